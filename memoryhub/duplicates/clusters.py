@@ -1,10 +1,9 @@
-"""Memories that nearly say the same, in clusters around the one that is worth keeping.
+"""Clusters of near-duplicate memories, each around the memory that is worth keeping.
 
-Compared are live memories of one project, scope, owner and category, by the plain cosine of their vectors.
-Each row is held against all older ones of its group by block-wise matrix products, as many pairs as
-:data:`MOST_PAIRS`: a group of 10 000 memories is compared whole, of 100 000 the newest 500 are with all the
-others. Measured: 0.1 s of CPU for 3 000 memories, 1.2 s for 100 000 (256 dimensions), and 2 kB of memory for
-each while it lasts. Identical words are found among all of them.
+Live memories of one project, scope, owner and category are compared by the cosine of their vectors, in
+block-wise matrix products of at most :data:`MAX_PAIRS` pairs: all of 10,000 memories in a group, and the
+newest 500 of 100,000 with all others. Measured: 0.1 s of CPU for 3,000 memories, 1.2 s for 100,000 (256
+dimensions), with 2 kB per memory. Identical texts are found among all memories.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from memoryhub.memories.pair_decisions import dismissed_pairs
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.semantic import available_embedder
 
-MAX_PAIRS = 50_000_000  # pairs of memories that one call compares
-MAX_TEXTS, _MAX_CHARS = 10_000, 4000  # members whose texts are read, and characters of each
-MAX_LINKS = 200_000  # pairs that are near each other; more are not looked through
-MAX_MEMBERS = 20  # of one cluster: it must stay readable
-# Where several could lead a cluster, a memory goes to one that it is clearly nearer to.
+MAX_PAIRS = 50_000_000  # compared pairs per call
+MAX_TEXTS, _MAX_CHARS = 10_000, 4000  # texts that are compared for contradictions, and characters of each
+MAX_LINKS = 200_000  # near pairs per call
+MAX_MEMBERS = 20  # of one cluster, so it stays readable
+# If several memories could lead a cluster, a memory joins the one that is clearly nearer.
 _SIMILARITY_STEPS = (0.95, 0.9, 0.8)
-_MAX_LINKS_PER_ROW = 100  # pairs of one row that are looked at
-_MAX_BLOCK_ROWS, _MAX_BLOCK_CELLS = 500, 10_000_000  # most rows of one matrix product, and most results of it
+_MAX_LINKS_PER_ROW = 100
+_MAX_BLOCK_ROWS, _MAX_BLOCK_CELLS = 500, 10_000_000  # of one matrix product
 
 GroupKey = tuple[str, str, str, str]  # project, scope, owner, category
 
 
 class MemoryRow(NamedTuple):
-    """What is read of a memory to find its place."""
+    """The columns that clustering needs."""
 
     pk: int
     uid: str
@@ -53,26 +52,25 @@ class MemoryRow(NamedTuple):
     key: str
     accessed_count: int
     length: int
-    changed: str  # as the database writes moments, all in UTC: they sort like the moments themselves
+    changed: str  # stored text in UTC, which sorts like the time
     content_hash: str
 
     @property
     def worth(self) -> tuple[bool, int, int, str, int]:
-        """What is worth keeping most is the highest.
+        """Sort key; the memory with the highest one is kept.
 
-        A memory with a key is found by it. The one that was read most has proved itself; of those equally
-        read (most are not read at all) the longest loses least; of equally long ones the newest is right.
+        A memory with a key is found by it. The most accessed memory has proved useful; the longest of equally
+        accessed ones loses least; the newest of equally long ones is most likely correct.
         """
         return bool(self.key), self.accessed_count, self.length, self.changed, self.pk
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Memories that nearly say the same; each of the ``others`` with its likeness (0..1) to ``keep``.
+    """Near-duplicate memories; each of ``others`` with its similarity (0..1) to ``keep``.
 
-    ``why``: in words, why that one would be kept. ``differs``: they have other numbers, or one of them denies
-    something; then they are of one mould and hardly say the same. ``by_rule``: they are pieces of one
-    profile, to be one text whatever they say, and not all near the one that is kept: no near-duplicates.
+    ``why``: why that memory would be kept. ``differs``: their numbers or negations differ, so they hardly
+    mean the same. ``by_rule``: parts of one profile, which become one text although they are not similar.
     """
 
     keep: int
@@ -83,16 +81,16 @@ class Cluster:
 
     @property
     def likeness(self) -> float:
-        """Of the one that is least like the kept one."""
+        """Similarity of the member that is least similar to the kept one."""
         return min(likeness for _, likeness in self.others)
 
 
 @dataclass(frozen=True)
 class DuplicateClusters:
-    """Clusters, the surest first, pieces of a profile last.
+    """Clusters, most certain first, parts of a profile last.
 
-    ``compared`` of ``total`` memories were held against all others. ``notes``: in words, why there may be
-    more.
+    ``compared`` of ``total`` memories were compared with all others. ``notes``: why there may be more
+    clusters.
     """
 
     clusters: list[Cluster]
@@ -106,32 +104,33 @@ class DuplicateClusters:
 
     @property
     def near(self) -> list[Cluster]:
-        """Those whose memories nearly say the same."""
+        """Clusters of near-duplicates."""
         return [one for one in self.clusters if not one.by_rule]
 
     @property
     def pieces(self) -> list[Cluster]:
-        """Those that are to be one profile, though they say different things."""
+        """Clusters of profile parts with different content."""
         return [one for one in self.clusters if one.by_rule]
 
 
 def find_clusters(
     memories: MemoryQuerySet, clearance: Clearance, *, similarity: float | None = None
 ) -> DuplicateClusters:
-    """Clusters among live memories that the caller has gated and filtered.
+    """Find clusters among live memories that the caller can see.
 
-    ``similarity`` defaults to ``near_duplicate_similarity``. Never together are events and cases, summaries
-    and checkpoints, two memories with keys, and what somebody said are no duplicates; profiles always are.
-    Those whose numbers agree come first, then those most alike; pieces of a profile last. Three queries, and
-    those that refresh the vectors.
+    ``similarity`` defaults to ``near_duplicate_similarity``. Never clustered are events and cases, summaries
+    and checkpoints, two memories with keys, and pairs marked as not duplicates; profiles always are. Clusters
+    with equal numbers come first, then by similarity; profile parts last. Three queries, and those that
+    refresh the vectors.
     """
-    least = settings.MEMORYHUB.near_duplicate_similarity if similarity is None else similarity
+    if similarity is None:
+        similarity = settings.MEMORYHUB.near_duplicate_similarity
     rows = read_rows(memories.exclude(category__in=NEVER_MERGED).exclude(type__in=SUMMARY_TYPES))
-    search = _ClusterSearch(least, dismissed_pairs(clearance))
+    search = _ClusterSearch(similarity, dismissed_pairs(clearance))
     for group in sorted(
         _group_rows(rows), key=lambda group: (len(group), group[0].pk)
-    ):  # small ones are cheap
-        search.take(group)
+    ):  # small groups are cheap
+        search.add_group(group)
     clusters = _mark_differences(
         memories, sorted(search.clusters, key=lambda one: (-one.likeness, -one.keep))
     )
@@ -139,26 +138,26 @@ def find_clusters(
 
 
 def change_token() -> str:
-    """Another text after each vector that came or went, whoever's it is: nothing shown may be made of it."""
+    """Return a token that changes with any vector in the store. Internal only: never expose it."""
     return repr(vector_log.current_position())
 
 
 def _mark_differences(memories: MemoryQuerySet, clusters: Sequence[Cluster]) -> list[Cluster]:
-    """With what their texts tell, the surest first; of very many the first ones alone are read."""
+    """Set ``differs`` of each cluster, and order the most certain first. Only the first texts are read."""
     members = [pk for one in clusters for pk in (one.keep, *(pk for pk, _ in one.others))][:MAX_TEXTS]
     texts = memories.filter(pk__in=members).values_list("pk", "title", Substr("content", 1, _MAX_CHARS))
-    told = {pk: decisive_words(f"{title} {content}") for pk, title, content in texts}
-    known = [
-        replace(one, differs=any(told.get(one.keep) != told.get(pk) for pk, _ in one.others))
+    decisive = {pk: decisive_words(f"{title} {content}") for pk, title, content in texts}
+    marked = [
+        replace(one, differs=any(decisive.get(one.keep) != decisive.get(pk) for pk, _ in one.others))
         for one in clusters
     ]
-    return sorted(known, key=lambda one: (one.by_rule, one.differs))
+    return sorted(marked, key=lambda one: (one.by_rule, one.differs))
 
 
 def choose_kept(
     members: Sequence[MemoryRow], keep: int | None = None
 ) -> tuple[MemoryRow, list[MemoryRow], str]:
-    """Of some memories the one to keep (the given one, or that of most worth), the others, and why."""
+    """Return the memory to keep (the given or the most valuable one), the others, and the reason."""
     ranked = sorted(members, key=lambda row: row.worth, reverse=True)
     best = next((row for row in ranked if row.pk == keep), ranked[0])
     others = [row for row in ranked if row is not best]
@@ -166,15 +165,15 @@ def choose_kept(
 
 
 def read_rows(memories: MemoryQuerySet) -> list[MemoryRow]:
-    """What :func:`arrange` looks at; newest first."""
-    # To make a moment of each text would take as long as all the rest together.
+    """Read the columns that :func:`choose_kept` needs; newest first."""
+    # Parsing each timestamp would take as long as everything else.
     computed = {"length": Length("content"), "changed": Cast("updated_at", TextField())}
     rows = memories.order_by("-pk").annotate(**computed).values_list(*MemoryRow._fields)
     return list(map(MemoryRow._make, rows))
 
 
 def similarities_to(keep: int, others: Sequence[int]) -> dict[int, float]:
-    """The cosine of each to the one that is kept, as far as both have vectors."""
+    """Return the cosine of each memory to the kept one, where both have vectors."""
     embedder, _ = available_embedder()
     if embedder is None:
         return {}
@@ -185,7 +184,7 @@ def similarities_to(keep: int, others: Sequence[int]) -> dict[int, float]:
 
 
 def _group_rows(rows: Sequence[MemoryRow]) -> list[list[MemoryRow]]:
-    """The rows of each place that has more than one."""
+    """Return the groups with more than one row."""
     groups: dict[GroupKey, list[MemoryRow]] = defaultdict(list)
     for row in rows:
         groups[(row.project, row.scope, row.owner, row.category)].append(row)
@@ -204,74 +203,75 @@ def _explain_choice(best: MemoryRow, others: Sequence[MemoryRow]) -> str:
 
 
 class _ClusterSearch:
-    """Group by group, until as many pairs are compared as one call may."""
+    """Cluster group by group, up to the maximum number of compared pairs."""
 
-    def __init__(self, least: float, pairs_apart: set[frozenset[str]]) -> None:
-        self.least, self.apart = least, pairs_apart
-        self.embedder, self.without = available_embedder()
+    def __init__(self, min_similarity: float, dismissed: set[frozenset[str]]) -> None:
+        self.min_similarity, self.dismissed = min_similarity, dismissed
+        self.embedder, self.no_vectors = available_embedder()
         self.view: VectorView | None = None
         if self.embedder:
             self.view = vector_index.get_index(self.embedder.name, self.embedder.dimensions).view()
         self.clusters: list[Cluster] = []
         self.pairs, self.links = MAX_PAIRS, MAX_LINKS
-        self.compared = self.left = self.bare = 0
+        self.compared = self.not_compared = self.without_vector = 0
 
-    def take(self, rows: list[MemoryRow]) -> None:
-        """One group, newest first."""
+    def add_group(self, rows: list[MemoryRow]) -> None:
+        """Cluster one group, newest rows first."""
         links = _identical_links(rows)
         if self.view:
             links += self._near(rows, self.view)
         joined = [link for link in links if self._may_join(rows, link)]
-        linked = {at for link in joined for at in (link.one, link.other)}
-        ranked = sorted((rows[at] for at in linked), key=lambda row: row.worth, reverse=True)
-        rank = {row.pk: at for at, row in enumerate(ranked)}
+        linked = {position for link in joined for position in (link.one, link.other)}
+        ranked = sorted((rows[position] for position in linked), key=lambda row: row.worth, reverse=True)
+        rank = {row.pk: number for number, row in enumerate(ranked)}
         by_rule = rows[0].category == ALWAYS_MERGED
         self.clusters += (
-            replace(one, by_rule=by_rule and one.likeness < self.least)
+            replace(one, by_rule=by_rule and one.likeness < self.min_similarity)
             for one in _build_clusters(rows, rank, joined)
         )
 
     def notes(self) -> Iterator[str]:
-        if self.without:
-            yield f"only identical words are found: {self.without}"
-        if self.bare and not self.without:
-            bare = "1 memory has" if self.bare == 1 else f"{self.bare} memories have"
+        if self.no_vectors:
+            yield f"only identical words are found: {self.no_vectors}"
+        if self.without_vector and not self.no_vectors:
+            bare = "1 memory has" if self.without_vector == 1 else f"{self.without_vector} memories have"
             yield f"{bare} no vector yet; of these only identical words are found"
-        if self.left:
+        if self.not_compared:
             yield (
-                f"there are too many memories to compare all with all: the oldest {self.left} were compared "
-                "with newer ones alone; narrow down to one project"
+                "there are too many memories to compare all with all: the oldest "
+                f"{self.not_compared} were compared with newer ones alone; narrow down to one project"
             )
         if self.links <= 0:
             yield "so many are alike that not all of them were looked at; merge some and look again"
 
     def _may_join(self, rows: Sequence[MemoryRow], link: _Link) -> bool:
         one, other = rows[link.one], rows[link.other]
-        return not (one.key and other.key) and frozenset((one.uid, other.uid)) not in self.apart
+        return not (one.key and other.key) and frozenset((one.uid, other.uid)) not in self.dismissed
 
     def _near(self, rows: Sequence[MemoryRow], view: VectorView) -> list[_Link]:
-        """Pairs that are near each other, of the newest rows with all older ones."""
-        least = -1.0 if rows[0].category == ALWAYS_MERGED else self.least
-        matrix, there = view.in_order([row.pk for row in rows])
-        self.bare += len(rows) - int(there.sum())
-        found: list[_Link] = []
-        done = 0
-        while done < len(rows):
-            block = min(_MAX_BLOCK_ROWS, len(rows) - done, max(_MAX_BLOCK_CELLS // len(rows), 1))
-            if self.pairs < block * (len(rows) - done) or self.links <= 0:
+        """Return the near pairs of the newest rows with all older ones."""
+        min_similarity = -1.0 if rows[0].category == ALWAYS_MERGED else self.min_similarity
+        matrix, has_vector = view.in_order([row.pk for row in rows])
+        self.without_vector += len(rows) - int(has_vector.sum())
+        links: list[_Link] = []
+        start = 0
+        while start < len(rows):
+            size = min(_MAX_BLOCK_ROWS, len(rows) - start, max(_MAX_BLOCK_CELLS // len(rows), 1))
+            pairs = size * (len(rows) - start)
+            if self.pairs < pairs or self.links <= 0:
                 break
-            self.pairs -= block * (len(rows) - done)
-            near = _similar_links(matrix, there, done, block, least)[: self.links]
-            self.links -= len(near)
-            found += near
-            done += block
-        self.compared += done
-        self.left += len(rows) - done if done < len(rows) else 0
-        return found
+            self.pairs -= pairs
+            found = _similar_links(matrix, has_vector, start, size, min_similarity)[: self.links]
+            self.links -= len(found)
+            links += found
+            start += size
+        self.compared += start
+        self.not_compared += len(rows) - start
+        return links
 
 
 class _Link(NamedTuple):
-    """Two rows of a group, by their places in it, and their cosine."""
+    """Two rows of a group, by position, and their cosine."""
 
     one: int
     other: int
@@ -279,25 +279,26 @@ class _Link(NamedTuple):
 
 
 def _identical_links(rows: Sequence[MemoryRow]) -> list[_Link]:
-    """Rows with the same words, each with the one of them that is worth most."""
-    found = Counter(row.content_hash for row in rows)
+    """Link rows with identical content to the most valuable of them."""
+    counts = Counter(row.content_hash for row in rows)
     same: dict[str, list[int]] = defaultdict(list)
-    for at, row in enumerate(rows):
-        if found[row.content_hash] > 1:
-            same[row.content_hash].append(at)
+    for position, row in enumerate(rows):
+        if counts[row.content_hash] > 1:
+            same[row.content_hash].append(position)
     links = []
-    for places in same.values():
-        best = max(places, key=lambda at: rows[at].worth)
-        links += [_Link(best, at, 1.0) for at in places if at != best]
+    for positions in same.values():
+        best = max(positions, key=lambda position: rows[position].worth)
+        links += [_Link(best, position, 1.0) for position in positions if position != best]
     return links
 
 
 def _similar_links(
-    matrix: Vectors, there: NDArray[np.bool_], start: int, size: int, least: float
+    matrix: Vectors, has_vector: NDArray[np.bool_], start: int, size: int, min_similarity: float
 ) -> list[_Link]:
-    """The pairs of a block of rows with all rows behind each; the most alike first."""
+    """Return the pairs of a block of rows with all later rows, most similar first."""
     cosines = matrix[start : start + size] @ matrix[start:].T
-    near = np.triu(cosines >= least, 1) & there[start : start + size, None] & there[None, start:]
+    near = np.triu(cosines >= min_similarity, 1)
+    near &= has_vector[start : start + size, None] & has_vector[None, start:]
     for row in np.flatnonzero(near.sum(axis=1) > _MAX_LINKS_PER_ROW):
         columns = np.flatnonzero(near[row])
         near[
@@ -313,26 +314,27 @@ def _similar_links(
 def _build_clusters(
     rows: Sequence[MemoryRow], rank: dict[int, int], links: Sequence[_Link]
 ) -> Iterator[Cluster]:
-    """Clusters in which every member is linked to the one that is kept, and none by way of another."""
+    """Yield clusters in which every member is linked directly to the kept one."""
 
     def leader_first(link: _Link) -> tuple[int, int]:
-        places = (link.one, link.other)
-        return (places[0], places[1]) if rank[rows[link.one].pk] < rank[rows[link.other].pk] else places[::-1]
+        one, other = link.one, link.other
+        return (one, other) if rank[rows[one].pk] < rank[rows[other].pk] else (other, one)
 
     def order(link: _Link) -> tuple[float, int, float]:
         step = next((step for step in _SIMILARITY_STEPS if link.likeness >= step), 0.0)
         return -step, rank[rows[leader_first(link)[0]].pk], -link.likeness
 
-    members: dict[int, list[tuple[int, float]]] = defaultdict(list)
-    taken: set[int] = set()
+    clusters: dict[int, list[tuple[int, float]]] = defaultdict(list)
+    members: set[int] = set()
     for link in sorted(links, key=order):
         leader, other = leader_first(link)
-        if leader in taken or other in taken or other in members:
+        if leader in members or other in members or other in clusters:
             continue
-        if len(members.get(leader, ())) + 1 >= MAX_MEMBERS:
+        if len(clusters.get(leader, ())) + 1 >= MAX_MEMBERS:
             continue
-        members[leader].append((other, link.likeness))
-        taken.add(other)
-    for leader, found in members.items():
-        near = tuple((rows[at].pk, round(likeness, 4)) for at, likeness in found)
-        yield Cluster(rows[leader].pk, near, _explain_choice(rows[leader], [rows[at] for at, _ in found]))
+        clusters[leader].append((other, link.likeness))
+        members.add(other)
+    for leader, found in clusters.items():
+        others = tuple((rows[position].pk, round(likeness, 4)) for position, likeness in found)
+        why = _explain_choice(rows[leader], [rows[position] for position, _ in found])
+        yield Cluster(rows[leader].pk, others, why)

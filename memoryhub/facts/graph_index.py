@@ -1,7 +1,7 @@
-"""The facts of a graph by the things that they name. A thing is one however it is written.
+"""Index of the facts in a graph by the names of things.
 
-Names that differ in case or white space alone are one thing here as they are for contradictions
-(:func:`memoryhub.facts.predicates.normalise_name`); it is shown as it is written most often.
+Names that differ only in case or white space are one thing, as in :mod:`memoryhub.facts.contradictions`. It
+is displayed in its most common spelling.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from memoryhub.facts.predicates import normalise_name
 from memoryhub.facts.queries import most_common_spelling
 from memoryhub.models.querysets import FactQuerySet
 
-MAX_FACTS = 20_000  # the newest that are read
-_MAX_PLAIN_KEY = 120  # characters of a node that stands in an address as it is
+MAX_FACTS = 20_000  # newest facts
+_MAX_PLAIN_KEY = 120  # longer names are digested in URLs
 
 
 class Triple(NamedTuple):
@@ -33,7 +33,11 @@ class Triple(NamedTuple):
 
 @dataclass
 class GraphIndex:
-    """The facts that were read. A thing is known by its name as :func:`same_thing` has it."""
+    """Facts by thing. A thing is identified by its name in the form of :func:`normalise_name`.
+
+    ``of``: facts of a thing. ``beside``: its neighbours, with the highest confidence. ``ends``: subject and
+    object of a fact by primary key. ``written``: spellings of a thing.
+    """
 
     triples: list[Triple]
     is_cut: bool = False
@@ -43,10 +47,6 @@ class GraphIndex:
     written: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
     def __post_init__(self) -> None:
-        """``of``: the facts that name a thing; ``beside``: its neighbours, with the highest confidence.
-
-        ``ends``: subject and object of a fact by its primary key; ``written``: the spellings of a thing.
-        """
         for triple in self.triples:
             one, other = self.ends[triple.pk] = normalise_name(triple.subject), normalise_name(triple.object)
             self.written[one][triple.subject] += 1
@@ -58,15 +58,15 @@ class GraphIndex:
                 self.beside[other][one] = self.beside[one][other]
 
     def text(self, name: str) -> str:
-        """A thing as it is written most often, the newest spelling of those that are as common."""
+        """Return the most common spelling of a thing; among equals the newest."""
         return most_common_spelling(self.written[name])
 
     def spellings(self, name: str) -> list[str]:
-        """All ways in which a thing is written, the commonest first."""
+        """Return all spellings of a thing, most common first."""
         return [spelling for spelling, _ in self.written[name].most_common()]
 
     def known(self, key: str) -> str | None:
-        """The thing that an address names, as :func:`key_of` has it."""
+        """Return the thing with this :func:`node_key`."""
         name = normalise_name(key)
         if name in self.of:
             return name
@@ -78,40 +78,40 @@ class GraphIndex:
         return len(self.beside[name])
 
     def ranked(self, names: Iterable[str]) -> list[str]:
-        """Those with most neighbours first."""
+        """Return the names, most neighbours first."""
         return sorted(names, key=lambda name: (-self.degree(name), self.text(name)))
 
-    def foremost(self, most: int) -> list[str]:
-        """The things with most neighbours, none without one of its neighbours while there are such."""
+    def foremost(self, limit: int) -> list[str]:
+        """Return the things with most neighbours, each with at least one of its neighbours."""
         ranked = self.ranked(self.of)
         chosen: dict[str, None] = {}
         for name in ranked:
-            if len(chosen) >= most:
+            if len(chosen) >= limit:
                 break
             others = self.beside[name].keys() - {name}
             has_company = not others or not others.isdisjoint(chosen)
             both = [name] if has_company else [name, *self.ranked(others)[:1]]
-            if name not in chosen and len(chosen) + len(both) <= most:
+            if name not in chosen and len(chosen) + len(both) <= limit:
                 chosen.update(dict.fromkeys(both))
         return [name for name in ranked if name in chosen]
 
-    def like(self, typed: str, most: int) -> list[str]:
-        """Things whose name holds what was typed, those that begin with it first, then most neighbours."""
+    def like(self, typed: str, limit: int) -> list[str]:
+        """Return the things whose name contains the text: prefixes first, then by number of neighbours."""
         wanted = normalise_name(typed)
         found = [name for name in self.of if wanted in name]
         found.sort(key=lambda name: (not name.startswith(wanted), -self.degree(name), name))
-        return found[:most]
+        return found[:limit]
 
 
 def read_graph(facts: FactQuerySet) -> GraphIndex:
-    """The newest of these gated facts. One query."""
+    """Index the newest of these facts, which the caller can see. One query."""
     rows = facts.order_by("-updated_at", "-pk").values_list(*Triple._fields)[: MAX_FACTS + 1]
     triples = list(map(Triple._make, rows))
     return GraphIndex(triples[:MAX_FACTS], len(triples) > MAX_FACTS)
 
 
 def node_key(name: str) -> str:
-    """How an address names a thing: by itself, or by a digest when it is long or looks like one."""
+    """Return the key of a thing in URLs: its name, or a digest if it is long or looks like one."""
     line = collapse_whitespace(name)
     return line if _is_plain(line) else _digest(normalise_name(name))
 

@@ -1,8 +1,8 @@
-"""Whether what a fact says of its subject can be true only once. Pure.
+"""Decide whether a predicate takes one object or many.
 
-``located_in`` takes one object, ``depends_on`` as many as there are. Nobody writes down which is which, so it
-is told from what people decided about such facts, from what the words mean, and from how they are used; a
-predicate of which nothing is known takes one, because two objects of it are worth a look.
+``located_in`` takes one object, ``depends_on`` many. No schema says which, so this is derived from decisions
+of people about its facts, from a list of verbs, and from use. An unknown predicate takes one object, because
+two objects of it are worth a check.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 _GAPS = re.compile(r"[\s_\-.]+")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
-# Learnt from use: of so many subjects, this share with several objects; or one subject with so many of them.
+# Many objects by use: of at least MIN_SUBJECTS, more than MIN_SHARE have several, or one has MIN_LIST_LENGTH.
 MIN_SUBJECTS, MIN_SHARE, MIN_LIST_LENGTH = 8, 1 / 2, 5
-MIN_DECISIONS = 2  # one decision that objects hold together may be an exception; so many are the rule
+MIN_DECISIONS = 2  # one decision that objects are compatible may be an exception
 
-# Verbs that go with many things at once, as :func:`plain` has them.
+# Verbs that take many objects, in the form of :func:`normalise_predicate`.
 MULTI_OBJECT_PREDICATES = frozenset(
     " ".join(word.split())
     for word in """
@@ -38,11 +38,11 @@ MULTI_OBJECT_PREDICATES = frozenset(
 
 @dataclass(frozen=True)
 class PredicateUse:
-    """How a predicate is used, and what people decided about it.
+    """Use of a predicate, and decisions about it.
 
-    ``subjects`` have it, ``several`` of them with more than one object, ``most`` is the largest number of
-    objects. ``superseded``: facts of it that gave way to another; ``held``: subjects whose objects somebody
-    said are all true.
+    ``subjects``: subjects with it; ``several``: those with several objects; ``most``: the largest number of
+    objects. ``superseded``: facts that were replaced by another; ``held``: subjects whose objects were marked
+    as compatible.
     """
 
     subjects: int = 0
@@ -54,24 +54,27 @@ class PredicateUse:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a predicate takes one object, and in a few words why."""
+    """Whether a predicate takes one object, and the reason in a few words."""
 
     one: bool
     why: str
 
 
 def normalise_predicate(predicate: str) -> str:
-    """``usesDatabase``, ``uses_database`` and ``Uses database`` are the same predicate."""
+    """Return the form in which predicates are compared: ``usesDatabase`` equals ``uses_database``."""
     return _GAPS.sub(" ", _HUMPS.sub(" ", predicate)).strip().casefold()
 
 
 def normalise_name(text: str) -> str:
-    """Subjects and objects that differ only in case and white space are the same thing."""
+    """Return the form in which subjects and objects are compared: without case and extra white space."""
     return " ".join(text.split()).casefold()
 
 
 def judge_predicate(predicate: str, evidence: PredicateUse) -> Verdict:
-    """``predicate`` as :func:`plain` has it. People's decisions count most, then words, then use."""
+    """Judge a predicate in the form of :func:`normalise_predicate`.
+
+    Decisions of people outweigh the list of verbs, which outweighs use.
+    """
     if evidence.superseded > evidence.held:
         return Verdict(True, "others of it gave way to a newer one")
     if evidence.held >= evidence.superseded + MIN_DECISIONS:

@@ -1,7 +1,4 @@
-"""The names in facts however they are written: one thing, one predicate, whatever the case and the gaps.
-
-See :mod:`memoryhub.facts.predicates` for what two spellings have in common.
-"""
+"""Find facts by names and predicates in any spelling (see :mod:`memoryhub.facts.predicates`)."""
 
 from __future__ import annotations
 
@@ -18,15 +15,15 @@ MAX_SPELLINGS = 50
 
 
 def most_common_spelling(spellings: Counter[str]) -> str:
-    """The commonest spelling; of several the one that was counted first."""
+    """Return the most common spelling; among equals the first."""
     return spellings.most_common(1)[0][0]
 
 
 def name_condition(field: str, thing: str, known: Iterable[str] = ()) -> Q:
-    """Facts whose ``subject`` or ``object`` is this thing, as it is written or in another case.
+    """Return the condition on facts with this subject or object in any case.
 
-    ``known``: other spellings of it. SQLite knows upper and lower case of ASCII alone: of other letters,
-    those as written, all large, all small and with the first of each word large are found, and what is known.
+    ``known``: its other spellings. SQLite compares only ASCII without case. Other letters are found as
+    written, in upper, lower and title case, and as in ``known``.
     """
     exact = {thing, collapse_whitespace(thing), *list(known)[:MAX_SPELLINGS]}
     found = Q(**{f"{field}__in": sorted(exact)})
@@ -37,28 +34,28 @@ def name_condition(field: str, thing: str, known: Iterable[str] = ()) -> Q:
 
 
 def about_condition(thing: str, known: Iterable[str] = ()) -> Q:
-    """Facts that name this thing on either side; see :func:`named`."""
+    """Return the condition on facts with this subject or object; see :func:`name_condition`."""
     known = list(known)
     return name_condition("subject", thing, known) | name_condition("object", thing, known)
 
 
 def filter_by_predicate(facts: FactQuerySet, predicate: str) -> FactQuerySet:
-    """Those of these gated facts that have this predicate, however it is written. One query at once."""
+    """Return the facts with this predicate in any spelling. Runs one query."""
     wanted = normalise_predicate(predicate)
     written = [name for name, _ in _count_spellings(facts) if normalise_predicate(name) == wanted]
     return facts.filter(predicate__in=written)
 
 
-def common_predicates(facts: FactQuerySet, most: int) -> list[str]:
-    """What these gated facts say of things, the commonest first, as it is written as a rule. One query."""
+def common_predicates(facts: FactQuerySet, limit: int) -> list[str]:
+    """Return the most frequent predicates in their most common spelling. One query."""
     spellings: dict[str, Counter[str]] = defaultdict(Counter)
     for name, count in _count_spellings(facts):
         spellings[normalise_predicate(name)][name] += count
     foremost = sorted(spellings.values(), key=lambda found: (-found.total(), most_common_spelling(found)))
-    return [most_common_spelling(found) for found in foremost[:most]]
+    return [most_common_spelling(found) for found in foremost[:limit]]
 
 
 def _count_spellings(facts: FactQuerySet) -> list[tuple[str, int]]:
-    """Each spelling with how many facts have it."""
+    """Return each spelling with its number of facts, most frequent first."""
     counted = facts.select_related(None).order_by().values_list("predicate").annotate(count=Count("pk"))
     return list(counted.order_by("-count", "predicate"))

@@ -1,4 +1,4 @@
-"""Facts: subject, predicate, object. The only writer of them.
+"""Create, change, end and delete facts. The only module that writes them.
 
 Each change and its journal row are one transaction.
 """
@@ -26,44 +26,42 @@ from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import FactQuerySet
 
 _TRIPLE_FIELDS = ("subject", "predicate", "object")
-MAX_FACTS = 500  # facts that end, or are deleted, at once
+MAX_FACTS = 500  # ended or deleted in one action
 _IDENTITY_FIELDS = frozenset({*_TRIPLE_FIELDS, "project", "sensitivity"})
 
 
 def create_fact(
     draft: FactDraft, actor: Actor, now: datetime | None = None, *, checked: bool = False
 ) -> tuple[Fact, bool]:
-    """Store a triple; the same one again updates its confidence. Returns the fact and whether it is new.
+    """Store a triple. An existing one gets the new confidence. Returns the fact and whether it is new.
 
-    One that had ended (with its memory, or because another superseded it) holds again from now on, as new.
-    ``checked``: the caller, who is inside a transaction, has called :func:`screen_fact` before.
+    An ended fact becomes valid again from now on and counts as new. ``checked``: the caller is in a
+    transaction and has already called :func:`check_fact_secrets`.
     """
     now = now or timezone.now()
     with journal_refusals(draft, actor, "fact"):
         if not checked and (refusal := check_fact_secrets(draft)):
             raise refusal
     with write_transaction():
-        project = resolve_project(draft.project, actor)
+        identity = _identity(draft, actor)
         memory = _find_memory(draft.memory_id, actor)
-        words = {name: getattr(draft, name) for name in _TRIPLE_FIELDS}
-        identity = {**words, "project": project, "sensitivity": draft.sensitivity.value}
         twins = _same_facts(identity)
         fact = _find_repeated(twins, actor)
+        period: dict[str, str] = {}
         if fact is None:
-            created, held = True, {}
+            created = True
             fact = Fact(**identity, author=actor.name, created_at=now, valid_from=now, copy=_next_copy(twins))
-            _apply_draft(fact, draft, memory, actor, now, anew=True)
         else:
             created = _starts_again(fact, actor, now)
-            held = _ended_period(fact) if created else {}
-            _apply_draft(fact, draft, memory, actor, now, anew=created)
+            period = _ended_period(fact) if created else {}
+        _apply_draft(fact, draft, memory, actor, now, restart=created)
         fact.save()
-        journal.record(actor, [journal.fact_change("insert" if created else "update", fact, **held)], now)
+        journal.record(actor, [journal.fact_change("insert" if created else "update", fact, **period)], now)
     return fact, created
 
 
 def check_fact_secrets(draft: FactDraft, past: ImportedHistory | None = None) -> StoreError | None:
-    """Return the refusal of a fact that holds a secret. Call it before a transaction is opened."""
+    """Return an error if the fact contains a secret. Call it before a transaction starts."""
     return find_refusal(draft, FACT_FIELDS) or (find_refusal(past, ("author",)) if past else None)
 
 
@@ -75,20 +73,19 @@ def import_fact(
     *,
     checked: bool = False,
 ) -> tuple[Fact, bool]:
-    """Store a triple that comes with its past; one that the actor may know of already stays as it is.
+    """Store a triple with its history. A fact that the actor may know of is not changed.
 
-    ``checked``: as for :func:`store_fact`.
+    ``checked``: as in :func:`create_fact`.
     """
     now = now or timezone.now()
     with journal_refusals(draft, actor, "fact"):
         if not checked and (refusal := check_fact_secrets(draft, past)):
             raise refusal
     with write_transaction():
-        project, memory = resolve_project(draft.project, actor), _find_imported_memory(draft.memory_id, actor)
-        words = {name: getattr(draft, name) for name in _TRIPLE_FIELDS}
-        identity = {**words, "project": project, "sensitivity": draft.sensitivity.value}
-        if there := _find_imported(identity, past, actor):
-            return there, False
+        identity = _identity(draft, actor)
+        memory = _find_imported_memory(draft.memory_id, actor)
+        if existing := _find_imported(identity, past, actor):
+            return existing, False
         twins = _same_facts(identity)
         is_free = past.uid and not twins.filter(copy=past.copy).exists()
         fact = Fact(
@@ -107,29 +104,36 @@ def import_fact(
 
 
 def import_superseded(uid: str, by: str, actor: Actor) -> bool:
-    """Take note that a fact ended because another holds; False when that is known. In a transaction."""
-    hidden = Fact.objects.hidden_from(actor.clearance)
-    known = Fact.objects.exclude(pk__in=hidden.values("pk")).filter(uid__in=[uid, by])
-    found = {fact.uid: fact for fact in known}
+    """Set the successor of an ended fact; False if it is set already. Call it in a transaction."""
+    found = {fact.uid: fact for fact in _not_hidden(Fact.objects.filter(uid__in=[uid, by]), actor)}
     if len(found) < 2:
         raise NotFound("a fact of this pair is not here", "fact_id")
-    fact, holds = found[uid], found[by]
-    if fact.superseded_by_id == holds.pk:
+    fact, successor = found[uid], found[by]
+    if fact.superseded_by_id == successor.pk:
         return False
     if fact.superseded_by_id or fact.valid_until is None:
         raise Conflict("this fact did not end here for another one", "fact_id")
-    fact.superseded_by = holds
+    fact.superseded_by = successor
     fact.save(update_fields=["superseded_by"])
     return True
 
 
+def _identity(draft: FactDraft, actor: Actor) -> dict[str, str]:
+    """Return the values that make a fact unique, together with ``copy``."""
+    return {
+        **{name: getattr(draft, name) for name in _TRIPLE_FIELDS},
+        "project": resolve_project(draft.project, actor),
+        "sensitivity": draft.sensitivity.value,
+    }
+
+
 def _find_imported(identity: Mapping[str, object], past: ImportedHistory, actor: Actor) -> Fact | None:
-    """What a fact with a past is here already: the one of its id, or one that says the same in its place."""
-    hidden = Fact.objects.hidden_from(actor.clearance)
+    """Return the existing fact with the imported id, or with the same content in the same place."""
     found: Fact | None = None
     if past.uid:
-        found = Fact.objects.exclude(pk__in=hidden.values("pk")).filter(uid=past.uid).first()
+        found = _not_hidden(Fact.objects.filter(uid=past.uid), actor).first()
     if found is None:
+        hidden = Fact.objects.hidden_from(actor.clearance)
         own_above = Q(author=actor.name) & ~level_filter(actor.clearance)
         twins = _same_facts(identity).filter(own_above | ~Q(pk__in=hidden.values("pk")))
         found = (twins.filter(copy=past.copy) if past.uid else twins.order_by("copy")).first()
@@ -137,9 +141,9 @@ def _find_imported(identity: Mapping[str, object], past: ImportedHistory, actor:
 
 
 def _find_imported_memory(uid: str | None, actor: Actor) -> Memory | None:
-    """The memory that a fact was drawn from; it may lie in the trash, and the fact with it.
+    """Return the memory that a fact was extracted from, also one in the trash.
 
-    Also one that the actor brought in at a level that they do not read.
+    The actor may also have imported it at a level that they cannot read.
     """
     if not uid:
         return None
@@ -151,9 +155,9 @@ def _find_imported_memory(uid: str | None, actor: Actor) -> Memory | None:
 
 
 def _find_repeated(twins: FactQuerySet, actor: Actor) -> Fact | None:
-    """The twin that is said again: one the actor may know of, or said before at a level they do not read.
+    """Return the fact to update: one that the actor may know of, or stored at a level that they cannot read.
 
-    Any other is neither revealed nor touched: the actor gets a row of their own beside it.
+    Other facts with the same content are neither revealed nor changed; the actor gets a separate row.
     """
     hidden = Fact.objects.hidden_from(actor.clearance).filter(pk=OuterRef("pk"))
     own_above = Q(author=actor.name) & ~level_filter(actor.clearance)
@@ -169,26 +173,30 @@ def _next_copy(twins: FactQuerySet) -> int:
 
 
 def _starts_again(fact: Fact, actor: Actor, now: datetime) -> bool:
-    """Whether the actor reads this level and yet the fact or its memory has ended."""
+    """Return whether the fact has ended for an actor who can read its level."""
     at_level = actor.clearance.opens(fact.project, fact.sensitivity)
-    holding = Fact.objects.visible_to(actor.clearance).current(now)
-    return at_level and not holding.filter(pk=fact.pk).exists()
+    current = Fact.objects.visible_to(actor.clearance).current(now)
+    return at_level and not current.filter(pk=fact.pk).exists()
+
+
+def start_time(fact: Fact) -> datetime:
+    """Return the time from which a fact is valid."""
+    return fact.valid_from or fact.created_at
 
 
 def _ended_period(fact: Fact) -> dict[str, str]:
-    """From when to when a fact held that had an end: the journal keeps it when the fact begins anew."""
+    """Return the period of an ended fact, for the journal entry of its restart."""
     if fact.valid_until is None:
         return {}
-    began = fact.valid_from or fact.created_at
-    return {"held_from": began.isoformat(), "held_until": fact.valid_until.isoformat()}
+    return {"held_from": start_time(fact).isoformat(), "held_until": fact.valid_until.isoformat()}
 
 
 def _apply_draft(
-    fact: Fact, draft: FactDraft, memory: Memory | None, actor: Actor, now: datetime, *, anew: bool
+    fact: Fact, draft: FactDraft, memory: Memory | None, actor: Actor, now: datetime, *, restart: bool
 ) -> None:
-    """A fact said, or said again. ``anew``: for the first time, or once more after it had ended."""
+    """Apply a draft. ``restart``: the fact is new, or valid again after it had ended."""
     fact.confidence, fact.updated_at = draft.confidence, now
-    if anew:
+    if restart:
         fact.memory, fact.session_id, fact.author = memory, draft.session_id, actor.name
         fact.created_at = fact.valid_from = now
         fact.valid_until = fact.superseded_by = None
@@ -207,9 +215,9 @@ def query_facts(
     session_id: str = "",
     ended: bool | None = False,
 ) -> FactQuerySet:
-    """Facts that fit every filter that is given, newest first. Lazy.
+    """Return the visible facts that match all given filters, newest first. Lazy.
 
-    ``ended``: False for those that hold now, True for those that ceased to, None for both.
+    ``ended``: False for current facts, True for ended ones, None for both.
     """
     facts: FactQuerySet = Fact.objects.visible_to(clearance)
     if ended is not None:
@@ -235,11 +243,11 @@ def update_fact(
     *,
     unchanged_since: datetime | None = None,
 ) -> Fact:
-    """Correct a fact: the draft's values replace all of its own.
+    """Replace the values of a fact by those of a draft.
 
-    :class:`NotFound` when the actor may see no such fact; :class:`Conflict` when another one that they may
-    know of says the same, or someone changed this one after ``unchanged_since``, the ``updated_at`` that the
-    editor started from.
+    Raises :class:`NotFound` if the actor cannot see it, and :class:`Conflict` if the actor may know of
+    another fact with the new content, or if the fact changed after ``unchanged_since``, the ``updated_at`` of
+    the edited version.
     """
     now = now or timezone.now()
     with journal_refusals(draft, actor, "fact", uid):
@@ -250,11 +258,10 @@ def update_fact(
         fact = _find_fact(uid, actor)
         if unchanged_since and fact.updated_at != unchanged_since:
             raise Conflict("someone changed this fact since you opened it; look at it again", "updated_at")
-        values = {name: getattr(draft, name) for name in _TRIPLE_FIELDS} | {
+        values = {
+            **_identity(draft, actor),
             "session_id": draft.session_id,
             "confidence": draft.confidence,
-            "project": resolve_project(draft.project, actor),
-            "sensitivity": draft.sensitivity.value,
             "memory": _find_memory(draft.memory_id, actor),
         }
         changed = sorted(name for name, value in values.items() if getattr(fact, name) != value)
@@ -271,14 +278,14 @@ def update_fact(
 
 
 def _copy_for_update(twins: FactQuerySet, actor: Actor) -> int:
-    """The ``copy`` beside facts that say the same; Conflict if the actor may know of one."""
-    if twins.exclude(pk__in=Fact.objects.hidden_from(actor.clearance).values("pk")).exists():
+    """Return the ``copy`` among facts with the same content. Conflict if the actor may know of one."""
+    if _not_hidden(twins, actor).exists():
         raise Conflict("another fact of this project and level says the same; change that one", "object")
     return _next_copy(twins)
 
 
 def delete_fact(uid: str, actor: Actor, now: datetime | None = None) -> Fact:
-    """Remove a fact; NotFound when there is none that the actor may see."""
+    """Delete a fact. Raises NotFound if the actor cannot see it."""
     with write_transaction():
         fact = _find_fact(uid, actor)
         journal.record(actor, [journal.fact_change("delete", fact)], now or timezone.now())
@@ -293,9 +300,9 @@ def delete_facts(
     *,
     seen: Mapping[str, datetime] | None = None,
 ) -> list[Fact]:
-    """Remove those that the actor may see, at most :data:`MOST`; ``seen`` as with :func:`end_facts`."""
+    """Delete the visible facts, at most :data:`MAX_FACTS`. ``seen``: as in :func:`end_facts`."""
     with write_transaction():
-        visible = Fact.objects.visible_to(actor.clearance).select_related("memory")
+        visible = _visible_facts(actor)
         facts, _ = _split_outdated(visible.filter(uid__in=_unique_uids(uids)), seen)
         journal.record(actor, [journal.fact_change("delete", fact) for fact in facts], now or timezone.now())
         Fact.objects.filter(pk__in=[fact.pk for fact in facts]).delete()
@@ -304,9 +311,9 @@ def delete_facts(
 
 @dataclass(frozen=True)
 class EndedFacts:
-    """``first`` and ``last``: the numbers of the journal rows; :func:`begin_again` wants them with the id.
+    """``first`` and ``last``: numbers of the journal rows, which :func:`undo_end_facts` needs with the id.
 
-    ``outdated``: facts that were changed since the person read them, and hold as before.
+    ``outdated``: facts that changed since the person read them, and were not ended.
     """
 
     id: str
@@ -323,16 +330,16 @@ def end_facts(
     *,
     seen: Mapping[str, datetime] | None = None,
 ) -> EndedFacts:
-    """These facts hold until now and no longer. What ended before, or may not be seen, is left out.
+    """End the visible current facts now. Others are skipped.
 
-    ``seen``: ``updated_at`` of facts as the person read them; what was changed since is left as it is.
-    StoreError where more than :data:`MOST` are named.
+    ``seen``: ``updated_at`` of the facts as the person read them; later changes prevent the end. Raises
+    StoreError for more than :data:`MAX_FACTS`.
     """
     now = now or timezone.now()
     wanted, act = _unique_uids(uids), new_uid()
     with write_transaction():
         before = journal.last_seq()
-        visible = Fact.objects.visible_to(actor.clearance).current(now).select_related("memory")
+        visible = _visible_facts(actor).current(now)
         facts, outdated = _split_outdated(visible.filter(uid__in=wanted).order_by("pk"), seen)
         changes = []
         for fact in facts:
@@ -345,21 +352,21 @@ def end_facts(
 
 
 def undo_end_facts(act: str, actor: Actor, first: int, last: int, now: datetime | None = None) -> list[Fact]:
-    """Take back what this actor ended so: the facts hold as they did before.
+    """Undo :func:`end_facts` of this actor: the facts are valid as before.
 
-    Those that were ended or superseded otherwise since stay as they are. :class:`NotFound` when the actor did
-    no such thing.
+    Facts that were ended or superseded again since are skipped. Raises :class:`NotFound` if there is no such
+    action.
     """
     now = now or timezone.now()
     if not act or not 0 < first <= last or last - first >= MAX_FACTS:
-        raise NotFound("there is no such act of yours")
+        raise NotFound("there is no such action of yours")
     rows = JournalEntry.objects.filter(seq__range=(first, last), actor=actor.name, object_type="fact")
     own = rows.filter(operation="end", detail__act=act).exclude(detail__has_key="imported")
     entries = {row.object_id: row for row in own}
     if not entries:
-        raise NotFound("there is no such act of yours")
+        raise NotFound("there is no such action of yours")
     with write_transaction():
-        visible = Fact.objects.visible_to(actor.clearance).select_related("memory").filter(uid__in=entries)
+        visible = _visible_facts(actor).filter(uid__in=entries)
         back = [
             fact
             for fact in visible.order_by("pk")
@@ -376,7 +383,7 @@ def undo_end_facts(act: str, actor: Actor, first: int, last: int, now: datetime 
 def _split_outdated(
     facts: FactQuerySet, seen: Mapping[str, datetime] | None
 ) -> tuple[list[Fact], list[Fact]]:
-    """Those that are as the person read them, and those that were changed since."""
+    """Return the facts that are unchanged since the person read them, and those that changed."""
     same: list[Fact] = []
     outdated: list[Fact] = []
     for fact in facts:
@@ -391,16 +398,26 @@ def _unique_uids(uids: Iterable[str]) -> list[str]:
     return wanted
 
 
+def _not_hidden(facts: FactQuerySet, actor: Actor) -> FactQuerySet:
+    """Return the facts that the actor may know of."""
+    known: FactQuerySet = facts.exclude(pk__in=Fact.objects.hidden_from(actor.clearance).values("pk"))
+    return known
+
+
+def _visible_facts(actor: Actor) -> FactQuerySet:
+    visible: FactQuerySet = Fact.objects.visible_to(actor.clearance).select_related("memory")
+    return visible
+
+
 def _find_fact(uid: str, actor: Actor) -> Fact:
-    visible = Fact.objects.visible_to(actor.clearance).select_related("memory")
-    fact: Fact | None = visible.filter(uid=uid).first()
+    fact: Fact | None = _visible_facts(actor).filter(uid=uid).first()
     if fact is None:
         raise NotFound("there is no such fact")
     return fact
 
 
 def _same_facts(values: Mapping[str, object]) -> FactQuerySet:
-    """Facts with these words in the same project at the same level."""
+    """Return the facts with the same content, project and level."""
     identity = {name: values[name] for name in _IDENTITY_FIELDS}
     found: FactQuerySet = Fact.objects.filter(**identity)
     return found

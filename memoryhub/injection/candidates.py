@@ -1,10 +1,10 @@
-"""Candidate memories for a prompt, found by its salient terms and the files that it names."""
+"""Candidate memories for a prompt: found by the informative terms and the files that it mentions."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -20,28 +20,34 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
 from memoryhub.search.hybrid import default_weights
 from memoryhub.search.lexical import ScoredCandidate, SearchEffort, rank_by_words
-from memoryhub.search.scoring import idf
 from memoryhub.search.term_frequencies import TermFrequencies, load_term_frequencies
 
-MAX_TERMS = 8  # of a query; a normal search has about as many
-MAX_UNKNOWN_TERMS = (
-    1  # of these, words that no memory holds: a prompt that is about something else finds less
-)
-MAX_LOOKED_UP_WORDS = 64  # distinct words whose frequencies are looked up
-MAX_CLAUSES = 3  # sentences that are answered each by itself
+# Limits of the parsed prompt.
+MAX_TERMS = 8  # about as many as in a normal search
+MAX_UNKNOWN_TERMS = 1  # of these, terms that no memory contains; a prompt about another topic finds less
+MAX_LOOKED_UP_WORDS = 64
+MAX_CLAUSES = 3  # sentences that are matched alone
 MAX_FILES = 3
-MAX_NAME_PARTS = 5  # words of a name; a longer one is an address or a line of code
+MAX_NAME_PARTS = 5  # a name with more words is an address or a line of code
+MIN_SUBSTRING_LENGTH = 5  # letters of a word that is searched inside other words
 NAME_BONUS = 1.3
-# Memories that may share the same words with a prompt by chance; what so many share is what all are about.
-CHANCE_MATCHES = 20
-CHANCE_MATCHES_OF_ONE = 4
-SMALL_STORE, SMALL_STORE_FOR_ONE = (
-    256,
-    64,
-)  # memories; in a store of no more, what all are about is not held against them
+# Shared terms of less weight are coincidence: so many memories share them with any prompt.
+CHANCE_MATCHES, CHANCE_MATCHES_OF_ONE = 20, 4
+# In a store of at most so many memories, all may have the same topic, so common terms count too.
+SMALL_STORE, SMALL_STORE_FOR_ONE = 256, 64
 SMALL_STORE_SLOPE = 1.9
-MIN_SUBSTRING_LENGTH = 5  # letters of a word that is worth looking for inside others
-# What people say to an agent whatever they are working on.
+# Limits of the candidates. An injection must be fast and shows few memories.
+INJECTION_EFFORT = SearchEffort(pool=60, spare=0.35, posted=5000, weighed=0, thorough=False)
+MAX_CANDIDATES = 40
+# A new memory passes the minimum score by its recency alone, so it must match about half of the query. This
+# also excludes memories that INJECTION_EFFORT may leave out.
+MIN_MATCH = 0.12
+MAX_FILE_CANDIDATES = 30
+MAX_MEMORIES_PER_FILE = 200  # a file of more memories is not informative
+FEW_MEMORIES_PER_FILE = 5  # each memory of such a file is relevant
+FILE_MATCH = 0.4  # match of a memory that shares only a file with the prompt
+
+# Stems of words that people use with agents on any topic.
 CHATTER = frozenset(
     stem(word)
     for word in """
@@ -62,134 +68,6 @@ _CONTEXT_BLOCK = re.compile(r"<memory-context\b.*?(?:</memory-context>|\Z)", re.
 
 
 @dataclass(frozen=True)
-class ParsedPrompt:
-    """A prompt read: its terms in order, those of each sentence, and the files it names.
-
-    Its last sentence and its first ones count most: between them there may be pages of code.
-    """
-
-    terms: tuple[Term, ...]
-    clauses: tuple[tuple[Term, ...], ...]
-    files: tuple[str, ...]
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The distinct words whose frequencies say which terms are telling."""
-        inwards = [self.clauses[n // 2 if n % 2 == 0 else -(n + 1) // 2] for n in range(len(self.clauses))]
-        found = dict.fromkeys(word for clause in inwards for term in clause for word in term.words)
-        return tuple(found)[:MAX_LOOKED_UP_WORDS]
-
-
-@dataclass(frozen=True)
-class PromptQuery:
-    """The query that stands for a prompt, and the parts of it that stand in one sentence each."""
-
-    query: Query
-    clauses: tuple[Query, ...]
-
-
-def strip_context_blocks(prompt: str) -> str:
-    """What was asked: what was injected before is not part of it."""
-    return _CONTEXT_BLOCK.sub(" ", prompt)
-
-
-def parse_prompt(prompt: str) -> ParsedPrompt:
-    """The terms of a prompt: of a long one those of its beginning and its end, where the asking is done."""
-    text = strip_context_blocks(prompt).replace('"', " ")
-    parts = [text] if len(text) <= MAX_CHARS else [text[:MAX_CHARS], text[-MAX_CHARS:]]
-    clauses = [
-        _informative_terms(clause) for part in parts for clause in _SENTENCE_END.split(part) if clause.strip()
-    ]
-    terms = dict.fromkeys(term for clause in clauses for term in clause)
-    return ParsedPrompt(tuple(terms), tuple(clauses), tuple(_find_files(prompt)))
-
-
-def _informative_terms(text: str) -> tuple[Term, ...]:
-    return tuple(dict.fromkeys(term for one in parse_query(text).terms for term in _split_term(one)))
-
-
-def build_query(asked: ParsedPrompt, frequencies: Mapping[str, int], total: int) -> PromptQuery | None:
-    """The few terms to search for; None when the prompt has none that tells anything."""
-    terms = [term for term in asked.terms if not term.stems or any(s in frequencies for s in term.stems)]
-    weights = {term: _term_weight(term, frequencies, total) for term in terms}
-    unknown = [term for term in terms if term.stems and not any(frequencies.get(s) for s in term.stems)]
-    known = sorted(weights.keys() - set(unknown), key=lambda term: -weights[term])
-    # A word that nobody used may stand inside one that somebody did: deploy in deployment.
-    others = (
-        unknown[:MAX_UNKNOWN_TERMS]
-        if known
-        else [term for term in unknown if len(term.words[0]) >= MIN_SUBSTRING_LENGTH]
-    )
-    chosen = {*known[: MAX_TERMS - MAX_UNKNOWN_TERMS], *others[:MAX_TERMS]}
-    if not chosen:
-        return None
-    clauses = [[term for term in clause if term in chosen] for clause in asked.clauses]
-    parts = {_as_query(clause) for clause in clauses if 1 < len(clause) < len(chosen)}
-    return PromptQuery(
-        _as_query([term for term in terms if term in chosen]),
-        tuple(sorted(parts, key=lambda part: -sum(weights[term] for term in part.terms))[:MAX_CLAUSES]),
-    )
-
-
-def min_shared_weight(total: int, *, lone: bool = False) -> float:
-    """The weight of shared terms from which on they are no chance: few of so many memories share them.
-
-    In a small store, where all may be about the same, any term will do. ``lone``: it is one of several terms
-    alone, which must be rarer.
-    """
-    chance, small = (CHANCE_MATCHES_OF_ONE, SMALL_STORE_FOR_ONE) if lone else (CHANCE_MATCHES, SMALL_STORE)
-    return max(
-        min(math.log(max(total, 1) / chance), SMALL_STORE_SLOPE * math.log(max(total, 1) / small)), 0.0
-    )
-
-
-def _as_query(terms: Sequence[Term]) -> Query:
-    text = " ".join(term.spelling or " ".join(term.words) for term in terms)
-    return Query(fold(text), tuple(terms), text)
-
-
-def _split_term(term: Term) -> Iterable[Term]:
-    """The term, if it may tell something; a line of code as its words."""
-    if not term.words:
-        return [term] if CJK.search(term.literal) else []
-    if not term.literal:
-        return [replace(term, at_start=True)] if _is_informative(term.words[0]) else []
-    if len(term.words) == 1:
-        return [term] if _is_informative(term.words[0]) else []
-    if len(term.words) > MAX_NAME_PARTS:
-        singles = (Term((stem(word),), (word,), spelling=word, at_start=True) for word in term.words)
-        return [one for one in singles if _is_informative(one.words[0])]
-    return [replace(term, spelling=term.spelling or term.literal)]
-
-
-def _is_informative(word: str) -> bool:
-    return len(word) > 1 and word not in STOP_WORDS and stem(word) not in CHATTER and not word.isdecimal()
-
-
-def _term_weight(term: Term, frequencies: Mapping[str, int], total: int) -> float:
-    if not term.stems:
-        return idf(0, total) / 2
-    rarest = max(idf(frequencies.get(one, 0), total) for one in term.stems)
-    return rarest * NAME_BONUS if term.literal else rarest
-
-
-def _find_files(prompt: str) -> list[str]:
-    """Paths and file names in the text."""
-    found = dict.fromkeys(path.removeprefix("./") for path in _PATH.findall(prompt[: 8 * MAX_CHARS]))
-    return list(found)[:MAX_FILES]
-
-
-# An injection must be quick, and shows few. Who holds no more than 0.35 of the query stays below LEAST_MATCH.
-INJECTION_EFFORT = SearchEffort(pool=60, spare=0.35, posted=5000, weighed=0, thorough=False)
-MAX_FILE_CANDIDATES = 30  # memories about the files that a prompt names, beside these
-MAX_CANDIDATES = 40  # candidates that are weighed against each other
-MIN_MATCH = 0.12  # a new memory passes the floor by its age alone: it must share about half of what is asked
-MAX_MEMORIES_PER_FILE = 200  # memories about one file; a file that more are about tells nothing
-FEW_MEMORIES_PER_FILE = 5  # memories about a file of which each is worth seeing
-FILE_MATCH = 0.4  # match of a memory about a file that the prompt names, if they share nothing else
-
-
-@dataclass(frozen=True)
 class Candidate:
     """A memory that shares something with the prompt, and its score."""
 
@@ -198,11 +76,37 @@ class Candidate:
     components: scoring.Components
 
 
-def injectable_memories(clearance: Clearance, project: str, now: datetime) -> MemoryQuerySet:
-    """What an injection may draw on: the project's memories, the team's, and those of no project.
+@dataclass(frozen=True)
+class ParsedPrompt:
+    """The terms of a prompt, those of each sentence, and the files that it mentions."""
 
-    Without a project all that the clearance reaches. What has expired by now is not shown for a prompt of
-    earlier that is told late. Lazy.
+    terms: tuple[Term, ...]
+    clauses: tuple[tuple[Term, ...], ...]
+    files: tuple[str, ...]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Distinct words whose frequencies are needed.
+
+        The first and last sentences come first, because pages of code may be between them.
+        """
+        inwards = [self.clauses[n // 2 if n % 2 == 0 else -(n + 1) // 2] for n in range(len(self.clauses))]
+        found = dict.fromkeys(word for clause in inwards for term in clause for word in term.words)
+        return tuple(found)[:MAX_LOOKED_UP_WORDS]
+
+
+@dataclass(frozen=True)
+class PromptQuery:
+    """The search query for a prompt, and parts of it that are in one sentence each."""
+
+    query: Query
+    clauses: tuple[Query, ...]
+
+
+def injectable_memories(clearance: Clearance, project: str, now: datetime) -> MemoryQuerySet:
+    """Return the live memories of the project, of the team and of no project; all projects without a name.
+
+    A prompt may arrive late with an earlier ``now``; memories that have expired since are excluded.
     """
     memories = Memory.objects.visible_to(clearance).live(max(now, timezone.now()))
     if project:
@@ -211,22 +115,101 @@ def injectable_memories(clearance: Clearance, project: str, now: datetime) -> Me
 
 
 def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> list[Candidate]:
-    """The best first, those below the floor included; none when the prompt tells nothing."""
-    asked = parse_prompt(prompt)
-    counted = load_term_frequencies(memories, asked.words)
-    wanted = build_query(asked, counted.of_stems, counted.total)
-    if wanted is None:
+    """Return the best candidates, also those below the minimum score; none if no term is informative."""
+    parsed = parse_prompt(prompt)
+    frequencies = load_term_frequencies(memories, parsed.words)
+    prompt_query = build_query(parsed, frequencies.of_stems, frequencies.total)
+    if prompt_query is None:
         return []
-    files = _memories_about_files(memories, asked.files, counted.total)
-    scored = _score_candidates(memories, wanted, counted, files, now)
+    file_weights = _memories_about_files(memories, parsed.files, frequencies.total)
+    scored = _score_candidates(memories, prompt_query, frequencies, file_weights, now)
     best = sorted(scored, key=lambda one: (-one.score, -one.parts.match, -one.pk))[:MAX_CANDIDATES]
     rows = Memory.objects.in_bulk([one.pk for one in best])
     return [Candidate(rows[one.pk], one.score, one.parts) for one in best if one.pk in rows]
 
 
+def parse_prompt(prompt: str) -> ParsedPrompt:
+    """Parse a prompt. Of a long one only the beginning and the end, which usually contain the request."""
+    text = strip_context_blocks(prompt).replace('"', " ")
+    parts = [text] if len(text) <= MAX_CHARS else [text[:MAX_CHARS], text[-MAX_CHARS:]]
+    sentences = [clause for part in parts for clause in _SENTENCE_END.split(part) if clause.strip()]
+    clauses = [_informative_terms(sentence) for sentence in sentences]
+    terms = dict.fromkeys(term for clause in clauses for term in clause)
+    return ParsedPrompt(tuple(terms), tuple(clauses), _find_files(prompt))
+
+
+def strip_context_blocks(prompt: str) -> str:
+    """Remove earlier injected context from a prompt."""
+    return _CONTEXT_BLOCK.sub(" ", prompt)
+
+
+def _find_files(prompt: str) -> tuple[str, ...]:
+    """Return the paths and file names in the text."""
+    paths = _PATH.findall(prompt[: 8 * MAX_CHARS])
+    return tuple(dict.fromkeys(path.removeprefix("./") for path in paths))[:MAX_FILES]
+
+
+def _informative_terms(text: str) -> tuple[Term, ...]:
+    return tuple(dict.fromkeys(term for one in parse_query(text).terms for term in _split_term(one)))
+
+
+def _split_term(term: Term) -> list[Term]:
+    """Return the term if it is informative; the words of a line of code."""
+    if not term.words:
+        return [term] if CJK.search(term.literal) else []
+    if not term.literal:
+        return [replace(term, at_start=True)] if _is_informative(term.words[0]) else []
+    if len(term.words) == 1:
+        return [term] if _is_informative(term.words[0]) else []
+    if len(term.words) > MAX_NAME_PARTS:
+        return [
+            Term((stem(word),), (word,), spelling=word, at_start=True)
+            for word in term.words
+            if _is_informative(word)
+        ]
+    return [replace(term, spelling=term.spelling or term.literal)]
+
+
+def _is_informative(word: str) -> bool:
+    return len(word) > 1 and word not in STOP_WORDS and stem(word) not in CHATTER and not word.isdecimal()
+
+
+def build_query(parsed: ParsedPrompt, frequencies: Mapping[str, int], total: int) -> PromptQuery | None:
+    """Choose the few terms to search for; None without an informative one."""
+    terms = [term for term in parsed.terms if not term.stems or any(s in frequencies for s in term.stems)]
+    weights = {term: _term_weight(term, frequencies, total) for term in terms}
+    unknown = [term for term in terms if term.stems and not any(frequencies.get(s) for s in term.stems)]
+    known = sorted(weights.keys() - set(unknown), key=lambda term: -weights[term])
+    # An unknown word may be part of a known one: deploy in deployment.
+    if known:
+        unknown = unknown[:MAX_UNKNOWN_TERMS]
+    else:
+        unknown = [term for term in unknown if len(term.words[0]) >= MIN_SUBSTRING_LENGTH]
+    chosen = {*known[: MAX_TERMS - MAX_UNKNOWN_TERMS], *unknown[:MAX_TERMS]}
+    if not chosen:
+        return None
+    clauses = [[term for term in clause if term in chosen] for clause in parsed.clauses]
+    parts = {_to_query(clause) for clause in clauses if 1 < len(clause) < len(chosen)}
+    return PromptQuery(
+        _to_query([term for term in terms if term in chosen]),
+        tuple(sorted(parts, key=lambda part: -sum(weights[term] for term in part.terms))[:MAX_CLAUSES]),
+    )
+
+
+def _term_weight(term: Term, frequencies: Mapping[str, int], total: int) -> float:
+    if not term.stems:
+        return scoring.idf(0, total) / 2
+    rarest = max(scoring.idf(frequencies.get(one, 0), total) for one in term.stems)
+    return rarest * NAME_BONUS if term.literal else rarest
+
+
+def _to_query(terms: Sequence[Term]) -> Query:
+    text = " ".join(term.spelling or " ".join(term.words) for term in terms)
+    return Query(fold(text), tuple(terms), text)
+
+
 def _memories_about_files(memories: MemoryQuerySet, files: tuple[str, ...], total: int) -> dict[int, float]:
-    """The memories about the files that the prompt names, each with the weight of that: a file that many
-    are about tells nothing."""
+    """Return the memories about the files of a prompt, with the rarity of their file as weight."""
     weights: dict[int, float] = {}
     for path in files:
         about = list(
@@ -239,49 +222,49 @@ def _memories_about_files(memories: MemoryQuerySet, files: tuple[str, ...], tota
 
 def _score_candidates(
     memories: MemoryQuerySet,
-    wanted: PromptQuery,
-    counted: TermFrequencies,
-    files: dict[int, float],
+    prompt_query: PromptQuery,
+    frequencies: TermFrequencies,
+    file_weights: dict[int, float],
     now: datetime,
 ) -> list[ScoredCandidate]:
-    """Those that share enough with the prompt for it to be no chance."""
-    total = counted.total
-    latest = sorted(files, key=lambda pk: -files[pk])[:MAX_FILE_CANDIDATES]
+    """Score the memories that share enough with the prompt to exclude coincidence."""
+    total = frequencies.total
+    about_files = sorted(file_weights, key=lambda pk: -file_weights[pk])[:MAX_FILE_CANDIDATES]
     found = rank_by_words(
         memories,
-        wanted.query,
+        prompt_query.query,
         default_weights(),
         now,
         effort=INJECTION_EFFORT,
-        beside=memories.filter(pk__in=latest) if latest else None,
-        clauses=wanted.clauses,
-        counted=counted,
-        # A word that nobody used is taken for no rarer than the rarest that somebody did.
-        least=_rarest_frequency(wanted, counted),
+        frequencies=frequencies,
+        more=memories.filter(pk__in=about_files) if about_files else None,
+        clauses=prompt_query.clauses,
+        # An unknown word counts as no rarer than the rarest known one.
+        min_frequency=min(filter(None, map(frequencies.of, prompt_query.query.words)), default=0),
     )
-    several = len(wanted.query.terms) > 1
     scored = []
     for one in found:
-        file = files.get(one.pk, 0.0)
-        lone = several and one.held.held == 1 and not file
-        if one.held.weight + file >= min_shared_weight(total, lone=lone):
-            scored.append(
-                _add_file_match(one, min(file / scoring.idf(FEW_MEMORIES_PER_FILE, total), 1.0))
-                if file
-                else one
-            )
+        file_weight = file_weights.get(one.pk, 0.0)
+        is_lone = len(prompt_query.query.terms) > 1 and one.text_match.found_terms == 1 and not file_weight
+        if one.text_match.weight + file_weight >= min_shared_weight(total, is_lone=is_lone):
+            share = min(file_weight / scoring.idf(FEW_MEMORIES_PER_FILE, total), 1.0)
+            scored.append(_add_file_match(one, share) if file_weight else one)
     return [one for one in scored if one.parts.match >= MIN_MATCH]
 
 
-def _rarest_frequency(wanted: PromptQuery, counted: TermFrequencies) -> int:
-    """How many memories hold the rarest word of the query that any holds."""
-    return min(filter(None, map(counted.of, wanted.query.words)), default=0)
+def min_shared_weight(total: int, *, is_lone: bool = False) -> float:
+    """Return the weight of shared terms from which they are no coincidence among so many memories.
+
+    In a small store, where all memories may have the same topic, it is 0. ``is_lone``: only one of several
+    terms is shared; it must be rarer.
+    """
+    chance, small = (CHANCE_MATCHES_OF_ONE, SMALL_STORE_FOR_ONE) if is_lone else (CHANCE_MATCHES, SMALL_STORE)
+    total = max(total, 1)
+    return max(min(math.log(total / chance), SMALL_STORE_SLOPE * math.log(total / small)), 0.0)
 
 
-def _add_file_match(one: ScoredCandidate, share: float) -> ScoredCandidate:
-    """A memory about a file that was named: of what its words leave open, the file fills in part."""
-    match = round(1 - (1 - one.parts.match) * (1 - FILE_MATCH * share), 4)
-    parts = replace(one.parts, match=match)
-    return ScoredCandidate(
-        one.pk, round(scoring.composite_score(parts, default_weights()), 4), parts, one.held
-    )
+def _add_file_match(scored: ScoredCandidate, share: float) -> ScoredCandidate:
+    """Raise the match of a memory about a mentioned file."""
+    match = round(1 - (1 - scored.parts.match) * (1 - FILE_MATCH * share), 4)
+    parts = replace(scored.parts, match=match)
+    return replace(scored, score=round(scoring.composite_score(parts, default_weights()), 4), parts=parts)

@@ -1,4 +1,4 @@
-"""What agents were told, and what was held back: injections with those of their memories that may be seen."""
+"""Logged injections with the shown and withheld memories that the viewer can see."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from memoryhub.access.policy import Clearance
+from memoryhub.injection.selection import BELOW_FLOOR
 from memoryhub.models import Injection, Memory, Session
 from memoryhub.stats.timeline import TimelineEntry
-
-BELOW_FLOOR = "below the floor"
 
 
 @dataclass(frozen=True)
 class ShownMemory:
-    """A memory that an agent was shown; ``score`` 0..1, None when none was noted; ``scale`` its age class."""
+    """A memory in the block. ``score``: 0..1, or None if not logged; ``scale``: its time scale."""
 
     memory: Memory
     score: float | None
@@ -25,7 +24,7 @@ class ShownMemory:
 
 @dataclass(frozen=True)
 class WithheldMemory:
-    """A memory that was held back, and why; ``detail`` says more, where there is more to say."""
+    """A withheld memory with the reason and an optional detail."""
 
     memory: Memory
     reason: str
@@ -34,10 +33,9 @@ class WithheldMemory:
 
 @dataclass(frozen=True)
 class InjectionReport:
-    """One injection behind the gate.
+    """One visible injection with its visible memories.
 
-    ``complete``: every memory that it names is among those listed. Where one is not, because it may not be
-    seen or has ended since, figures over all of them would tell of it.
+    ``complete``: all of its memories are listed. If one is hidden or deleted, totals would reveal it.
     """
 
     injection: Injection
@@ -47,36 +45,35 @@ class InjectionReport:
 
     @property
     def held(self) -> list[WithheldMemory]:
-        """What was good enough to be shown, and was held back."""
+        """Withheld memories that reached the minimum score."""
         return [one for one in self.kept if one.reason != BELOW_FLOOR]
 
     @property
     def weak(self) -> list[WithheldMemory]:
-        """What did not reach the floor."""
+        """Memories below the minimum score."""
         return [one for one in self.kept if one.reason == BELOW_FLOOR]
 
     @property
     def available(self) -> int:
-        """How many there were to choose from: above the floor, shown or not."""
+        """Number of memories that reached the minimum score, shown or not."""
         return len(self.told) + len(self.held)
 
     @property
     def tokens_used(self) -> int | None:
-        """What the block cost, in tokens; None where that would tell of what is not listed."""
+        """Tokens of the block, or None if that would reveal hidden memories."""
         return self.injection.tokens_used if self.complete else None
 
 
 @dataclass(frozen=True)
 class SessionKnowledge:
-    """What a session knew from the hub: each memory once, with how often it was shown, the first one first;
-    and for each reason, most frequent first, how often something was held back."""
+    """Memories shown in a session, each with its number of injections, and the number of each reason."""
 
     told: list[tuple[Memory, int]]
     reasons: list[tuple[str, int]]
 
 
 def summarize_reports(logs: Iterable[InjectionReport]) -> SessionKnowledge:
-    """What the injections of a session come to, in their order."""
+    """Combine the injections of a session, in order."""
     memories: dict[str, Memory] = {}
     times: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
@@ -88,14 +85,14 @@ def summarize_reports(logs: Iterable[InjectionReport]) -> SessionKnowledge:
     return SessionKnowledge([(memory, times[uid]) for uid, memory in memories.items()], reasons.most_common())
 
 
-def load_session_reports(session: Session, clearance: Clearance, most: int) -> list[InjectionReport]:
-    """The injections of a session that may be seen, oldest first. Two queries."""
+def load_session_reports(session: Session, clearance: Clearance, limit: int) -> list[InjectionReport]:
+    """Return the visible injections of a session, oldest first. Two queries."""
     rows = Injection.objects.visible_to(clearance).filter(session=session)
-    return load_reports(rows.order_by("at", "pk")[:most], clearance)
+    return load_reports(rows.order_by("at", "pk")[:limit], clearance)
 
 
 def load_reports(rows: Iterable[Injection], clearance: Clearance) -> list[InjectionReport]:
-    """Each of these injections, which are gated already, with what may be seen of it. One query."""
+    """Return a report for each injection, all visible to the caller. One query."""
     rows = list(rows)
     named = {uid for row in rows for one in _all_entries(row) if (uid := one["id"])}
     visible = Memory.objects.visible_to(clearance).live().defer("content", "overview")
@@ -104,7 +101,7 @@ def load_reports(rows: Iterable[Injection], clearance: Clearance) -> list[Inject
 
 
 def attach_reports(entries: Iterable[TimelineEntry], clearance: Clearance) -> None:
-    """Give each injection among the entries of a timeline its :class:`Log`, as ``row.log``."""
+    """Set ``row.log`` of each injection among timeline entries to its report."""
     rows = [entry.row for entry in entries if isinstance(entry.row, Injection)]
     for log in load_reports(rows, clearance) if rows else []:
         log.injection.log = log  # type: ignore[attr-defined]
@@ -132,7 +129,7 @@ def _all_entries(row: Injection) -> Iterator[dict[str, Any]]:
 
 
 def _valid_entries(stored: Any) -> list[dict[str, Any]]:
-    """The entries of a stored list that name a memory, whatever else was put there."""
+    """Return the valid entries of a stored list."""
     entries = stored if isinstance(stored, list) else []
     return [one for one in entries if isinstance(one, dict) and isinstance(one.get("id"), str)]
 

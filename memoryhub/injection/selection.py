@@ -1,11 +1,12 @@
-"""Which of the candidates go into the block, and why the others do not.
+"""Select the memories for the block, and record why the others are withheld.
 
-They are above the floor, new to the session, balanced over the scales, governed, and within the budget.
+Selected memories reach the minimum score, are new to the session, balanced over the time scales, free of
+instructions to the agent, and fit into the token budget.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -26,19 +27,17 @@ OVER_COUNT = "over the count"
 OVER_BUDGET = "over the budget"
 BLOCKED = "blocked by the governor"
 REDACTED = "instruction removed"
-MAX_BELOW_FLOOR = 5  # of those below the floor, the best
-MAX_OVER_COUNT = 10  # of those that found no room
-MAX_BUDGET_SHARES = (
-    3  # a text may take the whole budget alone, and no less than a third of it beside many others
-)
+MAX_BELOW_FLOOR = 5  # reported candidates below the minimum score
+MAX_OVER_COUNT = 10  # reported candidates over the count
+MAX_BUDGET_SHARES = 3  # a text is inspected up to the whole budget divided by at most this
 
 
 @dataclass(frozen=True)
 class InspectedCandidate:
-    """A memory as the block shows it.
+    """A candidate with the result of the prompt injection detector.
 
-    ``fields`` are its texts, ``verdict`` what the governor says of them, ``passage`` what it left of them,
-    ``text`` as much of that as there is room for.
+    ``fields``: its texts; ``verdict``: the result; ``passage``: the cleaned entry; ``text``: as much of the
+    entry's text as fits.
     """
 
     candidate: Candidate
@@ -48,10 +47,21 @@ class InspectedCandidate:
     passage: context_block.BlockEntry
     text: str = ""
 
+    @property
+    def removed_kinds(self) -> str:
+        """The kinds of removed instructions, as one string."""
+        return ", ".join(sorted({one.finding.kind for one in self.verdict.findings if one.finding.removed}))
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether no word of title and text is left."""
+        left = f"{self.passage.title} {self.passage.text}".replace(INSTRUCTION_REMOVED, "")
+        return self.verdict.blocked or not any(map(str.isalnum, left))
+
 
 @dataclass(frozen=True)
 class WithheldCandidate:
-    """A memory that is not in the block, or not all of it; ``governed``: what the governor found."""
+    """A memory that is not in the block, or only in part. ``governed``: the result of the detector."""
 
     candidate: Candidate
     reason: str
@@ -65,103 +75,108 @@ class WithheldCandidate:
 
 @dataclass
 class Selection:
-    """What is shown, best first, and what is held back."""
+    """Shown memories, best first, and withheld ones."""
 
     shown: list[InspectedCandidate] = field(default_factory=list)
     withheld: list[WithheldCandidate] = field(default_factory=list)
 
+    def withhold(self, candidates: Iterable[Candidate], reason: str) -> None:
+        self.withheld += [WithheldCandidate(candidate, reason) for candidate in candidates]
+
+    def withhold_inspected(self, inspected: Iterable[InspectedCandidate], reason: str) -> None:
+        self.withheld += [
+            WithheldCandidate(one.candidate, reason, one.removed_kinds, one) for one in inspected
+        ]
+
 
 def select_memories(
-    found: Sequence[Candidate],
-    known: Mapping[str, datetime],
+    candidates: Sequence[Candidate],
+    shown_at: Mapping[str, datetime],
     budget: int,
     count: int,
     now: datetime,
     deadline: Deadline,
     notes: list[str],
 ) -> Selection:
-    """``known``: when this session was shown which memory. ``notes`` takes what was skipped."""
-    chosen = Selection()
-    fit = _filter_candidates(found, known, chosen)
-    looked: dict[int, InspectedCandidate] = {}
+    """Select memories for the block.
+
+    ``shown_at``: when the session was last shown each memory. Skipped steps are appended to ``notes``.
+    """
+    selection = Selection()
+    fit = _filter_candidates(candidates, shown_at, selection)
+    inspected: dict[int, InspectedCandidate] = {}
     while True:
-        picked = _inspect_all(_pick_by_scale(fit, count, now, notes), budget, looked, deadline)
-        blocked = [one for one in picked if _is_blocked(one)]
+        picked = _pick_by_scale(fit, count, now, notes)
+        _inspect_new(picked, budget, inspected, deadline)
+        selection.shown = [inspected[candidate.memory.pk] for candidate, _ in picked]
+        blocked = [one for one in selection.shown if one.is_blocked]
         if not blocked:
             break
-        # The next best take their places.
-        chosen.withheld += [
-            WithheldCandidate(one.candidate, BLOCKED, _removed_kinds(one), one) for one in blocked
-        ]
-        fit = [one for one in fit if one not in [held.candidate for held in blocked]]
-    chosen.withheld += [
-        WithheldCandidate(one.candidate, REDACTED, _removed_kinds(one), one)
-        for one in picked
-        if _removed_kinds(one)
-    ]
-    chosen.shown = picked
-    over = [one for one in fit if one not in [shown.candidate for shown in picked]]
-    chosen.withheld += [WithheldCandidate(one, OVER_COUNT) for one in over[:MAX_OVER_COUNT]]
-    _fit_budget(chosen, budget)
-    return chosen
-
-
-def _inspect_all(
-    picked: list[tuple[Candidate, str]],
-    budget: int,
-    looked: dict[int, InspectedCandidate],
-    deadline: Deadline,
-) -> list[InspectedCandidate]:
-    """What the governor leaves of these; ``looked`` keeps what it looked at before."""
-    new = [(candidate, scale) for candidate, scale in picked if candidate.memory.pk not in looked]
-    lists = load_lists([candidate.memory for candidate, _ in new])
-    share = budget // max(min(len(picked), MAX_BUDGET_SHARES), 1)
-    for candidate, scale in new:
-        deadline.check()
-        pk = candidate.memory.pk
-        looked[pk] = _inspect_candidate(candidate, scale, lists[pk], share)
-    return [looked[candidate.memory.pk] for candidate, _ in picked]
+        # Replace blocked candidates by the next best.
+        selection.withhold_inspected(blocked, BLOCKED)
+        fit = [one for one in fit if one not in [other.candidate for other in blocked]]
+    selection.withhold_inspected([one for one in selection.shown if one.removed_kinds], REDACTED)
+    over = [one for one in fit if one not in [shown.candidate for shown in selection.shown]]
+    selection.withhold(over[:MAX_OVER_COUNT], OVER_COUNT)
+    _fit_budget(selection, budget)
+    return selection
 
 
 def _filter_candidates(
-    found: Sequence[Candidate], known: Mapping[str, datetime], chosen: Selection
+    candidates: Sequence[Candidate], shown_at: Mapping[str, datetime], selection: Selection
 ) -> list[Candidate]:
-    """Those at or above the floor that the session has not been shown as they are."""
-    floor = settings.MEMORYHUB.injection_min_score
+    """Return the candidates with the minimum score that are new to the session or changed since."""
+    min_score = settings.MEMORYHUB.injection_min_score
     fit, below = [], []
-    for one in found:
-        shown_at = known.get(one.memory.uid)
-        if one.score < floor:
+    for one in candidates:
+        at = shown_at.get(one.memory.uid)
+        if one.score < min_score:
             below.append(one)
-        elif shown_at and one.memory.updated_at <= shown_at:
-            chosen.withheld.append(WithheldCandidate(one, ALREADY_SHOWN))
+        elif at and one.memory.updated_at <= at:
+            selection.withhold([one], ALREADY_SHOWN)
         else:
             fit.append(one)
-    chosen.withheld += [WithheldCandidate(one, BELOW_FLOOR) for one in below[:MAX_BELOW_FLOOR]]
+    selection.withhold(below[:MAX_BELOW_FLOOR], BELOW_FLOOR)
     return fit
 
 
 def _pick_by_scale(
     fit: Sequence[Candidate], count: int, now: datetime, notes: list[str]
 ) -> list[tuple[Candidate, str]]:
-    """The candidates with their scales: balanced over these, or by score when that is switched off."""
-    scaled = call_capability(TEMPORAL, lambda: _balance_scales(fit, count, now), notes)
-    return [(one, "") for one in fit[:count]] if scaled is None else scaled
+    """Return the best candidates with their time scales, balanced over these if that is switched on."""
 
+    def balance() -> list[tuple[Candidate, str]]:
+        scales = {one.memory.pk: memory_scale(one.memory, now) for one in fit}
+        picked = balance_scales(fit, lambda one: scales[one.memory.pk], _counts_by_scale(count), count)
+        return [(one, scales[one.memory.pk].value) for one in picked]
 
-def _balance_scales(fit: Sequence[Candidate], count: int, now: datetime) -> list[tuple[Candidate, str]]:
-    scales = {one.memory.pk: memory_scale(one.memory, now) for one in fit}
-    picked = balance_scales(fit, lambda one: scales[one.memory.pk], _counts_by_scale(count), count)
-    return [(one, scales[one.memory.pk].value) for one in picked]
+    balanced = call_capability(TEMPORAL, balance, notes)
+    return [(one, "") for one in fit[:count]] if balanced is None else balanced
 
 
 def _counts_by_scale(count: int) -> dict[Scale, int]:
-    """How many of each scale; when more are asked for than these make, in the same proportion."""
+    """Return the configured count of each scale, increased in proportion if ``count`` exceeds their sum."""
     counts = {scale: int(getattr(settings.MEMORYHUB, f"{scale.value}_count")) for scale in SCALES}
-    whole = sum(counts.values())
-    if not whole:
+    total = sum(counts.values())
+    if not total:
         return {**counts, Scale.PROJECT: count}
-    return {scale: -(-n * max(count, whole) // whole) for scale, n in counts.items()}
+    return {scale: -(-n * max(count, total) // total) for scale, n in counts.items()}
+
+
+def _inspect_new(
+    picked: list[tuple[Candidate, str]],
+    budget: int,
+    inspected: dict[int, InspectedCandidate],
+    deadline: Deadline,
+) -> None:
+    """Add the candidates that are not yet inspected to ``inspected``."""
+    new = [(candidate, scale) for candidate, scale in picked if candidate.memory.pk not in inspected]
+    lists = load_lists([candidate.memory for candidate, _ in new])
+    share = budget // max(min(len(picked), MAX_BUDGET_SHARES), 1)
+    for candidate, scale in new:
+        deadline.check()
+        pk = candidate.memory.pk
+        inspected[pk] = _inspect_candidate(candidate, scale, lists[pk], share)
 
 
 def _inspect_candidate(candidate: Candidate, scale: str, lists: ListValues, share: int) -> InspectedCandidate:
@@ -191,32 +206,18 @@ def _inspect_candidate(candidate: Candidate, scale: str, lists: ListValues, shar
 
 
 def _text_without_title(memory: Memory) -> str:
-    """The content; without its first line when the title says that already."""
+    """Return the content without a first line that repeats the title."""
     first, _, rest = memory.content.strip().partition("\n")
     return rest.strip() if first.strip() == memory.title.strip() else memory.content
 
 
-def _removed_kinds(governed: InspectedCandidate) -> str:
-    """What was removed, by kind."""
-    found = governed.verdict.findings
-    return ", ".join(sorted({one.finding.kind for one in found if one.finding.removed}))
-
-
-def _is_blocked(governed: InspectedCandidate) -> bool:
-    """Whether the governor left nothing of title and text."""
-    left = f"{governed.passage.title} {governed.passage.text}".replace(INSTRUCTION_REMOVED, "")
-    return governed.verdict.blocked or not any(map(str.isalnum, left))
-
-
-def _fit_budget(chosen: Selection, budget: int) -> None:
-    """Cut texts so that the block keeps within the budget; the last go when there is no room for all."""
-    shown = list(chosen.shown)
+def _fit_budget(selection: Selection, budget: int) -> None:
+    """Cut the texts to the budget. If they do not fit, drop the last memories."""
+    shown = list(selection.shown)
+    texts: list[str] | None = []
     while shown:
         texts = context_block.fit_texts([one.passage for one in shown], budget)
         if texts is not None:
             break
-        dropped = shown.pop()
-        chosen.withheld.append(WithheldCandidate(dropped.candidate, OVER_BUDGET))
-    else:
-        texts = []
-    chosen.shown = [replace(one, text=text) for one, text in zip(shown, texts, strict=True)]
+        selection.withhold([shown.pop().candidate], OVER_BUDGET)
+    selection.shown = [replace(one, text=text) for one, text in zip(shown, texts or [], strict=True)]

@@ -1,9 +1,12 @@
-"""Inject context: select the few memories that matter, render them as a block, and log the result."""
+"""Inject context: select the few memories that matter, render them as a block, and log the result.
+
+An injection is on time or empty, and never raises (docs/injection.md).
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -27,129 +30,33 @@ from memoryhub.injection.selection import BLOCKED, REDACTED, InspectedCandidate,
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.memories.update import PROMPT_INJECTION_FLAG, flag_memories
 from memoryhub.models import Injection, Memory, Session
-from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
 from memoryhub.search.hybrid import default_weights
+from memoryhub.search.lexical import score_parts
 from memoryhub.security.secrets import redact
 
-MAX_PREVIEW_INPUT = 100_000  # characters, more than any preview: a credential is not cut in two at its end
-MAX_EMPTY_WAIT = 0.1  # seconds for other writers; then an answer without memories goes out without its row
-MAX_PREVIOUS_INJECTIONS = 30  # prompts of a session back
-
-
-def find_previously_shown(
-    wanted: InjectionRequest, clearance: Clearance, now: datetime
-) -> dict[str, datetime]:
-    """When each memory was last shown to this session, as far as the agent still has it before its eyes:
-    within the session scale, and since it last lost its context."""
-    if not wanted.session_id:
-        return {}
-    begin = now - timedelta(minutes=settings.MEMORYHUB.session_minutes)
-    rows = Injection.objects.visible_to(clearance).filter(
-        session__session_id=wanted.session_id,
-        project=wanted.project,
-        at__gte=max(begin, wanted.fresh_since or begin),
-    )
-    found: dict[str, datetime] = {}
-    for at, injected in rows.order_by("-at").values_list("at", "injected")[:MAX_PREVIOUS_INJECTIONS]:
-        for one in injected:
-            found.setdefault(one["id"], at)
-    return found
-
-
-def record_injection(
-    wanted: InjectionRequest,
-    result: InjectionResult,
-    clearance: Clearance,
-    actor: Actor,
-    now: datetime,
-    deadline: Deadline,
-) -> bool:
-    """Log the injection and count an access of each memory shown; whether that could be done.
-
-    A prompt that brought nothing up leaves a row without memories, but none in a project out of reach. The
-    log is as sensitive as the prompt, and as all that is shown.
-    """
-    if wanted.project and not clearance.reaches(wanted.project):
-        return True
-    left = deadline.left()
-    try:
-        with write_transaction(patience=left if result.injected else min(left, MAX_EMPTY_WAIT)):
-            row = _build_log_row(wanted, result)
-            row.session, row.at = _find_or_create_session(wanted, clearance, actor, now), now
-            row.took_ms = deadline.took()
-            row.save(force_insert=True)
-            count_accesses_and_promote([one.candidate.memory for one in result.shown], now)
-            flag_memories(_flags_by_memory(result), actor, now)
-    except OperationalError as error:
-        if not is_database_busy(error):
-            raise
-        logger.warning("an injection could not be logged: %s", error)
-        return not result.injected
-    return True
-
-
-def _build_log_row(wanted: InjectionRequest, result: InjectionResult) -> Injection:
-    """What was asked, shown and held back; not saved, and without its session and time."""
-    level = wanted.sensitivity
-    for one in result.shown:
-        level = stricter_level(level, one.candidate.memory.sensitivity)
-    return Injection(
-        project=wanted.project,
-        sensitivity=level,
-        prompt_preview=_preview_prompt(wanted.prompt),
-        token_budget=wanted.budget,
-        tokens_used=result.tokens_used,
-        injected=[{"id": one.uid, "score": one.score, "scale": one.scale} for one in result.injected],
-        withheld=[
-            {"id": one.uid, "reason": one.reason, **({"detail": one.detail} if one.detail else {})}
-            for one in result.withheld
-        ],
-    )
-
-
-def record_missed_injection(
-    wanted: InjectionRequest, result: InjectionResult, actor: Actor, now: datetime, deadline: Deadline
-) -> None:
-    """Log a prompt that got nothing because its answer was late or failed. Never raises, hardly waits."""
-    try:
-        record_injection(wanted, result, wanted.clearance(actor), actor, now, deadline)
-    except Exception:
-        logger.exception("that a prompt got nothing could not be logged")
-
-
-def _flags_by_memory(result: InjectionResult) -> dict[str, list[str]]:
-    """What the governor found in which memory, as flags for a reviewer."""
-    found = [one for one in result.withheld if one.reason in (BLOCKED, REDACTED) and one.detail]
-    return {one.uid: [f"{PROMPT_INJECTION_FLAG}:{kind}" for kind in one.detail.split(", ")] for one in found}
-
-
-def _preview_prompt(prompt: str) -> str:
-    """The beginning of a prompt, without credentials and without what was injected before."""
-    beginning = strip_context_blocks(prompt.replace("\x00", " ")[:MAX_PREVIEW_INPUT])
-    return shorten(redact(beginning), settings.MEMORYHUB.event_preview_chars)
-
-
-def _find_or_create_session(
-    wanted: InjectionRequest, clearance: Clearance, actor: Actor, now: datetime
-) -> Session | None:
-    """The session that asked; one that is new begins here."""
-    if not wanted.session_id or not clearance.reaches(wanted.project):
-        return None
-    Session.widen([(wanted.session_id, wanted.project, now, now)], actor.name)
-    return Session.objects.get(session_id=wanted.session_id, project=wanted.project)
-
-
 logger = logging.getLogger(__name__)
+
+MAX_PREVIEW_INPUT = 100_000  # characters; longer than any preview, so no credential is cut in two at its end
+MAX_EMPTY_WAIT = 0.1  # seconds to wait for other writers before an empty injection is answered without a log
+MAX_PREVIOUS_INJECTIONS = 30
+MAX_RECENT = 100  # memories among which the most important ones are selected at session start
+MAX_IMPORTANT = 3  # memories in addition to the last summary
+MIN_IMPORTANCE = 0.6
+_SUMMARY_TYPES = (
+    MemoryType.SESSION_SUMMARY.value,
+    MemoryType.CHECKPOINT.value,
+    MemoryType.COMPRESSED_SUMMARY.value,
+)
 
 
 @dataclass(frozen=True)
 class InjectionRequest:
-    """What is asked for; without a project, an actor that is confined to one means that.
+    """Parameters of an injection. The project defaults to that of an actor with a single project.
 
-    ``token_budget`` (of the whole block) and ``max_count`` default to the configuration. Levels beside public
-    are seen only if asked for and cleared. ``fresh_since``: when the agent last lost its context (it was
-    compacted); what was shown before that may be shown again. ``sensitivity``: of the prompt.
+    ``token_budget`` (of the whole block) and ``max_count`` default to the configuration. Private and secret
+    memories must be requested and allowed. ``fresh_since``: when the agent last lost its context (by
+    compaction); memories shown before may be shown again. ``sensitivity``: that of the prompt.
     """
 
     prompt: str
@@ -176,7 +83,7 @@ class InjectionRequest:
 
 @dataclass(frozen=True)
 class InjectedItem:
-    """A memory in the block; ``scale`` is empty when ``memory.temporal`` is off."""
+    """A memory in the block. ``scale`` is empty if ``memory.temporal`` is switched off."""
 
     uid: str
     score: float
@@ -185,7 +92,7 @@ class InjectedItem:
 
 @dataclass(frozen=True)
 class WithheldItem:
-    """A memory, or a sentence of one, that was held back; ``detail`` says more and never repeats the text."""
+    """A memory, or part of one, that is not in the block. ``detail`` never contains its text."""
 
     uid: str
     reason: str
@@ -194,9 +101,9 @@ class WithheldItem:
 
 @dataclass(frozen=True)
 class InjectionResult:
-    """``context`` is the block, or empty. ``skipped``: what could not be done, one line each.
+    """The block, or an empty ``context``. ``skipped``: failed or disabled steps, one line each.
 
-    ``shown`` and ``choice`` are for a page that explains the choice, behind the same gate.
+    ``shown`` and ``choice`` are for pages that explain the selection to the same viewer.
     """
 
     context: str = ""
@@ -209,37 +116,67 @@ class InjectionResult:
     choice: Selection | None = None
 
 
-# Finds candidates for what is wanted, best first, within a clearance at a moment.
 CandidateFinder = Callable[[InjectionRequest, Clearance, datetime], list[Candidate]]
 
 
 def inject_context(
-    wanted: InjectionRequest, actor: Actor, *, now: datetime | None = None, record: bool = True
+    request: InjectionRequest, actor: Actor, *, now: datetime | None = None, record: bool = True
 ) -> InjectionResult:
-    """The block for a prompt. Never raises: what goes wrong, or takes too long, gives an empty one.
+    """Return the block for a prompt; empty on an error or timeout. Never raises.
 
-    ``record`` False is a preview: nothing is logged, no access is counted.
+    With ``record`` False, nothing is logged and no access is counted.
     """
-    return inject_candidates(_candidates_for_prompt, wanted, actor, now=now, record=record)
+    return _inject(_candidates_for_prompt, request, actor, now=now, record=record)
 
 
-def _candidates_for_prompt(wanted: InjectionRequest, clearance: Clearance, now: datetime) -> list[Candidate]:
-    return find_candidates(injectable_memories(clearance, wanted.project, now), wanted.prompt, now)
+def inject_at_session_start(
+    request: InjectionRequest, actor: Actor, now: datetime | None = None
+) -> InjectionResult:
+    """Return the block for a new session: the last summary and the most important recent memories."""
+    return _inject(_candidates_for_session_start, request, actor, now=now)
 
 
-def inject_candidates(
+def _candidates_for_prompt(request: InjectionRequest, clearance: Clearance, now: datetime) -> list[Candidate]:
+    return find_candidates(injectable_memories(clearance, request.project, now), request.prompt, now)
+
+
+def _candidates_for_session_start(
+    request: InjectionRequest, clearance: Clearance, now: datetime
+) -> list[Candidate]:
+    """Return the summary of the previous session, then the best of the latest important memories."""
+    live = Memory.objects.visible_to(clearance).live(max(now, timezone.now()))
+    recent = list(live.filter(project=request.project).order_by("-updated_at")[:MAX_RECENT])
+    summaries = [
+        _to_candidate(memory, now)
+        for memory in recent
+        if memory.session_id != request.session_id and memory.type == MemoryType.SESSION_SUMMARY.value
+    ]
+    important = [
+        _to_candidate(memory, now)
+        for memory in recent
+        if memory.type not in _SUMMARY_TYPES and memory.importance >= MIN_IMPORTANCE
+    ]
+    return [*summaries[:1], *sorted(important, key=lambda one: -one.score)[:MAX_IMPORTANT]]
+
+
+def _to_candidate(memory: Memory, now: datetime) -> Candidate:
+    """Return a candidate with full match, because every memory of the project is relevant."""
+    parts = score_parts(memory, 1.0, now)
+    return Candidate(memory, round(scoring.composite_score(parts, default_weights()), 4), parts)
+
+
+def _inject(
     find: CandidateFinder,
-    wanted: InjectionRequest,
+    request: InjectionRequest,
     actor: Actor,
     *,
     now: datetime | None = None,
     record: bool = True,
 ) -> InjectionResult:
-    """The block of what ``find`` finds: chosen, governed, logged; on time or empty."""
     deadline = Deadline(settings.MEMORYHUB.injection_deadline_ms)
-    now, wanted = now or timezone.now(), _with_default_project(wanted, actor)
+    now, request = now or timezone.now(), _with_default_project(request, actor)
     try:
-        return _inject_in_time(find, wanted, actor, now, deadline, record)
+        return _inject_in_time(find, request, actor, now, deadline, record)
     except DeadlinePassed:
         logger.warning("an injection was not ready after %g ms and left out", deadline.milliseconds)
         reason = f"injection: not ready after {deadline.milliseconds:g} ms"
@@ -248,46 +185,41 @@ def inject_candidates(
         reason = "injection failed; the log has the details"
     missed = InjectionResult(skipped=[reason], took_ms=deadline.took())
     if record:
-        record_missed_injection(wanted, missed, actor, now, deadline)
+        try:
+            record_injection(request, missed, request.clearance(actor), actor, now, deadline)
+        except Exception:
+            logger.exception("a missed injection could not be logged")
     return missed
 
 
-def _with_default_project(wanted: InjectionRequest, actor: Actor) -> InjectionRequest:
-    """Without a project, an actor that is confined to one means that."""
+def _with_default_project(request: InjectionRequest, actor: Actor) -> InjectionRequest:
     projects = actor.clearance.projects or ()
-    if wanted.project or len(projects) != 1:
-        return wanted
-    return replace(wanted, project=next(iter(projects)))
+    if request.project or len(projects) != 1:
+        return request
+    return replace(request, project=next(iter(projects)))
 
 
 def _inject_in_time(
     find: CandidateFinder,
-    wanted: InjectionRequest,
+    request: InjectionRequest,
     actor: Actor,
     now: datetime,
     deadline: Deadline,
     record: bool,
 ) -> InjectionResult:
-    clearance = wanted.clearance(actor)
+    clearance = request.clearance(actor)
     notes: list[str] = []
     with deadline.reading():
-        found = find(wanted, clearance, now)
-        known = find_previously_shown(wanted, clearance, now)
-        chosen = selection.select_memories(found, known, wanted.budget, wanted.count, now, deadline, notes)
+        candidates = find(request, clearance, now)
+        shown_at = _previously_shown(request, clearance, now)
+        chosen = selection.select_memories(
+            candidates, shown_at, request.budget, request.count, now, deadline, notes
+        )
     notes = list(dict.fromkeys(notes))
-    result = _build_result(chosen, notes, deadline)
-    deadline.check()
-    if record and not record_injection(wanted, result, clearance, actor, now, deadline):
-        busy = "injection: it could not be logged in time, so nothing is shown"
-        return InjectionResult(skipped=[*notes, busy], took_ms=deadline.took())
-    return result
-
-
-def _build_result(chosen: Selection, notes: list[str], deadline: Deadline) -> InjectionResult:
     context = context_block.render_block(
         [one.passage for one in chosen.shown], [one.text for one in chosen.shown]
     )
-    return InjectionResult(
+    result = InjectionResult(
         context=context,
         injected=[
             InjectedItem(one.candidate.memory.uid, one.candidate.score, one.scale) for one in chosen.shown
@@ -299,51 +231,100 @@ def _build_result(chosen: Selection, notes: list[str], deadline: Deadline) -> In
         shown=chosen.shown,
         choice=chosen,
     )
+    deadline.check()
+    if record and not record_injection(request, result, clearance, actor, now, deadline):
+        busy = "injection: it could not be logged in time, so nothing is shown"
+        return InjectionResult(skipped=[*notes, busy], took_ms=deadline.took())
+    return result
 
 
-MAX_RECENT = 100  # memories among which the weightiest are sought
-MAX_IMPORTANT = 3  # memories beside the last summary
-MIN_IMPORTANCE = 0.6
-_SUMMARY_TYPES = (
-    MemoryType.SESSION_SUMMARY.value,
-    MemoryType.CHECKPOINT.value,
-    MemoryType.COMPRESSED_SUMMARY.value,
-)
+def _previously_shown(request: InjectionRequest, clearance: Clearance, now: datetime) -> dict[str, datetime]:
+    """Return when each memory was last shown to this session, if it still is in the agent's context.
 
-
-def inject_at_session_start(
-    wanted: InjectionRequest, actor: Actor, now: datetime | None = None
-) -> InjectionResult:
-    """The block for a session that begins; empty when there is nothing worth it. Never raises, never late."""
-    return inject_candidates(_candidates_for_session_start, wanted, actor, now=now)
-
-
-def _candidates_for_session_start(
-    wanted: InjectionRequest, clearance: Clearance, now: datetime
-) -> list[Candidate]:
-    alive = Memory.objects.visible_to(clearance).live(max(now, timezone.now()))
-    memories = alive.filter(project=wanted.project)
-    return [_to_candidate(memory, now) for memory in _select_for_session_start(memories, wanted, now)]
-
-
-def _select_for_session_start(
-    memories: MemoryQuerySet, wanted: InjectionRequest, now: datetime
-) -> Iterable[Memory]:
-    """The summary of the last session but this one, then the weightiest of the latest memories."""
-    recent = list(memories.order_by("-updated_at")[:MAX_RECENT])
-    others = [one for one in recent if one.session_id != wanted.session_id]
-    yield from [one for one in others if one.type == MemoryType.SESSION_SUMMARY.value][:1]
-    weighty = [one for one in recent if one.type not in _SUMMARY_TYPES and one.importance >= MIN_IMPORTANCE]
-    yield from sorted(weighty, key=lambda one: -_to_candidate(one, now).score)[:MAX_IMPORTANT]
-
-
-def _to_candidate(memory: Memory, now: datetime) -> Candidate:
-    """All of them match: they are about this project."""
-    age = (now - memory.updated_at).total_seconds() / 86_400
-    parts = scoring.Components(
-        match=1.0,
-        recency=round(scoring.recency(age, settings.MEMORYHUB.recency_half_life_days), 4),
-        importance=memory.importance,
-        trust=memory.trust,
+    Injections before the session scale or before the agent lost its context do not count.
+    """
+    if not request.session_id:
+        return {}
+    begin = now - timedelta(minutes=settings.MEMORYHUB.session_minutes)
+    rows = Injection.objects.visible_to(clearance).filter(
+        session__session_id=request.session_id,
+        project=request.project,
+        at__gte=max(begin, request.fresh_since or begin),
     )
-    return Candidate(memory, round(scoring.composite_score(parts, default_weights()), 4), parts)
+    found: dict[str, datetime] = {}
+    for at, injected in rows.order_by("-at").values_list("at", "injected")[:MAX_PREVIOUS_INJECTIONS]:
+        for one in injected:
+            found.setdefault(one["id"], at)
+    return found
+
+
+def record_injection(
+    request: InjectionRequest,
+    result: InjectionResult,
+    clearance: Clearance,
+    actor: Actor,
+    now: datetime,
+    deadline: Deadline,
+) -> bool:
+    """Log an injection, count an access of each shown memory, and flag detected prompt injections.
+
+    Returns whether the result may be shown: False if the log could not be written in time. An empty result
+    is logged too, but not in a project that the actor cannot access.
+    """
+    if request.project and not clearance.reaches(request.project):
+        return True
+    left = deadline.left()
+    try:
+        with write_transaction(patience=left if result.injected else min(left, MAX_EMPTY_WAIT)):
+            row = _build_log_row(request, result)
+            row.session, row.at = _find_or_create_session(request, clearance, actor, now), now
+            row.took_ms = deadline.took()
+            row.save(force_insert=True)
+            count_accesses_and_promote([one.candidate.memory for one in result.shown], now)
+            flag_memories(_flags_by_memory(result), actor, now)
+    except OperationalError as error:
+        if not is_database_busy(error):
+            raise
+        logger.warning("an injection could not be logged: %s", error)
+        return not result.injected
+    return True
+
+
+def _build_log_row(request: InjectionRequest, result: InjectionResult) -> Injection:
+    """Return an unsaved row without session and time. Its level is the strictest of prompt and memories."""
+    level = request.sensitivity
+    for one in result.shown:
+        level = stricter_level(level, one.candidate.memory.sensitivity)
+    return Injection(
+        project=request.project,
+        sensitivity=level,
+        prompt_preview=_preview_prompt(request.prompt),
+        token_budget=request.budget,
+        tokens_used=result.tokens_used,
+        injected=[{"id": one.uid, "score": one.score, "scale": one.scale} for one in result.injected],
+        withheld=[
+            {"id": one.uid, "reason": one.reason, **({"detail": one.detail} if one.detail else {})}
+            for one in result.withheld
+        ],
+    )
+
+
+def _preview_prompt(prompt: str) -> str:
+    """Return the beginning of a prompt without credentials and injected context."""
+    beginning = strip_context_blocks(prompt.replace("\x00", " ")[:MAX_PREVIEW_INPUT])
+    return shorten(redact(beginning), settings.MEMORYHUB.event_preview_chars)
+
+
+def _find_or_create_session(
+    request: InjectionRequest, clearance: Clearance, actor: Actor, now: datetime
+) -> Session | None:
+    if not request.session_id or not clearance.reaches(request.project):
+        return None
+    Session.widen([(request.session_id, request.project, now, now)], actor.name)
+    return Session.objects.get(session_id=request.session_id, project=request.project)
+
+
+def _flags_by_memory(result: InjectionResult) -> dict[str, list[str]]:
+    """Return flags for reviewers: the kinds of instructions found in each memory."""
+    found = [one for one in result.withheld if one.reason in (BLOCKED, REDACTED) and one.detail]
+    return {one.uid: [f"{PROMPT_INJECTION_FLAG}:{kind}" for kind in one.detail.split(", ")] for one in found}

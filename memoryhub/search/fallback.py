@@ -1,4 +1,4 @@
-"""Search by meaning, then by words, then with spelling corrections (the Mira and pigo toolsets)."""
+"""Search by meaning, then by words, then with corrected spelling (Mira and pigo toolsets)."""
 
 from __future__ import annotations
 
@@ -19,35 +19,40 @@ from memoryhub.search import scoring
 from memoryhub.search.hybrid import MIN_MATCH, SearchMode, search_memories
 from memoryhub.search.term_frequencies import load_term_frequencies
 
-MIN_WORD_LENGTH = 4  # letters: of shorter words too many are one letter apart
+MIN_WORD_LENGTH = 4  # too many shorter words differ by one letter
 MIN_SPELLING_SIMILARITY = 78.0  # of 100
-MAX_CORRECTED_WORDS = 8  # of a question that are put right
-MAX_VOCABULARY_ROWS = 120  # memories whose words are looked at
-_MAX_TEXT_CHARS = 20_000  # of each
+MAX_CORRECTED_WORDS = 8
+MAX_VOCABULARY_ROWS = 120  # memories whose words are corrections
+_MAX_TEXT_CHARS = 20_000
+# The other parts only order equal matches; they must not lift a result over the minimum.
+SIMILARITY_WEIGHTS = scoring.Weights(match=0.97, recency=0.01, importance=0.01, trust=0.01)
+# Minimum of a purely semantic result among few memories. Among more memories unrelated ones are nearer, so
+# the minimum rises up to that of a semantic search among many.
+MIN_SIMILARITY = 0.1
+FEW_MEMORIES, MANY_MEMORIES = 10, 1000
+MIN_SHARE_OF_BEST = 0.4  # minimum similarity of a result, relative to the best one
 
 
 @dataclass(frozen=True)
 class Correction:
-    """``typed`` with other words in it; ``likeness``, 0..1, is that of the one that was changed most."""
+    """A corrected query; ``similarity``, 0..1, is that of its most changed word."""
 
     typed: str
-    likeness: float
+    similarity: float
 
 
 def correct_spelling(
     memories: MemoryQuerySet, typed: str, known: MemoryQuerySet | None = None
 ) -> Correction | None:
-    """The question as it may have been meant; None where all its words are known, or none is like another.
+    """Correct unknown words of a query; None if all words are known or no word is similar.
 
-    Only words of ``memories`` take part, which the caller has gated: a correction tells of nothing hidden.
-    ``known``: more memories behind the same gate; a word of these is no misspelling.
+    Corrections come only from ``memories``, which the caller can see. ``known``: more visible memories, whose
+    words are spelt correctly.
     """
     query = queries.parse_query(typed)
-    asked = [
-        word for word in query.words if len(word) >= MIN_WORD_LENGTH and word.isalpha() and word.isascii()
-    ]
-    counted = load_term_frequencies(memories if known is None else known, tuple(asked))
-    unknown = [word for word in asked if not counted.of(word)][:MAX_CORRECTED_WORDS]
+    long = [one for one in query.words if len(one) >= MIN_WORD_LENGTH and one.isalpha() and one.isascii()]
+    frequencies = load_term_frequencies(memories if known is None else known, tuple(long))
+    unknown = [word for word in long if not frequencies.of(word)][:MAX_CORRECTED_WORDS]
     if not unknown:
         return None
     vocabulary = _vocabulary(memories, unknown)
@@ -58,12 +63,12 @@ def correct_spelling(
             changed[word] = (best[0], best[1] / 100)
     if not changed:
         return None
-    line = " ".join(changed[word][0] if word in changed else word for word in words(query.typed))
-    return Correction(line, min(likeness for _, likeness in changed.values()))
+    corrected = " ".join(changed[word][0] if word in changed else word for word in words(query.typed))
+    return Correction(corrected, min(similarity for _, similarity in changed.values()))
 
 
 def _vocabulary(memories: MemoryQuerySet, unknown: Iterable[str]) -> list[str]:
-    """The words of the memories that share most trigrams with the unknown ones."""
+    """Return the words of the memories that share most trigrams with the unknown words."""
     rows = memories.sharing_trigrams(unknown).values_list(*TEXT_COLUMNS)[:MAX_VOCABULARY_ROWS]
     found: set[str] = set()
     for texts in rows:
@@ -72,17 +77,8 @@ def _vocabulary(memories: MemoryQuerySet, unknown: Iterable[str]) -> list[str]:
     return sorted(found)
 
 
-# The match decides; the rest, which orders what matches equally well, must not push a result over the floor.
-SIMILARITY_WEIGHTS = scoring.Weights(match=0.97, recency=0.01, importance=0.01, trust=0.01)
-# By meaning alone the right one of a few short memories may be as far off as this. Of many memories an
-# unrelated one is nearer: from MANY on it takes as much as in a search by meaning.
-MIN_SIMILARITY = 0.1
-FEW_MEMORIES, MANY_MEMORIES = 10, 1000
-MIN_SHARE_OF_BEST = 0.4  # a result must be so much of what the best one is
-
-
 class MatchKind(StrEnum):
-    """What found a memory."""
+    """The kind of search that found a memory."""
 
     SEMANTIC = "semantic"
     KEYWORD = "keyword"
@@ -91,7 +87,7 @@ class MatchKind(StrEnum):
 
 @dataclass(frozen=True)
 class SimilarMemory:
-    """``similarity``: 0..1."""
+    """A result. ``similarity``: 0..1."""
 
     memory: Memory
     similarity: float
@@ -106,29 +102,27 @@ def search_with_fallback(
     known: MemoryQuerySet | None = None,
     now: datetime | None = None,
 ) -> list[SimilarMemory]:
-    """The most similar of ``memories``, which the caller has gated, filtered and limited to live ones.
+    """Return the most similar of ``memories``, a queryset of live rows that the caller can see.
 
-    ``known``: all that the gate lets through, unfiltered; a word that stands there is not misspelt.
+    Searches by meaning and words, and again with corrected spelling. ``known``: all visible memories,
+    unfiltered; their words are spelt correctly.
     """
     found = _search_mode(memories, typed, limit, "hybrid", now)
     if all(one.how is MatchKind.SEMANTIC for one in found):
-        found += _search_mode(
-            memories, typed, limit, "semantic", now, min_semantic_similarity(memories[:MANY_MEMORIES].count())
-        )
+        min_match = min_semantic_similarity(memories[:MANY_MEMORIES].count())
+        found += _search_mode(memories, typed, limit, "semantic", now, min_match)
     if not found:
         found = _search_mode(memories, typed, limit, "lexical", now)
-    corrected = correct_spelling(memories, typed, known)
-    if corrected is not None:
-        again = _search_mode(memories, corrected.typed, limit, "lexical", now)
-        share = corrected.likeness
-        found += [
-            replace(one, similarity=round(one.similarity * share, 4), how=MatchKind.FUZZY) for one in again
-        ]
+    correction = correct_spelling(memories, typed, known)
+    if correction is not None:
+        for one in _search_mode(memories, correction.typed, limit, "lexical", now):
+            similarity = round(one.similarity * correction.similarity, 4)
+            found.append(replace(one, similarity=similarity, how=MatchKind.FUZZY))
     return _deduplicate(found)[:limit]
 
 
 def min_semantic_similarity(memories: int) -> float:
-    """The least similarity of a result by meaning alone among so many memories: more of them take more."""
+    """Return the minimum similarity of a purely semantic result among so many memories."""
     share = math.log(max(memories, FEW_MEMORIES) / FEW_MEMORIES) / math.log(MANY_MEMORIES / FEW_MEMORIES)
     return MIN_SIMILARITY + (MIN_MATCH["semantic"] - MIN_SIMILARITY) * min(share, 1.0)
 
@@ -139,9 +133,9 @@ def _search_mode(
     limit: int,
     mode: SearchMode,
     now: datetime | None,
-    least: float | None = None,
+    min_match: float | None = None,
 ) -> list[SimilarMemory]:
-    """What a search finds whose match is the ``least`` of its mode, or that which is given."""
+    """Search in one mode and return the results with the minimum match of the mode, or ``min_match``."""
     results = search_memories(
         memories,
         typed,
@@ -153,19 +147,22 @@ def _search_mode(
         snippets=False,
     )
     how = MatchKind.KEYWORD if results.mode == "lexical" else MatchKind.SEMANTIC
-    floor = MIN_MATCH[results.mode] if least is None or results.mode != mode else least
-    hits = [hit for hit in results.hits if hit.components.match >= floor]
-    return [SimilarMemory(hit.memory, hit.components.match, how) for hit in hits]
+    if min_match is None or results.mode != mode:
+        min_match = MIN_MATCH[results.mode]
+    return [
+        SimilarMemory(hit.memory, hit.components.match, how)
+        for hit in results.hits
+        if hit.components.match >= min_match
+    ]
 
 
 def _deduplicate(found: Iterable[SimilarMemory]) -> list[SimilarMemory]:
-    """Each memory once, as it was found best; the most similar first, of equal ones the newer; without those
-    that are far behind."""
+    """Return each memory with its best similarity, best first, without those far below the best."""
     best: dict[int, SimilarMemory] = {}
     for one in found:
         known = best.get(one.memory.pk)
         if known is None or one.similarity > known.similarity:
             best[one.memory.pk] = one
-    floor = MIN_SHARE_OF_BEST * max((one.similarity for one in best.values()), default=0.0)
-    kept = [one for one in best.values() if one.similarity >= floor]
-    return sorted(kept, key=lambda one: (-one.similarity, -one.memory.pk))
+    least = MIN_SHARE_OF_BEST * max((one.similarity for one in best.values()), default=0.0)
+    good = [one for one in best.values() if one.similarity >= least]
+    return sorted(good, key=lambda one: (-one.similarity, -one.memory.pk))

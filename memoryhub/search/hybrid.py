@@ -1,4 +1,4 @@
-"""Hybrid search: candidates by words and by meaning, weighed with their session neighbours, best first."""
+"""Hybrid search: find candidates by words and by vectors, score them with their session neighbours."""
 
 from __future__ import annotations
 
@@ -25,177 +25,21 @@ from memoryhub.search.semantic import SemanticSearch, start_semantic_search
 from memoryhub.search.snippets import snippet_of_first_match
 from memoryhub.search.term_frequencies import TermFrequencies, load_term_frequencies
 
-MAX_DISTANCE = len(NEIGHBOUR_WORD_SHARES)
-
-
-def find_neighbours(memories: MemoryQuerySet, pks: Collection[int]) -> dict[int, Neighbours]:
-    """For those that lie in a session, its neighbours of the queryset, the nearest first. One query."""
-    columns = memories.order_by().values("id", "session_id", "project", "created_at")
-    try:
-        sql, params = columns.query.sql_with_params()
-    except EmptyResultSet:
-        return {}
-    return {
-        pk: Neighbours(
-            [one for one in around[:MAX_DISTANCE] if one], [one for one in around[MAX_DISTANCE:] if one]
-        )
-        for pk, *around in session_neighbours(sql, params, pks, MAX_DISTANCE)
-    }
-
-
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
-# Where both sides look, words that are in more memories than this together are left to the vectors.
-MAX_POSTINGS = 5_000
-POOL_DIVISOR = 5  # of the pool a fifth each is found by words and by meaning; neighbours come beside them
-MAX_CANDIDATES = 1000  # candidates of each side, whatever is asked for
-MAX_WORTH_ROWS = 1000  # matching memories of which each one's worth is weighed, where both sides look
-MAX_LEADERS = 24  # the best by themselves, whose neighbours are looked at
-# Below this a memory is no result, unless the score may be 0: common words were shared and nothing more, or
-# the vectors point about the same way, as those of any two texts of one store do.
+MAX_DISTANCE = len(NEIGHBOUR_WORD_SHARES)
+MAX_POSTINGS = 5_000  # in hybrid mode, words that occur in more memories together are left to the vectors
+POOL_DIVISOR = 5  # words and vectors each find a fifth of the pool; neighbours come on top
+MAX_CANDIDATES = 1000  # by words and by vectors each, for any limit
+MAX_WORTH_ROWS = 1000  # in hybrid mode, matching memories up to which the worth of each is compared
+MAX_LEADERS = 24  # best candidates whose neighbours are read
+# A weaker match is no result unless min_score is 0: it shares only common words, or its vector points in
+# about the same direction, as the vectors of any two texts of one store do.
 MIN_MATCH: dict[SearchMode, float] = {"lexical": 0.2, "semantic": 0.35, "hybrid": 0.4}
 
 
 @dataclass(frozen=True)
-class RankedCandidates:
-    """The candidates in no order, whether they are all that match, and how they were found.
-
-    ``failure``: why vectors could not be used, though they were asked for; ``note``: what they lack yet.
-    """
-
-    scored: list[ScoredCandidate]
-    exact: bool
-    mode: SearchMode
-    model: str = ""
-    failure: str = ""
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    row: CandidateRow
-    words: scoring.TextMatch
-    held: Signals
-
-
-def rank_candidates(
-    memories: MemoryQuerySet,
-    query: Query,
-    weights: scoring.Weights,
-    now: datetime,
-    mode: SearchMode,
-    wanted: int = 0,
-) -> RankedCandidates:
-    """Weigh what answers a query: so many as are ``wanted``, at least, where so many match.
-
-    The number of queries does not depend on the results.
-    """
-    counted = load_term_frequencies(memories, query.words)
-    pool = settings.MEMORYHUB.search_pool
-    each = max(pool // POOL_DIVISOR, min(wanted, MAX_CANDIDATES))
-    near = SemanticSearch() if mode == "lexical" else start_semantic_search(memories, query, counted, each)
-    if near.failure:
-        mode = "lexical"
-    weighing = _HybridRanking(memories, query, counted, near, mode)
-    light = SearchEffort(each, posted=MAX_POSTINGS, fewest=1, weighed=MAX_WORTH_ROWS)
-    exact = weighing.take_both(weights, SearchEffort(max(pool, each)) if mode == "lexical" else light, each)
-    found = weighing.with_neighbours()
-    scored = [
-        score_candidate(one.row, match, one.words, weights, now)
-        for one in weighing.candidates.values()
-        if (match := weighing.match(one, found[one.row.pk])) >= 0.00005
-    ]
-    return RankedCandidates(scored, exact, mode, near.model, near.failure, near.note)
-
-
-class _HybridRanking:
-    """One query at work."""
-
-    def __init__(
-        self,
-        memories: MemoryQuerySet,
-        query: Query,
-        counted: TermFrequencies,
-        near: SemanticSearch,
-        mode: SearchMode,
-    ) -> None:
-        self.memories, self.query, self.counted, self.mode = memories, query, counted, mode
-        self.meaning = near
-        frequencies = {stem(word): counted.of(word) for word in query.words}
-        term_weights = scoring.term_weights(query, frequencies, counted.total)
-        self.matcher = scoring.QueryMatcher(query, term_weights)
-        # By meaning alone no word counts.
-        self.asked = Question.of(
-            query.typed, [0.0] * len(term_weights) if mode == "semantic" else term_weights
-        )
-        self.known = any(counted.of_stems.values())
-        self.candidates: dict[int, _Candidate] = {}
-
-    def take_both(self, weights: scoring.Weights, effort: SearchEffort, most: int) -> bool:
-        """Take what words and (``most`` at most) what vectors found; whether no more would match."""
-        exact = True
-        if self.mode != "semantic":  # the vectors are being compared meanwhile
-            rows, exact = lexical.find_candidates(self.memories, self.query, self.counted, weights, effort)
-            self._take(rows.values())
-        best = self.meaning.near.best
-        self._take_keys(pk for pk, _ in best)
-        if len(best) >= most:
-            exact = exact and self._alone(best[-1][1]) < MIN_MATCH[self.mode]
-        return exact
-
-    def with_neighbours(self) -> dict[int, Evidence]:
-        """The evidence for each candidate; the neighbours of the best become candidates too."""
-        first = self._evidence({})
-        leaders = sorted(first, key=lambda pk: (-first[pk].match, -pk))[:MAX_LEADERS]
-        around = find_neighbours(self.memories, leaders) if leaders else {}
-        self._take_keys(pk for one in around.values() for pk in (*one.before, *one.after))
-        links = scoring.link_both_ways(around)
-        return self._evidence(links)
-
-    def match(self, one: _Candidate, found: Evidence) -> float:
-        """0..1: what the evidence says, or what the words say by themselves if that is more."""
-        if self.mode == "semantic":
-            return found.match
-        own = one.words.match if one.words.match >= 1 else one.words.match * found.voice
-        if self.mode == "lexical":
-            return max(own, found.match)
-        if not self.known and not found.coverage and found.match < MIN_MATCH[self.mode]:
-            return 0.0  # of words that nobody used a vector says next to nothing
-        return max(own, found.match)
-
-    def _take_keys(self, pks: Iterable[int]) -> None:
-        """Of memories that were found behind the gate."""
-        new = {pk for pk in pks if pk not in self.candidates}
-        if new:
-            self._take(lexical.read_rows(Memory.objects.filter(pk__in=key_list(new))))
-
-    def _take(self, rows: Iterable[CandidateRow]) -> None:
-        rows = list(rows)
-        cosines = self.meaning.near.cosines([row.pk for row in rows])
-        for row in rows:
-            words = self.matcher.weigh(row.texts)
-            held = Signals(
-                terms=words.terms,
-                cosine=cosines.get(row.pk, 0.0),
-                chars=len(row.content),
-                speaker=scoring.parse_speaker(row.content),
-                asks=scoring.ends_with_question(row.content),
-            )
-            self.candidates[row.pk] = _Candidate(row, words, held)
-
-    def _evidence(self, around: dict[int, scoring.Neighbours]) -> dict[int, Evidence]:
-        held = {pk: one.held for pk, one in self.candidates.items()}
-        return scoring.combine_evidence(self.asked, held, around)
-
-    def _alone(self, cosine: float) -> float:
-        """The match of a memory that is near and nothing else."""
-        return scoring.combine_evidence(
-            self.asked, {0: Signals((0.0,) * len(self.asked.weights), cosine)}, {}
-        )[0].match
-
-
-@dataclass(frozen=True)
 class Hit:
-    """One result; ``score`` is explained by ``components``; ``snippet`` is safe HTML."""
+    """One search result. ``components`` explain ``score``; ``snippet`` is safe HTML."""
 
     memory: Memory
     score: float
@@ -205,11 +49,11 @@ class Hit:
 
 @dataclass(frozen=True)
 class SearchResults:
-    """Best first. ``total`` counts the candidates that passed ``min_score``; ``ids`` are all of them.
+    """A page of results, best first. ``ids`` are all ``total`` candidates that passed ``min_score``.
 
-    A query that many memories match has more of them than are scored: then ``total`` is not ``exact``.
-    ``mode`` is what was done; it is lexical where vectors could not be used, and ``failure`` says why.
-    ``note``: what the vectors lack yet. ``model``: what made them.
+    If more memories match than are scored, ``total`` is not ``exact``. ``mode`` is the mode that ran: lexical
+    if vectors could not be used, with the reason in ``failure``. ``note``: the vectors are incomplete.
+    ``model``: the embedding model.
     """
 
     hits: list[Hit] = field(default_factory=list)
@@ -235,24 +79,23 @@ def search_memories(
     mode: SearchMode = "hybrid",
     snippets: bool = True,
 ) -> SearchResults:
-    """Search within ``memories``, which the caller has gated, filtered and limited to live ones.
+    """Search ``memories``, a queryset of live rows that the caller can see.
 
-    ``limit`` and ``min_score`` default to the configuration. Without ``snippets`` those of the hits are empty
-    and the lists of their memories (labels, files, entities) are not read. The number of queries does not
-    depend on the results.
+    ``limit`` and ``min_score`` default to the configuration. Without ``snippets``, the labels, files and
+    entities of the hits are not read either. The number of queries does not depend on the results.
     """
     began = time.perf_counter()
     config = settings.MEMORYHUB
     limit = config.search_limit if limit is None else limit
-    floor = config.min_score if min_score is None else min_score
+    min_score = config.min_score if min_score is None else min_score
     query = queries.parse_query(typed)
     if not query.terms:
         return SearchResults(mode=mode)
     found = rank_candidates(
         memories, query, weights or default_weights(), now or timezone.now(), mode, offset + limit
     )
-    least = MIN_MATCH[found.mode] if floor else 0.0
-    scored = [one for one in found.scored if one.score >= floor and one.parts.match >= least]
+    min_match = MIN_MATCH[found.mode] if min_score else 0.0
+    scored = [one for one in found.scored if one.score >= min_score and one.parts.match >= min_match]
     scored.sort(key=lambda one: (-one.score, -one.parts.match, -one.pk))
     return SearchResults(
         _load_hits(scored[offset : offset + limit], query if snippets else None),
@@ -268,7 +111,7 @@ def search_memories(
 
 
 def default_weights() -> scoring.Weights:
-    """LetsGo's ranking, as configured."""
+    """Return the configured weights of LetsGo's ranking."""
     config = settings.MEMORYHUB
     return scoring.Weights(
         config.match_weight, config.recency_weight, config.importance_weight, config.trust_weight
@@ -276,7 +119,7 @@ def default_weights() -> scoring.Weights:
 
 
 def _load_hits(page: list[ScoredCandidate], query: Query | None) -> list[Hit]:
-    """With snippets and all that belongs to a memory if the query is given, else bare."""
+    """Load the memories of a page, with snippets and details if the query is given."""
     rows = Memory.objects.with_details() if query is not None else Memory.objects.all()
     memories = rows.in_bulk([one.pk for one in page])
     return [
@@ -287,5 +130,158 @@ def _load_hits(page: list[ScoredCandidate], query: Query | None) -> list[Hit]:
 
 
 def _make_snippet(query: Query, memory: Memory) -> str:
-    """Of the content; of the first other text that holds what was looked for when the content does not."""
+    """Return a snippet of the content, or of another field if only that one matches."""
     return snippet_of_first_match(query, (getattr(memory, name) for name in reversed(TEXT_FIELDS)))
+
+
+@dataclass(frozen=True)
+class RankedCandidates:
+    """Scored candidates, unordered. ``exact``: they are all matches. Other fields as in SearchResults."""
+
+    scored: list[ScoredCandidate]
+    exact: bool
+    mode: SearchMode
+    model: str = ""
+    failure: str = ""
+    note: str = ""
+
+
+def rank_candidates(
+    memories: MemoryQuerySet,
+    query: Query,
+    weights: scoring.Weights,
+    now: datetime,
+    mode: SearchMode,
+    wanted: int = 0,
+) -> RankedCandidates:
+    """Find and score candidates, at least ``wanted`` if so many match.
+
+    The number of queries does not depend on the results.
+    """
+    frequencies = load_term_frequencies(memories, query.words)
+    pool = settings.MEMORYHUB.search_pool
+    size = max(pool // POOL_DIVISOR, min(wanted, MAX_CANDIDATES))
+    if mode == "lexical":
+        semantic = SemanticSearch()
+    else:
+        semantic = start_semantic_search(memories, query, frequencies, size)
+    if semantic.failure:
+        mode = "lexical"
+    if mode == "lexical":
+        effort = SearchEffort(max(pool, size))
+    else:
+        effort = SearchEffort(size, posted=MAX_POSTINGS, fewest=1, weighed=MAX_WORTH_ROWS)
+    ranking = _HybridRanking(memories, query, frequencies, semantic, mode)
+    exact = ranking.add_candidates(weights, effort, size)
+    evidence = ranking.combine_with_neighbours()
+    scored = [
+        score_candidate(one.row, match, one.text_match, weights, now)
+        for one in ranking.candidates.values()
+        if (match := ranking.match(one, evidence[one.row.pk])) >= 0.00005
+    ]
+    return RankedCandidates(scored, exact, mode, semantic.model, semantic.failure, semantic.note)
+
+
+def find_neighbours(memories: MemoryQuerySet, pks: Collection[int]) -> dict[int, Neighbours]:
+    """Return the session neighbours, within the queryset, of memories that belong to a session. One query."""
+    columns = memories.order_by().values("id", "session_id", "project", "created_at")
+    try:
+        sql, params = columns.query.sql_with_params()
+    except EmptyResultSet:
+        return {}
+    return {
+        pk: Neighbours(list(filter(None, keys[:MAX_DISTANCE])), list(filter(None, keys[MAX_DISTANCE:])))
+        for pk, *keys in session_neighbours(sql, params, pks, MAX_DISTANCE)
+    }
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    row: CandidateRow
+    text_match: scoring.TextMatch
+    signals: Signals
+
+
+class _HybridRanking:
+    """The candidates of one query and the evidence for them."""
+
+    def __init__(
+        self,
+        memories: MemoryQuerySet,
+        query: Query,
+        frequencies: TermFrequencies,
+        semantic: SemanticSearch,
+        mode: SearchMode,
+    ) -> None:
+        self.memories, self.query, self.frequencies, self.mode = memories, query, frequencies, mode
+        self.semantic = semantic
+        counts = {stem(word): frequencies.of(word) for word in query.words}
+        weights = scoring.term_weights(query, counts, frequencies.total)
+        self.matcher = scoring.QueryMatcher(query, weights)
+        # In semantic mode words do not count.
+        self.question = Question.of(query.typed, [0.0] * len(weights) if mode == "semantic" else weights)
+        self.has_known_words = any(frequencies.of_stems.values())
+        self.candidates: dict[int, _Candidate] = {}
+
+    def add_candidates(self, weights: scoring.Weights, effort: SearchEffort, limit: int) -> bool:
+        """Add candidates by words and by vectors (at most ``limit``). Return whether all matches are in."""
+        exact = True
+        if self.mode != "semantic":  # the vectors are compared in another thread meanwhile
+            rows, exact = lexical.find_candidates(
+                self.memories, self.query, self.frequencies, weights, effort
+            )
+            self._add_rows(rows.values())
+        nearest = self.semantic.nearest.best
+        self._add_keys(pk for pk, _ in nearest)
+        if len(nearest) >= limit:
+            exact = exact and self._match_of_cosine(nearest[-1][1]) < MIN_MATCH[self.mode]
+        return exact
+
+    def combine_with_neighbours(self) -> dict[int, Evidence]:
+        """Return the evidence for each candidate. Neighbours of the best become candidates too."""
+        first = self._combine({})
+        leaders = sorted(first, key=lambda pk: (-first[pk].match, -pk))[:MAX_LEADERS]
+        neighbours = find_neighbours(self.memories, leaders) if leaders else {}
+        self._add_keys(pk for one in neighbours.values() for pk in (*one.before, *one.after))
+        return self._combine(scoring.link_both_ways(neighbours))
+
+    def match(self, candidate: _Candidate, evidence: Evidence) -> float:
+        """Return the match, 0..1: that of the evidence, or of the words alone if that is higher."""
+        if self.mode == "semantic":
+            return evidence.match
+        by_words = candidate.text_match.match
+        if by_words < 1:
+            by_words *= evidence.speaker_factor
+        no_words = self.mode == "hybrid" and not self.has_known_words and not evidence.coverage
+        if no_words and evidence.match < MIN_MATCH["hybrid"]:
+            return 0.0  # the vector of words that no memory contains is hardly evidence
+        return max(by_words, evidence.match)
+
+    def _add_keys(self, pks: Iterable[int]) -> None:
+        """Add memories by primary key, which the caller has limited to visible ones."""
+        new = {pk for pk in pks if pk not in self.candidates}
+        if new:
+            self._add_rows(lexical.read_rows(Memory.objects.filter(pk__in=key_list(new))))
+
+    def _add_rows(self, rows: Iterable[CandidateRow]) -> None:
+        rows = list(rows)
+        cosines = self.semantic.nearest.cosines([row.pk for row in rows])
+        for row in rows:
+            text_match = self.matcher.match(row.texts)
+            signals = Signals(
+                terms=text_match.terms,
+                cosine=cosines.get(row.pk, 0.0),
+                chars=len(row.content),
+                speaker=scoring.parse_speaker(row.content),
+                asks=scoring.ends_with_question(row.content),
+            )
+            self.candidates[row.pk] = _Candidate(row, text_match, signals)
+
+    def _combine(self, neighbours: dict[int, Neighbours]) -> dict[int, Evidence]:
+        signals = {pk: one.signals for pk, one in self.candidates.items()}
+        return scoring.combine_evidence(self.question, signals, neighbours)
+
+    def _match_of_cosine(self, cosine: float) -> float:
+        """Return the match of a memory with this cosine, no matching words and no neighbours."""
+        signals = {0: Signals((0.0,) * len(self.question.weights), cosine)}
+        return scoring.combine_evidence(self.question, signals, {})[0].match

@@ -1,4 +1,4 @@
-"""Lexical search: candidates from the full-text indexes behind the access filter."""
+"""Lexical search: candidates from the full-text indexes, limited to rows that the caller can see."""
 
 from __future__ import annotations
 
@@ -15,15 +15,20 @@ from memoryhub.backends.fts_query import Query
 from memoryhub.backends.schema import last_memory_key
 from memoryhub.backends.statements import key_list, top_rows
 from memoryhub.core.text import fold, stem
+from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
 from memoryhub.search.term_frequencies import TermFrequencies
 
 TEXT_FIELDS = ("title", "subtitle", "abstract", "overview", "content")
+MAX_TITLE_ROWS = 5000  # rows that are compared with a title; a more common word is not searched as a title
+MAX_WORTH_ROWS = 4096  # matching rows up to which recency, importance and trust of each are compared
+UNFILTERED_FACTOR = 1.25  # oversampling of index results that are filtered by access afterwards
+MAX_SPARED_SHARE = 0.2  # share of a query below which a memory need not be found
 
 
 class CandidateRow(NamedTuple):
-    """The columns of a candidate."""
+    """The columns that scoring needs."""
 
     pk: int
     updated_at: datetime
@@ -42,47 +47,23 @@ class CandidateRow(NamedTuple):
 
 @dataclass(frozen=True)
 class ScoredCandidate:
-    """A candidate: its score, what that is made of, and what of the query it holds."""
+    """A candidate with its score, the parts of the score, and its text match."""
 
     pk: int
     score: float
     parts: scoring.Components
-    held: scoring.TextMatch
-
-
-def score_candidate(
-    row: CandidateRow, match: float, held: scoring.TextMatch, weights: scoring.Weights, now: datetime
-) -> ScoredCandidate:
-    """The composite score of a row that matches so well."""
-    age = (now - row.updated_at).total_seconds() / 86_400
-    parts = scoring.Components(
-        match=round(match, 4),
-        recency=round(scoring.recency(age, settings.MEMORYHUB.recency_half_life_days), 4),
-        importance=row.importance,
-        trust=row.trust,
-    )
-    return ScoredCandidate(row.pk, round(scoring.composite_score(parts, weights), 4), parts, held)
-
-
-MAX_TITLE_ROWS = (
-    5000  # rows that are looked through for a title; a word in more of them is no title to look for
-)
-MAX_WORTH_ROWS = 4096  # matching memories of which each one's worth is weighed
-UNFILTERED_FACTOR = 1.25  # times the pool: the best of all memories, of which some may be hidden
-# Of a query. What holds no more of it is no result, unless the score may be 0.
-MAX_SPARED_SHARE = 0.2
+    text_match: scoring.TextMatch
 
 
 @dataclass(frozen=True)
 class SearchEffort:
-    """How much is looked at.
+    """Limits of one search.
 
-    ``pool``: about how many candidates are scored. ``spare``: a memory that holds no more than this share of
-    the query need not be found. ``posted``: of words that together stand in more memories than this, the
-    most common are not looked for by themselves, down to so many as ``fewest`` says. ``weighed``: matching
-    memories up to which each one's worth is weighed when they are more than the pool. ``thorough``: titles
-    are compared as a whole, and names, and words that stand nowhere, are looked for inside words even where
-    the rest of the query is found.
+    ``pool``: approximate number of scored candidates. ``spare``: a memory that contains at most this share of
+    the query need not be found. ``posted``: if the words together occur in more memories than this, the most
+    common ones are not looked up alone; at least ``fewest`` words are. ``weighed``: matching memories up to
+    which the worth of each is compared when they exceed the pool. ``thorough``: also compare whole titles,
+    and look for names and unknown words inside other words even if the rest of the query is found.
     """
 
     pool: int
@@ -93,6 +74,25 @@ class SearchEffort:
     thorough: bool = True
 
 
+def score_parts(memory: CandidateRow | Memory, match: float, now: datetime) -> scoring.Components:
+    """Return the parts of the score of a memory with this match."""
+    age = (now - memory.updated_at).total_seconds() / 86_400
+    return scoring.Components(
+        match=round(match, 4),
+        recency=round(scoring.recency(age, settings.MEMORYHUB.recency_half_life_days), 4),
+        importance=memory.importance,
+        trust=memory.trust,
+    )
+
+
+def score_candidate(
+    row: CandidateRow, match: float, text_match: scoring.TextMatch, weights: scoring.Weights, now: datetime
+) -> ScoredCandidate:
+    """Return the composite score of a row with this match."""
+    parts = score_parts(row, match, now)
+    return ScoredCandidate(row.pk, round(scoring.composite_score(parts, weights), 4), parts, text_match)
+
+
 def rank_by_words(
     memories: MemoryQuerySet,
     query: Query,
@@ -100,160 +100,163 @@ def rank_by_words(
     now: datetime,
     *,
     effort: SearchEffort,
-    counted: TermFrequencies,
-    beside: MemoryQuerySet | None = None,
+    frequencies: TermFrequencies,
+    more: MemoryQuerySet | None = None,
     clauses: Sequence[Query] = (),
-    least: int = 0,
+    min_frequency: int = 0,
 ) -> list[ScoredCandidate]:
-    """The candidates that hold anything of the query with their scores, in no order.
+    """Score the candidates that contain part of the query. Unordered.
 
-    ``counted``: the frequencies of its words. ``beside``: more candidates, that were found another way.
-    ``clauses``: parts of the query; who answers one of them has answered. ``least``: no term weighs more than
-    one that so many memories hold.
+    ``more``: further candidates that were found in another way. ``clauses``: parts of the query; a memory
+    that matches one clause matches. ``min_frequency``: lower limit for the frequency of each word.
     """
     if not query.terms:
         return []
-    known = {stem(word): max(counted.of(word), least) for word in query.words}
-    matcher = scoring.QueryMatcher(query, scoring.term_weights(query, known, counted.total), clauses)
-    rows, _ = find_candidates(memories, query, counted, weights, effort)
-    if beside is not None:
-        rows |= {row.pk: row for row in read_rows(beside) if row.pk not in rows}
-    weighed = ((row, matcher.weigh(row.texts)) for row in rows.values())
+    counts = {stem(word): max(frequencies.of(word), min_frequency) for word in query.words}
+    matcher = scoring.QueryMatcher(query, scoring.term_weights(query, counts, frequencies.total), clauses)
+    rows, _ = find_candidates(memories, query, frequencies, weights, effort)
+    if more is not None:
+        rows |= {row.pk: row for row in read_rows(more) if row.pk not in rows}
+    matches = ((row, matcher.match(row.texts)) for row in rows.values())
     return [
-        score_candidate(row, held.match, held, weights, now)
-        for row, held in weighed
-        if round(held.match, 4) > 0
+        score_candidate(row, found.match, found, weights, now)
+        for row, found in matches
+        if round(found.match, 4) > 0
     ]
 
 
 def read_rows(memories: MemoryQuerySet) -> list[CandidateRow]:
-    """The rows of a queryset as they are scored."""
+    """Read the columns of a queryset that scoring needs."""
     return [CandidateRow(*row) for row in memories.values_list(*CandidateRow._fields)]
 
 
 def find_candidates(
     memories: MemoryQuerySet,
     query: Query,
-    counted: TermFrequencies,
+    frequencies: TermFrequencies,
     weights: scoring.Weights,
     effort: SearchEffort,
 ) -> tuple[dict[int, CandidateRow], bool]:
-    """The rows worth scoring, by primary key, and whether no row was left out that matches.
+    """Return the rows to score by primary key, and whether they are all matching rows.
 
-    By words; by substring for what is no word; by a scan as a last resort. Where more rows match than are
-    scored, those with the best bm25 are joined by those of most worth: a good match that is new, important
-    and trusted may beat a better one that is not. Among very many these are the last ones stored, because
-    weighing each would cost more than the search.
+    Words are looked up in the word index, other literals in the trigram index, and the rest by a scan. If
+    more rows match than are scored, the best by bm25 are joined by the rows with the best recency, importance
+    and trust, because such a row can beat a better match. If very many match, the newest rows are used
+    instead, because comparing all of them costs more than the search.
     """
-    # Only the speed depends on this comparison with the whole store: both plans find the same rows.
-    found = _CandidatePool(memories, effort.pool, ahead=2 * counted.total > last_memory_key())
-    known = [word for word in query.words if counted.of(word)]
+    # The comparison with the size of the store affects only the speed: both plans find the same rows.
+    pool = _CandidatePool(memories, effort.pool, index_first=2 * frequencies.total > last_memory_key())
+    known = [word for word in query.words if frequencies.of(word)]
     if known:
-        _add_indexed_words(found, query, known, counted, weights, effort)
+        _add_indexed_words(pool, query, known, frequencies, weights, effort)
     substrings = query.spellings(_substring_literals(query, known, effort))
-    found.take(memories.containing(substrings))
-    if not found.rows:  # known words stand in no memory within reach; they may stand inside other words there
-        found.take(memories.containing(query.spellings(query.words)))
-    for literal in _literals_to_scan(substrings, found.rows.values())[:3]:
-        found.take(memories.holding(literal))
-    return found.rows, found.exact
+    pool.add(memories.containing(substrings))
+    if not pool.rows:  # no visible memory contains the words; they may occur inside other words
+        pool.add(memories.containing(query.spellings(query.words)))
+    for literal in _literals_to_scan(substrings, pool.rows.values())[:3]:
+        pool.add(memories.holding(literal))
+    return pool.rows, pool.is_complete
 
 
 class _CandidatePool:
-    """Rows within reach, and whether none was left out of what was asked for."""
+    """Visible rows found so far, and whether no matching row was left out."""
 
-    def __init__(self, memories: MemoryQuerySet, pool: int, *, ahead: bool) -> None:
-        self.memories, self.pool, self.ahead = memories, pool, ahead
+    def __init__(self, memories: MemoryQuerySet, size: int, *, index_first: bool) -> None:
+        self.memories, self.size, self.index_first = memories, size, index_first
         self.rows: dict[int, CandidateRow] = {}
-        self.exact = True
+        self.is_complete = True
 
-    def take(self, memories: MemoryQuerySet, most: int = 0) -> None:
-        """The first ``most`` of a queryset, or as many as the pool holds."""
-        self._add(read_rows(memories[: most or self.pool]), most or self.pool)
+    def add(self, memories: MemoryQuerySet, limit: int = 0) -> None:
+        """Add the first rows of a queryset, up to ``limit`` or the size of the pool."""
+        limit = limit or self.size
+        self._add_rows(read_rows(memories[:limit]), limit)
 
-    def best(self, asked: _IndexQuery) -> None:
-        """The best that the word index has, as many as the pool holds."""
-        self._add(_best_rows(self.memories, asked, self.pool, ahead=self.ahead), self.pool)
+    def add_best(self, query: _IndexQuery) -> None:
+        """Add the best rows of the word index, up to the size of the pool."""
+        rows = _best_rows(self.memories, query, self.size, index_first=self.index_first)
+        self._add_rows(rows, self.size)
 
-    def _add(self, rows: list[CandidateRow], most: int) -> None:
-        self.exact = self.exact and len(rows) < most
+    def _add_rows(self, rows: list[CandidateRow], limit: int) -> None:
+        self.is_complete = self.is_complete and len(rows) < limit
         for row in rows:
             self.rows.setdefault(row.pk, row)
 
 
 def _add_indexed_words(
-    found: _CandidatePool,
+    pool: _CandidatePool,
     query: Query,
     known: list[str],
-    counted: TermFrequencies,
+    frequencies: TermFrequencies,
     weights: scoring.Weights,
     effort: SearchEffort,
 ) -> None:
-    """By words that stand in memories within reach."""
-    telling = _selective_words(known, counted, effort)
-    for asked in _index_queries(known, telling, counted, effort):
-        found.best(asked)
-    if not found.exact:
-        matching = found.memories.matching(queries.match_any(telling))
-        few = sum(map(counted.of, telling)) <= effort.weighed
-        worth = (weights.recency, weights.importance, weights.trust)
-        found.take(
-            matching.worthiest(*worth) if few else matching.order_by("-text_index__pk"), effort.pool // 4
-        )
-    if effort.thorough and len(found.rows) >= effort.pool and min(map(counted.of, known)) <= MAX_TITLE_ROWS:
-        # Among so many the one with this very title may rank too low.
-        found.take(found.memories.titled(query.typed))
+    """Add rows that contain words of the query that occur in visible memories."""
+    selective = _selective_words(known, frequencies, effort)
+    for index_query in _index_queries(known, selective, frequencies, effort):
+        pool.add_best(index_query)
+    if not pool.is_complete:
+        matching = pool.memories.matching(queries.match_any(selective))
+        if sum(map(frequencies.of, selective)) <= effort.weighed:
+            matching = matching.worthiest(weights.recency, weights.importance, weights.trust)
+        else:
+            matching = matching.order_by("-text_index__pk")
+        pool.add(matching, effort.pool // 4)
+    is_full = len(pool.rows) >= effort.pool
+    if effort.thorough and is_full and min(map(frequencies.of, known)) <= MAX_TITLE_ROWS:
+        # Among so many rows, the memory with exactly this title may rank too low.
+        pool.add(pool.memories.titled(query.typed))
 
 
 class _IndexQuery(NamedTuple):
-    """What the word index is asked: an expression, and whether for the best by bm25 or for the newest."""
+    """An expression for the word index, ordered by bm25 or by row id (newest first)."""
 
     expression: str
     by: Literal["rank", "rowid"] = "rank"
 
 
 def _index_queries(
-    known: list[str], telling: list[str], counted: TermFrequencies, effort: SearchEffort
+    known: list[str], selective: list[str], frequencies: TermFrequencies, effort: SearchEffort
 ) -> list[_IndexQuery]:
-    """To order all that hold a common word by bm25 is most of what a search costs, and tells little.
+    """Return the queries for the word index.
 
-    Where it is too much, they are asked for together with another word of the query; and where the rarest
-    word is too common by itself, for the newest that hold all words, and for those with it in the title.
+    Ordering all rows of a common word by bm25 is the most expensive part of a search and adds little. If it
+    is too expensive, the words are combined with the other words of the query. If the rarest word alone is
+    too common, the newest rows with all words and those with the word in the title are used.
     """
-    either = queries.match_any(telling)
-    others = [word for word in known if word not in telling]
+    any_word = queries.match_any(selective)
+    others = [word for word in known if word not in selective]
     if math.isinf(effort.posted) or effort.fewest > 1:
-        return [_IndexQuery(either)]
-    if sum(map(counted.of, telling)) > effort.posted:
-        every = " AND ".join(queries.match_any([word]) for word in known)
-        titled = _IndexQuery(f"title : ({either})", "rowid")
-        return [_IndexQuery(every, "rowid"), titled] if others else [titled]
-    return (
-        [_IndexQuery(f"({either}) AND ({queries.match_any(others)})"), _IndexQuery(either)]
-        if others
-        else [_IndexQuery(either)]
-    )
+        return [_IndexQuery(any_word)]
+    if sum(map(frequencies.of, selective)) > effort.posted:
+        all_words = " AND ".join(queries.match_any([word]) for word in known)
+        in_title = _IndexQuery(f"title : ({any_word})", "rowid")
+        return [_IndexQuery(all_words, "rowid"), in_title] if others else [in_title]
+    if others:
+        return [_IndexQuery(f"({any_word}) AND ({queries.match_any(others)})"), _IndexQuery(any_word)]
+    return [_IndexQuery(any_word)]
 
 
-def _best_rows(memories: MemoryQuerySet, asked: _IndexQuery, most: int, *, ahead: bool) -> list[CandidateRow]:
-    """The best behind the gate.
+def _best_rows(
+    memories: MemoryQuerySet, query: _IndexQuery, limit: int, *, index_first: bool
+) -> list[CandidateRow]:
+    """Return the best visible rows.
 
-    ``ahead``: the index alone names the best of all first, several times faster than together with the
-    gate; where too many of them are hidden, both are asked together.
+    ``index_first``: read the best rows of the index and filter them afterwards, which is several times faster
+    than one combined query. If too many of them are hidden, the combined query runs after all.
     """
-    if ahead:
-        wanted = int(UNFILTERED_FACTOR * most)
-        first = top_rows(asked.expression, wanted, by=asked.by)
-        seen = {row.pk: row for row in read_rows(memories.order_by().filter(pk__in=key_list(first)))}
-        best = [seen[pk] for pk in first if pk in seen][:most]
-        if len(best) == most or len(first) < wanted:
+    if index_first:
+        wanted = int(UNFILTERED_FACTOR * limit)
+        keys = top_rows(query.expression, wanted, by=query.by)
+        visible = {row.pk: row for row in read_rows(memories.order_by().filter(pk__in=key_list(keys)))}
+        best = [visible[pk] for pk in keys if pk in visible][:limit]
+        if len(best) == limit or len(keys) < wanted:
             return best
-    together = memories.matching(asked.expression)
-    return read_rows((together if asked.by == "rank" else together.order_by("-text_index__pk"))[:most])
+    matching = memories.matching(query.expression)
+    return read_rows((matching if query.by == "rank" else matching.order_by("-text_index__pk"))[:limit])
 
 
 def _substring_literals(query: Query, known: list[str], effort: SearchEffort) -> list[str]:
-    """What is looked for inside words: what is no word itself, and what stands nowhere as one."""
+    """Return the texts to look for inside words: literals, CJK runs, and words that no memory contains."""
     runs = queries.cjk_trigrams(query.text)
     if not effort.thorough:
         return [*(term.literal for term in query.terms if term.literal and not term.stems), *runs]
@@ -261,9 +264,9 @@ def _substring_literals(query: Query, known: list[str], effort: SearchEffort) ->
 
 
 def _literals_to_scan(substrings: list[str], found: Collection[CandidateRow]) -> list[str]:
-    """What is too short for the trigram index and in no candidate yet: a scan is worth its time only then.
+    """Return the texts that are too short for the trigram index and in no candidate yet.
 
-    A lone mark beside words that were found (``a -> b``) is not worth it.
+    Only these are worth a scan. Punctuation (``a -> b``) is not, if other words were found.
     """
     short = [text for text in substrings if len(text) < queries.TRIGRAM_LENGTH]
     if not found or not short:
@@ -272,18 +275,17 @@ def _literals_to_scan(substrings: list[str], found: Collection[CandidateRow]) ->
     return [one for one in short if any(map(str.isalnum, one)) and not any(one in text for text in texts)]
 
 
-def _selective_words(words: list[str], counted: TermFrequencies, effort: SearchEffort) -> list[str]:
-    """The words without the most common ones, as long as those weigh little together.
+def _selective_words(words: list[str], frequencies: TermFrequencies, effort: SearchEffort) -> list[str]:
+    """Return the words without the most common ones, which together have a small weight.
 
-    A memory that holds only these would score too low, and reading their long posting lists is most of what
-    a search costs.
+    A memory that contains only those would score too low, and their long posting lists are expensive to read.
     """
-    weights = {word: scoring.idf(counted.of(word), counted.total) for word in words}
+    weights = {word: scoring.idf(frequencies.of(word), frequencies.total) for word in words}
     spare = effort.spare * sum(weights.values())
-    kept = sorted(words, key=lambda word: weights[word])
-    while len(kept) > 1 and weights[kept[0]] <= spare:
-        spare -= weights[kept.pop(0)]
-    posted = sum(map(counted.of, kept))
-    while len(kept) > effort.fewest and posted > effort.posted:
-        posted -= counted.of(kept.pop(0))
-    return kept
+    selected = sorted(words, key=lambda word: weights[word])
+    while len(selected) > 1 and weights[selected[0]] <= spare:
+        spare -= weights[selected.pop(0)]
+    posted = sum(map(frequencies.of, selected))
+    while len(selected) > effort.fewest and posted > effort.posted:
+        posted -= frequencies.of(selected.pop(0))
+    return selected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,78 +23,25 @@ from memoryhub.models.querysets import DETAIL_RELATIONS, MemoryQuerySet
 from memoryhub.search.hybrid import SearchMode, SearchResults, search_memories
 from memoryhub.search.scoring import Components
 
-INDEX_SHARE = 0.4
-_KNAPSACK_STEPS = 2000  # into which the room is divided where it has more tokens than that
+MIN_TOKENS, MAX_TOKENS, DEFAULT_TOKENS = 100, 100_000, 1000
+SUMMARY_WORDS = 20
+INDEX_SHARE = 0.4  # of the budget
+ACCESSES_FOR_HALF = 5  # number of accesses with a frequency of 0.5
+_SHORTER_SUMMARIES = (10, 5, 2)  # words, if a summary of SUMMARY_WORDS is too expensive
+_MAX_ENTRY_TOKENS = 100  # a summary of emoji can have many more
+_QUERY_SHARES = (8, 24)  # divisors of the budget for repeating the query; the second if no entry fits
+_MAX_MATCHES = 1000
+_SMALL_DETAIL = 200  # tokens; few details are smaller
+_DETAIL_OVERSAMPLING = 4  # details to choose from, relative to the number of small ones that fit
+_KNAPSACK_STEPS = 2000  # resolution of the knapsack for budgets with more tokens
 
-
-@dataclass(frozen=True)
-class Packing:
-    """``entries``: how many of the index, from the first; ``details``: which ones, best first."""
-
-    entries: int
-    details: list[int]
-
-
-def pack_answer(index: Sequence[int], details: Sequence[int], scores: Sequence[float], room: int) -> Packing:
-    """Choose from the costs in tokens of entries and details, which come best first, within the room."""
-    room = max(room, 0)
-    if sum(index) + sum(details) <= room:
-        return Packing(len(index), list(range(len(details))))
-    entries = _count_fitting(index, int(room * INDEX_SHARE))
-    chosen = select_most_valuable(details, scores, room - sum(index[:entries]))
-    beside = room - sum(index[:1])
-    best = [number for number, cost in enumerate(details) if cost <= beside][:1]
-    if best != chosen[:1]:
-        chosen = best
-    return Packing(_count_fitting(index, room - sum(details[number] for number in chosen)), chosen)
-
-
-def select_most_valuable(costs: Sequence[int], scores: Sequence[float], room: int) -> list[int]:
-    """The first that fits, and beside it those that have the highest total score within the room."""
-    fitting = [number for number, cost in enumerate(costs) if cost <= room]
-    if sum(costs[number] for number in fitting) <= room:
-        return fitting
-    first, *others = fitting
-    chosen = {first, *_knapsack(others, costs, scores, room - costs[first])}
-    left = room - sum(costs[number] for number in chosen)
-    for number in fitting:  # what the steps have cost
-        if number not in chosen and costs[number] <= left:
-            chosen.add(number)
-            left -= costs[number]
-    return sorted(chosen)
-
-
-def _knapsack(numbers: Sequence[int], costs: Sequence[int], scores: Sequence[float], room: int) -> list[int]:
-    """The set with the highest total score; costs are rounded up to steps where there is much room."""
-    step = max(1, -(-room // _KNAPSACK_STEPS))
-    places = room // step
-    best = np.zeros(places + 1)
-    taken = np.zeros((len(numbers), places + 1), dtype=bool)
-    weights = [-(-costs[number] // step) for number in numbers]
-    for row, number in enumerate(numbers):
-        weight = weights[row]
-        if weight <= places:
-            tried = best[: places + 1 - weight] + scores[number]
-            taken[row, weight:] = tried > best[weight:]
-            best[weight:] = np.maximum(best[weight:], tried)
-    chosen, place = [], places
-    for row in range(len(numbers) - 1, -1, -1):
-        if taken[row, place]:
-            chosen.append(numbers[row])
-            place -= weights[row]
-    return chosen
-
-
-def _count_fitting(costs: Sequence[int], room: int) -> int:
-    """How many from the first fit."""
-    return sum(1 for total in accumulate(costs) if total <= room)
-
-
-ACCESSES_FOR_HALF = 5  # accesses at which the frequency is 0.5
+JsonDict = dict[str, Any]
+EntrySerializer = Callable[[Memory, int], JsonDict]
+DetailSerializer = Callable[[Memory, float], JsonDict]
 
 
 class Ranking(StrEnum):
-    """The document that a ranking comes from."""
+    """The specification that a ranking comes from."""
 
     LETSGO = "letsgo"
     MEMORY_MCP = "memory-mcp"
@@ -101,7 +49,7 @@ class Ranking(StrEnum):
 
 @dataclass(frozen=True)
 class RankingWeights:
-    """The share of each part; they add up to 1."""
+    """Share of each part of a score; the shares add up to 1."""
 
     match: float
     recency: float
@@ -110,7 +58,7 @@ class RankingWeights:
     frequency: float = 0.0
 
     def score(self, parts: Components, accesses: int) -> float:
-        """The weighted sum, 0..1."""
+        """Return the weighted sum, 0..1."""
         total = (
             self.match * parts.match
             + self.recency * parts.recency
@@ -122,12 +70,12 @@ class RankingWeights:
 
 
 def access_frequency(accesses: int) -> float:
-    """How often a memory was read, 0..1: n / (n + 5). 5 accesses are 0.5, 20 are 0.8; none reaches 1."""
+    """Map a number of accesses to 0..1: 5 accesses are 0.5, 20 are 0.8, none reaches 1."""
     return accesses / (accesses + ACCESSES_FOR_HALF) if accesses > 0 else 0.0
 
 
 def ranking_weights(ranking: Ranking, config: Config) -> RankingWeights:
-    """The weights of a ranking, as configured."""
+    """Return the configured weights of a ranking."""
     if ranking is Ranking.LETSGO:
         return RankingWeights(
             config.match_weight, config.recency_weight, config.importance_weight, trust=config.trust_weight
@@ -140,30 +88,11 @@ def ranking_weights(ranking: Ranking, config: Config) -> RankingWeights:
     )
 
 
-MIN_TOKENS, MAX_TOKENS, DEFAULT_TOKENS = 100, 100_000, 1000
-SUMMARY_WORDS = 20
-_SHORTER_SUMMARIES = (10, 5, 2)  # words of a summary where twenty cost too much
-_MAX_ENTRY_TOKENS = 100  # tokens; a summary of emoji may have many more
-_QUERY_SHARES = (
-    8,
-    24,
-)  # the query is repeated up to this part of the budget, the second if nothing else fits
-_MAX_MATCHES = 1000
-_SMALL_DETAIL = 200  # tokens; few are smaller
-_DETAIL_OVERSAMPLING = (
-    4  # times as many details are weighed against each other as would fit of the small ones
-)
-
-JsonDict = dict[str, Any]
-EntrySerializer = Callable[[Memory, int], JsonDict]
-DetailSerializer = Callable[[Memory, float], JsonDict]
-
-
 @dataclass(frozen=True)
 class RecallRequest:
-    """What is asked. ``mode`` and ``min_score`` are the search's; the floor is as configured unless given.
+    """Parameters of a recall. ``min_score`` defaults to the configuration.
 
-    ``most_details``: of the best matches, how many may be shown whole; None: as many as there is room for.
+    ``most_details``: only this many of the best matches may be shown whole; None for as many as fit.
     """
 
     query: str
@@ -180,50 +109,38 @@ class _Match:
     score: float
 
 
-_Detail = tuple[_Match, JsonDict, int]  # and what it costs
-
-
-def serialize_entry(memory: Memory, words: int = SUMMARY_WORDS) -> JsonDict:
-    """A line of the index, with a summary of at most so many words."""
-    told = memory.abstract if memory.abstract.strip() else memory.content
-    return {
-        "id": memory.uid,
-        "type": memory.type,
-        "summary": make_summary(told, words),
-        "importance": memory.importance,
-    }
+_Detail = tuple[_Match, JsonDict, int]  # with its cost in tokens
 
 
 def recall_memories(
     memories: MemoryQuerySet,
-    wanted: RecallRequest,
+    request: RecallRequest,
     detail: DetailSerializer,
     *,
-    entry: EntrySerializer = serialize_entry,
+    entry: EntrySerializer | None = None,
     brief: DetailSerializer | None = None,
     prepare: Callable[[list[Memory]], object] | None = None,
     told: Callable[[list[Memory]], object] | None = None,
     now: datetime | None = None,
 ) -> JsonDict:
-    """Recall from ``memories``, which the caller has gated, filtered and limited to live ones.
+    """Recall from ``memories``, a queryset of live rows that the caller can see.
 
-    ``detail`` and ``entry`` make what is shown of a memory, and ``brief`` what is shown of the best match
-    where there is no room for its detail. ``prepare`` gets all that ``detail`` may be asked for, to read at
-    once what belongs to them; ``told`` gets those of which the answer tells. Those that
-    are shown whole count one access each.
+    ``detail`` and ``entry`` serialize memories. ``brief`` serializes the best match if its detail does not
+    fit. ``prepare`` gets all memories that ``detail`` may serialize, to load related rows at once. ``told``
+    gets the memories in the answer. Each memory that is shown whole counts one access.
     """
     found = search_memories(
         memories,
-        wanted.query,
+        request.query,
         limit=_MAX_MATCHES,
-        min_score=wanted.min_score,
+        min_score=request.min_score,
         now=now,
-        mode=wanted.mode,
+        mode=request.mode,
         snippets=False,
     )
-    matches = _rank_matches(found, wanted.ranking)
-    answer, entries, room = _start_answer(found, matches, wanted, entry)
-    details = _serialize_details(matches[: wanted.most_details], detail, room, prepare)
+    matches = _rank_matches(found, request.ranking)
+    answer, entries, room = _start_answer(found, matches, request, entry or serialize_entry)
+    details = _serialize_details(matches[: request.most_details], detail, room, prepare)
     if brief and entries and details:
         details[0] = _fit_best_detail(details[0], brief, room - _json_tokens(entries[0]) - 1)
     packed = pack_answer(
@@ -234,9 +151,9 @@ def recall_memories(
     )
     chosen = [details[number] for number in packed.details]
     answer["index"] = entries[: packed.entries]
-    answer["details"] = [shape for _, shape, _ in chosen]
+    answer["details"] = [serialized for _, serialized, _ in chosen]
     answer["has_more"] = packed.entries < found.total or not found.exact
-    answer["tokens_used"] = _json_tokens(answer)  # with max_tokens in its place, which has no fewer digits
+    answer["tokens_used"] = _json_tokens(answer)  # includes max_tokens as a placeholder with no fewer digits
     whole = [match.memory for match, _, _ in chosen]
     if told:
         told(list(dict.fromkeys([*(match.memory for match in matches[: packed.entries]), *whole])))
@@ -244,78 +161,84 @@ def recall_memories(
     return answer
 
 
-def _start_answer(
-    found: SearchResults, matches: list[_Match], wanted: RecallRequest, entry: EntrySerializer
-) -> tuple[JsonDict, list[JsonDict], int]:
-    """The answer without its memories, their entries, and the room for both kinds, in tokens.
+def serialize_entry(memory: Memory, words: int = SUMMARY_WORDS) -> JsonDict:
+    """Serialize a memory for the index, with a summary of at most ``words`` words."""
+    text = memory.abstract if memory.abstract.strip() else memory.content
+    return {
+        "id": memory.uid,
+        "type": memory.type,
+        "summary": make_summary(text, words),
+        "importance": memory.importance,
+    }
 
-    Of a query that leaves no room for an entry less and less is repeated.
+
+def _rank_matches(found: SearchResults, ranking: Ranking) -> list[_Match]:
+    """Return all matches, best first by the ranking."""
+    weights = ranking_weights(ranking, settings.MEMORYHUB)
+    scored = [(weights.score(hit.components, hit.memory.accessed_count), hit) for hit in found.hits]
+    scored.sort(key=lambda one: (-one[0], -one[1].components.match, -one[1].memory.pk))
+    return [_Match(hit.memory, score) for score, hit in scored]
+
+
+def _start_answer(
+    found: SearchResults, matches: list[_Match], request: RecallRequest, entry: EntrySerializer
+) -> tuple[JsonDict, list[JsonDict], int]:
+    """Return the answer without memories, the index entries, and the tokens left for memories.
+
+    A long query is cut further if it would leave no room for an entry.
     """
     for share in _QUERY_SHARES:
-        answer = _empty_answer(found, wanted, wanted.max_tokens // share)
-        room = wanted.max_tokens - _json_tokens(answer)
+        answer = _empty_answer(found, request, request.max_tokens // share)
+        room = request.max_tokens - _json_tokens(answer)
         entries = _index_entries(matches, entry, room)
         if entries or not matches:
             break
     return answer, entries, room
 
 
-def _rank_matches(found: SearchResults, name: Ranking) -> list[_Match]:
-    """All that matches, best first by the ranking."""
-    weigh = ranking_weights(name, settings.MEMORYHUB).score
-    scored = [(weigh(hit.components, hit.memory.accessed_count), hit) for hit in found.hits]
-    scored.sort(key=lambda one: (-one[0], -one[1].components.match, -one[1].memory.pk))
-    return [_Match(hit.memory, score) for score, hit in scored]
-
-
-def _empty_answer(found: SearchResults, wanted: RecallRequest, query_room: int) -> JsonDict:
-    """The answer without its two lists; its numbers have as many digits as they may need."""
+def _empty_answer(found: SearchResults, request: RecallRequest, query_room: int) -> JsonDict:
+    """Return the answer without memories; its numbers have as many digits as they may need."""
     return {
-        "query": _shorten_query(wanted.query, query_room),
+        "query": _shorten_query(request.query, query_room),
         "index": [],
         "details": [],
         "total_count": found.total,
         "total_is_exact": found.exact,
         "has_more": False,
         "mode": found.mode,
-        "tokens_used": wanted.max_tokens,
+        "tokens_used": request.max_tokens,
     }
 
 
 def _shorten_query(query: str, room: int) -> str:
-    """The query, cut where it would cost too much."""
+    """Cut the query to so many tokens."""
     if len(query) <= 4 * room and _json_tokens(query) <= room:
         return query
-    low, high = 0, min(len(query), 4 * room)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _json_tokens(f"{query[:middle]}…") <= room:
-            low = middle
-        else:
-            high = middle - 1
-    return f"{query[:low]}…"
+    lengths = range(1, min(len(query), 4 * room) + 1)
+    chars = bisect_right(lengths, room, key=lambda length: _json_tokens(f"{query[:length]}…"))
+    return f"{query[:chars]}…"
 
 
 def _index_entries(matches: list[_Match], entry: EntrySerializer, room: int) -> list[JsonDict]:
-    """The index: all of it, or as much as there would be room for without any details."""
+    """Return the entries of the index, as many as would fit without any details."""
     entries: list[JsonDict] = []
     for match in matches:
-        made = _fit_entry(match.memory, entry, min(room, _MAX_ENTRY_TOKENS))
-        room -= _json_tokens(made) + 1
+        serialized = _fit_entry(match.memory, entry, min(room, _MAX_ENTRY_TOKENS))
+        room -= _json_tokens(serialized) + 1
         if room < 0:
             break
-        entries.append(made)
+        entries.append(serialized)
     return entries
 
 
 def _fit_entry(memory: Memory, entry: EntrySerializer, room: int) -> JsonDict:
-    """A line of the index, with fewer words where twenty cost more than the room; with two at least."""
-    made = entry(memory, SUMMARY_WORDS)
+    """Return an entry with a shorter summary if necessary, down to two words."""
+    serialized = entry(memory, SUMMARY_WORDS)
     for words in _SHORTER_SUMMARIES:
-        if _json_tokens(made) + 1 <= room:
+        if _json_tokens(serialized) + 1 <= room:
             break
-        made = entry(memory, words)
-    return made
+        serialized = entry(memory, words)
+    return serialized
 
 
 def _serialize_details(
@@ -324,26 +247,89 @@ def _serialize_details(
     room: int,
     prepare: Callable[[list[Memory]], object] | None = None,
 ) -> list[_Detail]:
-    """The best matches that could fit by their length, as they would be shown, each with its cost."""
-    most = _DETAIL_OVERSAMPLING * (room // _SMALL_DETAIL + 1)
-    short = [match for match in matches if len(match.memory.content) <= 4 * room][:most]
+    """Serialize the best matches that could fit by their length, each with its cost."""
+    limit = _DETAIL_OVERSAMPLING * (room // _SMALL_DETAIL + 1)
+    short = [match for match in matches if len(match.memory.content) <= 4 * room][:limit]
     memories = [match.memory for match in short]
     prefetch_related_objects(memories, *DETAIL_RELATIONS)
     if prepare:
         prepare(memories)
-    shapes = [(match, detail(match.memory, match.score)) for match in short]
-    return [(match, shape, _json_tokens(shape) + 1) for match, shape in shapes]
+    serialized = [(match, detail(match.memory, match.score)) for match in short]
+    return [(match, one, _json_tokens(one) + 1) for match, one in serialized]
 
 
 def _fit_best_detail(best: _Detail, brief: DetailSerializer, room: int) -> _Detail:
-    """The best match as it is, or in brief if it takes more than the room."""
+    """Return the best match as it is, or its brief form if it does not fit."""
     match, _, cost = best
     if cost <= room:
         return best
-    shape = brief(match.memory, match.score)
-    return match, shape, _json_tokens(shape) + 1
+    serialized = brief(match.memory, match.score)
+    return match, serialized, _json_tokens(serialized) + 1
 
 
 def _json_tokens(data: Any) -> int:
-    """What a part of the answer costs as it is written. Parts cost together no less than the whole."""
+    """Return the tokens of a part of the answer. The parts together have no fewer than the whole."""
     return estimate_tokens(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
+
+
+@dataclass(frozen=True)
+class Packing:
+    """``entries``: number of index entries from the first; ``details``: positions, best first."""
+
+    entries: int
+    details: list[int]
+
+
+def pack_answer(index: Sequence[int], details: Sequence[int], scores: Sequence[float], room: int) -> Packing:
+    """Choose entries and details, given by cost and ordered best first, that fit into ``room`` tokens."""
+    room = max(room, 0)
+    if sum(index) + sum(details) <= room:
+        return Packing(len(index), list(range(len(details))))
+    entries = _count_fitting(index, int(room * INDEX_SHARE))
+    chosen = select_most_valuable(details, scores, room - sum(index[:entries]))
+    # The best detail that fits next to one entry is worth more than a longer index.
+    best = [number for number, cost in enumerate(details) if cost <= room - sum(index[:1])][:1]
+    if best != chosen[:1]:
+        chosen = best
+    return Packing(_count_fitting(index, room - sum(details[number] for number in chosen)), chosen)
+
+
+def select_most_valuable(costs: Sequence[int], scores: Sequence[float], room: int) -> list[int]:
+    """Return the first item that fits, and the other items with the highest total score that fit with it."""
+    fitting = [number for number, cost in enumerate(costs) if cost <= room]
+    if sum(costs[number] for number in fitting) <= room:
+        return fitting
+    first, *others = fitting
+    chosen = {first, *_knapsack(others, costs, scores, room - costs[first])}
+    left = room - sum(costs[number] for number in chosen)
+    for number in fitting:  # use the room lost by rounding
+        if number not in chosen and costs[number] <= left:
+            chosen.add(number)
+            left -= costs[number]
+    return sorted(chosen)
+
+
+def _knapsack(numbers: Sequence[int], costs: Sequence[int], scores: Sequence[float], room: int) -> list[int]:
+    """Return the items with the highest total score. For much room, costs are rounded up to steps."""
+    step = max(1, -(-room // _KNAPSACK_STEPS))
+    capacity = room // step
+    best = np.zeros(capacity + 1)
+    taken = np.zeros((len(numbers), capacity + 1), dtype=bool)
+    weights = [-(-costs[number] // step) for number in numbers]
+    for row, number in enumerate(numbers):
+        weight = weights[row]
+        if weight <= capacity:
+            with_item = best[: capacity + 1 - weight] + scores[number]
+            taken[row, weight:] = with_item > best[weight:]
+            best[weight:] = np.maximum(best[weight:], with_item)
+    chosen = []
+    for row in range(len(numbers) - 1, -1, -1):
+        if taken[row, capacity]:
+            chosen.append(numbers[row])
+            capacity -= weights[row]
+    return chosen
+
+
+def _count_fitting(costs: Sequence[int], room: int) -> int:
+    """Return how many items from the first fit."""
+    return sum(1 for total in accumulate(costs) if total <= room)

@@ -1,4 +1,7 @@
-"""The composite score of a search result and the ``match`` in it. No Django."""
+"""Score arithmetic for search: term matches, evidence of session neighbours, and the composite score.
+
+No Django imports and no database access.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +15,24 @@ from typing import NamedTuple
 from memoryhub.backends.fts_query import Query, Term
 from memoryhub.core.text import STOP_WORDS, WORD, fold, stem, words
 
-# How much a hit counts by the best place it stands in: title and one-line texts say what a memory is about.
+# Credit of a hit by its best field: title and one-line texts summarise the memory.
 FIELD_CREDIT = {"title": 1.0, "subtitle": 0.95, "abstract": 0.9, "overview": 0.85, "content": 0.75}
-REPEAT_CREDIT = 0.05  # for each further occurrence, up to REPEATS
+REPEAT_CREDIT = 0.05  # per further occurrence, up to REPEATS
 REPEATS = 3
-LOOSE_CREDIT = 0.6  # share of a phrase's or dotted name's credit when only its words are there
-SUBSTRING_CREDIT = (
-    0.65  # share for a word found only inside another word; an old memory still passes min_score
-)
-# Half of the evidence is worth much less than half: the missing half is usually what the query was about.
+LOOSE_CREDIT = 0.6  # share of the credit if only the words of a phrase or dotted name occur
+# Share of the credit of a word that occurs only inside another word. Old memories still pass min_score.
+SUBSTRING_CREDIT = 0.65
+# Half of the terms are worth much less than half: the missing terms are often the topic of the query.
 COVERAGE_POWER = 2.0
-FULL_MATCH = 0.88  # every term in the title of a memory that is about more than that
-PHRASE_BONUS = 0.06  # the whole query stands in the text as typed
-PHRASE_MATCH = 0.6  # and is then worth at least this, even where its ends are parts of words
-FOCUS_BONUS = 0.05  # the title says little else
+FULL_MATCH = 0.88  # all terms are in the title, next to other words
+PHRASE_BONUS = 0.06  # the text contains the whole query as typed
+PHRASE_MATCH = 0.6  # minimum match in that case, also if the query starts or ends inside a word
+FOCUS_BONUS = 0.05  # the title contains few other words
 
 
 @dataclass(frozen=True)
 class Components:
-    """The four parts of a score, each 0..1."""
+    """Parts of a score, each 0..1."""
 
     match: float
     recency: float
@@ -40,7 +42,7 @@ class Components:
 
 @dataclass(frozen=True)
 class Weights:
-    """The share of each part; they add up to 1."""
+    """Share of each part; the shares add up to 1."""
 
     match: float = 0.55
     recency: float = 0.20
@@ -49,7 +51,7 @@ class Weights:
 
 
 def composite_score(parts: Components, weights: Weights) -> float:
-    """The weighted sum, 0..1."""
+    """Return the weighted sum of the parts, 0..1."""
     return (
         weights.match * parts.match
         + weights.recency * parts.recency
@@ -59,47 +61,47 @@ def composite_score(parts: Components, weights: Weights) -> float:
 
 
 def recency(age_days: float, half_life_days: float = 21.0) -> float:
-    """1 for now, halved every half-life; a future date counts as now."""
+    """Return 1 for now, halved every half-life. A future date counts as now."""
     return float(0.5 ** (max(age_days, 0.0) / half_life_days))
 
 
 def idf(frequency: int, total: int) -> float:
-    """Inverse document frequency, > 0 (Robertson & Spärck Jones, +1 inside the logarithm)."""
+    """Return the inverse document frequency, > 0 (Robertson & Spärck Jones, +1 inside the logarithm)."""
     total = max(total, frequency, 1)
     return math.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
 
 
 def term_weights(query: Query, frequencies: Mapping[str, int], total: int) -> list[float]:
-    """The rarity of each term: of a phrase its rarest word's, of a literal without words a middling one."""
-    unknown = idf(0, total)
-    weights = []
-    for term in query.terms:
-        of_words = [idf(frequencies.get(one, 0), total) for one in term.stems]
-        weights.append(max(of_words, default=unknown / 2))
-    return weights
+    """Return the idf of each term.
 
-
-def match_score(query: Query, weights: Sequence[float], fields: Mapping[str, str]) -> float:
-    """How well a memory's texts answer the query, 0..1."""
-    return QueryMatcher(query, weights)(fields)
+    A phrase has the idf of its rarest word, a literal without words half of the maximum.
+    """
+    default = idf(0, total) / 2
+    return [
+        max((idf(frequencies.get(one, 0), total) for one in term.stems), default=default)
+        for term in query.terms
+    ]
 
 
 class TextMatch(NamedTuple):
-    """How well texts answer a query, 0..1; the weight of its terms that stand in them; of each its share."""
+    """Match of a query with the texts of a memory, 0..1.
+
+    ``weight``: sum of the weights of the terms that occur. ``terms``: share of each term, 0..1.
+    """
 
     match: float = 0.0
     weight: float = 0.0
     terms: tuple[float, ...] = ()
 
     @property
-    def held(self) -> int:
-        """How many terms stand in the texts."""
+    def found_terms(self) -> int:
+        """Number of terms that occur in the texts."""
         return sum(map(bool, self.terms))
 
 
 @dataclass(frozen=True)
 class _QueryPart:
-    """A query, or a clause of one: its text, its terms by their numbers, and their weight."""
+    """A query or one clause of it. ``terms``: positions of its terms in the query."""
 
     text: str
     terms: tuple[int, ...]
@@ -107,58 +109,53 @@ class _QueryPart:
 
 
 class QueryMatcher:
-    """One query, prepared to be held against many memories: each costs some microseconds.
+    """One query, prepared for matching many memories; each match takes some microseconds.
 
-    ``clauses``: queries made of some of its terms; a memory that answers one of them has answered.
+    ``clauses`` are queries made of some terms of the query. The match is that of the best clause.
     """
 
     def __init__(self, query: Query, weights: Sequence[float], clauses: Sequence[Query] = ()) -> None:
-        self._needles = [_TermMatcher(term) for term in query.terms]
+        self._matchers = [_TermMatcher(term) for term in query.terms]
         self._weights = list(weights)
-        self._ways = [self._way(query, query.terms), *(self._way(one, query.terms) for one in clauses)]
+        self._parts = [self._to_part(part, query.terms) for part in (query, *clauses)]
 
-    def _way(self, query: Query, terms: Sequence[Term]) -> _QueryPart:
-        numbers = tuple(terms.index(term) for term in query.terms)
+    def _to_part(self, query: Query, terms: Sequence[Term]) -> _QueryPart:
+        positions = tuple(terms.index(term) for term in query.terms)
         text = query.text.strip(" .") or query.text
-        return _QueryPart(text, numbers, sum(self._weights[number] for number in numbers))
+        return _QueryPart(text, positions, sum(self._weights[position] for position in positions))
 
-    def __call__(self, fields: Mapping[str, str]) -> float:
-        """How well these texts answer the query, 0..1."""
-        return self.weigh(fields).match
-
-    def weigh(self, fields: Mapping[str, str]) -> TextMatch:
-        """How well these texts answer the query, and with which part of it."""
-        if not self._needles:
+    def match(self, fields: Mapping[str, str]) -> TextMatch:
+        """Match the query with the texts of a memory, by field name."""
+        if not self._matchers:
             return TextMatch()
         texts = [(name, fold(text)) for name in FIELD_CREDIT if (text := fields.get(name))]
         title = " ".join(texts[0][1].split()) if texts and texts[0][0] == "title" else ""
-        if (title.strip(" .") or title) == self._ways[0].text:
-            whole = (1.0,) * len(self._needles)
-            return TextMatch(1.0, self._ways[0].weight, whole)  # 1 is kept for the exact title
-        credits = [needle.credit(texts) for needle in self._needles]
-        held = [weight for weight, (credit, _) in zip(self._weights, credits, strict=True) if credit]
-        if not held:
-            return TextMatch(terms=(0.0,) * len(self._needles))
-        match = max(self._match(way, credits, texts, title) for way in self._ways)
+        if (title.strip(" .") or title) == self._parts[0].text:  # only the exact title scores 1
+            return TextMatch(1.0, self._parts[0].weight, (1.0,) * len(self._matchers))
+        credits = [matcher.credit(texts) for matcher in self._matchers]
+        found = [weight for weight, (credit, _) in zip(self._weights, credits, strict=True) if credit]
+        if not found:
+            return TextMatch(terms=(0.0,) * len(self._matchers))
+        match = max(self._match_part(part, credits, texts, title) for part in self._parts)
         shares = tuple(min(credit / FIELD_CREDIT["content"], 1.0) for credit, _ in credits)
-        return TextMatch(match, sum(held), shares)
+        return TextMatch(match, sum(found), shares)
 
-    def _match(
+    def _match_part(
         self,
-        way: _QueryPart,
+        part: _QueryPart,
         credits: Sequence[tuple[float, int]],
         texts: Sequence[tuple[str, str]],
         title: str,
     ) -> float:
-        """From the credit of each term to 0..1."""
-        covered = sum(self._weights[number] for number in way.terms if credits[number][0])
+        """Combine the credits of the terms of a part into a match, 0..0.99."""
+        covered = sum(self._weights[number] for number in part.terms if credits[number][0])
         if not covered:
             return 0.0
-        earned = sum(self._weights[number] * credits[number][0] for number in way.terms)
-        in_title = sum(credits[number][1] for number in way.terms)
-        share = covered / way.weight
+        earned = sum(self._weights[number] * credits[number][0] for number in part.terms)
+        in_title = sum(credits[number][1] for number in part.terms)
+        share = covered / part.weight
         value: float = FULL_MATCH * share**COVERAGE_POWER * earned / covered
-        if len(way.terms) > 1 and any(way.text in text for _, text in texts):
+        if len(part.terms) > 1 and any(part.text in text for _, text in texts):
             value = max(value + PHRASE_BONUS, PHRASE_MATCH)
         if in_title:
             value += FOCUS_BONUS * share * min(in_title / max(len(WORD.findall(title)), 1), 1.0)
@@ -166,7 +163,7 @@ class QueryMatcher:
 
 
 class _TermMatcher:
-    """One term, ready to be looked for. Porter changes a final y to i: a stem's last letter is left open."""
+    """Find one term in texts. Porter changes a final y to i, so the last letter of a stem is left open."""
 
     def __init__(self, term: Term) -> None:
         self._literal = term.literal
@@ -177,71 +174,69 @@ class _TermMatcher:
         self._patterns = [re.compile(rf"(?<![^\W_]){re.escape(start)}[^\W_]*") for start in self._starts]
 
     def credit(self, texts: Sequence[tuple[str, str]]) -> tuple[float, int]:
-        """What the best place of the term is worth, 0..1, and how often it stands in the title.
+        """Return the credit of the best field, 0..1, and the number of hits in the title.
 
-        ``texts`` come with the most telling field first, so the search ends where no later field can be worth
-        more.
+        ``texts`` are ordered by field credit, so the loop ends when no later field can earn more.
         """
         best, in_title = 0.0, 0
         for name, text in texts:
             if FIELD_CREDIT[name] + REPEAT_CREDIT * REPEATS <= best:
                 break
-            hits, share = self._hits(text)
+            hits, share = self._count_hits(text)
             if hits:
-                place = FIELD_CREDIT[name] + REPEAT_CREDIT * min(hits - 1, REPEATS)
-                best = max(best, min(place, 1.0) * share)
+                credit = FIELD_CREDIT[name] + REPEAT_CREDIT * min(hits - 1, REPEATS)
+                best = max(best, min(credit, 1.0) * share)
                 in_title += hits if name == "title" else 0
         return best, in_title
 
-    def _hits(self, text: str) -> tuple[int, float]:
-        """How often the term stands in a text, and the share of credit that this kind of hit earns."""
+    def _count_hits(self, text: str) -> tuple[int, float]:
+        """Return the number of hits in a text and the share of credit that this kind of hit earns."""
         if self._literal:
             if exact := text.count(self._literal):
                 return exact, 1.0
-            found = [self._count(number, text) for number in range(len(self._stems))]
-            present = [hits for hits in found if hits]
-            return (min(present), LOOSE_CREDIT * len(present) / len(found)) if present else (0, 0.0)
-        if found_as_word := self._count(0, text):
-            return found_as_word, 1.0
+            counts = [self._count_words(number, text) for number in range(len(self._stems))]
+            present = [hits for hits in counts if hits]
+            return (min(present), LOOSE_CREDIT * len(present) / len(counts)) if present else (0, 0.0)
+        if hits := self._count_words(0, text):
+            return hits, 1.0
         inside = text.count(self._words[0])
         if inside and self._at_start:
             inside = len(self._at_start.findall(text))
         return inside, SUBSTRING_CREDIT
 
-    def _count(self, number: int, text: str) -> int:
-        """How many words of the text have this stem."""
+    def _count_words(self, number: int, text: str) -> int:
+        """Count the words of the text with this stem, up to the number that changes the credit."""
         if self._starts[number] not in text:
             return 0
         wanted = self._stems[number]
         found = (1 for word in self._patterns[number].finditer(text) if stem(word.group()) == wanted)
-        return sum(islice(found, REPEATS + 1))  # more add nothing
+        return sum(islice(found, REPEATS + 1))
 
 
-# What a neighbour lends, by its distance in the session.
+# Shares that a memory gets from a neighbour, by distance in the session.
 NEIGHBOUR_WORD_SHARES = (0.6, 0.3)
 NEIGHBOUR_COSINE_SHARES = (0.3, 0.15)
-ANSWER_BONUS = 0.2  # more words for the memory right after one that asks something
-COSINE_WEIGHT = 0.7  # weight of nearness beside coverage, which is at most 1
-COSINE_WEIGHT_WITHOUT_WORDS = 1.0  # weight of nearness where words are not asked for
-OTHER_SPEAKER_FACTOR = 2 / 3  # what the words of somebody else are worth
-# Many words stand in a long text by chance.
-SHORT_TEXT_CHARS = 240  # characters; a longer text's own words count less, slowly
-FULL_LENDING_CHARS = 480  # characters; a longer text lends less
-MATCH_CURVE = (
-    1.2  # match = 1 - exp(-CURVE * evidence): half of the coverage and a fair nearness make one half
-)
+ANSWER_BONUS = 0.2  # larger word share for the memory that follows a question
+COSINE_WEIGHT = 0.7  # relative to coverage, which is at most 1
+COSINE_WEIGHT_WITHOUT_WORDS = 1.0  # in semantic search
+OTHER_SPEAKER_FACTOR = 2 / 3  # for texts of a speaker who is not named in the query
+# A long text contains many words by chance.
+SHORT_TEXT_CHARS = 240  # in longer texts, words count slowly less
+FULL_LENDING_CHARS = 480  # longer texts support their neighbours less
+# match = 1 - exp(-MATCH_CURVE * evidence): half of the terms and a fair cosine give 0.5.
+MATCH_CURVE = 1.2
 
 # A name of one to three words before a colon.
 _SPEAKER_PREFIX = re.compile(r"\s*([^\W\d_][\w.'’-]{0,29}(?: [^\W\d_][\w.'’-]{0,29}){0,2}):\s")
 _QUESTION_MARK = re.compile(r"[?？]")
-_QUESTION_TAIL_CHARS = 120  # characters in which a question at the end of a text stands
+_QUESTION_TAIL_CHARS = 120  # a question mark in these last characters makes the text a question
 USER_NAMES = frozenset({"user", "human"})
 ASSISTANT_NAMES = frozenset({"assistant", "ai", "bot", "model", "system", "tool"})
 
 
 @dataclass(frozen=True)
 class Signals:
-    """What one memory holds by itself: of each term its share, 0..1, and its cosine with the question."""
+    """Evidence in one memory alone. ``terms``: share of each query term, 0..1."""
 
     terms: tuple[float, ...]
     cosine: float = 0.0
@@ -250,14 +245,14 @@ class Signals:
     asks: bool = False
 
     @property
-    def lends(self) -> float:
-        """Which share of its words and its nearness may help its neighbours."""
+    def lending_share(self) -> float:
+        """Share of the words and the cosine that supports neighbours."""
         return math.sqrt(min(1.0, FULL_LENDING_CHARS / max(self.chars, 1)))
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The neighbours of a memory in its session, the nearest first."""
+    """Ids of the neighbours of a memory in its session, nearest first."""
 
     before: Sequence[int] = ()
     after: Sequence[int] = ()
@@ -265,21 +260,21 @@ class Neighbours:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What speaks for one memory: coverage 0..1, nearness from 0 up, weighed, and whose words it is."""
+    """Combined evidence for one memory and its neighbours: ``coverage`` 0..1, ``similarity`` from 0 up."""
 
     coverage: float
-    nearness: float
-    voice: float = 1.0
+    similarity: float
+    speaker_factor: float = 1.0
 
     @property
     def match(self) -> float:
-        """How well it answers the question, 0..1."""
-        return 1 - math.exp(-MATCH_CURVE * self.voice * (self.coverage + self.nearness))
+        """Match with the query, 0..1."""
+        return 1 - math.exp(-MATCH_CURVE * self.speaker_factor * (self.coverage + self.similarity))
 
 
 @dataclass(frozen=True)
 class Question:
-    """The question: the weight of each term, and whom it is about."""
+    """The weight of each query term, and the words that may name a speaker."""
 
     weights: Sequence[float]
     words: frozenset[str] = field(default_factory=frozenset)
@@ -289,85 +284,89 @@ class Question:
         return cls(weights, frozenset(words(typed)) - STOP_WORDS)
 
     def names(self, speaker: str) -> bool:
-        """Whether it names this speaker."""
+        """Return whether the question names this speaker."""
         return not self.words.isdisjoint(speaker.split())
 
 
 def parse_speaker(text: str) -> str:
-    """Who speaks in a text of the form ``Ada: I moved``, folded; empty for any other text."""
+    """Return the folded speaker of a text like ``Ada: I moved``, or an empty string."""
     found = _SPEAKER_PREFIX.match(text)
     return fold(found.group(1)) if found else ""
 
 
 def ends_with_question(text: str) -> bool:
-    """Whether a text ends with a question, or nearly."""
+    """Return whether a question mark is at the end of a text or shortly before it."""
     return bool(_QUESTION_MARK.search(text[-_QUESTION_TAIL_CHARS:]))
 
 
 def combine_evidence(
-    asked: Question, held: Mapping[int, Signals], beside: Mapping[int, Neighbours]
+    question: Question, signals: Mapping[int, Signals], neighbours: Mapping[int, Neighbours]
 ) -> dict[int, Evidence]:
-    """The evidence for each memory of ``held``; ``beside`` names neighbours, which count where held too."""
-    speakers = {one.speaker for one in held.values() if one.speaker}
-    named = {one for one in speakers if asked.names(one)}
-    users = not speakers.isdisjoint(USER_NAMES)
-    whole = sum(asked.weights)
-    nearness = COSINE_WEIGHT if whole else COSINE_WEIGHT_WITHOUT_WORDS
-    found = {}
-    for key, own in held.items():
-        around = list(_known_neighbours(beside.get(key, Neighbours()), held))
+    """Return the evidence for each memory of ``signals``. Neighbours without signals do not count."""
+    speakers = {one.speaker for one in signals.values() if one.speaker}
+    named = {one for one in speakers if question.names(one)}
+    has_users = not speakers.isdisjoint(USER_NAMES)
+    total_weight = sum(question.weights)
+    cosine_weight = COSINE_WEIGHT if total_weight else COSINE_WEIGHT_WITHOUT_WORDS
+    evidence = {}
+    for key, own in signals.items():
+        around = list(_known_neighbours(neighbours.get(key, Neighbours()), signals))
         terms = _combine_terms(own, around)
-        coverage = sum(map(float.__mul__, asked.weights, terms)) / whole if whole else 0.0
-        near = max(own.cosine, 0.0) + sum(
-            NEIGHBOUR_COSINE_SHARES[far] * one.lends * max(one.cosine, 0.0) for one, far, _ in around
+        coverage = sum(map(float.__mul__, question.weights, terms)) / total_weight if total_weight else 0.0
+        cosine = max(own.cosine, 0.0) + sum(
+            NEIGHBOUR_COSINE_SHARES[distance] * one.lending_share * max(one.cosine, 0.0)
+            for one, distance, _ in around
         )
-        found[key] = Evidence(coverage, nearness * near, _speaker_factor(own.speaker, named, users=users))
-    return found
+        factor = _speaker_factor(own.speaker, named, has_users=has_users)
+        evidence[key] = Evidence(coverage, cosine_weight * cosine, factor)
+    return evidence
 
 
-def link_both_ways(around: Mapping[int, Neighbours]) -> dict[int, Neighbours]:
-    """Who has a neighbour is its neighbour: of those named here, too."""
-    links = {key: (list(one.before), list(one.after)) for key, one in around.items()}
-    for key, one in around.items():
-        for far, other in enumerate(one.before):
-            _set_neighbour(links.setdefault(other, ([], []))[1], far, key)
-        for far, other in enumerate(one.after):
-            _set_neighbour(links.setdefault(other, ([], []))[0], far, key)
+def link_both_ways(neighbours: Mapping[int, Neighbours]) -> dict[int, Neighbours]:
+    """Add the reverse of each link: if A precedes B, then B follows A."""
+    links = {key: (list(one.before), list(one.after)) for key, one in neighbours.items()}
+    for key, one in neighbours.items():
+        for distance, other in enumerate(one.before):
+            _set_neighbour(links.setdefault(other, ([], []))[1], distance, key)
+        for distance, other in enumerate(one.after):
+            _set_neighbour(links.setdefault(other, ([], []))[0], distance, key)
     return {key: Neighbours(before, after) for key, (before, after) in links.items()}
 
 
-def _set_neighbour(places: list[int], far: int, key: int) -> None:
-    """Put a neighbour at its distance; 0 stands for one that is not known."""
-    places.extend([0] * (far + 1 - len(places)))
-    places[far] = key
+def _set_neighbour(keys: list[int], distance: int, key: int) -> None:
+    """Store a neighbour at its distance; 0 marks an unknown neighbour."""
+    keys.extend([0] * (distance + 1 - len(keys)))
+    keys[distance] = key
 
 
-def _known_neighbours(beside: Neighbours, held: Mapping[int, Signals]) -> Iterable[tuple[Signals, int, bool]]:
-    """The neighbours that are held, how far away each is, and whether it comes before."""
-    for keys, earlier in ((beside.before, True), (beside.after, False)):
-        for far, key in enumerate(keys[: len(NEIGHBOUR_WORD_SHARES)]):
-            if key in held:
-                yield held[key], far, earlier
+def _known_neighbours(
+    neighbours: Neighbours, signals: Mapping[int, Signals]
+) -> Iterable[tuple[Signals, int, bool]]:
+    """Yield the signals of each neighbour, its distance, and whether it is an earlier memory."""
+    for keys, is_earlier in ((neighbours.before, True), (neighbours.after, False)):
+        for distance, key in enumerate(keys[: len(NEIGHBOUR_WORD_SHARES)]):
+            if key in signals:
+                yield signals[key], distance, is_earlier
 
 
 def _combine_terms(own: Signals, around: Sequence[tuple[Signals, int, bool]]) -> list[float]:
-    """Of each term what the memory holds of it, or its neighbours lend, whichever is more."""
-    kept = min(1.0, SHORT_TEXT_CHARS / max(own.chars, 1)) ** 0.2
-    best = [share * kept for share in own.terms]
-    for one, far, earlier in around:
-        answered = ANSWER_BONUS if earlier and far == 0 and one.asks else 0.0
-        share = (NEIGHBOUR_WORD_SHARES[far] + answered) * one.lends
+    """Return the share of each term: the memory's own, or a part of a neighbour's if that is larger."""
+    length_factor = min(1.0, SHORT_TEXT_CHARS / max(own.chars, 1)) ** 0.2
+    best = [share * length_factor for share in own.terms]
+    for one, distance, is_earlier in around:
+        bonus = ANSWER_BONUS if is_earlier and distance == 0 and one.asks else 0.0
+        share = (NEIGHBOUR_WORD_SHARES[distance] + bonus) * one.lending_share
         best = [max(mine, share * lent) for mine, lent in zip(best, one.terms, strict=True)]
     return best
 
 
-def _speaker_factor(speaking: str, named: set[str], *, users: bool) -> float:
-    """What it is worth who speaks; texts that nobody speaks count whole.
+def _speaker_factor(speaker: str, named: set[str], *, has_users: bool) -> float:
+    """Return the weight of a speaker; texts without a speaker have the full weight.
 
-    ``users``: there are words of a user, beside which those of an assistant count less.
+    ``has_users``: some text is by a user. Then texts by an assistant count less.
     """
-    if not speaking or speaking in named:
+    if not speaker or speaker in named:
         return 1.0
     if named - USER_NAMES - ASSISTANT_NAMES:
         return OTHER_SPEAKER_FACTOR
-    return OTHER_SPEAKER_FACTOR if users and speaking in ASSISTANT_NAMES else 1.0
+    return OTHER_SPEAKER_FACTOR if has_users and speaker in ASSISTANT_NAMES else 1.0

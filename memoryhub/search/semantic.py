@@ -23,95 +23,114 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
 from memoryhub.search.term_frequencies import TermFrequencies, count_memories, queryset_key
 
-MIN_SAMPLE = 500  # memories of a queryset from which its mean is computed, at least
-MIN_SAMPLE_VECTORS = 25  # of a sample must have a vector, or the queryset is read whole
-MAX_KEYS_PER_QUERY = 20_000  # ids in one question
-SAMPLE_SECONDS = 10.0  # a sample is good for; a memory that is hidden meanwhile counts in the mean until then
-MAX_SAMPLES = 64  # querysets whose samples are kept
-_NO_SCORES = Scores(np.empty(0, np.int64), np.empty(0, np.float32))
-_HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # multiplying by it mixes the bits
+logger = logging.getLogger(__name__)
 
-_executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="vectors")  # for arithmetic alone
+MIN_SAMPLE = 500  # memories of a queryset from which its mean vector is computed, at least
+MIN_SAMPLE_VECTORS = 25  # with fewer vectors in the sample, the whole queryset is read
+MAX_KEYS_PER_QUERY = 20_000
+SAMPLE_SECONDS = 10.0  # lifetime of a sample; a memory that is hidden meanwhile stays in the mean until then
+MAX_SAMPLES = 64  # cached samples, one per queryset
+# Minimum weight of a word in the query vector; the rest depends on its rarity. Question words and names in
+# half of the memories would mislead the search, but a query of common words still needs a direction.
+MIN_WORD_WEIGHT = 0.2
+LEXICAL_ONLY = "searched by words alone"
+MODEL_CHANGING = (
+    "another model is taking over: memories that have no vector of it yet are found by words alone"
+)
+NOT_CONFIGURED = "no embeddings are configured; this was found by words alone"
+_NO_SCORES = Scores(np.empty(0, np.int64), np.empty(0, np.float32))
+_HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+# Descriptions of the similarity of two memories, by minimum cosine.
+_SIMILARITY_LABELS = (
+    (0.95, "says nearly the same"),
+    (0.8, "says much the same"),
+    (0.6, "is about much the same"),
+    (0.4, "is about something alike"),
+)
+
+_executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="vectors")  # no database access here
 
 
 @dataclass(frozen=True)
 class NearestMemories:
-    """The nearest memories of a queryset, the nearest first, and how near others are."""
+    """The nearest memories of a queryset with their cosines, nearest first, and all other scores."""
 
     best: list[tuple[int, float]] = field(default_factory=list)
     scores: Scores = field(default=_NO_SCORES, repr=False)
 
     def cosines(self, pks: Collection[int]) -> dict[int, float]:
-        """Of memories that the caller found behind the gate; those without a vector are left out."""
-        places = self._places
+        """Return the cosines of visible memories; those without a vector are left out."""
+        positions = self._positions
         return {
-            pk: float(self.scores.cosines[places[pk]]) for pk in pks if pk < len(places) and places[pk] >= 0
+            pk: float(self.scores.cosines[positions[pk]])
+            for pk in pks
+            if pk < len(positions) and positions[pk] >= 0
         }
 
     @cached_property
-    def _places(self) -> Keys:
-        """Where each memory's cosine lies; -1 where it has none."""
-        places: Keys = np.full(int(self.scores.pks.max(initial=0)) + 1, -1)
-        places[self.scores.pks] = np.arange(len(self.scores.pks))
-        return places
+    def _positions(self) -> Keys:
+        """Position of the cosine of each memory, by primary key; -1 without a vector."""
+        positions: Keys = np.full(int(self.scores.pks.max(initial=0)) + 1, -1)
+        positions[self.scores.pks] = np.arange(len(self.scores.pks))
+        return positions
 
 
 def find_nearest(
-    memories: MemoryQuerySet, query: Vectors, model: str, most: int, *, centred: bool = True
+    memories: MemoryQuerySet, query: Vectors, model: str, limit: int, *, centred: bool = True
 ) -> list[tuple[int, float]]:
-    """Primary keys and cosines of the ``most`` nearest of the queryset: see :class:`Approach`."""
-    return NearestSearch(memories, query, model, most, centred=centred).end().best
+    """Return primary keys and cosines of the nearest memories; see :class:`NearestSearch`."""
+    return NearestSearch(memories, query, model, limit, centred=centred).result().best
 
 
 class NearestSearch:
-    """The ``most`` nearest of a queryset, exact: begun, it compares all vectors on another processor.
+    """Exact search for the nearest memories of a queryset. Vectors are compared in another thread.
 
-    Memories without a vector of the model are left out. ``centred`` takes the mean of the queryset's vectors
-    off (of a sample where they are many), so that what a reader may not see leaves no trace in the scores.
-    Of equal ones the newer comes first. Three queries at most, and those that refresh the index.
+    Memories without a vector of the model are left out. ``centred`` subtracts the mean of the visible vectors
+    (of a sample if they are many), so hidden memories do not affect the scores. Newer memories come first
+    among equals. At most three queries, and those that refresh the index.
     """
 
     def __init__(
-        self, memories: MemoryQuerySet, query: Vectors, model: str, most: int, *, centred: bool = True
+        self, memories: MemoryQuerySet, query: Vectors, model: str, limit: int, *, centred: bool = True
     ) -> None:
-        self._memories, self._most = memories, most
-        held = vector_index.get_index(model, len(query)).view()
-        pks = held.pks
-        self._drawn: _QuerysetSample | None = None
+        self._memories, self._limit = memories, limit
+        vectors = vector_index.get_index(model, len(query)).view()
+        pks = vectors.pks
+        self._sample: _QuerysetSample | None = None
         self._scores: Scores | Future[Scores] = _NO_SCORES
-        if not len(pks) or most < 1 or not query.any():
+        if not len(pks) or limit < 1 or not query.any():
             return
         few = len(pks) <= 2 * MIN_SAMPLE
-        self._drawn = (
-            _sample_everything(held, _filter_keys(memories, pks))
-            if few
-            else _load_sample(held, memories, pks)
-        )
-        compare = partial(held.scores, query, centred=centred, mean=self._drawn.mean if centred else None)
+        if few:
+            self._sample = _sample_everything(vectors, _filter_keys(memories, pks))
+        else:
+            self._sample = _load_sample(vectors, memories, pks)
+        mean = self._sample.mean if centred else None
+        compare = partial(vectors.scores, query, centred=centred, mean=mean)
         self._scores = compare() if few else _executor.submit(compare)
 
-    def end(self) -> NearestMemories:
-        """Wait for the rest of it."""
+    def result(self) -> NearestMemories:
+        """Wait for the comparison and return the nearest visible memories."""
         scores = self._scores.result() if isinstance(self._scores, Future) else self._scores
-        if self._drawn is None:
+        if self._sample is None:
             return NearestMemories()
-        if self._drawn.own is not None:
-            return NearestMemories(_best_pairs(_restrict_scores(scores, self._drawn.own), self._most), scores)
-        top = _top_scores(scores, int(1.5 * self._most / self._drawn.share) + MIN_SAMPLE_VECTORS)
-        if len(top.pks) <= MAX_KEYS_PER_QUERY:
-            found = _restrict_scores(top, _filter_keys(self._memories, top.pks))
-            if len(found.pks) >= self._most or len(top.pks) == len(scores.pks):
-                return NearestMemories(_best_pairs(found, self._most), scores)
-        return NearestMemories(
-            _best_pairs(_restrict_scores(scores, _all_keys(self._memories)), self._most), scores
-        )
+        found = None if self._sample.own is None else _restrict_scores(scores, self._sample.own)
+        if found is None:
+            top = _top_scores(scores, int(1.5 * self._limit / self._sample.share) + MIN_SAMPLE_VECTORS)
+            if len(top.pks) <= MAX_KEYS_PER_QUERY:
+                visible = _restrict_scores(top, _filter_keys(self._memories, top.pks))
+                if len(visible.pks) >= self._limit or len(top.pks) == len(scores.pks):
+                    found = visible
+        if found is None:
+            found = _restrict_scores(scores, _all_keys(self._memories))
+        return NearestMemories(_best_pairs(found, self._limit), scores)
 
 
 @dataclass(frozen=True)
 class _QuerysetSample:
-    """What a sample tells of a queryset: which share of the vectors it holds, and their mean.
+    """The share of the vectors that a queryset contains, and their mean, estimated from a sample.
 
-    ``own``: all of a queryset that holds so little that it was read whole.
+    ``own``: all keys, if the queryset contains so few vectors that it was read whole.
     """
 
     share: float
@@ -120,40 +139,40 @@ class _QuerysetSample:
     own: Keys | None = None
 
 
-def _sample_everything(held: VectorView, own: Keys) -> _QuerysetSample:
-    return _QuerysetSample(1.0, held.mean(_select_sample(own, len(own))), 0.0, own)
+def _sample_everything(vectors: VectorView, own: Keys) -> _QuerysetSample:
+    return _QuerysetSample(1.0, vectors.mean(_select_sample(own, len(own))), 0.0, own)
 
 
-def _load_sample(held: VectorView, memories: MemoryQuerySet, pks: Keys) -> _QuerysetSample:
-    """Drawn anew when vectors have come or gone, and every few seconds.
+def _load_sample(vectors: VectorView, memories: MemoryQuerySet, pks: Keys) -> _QuerysetSample:
+    """Return the cached sample of a queryset, or a new one.
 
-    Kept for every queryset with the same gate and filters: the moment of asking alone may differ.
+    A sample expires when vectors were added or removed, and after some seconds.
     """
     key = queryset_key(memories)
     if key is None:
-        return _sample_everything(held, np.empty(0, np.int64))
-    kept: _QuerysetSample | None = held.drawn.get(key)
-    if kept is not None and time.monotonic() - kept.at < SAMPLE_SECONDS:
-        return kept
+        return _sample_everything(vectors, np.empty(0, np.int64))
+    cached: _QuerysetSample | None = vectors.drawn.get(key)
+    if cached is not None and time.monotonic() - cached.at < SAMPLE_SECONDS:
+        return cached
     total = count_memories(memories)
     drawn = _select_sample(pks, total)
-    # Only the speed depends on this comparison with the whole store: the sample is the same either way.
+    # The comparison with the whole store affects only the speed: the sample is the same either way.
     sparse = total * MIN_SAMPLE < MIN_SAMPLE_VECTORS * len(pks)
-    among = np.empty(0, np.int64) if sparse else _filter_keys(memories, drawn)
-    if len(among) < MIN_SAMPLE_VECTORS:
+    visible = np.empty(0, np.int64) if sparse else _filter_keys(memories, drawn)
+    if len(visible) < MIN_SAMPLE_VECTORS:
         own = _all_keys(memories)
-        return _QuerysetSample(1.0, held.mean(_select_sample(own, total)), 0.0, own)
-    if len(held.drawn) >= MAX_SAMPLES:
-        held.drawn.clear()
-    found = _QuerysetSample(len(among) / len(drawn), held.mean(among), time.monotonic())
-    held.drawn[key] = found
-    return found
+        return _QuerysetSample(1.0, vectors.mean(_select_sample(own, total)), 0.0, own)
+    if len(vectors.drawn) >= MAX_SAMPLES:
+        vectors.drawn.clear()
+    sample = _QuerysetSample(len(visible) / len(drawn), vectors.mean(visible), time.monotonic())
+    vectors.drawn[key] = sample
+    return sample
 
 
 def _select_sample(pks: Keys, visible: int) -> Keys:
-    """Return those keys that are in the sample of a queryset with so many rows.
+    """Return the keys that belong to the sample of a queryset with so many rows.
 
-    Whether a key is in it depends on nothing else, so hidden rows do not change the mean.
+    This depends on nothing else, so hidden rows do not change the mean.
     """
     mixed = (pks.astype(np.uint64) * _HASH_MULTIPLIER) >> np.uint64(32)
     step = 1 << max((visible // MIN_SAMPLE).bit_length() - 1, 0)
@@ -162,7 +181,7 @@ def _select_sample(pks: Keys, visible: int) -> Keys:
 
 
 def _filter_keys(memories: MemoryQuerySet, pks: Keys) -> Keys:
-    """Those that the queryset holds."""
+    """Return the keys that are in the queryset."""
     return _to_keys(memories.order_by().filter(pk__in=key_list(pks.tolist())).values_list("pk", flat=True))
 
 
@@ -179,84 +198,62 @@ def _restrict_scores(scores: Scores, pks: Keys) -> Scores:
     return Scores(scores.pks[among], scores.cosines[among])
 
 
-def _top_scores(scores: Scores, most: int) -> Scores:
-    """The best, and all that are as good as the last of them."""
-    if most >= len(scores.pks):
+def _top_scores(scores: Scores, limit: int) -> Scores:
+    """Return the best scores and all that equal the last of them."""
+    if limit >= len(scores.pks):
         return scores
-    least = np.partition(scores.cosines, -most)[-most]
-    good = scores.cosines >= least
+    good = scores.cosines >= np.partition(scores.cosines, -limit)[-limit]
     return Scores(scores.pks[good], scores.cosines[good])
 
 
-def _best_pairs(scores: Scores, most: int) -> list[tuple[int, float]]:
-    top = _top_scores(scores, most)
-    order = np.lexsort((-top.pks, -top.cosines))[:most]
-    return [(int(top.pks[at]), float(top.cosines[at])) for at in order]
-
-
-logger = logging.getLogger(__name__)
-# Of a question's vector; the rest goes by how rare a word is. A name that half of the store holds, or a
-# question word, says little and would lead astray; a question of common words alone still has a direction.
-MIN_WORD_WEIGHT = 0.2
-LEXICAL_ONLY = "searched by words alone"
-MODEL_CHANGING = (
-    "another model is taking over: memories that have no vector of it yet are found by words alone"
-)
-NOT_CONFIGURED = "no embeddings are configured; this was found by words alone"
+def _best_pairs(scores: Scores, limit: int) -> list[tuple[int, float]]:
+    top = _top_scores(scores, limit)
+    order = np.lexsort((-top.pks, -top.cosines))[:limit]
+    return [(int(top.pks[position]), float(top.cosines[position])) for position in order]
 
 
 @dataclass(frozen=True)
 class SemanticSearch:
-    """What is near; where nobody could be asked, ``failure`` says why. ``note``: what is not there yet."""
+    """A running search by vectors. ``failure``: why it could not start. ``note``: vectors are incomplete."""
 
-    approach: NearestSearch | None = None
+    search: NearestSearch | None = None
     model: str = ""
     failure: str = ""
     note: str = ""
 
     @cached_property
-    def near(self) -> NearestMemories:
-        return self.approach.end() if self.approach else NearestMemories()
+    def nearest(self) -> NearestMemories:
+        return self.search.result() if self.search else NearestMemories()
 
 
 def start_semantic_search(
-    memories: MemoryQuerySet, query: Query, counted: TermFrequencies, most: int
+    memories: MemoryQuerySet, query: Query, frequencies: TermFrequencies, limit: int
 ) -> SemanticSearch:
-    """The ``most`` memories of the queryset that are nearest to a question; begun, not waited for."""
+    """Start the search for the nearest memories of a query; it runs in another thread."""
     try:
         embedder = embeddings.configured()
         if embedder is None:
             return SemanticSearch(failure=NOT_CONFIGURED)
-        vector = embedder.query(query.typed, word_weights(query, counted))
+        vector = embedder.query(query.typed, word_weights(query, frequencies))
     except EmbeddingError as error:
         log_failure(logger, LEXICAL_ONLY, error)
         return SemanticSearch(failure=f"{LEXICAL_ONLY}: {error}")
-    others = MODEL_CHANGING if vector_log.has_other_models(embedder.name) else ""
-    return SemanticSearch(NearestSearch(memories, vector, embedder.name, most), embedder.name, note=others)
+    note = MODEL_CHANGING if vector_log.has_other_models(embedder.name) else ""
+    return SemanticSearch(NearestSearch(memories, vector, embedder.name, limit), embedder.name, note=note)
 
 
-def word_weights(query: Query, counted: TermFrequencies) -> Mapping[str, float]:
-    """What each word of the question weighs in its vector, 0..1; stop words weigh least."""
-    rarest = scoring.idf(0, counted.total)
-    known = dict.fromkeys(words(query.typed), MIN_WORD_WEIGHT)
+def word_weights(query: Query, frequencies: TermFrequencies) -> Mapping[str, float]:
+    """Return the weight of each word in the query vector, 0..1. Stop words weigh least."""
+    rarest = scoring.idf(0, frequencies.total)
+    weights = dict.fromkeys(words(query.typed), MIN_WORD_WEIGHT)
     for word in query.words:
-        known[word] = (
-            MIN_WORD_WEIGHT + (1 - MIN_WORD_WEIGHT) * scoring.idf(counted.of(word), counted.total) / rarest
-        )
-    return known
-
-
-# From which cosine on this is said of two memories.
-_SIMILARITY_LABELS = (
-    (0.95, "says nearly the same"),
-    (0.8, "says much the same"),
-    (0.6, "is about much the same"),
-    (0.4, "is about something alike"),
-)
+        rarity = scoring.idf(frequencies.of(word), frequencies.total)
+        weights[word] = MIN_WORD_WEIGHT + (1 - MIN_WORD_WEIGHT) * rarity / rarest
+    return weights
 
 
 def available_embedder() -> tuple[Embedder | None, str]:
-    """The provider whose vectors can be compared now, or why there is none."""
+    """Return the embedding provider whose vectors can be compared now, or the reason why there is none."""
     try:
         embedder = configured()
     except EmbeddingError as error:
@@ -269,5 +266,5 @@ def available_embedder() -> tuple[Embedder | None, str]:
 
 
 def similarity_label(cosine: float) -> str:
-    """What a cosine means."""
-    return next((said for least, said in _SIMILARITY_LABELS if cosine >= least), "says something else")
+    """Describe a cosine in words."""
+    return next((label for least, label in _SIMILARITY_LABELS if cosine >= least), "says something else")

@@ -1,4 +1,4 @@
-"""A short extract of a memory around what matched: escaped, with ``<mark>`` around the hits. Pure."""
+"""Snippets of a text around the hits of a query, HTML-escaped, with ``<mark>`` around each hit."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ SNIPPET_WIDTH = 240
 
 
 def extract_snippet(query: Query, text: str, width: int = SNIPPET_WIDTH) -> str:
-    """The densest ``width`` characters of a text, HTML-escaped, hits in ``<mark>``; safe in a page."""
+    """Return the ``width`` characters of a text with most hits, as safe HTML."""
     line = unicodedata.normalize("NFC", collapse_whitespace(text))
     spans = _find_hits(query, line)
     start = _densest_window(spans, width, len(line))
     end = min(len(line), start + width)
     start, end = _align_to_words(line, start, end)
     parts = ["…"] if start else []
-    at = start
+    position = start
     for left, right in spans:
-        if left < at or right > end:
+        if left < position or right > end:
             continue
-        parts += [escape(line[at:left]), "<mark>", escape(line[left:right]), "</mark>"]
-        at = right
-    parts.append(escape(line[at:end]))
+        parts += [escape(line[position:left]), "<mark>", escape(line[left:right]), "</mark>"]
+        position = right
+    parts.append(escape(line[position:end]))
     if end < len(line):
         parts.append("…")
     return "".join(parts)
 
 
 def snippet_of_first_match(query: Query, texts: Iterable[str]) -> str:
-    """A snippet of the first text that holds what was looked for; if none does, of the first with words."""
+    """Return a snippet of the first text with a hit, or of the first non-empty text."""
     first = ""
     for text in texts:
-        shown = extract_snippet(query, text)
-        if "<mark>" in shown:
-            return shown
-        first = first or shown
+        snippet = extract_snippet(query, text)
+        if "<mark>" in snippet:
+            return snippet
+        first = first or snippet
     return first
 
 
 def highlight_text(query: Query, text: str) -> str:
-    """A whole text on one line, escaped, hits in ``<mark>``."""
+    """Return the whole text on one line, as safe HTML with marked hits."""
     return extract_snippet(query, text, width=3 * len(text) + 1)  # a composed form can be three times as long
 
 
 def _find_hits(query: Query, line: str) -> list[tuple[int, int]]:
-    """Where words with a wanted stem, or literals, stand; in order, not overlapping."""
+    """Return the positions of words with a matching stem and of literals, ordered, without overlaps."""
     folded = fold(line)
-    if len(folded) != len(line):  # a place in one must be the same place in the other
+    if len(folded) != len(line):  # positions must be the same in both
         folded = "".join(fold(char)[:1] for char in line)
     stems = {one for term in query.terms for one in term.stems}
     spans = []
@@ -62,7 +62,7 @@ def _find_hits(query: Query, line: str) -> list[tuple[int, int]]:
         starts = "|".join(sorted({re.escape(one[:-1] or one) for one in stems}))
         words = re.finditer(rf"(?<![^\W_])(?:{starts})[^\W_]*", folded)
         spans = [word.span() for word in words if stem(word.group()) in stems]
-    # Words that stand only inside others count where there is nothing better.
+    # Words inside other words are marked only if there is no better hit.
     for literal in [*query.literals, *(() if spans else query.words)]:
         spans += [found.span() for found in re.finditer(re.escape(literal), folded)]
     return _merge_spans(sorted(spans))
@@ -79,7 +79,7 @@ def _merge_spans(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _densest_window(spans: list[tuple[int, int]], width: int, length: int) -> int:
-    """Where a window begins that holds most hits, with a little of what stands before them."""
+    """Return the start of the window with most hits, which includes some text before them."""
     if not spans or length <= width:
         return 0
     lefts, rights = [left for left, _ in spans], [right for _, right in spans]
@@ -89,7 +89,7 @@ def _densest_window(spans: list[tuple[int, int]], width: int, length: int) -> in
 
 
 def _align_to_words(line: str, start: int, end: int) -> tuple[int, int]:
-    """Move the cuts to blanks where one is near."""
+    """Move the ends to the nearest blank."""
     if start and (blank := line.find(" ", start, start + 20)) != -1:
         start = blank + 1
     if end < len(line) and (blank := line.rfind(" ", end - 20, end)) > start:

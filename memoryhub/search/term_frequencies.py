@@ -1,4 +1,4 @@
-"""How many visible memories contain each word, for inverse document frequency."""
+"""Document frequencies of words among visible memories, for inverse document frequency."""
 
 from __future__ import annotations
 
@@ -21,12 +21,25 @@ from memoryhub.core.text import stem
 from memoryhub.models import MemoryText
 from memoryhub.models.querysets import MemoryQuerySet
 
+MIN_CACHED_COUNT = 64  # counts above this are rounded and cached
+MAX_EXACT_COUNT = 256  # a word in fewer memories is counted exactly, however many memories there are
+MIN_SAMPLE = 2048  # rows of a sample, at least; fewer than twice as many rows are all counted
+CACHE_SECONDS = 60.0
+MIN_CACHED_ROWS = 1000  # counts of smaller querysets are not cached
+MAX_SCOPES = 256  # querysets in the cache
+
 QuerysetKey = tuple[str, tuple[object, ...]]
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.]+([+-]\d\d:\d\d)?")
+_WORD_EXPRESSION = RawSQL("asked.value", ())
+# The plus prevents SQLite from looking up the keys one by one in the index.
+_UNINDEXED_KEY = Func(F("pk"), template="+%(expressions)s", output_field=IntegerField())
 
 
 def queryset_key(memories: MemoryQuerySet) -> QuerysetKey | None:
-    """The same for querysets with the same gate and filters; None for one that can hold nothing."""
+    """Return a key that is equal for querysets with equal filters, or None for an empty one.
+
+    The current time, which every queryset of live memories contains, is not part of the key.
+    """
     try:
         sql, params = memories.order_by().query.sql_with_params()
     except EmptyResultSet:
@@ -35,7 +48,6 @@ def queryset_key(memories: MemoryQuerySet) -> QuerysetKey | None:
 
 
 def _is_current_time(param: object) -> bool:
-    """Whether a parameter is the moment in which the queryset was made."""
     if not isinstance(param, str | datetime) or not _TIMESTAMP.fullmatch(str(param)):
         return False
     try:
@@ -45,24 +57,12 @@ def _is_current_time(param: object) -> bool:
     return abs((moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds()) < 2
 
 
-MIN_CACHED_COUNT = 64  # matching memories; the count of a word in more of them is rounded, and cached
-MAX_EXACT_COUNT = 256  # matching memories up to which a word is counted exactly, in any number of memories
-MIN_SAMPLE = 2048  # memories of a sample, at least; fewer than twice as many are all counted
-CACHE_SECONDS = 60.0
-MIN_CACHED_ROWS = 1000  # memories; fewer are counted for each search
-MAX_SCOPES = 256  # querysets whose counts are cached
-
-_WORD_EXPRESSION = RawSQL("asked.value", ())
-# The plus keeps SQLite from asking the index for one key after the other.
-_UNINDEXED_KEY = Func(F("pk"), template="+%(expressions)s", output_field=IntegerField())
-
-
 @dataclass(frozen=True)
 class TermFrequencies:
-    """How many memories of a queryset contain each stem, and how many there are.
+    """Number of memories of a queryset that contain each stem, and their total.
 
-    In many memories a count above ``EXACT`` is an estimate. The total and the counts of common words are
-    rounded up to a power of two, so scores do not change with each memory that the caller stores.
+    Among many memories, a count above :data:`MAX_EXACT_COUNT` is an estimate. The total and the counts of
+    common words are rounded up to a power of two, so scores do not change with each stored memory.
     """
 
     of_stems: dict[str, int]
@@ -74,7 +74,7 @@ class TermFrequencies:
 
 @dataclass(frozen=True)
 class _Scope:
-    """Counts of one queryset: all its rows, and the common words among them."""
+    """Cached counts of one queryset: its rows, and its common words by stem."""
 
     total: int
     counted_at: float
@@ -86,7 +86,7 @@ _lock = threading.Lock()
 
 
 def load_term_frequencies(memories: MemoryQuerySet, words: Collection[str]) -> TermFrequencies:
-    """Count these words in the memories of a queryset that the caller has limited to visible rows."""
+    """Count the words in a queryset of memories that the caller can see."""
     by_stem = {stem(word): word for word in words}
     scope = _load_scope(memories) if by_stem else None
     if scope is None:
@@ -98,24 +98,23 @@ def load_term_frequencies(memories: MemoryQuerySet, words: Collection[str]) -> T
     with _lock:
         scope.common.update({one: count for one, count in found.items() if count > MIN_CACHED_COUNT})
     total = _next_power_of_two(scope.total)
-    rounded = {one: _rounded(count, total) for one, count in (known | found).items()}
-    return TermFrequencies(rounded, total)
+    return TermFrequencies({one: _round(count, total) for one, count in (known | found).items()}, total)
 
 
 def count_memories(memories: MemoryQuerySet) -> int:
-    """Count the memories of a queryset; of many as they were counted a short time ago."""
+    """Count the memories of a queryset; the count of a large one may be some seconds old."""
     scope = _load_scope(memories)
     return scope.total if scope else 0
 
 
 def clear_cache() -> None:
-    """Clear the cache, for tests: the store has been replaced."""
+    """Clear the cache. For tests, which replace the store."""
     with _lock:
         _scopes.clear()
 
 
 def _load_scope(memories: MemoryQuerySet) -> _Scope | None:
-    """Return the cached counts, or new ones; None for a queryset that cannot contain anything."""
+    """Return the cached or new counts, or None for an empty queryset."""
     key, now = queryset_key(memories), time.monotonic()
     if key is None:
         return None
@@ -131,13 +130,13 @@ def _load_scope(memories: MemoryQuerySet) -> _Scope | None:
 
 
 def _count_words(memories: MemoryQuerySet, words: list[str], total: int) -> list[int]:
-    """Count each word exactly if few memories contain it, else in a sample."""
+    """Count each word exactly if few memories contain it, otherwise in a sample."""
     step = 1 << max((total // MIN_SAMPLE).bit_length() - 1, 0)
-    if step == 1:  # so few that reading all their keys once is faster than one look-up for each match
+    if step == 1:  # for few rows, reading all keys once is faster than one look-up per match
         texts = MemoryText.objects.alias(key=_UNINDEXED_KEY).filter(key__in=memories.order_by().values("pk"))
         return [count for (count,) in _count_rows([texts.filter(terms__match=_WORD_EXPRESSION)], words)]
     matching = memories.order_by().filter(text_index__terms__match=_WORD_EXPRESSION)
-    # By the key in the index, mixed: the sample leaves out most rows before the access filter reads them.
+    # Hash of the index key: the sample skips most rows before the access filter reads them.
     part = Func(
         F("text_index__pk"),
         template=f"(%(expressions)s * 2654435761 >> 16) & {step - 1}",
@@ -150,7 +149,7 @@ def _count_words(memories: MemoryQuerySet, words: list[str], total: int) -> list
 
 
 def _count_rows(querysets: list[QuerySet[Any]], words: list[str]) -> list[tuple[int, ...]]:
-    """For each word count the rows of each queryset, which refers to it as ``asked.value``; one statement."""
+    """Count the rows of each queryset for each word, which is ``asked.value`` in SQL. One statement."""
     if not words:
         return []
     compiled = [one.values("pk").query.sql_with_params() for one in querysets]
@@ -162,7 +161,7 @@ def _count_rows(querysets: list[QuerySet[Any]], words: list[str]) -> list[tuple[
         return list(cursor.fetchall())
 
 
-def _rounded(count: int, total: int) -> int:
+def _round(count: int, total: int) -> int:
     return count if count <= MIN_CACHED_COUNT else min(_next_power_of_two(count), total)
 
 

@@ -17,8 +17,8 @@ from memoryhub.access.policy import Clearance
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.models import Event, Memory
 
-MAX_NAMED_MEMORIES = 6  # memories of a day that are named
-# What a person wants to know of a day first; other types come after these.
+MAX_NAMED_MEMORIES = 6  # named memories per day
+# Most interesting types of a day; other types come between these and LAST_TYPES.
 FIRST_TYPES = (
     MemoryType.DECISION,
     MemoryType.BUGFIX,
@@ -29,10 +29,14 @@ FIRST_TYPES = (
 )
 LAST_TYPES = (MemoryType.CHECKPOINT,)
 
+DailyCounts = list[tuple[date, str, int]]
+_DAY_CHARS, _HOUR_CHARS, _MINUTE_CHARS = 10, 13, 16  # prefixes of 2026-05-04 13:30
+_FIRST_YEAR = 2000  # the first year whose time zone offsets are considered
+
 
 @dataclass
 class CalendarDay:
-    """One day of the hub's time zone. ``sessions``: (session_id, project) of those with something in it."""
+    """One day of the current time zone. ``sessions``: (session_id, project) of its memories and events."""
 
     date: date
     types: dict[str, int] = field(default_factory=dict)
@@ -50,25 +54,24 @@ class CalendarDay:
 
 
 def load_month(clearance: Clearance, project: str, first: date) -> list[CalendarDay]:
-    """Every day of the month that begins with ``first``, the newest first; of all projects without a name."""
+    """Return every day of the month of ``first``, newest first; of all projects without a name."""
     days = [CalendarDay(first + timedelta(days=n)) for n in range(monthrange(first.year, first.month)[1])]
-    bounds = [_midnight(day.date) for day in days] + [_midnight(days[-1].date + timedelta(days=1))]
+    bounds = [start_of_day(day.date) for day in days] + [start_of_day(days[-1].date + timedelta(days=1))]
     memories, events = _visible_rows(clearance, project)
     memories = memories.filter(created_at__gte=bounds[0], created_at__lt=bounds[-1])
-    events = events.filter(at__gte=bounds[0], at__lt=bounds[-1])
-    dated = memories.annotate(day=_day_number("created_at", bounds))
-    happened = events.annotate(day=_day_number("at", bounds))
-    _add_counts(days, dated, happened)
-    _add_sessions(days, dated, happened)
-    for memory in _most_important(dated):
+    memories = memories.annotate(day=_day_number("created_at", bounds))
+    events = events.filter(at__gte=bounds[0], at__lt=bounds[-1]).annotate(day=_day_number("at", bounds))
+    _add_counts(days, memories, events)
+    _add_sessions(days, memories, events)
+    for memory in _most_important(memories):
         days[memory.day].named.append(memory)
     return days[::-1]
 
 
 def find_adjacent_months(clearance: Clearance, project: str, first: date) -> tuple[date | None, date | None]:
-    """The nearest months before and after with something in them, by their first days."""
-    begin = _midnight(first)
-    end = _midnight(_next_month(first))
+    """Return the nearest earlier and later month with any content, by their first days."""
+    begin = start_of_day(first)
+    end = start_of_day(_next_month(first))
     sources = [*zip(_visible_rows(clearance, project), ("created_at", "at"), strict=True)]
     before = [_first_time(rows.filter(**{f"{column}__lt": begin}), f"-{column}") for rows, column in sources]
     after = [_first_time(rows.filter(**{f"{column}__gte": end}), column) for rows, column in sources]
@@ -76,14 +79,14 @@ def find_adjacent_months(clearance: Clearance, project: str, first: date) -> tup
 
 
 def find_latest_month(clearance: Clearance, project: str) -> date:
-    """The month of the newest thing; this one when there is nothing."""
+    """Return the month of the newest memory or event, or the current month."""
     sources = zip(_visible_rows(clearance, project), ("created_at", "at"), strict=True)
     found = _choose_month([_first_time(rows, f"-{column}") for rows, column in sources], max)
     return found or timezone.localdate().replace(day=1)
 
 
 def _visible_rows(clearance: Clearance, project: str) -> tuple[QuerySet[Any], QuerySet[Any]]:
-    """Memories and events behind the gate."""
+    """Return the memories and events that the viewer can see."""
     memories = Memory.objects.visible_to(clearance).live().order_by()
     events = Event.objects.visible_to(clearance).order_by()
     if project:
@@ -92,7 +95,7 @@ def _visible_rows(clearance: Clearance, project: str) -> tuple[QuerySet[Any], Qu
 
 
 def _day_number(column: str, bounds: list[datetime]) -> Case:
-    """The number of the day within the month. Days have 23 to 25 hours, so their ends are compared with."""
+    """Number of the day within the month. Compares bounds, because days have 23 to 25 hours."""
     ends = [When(**{f"{column}__lt": end}, then=Value(n)) for n, end in enumerate(bounds[1:])]
     return Case(*ends, output_field=IntegerField())
 
@@ -106,7 +109,7 @@ def _add_counts(days: list[CalendarDay], memories: QuerySet[Any], events: QueryS
 
 
 def _add_sessions(days: list[CalendarDay], memories: QuerySet[Any], events: QuerySet[Any]) -> None:
-    """The sessions of each day, those with most in it first."""
+    """Set the sessions of each day, those with most content first."""
     found: list[Counter[tuple[str, str]]] = [Counter() for _ in days]
     of_memories = memories.exclude(session_id="").values_list("day", "session_id", "project")
     of_events = events.values_list("day", "session__session_id", "session__project")
@@ -118,7 +121,7 @@ def _add_sessions(days: list[CalendarDay], memories: QuerySet[Any], events: Quer
 
 
 def _most_important(memories: QuerySet[Any]) -> Iterable[Any]:
-    """The few memories of each day that tell most of it, each with its ``day``."""
+    """Return the most important memories of each day, with their ``day``."""
     places = [When(type=kind, then=Value(place)) for place, kind in enumerate(FIRST_TYPES)]
     last = When(type__in=LAST_TYPES, then=Value(len(FIRST_TYPES) + 1))
     worth = Case(*places, last, default=Value(len(FIRST_TYPES)), output_field=IntegerField())
@@ -134,7 +137,7 @@ def _most_important(memories: QuerySet[Any]) -> Iterable[Any]:
 
 
 def _first_time(rows: QuerySet[Any], order: str) -> datetime | None:
-    """The first moment in an order."""
+    """Return the first value in an order."""
     at: datetime | None = rows.order_by(order).values_list(order.lstrip("-"), flat=True).first()
     return at
 
@@ -148,20 +151,16 @@ def _next_month(first: date) -> date:
     return (first + timedelta(days=31)).replace(day=1)
 
 
-def _midnight(day: date) -> datetime:
+def start_of_day(day: date) -> datetime:
+    """Return midnight in the current time zone."""
     return timezone.make_aware(datetime.combine(day, time.min))
 
 
-DailyCounts = list[tuple[date, str, int]]
-_DAY_CHARS, _HOUR_CHARS, _MINUTE_CHARS = 10, 13, 16  # characters of 2026-05-04 13:30
-_FIRST_YEAR = 2000  # zones had other offsets in other years; before this one, nobody kept memories
-
-
 def count_by_day(rows: QuerySet[Any], moment: str, kind: str) -> DailyCounts:
-    """``(day, kind, count)`` by the column ``moment``, oldest first; a kind that is missing is empty.
+    """Return ``(day, kind, count)`` by the column ``moment``, oldest first; a missing kind is empty.
 
-    The stored text, which is in UTC, is cut, not parsed: Django's Trunc functions call Python for every row
-    of an SQLite table. The pieces are as long as the zone allows, and put into its days afterwards.
+    Groups by a prefix of the stored text, which is in UTC, and converts the prefixes to days of the current
+    time zone. Django's Trunc functions would call Python for every row of an SQLite table.
     """
     found: Counter[tuple[date, str]] = Counter()
     for _, day, name, count in count_parts_by_day(rows.annotate(whole=Value(0)), "whole", moment, kind):
@@ -172,9 +171,9 @@ def count_by_day(rows: QuerySet[Any], moment: str, kind: str) -> DailyCounts:
 def count_parts_by_day(
     rows: QuerySet[Any], part: str, moment: str, kind: str
 ) -> Iterator[tuple[Any, date, str, int]]:
-    """``(part, day, kind, count)``: as :func:`counted`, for each value of a column or annotation.
+    """Yield ``(part, day, kind, count)`` for each value of a column or annotation; see :func:`count_by_day`.
 
-    In no order, and in several rows where a day of the zone takes parts of two in UTC.
+    Unordered. A day can occur several times, because it contains parts of two UTC days.
     """
     zone = timezone.get_current_timezone()
     piece = Substr(Cast(moment, TextField()), 1, _timestamp_chars(zone))
@@ -188,7 +187,7 @@ def count_parts_by_day(
 
 
 def _timestamp_chars(zone: tzinfo) -> int:
-    """How much of a moment in UTC tells its day in this zone: in both halves of each year."""
+    """Return the length of the UTC prefix that determines the day, for all offsets of the zone."""
     years = range(_FIRST_YEAR, timezone.now().year + 1)
     offsets = {zone.utcoffset(datetime(year, month, 1)) for year in years for month in (1, 7)}
     seconds = {offset.total_seconds() if offset else 0.0 for offset in offsets}

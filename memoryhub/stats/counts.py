@@ -1,4 +1,4 @@
-"""Counts of what a clearance can see: facets, totals, memories over time, updated incrementally."""
+"""Counts of visible rows: facets, totals and memories by day, updated incrementally."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ from memoryhub.models import Embedding, Event, Fact, Memory, Session
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import calendar
 
-# As in the gate's index: SQLite then counts as it walks, and sorts nothing.
+# In the order of the access index, so SQLite counts while it reads and sorts nothing.
 COUNTED_COLUMNS = ("sensitivity", "scope", "project", "type", "category")
-MAX_CACHED = 32  # pairs of a clearance and a time zone; each takes 1.3 MB at 100 000 memories
-_MAX_SINGLE_BLOCKS = 8  # blocks; for more of one kind one pass over everything costs less
+MAX_CACHED = 32  # pairs of clearance and time zone; each takes 1.3 MB for 100,000 memories
+_MAX_SINGLE_BLOCKS = 8  # more blocks of one kind are cheaper to count in one query
 _FACET, _DAY, _SESSION, _QUOTA = "facet", "day", "session", "quota"
-BlockCounts = Counter[tuple[Any, ...]]  # what one block counts: the kind of number first, then of what
+BlockCounts = Counter[tuple[Any, ...]]  # keys start with one of the kinds above
+FACETS = ("type", "category", "project", "sensitivity")
+EXPIRING_DAYS = 7
 
 
 @dataclass(frozen=True)
 class VisibleCounts:
-    """``facets``: by the values of :data:`FACETS`; ``days``: as ``local_days.counted``, by type.
+    """``facets``: by :data:`COUNTED_COLUMNS`; ``days``: as :data:`calendar.DailyCounts`, by type.
 
     ``quotas``: memories of each project and owner.
     """
@@ -46,7 +48,7 @@ class VisibleCounts:
 
 @dataclass(frozen=True)
 class _CachedCounts:
-    """What was counted at a moment, block by block, and all of it together. Never changed."""
+    """Counts at one time, by block and in total. Immutable."""
 
     at: datetime
     marks: Mapping[Block, str] = field(default_factory=dict)
@@ -59,7 +61,7 @@ _lock = threading.Lock()
 
 
 def load_visible_counts(clearance: Clearance, now: datetime | None = None) -> VisibleCounts:
-    """How much of what lives may be seen now, in the days of the reader's time zone."""
+    """Count the live rows that the viewer can see, by days of the current time zone."""
     now = now or timezone.now()
     key = (clearance, timezone.get_current_timezone_name())
     with _lock:
@@ -74,11 +76,11 @@ def load_visible_counts(clearance: Clearance, now: datetime | None = None) -> Vi
 
 
 def _update_counts(before: _CachedCounts, clearance: Clearance, now: datetime) -> _CachedCounts:
-    seen = change_blocks.read_marks()  # before counting: what is written meanwhile is found the next time
+    seen = change_blocks.read_marks()  # before counting, so rows written meanwhile are counted next time
     ended = _expired_blocks(before.at, now)
     same = {one for one, mark in seen.items() if mark and before.marks.get(one) == mark} - ended
     if now < before.at:
-        same = set()  # what had ended then lives again
+        same = set()  # expired rows are live again
     if len(same) == len(seen) == len(before.parts):
         return replace(before, at=now)
     counted = _count_blocks(clearance, now, [one for one in seen if one not in same])
@@ -93,7 +95,7 @@ def _update_counts(before: _CachedCounts, clearance: Clearance, now: datetime) -
 
 
 def _expired_blocks(since: datetime, now: datetime) -> set[Block]:
-    """The blocks in which something expired between two moments: no row was written for it."""
+    """Return the blocks with rows that expired between two times, which no trigger marked."""
     expired = Memory.objects.filter(expires_at__gt=since, expires_at__lte=now).order_by()
     memories = list(expired.values_list("pk", flat=True))
     if not memories:
@@ -107,12 +109,12 @@ def _expired_blocks(since: datetime, now: datetime) -> set[Block]:
 
 
 def _count_blocks(clearance: Clearance, now: datetime, blocks: list[Block]) -> dict[Block, BlockCounts]:
-    """What these blocks hold, each of which has a part, be it empty."""
+    """Count the rows of these blocks. Every block has counts, possibly empty ones."""
     counted: dict[Block, BlockCounts] = {one: Counter() for one in blocks}
-    keys: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # blocks share them: they are most of what is kept
+    keys: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # shared by all blocks to save memory
 
     def add(block: Block, key: tuple[Any, ...], n: int) -> None:
-        if block in counted:  # else it came after the marks were read, and is counted with its own
+        if block in counted:  # otherwise created after the marks were read
             counted[block][keys.setdefault(key, key)] += n
 
     of_memories = [number for kind, number in blocks if kind == change_blocks.MEMORY]
@@ -132,7 +134,7 @@ def _count_blocks(clearance: Clearance, now: datetime, blocks: list[Block]) -> d
 
 
 def _filter_blocks(rows: QuerySet[Any], blocks: list[int]) -> Iterable[QuerySet[Any]]:
-    """The rows of these blocks, each with its ``block``, in one queryset or a few."""
+    """Return the rows of these blocks, annotated with ``block``, in one or a few querysets."""
     rows = rows.order_by().annotate(block=F("pk").bitrightshift(change_blocks.SHIFT))
     if len(blocks) > _MAX_SINGLE_BLOCKS:
         return [rows]
@@ -147,24 +149,20 @@ def _to_visible_counts(whole: BlockCounts) -> VisibleCounts:
     return VisibleCounts(facets, days, whole[_SESSION,], quotas)
 
 
-FACETS = ("type", "category", "project", "sensitivity")
-EXPIRING_DAYS = 7
-
-
 def count_values(memories: MemoryQuerySet, column: str, most: int | None = None) -> dict[str, int]:
-    """How many memories there are of each value, most first."""
+    """Count the memories of each value of a column, most frequent first."""
     rows = memories.order_by().values_list(column).annotate(n=Count("pk")).order_by("-n", column)
     return dict(rows[:most] if most else rows)
 
 
 def count_facets(memories: MemoryQuerySet) -> dict[str, dict[str, int]]:
-    """For each facet :func:`counts`, in one query and one pass over the index."""
+    """Return the counts of :func:`count_values` for each facet, in one query."""
     rows = memories.order_by().values_list(*COUNTED_COLUMNS).annotate(n=Count("pk"))
     return _group_by_facet({tuple(values): n for *values, n in rows})
 
 
 def _group_by_facet(counted: Mapping[tuple[str, ...], int]) -> dict[str, dict[str, int]]:
-    """For each facet :func:`counts`, out of numbers by all values of :data:`COUNTED`."""
+    """Group counts by :data:`COUNTED_COLUMNS` into counts of each facet."""
     whole: dict[str, Counter[str]] = {column: Counter() for column in COUNTED_COLUMNS}
     for values, count in counted.items():
         for column, value in zip(COUNTED_COLUMNS, values, strict=True):
@@ -172,9 +170,9 @@ def _group_by_facet(counted: Mapping[tuple[str, ...], int]) -> dict[str, dict[st
     return {column: dict(sorted(whole[column].items(), key=_by_count)) for column in FACETS}
 
 
-def top_facets(memories: MemoryQuerySet, most: int = 20) -> dict[str, dict[str, int]]:
-    """The commonest values of each facet within a gated, filtered queryset."""
-    return {column: dict(list(found.items())[:most]) for column, found in count_facets(memories).items()}
+def top_facets(memories: MemoryQuerySet, limit: int = 20) -> dict[str, dict[str, int]]:
+    """Return the most frequent values of each facet in a queryset of visible rows."""
+    return {column: dict(list(found.items())[:limit]) for column, found in count_facets(memories).items()}
 
 
 def _by_count(item: tuple[str, int]) -> tuple[int, str]:
@@ -182,19 +180,19 @@ def _by_count(item: tuple[str, int]) -> tuple[int, str]:
 
 
 def store_statistics(clearance: Clearance, now: datetime | None = None) -> dict[str, Any]:
-    """The numbers of ``GET /stats``, all of them behind the gate; :func:`sizes` go with them."""
+    """Return the visible numbers of ``GET /stats``, without :func:`database_sizes`."""
     return statistics_and_days(clearance, now)[0]
 
 
 def statistics_and_days(
     clearance: Clearance, now: datetime | None = None
 ) -> tuple[dict[str, Any], calendar.DailyCounts]:
-    """:func:`statistics`, and how many memories of each type were made on each day of the reader's zone."""
+    """Return :func:`store_statistics`, and the memories created on each day by type."""
     now = now or timezone.now()
     visible: MemoryQuerySet = Memory.objects.visible_to(clearance)
     live = visible.live(now)
-    stands = load_visible_counts(clearance, now)
-    found = _group_by_facet(stands.facets)
+    visible_counts = load_visible_counts(clearance, now)
+    found = _group_by_facet(visible_counts.facets)
     numbers = {
         "total": sum(found["sensitivity"].values()),
         **{f"by_{column}": values for column, values in found.items()},
@@ -202,17 +200,17 @@ def statistics_and_days(
         "expired": visible.expired(now).count(),
         "trashed": visible.trashed().count(),
         "facts": Fact.objects.visible_to(clearance).count(),
-        "sessions": stands.sessions,
+        "sessions": visible_counts.sessions,
         "max_memories": settings.MEMORYHUB.max_memories,
-        "near_cap": _quotas_near_cap(stands.quotas),
+        "near_cap": _quotas_near_cap(visible_counts.quotas),
     }
-    return numbers, stands.days
+    return numbers, visible_counts.days
 
 
 def database_sizes(clearance: Clearance) -> dict[str, int | None]:
-    """Bytes of the database file, of what is free in it and of the indexes.
+    """Return the bytes of the database file, of its free pages and of the indexes.
 
-    They tell how much there is in every project: ``None`` each for who is confined to some.
+    They reveal the size of all projects, so they are ``None`` for viewers confined to some projects.
     """
     if clearance.projects is not None:
         return dict.fromkeys(("database_bytes", "free_bytes", "index_bytes"))
@@ -220,15 +218,14 @@ def database_sizes(clearance: Clearance) -> dict[str, int | None]:
 
 
 def vector_statistics(clearance: Clearance, now: datetime | None = None) -> dict[str, Any]:
-    """The model, how many live memories lack its vector (behind the gate), and the bytes of all vectors,
-    which are ``None`` as in :func:`sizes`.
+    """Return the model, the number of visible live memories without a vector, and the bytes of all vectors.
 
-    Without a model, or with one that cannot be used, nothing is lacking: search goes by words alone.
+    The bytes are ``None`` as in :func:`database_sizes`. Without a usable model, no vectors are missing.
     """
     try:
         embedder = embeddings.configured()
     except EmbeddingError:
-        embedder = None  # the doctor tells why, and so does every search
+        embedder = None  # the doctor and every search report the error
     model = embedder.name if embedder else ""
     live = Memory.objects.visible_to(clearance).live(now)
     without = ~Exists(Embedding.objects.filter(model=model, memory=OuterRef("pk")))
@@ -240,7 +237,7 @@ def vector_statistics(clearance: Clearance, now: datetime | None = None) -> dict
 
 
 def vector_bytes() -> int:
-    """Of all vectors of the store."""
+    """Return the bytes of all vectors in the store."""
     return sum(size for _, size in vector_log.sizes_by_model().values())
 
 
@@ -258,5 +255,5 @@ def _quotas_near_cap(quotas: Mapping[Quota, int]) -> dict[str, int]:
 
 
 def count_memories_by_day(memories: MemoryQuerySet) -> list[tuple[date, str, int]]:
-    """``(day, type, count)`` of when memories were made, oldest first; days of the reader's time zone."""
+    """Return ``(day, type, count)`` of created memories, oldest first."""
     return calendar.count_by_day(memories, "created_at", "type")

@@ -1,7 +1,7 @@
-"""What a person should look at: memories that are new to them, that are unsure, or that the governor flagged.
+"""Memories that a person should review: new to them, unsure, or flagged by the prompt injection detector.
 
-A memory waits until somebody has approved of it, and again when it was changed since. Every queryset here
-narrows one that the caller has gated.
+A memory waits until someone approves it, and again after a change. All functions narrow a queryset of rows
+that the caller can see.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import reduce
+from operator import or_
 
 from django.db.models import Count, Q
 
@@ -16,11 +18,11 @@ from memoryhub.models.querysets import MemoryQuerySet, unapproved_filter
 
 NEW, UNSURE, FLAGGED = "new", "unsure", "flagged"
 REASONS = (NEW, UNSURE, FLAGGED)
-UNSURE_BELOW = 0.4  # confidence; what nobody gave one has 0.5
-DEFAULT_NEW_DAYS = 14  # what counts as new to somebody who has never looked
+UNSURE_BELOW = 0.4  # confidence; the default is 0.5
+DEFAULT_NEW_DAYS = 14  # for a reviewer who has never opened the list
 ALL_REASONS = "all"
 
-# Within a list; new ones in the order in which they arrived, whenever it was that they were made.
+# New memories are ordered by arrival, not by date of creation.
 _ORDERS: Mapping[str, tuple[str, ...]] = {
     NEW: ("-pk",),
     UNSURE: ("confidence", "-pk"),
@@ -30,7 +32,7 @@ _ORDERS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Reviewer:
-    """Who looks. ``name``: as the store writes it down as an author; ``since``: when they last looked."""
+    """A reader. ``name``: as stored as author; ``since``: when they last marked everything as seen."""
 
     name: str
     since: datetime
@@ -41,53 +43,53 @@ class Reviewer:
 
 
 def reason_condition(reason: str, reader: Reviewer) -> Q:
-    """The condition on memories that wait for one of :data:`REASONS`; KeyError for another word.
+    """Return the condition on memories that wait for one of :data:`REASONS`; KeyError for other names.
 
-    New is what others stored or brought in since the reader looked.
+    New memories were stored or imported by others since the reviewer last looked.
     """
-    made, brought = _new_conditions(reader)
+    created, imported = _new_conditions(reader)
     return {
-        NEW: (made | brought) & ~Q(author=reader.name) & unapproved_filter(),
+        NEW: (created | imported) & ~Q(author=reader.name) & unapproved_filter(),
         UNSURE: Q(confidence__lt=UNSURE_BELOW) & unapproved_filter(),
         FLAGGED: ~Q(flags=[]) & unapproved_filter(),
     }[reason]
 
 
 def _new_conditions(reader: Reviewer) -> tuple[Q, Q]:
-    """Stored, or brought in, since the reader looked."""
+    """Conditions on memories created, and imported, since the reviewer last looked."""
     return Q(created_at__gt=reader.since), Q(imported_at__gt=reader.since)
 
 
 def select_queue(live: MemoryQuerySet, reason: str, reader: Reviewer) -> MemoryQuerySet:
-    """Gated, live memories that wait for this reason, in the order in which they are looked at. Lazy."""
+    """Return the live memories that wait for this reason, in review order. Lazy."""
     return live.filter(reason_condition(reason, reader)).order_by(*_ORDERS[reason])
 
 
 def count_by_reason(live: MemoryQuerySet, reader: Reviewer) -> dict[str, int]:
-    """How many wait for each reason, and as :data:`ALL` for any: one pass over gated, live memories."""
+    """Count the live memories of each reason, and of any as :data:`ALL_REASONS`, in one query."""
     conditions = {reason: reason_condition(reason, reader) for reason in REASONS}
-    some = Q()
-    for condition in conditions.values():
-        some |= condition
+    any_reason = reduce(or_, conditions.values())
     numbers = {reason: Count("pk", filter=condition) for reason, condition in conditions.items()}
-    found: dict[str, int] = live.order_by().aggregate(**numbers, **{ALL_REASONS: Count("pk", filter=some)})
+    found: dict[str, int] = live.order_by().aggregate(
+        **numbers, **{ALL_REASONS: Count("pk", filter=any_reason)}
+    )
     return found
 
 
 def count_waiting(live: MemoryQuerySet, reader: Reviewer, most: int) -> int:
-    """How many of gated, live memories wait for any reason, counted no further than to ``most``.
+    """Count the live memories that wait for any reason, up to ``most``.
 
-    Each condition by itself has an index that holds few rows but what waits; all of them together have none.
+    Each condition alone has a small index; all conditions combined have none.
     """
-    made, brought = _new_conditions(reader)
+    created, imported = _new_conditions(reader)
     new = live.filter(reason_condition(NEW, reader))
     each = (
-        new.filter(made),
-        new.filter(brought),
+        new.filter(created),
+        new.filter(imported),
         select_queue(live, UNSURE, reader),
         select_queue(live, FLAGGED, reader),
     )
     pks = [rows.order_by().values_list("pk", flat=True) for rows in each]
-    # A memory is met once for each condition at most: so many rows are ``most`` memories or more.
+    # Each memory occurs at most once per condition, so these rows are at least ``most`` memories.
     rows = pks[0].union(*pks[1:], all=True)[: most * len(pks)]
     return min(len(set(rows)), most)

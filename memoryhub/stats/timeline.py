@@ -1,4 +1,4 @@
-"""The timeline: memories, events, boundaries, session starts and ends in one list."""
+"""The timeline: memories, events, boundaries, injections, session starts and ends in one list."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.models.querysets import SessionQuerySet
 
-# At the same moment: an end stands above what happened, a start below it.
+# Order of entries with the same time: an end is listed above other entries, a start below them.
 _KIND_ORDER = ("session_start", "event", "boundary", "injection", "memory", "session_end")
-# What the wire contract knows; injections are shown on pages alone.
+# The API has no injections; only pages show them.
 API_KINDS = tuple(kind for kind in _KIND_ORDER if kind != "injection")
 PAGE_KINDS = _KIND_ORDER
-
-
-# Events of the same moment are told apart by a part of their number: the whole tells how many there are.
+# Anchors contain the primary keys of events modulo this, because whole keys reveal the number of events.
 _EVENT_MODULUS = 1000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class TimelineEntry:
-    """One line of a timeline. ``kind`` is one of :data:`PAGE_KINDS`."""
+    """One entry. ``kind`` is one of :data:`PAGE_KINDS`."""
 
     at: datetime
     kind: str
@@ -43,22 +42,23 @@ class TimelineEntry:
 
     @property
     def anchor(self) -> str:
-        """Its name within its session: the id on a page, and in the address of its place (:func:`before`)."""
+        """Name within the session: the element id on a page, see :func:`cursor_before`."""
         if isinstance(self.row, Memory):
             return f"memory-{self.row.uid}"
         if isinstance(self.row, Injection):
             return f"injection-{self.row.uid}"
         if isinstance(self.row, Session):
             return self.kind.replace("_", "-")
-        return f"event-{_to_microseconds(self.at)}-{self.row.pk % _EVENT_MODULUS}"
+        microseconds = (self.at - _EPOCH) // timedelta(microseconds=1)
+        return f"event-{microseconds}-{self.row.pk % _EVENT_MODULUS}"
 
 
 @dataclass(frozen=True)
 class EventFilter:
-    """Which events to show. Empty: all of them.
+    """Filter for events; empty values match all.
 
-    ``tool``: the name of a tool, or of an event that comes of none; ``kept``: "kept" for those that became
-    a memory, "skipped" for those that were judged and did not; ``reason``: why they did not.
+    ``tool``: a tool name, or the name of an event without a tool. ``kept``: "kept" for events that became a
+    memory, "skipped" for rejected ones. ``reason``: the skip reason.
     """
 
     tool: str = ""
@@ -86,12 +86,12 @@ def load_timeline(
     oldest_first: bool = False,
     which: EventFilter = EventFilter(),
 ) -> tuple[list[TimelineEntry], str | None]:
-    """The next entries after the cursor, and the cursor after them; newest first, or oldest first.
+    """Return the next entries after the cursor, and the next cursor.
 
-    A filter by what only memories have shows memories alone. ``of`` holds to one session, also one whose
-    project has no name; ``which`` picks among events. The number of queries is fixed.
+    A filter on fields that only memories have returns only memories. ``of``: limit to one session, also one
+    without a project. ``which``: limit the events. The number of queries is fixed.
     """
-    place = _decode_cursor(cursor) if cursor else None
+    after = _decode_cursor(cursor) if cursor else None
     entries: list[TimelineEntry] = []
     for rows, column, kind in _sources(clearance, wanted, of):
         if kind not in kinds:
@@ -99,9 +99,9 @@ def load_timeline(
         if kind in ("event", "boundary"):
             rows = which.select(rows)
         if len(entries) > limit:
-            # The page is full up to here: what lies beyond cannot be on it, and need not be gated.
+            # The page is full up to this time; later rows need no access checks.
             rows = rows.filter(**{f"{column}__{'lte' if oldest_first else 'gte'}": entries[limit].at})
-        entries += _load_entries(rows, column, kind, limit, place, oldest_first)
+        entries += _load_entries(rows, column, kind, limit, after, oldest_first)
         entries.sort(key=lambda entry: entry.order, reverse=not oldest_first)
     shown = entries[:limit]
     more = len(entries) > limit
@@ -109,22 +109,22 @@ def load_timeline(
 
 
 def timeline_memories(entries: Iterable[TimelineEntry]) -> list[Memory]:
-    """Those of which the entries tell."""
+    """Return the memories among the entries."""
     return [entry.row for entry in entries if isinstance(entry.row, Memory)]
 
 
 def cursor_after(entry: TimelineEntry) -> str:
-    """The cursor of what comes after an entry, whichever way the list runs."""
-    at, place, pk = entry.order
-    return base64.urlsafe_b64encode(json.dumps([at.isoformat(), place, pk]).encode()).decode().rstrip("=")
+    """Return the cursor after an entry, for either direction."""
+    at, order, pk = entry.order
+    return base64.urlsafe_b64encode(json.dumps([at.isoformat(), order, pk]).encode()).decode().rstrip("=")
 
 
 def cursor_before(
     anchor: str, clearance: Clearance, of: Session, context: int, *, oldest_first: bool
 ) -> str | None:
-    """The cursor after which a page of a session's timeline has this entry, with some before it.
+    """Return a cursor for a page of a session that contains this entry and ``context`` entries before it.
 
-    ``None`` when the entry stands among the first ``context``, or is not (or no more) there to be seen.
+    ``None`` if the entry is among the first ones, or is not visible.
     """
     entry = _find_entry(anchor, clearance, of)
     if entry is None:
@@ -142,7 +142,7 @@ def cursor_before(
 
 
 def _find_entry(anchor: str, clearance: Clearance, of: Session) -> TimelineEntry | None:
-    """The entry of this name in a session."""
+    """Return the entry of a session with this anchor."""
     kind, _, name = anchor.partition("-")
     if kind == "event":
         at, _, part = name.partition("-")
@@ -159,16 +159,9 @@ def _find_entry(anchor: str, clearance: Clearance, of: Session) -> TimelineEntry
 def _find_event(at: str, part: str, clearance: Clearance, of: Session) -> TimelineEntry | None:
     if not (at.isascii() and at.isdecimal() and len(at) < 18 and part.isascii() and part.isdecimal()):
         return None
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(at))
-    rows = Event.objects.visible_to(clearance).filter(session=of, at=moment)
-    found = (row for row in rows if str(row.pk % _EVENT_MODULUS) == part)
-    row = next(found, None)
+    rows = Event.objects.visible_to(clearance).filter(session=of, at=_EPOCH + timedelta(microseconds=int(at)))
+    row = next((row for row in rows if str(row.pk % _EVENT_MODULUS) == part), None)
     return TimelineEntry(row.at, "boundary" if row.boundary else "event", row) if row else None
-
-
-def _to_microseconds(at: datetime) -> int:
-    """Microseconds since 1970."""
-    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def count_entries(
@@ -178,22 +171,22 @@ def count_entries(
     kinds: Container[str] = API_KINDS,
     of: Session | None = None,
 ) -> int:
-    """How many entries the whole timeline has."""
+    """Count the entries of the whole timeline."""
     return sum(rows.count() for rows, _, kind in _sources(clearance, wanted, of) if kind in kinds)
 
 
 def count_entries_before(cursor: str, clearance: Clearance, of: Session) -> int:
-    """How many entries of a session stand before a cursor of its whole timeline, oldest first."""
-    place = _decode_cursor(cursor)
+    """Count the entries of a session before a cursor, oldest first."""
+    after = _decode_cursor(cursor)
     sources = list(_sources(clearance, MemoryFilter(), of))
     behind = sum(
-        _filter_after(rows, column, kind, place, oldest_first=True).count() for rows, column, kind in sources
+        _filter_after(rows, column, kind, after, oldest_first=True).count() for rows, column, kind in sources
     )
     return sum(rows.count() for rows, _, _ in sources) - behind
 
 
 def _includes_events(wanted: MemoryFilter) -> bool:
-    """Whether events and sessions fit the filter too."""
+    """Return whether the filter has only fields that events and sessions have too."""
     shared = {"project", "session_id", "since", "until"}
     return all(not value for name, value in wanted if name not in shared)
 
@@ -201,7 +194,7 @@ def _includes_events(wanted: MemoryFilter) -> bool:
 def _sources(
     clearance: Clearance, wanted: MemoryFilter, of: Session | None
 ) -> Iterator[tuple[QuerySet[Any], str, str]]:
-    """What a timeline is made of: rows, the column that dates them, and their kind."""
+    """Yield querysets, the column with their time, and their kind."""
     memories = wanted.select(clearance).with_details()
     if of:
         memories = memories.in_session(of.session_id, project=of.project)
@@ -213,7 +206,7 @@ def _sources(
 def _event_sources(
     clearance: Clearance, wanted: MemoryFilter, of: Session | None
 ) -> Iterator[tuple[QuerySet[Any], str, str]]:
-    """What happened besides memories."""
+    """Yield the sources other than memories."""
     events = Event.objects.visible_to(clearance).select_related("session", "memory")
     sessions = Session.objects.visible_to(clearance)
     injections = Injection.objects.visible_to(clearance).select_related("session")
@@ -250,7 +243,7 @@ def _load_entries(
     after: tuple[datetime, int, int] | None,
     oldest_first: bool,
 ) -> list[TimelineEntry]:
-    """The first rows of one kind after the cursor; one more than the limit shows that there are more."""
+    """Return the first entries of one kind after the cursor, one more than the limit if there are more."""
     sign = "" if oldest_first else "-"
     if after:
         rows = _filter_after(rows, column, kind, after, oldest_first=oldest_first)
@@ -261,33 +254,33 @@ def _load_entries(
 def _filter_after(
     rows: QuerySet[Any], column: str, kind: str, after: tuple[datetime, int, int], *, oldest_first: bool
 ) -> QuerySet[Any]:
-    """Those of one kind that come after the cursor."""
-    on = "gt" if oldest_first else "lt"
-    at, place, pk = after
-    here = _KIND_ORDER.index(kind)
+    """Return the rows of one kind after the cursor."""
+    operator = "gt" if oldest_first else "lt"
+    at, cursor_order, pk = after
+    order = _KIND_ORDER.index(kind)
     same = Q(pk__in=[])
-    if here == place:
-        same = Q(**{column: at, f"pk__{on}": pk})
-    elif (here > place) == oldest_first:
+    if order == cursor_order:
+        same = Q(**{column: at, f"pk__{operator}": pk})
+    elif (order > cursor_order) == oldest_first:
         same = Q(**{column: at})
-    return rows.filter(Q(**{f"{column}__{on}": at}) | same)
+    return rows.filter(Q(**{f"{column}__{operator}": at}) | same)
 
 
 def _decode_cursor(cursor: str) -> tuple[datetime, int, int]:
     try:
-        at, place, pk = json.loads(
+        at, order, pk = json.loads(
             base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
         )
         moment = datetime.fromisoformat(at)
-        if moment.tzinfo is None or not (0 <= int(place) < len(_KIND_ORDER)) or not 0 <= int(pk) < 2**63:
+        if moment.tzinfo is None or not (0 <= int(order) < len(_KIND_ORDER)) or not 0 <= int(pk) < 2**63:
             raise InvalidCursor
-        return moment.astimezone(UTC), int(place), int(pk)
+        return moment.astimezone(UTC), int(order), int(pk)
     except (ValueError, TypeError, OverflowError, RecursionError):
         raise InvalidCursor from None
 
 
 def sessions_with_counts(clearance: Clearance) -> SessionQuerySet:
-    """The visible sessions, each with ``memory_count`` and ``event_count`` behind the same gate. Lazy."""
+    """Return the visible sessions with ``memory_count`` and ``event_count`` of visible rows. Lazy."""
     memories = Memory.objects.visible_to(clearance).live()
     events = Event.objects.visible_to(clearance).filter(session=OuterRef("pk"))
     sessions: SessionQuerySet = Session.objects.visible_to(clearance).annotate(
@@ -298,7 +291,7 @@ def sessions_with_counts(clearance: Clearance) -> SessionQuerySet:
 
 
 def _count_rows(rows: QuerySet[Memory] | QuerySet[Event]) -> Coalesce:
-    """How many rows a correlated queryset has."""
-    # Grouped by a constant there is one group, or none.
+    """Return an expression for the number of rows of a correlated queryset."""
+    # Grouping by a constant gives one group, or none.
     grouped = rows.order_by().values(one=Value(1)).annotate(n=Count("pk")).values("n")
     return Coalesce(Subquery(grouped), 0)

@@ -1,11 +1,11 @@
-"""Numbers of the statistics page, and the health issues that a memory can have."""
+"""Numbers on the statistics page, and the health issues of memories."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from django.db.models import Case, Count, Exists, IntegerField, OuterRef, Q, QuerySet, TextField, Value, When
@@ -19,14 +19,14 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import calendar
 from memoryhub.stats.calendar import DailyCounts
 
-STALE_DAYS = 90  # neither read nor changed for so long
-UNUSED_DAYS = 30  # so long a memory has had the chance to be read
+STALE_DAYS = 90  # without an access or a change
+UNUSED_DAYS = 30  # since creation, without an access
 STALE, UNUSED, NO_FILES, NO_PROJECT = "stale", "unused", "without-files", "without-project"
 HEALTH_ISSUES = (STALE, UNUSED, NO_FILES, NO_PROJECT)
 
 
 def issue_condition(ailment: str, now: datetime | None = None) -> Q:
-    """The condition on memories that have one of :data:`AILMENTS`; KeyError for another word."""
+    """Return the condition on memories with one of :data:`HEALTH_ISSUES`; KeyError for other names."""
     now = now or timezone.now()
     old, ripe = now - timedelta(days=STALE_DAYS), now - timedelta(days=UNUSED_DAYS)
     unread = Q(last_accessed_at__isnull=True) | Q(last_accessed_at__lt=old)
@@ -38,22 +38,22 @@ def issue_condition(ailment: str, now: datetime | None = None) -> Q:
     }[ailment]
 
 
-AGE_LIMITS = (7, 30, 90, 180, 365)  # days, today among them: all steps of age but the last, which is open
-IMPORTANCE_LIMITS = (0.2, 0.4, 0.6, 0.8)  # the ends of all steps of importance but the last, which ends at 1
+AGE_LIMITS = (7, 30, 90, 180, 365)  # days including today; ends of all steps but the last
+IMPORTANCE_LIMITS = (0.2, 0.4, 0.6, 0.8)  # ends of all steps but the last
 IMPORTANCE_STEPS = ("0–0.2", "0.2–0.4", "0.4–0.6", "0.6–0.8", "0.8–1")
-READ_LIMITS = (1, 5)  # accesses: the ends of the first two of
+READ_LIMITS = (1, 5)  # accesses; ends of all steps but the last
 USE_STEPS = ("never", "some", "often")
 EXPIRING_DAYS = 28
-MAX_JOURNAL_ROWS = 20_000  # rows, the newest, that one look at the journal counts at most
+MAX_JOURNAL_ROWS = 20_000  # newest rows that are counted
 
 
 def importance_condition(name: str) -> Q:
-    """The condition on memories whose importance lies in one of :data:`WORTHS`."""
+    """Return the condition on memories in one of :data:`IMPORTANCE_STEPS`."""
     return _step_condition("importance", IMPORTANCE_LIMITS, IMPORTANCE_STEPS.index(name))
 
 
 def use_condition(name: str) -> Q:
-    """The condition on memories that were read as often as one of :data:`USES` says."""
+    """Return the condition on memories in one of :data:`USE_STEPS`."""
     return _step_condition("accessed_count", READ_LIMITS, USE_STEPS.index(name))
 
 
@@ -63,7 +63,7 @@ def _step_condition(column: str, ends: Sequence[float], step: int) -> Q:
 
 
 def age_steps(today: date) -> list[tuple[date | None, date]]:
-    """The first and the last day of each step of age, the youngest first; the oldest has no first day."""
+    """Return the first and last day of each age step, youngest first; the oldest has no first day."""
     firsts = [today - timedelta(days=days - 1) for days in AGE_LIMITS]
     lasts = [today, *(first - timedelta(days=1) for first in firsts)]
     return list(zip([*firsts, None], lasts, strict=True))
@@ -71,9 +71,9 @@ def age_steps(today: date) -> list[tuple[date | None, date]]:
 
 @dataclass
 class MemoryUsage:
-    """Live memories by age, importance and use; how many suffer from what.
+    """Number of live memories by age, importance, use and health issue.
 
-    ``worth``: (step of importance, step of age) → count. ``use``: type → counts for each step of reads.
+    ``worth``: (importance step, age step) → count. ``use``: type → count of each use step.
     """
 
     total: int = 0
@@ -83,13 +83,12 @@ class MemoryUsage:
 
 
 def summarize_usage(live: MemoryQuerySet, now: datetime) -> MemoryUsage:
-    """One pass over gated, live memories."""
+    """Count live memories that the viewer can see, in one query."""
     first_days = [first for first, _ in age_steps(timezone.localdate(now)) if first]
-    ages = [timezone.make_aware(datetime.combine(day, time.min)) for day in first_days]
     stepped = live.order_by().annotate(
-        age=_step_number([Q(created_at__gte=edge) for edge in ages]),
-        worth=_step_number([Q(importance__lt=edge) for edge in IMPORTANCE_LIMITS]),
-        use=_step_number([Q(accessed_count__lt=edge) for edge in READ_LIMITS]),
+        age=_step_number([Q(created_at__gte=calendar.start_of_day(day)) for day in first_days]),
+        worth=_step_number([Q(importance__lt=limit) for limit in IMPORTANCE_LIMITS]),
+        use=_step_number([Q(accessed_count__lt=limit) for limit in READ_LIMITS]),
     )
     counts: dict[str, Any] = {
         f"n{number}": Count("pk", filter=issue_condition(name, now))
@@ -97,22 +96,22 @@ def summarize_usage(live: MemoryQuerySet, now: datetime) -> MemoryUsage:
     }
     found = MemoryUsage()
     rows = stepped.values_list("type", "age", "worth", "use").annotate(n=Count("pk"), **counts)
-    for kind, age, worth, use, count, *suffering in rows:
+    for kind, age, worth, use, count, *issues in rows:
         found.total += count
         found.worth[worth, age] += count
         found.use.setdefault(kind, [0] * (len(READ_LIMITS) + 1))[use] += count
-        found.ailing.update(dict(zip(HEALTH_ISSUES, suffering, strict=True)))
+        found.ailing.update(dict(zip(HEALTH_ISSUES, issues, strict=True)))
     return found
 
 
 def count_expiring(live: MemoryQuerySet, now: datetime) -> DailyCounts:
-    """How many live memories end on each day to come."""
+    """Count the live memories that expire on each future day."""
     rows = live.filter(expires_at__lt=now + timedelta(days=EXPIRING_DAYS))
     return calendar.count_by_day(rows, "expires_at", "type")
 
 
 def count_captured(clearance: Clearance, since: datetime) -> tuple[int, Counter[str]]:
-    """Of what agents did, how much became a memory that is still there, and why the rest did not."""
+    """Return the number of events that became a stored memory, and the skip reasons of the others."""
     events: QuerySet[Event] = Event.objects.visible_to(clearance).filter(at__gte=since).order_by()
     rows = events.values_list("skip_reason").annotate(
         kept=Count("pk", filter=Q(memory__isnull=False)), lost=Count("pk", filter=Q(memory__isnull=True))
@@ -126,20 +125,20 @@ def count_captured(clearance: Clearance, since: datetime) -> tuple[int, Counter[
 
 
 def count_injections(clearance: Clearance, since: datetime) -> DailyCounts:
-    """Injections of each day: "filled", or "empty" where the agent got nothing."""
+    """Count the injections of each day: "filled", or "empty" without memories."""
     rows = Injection.objects.visible_to(clearance).filter(at__gte=since)
     empty = Case(When(injected=[], then=Value("empty")), default=Value("filled"), output_field=TextField())
     return calendar.count_by_day(rows.annotate(outcome=empty), "at", "outcome")
 
 
 def count_blocked_secrets(clearance: Clearance, since: datetime) -> DailyCounts:
-    """Credentials that were refused on each day, by their kind."""
+    """Count the refused secrets of each day, by kind."""
     rows = JournalEntry.objects.visible_to(clearance).filter(operation=SECRET_BLOCKED, at__gte=since)
     return calendar.count_by_day(rows.annotate(kind=KeyTextTransform("kind", "detail")), "at", "kind")
 
 
 def count_actions(clearance: Clearance, since: datetime) -> dict[str, Counter[str]]:
-    """For each actor how often they did what, as far as the newest rows of the journal tell."""
+    """Count the operations of each actor in the newest journal rows."""
     last = JournalEntry.objects.order_by("-seq").values_list("seq", flat=True).first() or 0
     newest = JournalEntry.objects.filter(seq__gt=last - MAX_JOURNAL_ROWS, at__gte=since)
     rows = newest.visible_to(clearance).order_by().values_list("actor", "operation")
@@ -150,6 +149,6 @@ def count_actions(clearance: Clearance, since: datetime) -> dict[str, Counter[st
 
 
 def _step_number(conditions: Sequence[Q]) -> Case:
-    """The number of the first condition that holds; behind the last one when none does."""
+    """Return the number of the first condition that is true, or the number of conditions."""
     steps = [When(condition, then=Value(number)) for number, condition in enumerate(conditions)]
     return Case(*steps, default=Value(len(steps)), output_field=IntegerField())

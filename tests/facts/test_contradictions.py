@@ -169,7 +169,7 @@ class TestSuperseding:
     def test_one_that_is_yet_to_begin_takes_nobodys_place(self, two, actor):
         draft = FactDraft(subject="hub", predicate="led by", object="Ida")
         later, _ = services.import_fact(draft, ImportedHistory(valid_from=MAY + timedelta(days=900)), actor)
-        with pytest.raises(Conflict, match="is yet to begin"):
+        with pytest.raises(Conflict, match="is not valid yet"):
             contradictions.supersede_facts(later.uid, [two[0].uid], actor, MAY + timedelta(days=9))
         two[0].refresh_from_db()
         assert two[0].superseded_by is None
@@ -179,7 +179,7 @@ class TestSuperseding:
         with pytest.raises(Conflict, match="ended already"):
             contradictions.supersede_facts(two[1].uid, [two[0].uid], actor)
         contradictions.undo_supersede([two[0].uid], actor)
-        with pytest.raises(Conflict, match="superseded by none"):
+        with pytest.raises(Conflict, match="is not superseded"):
             contradictions.undo_supersede([two[0].uid], actor)
 
     def test_facts_about_something_else_are_refused(self, two, actor):

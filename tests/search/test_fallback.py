@@ -43,7 +43,7 @@ def test_misspelt_words_are_read_as_those_that_are_there(remember, typed, meant)
     corrected = correct_spelling(everything(), typed)
     assert corrected is not None
     assert corrected.typed == meant
-    assert 0.75 < corrected.likeness < 1
+    assert 0.75 < corrected.similarity < 1
 
 
 @pytest.mark.parametrize("typed", ["zebra", "xyzzyplugh", "auth", "認証", "12345678", '"', "a" * 3000])

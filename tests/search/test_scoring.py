@@ -11,10 +11,10 @@ from memoryhub.core import text
 from memoryhub.search import scoring
 from memoryhub.search.scoring import (
     Components,
+    QueryMatcher,
     Weights,
     composite_score,
     idf,
-    match_score,
     recency,
     term_weights,
 )
@@ -45,7 +45,7 @@ FREQUENCIES = st.dictionaries(
 
 def match_of(typed, fields, frequencies=None, total=1000):
     query = parse_query(typed)
-    return match_score(query, term_weights(query, frequencies or {}, total), fields)
+    return QueryMatcher(query, term_weights(query, frequencies or {}, total)).match(fields).match
 
 
 @given(PHRASE | st.text(max_size=80), FIELDS, FREQUENCIES, st.integers(0, 10_000))
@@ -182,9 +182,9 @@ def test_a_phrase_in_order_is_worth_more():
 )
 def test_words_are_counted_as_the_index_counts_them_up_to_where_more_add_nothing(words):
     written = " ".join(words)
-    needle = scoring._TermMatcher(parse_query("cache").terms[0])
+    matcher = scoring._TermMatcher(parse_query("cache").terms[0])
     there = sum(text.stem(word) == "cach" for word in text.words(written))
-    assert needle._count(0, text.fold(written)) == min(there, scoring.REPEATS + 1)
+    assert matcher._count_words(0, text.fold(written)) == min(there, scoring.REPEATS + 1)
 
 
 def test_the_weights_of_a_query_follow_its_rarest_words():
