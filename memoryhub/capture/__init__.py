@@ -1,4 +1,4 @@
-"""The lifecycle's chain of hooks: what happens in a session goes in, memories and context come out."""
+"""Capture: hook events of agent sessions become memories, and prompts get context injected."""
 
 from memoryhub.capture.events import (
     CHECKPOINT,

@@ -1,7 +1,7 @@
-"""What kind of observation a text is, and the metadata that follows from it. Pure.
+"""Classify an observation and derive its metadata. Pure.
 
-LetsGo's memory guide: capture classifies bugfix, feature, refactor, change, discovery and decision, and
-generates titles, subtitles, importance and concept tags.
+As in LetsGo's memory guide, the types are bugfix, feature, refactor, change, discovery and decision, and the
+metadata are the title, the abstract, the importance and concept tags.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _any_of(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
-# What says outright that something was decided; the weaker signs below may stand in any explanation.
+# Explicit decisions. The weaker patterns below also match explanations.
 _DECIDED = _any_of(
     r"\b(?:we|i|team) (?:have |had )?(?:decided?|chose|choose|agreed|settled on|opted)\b",
     r"\bit was (?:decided|agreed)\b",
@@ -45,7 +45,7 @@ _DECIDED = _any_of(
     r"(?:ことにした|に決めた|ことに決定|採用する|却下|决定|选择了|결정했)",
 )
 _STRONG_WEIGHT = 3
-# Evidence for each type and its weight; the first line weighs double, and the order settles ties.
+# Evidence for each type and its weight. The first line counts three times; on a tie the first type wins.
 _EVIDENCE: tuple[tuple[MemoryType, int, re.Pattern[str]], ...] = (
     (MemoryType.DECISION, _STRONG_WEIGHT, _DECIDED),
     (
@@ -132,9 +132,9 @@ _BASE_IMPORTANCE = {
     MemoryType.REFACTOR: 0.45,
     MemoryType.CHANGE: 0.35,
 }
-MAX_SALIENCE_BONUS = 0.25  # how far salience moves importance from its base, at most
+MAX_SALIENCE_BONUS = 0.25
 
-# What the first word of a headline says that was done.
+# First words of a headline that name the kind of change.
 _VERBS: dict[MemoryType, frozenset[str]] = {
     MemoryType.BUGFIX: frozenset("fix fixes fixed repair correct corrected hotfix patch mend behebe".split()),
     MemoryType.REFACTOR: frozenset(
@@ -146,11 +146,11 @@ _VERBS: dict[MemoryType, frozenset[str]] = {
         expose create let show offer new""".split()
     ),
 }
-_VERB_WEIGHT = 4  # the weight of that word
+_VERB_WEIGHT = 4
 _COMPONENT = re.compile(
     r"^\S+ (?:option|command|flag|endpoint|hook|setting)\b|\b(?:option|command|flag) for\b"
 )
-# Work that has to be done and tells nothing: versions, tests, formats, the wording of documents.
+# Routine work: versions, tests, formatting, wording of documents.
 _ROUTINE = re.compile(
     r"^(?:bump|upgrade|pin|unpin|tweaks?|reformat|format|lint|typo|spelling|releas(?:e|ing)|version|v?\d+\.\d+"
     r"|appl(?:y|ied) black|ran? (?:black|cog|prettier)|prepare (?:for )?(?:release|version)|link (?:to|from)"
@@ -162,14 +162,14 @@ _ROUTINE = re.compile(
     re.IGNORECASE,
 )
 _CODE_COMPONENT = re.compile(r"\b(?:command|option|parser|builder|plugin|endpoint|server)\b", re.IGNORECASE)
-# What machines write into a message: lists of releases, quoted notes, references.
+# Lines that tools write into a message: release lists, quoted notes, references.
 _GENERATED_LINE = re.compile(
     r"^\s*(?:Bumps? \[|Updates? the requirements|[-*>] |\[|---|```|https?://|Refs?\b|Dependabot).*$",
     re.MULTILINE,
 )
 
 
-# What a text is that says nothing else of itself, by where it comes from.
+# The type of a text without evidence, by its source.
 _BY_SOURCE = {
     "answer": MemoryType.DISCOVERY,
     "comment": MemoryType.DISCOVERY,
@@ -177,13 +177,13 @@ _BY_SOURCE = {
     "output": MemoryType.DISCOVERY,
     "recovery": MemoryType.BUGFIX,
 }
-# Sources that explain: "never" and "rather than" make no decision of an explanation.
+# In explanations, words like "never" and "rather than" do not mean a decision.
 _EXPLAINING_SOURCES = frozenset({"answer", "comment"})
 
 
 @dataclass(frozen=True)
 class Classification:
-    """A type, a title and an abstract without commit prefixes, concept tags, importance 0..1."""
+    """The type and metadata of a text. ``importance`` is 0..1."""
 
     type: MemoryType
     title: str
@@ -193,7 +193,7 @@ class Classification:
 
 
 def classify(text: str, source: str = "") -> Classification:
-    """Read type, title, concepts and importance from a text, and from where it comes."""
+    """Derive the type and the metadata of a text from its content and its source."""
     kind = detect_type(text)
     if source in _EXPLAINING_SOURCES:
         kind = MemoryType.DECISION if _DECIDED.search(text) else MemoryType.DISCOVERY
@@ -205,26 +205,26 @@ def classify(text: str, source: str = "") -> Classification:
 
 
 def detect_type(text: str) -> MemoryType:
-    """A commit prefix decides; otherwise the type with most evidence, ``change`` without any."""
+    """Return the type that a commit prefix declares, or else the one with most evidence, or ``change``."""
     if declared := declared_type(text):
         return declared
-    if reverted_headline(text):  # what was taken back is decided against, if only somebody says why
+    if reverted_headline(text):  # a revert with a reason is a decision
         return MemoryType.DECISION if gives_reason(text.partition("\n")[2]) else MemoryType.CHANGE
     head = first_line(text)
-    counted: dict[MemoryType, int] = {}
-    for kind, weight, seen in _EVIDENCE:
-        found = weight * (2 * len(seen.findall(head)) + len(seen.findall(text)))
-        counted[kind] = counted.get(kind, 0) + found
+    evidence: dict[MemoryType, int] = {}
+    for kind, weight, pattern in _EVIDENCE:
+        found = weight * (2 * len(pattern.findall(head)) + len(pattern.findall(text)))
+        evidence[kind] = evidence.get(kind, 0) + found
     verb = words(head)[:1]
     for kind, verbs in _VERBS.items():
-        counted[kind] += _VERB_WEIGHT if verb and verb[0] in verbs else 0
-    counted[MemoryType.FEATURE] += bool(_COMPONENT.search(head))
-    best = max(counted, key=lambda kind: counted[kind])
-    return best if counted[best] else MemoryType.CHANGE
+        evidence[kind] += _VERB_WEIGHT if verb and verb[0] in verbs else 0
+    evidence[MemoryType.FEATURE] += bool(_COMPONENT.search(head))
+    best = max(evidence, key=lambda kind: evidence[kind])
+    return best if evidence[best] else MemoryType.CHANGE
 
 
 def is_routine_commit(message: str) -> bool:
-    """Whether a commit only keeps things in order, by its prefix or by what its headline is about."""
+    """Whether a commit is routine work, by its prefix or its headline."""
     declared = declared_type(message)
     if declared:
         return declared is MemoryType.CHANGE
@@ -233,21 +233,21 @@ def is_routine_commit(message: str) -> bool:
 
 
 def strip_generated_lines(message: str) -> str:
-    """A commit message without what machines write into it, and without lists of references."""
+    """Return a commit message without the lines that tools add and without references."""
     return _GENERATED_LINE.sub("", message)
 
 
 def detect_concepts(text: str) -> tuple[str, ...]:
-    """LetsGo's knowledge categories that the text speaks of, the most telling ones."""
-    return tuple(name for name, seen in _CONCEPTS if seen.search(text))[:MAX_CONCEPTS]
+    """Return LetsGo's knowledge categories that the text mentions, in order of their significance."""
+    return tuple(name for name, pattern in _CONCEPTS if pattern.search(text))[:MAX_CONCEPTS]
 
 
 def compute_importance(kind: MemoryType, text: str) -> float:
-    """By type, moved up by what makes the text salient."""
+    """Return the base importance of the type plus a bonus for salience."""
     return round(_BASE_IMPORTANCE[kind] + MAX_SALIENCE_BONUS * salience(text), 2)
 
 
 def declared_type(text: str) -> MemoryType | None:
-    """What a commit prefix says outright."""
+    """Return the type that a commit prefix declares."""
     found = PREFIX.match(first_line(text))
     return _BY_PREFIX.get(found["kind"].lower()) if found else None

@@ -1,9 +1,9 @@
-"""From a tool call to what is worth telling a colleague: a candidate, or the reason why there is none. Pure.
+"""Distil a tool call into a candidate for a memory, or a reason to skip it. Pure.
 
-Reading and listing are routine. What speaks is what people wrote on purpose: commit messages, decisions put
-into a document, comments that give a reason, answers that were asked for; and what happened: a failure that
-was mended. A comment and a repair are noted first, for the commit that follows mostly tells them better; what
-it leaves out, and what no commit follows, is told by itself.
+Reading and listing files is routine. Candidates come from text that people wrote on purpose (commit messages,
+decisions in documents, comments that give a reason, answers to questions) and from failures that were fixed.
+Comments and fixes become notes first, because the commit that follows usually describes them better. A note
+becomes a candidate of its own if that commit leaves it out or does not come.
 """
 
 from __future__ import annotations
@@ -53,18 +53,19 @@ _EMPTY_MESSAGE = re.compile(
     r"|\W*)$",
     re.IGNORECASE,
 )
-# What git says of a commit that was made, whatever failed after it in the same chain of commands.
+# Printed by git for each commit, even if a later command of the same chain fails.
 _COMMITTED = re.compile(r"^\[\S.*? [0-9a-f]{7,40}\] ", re.MULTILINE)
-MAX_NOTE_AGE = 40  # tool calls after which what was noted is told without a commit
+MAX_NOTE_AGE = 40  # tool calls after which a note becomes a candidate without a commit
 MAX_NOTES = 20
-MIN_DOCUMENT_TERMS = 8  # of a document's new words: as few as that must be a rule or a reason
-MAX_FILES_READ = 5  # files read that are told with a memory: the latest
-COVERED_SHARE = 0.6  # share of a note's terms in a commit message that says it too
+MAX_TOUCHED_FILES = 50
+MIN_DOCUMENT_TERMS = 8  # a shorter change to a document counts only if it gives a reason
+MAX_FILES_READ = 5  # the latest files read that a memory lists
+COVERED_SHARE = 0.6  # share of a note's terms from which a commit message covers it
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """What might become a memory: its text, where it comes from, and the files it is about."""
+    """The text of a possible memory, its source and the files it is about."""
 
     text: str
     source: str
@@ -75,7 +76,7 @@ class Candidate:
 
 @dataclass
 class Note:
-    """What is not told yet; ``at``: the tool call of the session that it comes from."""
+    """A comment or fix that waits for a commit. ``at``: the number of its tool call in the session."""
 
     text: str
     source: str
@@ -83,7 +84,7 @@ class Note:
     at: int
     read: list[str] = field(default_factory=list)
 
-    def candidate(self) -> Candidate:
+    def to_candidate(self) -> Candidate:
         return Candidate(
             self.text, self.source, tuple(self.read), tuple(self.modified), self.source == "recovery"
         )
@@ -91,9 +92,9 @@ class Note:
 
 @dataclass
 class OpenWork:
-    """What is open in a session: what was touched since the last commit, the failure worked on, the notes.
+    """The work of a session since its last commit. The field names are the keys of the stored JSON.
 
-    ``calls``: tool calls so far; ``committed``: the files of the last commit, should it be amended.
+    ``calls``: tool calls so far. ``committed``: files of the last commit, in case it is amended.
     """
 
     read: list[str] = field(default_factory=list)
@@ -111,7 +112,7 @@ class OpenWork:
             list(state.get("modified", ())),
             str(state.get("failure", "")),
             str(state.get("failed_command", "")),
-            [Note(**one) for one in state.get("notes", ())],
+            [Note(**note) for note in state.get("notes", ())],
             list(state.get("committed", ())),
             int(state.get("calls", 0)),
         )
@@ -119,63 +120,59 @@ class OpenWork:
     def as_state(self) -> dict[str, Any]:
         return asdict(self)
 
-    def touch(self, seen: Observation) -> None:
-        """Add the files of a tool call, each once, the latest 50; a place that was searched is not read.
-
-        What is removed again was a draft.
-        """
+    def add_files(self, seen: Observation) -> None:
+        """Add the files of a tool call and drop those that it removes. A searched folder was not read."""
         self.calls += 1
         if seen.kind == "read" and not seen.refused:
             read = [path for path in seen.files_read if not is_secret_file(path)]
-            self.read = list(dict.fromkeys([*self.read, *read]))[-50:]
+            self.read = list(dict.fromkeys([*self.read, *read]))[-MAX_TOUCHED_FILES:]
         changed = [path for path in changed_paths(seen.command, seen.output) if not is_secret_file(path)]
-        self.modified = list(dict.fromkeys([*self.modified, *seen.files_modified, *changed]))[-50:]
+        modified = dict.fromkeys([*self.modified, *seen.files_modified, *changed])
+        self.modified = list(modified)[-MAX_TOUCHED_FILES:]
         if seen.kind == "run" and "rm " in seen.command:
-            gone = removed_paths(seen.command)
-            self.modified = [path for path in self.modified if not _is_below(path, gone)]
+            removed = removed_paths(seen.command)
+            self.modified = [path for path in self.modified if not _is_below(path, removed)]
 
-    def solved(self) -> str:
-        """The failure being worked on, or the one that was mended last and not told yet."""
-        mended = (note.text for note in reversed(self.notes) if note.source == "recovery")
-        return self.failure or next(mended, "").partition("\n")[0].removeprefix("Fixed: ")
+    def solved_failure(self) -> str:
+        """Return the open failure, or the latest one that was fixed and not yet committed."""
+        fixes = (note.text for note in reversed(self.notes) if note.source == "recovery")
+        return self.failure or next(fixes, "").partition("\n")[0].removeprefix("Fixed: ")
 
-    def due(self, all_of_them: bool = False) -> list[Candidate]:
-        """What no commit told in time, or (at the end of a session) all that is left; it is noted no more."""
-        ripe = [note for note in self.notes if all_of_them or self.calls - note.at >= MAX_NOTE_AGE]
-        self.notes = [note for note in self.notes if note not in ripe]
-        return [note.candidate() for note in ripe]
+    def take_due_notes(self, everything: bool = False) -> list[Candidate]:
+        """Remove and return the notes that no commit covered in time, or all of them."""
+        due = [note for note in self.notes if everything or self.calls - note.at >= MAX_NOTE_AGE]
+        self.notes = [note for note in self.notes if note not in due]
+        return [note.to_candidate() for note in due]
 
 
 def strip_injected_context(text: str) -> str:
-    """The text without memory-context blocks: what was injected is never captured back.
+    """Return the text without memory-context blocks, so that injected memories are not captured again.
 
-    A block ends where as many were closed as opened, so that one inside another hides nothing; one that is
-    not closed goes on to the end.
+    Blocks may be nested. A block that is not closed extends to the end of the text.
     """
-    kept, depth, at = [], 0, 0
+    parts, depth, start = [], 0, 0
     for fence in _CONTEXT_FENCE.finditer(text):
         if not depth:
-            kept.append(text[at : fence.start()])
+            parts.append(text[start : fence.start()])
         depth = max(depth - 1, 0) if fence["end"] else depth + 1
-        at = fence.end()
-    return "".join(kept) + (text[at:] if not depth else "")
+        start = fence.end()
+    return "".join(parts) + (text[start:] if not depth else "")
 
 
 def contains_injected_context(text: str) -> bool:
-    """Whether a memory-context block stands in the text."""
     return bool(_CONTEXT_FENCE.search(text))
 
 
 def distill(seen: Observation, work: OpenWork) -> Candidate | str:
-    """The candidate in a tool call, or the short reason why it is skipped. Updates what is open."""
-    work.touch(seen)
+    """Return the candidate of a tool call, or the reason to skip it. Updates the open work."""
+    work.add_files(seen)
     if seen.kind in ("read", "search") or (seen.refused and seen.kind != "run"):
         return "routine"
-    happened = not seen.refused or bool(_COMMITTED.search(seen.output))
-    if happened and (message := strip_injected_context(seen.commit_message).strip()):
+    succeeded = not seen.refused or bool(_COMMITTED.search(seen.output))
+    if succeeded and (message := strip_injected_context(seen.commit_message).strip()):
         return _distill_commit(seen, message, work)
-    if happened and (message := reverted_message(seen.command, seen.output)):
-        return Candidate(message[:MAX_CHARS], "commit")  # what is being worked on is no part of it
+    if succeeded and (message := reverted_message(seen.command, seen.output)):
+        return Candidate(message[:MAX_CHARS], "commit")  # a revert says nothing about the open work
     if seen.kind == "run":
         return _distill_command(seen, work)
     if seen.kind == "write":
@@ -184,61 +181,59 @@ def distill(seen: Observation, work: OpenWork) -> Candidate | str:
 
 
 def _distill_commit(seen: Observation, message: str, work: OpenWork) -> Candidate | str:
-    """The message, with the failure that it mends. A commit of some files leaves the others open."""
+    """Use the commit message and the failure that the commit fixes. Files it does not include stay open."""
     if _EMPTY_MESSAGE.match(message):
         work.committed = []
         return "routine"
-    mends = _may_be_fix(message)
-    taken, left = _split_by_commit(work.modified, committed_paths(seen.command))
-    solved = work.solved() if mends else ""
+    is_fix = _may_be_fix(message)
+    included, remaining = _split_by_commit(work.modified, committed_paths(seen.command))
+    solved = work.solved_failure() if is_fix else ""
     text = message if not solved or solved in message else f"{message}\n\nProblem: {solved}"
-    files = list(dict.fromkeys([*(work.committed if "--amend" in seen.command else ()), *taken]))
+    files = list(dict.fromkeys([*(work.committed if "--amend" in seen.command else ()), *included]))
     read = tuple(work.read[-MAX_FILES_READ:])
-    work.modified, work.committed = left, files
-    if mends or not left:
+    work.modified, work.committed = remaining, files
+    if is_fix or not remaining:
         work.read, work.failure, work.failed_command = [], "", ""
         work.notes = [note for note in work.notes if note.source == "comment"]
-    work.notes = [
-        note if note.source != "comment" or set(note.modified) & set(left) else _mark_due(note)
-        for note in work.notes
-        if note.source != "comment" or not _is_covered(note.text, message)
-    ]
+    notes = []
+    for note in work.notes:
+        if note.source == "comment":
+            if _is_covered(note.text, message):
+                continue
+            if not set(note.modified) & set(remaining):
+                note.at = -MAX_NOTE_AGE  # due now: its commit came and does not cover it
+        notes.append(note)
+    work.notes = notes
     if _is_trivial_commit(message):
         return "routine"
     return Candidate(text[:MAX_CHARS], "commit", read, tuple(files), bool(solved))
 
 
 def _split_by_commit(modified: list[str], named: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """The files that a commit takes, and those that stay open; all of them where it names none."""
-    taken = [path for path in modified if _is_below(path, named)]
-    return (taken, [path for path in modified if path not in taken]) if named else (modified, [])
+    """Return the files that a commit includes (all if it names none) and those that stay open."""
+    if not named:
+        return modified, []
+    included = [path for path in modified if _is_below(path, named)]
+    return included, [path for path in modified if path not in included]
 
 
-def _is_below(path: str, places: tuple[str, ...]) -> bool:
-    return any(path == place or path.startswith(f"{place}/") for place in places)
+def _is_below(path: str, folders: tuple[str, ...]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
 def _is_trivial_commit(message: str) -> bool:
-    """Upkeep (a test, a format, a version, a document) and no reason: the history of the code has it."""
+    """Whether a commit is routine (a test, a format, a version, a document) and gives no reason."""
     head, _, body = message.strip().partition("\n")
-    return (
-        is_routine_commit(head)
-        and not gives_reason(head)
-        and not extract_paragraphs(strip_generated_lines(body))
-    )
+    if not is_routine_commit(head) or gives_reason(head):
+        return False
+    return not extract_paragraphs(strip_generated_lines(body))
 
 
 def _may_be_fix(message: str) -> bool:
-    """Whether a commit that follows a failure may be its repair; a new test fails first, too."""
+    """Whether a commit after a failure may fix it. New tests fail before their feature exists, too."""
     if declared := declared_type(message):
         return declared is MemoryType.BUGFIX
     return detect_type(message) in (MemoryType.BUGFIX, MemoryType.CHANGE, MemoryType.DISCOVERY)
-
-
-def _mark_due(note: Note) -> Note:
-    """The commit came and did not tell it: it is told now."""
-    note.at = -MAX_NOTE_AGE
-    return note
 
 
 def _is_covered(note: str, message: str) -> bool:
@@ -259,14 +254,14 @@ def _distill_command(seen: Observation, work: OpenWork) -> Candidate | str:
         return _note_fix(seen, work)
     if seen.is_test_run:
         return "routine"
-    said = extract_claims(strip_injected_context(seen.output))
-    return Candidate(said, "output", (), ()) if said else "routine"
+    claims = extract_claims(strip_injected_context(seen.output))
+    return Candidate(claims, "output") if claims else "routine"
 
 
 def _passes_now(seen: Observation, failed: str) -> bool:
-    """Whether what failed is all right now; a compiler says so by silence, to the very same command."""
+    """Whether the failed check passes now: the same program says so, or the same command prints nothing."""
     silent = not seen.output.strip() and not seen.refused and seen.command.strip() == failed.strip()
-    return silent or (seen.passed and _same_check(seen.command, failed))
+    return silent or (seen.passed and main_program(seen.command) == main_program(failed))
 
 
 def _note_fix(seen: Observation, work: OpenWork) -> str:
@@ -277,31 +272,31 @@ def _note_fix(seen: Observation, work: OpenWork) -> str:
 
 
 def _distill_edit(seen: Observation, work: OpenWork) -> Candidate | str:
+    added = strip_injected_context(seen.added)
     if any(_DECISION_FILE.search(path) for path in seen.files_modified):
-        said = extract_paragraphs(_new_lines(strip_injected_context(seen.added), seen.removed))
-        if len(terms(said)) < MIN_DOCUMENT_TERMS and not gives_reason(said):
+        text = extract_paragraphs(_new_lines(added, seen.removed))
+        if len(terms(text)) < MIN_DOCUMENT_TERMS and not gives_reason(text):
             return "routine"
-        return Candidate(said, "document", (), seen.files_modified) if said else "routine"
+        return Candidate(text, "document", (), seen.files_modified) if text else "routine"
     if any(_DOCUMENT_FILE.search(path) for path in seen.files_modified):
         return "routine"
     outcome = "routine"
-    for said in extract_reason_comments(strip_injected_context(seen.added), seen.removed):
-        outcome = _add_note(work, said, "comment", list(seen.files_modified)) or "reason noted"
-    if outcome == "routine" and (told := extract_claims(strip_injected_context(seen.output))):
-        return Candidate(told, "output", (), seen.files_modified)
+    for comment in extract_reason_comments(added, seen.removed):
+        outcome = _add_note(work, comment, "comment", list(seen.files_modified)) or "reason noted"
+    if outcome == "routine" and (claims := extract_claims(strip_injected_context(seen.output))):
+        return Candidate(claims, "output", (), seen.files_modified)
     return outcome
 
 
 def _add_note(
     work: OpenWork, text: str, source: str, modified: list[str], read: list[str] | None = None
 ) -> str:
-    """Keep for later; the reason when that may not be."""
+    """Add a note, or return the reason why it must not be stored."""
     if may_contain_secrets(text):
         return "secret"
     if all(note.text != text for note in work.notes):
-        work.notes = [*work.notes, Note(text, source, list(modified), work.calls, list(read or ()))][
-            -MAX_NOTES:
-        ]
+        note = Note(text, source, list(modified), work.calls, list(read or ()))
+        work.notes = [*work.notes, note][-MAX_NOTES:]
     return ""
 
 
@@ -311,16 +306,11 @@ def _new_lines(added: str, removed: str) -> str:
 
 
 def _distill_answer(seen: Observation) -> Candidate | str:
-    """An answer that only gives a definition or a list is looked up again when it is needed."""
-    said = extract_findings(strip_injected_context(seen.output))
-    if not said:
+    """Use an answer that gives a reason. Definitions and lists can be looked up again."""
+    text = extract_findings(strip_injected_context(seen.output))
+    if not text:
         return "routine"
-    asked = shorten(seen.question, 200)
-    # A page, or a helper sent to look, tells what it found; what another tool tells may be work on this.
+    question = shorten(seen.question, 200)
+    # Answers come from web pages and sub-agents. Text of other tools may be part of the work itself.
     source = "answer" if seen.kind == "ask" else "output"
-    return Candidate(f"{said}\n\nAsked: {asked}" if asked else said, source, (), ())
-
-
-def _same_check(command: str, failed: str) -> bool:
-    """Whether two commands run the same checker: the program, whatever its arguments."""
-    return main_program(command) == main_program(failed)
+    return Candidate(f"{text}\n\nAsked: {question}" if question else text, source)

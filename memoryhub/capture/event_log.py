@@ -1,4 +1,4 @@
-"""The first and the last step of the chain: find the session, and record the event."""
+"""Prepare and record hook events: the first and the last step of the pipeline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memoryhub.capture import events as names
 from memoryhub.capture.event_preview import parse_prompt, parse_tool_call
 from memoryhub.capture.events import HandlerReport, HookContext, HookEvent
 from memoryhub.capture.observation import clean_text
-from memoryhub.capture.session_state import locked_state
+from memoryhub.capture.session_state import CALLS_AFTER_PROMPT, locked_state
 from memoryhub.core.transactions import write_transaction
 from memoryhub.memories.errors import StoreError
 from memoryhub.memories.rows import resolve_project
@@ -23,63 +23,65 @@ from memoryhub.memories.secret_check import journal_refusals, refuse_secrets
 from memoryhub.models import Event, Session
 from memoryhub.security.secrets import redact
 
-REDELIVERY_SECONDS = 5  # seconds within which the very same event is a second delivery
-# The same tool call may well be made twice (each has an id of its own), and an end may be told again.
+REDELIVERY_SECONDS = 5  # identical events within this time are one event
+# Identical tool calls and session ends are legitimate: their content does not identify them.
 _IDENTIFIED_BY_CONTENT = (names.SESSION_START, names.PROMPT_SUBMIT)
-CLOCK_SKEW = timedelta(minutes=5)  # another machine's clock may go ahead by this much
+CLOCK_SKEW = timedelta(minutes=5)  # how far the clock of another machine may be ahead
 _KNOWN_EVENTS = (*names.EVENTS, names.CHECKPOINT)
 
 
-def prepare_event(happening: HookEvent, actor: Actor, now: datetime) -> HookContext:
-    """Check an event, find or make its session, and read what it brings. StoreError names a bad field."""
-    happening = _validate(happening, actor)
-    at = _event_time(happening.at, now)
-    session = _get_or_create_session(happening, actor, at)
+def prepare_event(hook_event: HookEvent, actor: Actor, now: datetime) -> HookContext:
+    """Validate an event, get or create its session and parse its data. StoreError names an invalid field."""
+    hook_event = _validate(hook_event, actor)
+    at = _event_time(hook_event.at, now)
+    session = _get_or_create_session(hook_event, actor, at)
     event = Event(
         session=session,
         at=at,
-        event=happening.event,
+        event=hook_event.event,
         segment=max(session.segment, 1),
-        sensitivity=happening.sensitivity,
-        mark=happening.mark,
+        sensitivity=hook_event.sensitivity,
+        mark=hook_event.mark,
     )
-    passage = HookContext(happening, actor, session, at, event)
-    if not event.mark and happening.at is None and happening.event in _IDENTIFIED_BY_CONTENT:
-        passage.marks = _delivery_marks(happening, now)
-    passage.repeated = _is_repeated(passage)
-    if happening.event == names.TOOL_POST:
-        _read_tool_call(passage)
-    elif happening.event == names.PROMPT_SUBMIT:
+    context = HookContext(hook_event, actor, session, at, event)
+    if not event.mark and hook_event.at is None and hook_event.event in _IDENTIFIED_BY_CONTENT:
+        context.delivery_marks = _delivery_marks(hook_event, now)
+    context.repeated = _is_repeated(context)
+    if hook_event.event == names.TOOL_POST:
+        _read_tool_call(context)
+    elif hook_event.event == names.PROMPT_SUBMIT:
         chars = settings.MEMORYHUB.event_preview_chars
-        event.preview, keywords = parse_prompt(str(happening.data.get("prompt") or ""), chars)
+        event.preview, keywords = parse_prompt(str(hook_event.data.get("prompt") or ""), chars)
         event.keywords = list(keywords)
-    return passage
+    return context
 
 
-def save_event(passage: HookContext, reports: Sequence[HandlerReport]) -> Event | None:
-    """Save the event; None for one that came before."""
-    event, happening = passage.event, passage.happening
+def save_event(context: HookContext, reports: Sequence[HandlerReport]) -> Event | None:
+    """Save the event and update its session; return None for a repeated delivery."""
+    event, hook_event = context.event, context.hook_event
     event.handlers = [report.as_dict() for report in reports]
-    reason = _end_reason(happening)
-    with locked_state(passage.session) as state:
-        if passage.repeated or _is_repeated(passage):
+    end_reason = ""
+    if hook_event.event == names.SESSION_END:
+        end_reason = redact(clean_text(str(hook_event.data.get("reason") or "")))[:50]
+    with locked_state(context.session) as state:
+        if context.repeated or _is_repeated(context):
             return None
-        if passage.marks and not _has_mark(event, passage.marks[0]):
-            event.mark = passage.marks[0]
-        if happening.event == names.PROMPT_SUBMIT:
-            state.hear()
+        if context.delivery_marks and not _has_mark(event, context.delivery_marks[0]):
+            event.mark = context.delivery_marks[0]
+        if hook_event.event == names.PROMPT_SUBMIT:
+            state.asked, state.prompted = CALLS_AFTER_PROMPT, True
         event.save(force_insert=True)
-        _update_session(passage, reason)
+        _update_session(context, end_reason)
     return event
 
 
-def _is_repeated(passage: HookContext) -> bool:
-    """Whether the event was recorded before; one without an id or a moment: as the last of its session."""
-    event = passage.event
-    if passage.marks:
+def _is_repeated(context: HookContext) -> bool:
+    """Whether the event was recorded before, by its mark or as the latest event of its session."""
+    event = context.event
+    if context.delivery_marks:
         last = Event.objects.filter(session=event.session).order_by("-at", "-pk").first()
-        lately = passage.at - timedelta(seconds=REDELIVERY_SECONDS)
-        return last is not None and last.mark in passage.marks and last.at > lately
+        earliest = context.at - timedelta(seconds=REDELIVERY_SECONDS)
+        return last is not None and last.mark in context.delivery_marks and last.at > earliest
     return bool(event.mark) and _has_mark(event, event.mark)
 
 
@@ -87,57 +89,48 @@ def _has_mark(event: Event, mark: str) -> bool:
     return Event.objects.filter(session=event.session, mark=mark).exists()
 
 
-def _delivery_marks(happening: HookEvent, now: datetime) -> tuple[str, str]:
-    """What tells a second delivery of an event that has no moment and no id of its own.
-
-    That it says the very same within the same few seconds, or within those just before.
-    """
-    said = json.dumps([happening.event, happening.data], sort_keys=True, default=str)
-    span = int(now.timestamp() // REDELIVERY_SECONDS)
-    one, before = (hashlib.sha256(f"{n}\n{said}".encode("utf-8", "replace")) for n in (span, span - 1))
-    return one.hexdigest()[:16], before.hexdigest()[:16]
-
-
-def _end_reason(happening: HookEvent) -> str:
-    if happening.event != names.SESSION_END:
-        return ""
-    return redact(clean_text(str(happening.data.get("reason") or "")))[:50]
+def _delivery_marks(hook_event: HookEvent, now: datetime) -> tuple[str, str]:
+    """Return digests of the content with the current time window and with the window before it."""
+    content = json.dumps([hook_event.event, hook_event.data], sort_keys=True, default=str)
+    window = int(now.timestamp() // REDELIVERY_SECONDS)
+    current, previous = (
+        hashlib.sha256(f"{n}\n{content}".encode("utf-8", "replace")) for n in (window, window - 1)
+    )
+    return current.hexdigest()[:16], previous.hexdigest()[:16]
 
 
-def _update_session(passage: HookContext, reason: str) -> None:
-    """What an event changes in its session's row."""
-    row = Session.objects.filter(pk=passage.session.pk)
-    ended, at = passage.session.ended_at, passage.at
-    if at > passage.session.last_at:
+def _update_session(context: HookContext, end_reason: str) -> None:
+    row = Session.objects.filter(pk=context.session.pk)
+    ended, at = context.session.ended_at, context.at
+    if at > context.session.last_at:
         row.update(last_at=at)
-    if at < passage.session.started_at:
+    if at < context.session.started_at:
         row.update(started_at=at)
-    if passage.happening.event == names.SESSION_END:
-        row.update(ended_at=max(at, ended) if ended else at, end_reason=reason)
+    if context.hook_event.event == names.SESSION_END:
+        row.update(ended_at=max(at, ended) if ended else at, end_reason=end_reason)
     elif ended and at > ended:
         row.update(ended_at=None, end_reason="")
 
 
-def _validate(happening: HookEvent, actor: Actor) -> HookEvent:
-    if happening.event not in _KNOWN_EVENTS:
+def _validate(hook_event: HookEvent, actor: Actor) -> HookEvent:
+    if hook_event.event not in _KNOWN_EVENTS:
         raise StoreError(f"must be one of: {', '.join(names.EVENTS)}", "event")
-    if happening.sensitivity not in LEVELS:
+    if hook_event.sensitivity not in LEVELS:
         raise StoreError(f"must be one of: {', '.join(LEVELS)}", "sensitivity")
-    session_id = clean_text(happening.session_id).strip()
+    session_id = clean_text(hook_event.session_id).strip()
     if not 0 < len(session_id) <= 200:
         raise StoreError("must have 1 to 200 characters", "session_id")
-    project = clean_text(happening.project).strip()
+    project = clean_text(hook_event.project).strip()
     if len(project) > 200:
         raise StoreError("must have at most 200 characters", "project")
-    place = replace(happening, session_id=session_id, project=project)
-    with journal_refusals(place, actor, "event"):
-        refuse_secrets(place, ("session_id", "project"))
-    cwd = redact(clean_text(happening.cwd))[:1000]
-    return replace(place, cwd=cwd)
+    cleaned = replace(hook_event, session_id=session_id, project=project)
+    with journal_refusals(cleaned, actor, "event"):
+        refuse_secrets(cleaned, ("session_id", "project"))
+    return replace(cleaned, cwd=redact(clean_text(hook_event.cwd))[:1000])
 
 
 def _event_time(at: datetime | None, now: datetime) -> datetime:
-    """When it happened. A clock that goes a little ahead is taken for now."""
+    """Return when the event happened; times slightly in the future count as now."""
     if at is None:
         return now
     if at > now + CLOCK_SKEW:
@@ -145,26 +138,26 @@ def _event_time(at: datetime | None, now: datetime) -> datetime:
     return min(at, now)
 
 
-def _get_or_create_session(happening: HookEvent, actor: Actor, at: datetime) -> Session:
-    place = {"session_id": happening.session_id, "project": resolve_project(happening.project, actor)}
-    session = Session.objects.filter(**place).first()
+def _get_or_create_session(hook_event: HookEvent, actor: Actor, at: datetime) -> Session:
+    key = {"session_id": hook_event.session_id, "project": resolve_project(hook_event.project, actor)}
+    session = Session.objects.filter(**key).first()
     if session is None:
-        first = {"agent": actor.name, "cwd": happening.cwd, "started_at": at, "last_at": at}
+        first = {"agent": actor.name, "cwd": hook_event.cwd, "started_at": at, "last_at": at}
         with write_transaction():
-            session, _ = Session.objects.get_or_create(**place, defaults=first)
-    if happening.cwd and not session.cwd:
+            session, _ = Session.objects.get_or_create(**key, defaults=first)
+    if hook_event.cwd and not session.cwd:
         with write_transaction():
-            Session.objects.filter(pk=session.pk).update(cwd=happening.cwd)
+            Session.objects.filter(pk=session.pk).update(cwd=hook_event.cwd)
     return session
 
 
-def _read_tool_call(passage: HookContext) -> None:
-    data, event = passage.happening.data, passage.event
+def _read_tool_call(context: HookContext) -> None:
+    data, event = context.hook_event.data, context.event
     tool = redact(clean_text(str(data.get("tool_name") or "")))[:200]
     chars = settings.MEMORYHUB.event_preview_chars
-    cwd = passage.happening.cwd or passage.session.cwd
+    cwd = context.hook_event.cwd or context.session.cwd
     call = parse_tool_call(tool, data.get("tool_input"), data.get("tool_response"), cwd, chars)
-    passage.call = call
+    context.call = call
     event.tool_name, event.preview = tool, call.preview
     event.files, event.keywords = list(call.files), list(call.keywords)
     if call.secret:

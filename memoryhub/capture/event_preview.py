@@ -1,7 +1,6 @@
-"""A tool call or a prompt as an event keeps it: what may be shown of it, never the whole. Pure.
+"""Reduce tool calls and prompts to what an event may store: redacted previews and keywords. Pure.
 
-Credentials are taken out before anything else looks at the text; of a file made to hold them nothing but its
-name is kept.
+Credentials are removed before anything else reads the text. Of a file of credentials only the name is stored.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from memoryhub.core.text import estimate_tokens, shorten
 from memoryhub.security.secrets import redact
 from memoryhub.security.secrets.secret_files import is_secret_file, names_secret_file
 
-# The tools of the hub's own toolsets, and LetsGo's: what they answer is remembered already.
+# The tools of this app's own toolsets and of LetsGo: their answers are stored already.
 MEMORY_TOOLS = frozenset(
     """store_memory search_memories list_memories get_memory update_memory delete_memory search_by_file
     search_by_concept get_timeline store_fact query_facts delete_fact purge_expired summarize_old
@@ -33,17 +32,17 @@ PLANNING_TOOLS = frozenset(
 
 @dataclass(frozen=True)
 class ToolCall:
-    """One tool call. ``secret``: it touched a file made for credentials; ``own``: a tool of memory itself.
+    """One tool call: the observation, and the parts that may be stored with an event.
 
-    ``looks_around``: it shows where things stand or what is planned, not what the work is about.
-    ``keywords``, ``preview`` and ``output_digest`` are what an event and the session's state may keep;
-    ``tokens`` is about what the call cost the agent's context.
+    ``secret``: the call touched a file of credentials. ``by_memory_tool``: its answer is stored already.
+    ``shows_status``: it shows a status or a plan, not the subject of the work.
+    ``tokens``: approximate cost of the call in the agent's context.
     """
 
-    seen: Observation
+    observation: Observation
     secret: bool
-    own: bool
-    looks_around: bool
+    by_memory_tool: bool
+    shows_status: bool
     files: tuple[str, ...]
     keywords: tuple[str, ...]
     preview: str
@@ -52,17 +51,17 @@ class ToolCall:
 
 
 def parse_tool_call(tool: str, given: Any, response: Any, cwd: str, preview_chars: int) -> ToolCall:
-    """Read a tool call, whatever JSON its input and response are."""
+    """Parse a tool call; its input and response may be any JSON."""
     seen = observe(tool, given, response, cwd)
     touched = (*seen.files_modified, *seen.files_read)
     secret = any(map(is_secret_file, touched)) or names_secret_file(seen.command)
     shown = "" if secret else redact(strip_injected_context(seen.text))
     return ToolCall(
-        seen=seen,
+        observation=seen,
         secret=secret,
-        own=is_memory_tool(tool),
-        looks_around=is_status_check(seen.command) or tool.lower() in PLANNING_TOOLS,
-        # By the tool's name alone a session's summary takes a writer's files for changed.
+        by_memory_tool=tool.rsplit("__", 1)[-1].lower() in MEMORY_TOOLS,  # mcp__server__tool
+        shows_status=is_status_check(seen.command) or tool.lower() in PLANNING_TOOLS,
+        # A session summary treats all files of a writing tool's event as changed.
         files=seen.files_modified if seen.kind == "write" else touched,
         keywords=() if secret else _keywords(touched, shown),
         preview=_preview(seen, secret, preview_chars),
@@ -72,26 +71,22 @@ def parse_tool_call(tool: str, given: Any, response: Any, cwd: str, preview_char
 
 
 def _keywords(files: tuple[str, ...], shown: str) -> tuple[str, ...]:
-    """The words of the files' names before those of the text: they hold a piece of work together."""
+    """Return keywords of the file names, which connect calls of one piece of work, then of the text."""
     names = extract_keywords(" ".join(path.rpartition(".")[0] or path for path in files))
     return tuple(unique_keywords([*names, *extract_keywords(shown)]))[:MAX_KEYWORDS]
 
 
-def is_memory_tool(tool: str) -> bool:
-    """Whether a tool, by its own name or as ``mcp__server__tool``, is one of memory."""
-    return tool.rsplit("__", 1)[-1].lower() in MEMORY_TOOLS
-
-
 def parse_prompt(prompt: str, preview_chars: int) -> tuple[str, tuple[str, ...]]:
-    """The preview and the keywords of what a person asked."""
+    """Return the preview and the keywords of a prompt."""
     shown = redact(strip_injected_context(clean_text(prompt[:MAX_OUTPUT])))
     return shorten(shown, preview_chars), tuple(extract_keywords(shown))
 
 
 def _preview(seen: Observation, secret: bool, chars: int) -> str:
+    files = ", ".join((*seen.files_modified, *seen.files_read))
     if secret:
-        return shorten(", ".join((*seen.files_modified, *seen.files_read)) or "a file of credentials", chars)
-    asked = seen.command or seen.question or ", ".join((*seen.files_modified, *seen.files_read))
-    found = seen.output or seen.added
-    whole = redact(strip_injected_context("\n".join(part for part in (asked, found) if part)))
-    return shorten(whole, chars)
+        return shorten(files or "a file of credentials", chars)
+    request = seen.command or seen.question or files
+    result = seen.output or seen.added
+    text = redact(strip_injected_context("\n".join(part for part in (request, result) if part)))
+    return shorten(text, chars)

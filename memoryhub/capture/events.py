@@ -1,4 +1,4 @@
-"""What happens in an agent's session, and what the chain of hooks says to it."""
+"""Hook events and the types that the hook pipeline passes around."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ SESSION_START = "session:start"
 PROMPT_SUBMIT = "prompt:submit"
 TOOL_POST = "tool:post"
 SESSION_END = "session:end"
-CHECKPOINT = (
-    "session:checkpoint"  # the agent is about to compact its context; not a name of the wire contract
-)
+# Internal: the agent is about to compact its context. The API does not accept this name.
+CHECKPOINT = "session:checkpoint"
 EVENTS = (SESSION_START, PROMPT_SUBMIT, TOOL_POST, SESSION_END)
 
 Status = Literal["ok", "skipped", "failed"]
@@ -25,12 +24,14 @@ Status = Literal["ok", "skipped", "failed"]
 
 @dataclass(frozen=True)
 class HookEvent:
-    """One event as an adapter hands it in.
+    """One event of an agent session, as an adapter passes it in.
 
-    ``at``: when it happened; now, when absent. ``mark``: told from a second delivery by this; empty: never.
-    ``allow_private``, ``allow_secret``: levels that an injection may show, if the actor may see them.
-    ``reads``: whether the actor has the right to read at all. ``greets``: a start is answered with what was
-    last done. ``most_tokens``: of the context.
+    ``at``: when it happened; None means now.
+    ``mark``: identifies the event, so that a second delivery is ignored; empty if the agent sends no id.
+    ``allow_private``, ``allow_secret``: levels that an injection may contain if the actor may see them.
+    ``reads``: whether the actor has the permission to read.
+    ``greets``: whether to answer a session start with the context of recent sessions.
+    ``most_tokens``: upper limit for the injected context, below the configured budget.
     """
 
     event: str
@@ -50,7 +51,7 @@ class HookEvent:
 
 @dataclass(frozen=True)
 class HandlerReport:
-    """What one handler did; ``detail`` is for a person and tells nothing that is not theirs to know."""
+    """The outcome of one handler. ``detail`` is shown to everyone who can see the event."""
 
     name: str
     priority: int
@@ -63,9 +64,9 @@ class HandlerReport:
 
 @dataclass(frozen=True)
 class DispatchResult:
-    """The answer: the reports in order of priority, the context to inject, and the event that was recorded.
+    """Reports in order of priority, the context to inject, and the recorded event.
 
-    ``event`` is None for one that came a second time.
+    ``event`` is None for a repeated delivery.
     """
 
     handlers: list[HandlerReport]
@@ -75,17 +76,21 @@ class DispatchResult:
 
 @dataclass
 class HookContext:
-    """An event on its way through the chain; handlers fill ``event``, which is saved at the end."""
+    """An event on its way through the pipeline. Handlers fill in ``event``, which is saved at the end.
 
-    happening: HookEvent
+    ``delivery_marks``: marks derived from the content, for events without an id or a time: the mark of the
+    current time window and that of the window before it.
+    """
+
+    hook_event: HookEvent
     actor: Actor
     session: Session
     at: datetime
     event: Event
     call: ToolCall | None = None
-    context: str = ""
+    injected: str = ""
     repeated: bool = False
-    marks: tuple[str, ...] = ()  # its own, where neither id nor moment gives one, and that of just before
+    delivery_marks: tuple[str, ...] = ()
 
 
 HandlerResult = tuple[Status, str]
@@ -94,10 +99,10 @@ Handler = Callable[[HookContext], HandlerResult]
 
 @dataclass(frozen=True)
 class Hook:
-    """A handler's place in the chain.
+    """A handler and its place in the pipeline.
 
-    ``capability``: switched off, the handler is skipped. ``repeats``: it answers an event that was recorded
-    before once more.
+    ``capability``: the handler is skipped while this capability is off.
+    ``repeats``: the handler also runs for a repeated delivery.
     """
 
     event: str

@@ -1,7 +1,7 @@
-"""The governor looks at every memory once it is written, and flags what gives orders to the model.
+"""Background thread that inspects every written memory for prompt injection and flags what it finds.
 
-A thread beside the requests follows the journal: each memory that was stored or changed is inspected within
-seconds, at a tenth of a core's time. Injections are governed whether it has come by or not.
+The thread follows the journal and uses at most a tenth of a core. It inspects a new or changed memory within
+seconds. Context injection has its own check and does not depend on these flags.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from memoryhub.security.prompt_injection import inspect_fields
 
 ACTOR = system_actor(PROMPT_INJECTION_FLAG)
 BATCH_SIZE = 50  # journal rows of one turn
-REST_FACTOR = 9  # so many times as long as a turn took it leaves the machine to others
-MAX_FIELD_CHARS = 20_000  # of a text that are inspected
+REST_FACTOR = 9  # rest after each turn, as a multiple of its CPU time
+MAX_FIELD_CHARS = 20_000
 _WRITE_OPERATIONS = ("insert", "update")
 _TEXT_FIELDS = ("title", "subtitle", "abstract", "overview", "content")
 
 
 class FlaggingWorker(ExclusiveThread):
-    """Inspects what was written; the file of its lock says how far the journal is read."""
+    """Follows the journal. Its lock file stores the position of the last row that it has read."""
 
     def __init__(self) -> None:
         super().__init__(PROMPT_INJECTION_FLAG, threading.Condition())
 
     def turn(self) -> bool:
-        """Inspect what the next rows of the journal are about; False when there are none."""
+        """Inspect the memories of the next journal rows; return False if there are none."""
         file = self.hold()
         if file is None:
             return False
@@ -46,7 +46,7 @@ class FlaggingWorker(ExclusiveThread):
 
 
 def flag_next_memories(after: int) -> int | None:
-    """Inspect the memories of the next rows of the journal; the number of the last one, None for none."""
+    """Inspect the memories of the next journal rows; return the number of the last row, None if none."""
     rows = JournalEntry.objects.filter(seq__gt=after, object_type="memory", operation__in=_WRITE_OPERATIONS)
     found: list[tuple[int, str]] = list(rows.order_by("seq").values_list("seq", "object_id")[:BATCH_SIZE])
     if not found:
@@ -56,7 +56,7 @@ def flag_next_memories(after: int) -> int | None:
 
 
 def find_flags(uids: set[str]) -> dict[str, list[str]]:
-    """Of these memories those that give orders, each with flags that name what kind they are."""
+    """Return the flags of those memories that contain injected instructions, one for each kind."""
     memories = list(Memory.objects.visible_to(ACTOR.clearance).filter(uid__in=uids))
     lists = load_lists(memories)
     flags: dict[str, list[str]] = {}
@@ -64,19 +64,19 @@ def find_flags(uids: set[str]) -> dict[str, list[str]]:
         fields = {name: getattr(memory, name)[:MAX_FIELD_CHARS] for name in _TEXT_FIELDS}
         labels = {name: _to_texts(values) for name, values in lists[memory.pk].items() if values}
         verdict = inspect_fields({**fields, **labels, "project": memory.project})
-        kinds = {one.finding.kind for one in verdict.findings if one.finding.removed}
+        kinds = {found.finding.kind for found in verdict.findings if found.finding.removed}
         if kinds:
             flags[memory.uid] = [f"{PROMPT_INJECTION_FLAG}:{kind}" for kind in sorted(kinds)]
     return flags
 
 
 def _to_texts(values: list[Any]) -> list[str]:
-    """Of a list-valued field the texts; an entity is one by its name."""
+    """Return the texts of a list field; of an entity, its name."""
     return [value["entity"] if isinstance(value, dict) else value for value in values]
 
 
 def _read_position(file: IO[str]) -> int:
-    """The last row that was looked at; 0 where another store, or one restored from a backup, has another."""
+    """Return the last journal row that was read; 0 if the journal does not contain it, as after a restore."""
     file.seek(0)
     seq, _, digest = file.read().strip().partition(" ")
     if not (seq.isascii() and seq.isdecimal() and len(seq) < 16):

@@ -1,8 +1,8 @@
-"""Is this worth remembering? Four dimensions, each 0..1, and the gate over their weighted sum. Pure.
+"""Score whether a text is worth remembering: four dimensions, each 0..1, and their weighted sum. Pure.
 
-LetsGo's memory guide names the dimensions (substance, salience, distinctiveness, type weight) and the gate of
-0.30; how each is measured is decided here and shown with every event, so that a person sees why something was
-kept.
+LetsGo's memory guide names the dimensions (substance, salience, distinctiveness, type weight) and the
+threshold of 0.30. How each is measured is decided here. The parts are stored with every event, so that people
+can see why a text became a memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from memoryhub.core.text import jaccard, terms
 from memoryhub.core.vocabulary import MemoryType
 
-# How much each kind of observation is worth by itself.
 TYPE_WEIGHTS: dict[str, float] = {
     MemoryType.DECISION: 1.0,
     MemoryType.BUGFIX: 0.9,
@@ -26,10 +25,9 @@ TYPE_WEIGHTS: dict[str, float] = {
 }
 OTHER_TYPE_WEIGHT = 0.5
 
-# Distinct terms after which a text counts as two thirds full of substance.
-SUBSTANCE_TERMS = 20
-DISTINCT_TERMS = 8
-# Addresses, numbers and hashes say nothing by themselves.
+SUBSTANCE_TERMS = 20  # distinct terms that give a substance of about two thirds
+DISTINCT_TERMS = 8  # with fewer terms, a text cannot be fully distinct
+# URLs, numbers and hashes add no substance.
 _DATA_PATTERN = re.compile(r"\bhttps?://\S+|\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b|(?<!\w)#?\d[\d.,:-]*\b")
 _SALIENCE_PATTERNS: tuple[tuple[re.Pattern[str], float], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), weight)
@@ -68,13 +66,13 @@ class Memorability:
     total: float
 
     def parts(self) -> dict[str, float]:
-        """For the event that keeps them."""
+        """Return the rounded values that an event stores."""
         return {name: round(value, 3) for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)
 class MemorabilityWeights:
-    """The weight of each part; they add up to 1."""
+    """The weight of each part. They add up to 1."""
 
     substance: float = 0.30
     salience: float = 0.30
@@ -82,34 +80,34 @@ class MemorabilityWeights:
     type_weight: float = 0.15
 
 
-def score(text: str, kind: str, neighbours: Iterable[set[str]], shares: MemorabilityWeights) -> Memorability:
-    """Judge an observation of a kind beside the term sets of the memories that are most like it.
+def score(text: str, kind: str, neighbours: Iterable[set[str]], weights: MemorabilityWeights) -> Memorability:
+    """Score a text of a type against the term sets of the most similar memories.
 
-    Nothing new is worth nothing: the total of a near repetition falls with its distinctiveness to 0.
+    A repetition is worthless: the total falls to 0 with the distinctiveness.
     """
     own = terms(_DATA_PATTERN.sub(" ", text))
     parts = (substance(own), salience(text), distinctiveness(own, neighbours), type_weight(kind))
-    weights = (shares.substance, shares.salience, shares.distinctiveness, shares.type_weight)
-    total = sum(weight * part for weight, part in zip(weights, parts, strict=True))
+    shares = (weights.substance, weights.salience, weights.distinctiveness, weights.type_weight)
+    total = sum(share * part for share, part in zip(shares, parts, strict=True))
     return Memorability(*parts, total=total * min(1.0, 4 * parts[2]) if own else 0.0)
 
 
 def substance(own: set[str]) -> float:
-    """How much is said: distinct terms, with diminishing returns."""
+    """Measure the amount of content: distinct terms, with diminishing returns."""
     return 1 - math.exp(-len(own) / SUBSTANCE_TERMS)
 
 
 def salience(text: str) -> float:
-    """How much of it asks to be remembered: words of decision, cause, failure, repair; each kind once."""
-    silence = 1.0
+    """Measure the words of decision, cause, failure and fix; each group counts once."""
+    remaining = 1.0
     for pattern, weight in _SALIENCE_PATTERNS:
         if pattern.search(text):
-            silence *= 1 - weight
-    return 1 - silence
+            remaining *= 1 - weight
+    return 1 - remaining
 
 
 def distinctiveness(own: set[str], neighbours: Iterable[set[str]]) -> float:
-    """1 for something unlike all neighbours, 0 for a repetition; a few words can hardly be distinct."""
+    """Return 1 for a text unlike all neighbours, 0 for a repetition, less for a text of few terms."""
     unlike = 1 - max((jaccard(own, other) for other in neighbours), default=0.0)
     return unlike * min(1.0, len(own) / DISTINCT_TERMS)
 

@@ -1,7 +1,6 @@
-"""What a tool call did, read from its input and output. Pure.
+"""Parse a tool call into an observation: its kind, files, command and output. Pure.
 
-Knows the tools of Claude Code and LetsGo by name; an unknown tool is read by the usual names of its
-parameters.
+The tools of Claude Code and LetsGo are known by name. Unknown tools are parsed by common parameter names.
 """
 
 from __future__ import annotations
@@ -13,23 +12,17 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-READ_TOOLS = frozenset({"read", "notebookread", "read_file", "view", "cat", "open_file"})
-WRITE_TOOLS = frozenset(
-    {
-        "write",
-        "edit",
-        "multiedit",
-        "notebookedit",
-        "write_file",
-        "edit_file",
-        "apply_patch",
-        "str_replace",
-        "create",
-    }
-)
-RUN_TOOLS = frozenset({"bash", "shell", "run", "execute", "terminal", "run_command", "powershell"})
-SEARCH_TOOLS = frozenset({"grep", "glob", "ls", "search", "find", "list_files", "list_dir", "toolsearch"})
-ASK_TOOLS = frozenset({"webfetch", "websearch", "task", "agent", "web_search", "web_fetch", "fetch"})
+_TOOL_KINDS = {
+    "read": ("read", "notebookread", "read_file", "view", "cat", "open_file"),
+    "write": (
+        *("write", "edit", "multiedit", "notebookedit", "write_file", "edit_file"),
+        *("apply_patch", "str_replace", "create"),
+    ),
+    "run": ("bash", "shell", "run", "execute", "terminal", "run_command", "powershell"),
+    "search": ("grep", "glob", "ls", "search", "find", "list_files", "list_dir", "toolsearch"),
+    "ask": ("webfetch", "websearch", "task", "agent", "web_search", "web_fetch", "fetch"),
+}
+_KIND_BY_TOOL = {tool: kind for kind, tools in _TOOL_KINDS.items() for tool in tools}
 _PATH_KEYS = ("file_path", "path", "notebook_path", "filename", "file", "target_file")
 _OUTPUT_KEYS = (
     "output",
@@ -43,8 +36,8 @@ _OUTPUT_KEYS = (
     "stderr",
     "error",
 )
-_ERROR_KEYS = ("is_error", "isError", "error")  # by which a tool's response says that the call failed
-MAX_OUTPUT = 20_000  # characters of a call that are looked at
+_ERROR_KEYS = ("is_error", "isError", "error")  # keys by which a response reports a failure
+MAX_OUTPUT = 20_000  # characters of a call that are read
 MAX_DEPTH = 20  # of nested objects and lists
 MAX_FILES = 50  # of one call
 _FAILED = re.compile(
@@ -81,9 +74,8 @@ _TRAILER = re.compile(
 class Observation:
     """One tool call.
 
-    ``kind``: read, write, run, search, ask or other; ``failed`` and ``passed``: what the output shows;
-    ``refused``: the tool itself said that it did not do what was asked. What a refused write was about counts
-    as looked at, for nothing was written.
+    ``kind``: read, write, run, search, ask or other. ``failed``, ``passed``: the outcome by the output.
+    ``refused``: the tool reported that it did nothing. The files of a refused write count as read.
     """
 
     tool: str
@@ -98,7 +90,6 @@ class Observation:
     failed: bool = False
     refused: bool = False
     passed: bool = False
-    creates: bool = False
 
     @property
     def is_test_run(self) -> bool:
@@ -106,19 +97,17 @@ class Observation:
 
     @property
     def commit_message(self) -> str:
-        """The message of a ``git commit`` command, empty for anything else."""
         return parse_commit_message(self.command)
 
     @property
     def text(self) -> str:
-        """What keywords and boundaries are taken from."""
-        return "\n".join(part for part in (self.question, self.command, self.added, self.output) if part)[
-            :MAX_OUTPUT
-        ]
+        """The text that keywords and boundaries are computed from."""
+        parts = (self.question, self.command, self.added, self.output)
+        return "\n".join(part for part in parts if part)[:MAX_OUTPUT]
 
 
 def observe(tool: str, given: Any, response: Any, cwd: str = "") -> Observation:
-    """Read a tool call, whatever JSON it brings; paths below ``cwd`` become relative to it."""
+    """Parse a tool call, which may be any JSON. Paths below ``cwd`` become relative to it."""
     given = given if isinstance(given, Mapping) else {"input": given}
     kind = tool_kind(tool)
     paths = tuple(dict.fromkeys(_relative_path(path, cwd) for path in _paths(given)))
@@ -135,7 +124,7 @@ def observe(tool: str, given: Any, response: Any, cwd: str = "") -> Observation:
         question=_first_text(given, "prompt", "query", "url", "pattern", "description")
         if kind != "write"
         else "",
-        # What an editor answers is mostly the file again; words are worth a look.
+        # Editors return objects that repeat the file; only plain text is of interest.
         output=output if not wrote or isinstance(response, str) else "",
         added=""
         if refused
@@ -144,27 +133,16 @@ def observe(tool: str, given: Any, response: Any, cwd: str = "") -> Observation:
         failed=refused or (kind == "run" and bool(_FAILED.search(output))),
         refused=refused,
         passed=kind == "run" and not refused and bool(_PASSED.search(output)) and not _FAILED.search(output),
-        creates=wrote and tool.lower() in ("write", "write_file", "create"),
     )
 
 
 def tool_kind(tool: str) -> str:
-    """The kind of a tool by its name; MCP tools (``mcp__server__tool``) by their last part."""
-    name = tool.rsplit("__", 1)[-1].lower()
-    for kind, names in (
-        ("read", READ_TOOLS),
-        ("write", WRITE_TOOLS),
-        ("run", RUN_TOOLS),
-        ("search", SEARCH_TOOLS),
-        ("ask", ASK_TOOLS),
-    ):
-        if name in names:
-            return kind
-    return "other"
+    """Return the kind of a tool by its name; of MCP tools (``mcp__server__tool``) by the last part."""
+    return _KIND_BY_TOOL.get(tool.rsplit("__", 1)[-1].lower(), "other")
 
 
 def output_text(response: Any, depth: int = 0) -> str:
-    """The readable part of a tool's response, whatever its shape; at most :data:`MAX_OUTPUT` characters."""
+    """Return the readable part of a response of any shape, at most :data:`MAX_OUTPUT` characters."""
     if response is None or depth > MAX_DEPTH:
         return ""
     if isinstance(response, str):
@@ -180,7 +158,7 @@ def output_text(response: Any, depth: int = 0) -> str:
 
 
 def _join_texts(parts: Iterable[Any], depth: int) -> str:
-    """The texts of the parts, one to a line, as far as there is room."""
+    """Join the texts of the parts, one per line, up to :data:`MAX_OUTPUT` characters."""
     found, room = [], MAX_OUTPUT
     for part in parts:
         if text := output_text(part, depth + 1):
@@ -192,14 +170,14 @@ def _join_texts(parts: Iterable[Any], depth: int) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Without NUL, which no column holds, and without halves of surrogate pairs, which are no characters."""
+    """Remove NUL, which columns cannot store, and replace lone surrogates."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
 
 
 def parse_commit_message(command: str) -> str:
-    """The message given to ``git commit`` by ``-m``, several of them as paragraphs, or by a here-document.
+    """Return the message of a ``git commit`` command, from ``-m`` options or a here-document, or "".
 
-    Without what tools add to it: trailers like ``Co-authored-by:``, and who generated it.
+    Several ``-m`` options are paragraphs. Trailers like ``Co-authored-by:`` are removed.
     """
     found = _COMMIT_COMMAND.search(command)
     if not found:
@@ -211,16 +189,16 @@ def parse_commit_message(command: str) -> str:
         parts = list(takewhile(lambda part: part not in _NEXT_COMMAND, shlex.split(rest)))
     except ValueError:
         return ""
-    said = [parts[n + 1] for n, part in enumerate(parts[:-1]) if _MESSAGE_OPTION.fullmatch(part)]
-    said += [part.split("=", 1)[1] for part in parts if part.startswith("--message=")]
-    return _TRAILER.sub("", "\n\n".join(said)).strip()
+    messages = [parts[n + 1] for n, part in enumerate(parts[:-1]) if _MESSAGE_OPTION.fullmatch(part)]
+    messages += [part.split("=", 1)[1] for part in parts if part.startswith("--message=")]
+    return _TRAILER.sub("", "\n\n".join(messages)).strip()
 
 
 def _paths(given: Mapping[str, Any]) -> list[str]:
     found = [value for key in _PATH_KEYS if isinstance(value := given.get(key), str) and value]
     for key in ("patch", "input", "diff"):
         if isinstance(value := given.get(key), str):
-            found += [one or other for one, other in _PATCHED_FILE.findall(value[: 10 * MAX_OUTPUT])]
+            found += ["".join(groups) for groups in _PATCHED_FILE.findall(value[: 10 * MAX_OUTPUT])]
     return [clean_text(path.strip()) for path in found if path.strip() and len(path) <= 1000][:MAX_FILES]
 
 
@@ -235,7 +213,7 @@ def _first_text(given: Mapping[str, Any], *keys: str) -> str:
 
 
 def _edited_text(given: Mapping[str, Any], *keys: str) -> str:
-    """The text that an edit brings in or takes out; of several edits, all of it."""
+    """Return the text that an edit adds or removes, for several edits all of it."""
     own = _first_text(given, *keys)
     edits = given.get("edits")
     if isinstance(edits, list):

@@ -1,4 +1,4 @@
-"""Sessions fall into segments: where one begins is a fact ``session:{id}`` / ``boundary_at``."""
+"""Assign tool calls to segments of a session. Each boundary is a fact ``session:{id}`` / ``boundary_at``."""
 
 from __future__ import annotations
 
@@ -18,20 +18,18 @@ from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Event, Session
 
 BOUNDARY_PREDICATE = "boundary_at"
-BOUNDARY_FACTS = Q(
-    predicate=BOUNDARY_PREDICATE, subject__startswith="session:"
-)  # the hub's own notes among the facts
-# Shares of the configured threshold. After a prompt a person just said what comes next; between prompts the
-# work goes on, and only what shares almost nothing with it, twice in a row, is another piece of work.
+BOUNDARY_FACTS = Q(predicate=BOUNDARY_PREDICATE, subject__startswith="session:")
+# Factors of the configured threshold. A change of subject is likely right after a prompt. Between prompts the
+# work goes on, so a boundary needs two outputs in a row that share almost nothing with the window.
 AFTER_PROMPT_FACTOR = 2.0
 BETWEEN_PROMPTS_FACTOR = 0.5
-NO_PROMPTS_FACTOR = 0.2  # enough at once, in a session that tells of no prompts
-MAX_FACT_KEYWORDS = 12  # of each side in the fact
+NO_PROMPTS_FACTOR = 0.2  # in a session that sends no prompts, one output below this is enough
+MAX_FACT_KEYWORDS = 12  # for each side of the boundary
 
 
 @dataclass(frozen=True)
 class SegmentPlacement:
-    """The segment that a call belongs to; ``boundary``: it opens this segment. ``similarity``: 0..1."""
+    """The segment of a call. ``boundary``: the call opens it. ``late``: it arrived after later calls."""
 
     segment: int
     boundary: bool = False
@@ -42,9 +40,9 @@ class SegmentPlacement:
 def place_call(
     call: ToolCall, session: Session, at: datetime, sensitivity: str, actor: Actor
 ) -> SegmentPlacement:
-    """Hold a call against the session's window; a shift opens a segment and is stored as a fact.
+    """Compare a call with the session's window; on a boundary, open a segment and store it as a fact.
 
-    A call that arrives after later ones is put into the segment of its time and leaves the window alone.
+    A call that arrives after later ones gets the segment of its time and leaves the window unchanged.
     """
     draft: FactDraft | None = None
     with locked_state(session) as state:
@@ -53,28 +51,44 @@ def place_call(
         state.window_at = at.isoformat()
         repeated = bool(call.output_digest) and call.output_digest == state.output
         state.output = call.output_digest
-        if repeated or call.looks_around:
+        if repeated or call.shows_status:
             return SegmentPlacement(state.segment)
-        window = [frozenset(one) for one in state.window]
+        window = [frozenset(keywords) for keywords in state.window]
         config = settings.MEMORYHUB
-        threshold, sure = _thresholds(state, config.boundary_similarity)
-        doubt = [] if state.asked else [frozenset(one) for one in state.doubt]
-        judged = detect_boundary(call.keywords, window, threshold, config.boundary_window, doubt, sure)
-        state.window = [sorted(one) for one in judged.window]
-        state.doubt = [sorted(one) for one in judged.doubt]
+        threshold, sure_below = _thresholds(state, config.boundary_similarity)
+        doubt = [] if state.asked else [frozenset(keywords) for keywords in state.doubt]
+        decision = detect_boundary(
+            call.keywords, window, threshold, config.boundary_window, doubt, sure_below
+        )
+        state.window = [sorted(keywords) for keywords in decision.window]
+        state.doubt = [sorted(keywords) for keywords in decision.doubt]
         state.asked = max(state.asked - 1, 0)
-        if judged.boundary:
+        if decision.boundary:
             state.segment, state.asked = state.segment + 1, 0
-            before = most_common_keywords(map(sorted, window))
-            draft = _boundary_fact(call, session, at, sensitivity, state, before, judged.similarity)
-        placed = SegmentPlacement(state.segment, judged.boundary, judged.similarity)
+            detail = {
+                "time": at.isoformat(),
+                "tool": call.observation.tool,
+                "segment": state.segment,
+                "similarity": round(decision.similarity, 3),
+                "keywords_before": most_common_keywords(map(sorted, window), MAX_FACT_KEYWORDS),
+                "keywords_after": list(call.keywords[:MAX_FACT_KEYWORDS]),
+            }
+            draft = FactDraft(
+                subject=f"session:{session.session_id}",
+                predicate=BOUNDARY_PREDICATE,
+                object=json.dumps(detail, ensure_ascii=False),
+                project=session.project,
+                session_id=session.session_id,
+                sensitivity=sensitivity,
+            )
+        placement = SegmentPlacement(state.segment, decision.boundary, decision.similarity)
     if draft is not None:
         services.create_fact(draft, actor)
-    return placed
+    return placement
 
 
 def _thresholds(state: SessionState, configured: float) -> tuple[float, float]:
-    """The similarity below which an output is unlike the window; that below which one alone is a shift."""
+    """Return the similarity below which an output is in doubt, and that below which one output is enough."""
     if state.asked:
         return configured * AFTER_PROMPT_FACTOR, configured * AFTER_PROMPT_FACTOR
     if state.prompted:
@@ -86,30 +100,3 @@ def _segment_at(session: Session, at: datetime, latest: int) -> int:
     earlier = Event.objects.filter(session=session, at__lte=at).order_by("-at", "-pk")
     found: int | None = earlier.values_list("segment", flat=True).first()
     return max(found if found is not None else 1, 1) if latest > 1 else 1
-
-
-def _boundary_fact(
-    call: ToolCall,
-    session: Session,
-    at: datetime,
-    sensitivity: str,
-    state: SessionState,
-    before: list[str],
-    similarity: float,
-) -> FactDraft:
-    told = {
-        "time": at.isoformat(),
-        "tool": call.seen.tool,
-        "segment": state.segment,
-        "similarity": round(similarity, 3),
-        "keywords_before": before[:MAX_FACT_KEYWORDS],
-        "keywords_after": list(call.keywords[:MAX_FACT_KEYWORDS]),
-    }
-    return FactDraft(
-        subject=f"session:{session.session_id}",
-        predicate=BOUNDARY_PREDICATE,
-        object=json.dumps(told, ensure_ascii=False),
-        project=session.project,
-        session_id=session.session_id,
-        sensitivity=sensitivity,
-    )

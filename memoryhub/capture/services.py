@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -11,6 +10,8 @@ from django.utils import timezone
 
 from memoryhub import capabilities, memories
 from memoryhub.access.policy import Actor
+from memoryhub.backends.fts_query import match_any
+from memoryhub.backends.statements import rare_words
 from memoryhub.capture import memorability
 from memoryhub.capture.classification import Classification, classify
 from memoryhub.capture.distillation import Candidate, contains_injected_context, distill
@@ -18,38 +19,17 @@ from memoryhub.capture.event_preview import ToolCall
 from memoryhub.capture.memorability import Memorability, MemorabilityWeights
 from memoryhub.capture.session_state import locked_state
 from memoryhub.capture.titles import make_subtitle, make_title, reverted_headline
-from memoryhub.core.text import jaccard, terms
+from memoryhub.core.text import STOP_WORDS, jaccard, terms, words
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.rows import hash_content
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory, Session
+from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.security.secrets import may_contain_secrets, redact
 
-
-def find_reverted_memory(text: str, project: str, tag: str, actor: Actor) -> Memory | None:
-    """The memory of the commit that this one takes back, if it formed by itself and is still there."""
-    what = reverted_headline(text)
-    if not what:
-        return None
-    told = Memory.objects.visible_to(actor.clearance).live().filter(project=project, title=make_title(what))
-    return told.filter(labels__kind="tag", labels__value=tag).order_by("-created_at").first()
-
-
-def modified_files(memory: Memory) -> list[str]:
-    """The files that the commit had changed, and that are as they were again."""
-    return list(memory.files.filter(access="modified").order_by("pk").values_list("path", flat=True))
-
-
-def replace_reverted_memory(old: Memory, new: Memory, actor: Actor) -> None:
-    """The old memory goes to the trash, with a note where it went; ``store.restore`` undoes it."""
-    memories.trash_merged(new, [old.uid], actor)
-
-
-# The terms of the memories that are most like a text: handed in, for finding them is retrieval's.
-Neighbours = Callable[[str], list[set[str]]]
-DUPLICATE_SIMILARITY = 0.8  # term Jaccard from which a candidate says what a memory says already
-CAPTURED_TAG = "captured"  # on every memory that formed by itself
-# Trust in the source: what people wrote on purpose stands above what a page said.
+DUPLICATE_SIMILARITY = 0.8  # term Jaccard from which a candidate repeats a memory
+CAPTURED_TAG = "captured"  # on every memory that capture creates
+# Trust by source: text that people wrote on purpose is more reliable than the output of a tool.
 TRUST_BY_SOURCE = {
     "commit": 0.7,
     "document": 0.7,
@@ -58,124 +38,122 @@ TRUST_BY_SOURCE = {
     "output": 0.5,
     "answer": 0.4,
 }
+MAX_RARE_WORDS = 6
+MAX_POSTINGS = 600  # a word that more memories contain is not rare
+MAX_NEIGHBOURS = 12
+_MAX_WORDS_LOOKED_UP = 30
+_REQUIRED_COMMON_WORDS = 4  # a memory must contain all of them if the text has no rare words
+_MAX_COMPARED_CHARS = 4000
+_REPLACED = {TrashReason.COMPRESSED.value, TrashReason.MERGED.value}  # another memory has the content now
 
 
 @dataclass
 class CaptureResult:
-    """``reason``: why nothing was kept, empty when something was. ``due``: it is time for a checkpoint.
+    """``skip_reason``: why no memory was created, empty if one was.
 
-    ``beside``: memories made of what was noted before. ``notes``: capabilities that were missed.
+    ``from_notes``: memories created from notes of earlier calls. ``warnings``: capabilities that failed.
     """
 
-    reason: str = ""
+    skip_reason: str = ""
     memory: Memory | None = None
-    judged: Memorability | None = None
-    due: bool = False
-    beside: list[Memory] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    score: Memorability | None = None
+    checkpoint_due: bool = False
+    from_notes: list[Memory] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class CaptureContext:
-    """Where a call stands: session, segment (0 where nobody draws boundaries), time, level."""
+    """The session, time and level of a call. ``segment`` is 0 while boundary detection is off."""
 
     session: Session
     segment: int
     at: datetime
     sensitivity: str
+    actor: Actor
 
 
-def capture_call(
-    call: ToolCall, place: CaptureContext, neighbours: Neighbours, actor: Actor
-) -> CaptureResult:
-    """Distil, classify and weigh a call; keep what is worth it, and what was noted before and is due now."""
-    found, noted, tokens, due = _distill_call(call, place.session)
-    done = CaptureResult(due=due)
-    if isinstance(found, Candidate):
-        _capture_candidate(done, found, place, tokens, neighbours, actor)
+def capture_call(call: ToolCall, context: CaptureContext) -> CaptureResult:
+    """Distil, classify and score a call; store it if it is memorable, and the notes that are due."""
+    candidate, notes, tokens, checkpoint_due = _distill_call(call, context.session)
+    result = CaptureResult(checkpoint_due=checkpoint_due)
+    if isinstance(candidate, Candidate):
+        _capture_candidate(result, candidate, tokens, context)
     else:
-        done.reason = found
-    for candidate in noted:
-        late = _capture_note(candidate, place, neighbours, actor, done)
-        done.memory, done.judged = done.memory or late.memory, done.judged or late.judged
-    if done.memory:
-        done.reason = ""
-    return done
+        result.skip_reason = candidate
+    for note in notes:
+        captured = _capture_note(note, context, result)
+        result.memory, result.score = result.memory or captured.memory, result.score or captured.score
+    if result.memory:
+        result.skip_reason = ""
+    return result
 
 
-def capture_remaining_notes(place: CaptureContext, neighbours: Neighbours, actor: Actor) -> CaptureResult:
-    """At the end of a session: what was noted and no commit told."""
-    with locked_state(place.session) as state:
-        noted = state.work.due(all_of_them=True)
-    done = CaptureResult()
-    for candidate in noted:
-        _capture_note(candidate, place, neighbours, actor, done)
-    return done
+def capture_remaining_notes(context: CaptureContext) -> CaptureResult:
+    """Capture all open notes, at the end of a session."""
+    with locked_state(context.session) as state:
+        notes = state.work.take_due_notes(everything=True)
+    result = CaptureResult()
+    for note in notes:
+        _capture_note(note, context, result)
+    return result
 
 
-def _capture_note(
-    candidate: Candidate, place: CaptureContext, neighbours: Neighbours, actor: Actor, done: CaptureResult
-) -> CaptureResult:
-    """One that was noted before, beside what the call itself left."""
-    one = CaptureResult()
-    _capture_candidate(one, candidate, place, 0, neighbours, actor)
-    done.beside += [one.memory] if one.memory else []
-    done.notes += [note for note in one.notes if note not in done.notes]
-    return one
+def _capture_note(note: Candidate, context: CaptureContext, result: CaptureResult) -> CaptureResult:
+    captured = CaptureResult()
+    _capture_candidate(captured, note, 0, context)
+    result.from_notes += [captured.memory] if captured.memory else []
+    result.warnings += [warning for warning in captured.warnings if warning not in result.warnings]
+    return captured
 
 
 def _capture_candidate(
-    done: CaptureResult,
-    found: Candidate,
-    place: CaptureContext,
-    tokens: int,
-    neighbours: Neighbours,
-    actor: Actor,
+    result: CaptureResult, candidate: Candidate, tokens: int, context: CaptureContext
 ) -> None:
-    """Keep a candidate, or say why not."""
-    if may_contain_secrets(found.text):
-        done.reason = "secret"
-    elif twin := _duplicate_reason(found.text, place.session.project, actor):
-        done.reason = twin
+    if may_contain_secrets(candidate.text):
+        result.skip_reason = "secret"
+    elif reason := _duplicate_reason(candidate.text, context):
+        result.skip_reason = reason
     else:
-        named = classify(found.text, found.source)
-        done.judged, done.reason = _score_candidate(found.text, named, neighbours, done.notes)
-        if not done.reason:
-            _store_memory(done, found, named, place, tokens, actor)
+        classified = classify(candidate.text, candidate.source)
+        result.score, result.skip_reason = _score_candidate(
+            candidate.text, classified, context, result.warnings
+        )
+        if not result.skip_reason:
+            _store_memory(result, candidate, classified, tokens, context)
 
 
 def _distill_call(call: ToolCall, session: Session) -> tuple[Candidate | str, list[Candidate], int, bool]:
-    """The candidate or the reason; what was noted and is due; what it cost; whether a checkpoint is due."""
+    """Return the candidate or the skip reason, due notes, the token cost and whether a checkpoint is due."""
     every = settings.MEMORYHUB.checkpoint_events
     with locked_state(session) as state:
         state.calls += 1
-        due = bool(every) and state.calls - state.summed_up >= every
-        if due:
+        checkpoint_due = bool(every) and state.calls - state.summed_up >= every
+        if checkpoint_due:
             state.summed_up = state.calls
-        if call.own:
-            return "memory tool", [], 0, due
+        if call.by_memory_tool:
+            return "memory tool", [], 0, checkpoint_due
         if call.secret:
-            return "secret", [], 0, due
+            return "secret", [], 0, checkpoint_due
         state.tokens += call.tokens
-        found = distill(call.seen, state.work)
+        candidate = distill(call.observation, state.work)
         state.work.failure = redact(state.work.failure)
         state.work.failed_command = redact(state.work.failed_command)
         tokens = state.tokens
-        if isinstance(found, Candidate):
+        if isinstance(candidate, Candidate):
             state.tokens = 0
-        elif found == "routine" and contains_injected_context(call.seen.text):
-            found = "injected block"
-        return found, state.work.due(), tokens, due
+        elif candidate == "routine" and contains_injected_context(call.observation.text):
+            candidate = "injected block"
+        return candidate, state.work.take_due_notes(), tokens, checkpoint_due
 
 
-_REPLACED = {TrashReason.COMPRESSED.value, TrashReason.MERGED.value}  # another memory says it now
-
-
-def _duplicate_reason(text: str, project: str, actor: Actor) -> str:
-    """Why the very same words are not stored again: they are there, or a person threw them away."""
-    twins = Memory.objects.visible_to(actor.clearance).filter(content_hash=hash_content(text))
-    found = twins.filter(project=project).values_list("deleted_at", "trash_reason", "expires_at")
-    for deleted_at, reason, expires_at in found:
+def _duplicate_reason(text: str, context: CaptureContext) -> str:
+    """Return why an identical text is not stored again: it exists, or a user deleted it."""
+    same = Memory.objects.visible_to(context.actor.clearance).filter(content_hash=hash_content(text))
+    rows = same.filter(project=context.session.project).values_list(
+        "deleted_at", "trash_reason", "expires_at"
+    )
+    for deleted_at, reason, expires_at in rows:
         if deleted_at and reason == TrashReason.FORGOTTEN.value:
             return "forgotten before"
         if reason in _REPLACED if deleted_at else not expires_at or expires_at > timezone.now():
@@ -184,61 +162,97 @@ def _duplicate_reason(text: str, project: str, actor: Actor) -> str:
 
 
 def _score_candidate(
-    text: str, named: Classification, neighbours: Neighbours, notes: list[str]
+    text: str, classified: Classification, context: CaptureContext, warnings: list[str]
 ) -> tuple[Memorability | None, str]:
-    """The four parts, and the reason to skip; without the capability all passes."""
+    """Return the score and the reason to skip; while memorability is off, every candidate passes."""
     config = settings.MEMORYHUB
-    shares = MemorabilityWeights(
+    weights = MemorabilityWeights(
         config.substance_weight, config.salience_weight, config.distinctiveness_weight, config.type_weight
     )
     own = terms(text)
 
-    def ask() -> tuple[Memorability, bool]:
-        near = neighbours(text)
-        repeated = any(jaccard(own, other) >= DUPLICATE_SIMILARITY for other in near)
-        return memorability.score(text, named.type, near, shares), repeated
+    def compute() -> tuple[Memorability, bool]:
+        live = Memory.objects.visible_to(context.actor.clearance).live()
+        neighbours = find_similar_terms(live.filter(project=context.session.project), text)
+        repeated = any(jaccard(own, other) >= DUPLICATE_SIMILARITY for other in neighbours)
+        return memorability.score(text, classified.type, neighbours, weights), repeated
 
-    answer = capabilities.call_capability(capabilities.MEMORABILITY, ask, notes)
+    answer = capabilities.call_capability(capabilities.MEMORABILITY, compute, warnings)
     if answer is None:
         return None, ""
-    judged, repeated = answer
+    score, repeated = answer
     if repeated:
-        return judged, "duplicate"
-    return judged, "below the gate" if judged.total < config.memorability_threshold else ""
+        return score, "duplicate"
+    return score, "below the gate" if score.total < config.memorability_threshold else ""
+
+
+def find_similar_terms(queryset: MemoryQuerySet, text: str) -> list[set[str]]:
+    """Return the terms of up to :data:`MAX_NEIGHBOURS` memories that share most rare words with a text.
+
+    For a text without rare words, these are the latest memories that contain several of its common words.
+    This takes two queries, whatever the size of the store.
+    """
+    useful = [word for word in dict.fromkeys(words(text)) if len(word) > 2 and word not in STOP_WORDS]
+    # Names with digits and long words are usually the rare ones.
+    likely = sorted(useful, key=lambda word: (-any(map(str.isdigit, word)), -len(word)))
+    likely = likely[:_MAX_WORDS_LOOKED_UP]
+    if not likely:
+        return []
+    frequencies = rare_words(likely, MAX_POSTINGS)
+    rare = sorted(frequencies, key=lambda word: (frequencies[word], word))[:MAX_RARE_WORDS]
+    if rare:
+        found = queryset.matching(match_any(rare))
+    else:
+        required = " AND ".join(match_any([word]) for word in likely[:_REQUIRED_COMMON_WORDS])
+        found = queryset.matching(required).order_by("-text_index__pk")
+    rows = found.values_list("title", "content")[:MAX_NEIGHBOURS]
+    return [terms(content[:_MAX_COMPARED_CHARS]) | terms(title) for title, content in rows]
 
 
 def _store_memory(
-    done: CaptureResult,
-    found: Candidate,
-    named: Classification,
-    place: CaptureContext,
+    result: CaptureResult,
+    candidate: Candidate,
+    classified: Classification,
     tokens: int,
-    actor: Actor,
+    context: CaptureContext,
 ) -> None:
-    old = find_reverted_memory(found.text, place.session.project, CAPTURED_TAG, actor)
-    modified = list(found.files_modified) or (modified_files(old) if old else [])
+    old = _find_reverted_memory(candidate.text, context)
+    modified = list(candidate.files_modified)
+    if old and not modified:
+        modified = list(old.files.filter(access="modified").order_by("pk").values_list("path", flat=True))
     draft = MemoryDraft(
-        content=found.text,
-        title=named.title,
-        subtitle=make_subtitle(modified or found.files_read, found.text),
-        abstract=named.abstract,
-        type=named.type,
-        importance=named.importance,
-        trust=TRUST_BY_SOURCE.get(found.source, 0.5),
-        concepts=list(named.concepts),
-        tags=[CAPTURED_TAG, *([f"segment-{place.segment}"] if place.segment else [])],
-        files_read=list(found.files_read),
+        content=candidate.text,
+        title=classified.title,
+        subtitle=make_subtitle(modified or candidate.files_read, candidate.text),
+        abstract=classified.abstract,
+        type=classified.type,
+        importance=classified.importance,
+        trust=TRUST_BY_SOURCE.get(candidate.source, 0.5),
+        concepts=list(classified.concepts),
+        tags=[CAPTURED_TAG, *([f"segment-{context.segment}"] if context.segment else [])],
+        files_read=list(candidate.files_read),
         files_modified=modified,
-        project=place.session.project,
-        session_id=place.session.session_id,
-        sensitivity=place.sensitivity,
+        project=context.session.project,
+        session_id=context.session.session_id,
+        sensitivity=context.sensitivity,
         discovery_tokens=tokens or None,
-        created_at=place.at,
+        created_at=context.at,
     )
     try:
-        done.memory = memories.create_memory(draft, actor).memory
+        result.memory = memories.create_memory(draft, context.actor).memory
     except (memories.SecretDetected, memories.TooCostlyToCheck):
-        done.reason = "secret"
+        result.skip_reason = "secret"
     else:
         if old:
-            replace_reverted_memory(old, done.memory, actor)
+            memories.trash_merged(result.memory, [old.uid], context.actor)
+
+
+def _find_reverted_memory(text: str, context: CaptureContext) -> Memory | None:
+    """Return the captured memory of the commit that this commit message reverts."""
+    headline = reverted_headline(text)
+    if not headline:
+        return None
+    live = Memory.objects.visible_to(context.actor.clearance).live()
+    captured = live.filter(labels__kind="tag", labels__value=CAPTURED_TAG)
+    reverted = captured.filter(project=context.session.project, title=make_title(headline))
+    return reverted.order_by("-created_at").first()

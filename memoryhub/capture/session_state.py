@@ -1,7 +1,7 @@
-"""What a session has open between two events: the window of boundaries, the work since the last capture.
+"""The state that a session keeps between two events: the boundary window and the work since the last commit.
 
-Kept as JSON in the session's row, read and written under the write lock, so that two events of one session at
-once do not lose each other's part.
+It is stored as JSON in the session's row. Reading and writing happen under the write lock, so that concurrent
+events of one session do not overwrite each other's changes.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from memoryhub.capture.distillation import OpenWork
 from memoryhub.core.transactions import write_transaction
 from memoryhub.models import Session
 
-CALLS_AFTER_PROMPT = 3  # tool calls after a prompt that show what it was about
+CALLS_AFTER_PROMPT = 3  # tool calls that are judged with the threshold for a new request
 
 
 @dataclass
 class SessionState:
-    """``window_at``: the moment (ISO) of the latest output in the window; ``output``: that output's digest.
+    """The field names are the keys of the stored JSON.
 
-    ``doubt``: outputs unlike the window that may begin a segment; ``asked``: calls left to be taken for the
-    first after a prompt; ``prompted``: whether the session tells of prompts at all.
-    ``calls``: tool calls so far; ``summed_up``: those when the last checkpoint was due; ``recapped_at``: the
-    moment (ISO) up to which a checkpoint told; ``fresh_since``: that when the agent last lost its context;
-    ``tokens``: about what was spent since the last capture.
+    ``window``: keywords of the last outputs of the segment; ``window_at``: time (ISO) of the latest of them;
+    ``output``: its digest. ``doubt``: outputs unlike the window, which may begin a segment.
+    ``asked``: remaining calls of :data:`CALLS_AFTER_PROMPT`; ``prompted``: whether the session sends prompts.
+    ``calls``: tool calls so far; ``summed_up``: the number of calls at the last checkpoint; ``recapped_at``:
+    the time (ISO) that the last checkpoint covers; ``fresh_since``: when the agent last lost its context;
+    ``tokens``: approximate cost of the work since the last captured memory.
     """
 
     segment: int = 1
@@ -45,8 +46,8 @@ class SessionState:
     fresh_since: str = ""
 
     @classmethod
-    def of(cls, state: dict[str, Any], segment: int) -> SessionState:
-        """From a session's row; a state that another version wrote is read as far as it fits."""
+    def from_row(cls, state: dict[str, Any], segment: int) -> SessionState:
+        """Read the columns of a session; keys that this version does not know are ignored."""
         known = {name: state[name] for name in cls.__dataclass_fields__ if name in state}
         known |= {"segment": max(segment, 1), "work": OpenWork.from_state(state.get("work") or {})}
         return cls(**known)
@@ -55,19 +56,15 @@ class SessionState:
         state = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "segment"}
         return {**state, "work": self.work.as_state()}
 
-    def hear(self) -> None:
-        """A person said something: what comes next may be something else."""
-        self.asked, self.prompted = CALLS_AFTER_PROMPT, True
-
 
 @contextmanager
 def locked_state(session: Session) -> Iterator[SessionState]:
-    """The working state under the write lock; what the block changes is saved with it."""
+    """Yield the session's state under the write lock and save what the block changes."""
     with write_transaction():
-        state, segment = Session.objects.values_list("state", "segment").get(pk=session.pk)
-        found = SessionState.of(state, segment)
-        before = json.dumps(state)  # a text: nothing that is changed in place goes unseen
-        yield found
-        after = found.as_state()
-        if json.dumps(after) != before or found.segment != segment:
-            Session.objects.filter(pk=session.pk).update(state=after, segment=found.segment)
+        row, segment = Session.objects.values_list("state", "segment").get(pk=session.pk)
+        state = SessionState.from_row(row, segment)
+        before = json.dumps(row)  # serialised now, because the block changes lists in place
+        yield state
+        after = state.as_state()
+        if json.dumps(after) != before or state.segment != segment:
+            Session.objects.filter(pk=session.pk).update(state=after, segment=state.segment)

@@ -1,4 +1,4 @@
-"""Which programs a shell command runs, and whether they only show what is there. Pure."""
+"""Parse shell commands: the programs they run and the files that git commands name. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 from itertools import groupby, takewhile
 
-# What these print was there before, written by others or by the machine.
+# Programs that only show or move existing content.
 _DISPLAY_PROGRAMS = frozenset(
     """git gh hg svn ls cat head tail less more sed awk grep rg ag find fd tree wc sort uniq cut diff cmp stat
     file cd pwd mkdir rmdir cp mv rm ln touch chmod chown export set unset source . which command type env
@@ -33,27 +33,27 @@ _PROGRAMS_WITH_SUBCOMMAND = frozenset(
 
 
 def main_program(command: str) -> str:
-    """What a command runs first: the program, with its first argument where that is what tells."""
+    """Return the first program of a command, with its subcommand for tools like npm or make."""
     words = _without_setup(command).split()
     return " ".join(words[:2]) if words and words[0] in _PROGRAMS_WITH_SUBCOMMAND else "".join(words[:1])
 
 
 def is_display_only(command: str) -> bool:
-    """Whether all programs of a command only show or move what is there."""
+    """Whether all programs of a command only show or move existing content."""
     names = [_program_name(part) for part in _SEPARATOR.split(command.partition("<<")[0]) if part.strip()]
     return bool(names) and all(name in _DISPLAY_PROGRAMS for name in names)
 
 
 def is_status_check(command: str) -> bool:
-    """Whether a command only shows where things stand (``git status``, ``ls``) or moves them about.
+    """Whether a command only shows a status (``git status``, ``ls``) or moves files.
 
-    One that shows a text, as ``cat`` and ``grep`` do, is reading.
+    Commands that show text, like ``cat`` and ``grep``, are reading.
     """
     return is_display_only(command) and _program_name(_SEPARATOR.split(command)[0]) not in _READING_PROGRAMS
 
 
 def committed_paths(command: str) -> tuple[str, ...]:
-    """The files and folders that a chain with ``git commit`` takes by name; empty: not told, or all."""
+    """Return the files and folders that a ``git commit`` includes by name; empty if unknown or all."""
     named: list[str] = []
     for words in _split_chain(command.partition("<<")[0]):
         if words[:2] == ["git", "add"]:
@@ -69,10 +69,7 @@ def committed_paths(command: str) -> tuple[str, ...]:
 
 
 def reverted_message(command: str, output: str) -> str:
-    """What git says of a commit that a chain with ``git revert`` took back; empty where there is none.
-
-    Such a command holds no message: the headline is that of the commit itself, in the answer.
-    """
+    """Return the headline of the commit made by ``git revert``, which is only in the output; else empty."""
     for words in _split_chain(command.partition("<<")[0]):
         if words[:2] == ["git", "revert"] and (found := _REVERTED.search(output)):
             return found[1].strip()
@@ -80,47 +77,50 @@ def reverted_message(command: str, output: str) -> str:
 
 
 def changed_paths(command: str, output: str) -> tuple[str, ...]:
-    """The files that ``git status`` or ``git diff`` say are changed and not committed.
+    """Return the uncommitted files in the output of ``git status`` or ``git diff``.
 
-    Not those that git does not know: they may lie there for another reason.
+    Untracked files are left out, because they may have nothing to do with the work.
     """
     for words in _split_chain(command.partition("<<")[0]):
         if words[:2] == ["git", "status"] or (
             words[:2] == ["git", "diff"] and _is_working_copy_diff(words[2:])
         ):
-            found = (one or other or third for one, other, third in _CHANGED_FILE.findall(output))
-            return tuple(
-                path for path in dict.fromkeys(found) if not path.endswith("/") and "..." not in path
-            )
+            paths = dict.fromkeys("".join(groups) for groups in _CHANGED_FILE.findall(output))
+            return tuple(path for path in paths if not path.endswith("/") and "..." not in path)
     return ()
 
 
 def _is_working_copy_diff(words: list[str]) -> bool:
-    """Whether a diff is that of the working copy: no revision is named before the files."""
+    """Whether a diff shows the working copy: it names no revision before the files."""
     return all(word.startswith("-") for word in takewhile(lambda word: word not in ("--", "|"), words))
 
 
 def removed_paths(command: str) -> tuple[str, ...]:
-    """The files and folders that a chain removes by name."""
-    words = [found for found in _split_chain(command.partition("<<")[0]) if found[0] == "rm"]
-    return tuple(one.removeprefix("./").rstrip("/") for found in words for one in found[1:] if one[:1] != "-")
+    """Return the files and folders that ``rm`` commands name."""
+    return tuple(
+        word.removeprefix("./").rstrip("/")
+        for words in _split_chain(command.partition("<<")[0])
+        if words[0] == "rm"
+        for word in words[1:]
+        if not word.startswith("-")
+    )
 
 
 def _split_chain(command: str) -> Iterator[list[str]]:
-    """The words of each command of a chain; nothing where quotes do not close."""
+    """Yield the words of each command of a chain; nothing if a quote is not closed."""
     lexer = shlex.shlex(command, posix=True, punctuation_chars=";&|\n")
     lexer.whitespace, lexer.commenters, lexer.whitespace_split = " \t\r", "", True
     try:
         words = list(lexer)
     except ValueError:
         return
-    for parts, found in groupby(words, lambda word: not word.strip(";&|\n")):
-        if not parts:
-            yield list(found)
+    for is_separator, group in groupby(words, lambda word: not word.strip(";&|\n")):
+        if not is_separator:
+            yield list(group)
 
 
 def _without_setup(command: str) -> str:
-    """The command without what goes before it: changes of folder and environment."""
+    """Return the command without leading changes of folder and environment."""
     rest = re.sub(r"^\s*(?:(?:cd|export|source|\.)\s[^;&]*(?:&&|;)\s*)+", "", command)
     return _COMMAND_PREFIX.sub("", rest.strip())
 

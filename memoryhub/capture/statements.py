@@ -1,4 +1,4 @@
-"""What in a text was said by someone: sentences, comments that give a reason, the error that matters."""
+"""Extract statements from text: sentences, comments that give a reason, the relevant error line. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from memoryhub.core.text import CJK, collapse_whitespace, shorten
 
 MAX_CHARS = 2000
 MIN_WORDS = 6
-ESSAY_CHARS = 1000  # an answer longer than this is more than a finding
-_MIN_CJK_CHARS = 15  # of a script without spaces that say as much as MIN_WORDS
-_COMMENT = re.compile(r"^\s*(?:#|//|--|/?\*+|;)\s?(?P<said>.+?)\s*(?:\*/)?$")
-_TRAILING_COMMENT = re.compile(r"\s(?:#|//)\s(?P<said>.{20,})$")
-# Words of cause, rule, limit and warning; the languages are those that code is most often commented in.
+ESSAY_CHARS = 1000  # longer answers are essays, of which only some paragraphs are findings
+_MIN_CJK_CHARS = 15  # counts like MIN_WORDS in scripts without spaces
+_COMMENT = re.compile(r"^\s*(?:#|//|--|/?\*+|;)\s?(?P<text>.+?)\s*(?:\*/)?$")
+_TRAILING_COMMENT = re.compile(r"\s(?:#|//)\s(?P<text>.{20,})$")
+# Words of cause, rule, limit and warning, in the most common languages of code comments.
 _REASON = re.compile(
     r"\b(?:because|otherwise|so that|note|hack|workaround|gotcha|beware|caution|must|never|always|instead of"
     r"|rather than|careful|on purpose|deliberately|unlike|since|due to|unless|no longer|turns out"
@@ -25,7 +25,7 @@ _REASON = re.compile(
     r"|(?:때문|위해|주의|반드시)",
     re.IGNORECASE,
 )
-# Words by which an output, or an answer, claims to have found, decided or done something.
+# Words that state a finding, a decision or a change.
 _CLAIM = re.compile(
     r"\b(?:root cause|caused by|discovered|turn(?:s|ed) out|found (?:that|out)|learn(?:ed|t) that|realized"
     r"|decided|chose|agreed|rejected|opted for|settled on|fix(?:es|ed) (?:the|a|an)|the fix|resolved the"
@@ -35,15 +35,15 @@ _CLAIM = re.compile(
     re.IGNORECASE,
 )
 _ERROR_LINE = re.compile(
-    r"^(?:E\s+|\s{1,4}(?=error: \S{3}))?(?P<said>(?:[\w.]*(?:Error|Exception|Failure|Warning)\b.*"
+    r"^(?:E\s+|\s{1,4}(?=error: \S{3}))?(?P<text>(?:[\w.]*(?:Error|Exception|Failure|Warning)\b.*"
     r"|[^\s:(]{1,300}(?:\(\d+(?:,\d+)?\)|(?::\d+){1,2}): (?:fatal )?error\b.*"
     r"|error(?:\[\w+\])?:.*|fatal:.*|panic:.*|not ok \d+ .*|FAILED .*|.*\bFAIL(?:ED)?\b.*"
     r"|AssertionError.*))$",
     re.MULTILINE,
 )
-# pytest shortens its summary; the line that it marks with E is whole.
+# pytest shortens the error in its summary, but not in the line that starts with E.
 _PYTEST_FAILED = re.compile(r"^FAILED (?P<test>\S+::.+?)(?: - .*)?$", re.MULTILINE)
-_PYTEST_ERROR = re.compile(r"^E\s+(?P<said>[\w.]*(?:Error|Exception|Failure|Warning)\b.*)$", re.MULTILINE)
+_PYTEST_ERROR = re.compile(r"^E\s+(?P<text>[\w.]*(?:Error|Exception|Failure|Warning)\b.*)$", re.MULTILINE)
 _NO_ERROR = re.compile(r"\b0 (?:errors?|failed|failures)\b|# fail", re.IGNORECASE)
 _LETTER = re.compile(r"[^\W\d_]")
 _SENTENCE_END = re.compile(r"[.!?。！？…][)\]\"'»”’`]*$")
@@ -53,7 +53,7 @@ _PLEASANTRY = re.compile(
     r"|let(?:'s| us| me))\b",
     re.IGNORECASE,
 )
-# A file, a function, an option, an identifier: what a finding is about.
+# A file, a function, an option or an identifier.
 _CONCRETE = re.compile(
     r"`[^`]+`|\w+\(\)|\b\w+/[\w./-]+|\b\w+\.(?:py|js|ts|go|rs|c|java|rb|toml|json|ya?ml|md|sql)\b"
     r"|\b[a-z]+_[a-z_]+\b|\b[a-z]+[A-Z]\w+|--\w+|\b[A-Z]\w*Error\b"
@@ -64,74 +64,72 @@ _HEADING = re.compile(r"^\s*#{1,6}\s")
 
 
 def last_error(output: str) -> str:
-    """The last line of an output that names an error, as one line; with the test that it failed."""
+    """Return the last line of an output that names an error, for pytest with the failed test."""
     tests, errors = list(_PYTEST_FAILED.finditer(output)), list(_PYTEST_ERROR.finditer(output))
     if tests and errors:
-        return shorten(f"{errors[-1]['said']} in {tests[-1]['test']}", 300)
-    found = [match["said"] for match in _ERROR_LINE.finditer(output) if not _NO_ERROR.search(match[0])]
+        return shorten(f"{errors[-1]['text']} in {tests[-1]['test']}", 300)
+    found = [match["text"] for match in _ERROR_LINE.finditer(output) if not _NO_ERROR.search(match[0])]
     return shorten(found[-1], 300) if found else ""
 
 
 def extract_prose(text: str) -> str:
-    """The lines of a text that are sentences, not data, code or log."""
-    kept = [line.strip() for line in text.splitlines() if _is_sentence(line)]
-    return "\n".join(kept)[:MAX_CHARS]
+    """Return the lines that are sentences, not data, code or log lines."""
+    return "\n".join(line.strip() for line in text.splitlines() if _is_sentence(line))[:MAX_CHARS]
 
 
 def extract_claims(text: str) -> str:
-    """The whole sentences among the lines of an output, if one of them claims something; else empty."""
-    kept = [line for line in extract_prose(text).splitlines() if _SENTENCE_END.search(line)]
-    return "\n".join(kept) if any(map(makes_claim, kept)) else ""
+    """Return the lines of an output that are complete sentences, if one of them makes a claim."""
+    sentences = [line for line in extract_prose(text).splitlines() if _SENTENCE_END.search(line)]
+    return "\n".join(sentences) if any(map(makes_claim, sentences)) else ""
 
 
 def extract_paragraphs(text: str) -> str:
-    """What a document says: a heading and its paragraphs, each on one line; no code, no tables.
+    """Return a heading of a document and its paragraphs, each on one line, without code and tables.
 
-    The heading is the first of more than one word: "Gotchas" or "Context" names a kind of text, not what it
-    says.
+    The heading is the first one of more than one word: "Gotchas" or "Context" does not name a subject.
     """
     blocks = list(_blocks(text))
     headings = [block for block in blocks if _HEADING.match(block)]
-    telling = (one for one in headings if len(_HEADING.sub("", one).split()) > 1)
-    heading = next(telling, headings[0] if headings else "")
-    said = [block for block in blocks if not _HEADING.match(block) and _is_sentence(block)]
-    return "\n".join([heading, *said] if heading and said else said)[:MAX_CHARS]
+    specific = (heading for heading in headings if len(_HEADING.sub("", heading).split()) > 1)
+    heading = next(specific, headings[0] if headings else "")
+    found = [block for block in blocks if not _HEADING.match(block) and _is_sentence(block)]
+    return "\n".join([heading, *found] if heading and found else found)[:MAX_CHARS]
 
 
 def extract_findings(text: str) -> str:
-    """What an answer found out: all of a short one, if it claims something.
+    """Return the findings of an answer: all paragraphs of a short one, if one of them makes a claim.
 
-    A long one is an essay: of it those paragraphs that give a reason and name something (a file, a function,
-    a number), for advice that would fit anybody is found again when it is needed.
+    Of a long answer, only paragraphs that give a reason and name something concrete (a file, a function, an
+    option) count. General advice can be looked up again.
     """
-    said = [block for block in _blocks(text) if not _HEADING.match(block) and _is_sentence(block)]
-    said = [block for block in said if not _PLEASANTRY.match(block)]
-    if sum(map(len, said)) > ESSAY_CHARS:
-        said = [block for block in said if gives_reason(block) and _CONCRETE.search(block)]
-    return "\n".join(said)[:MAX_CHARS] if any(map(makes_claim, said)) else ""
+    found = [block for block in _blocks(text) if not _HEADING.match(block) and _is_sentence(block)]
+    found = [block for block in found if not _PLEASANTRY.match(block)]
+    if sum(map(len, found)) > ESSAY_CHARS:
+        found = [block for block in found if gives_reason(block) and _CONCRETE.search(block)]
+    return "\n".join(found)[:MAX_CHARS] if any(map(makes_claim, found)) else ""
 
 
 def extract_reason_comments(added: str, removed: str = "") -> list[str]:
-    """Comments in new code that give a reason, joined where they run over several lines."""
+    """Return new comments that give a reason; comments of several lines are joined."""
     old = set(removed.splitlines())
     blocks: list[list[str]] = [[]]
     for line in added.splitlines():
         found = _COMMENT.match(line) or _TRAILING_COMMENT.search(line)
         if found and line not in old:
-            blocks[-1].append(found["said"].strip())
+            blocks[-1].append(found["text"].strip())
         elif blocks[-1]:
             blocks.append([])
-    said = [collapse_whitespace(" ".join(block)) for block in blocks if block]
-    return [one[:MAX_CHARS] for one in said if gives_reason(one) and _is_long_enough(one)]
+    comments = [collapse_whitespace(" ".join(block)) for block in blocks if block]
+    return [text[:MAX_CHARS] for text in comments if gives_reason(text) and _is_long_enough(text)]
 
 
 def gives_reason(text: str) -> bool:
-    """Whether a text says why, or what must or must not be."""
+    """Whether a text gives a reason, a rule or a warning."""
     return bool(_REASON.search(text))
 
 
 def makes_claim(text: str) -> bool:
-    """Whether a text gives a reason, or claims to have found, decided or done something."""
+    """Whether a text gives a reason or states a finding, a decision or a change."""
     return gives_reason(text) or bool(_CLAIM.search(text))
 
 
@@ -140,7 +138,7 @@ def _is_long_enough(text: str) -> bool:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Paragraphs, list items and headings, each joined to one line; what is fenced as code is left out."""
+    """Yield paragraphs, list items and headings, each joined to one line, without fenced code."""
     block: list[str] = []
     fenced = False
     for line in text.splitlines():
@@ -159,7 +157,7 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _is_sentence(line: str) -> bool:
-    """At least six words, mostly letters, and not the look of a log line or of code."""
+    """Whether a line has at least six words, consists mostly of letters and is not a log line or code."""
     bare = line.strip().lstrip("#>*-• ").strip()
     if not bare or bare[0] in "{}[]<|+=@$\\/" or bare.endswith(("{", ";", "(", "[", ",", "\\")):
         return False

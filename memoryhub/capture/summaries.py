@@ -1,9 +1,10 @@
-"""Session summaries and checkpoints: memories made from the events of a session."""
+"""Summarise sessions: a summary at the end of a session and checkpoints on the way."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -23,20 +24,28 @@ from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import Event, Label, Memory, Session
 from memoryhub.models.querysets import EventQuerySet, MemoryQuerySet
 
-MAX_SECTION_LINES = 12  # of one section; the most important ones, in the order of time
+MAX_SECTION_LINES = 12  # the most important ones, in chronological order
 MAX_FILES = 20
 MAX_LINE_CHARS = 200
+CHECKPOINT_DAYS = 14  # time to live, for sessions that never end; a summary replaces the other checkpoints
+_MAX_PROMPT_CHARS = 160
+_MIN_PROMPT_WORDS = 4  # shorter prompts, like "go on", do not describe the task
 _SECTIONS = (
     ("Decisions", (MemoryType.DECISION,)),
     ("Problems solved", (MemoryType.BUGFIX,)),
     ("Done", (MemoryType.FEATURE, MemoryType.REFACTOR, MemoryType.CHANGE)),
     ("Learnt", (MemoryType.DISCOVERY,)),
 )
+_SUMMARY_TYPES = (
+    MemoryType.SESSION_SUMMARY.value,
+    MemoryType.CHECKPOINT.value,
+    MemoryType.COMPRESSED_SUMMARY.value,
+)
 
 
 @dataclass(frozen=True)
 class SummaryItem:
-    """One memory of the session, as far as a summary tells of it."""
+    """One memory of the session that a summary lists."""
 
     type: str
     title: str
@@ -44,80 +53,16 @@ class SummaryItem:
     concepts: tuple[str, ...] = ()
 
 
-def format_summary(told: Sequence[SummaryItem], modified: Iterable[str], asked: str = "") -> str:
-    """The text of a summary; empty when nothing was kept and no file was changed."""
-    files = list(dict.fromkeys(modified))
-    if not told and not files:
-        return ""
-    parts = [f"Asked for: {asked}"] if asked else []
-    known = [kind for _, kinds in _SECTIONS for kind in kinds]
-    for name, kinds in (*_SECTIONS, ("Also noted", ())):
-        lines = [one for one in told if (one.type in kinds if kinds else one.type not in known)]
-        if lines:
-            parts.append("\n".join([f"{name}:", *_format_items(lines)]))
-    if files:
-        more = f" and {len(files) - MAX_FILES} more" if len(files) > MAX_FILES else ""
-        parts.append(f"Files changed: {', '.join(files[:MAX_FILES])}{more}")
-    return "\n\n".join(parts)
-
-
-def format_headline(told: Sequence[SummaryItem], modified: Sequence[str]) -> str:
-    """What stands above it: the most important thing, and how many more there are."""
-    if not told:
-        return f"Changes in {len(modified)} file{'s' if len(modified) != 1 else ''}"
-    best = max(told, key=lambda one: one.importance)
-    return shorten(best.title, 120) + (f", and {len(told) - 1} more" if len(told) > 1 else "")
-
-
-def format_abstract(told: Sequence[SummaryItem], chars: int = 200) -> str:
-    """The most important things in one line, as many as there is room for; empty when nothing was kept."""
-    line = ""
-    for one in sorted(told, key=lambda one: -one.importance):
-        longer = f"{line}; {one.title}" if line else one.title
-        if line and len(longer) > chars:
-            break
-        line = longer
-    return shorten(line, chars)
-
-
-def shared_concepts(told: Sequence[SummaryItem], most: int = 3) -> list[str]:
-    """The concepts of most of them."""
-    counted: dict[str, int] = {}
-    for one in told:
-        for concept in one.concepts:
-            counted[concept] = counted.get(concept, 0) + 1
-    return sorted(counted, key=lambda name: (-counted[name], name))[:most]
-
-
-def _format_items(told: Sequence[SummaryItem]) -> list[str]:
-    best = sorted(range(len(told)), key=lambda number: -told[number].importance)[:MAX_SECTION_LINES]
-    shown = [f"- {shorten(told[number].title, MAX_LINE_CHARS)}" for number in sorted(best)]
-    return [
-        *shown,
-        *([f"- and {len(told) - MAX_SECTION_LINES} more"] if len(told) > MAX_SECTION_LINES else []),
-    ]
-
-
-CHECKPOINT_DAYS = 14  # of one whose session never ends; the summary takes in the others
-_SUMMARY_TYPES = (
-    MemoryType.SESSION_SUMMARY.value,
-    MemoryType.CHECKPOINT.value,
-    MemoryType.COMPRESSED_SUMMARY.value,
-)
-_MAX_PROMPT_CHARS = 160
-_MIN_PROMPT_WORDS = 4  # of a prompt that says what is wanted; "go on" does not
-
-
 @dataclass(frozen=True)
 class SummaryDraft:
-    """The text with what goes beside it; ``sensitivity``: the highest of what it tells.
+    """The text and metadata of a summary. ``sensitivity``: the highest level of its content.
 
-    ``gist``: what was kept, in one line; empty when nothing was.
+    ``abstract``: the memories in one line, empty if there are none.
     """
 
     text: str
     title: str
-    gist: str
+    abstract: str
     concepts: list[str]
     modified: list[str]
     sensitivity: str
@@ -125,117 +70,127 @@ class SummaryDraft:
 
 @dataclass(frozen=True)
 class CurrentEvent:
-    """The event that a recap comes with, which is recorded after it, and what was captured there."""
+    """The event that triggers a summary, which is not recorded yet, and the memories it created."""
 
     event: Event
     captured: Sequence[Memory] = ()
 
 
 def summarise_session(
-    session: Session, at: datetime, actor: Actor, passing: CurrentEvent | None = None
+    session: Session, at: datetime, actor: Actor, current: CurrentEvent | None = None
 ) -> tuple[Memory | None, str]:
-    """The summary of a session so far, and what became of it; none when nothing happened.
+    """Write the summary of a session and merge its checkpoints into it; return it with the outcome.
 
-    A session that went on after its end gets its summary updated; one that a person threw away stays
-    there unless there is more to tell. The checkpoints on the way are merged into it.
+    The summary of a session that continues after its end is updated. A summary that a user deleted is
+    written again only if there is new content. Without any content, the memory is None.
     """
-    recap = _build_draft(session, None, passing)
-    if recap is None:
+    draft = _build_draft(session, None, current)
+    if draft is None:
         return None, "nothing to sum up"
     with write_transaction():
         session.refresh_from_db(fields=["summary"])
-        memory, outcome = _save_summary(recap, session, at, actor)
+        memory, outcome = _save_summary(draft, session, at, actor)
         if memory:
             _merge_checkpoints(memory, session, actor)
     return memory, outcome
 
 
 def _save_summary(
-    recap: SummaryDraft, session: Session, at: datetime, actor: Actor
+    draft: SummaryDraft, session: Session, at: datetime, actor: Actor
 ) -> tuple[Memory | None, str]:
     before = session.summary
-    if before and before.content == recap.text:
+    if before and before.content == draft.text:
         return (None, "thrown away before") if before.deleted_at else (before, "unchanged")
     if before and not before.deleted_at and (before.expires_at is None or before.expires_at > at):
-        return _update_summary(before, recap, actor, session.project), "updated"
-    memory = _store_draft(recap, session, at, actor, MemoryType.SESSION_SUMMARY)
+        level = stricter_level(draft.sensitivity, before.sensitivity)
+        fields = {**_fields(draft), "title": f"Session: {draft.title}", "sensitivity": level}
+        hub = _hub_actor(actor, session.project)
+        return store.update_memory(before.uid, MemoryPatch(**fields), hub), "updated"
+    memory = _store_draft(draft, session, at, actor, MemoryType.SESSION_SUMMARY)
     Session.objects.filter(pk=session.pk).update(summary=memory)
     session.summary = memory
     return memory, "made"
 
 
 def _merge_checkpoints(summary: Memory, session: Session, actor: Actor) -> None:
-    """What was told on the way is told by the summary now: the checkpoints go to the trash and name it.
+    """Move the checkpoints that the summary covers to the trash and point their events to the summary.
 
-    Not those that a person changed, nor those above the summary's level: it does not tell what they tell.
-    The events that led to them lead to the summary.
+    Checkpoints stay if a user changed them, or if their level is above that of the summary, which then does
+    not contain their content.
     """
-    made = Memory.objects.visible_to(_project_clearance(session.project)).live()
-    made = made.in_session(session.session_id, project=session.project)
-    made = made.filter(
+    checkpoints = Memory.objects.visible_to(_project_clearance(session.project)).live()
+    checkpoints = checkpoints.in_session(session.session_id, project=session.project)
+    checkpoints = checkpoints.filter(
         type=MemoryType.CHECKPOINT.value,
         key__startswith=f"checkpoint:{_session_key(session)}:",
         sensitivity__in=LEVELS[: level_rank(summary.sensitivity) + 1],
         revisions__isnull=True,
     )
-    if uids := list(made.values_list("uid", flat=True)):
-        taken = store.trash_merged(summary, uids, _hub_actor(actor, session.project))
-        Event.objects.filter(session=session, memory__in=taken).update(memory=summary)
+    if uids := list(checkpoints.values_list("uid", flat=True)):
+        merged = store.trash_merged(summary, uids, _hub_actor(actor, session.project))
+        Event.objects.filter(session=session, memory__in=merged).update(memory=summary)
 
 
 def store_checkpoint(
-    session: Session, at: datetime, actor: Actor, passing: CurrentEvent | None = None
+    session: Session, at: datetime, actor: Actor, current: CurrentEvent | None = None
 ) -> tuple[Memory | None, str]:
-    """What was kept since the last checkpoint, as a memory of its own; none when that is nothing."""
+    """Store a summary of the memories since the last checkpoint; return it with the outcome."""
     with locked_state(session) as state:
         since = datetime.fromisoformat(state.recapped_at) if state.recapped_at else None
-        recap = _build_draft(session, since, passing)
-        if recap is None or not recap.gist:
+        draft = _build_draft(session, since, current)
+        if draft is None or not draft.abstract:
             return None, "nothing kept since the last checkpoint"
         state.recapped_at = at.isoformat()
-        return _store_draft(recap, session, at, actor, MemoryType.CHECKPOINT), "made"
+        return _store_draft(draft, session, at, actor, MemoryType.CHECKPOINT), "made"
 
 
 def _build_draft(
-    session: Session, since: datetime | None, passing: CurrentEvent | None
+    session: Session, since: datetime | None, current: CurrentEvent | None
 ) -> SummaryDraft | None:
-    """From the memories and events of a session, later than ``since``, and those of the event that passes."""
-    memories, events, level = _session_material(session, passing)
+    """Summarise the memories and events of a session after ``since``, including the current event."""
+    memories, events, level = _session_material(session, current)
     if since:
         memories, events = memories.filter(created_at__gt=since), events.filter(at__gt=since)
     concepts = Prefetch("labels", Label.objects.filter(kind=Label.Kind.CONCEPT), to_attr="concept_rows")
     rows = memories.order_by("created_at", "pk").prefetch_related(concepts)
-    told = [SummaryItem(row.type, row.title, row.importance, _concepts(row)) for row in rows]
-    modified = _modified_files(events, passing.event if passing else None, level)
-    text = format_summary(told, modified, "" if since else _first_prompt(events))
-    if not text:
+    items = [SummaryItem(row.type, row.title, row.importance, _concepts(row)) for row in rows]
+    modified = _modified_files(events, current.event if current else None, level)
+    if not items and not modified:
         return None
     return SummaryDraft(
-        text, format_headline(told, modified), format_abstract(told), shared_concepts(told), modified, level
+        text=_format_text(items, modified, "" if since else _first_prompt(events)),
+        title=_format_headline(items, modified),
+        abstract=_format_abstract(items),
+        concepts=_shared_concepts(items),
+        modified=modified,
+        sensitivity=level,
     )
 
 
 def _session_material(
-    session: Session, passing: CurrentEvent | None
+    session: Session, current: CurrentEvent | None
 ) -> tuple[MemoryQuerySet, EventQuerySet, str]:
-    """What may be told, and the level that it is told under: the highest of what was captured.
+    """Return memories and events to summarise, and the level: the highest of the captured memories.
 
-    What an agent stored on purpose at a higher level is left out: it does not make a whole summary secret.
+    Memories that an agent stored on purpose at a higher level are left out, so that one of them does not make
+    the whole summary secret.
     """
-    reach = _project_clearance(session.project)
-    memories = Memory.objects.visible_to(reach).live().in_session(session.session_id, project=session.project)
+    clearance = _project_clearance(session.project)
+    memories = Memory.objects.visible_to(clearance).live()
+    memories = memories.in_session(session.session_id, project=session.project)
     memories = memories.exclude(type__in=_SUMMARY_TYPES).exclude(scope=Scope.PERSONAL.value)
-    events = Event.objects.visible_to(reach).filter(session=session)
-    by_events = Q(pk__in=events.filter(memory__isnull=False).values("memory"))
-    captured = memories.filter(by_events | Q(pk__in=[one.pk for one in passing.captured] if passing else []))
+    events = Event.objects.visible_to(clearance).filter(session=session)
+    from_events = Q(pk__in=events.filter(memory__isnull=False).values("memory"))
+    captured_now = Q(pk__in=[memory.pk for memory in current.captured] if current else [])
+    captured = memories.filter(from_events | captured_now)
     levels = [*captured.order_by().values_list("sensitivity", flat=True).distinct(), LEVELS[0]]
     level = max(levels, key=level_rank)
-    told = LEVELS[: level_rank(level) + 1]
-    return memories.filter(sensitivity__in=told), events.filter(sensitivity__in=told), level
+    included = LEVELS[: level_rank(level) + 1]
+    return memories.filter(sensitivity__in=included), events.filter(sensitivity__in=included), level
 
 
 def _project_clearance(project: str) -> Clearance:
-    """All of one project, as the hub's own upkeep of its sessions needs it; nobody's personal memories."""
+    """Return a clearance for all levels of one project, without personal memories."""
     return Clearance(frozenset(LEVELS), projects=frozenset({project}))
 
 
@@ -243,59 +198,103 @@ def _concepts(memory: Memory) -> tuple[str, ...]:
     return tuple(sorted(row.value for row in memory.concept_rows))  # type: ignore[attr-defined]
 
 
-def _modified_files(events: EventQuerySet, passing: Event | None, level: str) -> list[str]:
-    """The files that were written, each once, in order; the event that passes comes last."""
+def _modified_files(events: EventQuerySet, current: Event | None, level: str) -> list[str]:
+    """Return the files that tools wrote, in order; those of the current event come last."""
     recorded = events.filter(event="tool:post").order_by("at", "pk").values_list("tool_name", "files")
     calls = list(recorded)
-    if passing and passing.sensitivity in LEVELS and level_rank(passing.sensitivity) <= level_rank(level):
-        calls.append((passing.tool_name, passing.files))
+    if current and current.sensitivity in LEVELS and level_rank(current.sensitivity) <= level_rank(level):
+        calls.append((current.tool_name, current.files))
     return list(dict.fromkeys(path for tool, files in calls if tool_kind(tool) == "write" for path in files))
 
 
 def _first_prompt(events: EventQuerySet) -> str:
-    """The first prompt that says something."""
+    """Return the first prompt that describes a task."""
     prompts = events.filter(event="prompt:submit").order_by("at", "pk").values_list("preview", flat=True)[:10]
-    return next(
-        (shorten(one, _MAX_PROMPT_CHARS) for one in prompts if len(one.split()) >= _MIN_PROMPT_WORDS), ""
-    )
+    tasks = (prompt for prompt in prompts if len(prompt.split()) >= _MIN_PROMPT_WORDS)
+    return shorten(next(tasks, ""), _MAX_PROMPT_CHARS)
 
 
-def _fields(recap: SummaryDraft) -> dict[str, Any]:
+def _format_text(items: Sequence[SummaryItem], modified: Sequence[str], prompt: str) -> str:
+    parts = [f"Asked for: {prompt}"] if prompt else []
+    known = [kind for _, kinds in _SECTIONS for kind in kinds]
+    for name, kinds in (*_SECTIONS, ("Also noted", ())):
+        section = [item for item in items if (item.type in kinds if kinds else item.type not in known)]
+        if section:
+            parts.append("\n".join([f"{name}:", *_format_items(section)]))
+    if modified:
+        more = f" and {len(modified) - MAX_FILES} more" if len(modified) > MAX_FILES else ""
+        parts.append(f"Files changed: {', '.join(modified[:MAX_FILES])}{more}")
+    return "\n\n".join(parts)
+
+
+def _format_items(items: Sequence[SummaryItem]) -> list[str]:
+    best = sorted(range(len(items)), key=lambda index: -items[index].importance)[:MAX_SECTION_LINES]
+    lines = [f"- {shorten(items[index].title, MAX_LINE_CHARS)}" for index in sorted(best)]
+    more = len(items) - MAX_SECTION_LINES
+    return [*lines, f"- and {more} more"] if more > 0 else lines
+
+
+def _format_headline(items: Sequence[SummaryItem], modified: Sequence[str]) -> str:
+    """Return the title of the most important memory and the number of others."""
+    if not items:
+        return f"Changes in {len(modified)} file{'s' if len(modified) != 1 else ''}"
+    best = max(items, key=lambda item: item.importance)
+    return shorten(best.title, 120) + (f", and {len(items) - 1} more" if len(items) > 1 else "")
+
+
+def _format_abstract(items: Sequence[SummaryItem], chars: int = 200) -> str:
+    """Join the most important titles in one line, as many as fit."""
+    line = ""
+    for item in sorted(items, key=lambda item: -item.importance):
+        longer = f"{line}; {item.title}" if line else item.title
+        if line and len(longer) > chars:
+            break
+        line = longer
+    return shorten(line, chars)
+
+
+def _shared_concepts(items: Sequence[SummaryItem]) -> list[str]:
+    """Return the three most frequent concepts."""
+    counts = Counter(concept for item in items for concept in item.concepts)
+    return sorted(counts, key=lambda name: (-counts[name], name))[:3]
+
+
+def _fields(draft: SummaryDraft) -> dict[str, Any]:
     return {
-        "content": recap.text,
-        "abstract": recap.gist,
-        "concepts": recap.concepts,
-        "files_modified": recap.modified[:MAX_FILES],
-        "sensitivity": recap.sensitivity,
+        "content": draft.text,
+        "abstract": draft.abstract,
+        "concepts": draft.concepts,
+        "files_modified": draft.modified[:MAX_FILES],
+        "sensitivity": draft.sensitivity,
     }
 
 
 def _session_key(session: Session) -> str:
-    """What the keys of a session's summary and checkpoints have in common."""
+    """Return the common part of the keys of a session's summary and checkpoints."""
     return hashlib.sha256(session.session_id.encode()).hexdigest()[:20]
 
 
 def _store_draft(
-    recap: SummaryDraft, session: Session, at: datetime, actor: Actor, kind: MemoryType
+    draft: SummaryDraft, session: Session, at: datetime, actor: Actor, kind: MemoryType
 ) -> Memory:
-    # A key of its own: two sessions that changed the same file have the same words to say, and are two.
+    # The key keeps sessions with identical summaries apart, for example two that changed the same file.
     key = _session_key(session)
-    own: dict[str, Any] = {
-        "title": f"Session: {recap.title}",
+    fields: dict[str, Any] = {
+        "title": f"Session: {draft.title}",
         "importance": 0.6,
         "key": f"session-summary:{key}",
     }
     if kind is MemoryType.CHECKPOINT:
         usual = settings.MEMORYHUB.default_ttl_days or CHECKPOINT_DAYS
-        own = {
-            "title": f"So far: {recap.title}",
+        fields = {
+            "title": f"So far: {draft.title}",
             "importance": 0.4,
             "key": f"checkpoint:{key}:{at.isoformat()}",
             "ttl_days": min(usual, CHECKPOINT_DAYS),
         }
-    draft = MemoryDraft(
-        **_fields(recap),
-        **own,
+    memory_draft = MemoryDraft(
+        **_fields(draft),
+        **fields,
         subtitle=f"{session.project or 'no project'}, {at.date().isoformat()}",
         type=kind,
         trust=0.6,
@@ -304,15 +303,9 @@ def _store_draft(
         session_id=session.session_id,
         created_at=at,
     )
-    return store.create_memory(draft, actor).memory
-
-
-def _update_summary(memory: Memory, recap: SummaryDraft, actor: Actor, project: str) -> Memory:
-    level = stricter_level(recap.sensitivity, memory.sensitivity)
-    patch = MemoryPatch(**{**_fields(recap), "title": f"Session: {recap.title}", "sensitivity": level})
-    return store.update_memory(memory.uid, patch, _hub_actor(actor, project))
+    return store.create_memory(memory_draft, actor).memory
 
 
 def _hub_actor(actor: Actor, project: str) -> Actor:
-    """In the agent's name, whatever its clearance: the hub tells here what it captured itself."""
+    """Return an actor with the agent's name and access to everything that was captured in the project."""
     return Actor(actor.name, _project_clearance(project))

@@ -27,11 +27,11 @@ def test_a_failure_is_noted_and_its_repair_is_told_at_the_end():
     distill(observe("Edit", {"file_path": "src/tax.py", "new_string": "round(x)"}, {}), work)
     assert run("pytest -q tests", "3 passed in 0.2s", work) == "repair noted"
     assert not work.failure
-    [told] = work.due(all_of_them=True)
+    [told] = work.take_due_notes(everything=True)
     assert told.resolves
     assert "AssertionError: assert 1 == 2" in told.text
     assert told.files_modified == ("src/tax.py",)
-    assert not work.due(all_of_them=True)
+    assert not work.take_due_notes(everything=True)
 
 
 def test_a_repair_is_told_once_with_the_commit_that_follows():
@@ -40,7 +40,7 @@ def test_a_repair_is_told_once_with_the_commit_that_follows():
     run("pytest -q", "3 passed in 0.2s", work)
     told = run("git commit -m 'fix: round once'", "[main 1]", work)
     assert told.text == "fix: round once\n\nProblem: AssertionError: assert 1 == 2"
-    assert not work.due(all_of_them=True)
+    assert not work.take_due_notes(everything=True)
 
 
 def test_a_test_that_failed_before_its_feature_was_there_is_no_problem():
@@ -49,7 +49,7 @@ def test_a_test_that_failed_before_its_feature_was_there_is_no_problem():
     run("pytest -q", "3 passed in 0.2s", work)
     told = run("git commit -m 'feat: taxes by country'", "[main 1]", work)
     assert told.text == "feat: taxes by country"
-    assert not work.due(all_of_them=True)
+    assert not work.take_due_notes(everything=True)
 
 
 def test_another_program_that_passes_mends_no_failure():
@@ -80,7 +80,7 @@ def test_a_comment_that_gives_a_reason_is_noted_and_other_code_is_not():
     assert edit(REASON, "x = 1", work=work) == "reason noted"
     assert edit("x = 1  # one") == "routine"
     assert edit("# Changelog, because everybody must have one of these", path="CHANGELOG.md") == "routine"
-    [told] = work.due(all_of_them=True)
+    [told] = work.take_due_notes(everything=True)
     assert told.text == "read the size first, because the writer truncates the file in place"
     assert told.files_modified == ("a.py",)
 
@@ -101,14 +101,14 @@ def test_a_reason_that_the_commit_tells_is_not_told_twice():
     work = OpenWork()
     edit(REASON, work=work)
     run("git commit -m 'fix: read the size before the writer truncates the file in place'", "", work)
-    assert not work.due(all_of_them=True)
+    assert not work.take_due_notes(everything=True)
 
 
 def test_a_reason_that_the_commit_leaves_out_is_told_after_it():
     work = OpenWork()
     edit(REASON, work=work)
     run("git commit -m 'feat: a table of contents'", "", work)
-    assert [one.source for one in work.due()] == ["comment"]
+    assert [one.source for one in work.take_due_notes()] == ["comment"]
 
 
 def test_without_a_commit_a_reason_is_told_after_a_while():
@@ -116,9 +116,9 @@ def test_without_a_commit_a_reason_is_told_after_a_while():
     edit(REASON, work=work)
     for _ in range(MAX_NOTE_AGE - 1):
         run("ls", "a.py", work)
-    assert not work.due()
+    assert not work.take_due_notes()
     run("ls", "a.py", work)
-    assert len(work.due()) == 1
+    assert len(work.take_due_notes()) == 1
 
 
 def test_a_secret_in_a_comment_is_not_even_noted():
@@ -356,7 +356,7 @@ def test_what_a_compiler_refuses_is_a_failure_and_its_silence_the_repair(command
     assert "error" in work.failure
     assert run("ls", "", work) == "routine", "another command says nothing about it"
     assert run(command, "", work) == "repair noted"
-    [told] = work.due(all_of_them=True)
+    [told] = work.take_due_notes(everything=True)
     assert told.resolves
     assert "cart" in told.text
 

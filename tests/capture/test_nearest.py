@@ -6,8 +6,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from memoryhub.backends.statements import rare_words
-from memoryhub.capture import pipeline
-from memoryhub.capture.pipeline import find_similar_terms
+from memoryhub.capture import services
+from memoryhub.capture.services import find_similar_terms
 from memoryhub.core.text import jaccard, terms
 from memoryhub.models import Memory
 
@@ -34,7 +34,7 @@ def test_a_text_unlike_all_others_has_no_neighbours(remember):
 
 
 def test_words_that_are_nothing_but_common_are_looked_for_together(remember, monkeypatch):
-    monkeypatch.setattr(pipeline, "MAX_POSTINGS", 2)
+    monkeypatch.setattr(services, "MAX_POSTINGS", 2)
     for tail in ("alpha", "beta", "gamma"):
         remember(f"{LEDGER} {tail}")
     assert likest(LEDGER) > 0.8

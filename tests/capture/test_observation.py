@@ -81,11 +81,11 @@ def test_the_program_is_known_whatever_stands_before_it():
 
 
 def test_a_plan_and_a_look_around_are_told_apart_from_work():
-    assert parse_tool_call("TodoWrite", {"todos": [{"content": "mend the tax"}]}, {}, "", 300).looks_around
-    assert parse_tool_call("Bash", {"command": "git status"}, {"stdout": "clean"}, "", 300).looks_around
+    assert parse_tool_call("TodoWrite", {"todos": [{"content": "mend the tax"}]}, {}, "", 300).shows_status
+    assert parse_tool_call("Bash", {"command": "git status"}, {"stdout": "clean"}, "", 300).shows_status
     assert not parse_tool_call(
         "Read", {"file_path": "a.py"}, {"file": {"content": "x"}}, "", 300
-    ).looks_around
+    ).shows_status
 
 
 def test_the_words_of_a_file_name_are_keywords_of_what_is_done_to_it():

@@ -1,11 +1,16 @@
-"""Building blocks of maintenance operations: changes, steps, pacing and the operation base class."""
+"""Building blocks of maintenance operations: changes, steps, pacing and the operation base class.
+
+An operation walks through the store and yields steps. A step lists its planned changes with reasons.
+:meth:`Step.apply` makes them in one short transaction, after checking that they still apply. A dry run is the
+same walk without ``apply``, so it lists exactly what a run would do.
+"""
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from statistics import median
@@ -17,17 +22,21 @@ from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub.access.policy import Actor
+from memoryhub.core.transactions import write_transaction
+from memoryhub.models import Memory
+from memoryhub.models.querysets import MemoryQuerySet
 
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that changes, and why, in words for a person.
+    """One planned or applied change with its reason. Show it only to viewers of ``uid`` and all ``members``.
 
-    ``action``: boost, decay, evict, merge, summarise, purge, erase, prune, reindex. ``uid``: the memory; of a
-    merge the member that the summary is named after. ``before``, ``after``: importances. ``members``: the
-    ids of all memories that become one, ``uid`` among them; ``into``: the id of that one, known once it is
-    made. ``count``: how many things it stands for where they have no ids. ``reason`` never holds words of a
-    memory. Show a change only to those who may see ``uid`` and all members.
+    ``action``: boost, decay, evict, merge, summarise, purge, erase, prune, reindex or embed.
+    ``uid``: the memory; for a merge, the member that gives the summary its title.
+    ``before``, ``after``: importances.
+    ``reason``: text for people, which never contains content of a memory.
+    ``members``: ids of all merged memories, including ``uid``; ``into``: id of the result, after the merge.
+    ``count``: number of changed things that have no ids.
     """
 
     action: str
@@ -40,7 +49,7 @@ class Change:
     count: int = 1
 
     def as_json(self) -> dict[str, Any]:
-        """Without what is empty."""
+        """Return the fields without empty values."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         values["members"] = list(self.members)
         if self.count == 1:
@@ -49,12 +58,12 @@ class Change:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Change:
-        """What :meth:`as_json` gave; names that are not known are left out."""
+        """Read the result of :meth:`as_json`; unknown names are ignored."""
         known = {f.name: values[f.name] for f in fields(cls) if f.name in values}
         return cls(**{**known, "members": tuple(known.get("members", ()))})
 
 
-CHARS_PER_WEIGHT = 2000  # characters that take as long to index as all else that is done to a memory
+CHARS_PER_WEIGHT = 2000  # indexing this much text takes as long as the other work on one memory
 T = TypeVar("T")
 Rows = TypeVar("Rows", bound="QuerySet[Any]")
 Commit = Callable[[str], tuple[Change, ...]]
@@ -62,13 +71,14 @@ Commit = Callable[[str], tuple[Change, ...]]
 
 @dataclass
 class Step:
-    """What one short transaction would change.
+    """The changes of one short transaction.
 
-    ``position``: where to go on once this step is done. ``seen``: how many of the operation's ``total`` it
-    looked at, for a progress bar. After :meth:`apply`, ``applied`` holds what was really changed (with
-    ``into`` filled in) and ``took_ms`` for how long others had to wait. ``chore``: work that changes no
-    memory, like cleaning an index; there may be many such steps, and a dry run meets one or two of them.
-    ``afterwards``: what follows outside the transaction, when nobody waits for it.
+    ``position``: where the operation continues after this step.
+    ``seen``: how many of the operation's ``total`` the step covers, for the progress bar.
+    ``applied``, ``took_ms``: the changes that :meth:`apply` really made, and the duration of its transaction.
+    ``chore``: the step changes no memory, for example because it cleans an index. There may be many such
+    steps; a dry run sees one or two of them.
+    ``afterwards``: work to do outside the transaction.
     """
 
     changes: tuple[Change, ...]
@@ -81,9 +91,9 @@ class Step:
     afterwards: Callable[[], None] | None = field(default=None, repr=False)
 
     def apply(self, run_uid: str = "") -> int:
-        """Make the changes that still hold, in one transaction; returns how many memories that were.
+        """Make the changes that still apply in one transaction; return the number of changed memories.
 
-        Inside a transaction of the caller's it is for them to call ``afterwards``.
+        A caller that has its own transaction calls ``afterwards`` after it.
         """
         if not self.changes and not self.chore:
             return 0
@@ -92,47 +102,56 @@ class Step:
         self.took_ms = (time.perf_counter() - start) * 1000
         if self.afterwards and not connection.in_atomic_block:
             self.afterwards()
-        return sum(len(change.members) or change.count for change in self.applied)
+        return count_memories(self.applied)
+
+
+def count_memories(changes: Iterable[Change]) -> int:
+    return sum(len(change.members) or change.count for change in changes)
 
 
 class Pace:
-    """How many rows a step takes, so that it lasts about ``maintenance_step_ms``, and a rest after each.
+    """Sizes the steps so that each takes about ``maintenance_step_ms``, and sleeps after each.
 
-    It goes by the median of the last steps: one that met a busy disk says little about the next. The rest is
-    as long as the step: a writer of another process, which SQLite has asleep for a while between two tries,
-    meets an open door at every second try.
+    The size follows the median cost of the last steps, because a single busy moment of the disk says little.
+    The sleep is as long as the step: SQLite makes writers of other processes sleep between retries, so about
+    every second retry finds the database free.
     """
 
     def __init__(
-        self, first: int = 200, most: int = 5000, least: int = 1, *, stretch: float = 1.0, rest: float = 1.0
+        self,
+        size: int = 200,
+        max_size: int = 5000,
+        min_size: int = 1,
+        *,
+        stretch: float = 1.0,
+        rest: float = 1.0,
     ) -> None:
-        """``least``: below this the cost of a transaction outweighs that of its rows.
+        """``min_size``: below this, the cost of a transaction exceeds that of its rows.
 
-        ``stretch``: how many times as long a step may last, and ``rest``: for what share of it to rest
-        afterwards, where somebody waits for the end.
+        ``stretch``: factor of the step duration. ``rest``: sleep after a step, as a share of its duration.
         """
-        self.size, self.most, self.least = first, most, least
+        self.size, self.max_size, self.min_size = size, max_size, min_size
         self.stretch, self.rest = stretch, rest
         self.costs: deque[float] = deque(maxlen=5)
 
     def after(self, step: Step) -> None:
-        """Take the measure of a step that was applied (or was not: nothing to learn then)."""
+        """Adjust the size to the duration of a step, if it was applied."""
         if step.took_ms:
-            self.took(step.took_ms)
+            self.adjust(step.took_ms)
 
-    def took(self, milliseconds: float) -> None:
-        """So long did the last ``size`` rows take."""
+    def adjust(self, milliseconds: float) -> None:
+        """Adjust the size to the duration of the last ``size`` rows, then sleep."""
         self.costs.append(milliseconds / self.size)
-        aim = settings.MEMORYHUB.maintenance_step_ms * self.stretch
-        wanted = aim / max(median(self.costs), 1e-6)
-        self.size = max(self.least, min(int(wanted), self.size * 2, self.most))
+        target = settings.MEMORYHUB.maintenance_step_ms * self.stretch
+        size = int(target / max(median(self.costs), 1e-6))
+        self.size = max(self.min_size, min(size, self.size * 2, self.max_size))
         if not connection.in_atomic_block:
             time.sleep(min(milliseconds, 200) * self.rest / 1000)
 
     def page(self, rows: Sequence[T], weigh: Callable[[T], float] | None) -> Sequence[T]:
-        """The first of the rows, as many as weigh no more than ``size``; one at least.
+        """Return the first rows whose total weight is at most ``size``, at least one row.
 
-        A row weighs 1 unless ``weigh`` says more: what is long takes long.
+        Without ``weigh``, each row weighs 1.
         """
         if weigh is None:
             return rows[: self.size]
@@ -144,21 +163,17 @@ class Pace:
         return rows
 
 
-def indexing_weight(characters: int) -> float:
-    """What a memory of so many characters weighs where its words leave the text indexes or enter them."""
-    return 1 + characters / CHARS_PER_WEIGHT
-
-
-def undo_in_batches(items: Sequence[T], deed: Callable[[Sequence[T]], int], pace: Pace) -> Iterator[int]:
-    """Do to items, some at a time, what undoes something, in one short transaction; what each gave back."""
-    at = 0
-    while at < len(items):
-        some = items[at : at + pace.size]
-        began = time.perf_counter()
-        given = deed(some)
-        took, at = (time.perf_counter() - began) * 1000, at + len(some)
-        yield given
-        pace.took(took)
+def undo_in_batches(items: Sequence[T], undo: Callable[[Sequence[T]], int], pace: Pace) -> Iterator[int]:
+    """Pass the items to ``undo`` in batches, one short transaction each; yield its results."""
+    done = 0
+    while done < len(items):
+        batch = items[done : done + pace.size]
+        start = time.perf_counter()
+        restored = undo(batch)
+        milliseconds = (time.perf_counter() - start) * 1000
+        done += len(batch)
+        yield restored
+        pace.adjust(milliseconds)
 
 
 PagePlan = tuple[Sequence[Change], Commit]
@@ -172,10 +187,10 @@ def steps_by_page(
     pace: Pace | None = None,
     weigh: Callable[[Any], float] | None = None,
 ) -> Iterator[Step]:
-    """Steps through all rows by primary key, whatever happens to them meanwhile; none is met twice.
+    """Yield steps through all rows by primary key, each row once, despite concurrent changes.
 
-    ``columns`` begin with ``pk``. ``plan`` makes the changes of a page of rows, and what commits them.
-    ``weigh``: what a row weighs, where that is more than 1 (:meth:`Pace.page`).
+    ``columns`` begin with ``pk``. ``plan`` returns the changes of a page of rows and a function that commits
+    them. ``weigh`` returns the weight of a row (see :meth:`Pace.page`).
     """
     pace, after = pace or Pace(), position.get("after", 0)
     while found := list(rows.order_by("pk").filter(pk__gt=after)[: pace.size].values_list(*columns)):
@@ -187,47 +202,76 @@ def steps_by_page(
         pace.after(step)
 
 
+def chore_steps(
+    work: Callable[[int, bool], bool | None], pace: Pace, position: dict[str, Any], *, counted: bool = False
+) -> Iterator[Step]:
+    """Yield steps that call ``work(amount, is_first)`` until it returns false; a dry run gets one step.
+
+    ``counted``: whether the amounts count towards the operation's total.
+    """
+    more: list[bool | None] = [True]
+    is_first = True
+    while more[0]:
+        amount = pace.size
+
+        def commit(run_uid: str, amount: int = amount, is_first: bool = is_first) -> tuple[Change, ...]:
+            with write_transaction():
+                more[0] = work(amount, is_first)
+            return ()
+
+        step = Step((), position, amount if counted else 0, commit, chore=True)
+        yield step
+        if not step.took_ms:
+            return
+        pace.after(step)
+        is_first = False
+
+
 def format_count(number: int, noun: str) -> str:
-    """``1 day``, ``2 days``."""
+    """Return ``1 day`` or ``2 days``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 class ProjectParams(BaseModel):
-    """What may be asked of any operation on memories."""
+    """The parameters of an operation that can be limited to one project."""
 
     model_config = ConfigDict(extra="forbid")
 
     project: str | None = Field(default=None, max_length=200, description="This project alone.")
 
-    def within(self, rows: Rows) -> Rows:
-        """Those of the project, or all."""
+    def in_project(self, rows: Rows) -> Rows:
+        """Return the rows of the project, or all rows if none is set."""
         return rows if self.project is None else rows.filter(project=self.project)
+
+    def live_memories(self, actor: Actor, now: datetime) -> MemoryQuerySet:
+        live: MemoryQuerySet = Memory.objects.visible_to(actor.clearance).live(now)
+        return self.in_project(live)
 
 
 P = TypeVar("P", bound=BaseModel)
 
 
 class Operation(ABC, Generic[P]):
-    """One thing that maintenance does; without state of its own."""
+    """A maintenance operation. Instances have no state."""
 
     name: ClassVar[str]
     label: ClassVar[str]
     help: ClassVar[str]
     undoable: ClassVar[bool] = False
-    # Whether it walks through everything, whatever its actor may see: its progress counts hidden things.
+    # Whether it covers the whole store regardless of its actor, so that its progress counts hidden memories.
     whole_store: ClassVar[bool] = False
     Params: type[P]
 
     @abstractmethod
     def total(self, params: P, actor: Actor, now: datetime) -> int:
-        """How many things there are to look at: what ``seen`` of all steps adds up to, about."""
+        """Return the approximate sum of ``seen`` over all steps."""
 
     @abstractmethod
     def steps(
         self, params: P, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
-        """The steps from a position on; empty or None: from the start."""
+        """Yield the steps from a position; empty or None means from the start."""
 
     def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
-        """Undo what a run did, in short transactions; yields how many memories each gave back."""
+        """Undo a run in short transactions; yield the number of memories that each restores."""
         raise NotImplementedError(f"{self.name} cannot be undone")

@@ -1,4 +1,4 @@
-"""Compress: clusters of similar old memories (single linkage over Jaccard) become one each."""
+"""Compress: merge each cluster of similar old memories (single linkage over Jaccard) into one summary."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import time
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import chain
-from time import sleep
 from typing import Any, TypeAlias
 
 from django.conf import settings
@@ -18,65 +16,66 @@ from django.db.models import Count
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor
-from memoryhub.core.vocabulary import SUMMARY_TYPES
 from memoryhub.maintenance.operations.base import Change, Operation, Pace, ProjectParams, Step
 from memoryhub.maintenance.operations.summaries import (
     SourceText,
     comparison_terms,
     split_evenly,
+    summarisable_memories,
     summarise_texts,
     summary_draft,
+    summary_step,
     undo_summaries,
 )
-from memoryhub.memories import embed_drafts
-from memoryhub.memories.maintenance_updates import condense_memories
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 
-# Of one text. Where thousands share many words and yet too few (a form that was filled in), only the
-# likeliest are compared: those that share the rarest terms. Otherwise time would grow with the square.
+# Limits for one text. Thousands of texts may share many words without being similar, like filled-in forms.
+# Only those that share the rarest terms are compared, or the time would be quadratic.
 MAX_COMPARISONS, MAX_CANDIDATES = 200, 1500
 _BITS = 192
 _EncodedText: TypeAlias = "array[int]"
 
 
-def single_linkage(texts: Iterable[Iterable[Hashable]], similarity: float, least: int) -> list[list[int]]:
-    """Clusters of at least ``least`` members, as positions in ``texts``, in order of their first member.
+def single_linkage(
+    texts: Iterable[Iterable[Hashable]], similarity: float, min_members: int
+) -> list[list[int]]:
+    """Return clusters of at least ``min_members`` as positions in ``texts``, ordered by first member.
 
-    Each text is its distinct terms, as words or as numbers that stand for them.
+    Each text is given as its distinct terms (words, or numbers for them).
     """
     coded = _encode_by_rarity(texts)
     clusters = _Clusters(coded, similarity)
-    for number in sorted(range(len(coded)), key=lambda one: len(coded[one])):
-        clusters.take(number)
-        time.sleep(0)  # who else waits for the interpreter goes first
+    for index in sorted(range(len(coded)), key=lambda index: len(coded[index])):
+        clusters.add(index)
+        time.sleep(0)  # let other threads run
     members: dict[int, list[int]] = defaultdict(list)
-    for one in range(len(coded)):
-        members[clusters.root(one)].append(one)
-    return [cluster for cluster in members.values() if len(cluster) >= least]
+    for index in range(len(coded)):
+        members[clusters.root(index)].append(index)
+    return [cluster for cluster in members.values() if len(cluster) >= min_members]
 
 
 def _encode_by_rarity(texts: Iterable[Iterable[Hashable]]) -> list[_EncodedText]:
-    """Each text as the numbers of its terms, the rarest first: 4 bytes for a term instead of a set's 64."""
+    """Return each text as the numbers of its terms, rarest first: 4 bytes per term instead of 64 in a set."""
     numbers: dict[Hashable, int] = {}
     coded = [array("I", [numbers.setdefault(term, len(numbers)) for term in text]) for text in texts]
     frequency = Counter(number for text in coded for number in text)
     order = sorted(frequency, key=lambda number: (frequency[number], number))
-    place = array("I", bytes(4 * len(order)))
-    for position, number in enumerate(order):
-        place[number] = position
-    return [array("I", sorted(place[number] for number in text)) for text in coded]
+    ranks = array("I", bytes(4 * len(order)))
+    for rank, number in enumerate(order):
+        ranks[number] = rank
+    return [array("I", sorted(ranks[number] for number in text)) for text in coded]
 
 
 def _bitmap(text: _EncodedText) -> int:
-    marks = 0
+    bits = 0
     for term in text:
-        marks |= 1 << (term % _BITS)
-    return marks
+        bits |= 1 << (term % _BITS)
+    return bits
 
 
 class _Clusters:
-    """Grows by one text after another, the shorter first.
+    """Clusters that grow as texts are added, shorter ones first.
 
     Of two sets with Jaccard at least s, the longer one's rarest ``len - ceil(s * len) + 1`` terms and the
     shorter one's rarest ``len - ceil(2s/(1+s) * len) + 1`` share one (prefix filtering: Chaudhuri, Ganti,
@@ -87,10 +86,10 @@ class _Clusters:
         self.coded, self.similarity = coded, similarity
         self.shared = 2 * similarity / (1 + similarity)
         self.parents = list(range(len(coded)))
-        self.marks = [_bitmap(text) for text in coded]
-        self.same: dict[bytes, int] = {}
-        # For each term the texts that have it among their rarest, by cluster.
-        self.holders: dict[int, dict[int, list[int]]] = defaultdict(dict)
+        self.bitmaps = [_bitmap(text) for text in coded]
+        self.identical: dict[bytes, int] = {}
+        # For each term, the texts that have it among their rarest terms, by cluster.
+        self.texts_by_term: dict[int, dict[int, list[int]]] = defaultdict(dict)
 
     def root(self, one: int) -> int:
         parents = self.parents
@@ -103,60 +102,60 @@ class _Clusters:
         one, other = self.root(one), self.root(other)
         self.parents[max(one, other)] = min(one, other)
 
-    def take(self, number: int) -> None:
-        """Compare one text with those taken before it."""
-        text = self.coded[number]
+    def add(self, index: int) -> None:
+        """Compare a text with those added before it."""
+        text = self.coded[index]
         if not text:
             return
-        twin = self.same.setdefault(text.tobytes(), number)
-        if twin != number:
-            self.join(twin, number)
+        identical = self.identical.setdefault(text.tobytes(), index)
+        if identical != index:
+            self.join(identical, index)
             return
-        self._link(number)
+        self._link(index)
         for term in text[: self._prefix(len(text), self.shared)]:
-            self.holders[term].setdefault(self.root(number), []).append(number)
+            self.texts_by_term[term].setdefault(self.root(index), []).append(index)
 
     @staticmethod
     def _prefix(length: int, share: float) -> int:
         return length - math.ceil(share * length - 1e-9) + 1
 
-    def _link(self, number: int) -> None:
-        """Join the clusters that hold a text alike; the likeliest candidates first."""
-        text = self.coded[number]
-        terms, compared, looked = set(text), set[int](), 0
+    def _link(self, index: int) -> None:
+        """Join the clusters that contain a similar text; likely candidates first."""
+        text = self.coded[index]
+        terms, compared, seen = set(text), set[int](), 0
         for term in text[: self._prefix(len(text), self.similarity)]:
             for root, others in self._current(term).items():
-                if self.root(root) == self.root(number):
+                if self.root(root) == self.root(index):
                     continue
-                looked += len(others)
+                seen += len(others)
                 for other in others:
-                    if other not in compared and self._may_be_alike(number, other):
+                    if other not in compared and self._may_be_similar(index, other):
                         compared.add(other)
-                        if self._alike(terms, self.coded[other]):
-                            self.join(number, other)
+                        if self._is_similar(terms, self.coded[other]):
+                            self.join(index, other)
                             break
-            if len(compared) >= MAX_COMPARISONS or looked >= MAX_CANDIDATES:
+            if len(compared) >= MAX_COMPARISONS or seen >= MAX_CANDIDATES:
                 return
 
-    def _may_be_alike(self, one: int, other: int) -> bool:
-        """Where the bitmaps differ the sets do, so they bound what is shared (Sandes et al. 2017)."""
+    def _may_be_similar(self, one: int, other: int) -> bool:
+        """Bound the shared terms by the bitmaps: where these differ, the sets differ (Sandes et al. 2017)."""
         both = len(self.coded[one]) + len(self.coded[other])
-        return both - (self.marks[one] ^ self.marks[other]).bit_count() >= self.shared * both
+        return both - (self.bitmaps[one] ^ self.bitmaps[other]).bit_count() >= self.shared * both
 
-    def _alike(self, terms: set[int], other: _EncodedText) -> bool:
+    def _is_similar(self, terms: set[int], other: _EncodedText) -> bool:
         both = len(terms.intersection(other))
         return both >= self.similarity * (len(terms) + len(other) - both)
 
     def _current(self, term: int) -> dict[int, list[int]]:
-        """The holders of a term, where clusters have grown together since."""
-        groups = self.holders.get(term)
+        """Return the texts of a term by cluster, regrouped if clusters were joined meanwhile."""
+        groups = self.texts_by_term.get(term)
         if not groups:
             return {}
         if any(self.parents[root] != root for root in groups):
             merged: dict[int, list[int]] = {}
             for root, members in groups.items():
                 merged.setdefault(self.root(root), []).extend(members)
-            self.holders[term] = groups = merged
+            self.texts_by_term[term] = groups = merged
         return groups
 
 
@@ -169,8 +168,8 @@ class Compress(Operation[ProjectParams]):
     name = "compress"
     label = "Compress"
     help = (
-        "Makes one summary of at least compression_min_members old memories of a project that share much of "
-        "their wording. The sources go to the trash. Undo takes them out again and moves the summary there."
+        "Replaces at least compression_min_members old memories of a project with similar wording by one "
+        "summary. The sources go to the trash. Undo takes them out again and the summary goes there."
     )
     undoable = True
     Params = ProjectParams
@@ -186,48 +185,48 @@ class Compress(Operation[ProjectParams]):
         for group, _ in _eligible_groups(params, actor, now):
             if group >= reached:
                 after = position.get("after", 0) if group == reached else 0
-                yield from _group_steps(group, after, actor, now)
+                yield from _group_steps(group, after, params, actor, now)
 
     def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
         yield from undo_summaries(self.name, run_uid, actor, now or timezone.now())
 
 
-def _eligible(actor: Actor, now: datetime) -> MemoryQuerySet:
-    before = now - timedelta(days=settings.MEMORYHUB.compression_min_age_days)
-    live: MemoryQuerySet = Memory.objects.visible_to(actor.clearance).live(now)
-    return live.filter(updated_at__lte=before, key="").exclude(type__in=SUMMARY_TYPES)
+def _eligible(params: ProjectParams, actor: Actor, now: datetime) -> MemoryQuerySet:
+    return summarisable_memories(params, actor, now, settings.MEMORYHUB.compression_min_age_days)
 
 
 def _eligible_groups(params: ProjectParams, actor: Actor, now: datetime) -> list[tuple[Group, int]]:
-    """Those large enough for a cluster, and how many memories each has."""
-    rows = params.within(_eligible(actor, now)).order_by(*_GROUP).values_list(*_GROUP)
+    """Return the groups that are large enough for a cluster, with their sizes."""
+    rows = _eligible(params, actor, now).order_by(*_GROUP).values_list(*_GROUP)
     counted = rows.annotate(n=Count("pk")).filter(n__gte=settings.MEMORYHUB.compression_min_members)
     return sorted(((project, scope, owner), n) for project, scope, owner, n in counted)
 
 
-def _group_steps(group: Group, after: int, actor: Actor, now: datetime) -> Iterator[Step]:
-    """First steps without changes, while the texts are read; then one for each cluster, or part of one."""
+def _group_steps(
+    group: Group, after: int, params: ProjectParams, actor: Actor, now: datetime
+) -> Iterator[Step]:
+    """Yield steps without changes while reading the texts, then one for each cluster or part of one."""
     config = settings.MEMORYHUB
-    eligible = _eligible(actor, now).filter(**dict(zip(_GROUP, group, strict=True)))
+    eligible = _eligible(params, actor, now).filter(**dict(zip(_GROUP, group, strict=True)))
     keys, texts, numbers = array("Q"), list["array[int]"](), dict[str, int]()
     for page in _pages(eligible):
         for pk, title, content in page:
             found = comparison_terms(f"{title} {content}")
             keys.append(pk)
             texts.append(array("I", [numbers.setdefault(term, len(numbers)) for term in found]))
-            sleep(0)  # who else waits for the interpreter goes first
+            time.sleep(0)  # let other threads run
         yield Step((), {"group": list(group), "after": after}, len(page))
     clusters = single_linkage(texts, config.compression_similarity, config.compression_min_members)
     pace = Pace()
     for members in sorted(chain.from_iterable(map(split_evenly, clusters)), key=lambda part: part[0]):
         if keys[members[0]] > after:
-            step = _cluster_step(group, [keys[at] for at in members], eligible, actor, now)
+            step = _cluster_step(group, [keys[index] for index in members], eligible, actor, now)
             yield step
             pace.after(step)
 
 
 def _pages(eligible: MemoryQuerySet) -> Iterator[list[tuple[int, str, str]]]:
-    """In short reads: a long one would keep the write-ahead log from being emptied."""
+    """Read in short queries, because a long one would prevent a checkpoint of the write-ahead log."""
     rows, last = eligible.order_by("pk").values_list("pk", "title", "content"), 0
     while page := list(rows.filter(pk__gt=last)[:_PAGE]):
         last = page[-1][0]
@@ -240,23 +239,18 @@ def _cluster_step(
     memories = list(eligible.filter(pk__in=keys).order_by("created_at", "pk").with_details())
     position = {"group": list(group), "after": keys[0]}
     if len(memories) < len(keys):
-        return Step((), position)  # someone was at them since; the next run will see
-    told = summarise_texts([SourceText(one.created_at, one.type, one.title, one.content) for one in memories])
+        return Step((), position)  # changed meanwhile; left to the next run
+    summary = summarise_texts(
+        [SourceText(one.created_at, one.type, one.title, one.content) for one in memories]
+    )
+    draft = summary_draft(memories, summary.title, summary.content, now)
     change = Change(
         "merge",
-        memories[told.center].uid,
-        reason=_reason(memories, told.likeness),
+        memories[summary.center].uid,
+        reason=_reason(memories, summary.likeness),
         members=tuple(memory.uid for memory in memories),
     )
-
-    draft = summary_draft(memories, told.title, told.content, now)
-    vectors = embed_drafts([draft])
-
-    def commit(run_uid: str) -> tuple[Change, ...]:
-        made = condense_memories(eligible, memories, draft, actor, Compress.name, run_uid, now, vectors)
-        return (replace(change, into=made.uid),) if made else ()
-
-    return Step((change,), position, 0, commit)
+    return summary_step(Compress.name, change, draft, memories, eligible, position, 0, actor, now)
 
 
 def _reason(memories: Sequence[Memory], likeness: float) -> str:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.utils import timezone
@@ -17,7 +17,6 @@ from memoryhub.core.transactions import write_transaction
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.maintenance.operations.base import (
     Change,
-    Commit,
     Operation,
     Pace,
     PagePlan,
@@ -29,15 +28,13 @@ from memoryhub.maintenance.operations.base import (
 )
 from memoryhub.maintenance.operations.evict import faded_reason
 from memoryhub.memories import maintenance_updates
-from memoryhub.models import Memory
-from memoryhub.models.querysets import MemoryQuerySet
 
 PROTECTED_TYPES = frozenset({MemoryType.DECISION.value, MemoryType.DISCOVERY.value})
 
 
 @dataclass(frozen=True)
 class ConsolidationRates:
-    """Importance lost a day, the factor of the boost, the share of decay for protected types."""
+    """``decay`` per day, ``boost`` factor, and the share of the decay that protected types get."""
 
     decay: float = 0.02
     boost: float = 0.03
@@ -47,9 +44,9 @@ class ConsolidationRates:
 def consolidated_importance(
     importance: float, kind: str, days: float, accesses: int, rates: ConsolidationRates
 ) -> float:
-    """Importance (0..1) after ``days`` and ``accesses`` since the last consolidation.
+    """Return the importance (0..1) after ``days`` and ``accesses`` since the last consolidation.
 
-    What was accessed is boosted and does not decay; what was not decays linearly.
+    Accessed memories are boosted and do not decay. Others decay linearly.
     """
     if accesses > 0:
         changed = importance + rates.boost * math.log1p(accesses)
@@ -59,22 +56,17 @@ def consolidated_importance(
     return min(max(changed, 0.0), 1.0)
 
 
-def is_stale(importance: float, days_unaccessed: float, least: float, after_days: float) -> bool:
-    """Whether a memory has faded so far that it may be evicted."""
-    return importance < least and days_unaccessed >= after_days
+def is_stale(importance: float, days_unaccessed: float, min_importance: float, after_days: float) -> bool:
+    """Whether a memory has faded enough to be evicted."""
+    return importance < min_importance and days_unaccessed >= after_days
 
 
 MIN_CHANGE = 0.0005  # smaller changes of importance wait for a later run
 _DAY = timedelta(days=1)
-_FIELDS = (
-    *("pk", "uid", "type", "importance", "accessed_count", "consolidated_accesses"),
-    *("consolidated_at", "updated_at", "imported_at", "last_accessed_at", *maintenance_updates.ACCESS_FIELDS),
-)
 
 
-@dataclass(frozen=True)
-class _MemoryRow:
-    """A memory as consolidation sees it."""
+class _MemoryRow(NamedTuple):
+    """The columns of a memory that consolidation reads; the last three are its access fields."""
 
     pk: int
     uid: str
@@ -92,115 +84,119 @@ class _MemoryRow:
 
     @property
     def accesses(self) -> int:
-        """Since the last consolidation."""
+        """Accesses since the last consolidation."""
         return max(self.accessed_count - self.consolidated_accesses, 0)
-
-    def days(self, now: datetime) -> float:
-        """Since the last consolidation, else since the last change."""
-        return max((now - (self.consolidated_at or self.changed_at)) / _DAY, 0.0)
 
     @property
     def changed_at(self) -> datetime:
-        """When somebody last said it."""
         return max(self.updated_at, self.imported_at or self.updated_at)
 
+    def days(self, now: datetime) -> float:
+        """Return the days since the last consolidation, or else since the last change."""
+        return max((now - (self.consolidated_at or self.changed_at)) / _DAY, 0.0)
+
     def days_unused(self, now: datetime) -> float:
-        """Since somebody read or wrote it."""
+        """Return the days since the last access or change."""
         return (now - max(self.changed_at, self.last_accessed_at or self.changed_at)) / _DAY
 
 
-@dataclass(frozen=True)
-class _PlannedChange:
-    """What becomes of a memory: a change for people, and what is to be written."""
+class _PlannedChange(NamedTuple):
+    """A change and the importance to write, if it differs enough."""
 
     change: Change
-    worth: maintenance_updates.ImportanceChange | None
-    evicted: bool = False
+    importance: maintenance_updates.ImportanceChange | None
+    is_eviction: bool = False
 
 
 class Consolidate(Operation[ProjectParams]):
     name = "consolidate"
     label = "Consolidate"
     help = (
-        "Raises the importance of what was used since the last consolidation and lowers that of what was not "
-        "(decisions and discoveries at half rate); what has faded away and was long not used goes to the "
-        "trash. Undo gives back the importances that nobody changed since, and what went to the trash."
+        "Raises the importance of memories that were used since the last consolidation and lowers that of "
+        "unused ones (decisions and discoveries at half the rate). Faded memories that were not used for a "
+        "long time go to the trash. Undo restores importances that have not changed since, and takes the "
+        "memories out of the trash."
     )
     undoable = True
     Params = ProjectParams
 
     def total(self, params: ProjectParams, actor: Actor, now: datetime) -> int:
-        return _eligible(params, actor, now).count()
+        return params.live_memories(actor, now).count()
 
     def steps(
         self, params: ProjectParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
-        eligible = _eligible(params, actor, now)
+        live = params.live_memories(actor, now)
 
         def plan(page: list[Any]) -> PagePlan:
-            verdicts = [verdict for row in page if (verdict := _plan_change(_MemoryRow(*row), now))]
-            return [verdict.change for verdict in verdicts], _make_commit(verdicts, eligible, actor, now)
+            planned = [found for row in page if (found := _plan_change(_MemoryRow(*row), now))]
 
-        yield from steps_by_page(eligible, _FIELDS, plan, position or {})
+            def commit(run_uid: str) -> tuple[Change, ...]:
+                importances = [one.importance for one in planned if one.importance]
+                with write_transaction():
+                    written = maintenance_updates.update_importances(importances, actor, run_uid, now)
+                    valid = [one for one in planned if not one.importance or one.change.uid in written]
+                    evicted = maintenance_updates.evict_for_run(
+                        live, [one.change.uid for one in valid if one.is_eviction], actor, run_uid, now
+                    )
+                gone = {memory.uid for memory in evicted}
+                return tuple(one.change for one in valid if not one.is_eviction or one.change.uid in gone)
+
+            return [one.change for one in planned], commit
+
+        yield from steps_by_page(live, _MemoryRow._fields, plan, position or {})
 
     def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
         at = now or timezone.now()
-        gone = maintenance_updates.grouped_rows("evict", run_uid, actor)
-        evicted = {uid: entry.at for entry in gone for uid in entry.detail["evicted"]}
-        rows = maintenance_updates.grouped_rows("consolidate", run_uid, actor)
-        weighed = [change for entry in rows for change in entry.detail["changes"]]
-        left = {change[0]: change for change in weighed if change[0] in evicted}
+        entries = maintenance_updates.grouped_rows("evict", run_uid, actor)
+        evicted = {uid: entry.at for entry in entries for uid in entry.detail["evicted"]}
+        entries = maintenance_updates.grouped_rows("consolidate", run_uid, actor)
+        changes = [change for entry in entries for change in entry.detail["changes"]]
+        changes_of_evicted = {change[0]: change for change in changes if change[0] in evicted}
 
-        def out(uids: Sequence[str]) -> int:
-            """One that comes out of the trash gets its importance too, and is one memory."""
-            changes = [left[uid] for uid in uids if uid in left]
+        def restore(uids: Sequence[str]) -> int:
+            """Restore memories together with their importances, so that each counts once."""
+            # The evictions of a resumed run have several times.
+            by_time: dict[datetime, list[str]] = defaultdict(list)
+            for uid in uids:
+                by_time[evicted[uid]].append(uid)
+            own = [changes_of_evicted[uid] for uid in uids if uid in changes_of_evicted]
             with write_transaction():
-                back = maintenance_updates.undo_importances(changes, run_uid, actor, at)
-                for since, some in _group_by_time(uids, evicted):
-                    back |= maintenance_updates.undo_evictions(some, since, actor, at)
-            return len(back)
+                restored = maintenance_updates.undo_importances(own, run_uid, actor, at)
+                for since, group in by_time.items():
+                    restored |= maintenance_updates.undo_evictions(group, since, actor, at)
+            return len(restored)
 
-        def weigh(changes: Sequence[Any]) -> int:
-            return len(maintenance_updates.undo_importances(changes, run_uid, actor, at))
+        def restore_importances(batch: Sequence[Any]) -> int:
+            return len(maintenance_updates.undo_importances(batch, run_uid, actor, at))
 
-        yield from undo_in_batches(list(evicted), out, Pace(20, least=4))
-        yield from undo_in_batches([one for one in weighed if one[0] not in evicted], weigh, Pace())
-
-
-def _group_by_time(uids: Sequence[str], moments: dict[str, datetime]) -> Iterator[tuple[datetime, list[str]]]:
-    """The ids by the moment at which they went; a run that was resumed has several."""
-    groups: dict[datetime, list[str]] = defaultdict(list)
-    for uid in uids:
-        groups[moments[uid]].append(uid)
-    yield from groups.items()
-
-
-def _eligible(params: ProjectParams, actor: Actor, now: datetime) -> MemoryQuerySet:
-    live: MemoryQuerySet = Memory.objects.visible_to(actor.clearance).live(now)
-    return params.within(live)
+        yield from undo_in_batches(list(evicted), restore, Pace(20, min_size=4))
+        others = [change for change in changes if change[0] not in evicted]
+        yield from undo_in_batches(others, restore_importances, Pace())
 
 
 def _plan_change(row: _MemoryRow, now: datetime) -> _PlannedChange | None:
-    """None when nothing is to be written."""
     config = settings.MEMORYHUB
     rates = ConsolidationRates(
         config.consolidation_decay_rate, config.consolidation_boost, config.protected_decay_share
     )
     after = consolidated_importance(row.importance, row.type, row.days(now), row.accesses, rates)
-    gate = (row.project, row.sensitivity, row.owner)
-    worth = maintenance_updates.ImportanceChange(
-        row.pk, row.uid, row.importance, after, row.accessed_count, gate
-    )
+    importance = None
+    # Accesses are written even if they cannot raise the importance, or they would prevent decay for ever.
+    if row.accesses or abs(after - row.importance) >= MIN_CHANGE:
+        importance = maintenance_updates.ImportanceChange(
+            row.pk, row.uid, row.importance, after, row.accessed_count, row[-3:]
+        )
     unused = row.days_unused(now)
-    # An access is counted even where it cannot lift the importance further: it would hold off decay for ever.
-    written = worth if row.accesses or abs(after - row.importance) >= MIN_CHANGE else None
     if is_stale(after, unused, config.evict_min_importance, config.evict_after_days):
         reason = faded_reason(after, int(unused))
-        return _PlannedChange(Change("evict", row.uid, row.importance, after, reason), written, True)
-    if written is None:
+        return _PlannedChange(Change("evict", row.uid, row.importance, after, reason), importance, True)
+    if importance is None:
         return None
     action = "boost" if row.accesses else "decay"
-    return _PlannedChange(Change(action, row.uid, row.importance, after, _reason(row, after, now)), written)
+    return _PlannedChange(
+        Change(action, row.uid, row.importance, after, _reason(row, after, now)), importance
+    )
 
 
 def _reason(row: _MemoryRow, after: float, now: datetime) -> str:
@@ -214,22 +210,3 @@ def _reason(row: _MemoryRow, after: float, now: datetime) -> str:
     if unused < 1:
         return f"not used{since or ' since it was written'}: {shown}{kind}"
     return f"not used for {format_count(unused, 'day')}{part}: {shown}{kind}"
-
-
-def _make_commit(
-    verdicts: list[_PlannedChange], eligible: MemoryQuerySet, actor: Actor, now: datetime
-) -> Commit:
-    def commit(run_uid: str) -> tuple[Change, ...]:
-        with write_transaction():
-            weighed = maintenance_updates.update_importances(
-                [v.worth for v in verdicts if v.worth], actor, run_uid, now
-            )
-            held = [v for v in verdicts if v.worth is None or v.change.uid in weighed]
-            leaving = [v.change.uid for v in held if v.evicted]
-            gone = {
-                memory.uid
-                for memory in maintenance_updates.evict_for_run(eligible, leaving, actor, run_uid, now)
-            }
-        return tuple(v.change for v in held if not v.evicted or v.change.uid in gone)
-
-    return commit

@@ -1,7 +1,7 @@
-"""``empty_trash``: what lies in the trash is erased, its bytes with it, without anybody having to wait.
+"""Empty the trash: delete its memories permanently, including their bytes in the file.
 
-Rows are deleted in short transactions, which overwrite their bytes with zeros (``secure_delete``). The words
-in the text indexes go as these are merged, step by step. The write-ahead log is emptied at the end.
+Rows are deleted in short transactions, and SQLite overwrites them with zeros (``secure_delete``). Their words
+leave the text indexes when these are merged, step by step. The write-ahead log is emptied at the end.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models.functions import Length
 from pydantic import Field
 
 from memoryhub.access.policy import Actor
@@ -20,14 +19,12 @@ from memoryhub.maintenance.operations.base import (
     Change,
     Operation,
     Pace,
-    PagePlan,
     ProjectParams,
     Step,
+    chore_steps,
     format_count,
-    indexing_weight,
-    steps_by_page,
 )
-from memoryhub.memories import delete
+from memoryhub.maintenance.operations.purge import deletion_steps
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 
@@ -45,11 +42,10 @@ class EmptyTrash(Operation[EmptyTrashParams]):
     name = "empty_trash"
     label = "Empty the trash"
     help = (
-        "Erases for good what lies in the trash: rows, words in the indexes, bytes in the file. It cannot be "
-        "undone. The file keeps its size, with zeros in the place of what is gone, and is used again; with "
-        "“compact” it is rewritten as a whole at the end, which makes it smaller, leaves no copy that an "
-        "earlier reordering of pages may have left behind, and lets all writers wait for seconds in a large "
-        "store."
+        "Permanently deletes the memories in the trash: rows, words in the indexes and bytes in the file. It "
+        "cannot be undone. The file keeps its size; the freed space contains zeros and is used again. With "
+        "“compact” the whole file is rewritten at the end. This makes it smaller and removes copies that an "
+        "earlier reordering of pages may have left behind, but writers wait for seconds in a large store."
     )
     Params = EmptyTrashParams
 
@@ -59,10 +55,16 @@ class EmptyTrash(Operation[EmptyTrashParams]):
     def steps(
         self, params: EmptyTrashParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
+        def reason(since: datetime, trash_reason: str) -> str:
+            days = (now - since).days
+            when = f"{format_count(days, 'day')} ago" if days else "today"
+            return f"{trash_reason or 'in the trash'}, {when}"
+
         position = position or {"phase": "erase"}
         if position["phase"] == "erase":
             erased = 0
-            for step in _erase_steps(params, actor, now, position):
+            rows, columns = _trashed(params, actor, now), ("deleted_at", "trash_reason")
+            for step in deletion_steps("erase", rows, columns, reason, position, actor, now):
                 yield step
                 erased += len(step.applied)
             if not erased and not position.get("after"):
@@ -72,65 +74,23 @@ class EmptyTrash(Operation[EmptyTrashParams]):
 
 def _trashed(params: EmptyTrashParams, actor: Actor, now: datetime) -> MemoryQuerySet:
     trashed: MemoryQuerySet = Memory.objects.visible_to(actor.clearance).trashed()
-    return params.within(trashed.filter(deleted_at__lte=now - timedelta(days=params.older_than_days)))
-
-
-def _erase_steps(
-    params: EmptyTrashParams, actor: Actor, now: datetime, position: dict[str, Any]
-) -> Iterator[Step]:
-    trashed = _trashed(params, actor, now)
-
-    def plan(page: list[Any]) -> PagePlan:
-        changes = {pk: Change("erase", uid, reason=_reason(at, why, now)) for pk, uid, at, why, _ in page}
-
-        def commit(run_uid: str) -> tuple[Change, ...]:
-            gone = delete.delete_memories(trashed.filter(pk__in=list(changes)), actor, "erase", now)
-            uids = {memory.uid for memory in gone}
-            return tuple(change for change in changes.values() if change.uid in uids)
-
-        return list(changes.values()), commit
-
-    columns = ("pk", "uid", "deleted_at", "trash_reason", "size")
-    sized = trashed.annotate(size=Length("content"))
-    yield from steps_by_page(
-        sized, columns, plan, position, Pace(20, 500, least=8), lambda row: indexing_weight(row[-1])
-    )
-
-
-def _reason(since: datetime, why: str, now: datetime) -> str:
-    days = int((now - since) / timedelta(days=1))
-    return f"{why or 'in the trash'}, {format_count(days, 'day') + ' ago' if days else 'today'}"
+    return params.in_project(trashed.filter(deleted_at__lte=now - timedelta(days=params.older_than_days)))
 
 
 def _cleanup_steps(params: EmptyTrashParams) -> Iterator[Step]:
-    """Chores, done anew after a break: they find nothing to do where they were done."""
+    """Yield chores. A resumed run repeats them all; finished ones find nothing to do."""
     position = {"phase": "clean"}
     for table in schema.INDEXES:
-        yield from merge_index_steps(table, position)
+
+        def merge(pages: int, is_first: bool, table: str = table) -> bool:
+            return schema.merge_step(table, pages, begin=is_first)
+
+        yield from chore_steps(merge, Pace(50, 2000, min_size=16), position)
     if params.compact:
         yield Step((), position, 0, _rewrite_file, chore=True)
     else:
-        # Not in the transaction's own end: threads of this process would wait until the disk has it all.
+        # Not inside the transaction, or threads of this process would wait until the disk has all of it.
         yield Step((), position, 0, chore=True, afterwards=schema.truncate_log)
-
-
-def merge_index_steps(table: str, position: dict[str, Any]) -> Iterator[Step]:
-    """An index in one piece, in short steps."""
-    pace, more = Pace(50, 2000, least=16), [True]
-    begin = True
-    while more[0]:
-
-        def commit(run_uid: str, pages: int = pace.size, begin: bool = begin) -> tuple[Change, ...]:
-            with write_transaction():
-                more[0] = schema.merge_step(table, pages, begin=begin)
-            return ()
-
-        step = Step((), position, 0, commit, chore=True)
-        yield step
-        if not step.took_ms:
-            return  # a dry run
-        pace.after(step)
-        begin = False
 
 
 def _rewrite_file(run_uid: str) -> tuple[Change, ...]:

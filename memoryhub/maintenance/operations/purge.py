@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ from pydantic import Field
 from memoryhub.access.policy import LEVELS, Actor
 from memoryhub.core.transactions import write_transaction
 from memoryhub.maintenance.operations.base import (
+    CHARS_PER_WEIGHT,
     Change,
     Operation,
     Pace,
@@ -23,7 +24,6 @@ from memoryhub.maintenance.operations.base import (
     ProjectParams,
     Step,
     format_count,
-    indexing_weight,
     steps_by_page,
 )
 from memoryhub.memories import delete, maintenance_updates
@@ -41,8 +41,8 @@ class PurgeExpired(Operation[PurgeParams]):
     name = "purge_expired"
     label = "Purge expired"
     help = (
-        "Removes memories for good whose time is over. The daily run spares those that expired in the last "
-        "days (expiry_grace_days), so that they can still be revived. It cannot be undone."
+        "Permanently deletes expired memories. The daily run spares those that expired in the last days "
+        "(expiry_grace_days), so that they can still be revived. It cannot be undone."
     )
     Params = PurgeParams
 
@@ -52,32 +52,45 @@ class PurgeExpired(Operation[PurgeParams]):
     def steps(
         self, params: PurgeParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
-        purgeable = _purgeable(params, actor, now)
+        def reason(expired_at: datetime) -> str:
+            days = (now - expired_at).days
+            return f"expired {format_count(days, 'day')} ago" if days else "expired today"
 
-        def plan(page: list[Any]) -> PagePlan:
-            changes = {pk: Change("purge", uid, reason=_reason(end, now)) for pk, uid, end, _ in page}
-
-            def commit(run_uid: str) -> tuple[Change, ...]:
-                gone = delete.delete_memories(purgeable.filter(pk__in=list(changes)), actor, "purge", now)
-                uids = {memory.uid for memory in gone}
-                return tuple(change for change in changes.values() if change.uid in uids)
-
-            return list(changes.values()), commit
-
-        columns = ("pk", "uid", "expires_at", "size")
-        sized, pace = purgeable.annotate(size=Length("content")), Pace(20, 500, least=8)
-        yield from steps_by_page(
-            sized, columns, plan, position or {}, pace, lambda row: indexing_weight(row[-1])
-        )
+        rows = _purgeable(params, actor, now)
+        yield from deletion_steps("purge", rows, ("expires_at",), reason, position or {}, actor, now)
 
 
 def _purgeable(params: PurgeParams, actor: Actor, now: datetime) -> MemoryQuerySet:
-    return params.within(delete.purgeable_memories(actor, params.grace_days, now))
+    return params.in_project(delete.purgeable_memories(actor, params.grace_days, now))
 
 
-def _reason(end: datetime, now: datetime) -> str:
-    days = int((now - end) / timedelta(days=1))
-    return f"expired {format_count(days, 'day')} ago" if days else "expired today"
+def deletion_steps(
+    action: str,
+    rows: MemoryQuerySet,
+    columns: tuple[str, ...],
+    reason: Callable[..., str],
+    position: dict[str, Any],
+    actor: Actor,
+    now: datetime,
+) -> Iterator[Step]:
+    """Yield steps that delete memories permanently. ``reason`` gets the values of ``columns``."""
+
+    def plan(page: list[Any]) -> PagePlan:
+        changes = {pk: Change(action, uid, reason=reason(*values)) for pk, uid, _, *values in page}
+
+        def commit(run_uid: str) -> tuple[Change, ...]:
+            deleted = delete.delete_memories(rows.filter(pk__in=list(changes)), actor, action, now)
+            uids = {memory.uid for memory in deleted}
+            return tuple(change for change in changes.values() if change.uid in uids)
+
+        return list(changes.values()), commit
+
+    def weigh(row: Any) -> float:
+        return 1 + float(row[2]) / CHARS_PER_WEIGHT
+
+    sized = rows.annotate(size=Length("content"))
+    columns = ("pk", "uid", "size", *columns)
+    yield from steps_by_page(sized, columns, plan, position, Pace(20, 500, min_size=8), weigh)
 
 
 class PruneParams(ProjectParams):
@@ -90,8 +103,8 @@ class PruneEvents(Operation[PruneParams]):
     name = "prune_events"
     label = "Prune events"
     help = (
-        "Removes events and injections older than event_retention_days for good, and sessions of which "
-        "nothing is left. Memories stay. It cannot be undone."
+        "Permanently deletes events and injections older than event_retention_days, and sessions that are "
+        "empty then. Memories stay. It cannot be undone."
     )
     Params = PruneParams
 
@@ -102,9 +115,10 @@ class PruneEvents(Operation[PruneParams]):
         self, params: PruneParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
         position = position or {}
-        names = [name for name, _ in _prunable_rows(params, actor, now)]
+        kinds = _prunable_rows(params, actor, now)
+        names = [name for name, _ in kinds]
         start = names.index(position["kind"]) if position.get("kind") in names else 0
-        for name, rows in _prunable_rows(params, actor, now)[start:]:
+        for name, rows in kinds[start:]:
             after = position.get("after", 0) if position.get("kind") == name else 0
             yield from _prune_steps(name, rows, {"kind": name, "after": after}, actor, now)
 
@@ -118,20 +132,20 @@ def _prunable_rows(params: PruneParams, actor: Actor, now: datetime) -> list[tup
     events = Event.objects.visible_to(clearance).filter(at__lt=before)
     if params.project is not None:
         events = events.filter(session__project=params.project)
-    injections = params.within(Injection.objects.visible_to(clearance).filter(at__lt=before))
-    kept = _old_sessions(params, actor, before).exclude(_still_in_use(events, injections))
-    return [("event", events), ("injection", injections), ("session", kept)]
+    injections = params.in_project(Injection.objects.visible_to(clearance).filter(at__lt=before))
+    sessions = _old_sessions(params, actor, before).exclude(_still_in_use(events, injections))
+    return [("event", events), ("injection", injections), ("session", sessions)]
 
 
 def _old_sessions(params: PruneParams, actor: Actor, before: datetime) -> QuerySet[Session]:
     sessions = Session.objects.filter(last_at__lt=before)
     if actor.clearance.projects is not None:
         sessions = sessions.filter(project__in=sorted(actor.clearance.projects))
-    return params.within(sessions)
+    return params.in_project(sessions)
 
 
 def _still_in_use(events: QuerySet[Any], injections: QuerySet[Any]) -> Combinable | Q:
-    """Whether something stays in a session, be it visible or not, once these are gone."""
+    """Whether a session still has events, injections or memories after these rows are deleted."""
     stored = Memory.objects.in_session(OuterRef("session_id"), project=OuterRef("project"))
     of_session = {"session": OuterRef("pk")}
     event = Event.objects.filter(**of_session).exclude(pk__in=events.values("pk"))
@@ -154,12 +168,12 @@ def _prune_steps(
 
         def commit(run_uid: str) -> tuple[Change, ...]:
             with write_transaction():
-                there = list(rows.filter(pk__in=[row[0] for row in page]).values_list(*_COLUMNS[name]))
-                rows.model.objects.filter(pk__in=[row[0] for row in there]).delete()
-                gone = Counter((row[2], row[3] if len(row) > 3 else LEVELS[0], "") for row in there)
-                details = {gate: {f"{name}s": n} for gate, n in gone.items()}
+                found = list(rows.filter(pk__in=[row[0] for row in page]).values_list(*_COLUMNS[name]))
+                rows.model.objects.filter(pk__in=[row[0] for row in found]).delete()
+                deleted = Counter((row[2], row[3] if len(row) > 3 else LEVELS[0], "") for row in found)
+                details = {access: {f"{name}s": n} for access, n in deleted.items()}
                 maintenance_updates.record_grouped("prune", run_uid, details, actor, now, about=f"{name}s")
-            return (_prune_change(name, [row[1] for row in there]),) if there else ()
+            return (_prune_change(name, [row[1] for row in found]),) if found else ()
 
         return [change], commit
 
@@ -167,7 +181,6 @@ def _prune_steps(
 
 
 def _prune_change(name: str, moments: list[datetime]) -> Change:
-    """Events have no ids that anyone knows: they are counted."""
     first, last = f"{min(moments):%Y-%m-%d}", f"{max(moments):%Y-%m-%d}"
     span = f"of {first}" if first == last else f"from {first} to {last}"
     return Change("prune", reason=f"{format_count(len(moments), name)} {span}", count=len(moments))

@@ -1,8 +1,8 @@
-"""``reindex``: both text indexes are built anew from the memories, beside those in use."""
+"""Rebuild both text indexes from the memories, next to the indexes in use."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -12,11 +12,10 @@ from memoryhub.access.policy import Actor
 from memoryhub.backends import reindexing
 from memoryhub.backends.schema import INDEXES
 from memoryhub.core.transactions import write_transaction
-from memoryhub.maintenance.operations.base import CHARS_PER_WEIGHT, Change, Operation, Pace, Step
+from memoryhub.maintenance.operations.base import CHARS_PER_WEIGHT, Change, Operation, Pace, Step, chore_steps
 from memoryhub.models import Memory
 
 _INDEX_LABELS = {"memoryhub_text": "the index of words", "memoryhub_trigram": "the index of substrings"}
-_MIN_ROWS = 20
 _BUILD_POSITION = {"phase": "build"}
 
 
@@ -27,17 +26,16 @@ class NoParams(BaseModel):
 
 
 class BrokenIndex(RuntimeError):
-    """An index does not fit the memories although it has just been built."""
+    """An index that was just built does not match the memories."""
 
 
 class Reindex(Operation[NoParams]):
     name = "reindex"
     label = "Rebuild the indexes"
     help = (
-        "Builds both text indexes anew from the memories, in short steps beside those in use, so that "
-        "searches and writes go on; then examines them in a copy of the store, which needs as much room "
-        "again on the disk for some seconds. A dry run examines alone. Memories do not change: there is "
-        "nothing to undo."
+        "Rebuilds both text indexes from the memories in short steps, while searches and writes continue "
+        "with the old ones. Then checks the new ones in a copy of the store, which needs its size in disk "
+        "space for some seconds. A dry run only checks. Memories do not change, so there is nothing to undo."
     )
     whole_store = True
     Params = NoParams
@@ -81,38 +79,20 @@ def _reason(table: str, unsound: bool) -> str:
 
 
 def _build_steps(table: str) -> Iterator[Step]:
-    """Copy all rows, exchange, clear away; goes on where it was, and clears away at least."""
+    """Copy all rows, exchange the tables and delete the old one, from wherever an earlier run stopped.
 
-    def copy(rows: int) -> bool:
-        """The last few rows, and those that come meanwhile, are copied with the exchange."""
+    The exchange itself copies the last rows and those added meanwhile.
+    """
+
+    def copy(rows: int, is_first: bool) -> bool:
         return reindexing.copy_rows(table, rows, rows * CHARS_PER_WEIGHT)
 
     if reindexing.copy_position(table) is not None:
-        yield from _chore_steps(copy, Pace(50, 2000, least=4), _BUILD_POSITION, count=True)
-        yield from _chore_steps(lambda amount: reindexing.swap_index(table), Pace(), _BUILD_POSITION)
+        yield from chore_steps(copy, Pace(50, 2000, min_size=4), _BUILD_POSITION, counted=True)
+        yield from chore_steps(lambda *_: reindexing.swap_index(table), Pace(), _BUILD_POSITION)
     yield from _clear_steps(f"{table}_old", _BUILD_POSITION)
 
 
 def _clear_steps(name: str, position: dict[str, Any]) -> Iterator[Step]:
-    pace = Pace(50, 5000, least=_MIN_ROWS)
-    yield from _chore_steps(lambda amount: reindexing.drop_in_steps(name, amount), pace, position)
-
-
-def _chore_steps(
-    work: Callable[[int], bool | None], pace: Pace, position: dict[str, Any], *, count: bool = False
-) -> Iterator[Step]:
-    """Steps of the same work until there is no more to do."""
-    more: list[bool | None] = [True]
-    while more[0]:
-        amount = pace.size
-
-        def commit(run_uid: str, amount: int = amount) -> tuple[Change, ...]:
-            with write_transaction():
-                more[0] = work(amount)
-            return ()
-
-        step = Step((), position, amount if count else 0, commit, chore=True)
-        yield step
-        if not step.took_ms:
-            return
-        pace.after(step)
+    pace = Pace(50, 5000, min_size=20)
+    yield from chore_steps(lambda amount, _: reindexing.drop_in_steps(name, amount), pace, position)

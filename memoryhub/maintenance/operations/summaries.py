@@ -1,4 +1,4 @@
-"""Extractive summaries, and what a summary takes over from its sources."""
+"""Summaries of memories: extract a text, derive the draft, build the step that replaces the sources."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import reduce
 from statistics import fmean
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from memoryhub.access.policy import Actor, stricter_level
 from memoryhub.core.text import (
@@ -24,43 +24,72 @@ from memoryhub.core.text import (
     terms,
     words,
 )
-from memoryhub.core.vocabulary import MemoryType
-from memoryhub.maintenance.operations.base import Pace, undo_in_batches
-from memoryhub.memories import maintenance_updates
-from memoryhub.memories.maintenance_updates import restore_sources, trash_condensed
+from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType
+from memoryhub.maintenance.operations.base import Change, Pace, ProjectParams, Step, undo_in_batches
+from memoryhub.memories import embed_drafts, maintenance_updates
 from memoryhub.memories.rows import LIST_FIELDS, union_list_values
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import JournalEntry, Memory
+from memoryhub.models.querysets import MemoryQuerySet
 
-# One summary must stay readable, and its step short (1 ms for each member): larger groups become several.
-MAX_SUMMARY_SOURCES = 40
+MAX_SUMMARY_SOURCES = 40  # keeps summaries readable and steps short (1 ms per source)
 T = TypeVar("T")
 
 
 def split_evenly(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """As few parts of at most :data:`MOST` as there can be, of nearly the same size."""
+    """Split into as few parts of at most :data:`MAX_SUMMARY_SOURCES` as possible, of similar size."""
     number = -(-len(items) // MAX_SUMMARY_SOURCES)
     for n in range(number):
         yield items[n * len(items) // number : (n + 1) * len(items) // number]
 
 
-def undo_summaries(name: str, run_uid: str, actor: Actor, now: datetime) -> Iterator[int]:
-    """Undo what a run condensed: the sources come back, some at a time, then their summary goes."""
-    pace = Pace(10, least=4)
-    for entry in maintenance_updates.grouped_rows(name, run_uid, actor):
+def summarisable_memories(
+    params: ProjectParams, actor: Actor, now: datetime, min_age_days: float
+) -> MemoryQuerySet:
+    """Return old live memories without a key that are no summaries."""
+    old = params.live_memories(actor, now).filter(updated_at__lte=now - timedelta(days=min_age_days), key="")
+    return old.exclude(type__in=SUMMARY_TYPES)
 
-        def back(uids: Sequence[str], entry: JournalEntry = entry) -> int:
-            return restore_sources(entry, uids, actor, now)
 
-        yield from undo_in_batches(entry.detail["members"], back, pace)
-        trash_condensed(entry, actor, now)
+def summary_step(
+    operation: str,
+    change: Change,
+    draft: MemoryDraft,
+    sources: Sequence[Memory],
+    eligible: MemoryQuerySet,
+    position: dict[str, Any],
+    seen: int,
+    actor: Actor,
+    now: datetime,
+) -> Step:
+    """Return the step that replaces the sources with a summary, unless they change before it is applied."""
+    vectors = embed_drafts([draft])
+
+    def commit(run_uid: str) -> tuple[Change, ...]:
+        summary = maintenance_updates.condense_memories(
+            eligible, sources, draft, actor, operation, run_uid, now, vectors
+        )
+        return (replace(change, into=summary.uid),) if summary else ()
+
+    return Step((change,), position, seen, commit)
+
+
+def undo_summaries(operation: str, run_uid: str, actor: Actor, now: datetime) -> Iterator[int]:
+    """Restore the sources of each summary in batches, then move the summary to the trash."""
+    pace = Pace(10, min_size=4)
+    for entry in maintenance_updates.grouped_rows(operation, run_uid, actor):
+
+        def restore(uids: Sequence[str], entry: JournalEntry = entry) -> int:
+            return maintenance_updates.restore_sources(entry, uids, actor, now)
+
+        yield from undo_in_batches(entry.detail["members"], restore, pace)
+        maintenance_updates.trash_condensed(entry, actor, now)
 
 
 def summary_draft(memories: Sequence[Memory], title: str, content: str, now: datetime) -> MemoryDraft:
-    """A summary of memories that share project, scope and owner.
+    """Return the draft of a summary of memories that share project, scope and owner.
 
-    It is as old as its youngest source, lives as long as the one that would have lived longest, and is as
-    secret as the most secret of them.
+    It gets the latest date, the latest expiry and the highest level of its sources.
     """
     sessions = {memory.session_id for memory in memories}
     return MemoryDraft(
@@ -88,9 +117,9 @@ def _longest_ttl(memories: Iterable[Memory], now: datetime) -> float | None:
     return (max(known) - now) / timedelta(days=1) if len(known) == len(ends) else None
 
 
-MAX_SUMMARY_CHARS = 20_000  # characters of one summary: it must stay readable
+MAX_SUMMARY_CHARS = 20_000
 _MAX_SENTENCE_CHARS = 500
-_MIN_SIMILARITY = 0.6  # two sentences that say the same in other words
+_MIN_SIMILARITY = 0.6  # Jaccard from which two sentences make the same statement
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _BULLET = re.compile(r"^(?:[-*•>#]+|\d+[.)])\s+")
 _CJK_RUN = re.compile(f"(?:{CJK.pattern})+")
@@ -98,7 +127,7 @@ _CJK_RUN = re.compile(f"(?:{CJK.pattern})+")
 
 @dataclass(frozen=True)
 class SourceText:
-    """One of the memories."""
+    """The parts of a memory that a summary uses."""
 
     at: datetime
     type: str
@@ -108,7 +137,7 @@ class SourceText:
 
 @dataclass(frozen=True)
 class TextSummary:
-    """``center``: the place of the memory that is most like all others; ``likeness``: how much, 0..1."""
+    """``center``: index of the memory that is most similar to all others; ``likeness``: how similar, 0..1."""
 
     title: str
     content: str
@@ -117,27 +146,25 @@ class TextSummary:
 
 
 def comparison_terms(text: str) -> set[str]:
-    """What two memories are compared by: stems, and pairs of characters where a script has no spaces."""
-    found = terms(_CJK_RUN.sub(" ", text)) if CJK.search(text) else terms(text)
-    for run in _CJK_RUN.findall(text):
-        found.update(run[at : at + 2] for at in range(max(len(run) - 1, 1)))
-    return found
+    """Return stems, and pairs of characters for scripts without spaces."""
+    return terms(_CJK_RUN.sub(" ", text)) | _character_pairs(text)
+
+
+def _character_pairs(text: str) -> set[str]:
+    runs = _CJK_RUN.findall(text)
+    return {run[at : at + 2] for run in runs for at in range(max(len(run) - 1, 1))}
 
 
 def summarise_texts(members: Sequence[SourceText]) -> TextSummary:
-    """Of at least two memories, in the order of their time."""
+    """Summarise at least two texts in chronological order: common sentences first, then those of each."""
     center, likeness = _most_central([comparison_terms(f"{one.title} {one.content}") for one in members])
     title = shorten(f"{members[center].title} ({len(members)} memories, {_date_span(members)})", 200)
-    told = [_sentences(one) for one in members]
-    writing = _SummaryWriter(title)
-    common = _common_sentences(told, center)
-    if common:
-        writing.part("They say, in these or other words:", common)
-    for one, sentences in zip(members, told, strict=True):
-        fresh = [sentence for sentence in sentences if writing.is_new(sentence)]
-        if fresh:
-            writing.part(f"{one.at:%Y-%m-%d}, {one.type}:", fresh)
-    return TextSummary(title, writing.text(), center, likeness)
+    sentences = [_sentences(member) for member in members]
+    writer = _SummaryWriter(title)
+    writer.add_section("They say, in these or other words:", _common_sentences(sentences, center))
+    for member, own in zip(members, sentences, strict=True):
+        writer.add_section(f"{member.at:%Y-%m-%d}, {member.type}:", own)
+    return TextSummary(title, writer.text(), center, likeness)
 
 
 def _most_central(sets: Sequence[set[str]]) -> tuple[int, float]:
@@ -151,66 +178,63 @@ def _date_span(members: Sequence[SourceText]) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def _sentences(one: SourceText) -> list[str]:
-    """The title first, unless the content begins with it."""
-    lines = (_BULLET.sub("", collapse_whitespace(part)) for part in _SENTENCE_END.split(one.content))
+def _sentences(source: SourceText) -> list[str]:
+    """Return the sentences of the content, after the title unless the first sentences contain it."""
+    lines = (_BULLET.sub("", collapse_whitespace(part)) for part in _SENTENCE_END.split(source.content))
     found = [shorten(line, _MAX_SENTENCE_CHARS) for line in lines if line]
-    if one.title and _statement_words(one.title) - _statement_words(" ".join(found[:2])):
-        found.insert(0, one.title)
+    if source.title and _statement_words(source.title) - _statement_words(" ".join(found[:2])):
+        found.insert(0, source.title)
     return list(dict.fromkeys(found))
 
 
-def _common_sentences(told: Sequence[Sequence[str]], center: int) -> list[str]:
-    """The sentences of the central memory that every other one has too, in these or other words."""
-    facts = [[_statement_words(sentence) for sentence in sentences] for sentences in told]
-    others = [one for at, one in enumerate(facts) if at != center]
-    need = math.ceil(len(others) * 0.8)  # a long chain of links has ends that know nothing of each other
+def _common_sentences(texts: Sequence[Sequence[str]], center: int) -> list[str]:
+    """Return the sentences of the central text that most others contain, in these or other words."""
+    statements = [[_statement_words(sentence) for sentence in text] for text in texts]
+    others = [text for index, text in enumerate(statements) if index != center]
+    required = math.ceil(len(others) * 0.8)  # the ends of a long chain of links may share nothing
     return [
         sentence
-        for sentence, words_of in zip(told[center], facts[center], strict=True)
-        if words_of
-        and sum(any(_is_same_statement(words_of, one) for one in other) for other in others) >= need
+        for sentence, statement in zip(texts[center], statements[center], strict=True)
+        if statement
+        and sum(any(_is_same_statement(statement, one) for one in other) for other in others) >= required
     ]
 
 
 def _is_same_statement(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Whether two sentences say the same: like words, and no number or "not" in which they differ."""
+    """Whether two sentences have similar words and do not differ in a number or a "not"."""
     differing = one ^ other
     decisive = any(word == "not" or any(map(str.isdigit, word)) for word in differing)
     return not decisive and jaccard(set(one), set(other)) >= _MIN_SIMILARITY
 
 
 def _statement_words(text: str) -> frozenset[str]:
-    """The words that carry what a sentence says, "not" in all its forms among them."""
+    """Return the significant words of a sentence; "not" stands for all negations."""
     found = words(text)
-    kept = {stem(word) for word in found if word not in STOP_WORDS}
+    significant = {stem(word) for word in found if word not in STOP_WORDS}
     if not NEGATIONS.isdisjoint(found):
-        kept.add("not")
-    for run in _CJK_RUN.findall(text):
-        kept.update(run[at : at + 2] for at in range(max(len(run) - 1, 1)))
-    return frozenset(kept)
+        significant.add("not")
+    return frozenset(significant | _character_pairs(text))
 
 
 class _SummaryWriter:
-    """A text that grows to a limit and knows what it says already."""
+    """A text that grows up to a limit and contains each statement once."""
 
     def __init__(self, title: str) -> None:
         self.lines, self.known, self.left_out = [title], list[frozenset[str]](), 0
         self.room = MAX_SUMMARY_CHARS - len(title) - 100
 
-    def is_new(self, sentence: str) -> bool:
-        facts = _statement_words(sentence)
-        return not any(facts <= known for known in self.known)
-
-    def part(self, heading: str, sentences: Iterable[str]) -> None:
-        """A heading and what is new under it, as far as there is room."""
+    def add_section(self, heading: str, sentences: Iterable[str]) -> None:
+        """Add a heading and the new sentences, as far as they fit; nothing if there are none."""
         lines = ["", heading]
         room = self.room - len(heading) - 2
-        for sentence in filter(self.is_new, sentences):
+        for sentence in sentences:
+            statement = _statement_words(sentence)
+            if any(statement <= known for known in self.known):
+                continue
             if len(sentence) + 3 > room:
                 self.left_out += 1
                 continue
-            self.known.append(_statement_words(sentence))
+            self.known.append(statement)
             lines.append(f"- {sentence}")
             room -= len(sentence) + 3
         if len(lines) > 2:
