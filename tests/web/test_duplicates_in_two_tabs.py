@@ -8,17 +8,9 @@ import pytest
 from django.test import Client
 
 from memoryhub.models import Memory
-from memoryhub.web.base import caching
 from tests.web.duplicates_page import HTMX, cluster_form, undo_fields
 
 pytestmark = pytest.mark.usefixtures("embedding", "fresh_cache")
-
-
-@pytest.fixture
-def dear(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Comparing costs so much here that what came of it is told for minutes."""
-    monkeypatch.setattr(caching, "CHEAP_SECONDS", -1.0)
-    monkeypatch.setattr(caching, "REST_FACTOR", 1e9)
 
 
 def counted(client: Client) -> str:
@@ -27,7 +19,6 @@ def counted(client: Client) -> str:
     return markup.partition("Near-duplicates")[2].partition("</a>")[0]
 
 
-@pytest.mark.usefixtures("dear")
 def test_what_was_taken_back_counts_again_though_others_compared_meanwhile(
     curator: Client, alike: list[Memory]
 ) -> None:
@@ -39,7 +30,6 @@ def test_what_was_taken_back_counts_again_though_others_compared_meanwhile(
     assert ">1<" in counted(curator)
 
 
-@pytest.mark.usefixtures("dear")
 def test_a_decision_that_was_taken_back_counts_again_too(curator: Client, alike: list[Memory]) -> None:
     form = cluster_form(alike, do="apart")
     done = curator.post("/duplicates/decide/", form, headers=HTMX)

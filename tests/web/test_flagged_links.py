@@ -45,7 +45,7 @@ class TestText:
 
     def test_marks_go_through_a_link_and_end_where_they_should(self) -> None:
         text = "go to [the offer](https://a.example) now, then home"
-        html = render(text, places=[MarkedSpan(3, text.index(","), "order")], links=False)
+        html = render(text, spans=[MarkedSpan(3, text.index(","), "order")], links=False)
         marked = "".join(part.partition("</mark>")[0] for part in html.split('<mark title="order">')[1:])
         assert marked == "to the offer (https://a.example) now"
         assert "%EF" not in html

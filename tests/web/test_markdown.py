@@ -139,7 +139,7 @@ class TestReading:
 def rendered(text: str, *words: str, kind: str = "override") -> str:
     """The text with the places marked that say these words."""
     places = [MarkedSpan(text.index(one), text.index(one) + len(one), kind) for one in words]
-    return markdown.render(text, places=places)
+    return markdown.render(text, spans=places)
 
 
 def marked(html: str) -> list[str]:
@@ -202,13 +202,13 @@ def test_characters_that_places_are_planted_with_are_none_of_the_texts() -> None
 
 
 def test_of_two_places_that_overlap_the_first_counts() -> None:
-    html = markdown.render("Ignore it all", places=[MarkedSpan(0, 9, "leak"), MarkedSpan(7, 13, "override")])
+    html = markdown.render("Ignore it all", spans=[MarkedSpan(0, 9, "leak"), MarkedSpan(7, 13, "override")])
     assert re.findall('title="(.*?)"', html) == ["leak"]
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_a_payload_that_is_marked_is_as_harmless(payload: str) -> None:
-    html = markdown.render(payload, places=[MarkedSpan(0, len(payload), "override")])
+    html = markdown.render(payload, spans=[MarkedSpan(0, len(payload), "override")])
     assert not find_dangers(html)
     assert not Page(html).all("script")
 

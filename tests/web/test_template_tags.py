@@ -25,8 +25,8 @@ from memoryhub.web.templatetags import hub
         ("", "", "x", "x"),
     ],
 )
-def test_the_gist_does_not_say_the_title_again(title: str, abstract: str, content: str, said: str) -> None:
-    assert hub.gist(Memory(title=title, abstract=abstract, content=content)) == said
+def test_preview_text_does_not_repeat_the_title(title: str, abstract: str, content: str, said: str) -> None:
+    assert hub.preview_text(Memory(title=title, abstract=abstract, content=content)) == said
 
 
 @pytest.mark.parametrize(

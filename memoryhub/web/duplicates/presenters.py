@@ -13,10 +13,8 @@ from typing import Any
 
 from django import forms
 from django.conf import settings
-from django.db.models import Max
 
 from memoryhub.access.policy import Clearance
-from memoryhub.core.chunks import batched
 from memoryhub.core.text import decisive_words, words
 from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED
 from memoryhub.duplicates.clusters import (
@@ -27,15 +25,12 @@ from memoryhub.duplicates.clusters import (
     read_rows,
     similarities_to,
 )
-from memoryhub.memories.merge import UNDO_MERGE
-from memoryhub.memories.pair_decisions import UNDO_NOT_DUPLICATES, dismissed_pairs
-from memoryhub.memories.rows import CHUNK_SIZE
-from memoryhub.models import JournalEntry, Memory
+from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.related import find_related
 from memoryhub.search.semantic import similarity_label
 from memoryhub.web.base import diffs
-from memoryhub.web.base.caching import cached, cached_value, clearance_key
+from memoryhub.web.base.caching import cached_until_change, cached_value, clearance_key
 from memoryhub.web.base.filters import ListFilter, ProjectField, WordField
 
 MAX_DIFF_ROWS = (
@@ -280,25 +275,22 @@ class _WordSets:
         return True
 
 
-_CACHE_NAME = "near-duplicates"
+_CACHE_NAME, _CACHE_SECONDS = "near-duplicates", 300
 MAX_PAGE_BYTES = 60_000  # bytes of a page's near-duplicates, but for the first
 MAX_MERGE_CANDIDATES = 5  # memories that are offered for merging with one
 
 
 def cached_clusters(clearance: Clearance, project: str = "") -> DuplicateClusters:
-    """All of them, in one project or everywhere; where comparing takes long, as they were a moment ago.
-
-    What was decided since is left out, and what was taken back since is there again.
-    """
+    """Return the clusters of one project or of all, found again after every change of the store."""
     live = _live_memories(clearance)
     narrowed = live.filter(project=project) if project else live
-    found = cached(_CACHE_NAME, _cache_key(clearance, project), lambda: find_clusters(narrowed, clearance))
-    return replace(found, clusters=_without_decided(found.clusters, clearance))
+    about = repr((clearance_key(clearance), project))
+    return cached_until_change(_CACHE_NAME, about, lambda: find_clusters(narrowed, clearance), _CACHE_SECONDS)
 
 
 def cached_count(clearance: Clearance, project: str = "") -> int | None:
-    """How many near-duplicates there were when they were looked for lately; None when that is long ago."""
-    found: DuplicateClusters | None = cached_value(_CACHE_NAME, _cache_key(clearance, project))
+    """Return the last number of clusters, which may be outdated; None if it is not in the cache."""
+    found: DuplicateClusters | None = cached_value(_CACHE_NAME, repr((clearance_key(clearance), project)))
     return None if found is None else len(found.near)
 
 
@@ -311,35 +303,9 @@ def build_first_cards(found: DuplicateClusters, clearance: Clearance, most: int)
     ]
 
 
-def _without_decided(clusters: Sequence[Cluster], clearance: Clearance) -> list[Cluster]:
-    """Without those of which a memory is gone, or that somebody told apart."""
-    uids: dict[int, str] = {}
-    for pks in batched((pk for one in clusters for pk in _member_ids(one)), CHUNK_SIZE):
-        uids.update(_live_memories(clearance).filter(pk__in=pks).values_list("pk", "uid"))
-    there = [one for one in clusters if all(pk in uids for pk in _member_ids(one))]
-    decided = dismissed_pairs(clearance)
-    return [
-        one
-        for one in there
-        if not any(frozenset((uids[one.keep], uids[pk])) in decided for pk, _ in one.others)
-    ]
-
-
-def _member_ids(cluster: Cluster) -> list[int]:
-    return [cluster.keep, *(pk for pk, _ in cluster.others)]
-
-
 def _live_memories(clearance: Clearance) -> MemoryQuerySet:
     live: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
     return live
-
-
-def _cache_key(clearance: Clearance, project: str) -> str:
-    """Whatever was compared before something was taken back may have left that out: it is compared anew."""
-    undone = JournalEntry.objects.filter(operation__in=(UNDO_MERGE, UNDO_NOT_DUPLICATES)).aggregate(
-        last=Max("seq")
-    )
-    return repr((clearance_key(clearance), project, undone["last"]))
 
 
 def build_merge_card(memory: Memory, clearance: Clearance, likeness: float) -> ClusterCard | None:

@@ -23,7 +23,7 @@ from memoryhub.security.prompt_injection import inspect_fields
 from memoryhub.stats import review_items
 from memoryhub.stats.review_items import Reviewer
 from memoryhub.web.base import markdown
-from memoryhub.web.base.caching import cached, clearance_key
+from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.filters import ListFilter, ProjectField
 from memoryhub.web.base.markdown import MarkedSpan
 
@@ -116,7 +116,7 @@ def count_by_tab(clearance: Clearance, reader: Reviewer, project: str = "") -> d
 def count_contradictions(clearance: Clearance, project: str = "") -> int:
     """How many contradictions of facts are open."""
     about = repr((clearance_key(clearance), project))
-    return cached(
+    return cached_until_change(
         "clashes", about, lambda: len(contradictions.find_contradictions(clearance, project=project).open)
     )
 
@@ -138,7 +138,7 @@ def _count_waiting(request: HttpRequest) -> int:
     about = repr((clearance_key(clearance), reader.name, reader.since.date(), last_reviewed_at(request)))
 
     # One more than is shown tells that there are more.
-    found = cached(
+    found = cached_until_change(
         "review", about, lambda: review_items.count_waiting(live_memories(clearance), reader, MAX_BADGE + 1)
     )
     return found + count_contradictions(clearance)
@@ -181,13 +181,13 @@ def _build_card(memory: Any, whole: bool = False) -> ReviewCard:
     text = text if flags else _body(memory.title, text)
     shown = text if flags or whole else _shorten_text(text)
     is_cut = is_cut or shown != text
-    places = _flagged_spans(memory.title, shown) if flags else []
+    spans = _flagged_spans(memory.title, shown) if flags else []
     return ReviewCard(
         memory,
-        markdown.render(shown, below=_CARD_HEADING, places=places, links=not flags),
+        markdown.render(shown, below=_CARD_HEADING, spans=spans, links=not flags),
         is_cut,
         flags,
-        bool(places),
+        bool(spans),
     )
 
 
