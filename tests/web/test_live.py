@@ -88,7 +88,7 @@ class TestEachPage:
         looked = [
             one["sql"] for one in queries if "memoryhub" in one["sql"] and "membership" not in one["sql"]
         ]
-        assert [sql.count("max(") for sql in looked if "max(" in sql] == [4]
+        assert [sql.count("max(") for sql in looked if "max(" in sql] == [3]
         assert not [sql for sql in looked if "memoryhub_memory" in sql]
 
 

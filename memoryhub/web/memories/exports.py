@@ -10,7 +10,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from memoryhub import serializers
-from memoryhub.accounts.clearance import record_reveal
 from memoryhub.core.text import collapse_whitespace, without_title_line
 from memoryhub.models import Memory
 from memoryhub.web.memories import queries
@@ -65,12 +64,11 @@ FORMATS = {
 
 @require_safe
 def memory_as(request: HttpRequest, uid: str, form: str) -> HttpResponse:
-    """``form`` is one of :data:`FORMS`; opening a secret is journaled, as on its page."""
+    """Export the memory in a format of :data:`FORMATS`; the reveal of a secret is journaled."""
     if form not in FORMATS:
         raise Http404
-    found = queries.get_visible_memory(request, uid)
-    write, content_type = FORMATS[form]
-    text = write(found)
-    if queries.is_secret(found.sensitivity):
-        record_reveal(request, found, form)
+    memory = queries.get_visible_memory(request, uid)
+    export, content_type = FORMATS[form]
+    text = export(memory)
+    queries.reveal_if_secret(request, memory, form)
     return HttpResponse(text, content_type=content_type)
