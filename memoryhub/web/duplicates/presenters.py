@@ -290,9 +290,8 @@ def build_first_cards(found: DuplicateClusters, clearance: Clearance, most: int)
     """Return cards of the most certain clusters: at most ``most``, and limited in size."""
     cards = build_cards(found.near[:most], live_memories(clearance))
     sizes = accumulate(card.weight for card in cards)
-    return [
-        card for card, size in zip(cards, sizes, strict=True) if size <= MAX_PAGE_BYTES or card is cards[0]
-    ]
+    fitting = [card for card, size in zip(cards, sizes, strict=True) if size <= MAX_PAGE_BYTES]
+    return fitting or cards[:1]
 
 
 def build_merge_card(memory: Memory, clearance: Clearance, min_similarity: float) -> ClusterCard | None:

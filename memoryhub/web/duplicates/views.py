@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from memoryhub import memories
 from memoryhub.access import redaction
 from memoryhub.accounts.clearance import request_actor, request_clearance
-from memoryhub.duplicates.clusters import MAX_MEMBERS, change_token, find_clusters
+from memoryhub.duplicates.clusters import MAX_MEMBERS, DuplicateClusters, change_token, find_clusters
 from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory
 from memoryhub.web.base.caching import cached_until_change, clearance_key
@@ -54,11 +54,11 @@ def duplicates_page(request: HttpRequest) -> HttpResponse:
     clearance = request_clearance(request)
     live = live_memories(clearance)
     about = repr((clearance_key(clearance), sorted(form.cleaned_data.items()), change_token()))
-    found = cached_until_change(
-        "duplicates",
-        about,
-        lambda: find_clusters(form.narrow(live), clearance, similarity=form.min_similarity()),
-    )
+
+    def compare() -> DuplicateClusters:
+        return find_clusters(form.narrow(live), clearance, similarity=form.min_similarity())
+
+    found = cached_until_change("duplicates", about, compare)
     page = Paginator(found.clusters, PAGE_SIZE).get_page(request.GET.get("page"))
     cards = build_cards(list(page.object_list), live)
     _reveal_secrets(request, cards)

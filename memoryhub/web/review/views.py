@@ -49,14 +49,14 @@ def review_page(request: HttpRequest) -> HttpResponse:
         tabs = review_queue.build_tabs(
             review_queue.count_by_tab(clearance, reader), "", "", presenters.cached_count(clearance)
         )
-        context = {"form": form, "wrong": error_text, "tabs": tabs}
-        return render(request, "review/page.html", context, status=422)
+        invalid = {"form": form, "wrong": error_text, "tabs": tabs}
+        return render(request, "review/page.html", invalid, status=422)
     project = form.value("project")
     counted = review_queue.count_by_tab(clearance, reader, project)
     tab = form.value("tab") or review_queue.first_nonempty_tab(counted)
     if not project:
         request.review_counted = counted  # type: ignore[attr-defined]  # reused by the badge
-    context = {
+    context: dict[str, Any] = {
         "form": form,
         "tab": tab,
         "project": project,
@@ -312,13 +312,10 @@ def _parse_tab(name: str) -> str:
 def _parse_undo(text: str) -> tuple[str, int, int]:
     uid, _, numbers = text.partition(" ")
     first, _, last = numbers.partition(" ")
-    first_number, last_number = (
-        bulk_actions.parse_journal_number(first),
-        bulk_actions.parse_journal_number(last),
-    )
-    if not (first_number and last_number):
+    entries = bulk_actions.parse_journal_number(first), bulk_actions.parse_journal_number(last)
+    if not all(entries):
         raise BadRequest("undo is the id of an act and the numbers of its journal rows")
-    return uid, first_number, last_number
+    return uid, *entries
 
 
 def _review_url(request: HttpRequest) -> str:
