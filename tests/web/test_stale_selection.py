@@ -170,7 +170,7 @@ class TestTrash:
         [value] = [value for value in values if value.startswith(three[1].uid)]
         page = done(hand, "/trash/", uid=value)
         assert "1 memory was changed since you opened this list" in page
-        assert "None of these lies in the trash" not in page
+        assert "None of these is in the trash" not in page
         assert Memory.objects.count() == 3
 
 

@@ -61,7 +61,7 @@ def _search_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -
     _require_valid(form.is_valid() and bool(query.get("q", "").strip()))
     memories = form.wanted().select(clearance)
     return memories.filter(
-        pk__in=search_memories(memories, form.value("q"), limit=0, min_score=form.floor()).ids
+        pk__in=search_memories(memories, form.value("q"), limit=0, min_score=form.lowest_score()).ids
     )
 
 

@@ -53,7 +53,7 @@ def _create(request: HttpRequest, form: MemoryForm) -> HttpResponse | None:
     text = {
         "created": "Stored.",
         "updated": "A memory had this key already: it says this now.",
-    }.get(result.outcome, "These words were stored already: that memory is refreshed.")
+    }.get(result.outcome, "This content was already stored. The existing memory has been refreshed.")
     if result.memory.over_cap:
         messages.warning(request, OVER_CAP)
     if hidden := queries.hidden_notice(request, [result.memory]):
@@ -72,7 +72,7 @@ def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
     """
     memory = queries.get_visible_memory(request, uid)
     if memory.deleted_at:
-        messages.warning(request, "This memory lies in the trash; restore it to edit it.")
+        messages.warning(request, "This memory is in the trash. Restore it to edit it.")
         return redirect("memory", uid=uid)
     if request.method != "POST":
         queries.reveal_if_secret(request, memory, "edit")
@@ -139,7 +139,7 @@ def memory_trash(request: HttpRequest, uid: str) -> HttpResponse:
         undo = render_to_string("memory/undo.html", {"memory": memory}, request=request)
         messages.success(request, undo)
     else:
-        messages.info(request, "This memory lay in the trash already.")
+        messages.info(request, "This memory is already in the trash.")
     return redirect("memories")
 
 
@@ -152,7 +152,7 @@ def memory_restore(request: HttpRequest, uid: str) -> HttpResponse:
     if memories.restore_memories([uid], request_actor(request)):
         messages.success(request, "Restored.")
     else:
-        messages.info(request, "This memory was neither in the trash nor expired.")
+        messages.info(request, "This memory is neither in the trash nor expired.")
     return redirect("memory", uid=uid)
 
 

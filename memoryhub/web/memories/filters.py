@@ -97,7 +97,7 @@ class SearchFilter(MemoryListFilter):
         widget=forms.NumberInput(attrs={"step": "0.05"}),
     )
 
-    def floor(self) -> float:
+    def lowest_score(self) -> float:
         """Return the lowest score to show."""
         given: float | None = self.value("min_score")
         lowest: float = settings.MEMORYHUB.min_score
@@ -117,8 +117,8 @@ class BrowseFilter(MemoryListFilter):
     def select(self, clearance: Clearance) -> MemoryQuerySet:
         """Return the visible memories that match."""
         memories = self.wanted().select(clearance)
-        if ailment := self.value("mend"):
-            memories = memories.filter(issue_condition(ailment))
+        if issue := self.value("mend"):
+            memories = memories.filter(issue_condition(issue))
         if worth := self.value("worth"):
             memories = memories.filter(usage.importance_condition(worth))
         if reads := self.value("reads"):

@@ -107,7 +107,7 @@ class MemoryForm(DraftForm):
     concepts = LabelsField(help_text=f"With commas between them, for example {', '.join(CONCEPTS)}.")
     importance = ShareField(required=False)
     trust = ShareField(required=False, help_text="In the source.")
-    confidence = ShareField(required=False, help_text="In what it says.")
+    confidence = ShareField(required=False, help_text="In the content.")
     sensitivity = forms.CharField(widget=forms.Select)
     scope = forms.ChoiceField(choices=[(scope, scope) for scope in SCOPES])
     project = LineField()
@@ -140,7 +140,7 @@ class MemoryForm(DraftForm):
             return None
         moment = parse_aware_datetime(self.cleaned_data["unchanged_since"])
         if moment is None:
-            raise forms.ValidationError("This form is not whole; open the memory again.")
+            raise forms.ValidationError("This form is incomplete. Open the memory again.")
         return moment
 
     def clean(self) -> dict[str, Any]:

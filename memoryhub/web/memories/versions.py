@@ -160,7 +160,7 @@ def version_restore(request: HttpRequest, uid: str) -> HttpResponse:
         messages.error(request, f"Version {number} was not restored: {refusal.message}.")
         return redirect(f"{reverse('memory-compare', args=[uid])}?from={number}")
     if memory.updated_at == before.updated_at:
-        messages.info(request, f"Version {number} is what the memory says already.")
+        messages.info(request, f"Version {number} is already the current content.")
     else:
         messages.success(request, undo_form(request, memory, f"Version {number} is restored."))
     return redirect_to_memory(request, memory)
@@ -178,7 +178,7 @@ def version_undo(request: HttpRequest, uid: str) -> HttpResponse:
     except memories.NotFound:
         raise Http404 from None
     except memories.StoreError as refusal:
-        messages.error(request, f"It was not taken back: {refusal.message}.")
+        messages.error(request, f"The change was not undone: {refusal.message}.")
         is_seen = Memory.objects.visible_to(request_clearance(request)).filter(uid=uid).exists()
         return redirect("memory", uid=uid) if is_seen else redirect("memories")
     hidden = queries.hidden_notice(request, [memory])
@@ -208,5 +208,5 @@ def redirect_to_memory(request: HttpRequest, memory: Memory) -> HttpResponse:
 def _parse_unchanged_since(text: str) -> datetime:
     moment = parse_aware_datetime(text)
     if moment is None:
-        raise BadRequest("this form is not whole; open the memory again")
+        raise BadRequest("this form is incomplete; open the memory again")
     return moment

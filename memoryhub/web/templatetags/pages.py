@@ -135,8 +135,8 @@ def memorability(event: Event) -> dict[str, Any]:
     Weights and threshold are the current ones; ``changed`` is set if they clearly differed at that time.
     """
     config = settings.MEMORYHUB
-    gate = config.memorability_threshold
-    context = {"gate": f"{gate:.2f}", "gate_percent": round(100 * gate, 1)}
+    threshold = config.memorability_threshold
+    context = {"gate": f"{threshold:.2f}", "gate_percent": round(100 * threshold, 1)}
     context["reason"] = "" if event.memory else event.skip_reason
     if event.memorability is None:
         return context
@@ -150,7 +150,7 @@ def memorability(event: Event) -> dict[str, Any]:
             shown = {"value": f"{value:.2f}", "weight": f"{weight:.2f}", "points": f"{value * weight:.2f}"}
             parts.append({"name": name.replace("_", " "), "percent": _to_percent(value), **shown})
     total = event.memorability
-    passes = total >= gate
+    passes = total >= threshold
     context["parts"] = parts
     context["changed"] = (
         bool(parts and total > whole + _ROUNDING_ERROR)
