@@ -116,7 +116,8 @@ def _advice_context(
     weaker = search_memories(memories, text, limit=0, min_score=0).total if form.lowest_score() else 0
     filtered = bool(form.chips(request))
     unfiltered = MemoryFilter().select(clearance)
-    elsewhere = search_memories(unfiltered, text, limit=0, min_score=form.lowest_score()).total if filtered else 0
+    lowest = form.lowest_score()
+    elsewhere = search_memories(unfiltered, text, limit=0, min_score=lowest).total if filtered else 0
     return {
         "weaker": weaker,
         "weaker_href": filter_url(request, min_score="0"),

@@ -19,7 +19,7 @@ def counted(client: Client) -> str:
     return markup.partition("Near-duplicates")[2].partition("</a>")[0]
 
 
-def test_what_was_taken_back_counts_again_though_others_compared_meanwhile(
+def test_undone_merge_counts_again_after_a_comparison_in_between(
     curator: Client, alike: list[Memory]
 ) -> None:
     done = curator.post("/duplicates/decide/", cluster_form(alike), headers=HTMX)
@@ -30,7 +30,9 @@ def test_what_was_taken_back_counts_again_though_others_compared_meanwhile(
     assert ">1<" in counted(curator)
 
 
-def test_a_decision_that_was_taken_back_counts_again_too(curator: Client, alike: list[Memory]) -> None:
+def test_undone_dismissal_counts_again_after_a_comparison_in_between(
+    curator: Client, alike: list[Memory]
+) -> None:
     form = cluster_form(alike, do="apart")
     done = curator.post("/duplicates/decide/", form, headers=HTMX)
     assert ">0<" in counted(curator)
@@ -40,7 +42,7 @@ def test_a_decision_that_was_taken_back_counts_again_too(curator: Client, alike:
     assert ">1<" in counted(curator)
 
 
-def test_who_comes_second_is_told_by_title_what_became_of_it(curator: Client, alike: list[Memory]) -> None:
+def test_late_decision_names_the_merged_memory_by_title(curator: Client, alike: list[Memory]) -> None:
     form: dict[str, Any] = cluster_form(alike)
     curator.post("/duplicates/decide/", form, headers=HTMX)
 
@@ -50,7 +52,7 @@ def test_who_comes_second_is_told_by_title_what_became_of_it(curator: Client, al
     assert f"expired: {alike[1].uid}" not in late
 
 
-def test_a_title_that_holds_markup_is_told_as_text(curator: Client, alike: list[Memory]) -> None:
+def test_title_with_markup_is_escaped_in_the_refusal(curator: Client, alike: list[Memory]) -> None:
     Memory.objects.filter(pk=alike[1].pk).update(title="<b>bold</b>")
     form: dict[str, Any] = cluster_form(alike)
     curator.post("/duplicates/decide/", form, headers=HTMX)

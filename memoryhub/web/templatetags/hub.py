@@ -167,7 +167,7 @@ def moment(at: datetime, dated: bool = True) -> SafeString:
 
 @register.simple_tag
 def when(at: date, how: str = "day") -> SafeString:
-    """Render a date or datetime in the reader's zone and language; ``how`` as in :func:`dates.format_date`."""
+    """Render a date or datetime in the reader's zone and language; ``how`` is a format of ``core.dates``."""
     if not isinstance(at, datetime):
         return format_html(
             '<time datetime="{}">{}</time>', at.isoformat(), _mark_language(dates.format_date(at, how))
