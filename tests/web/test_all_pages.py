@@ -1,4 +1,4 @@
-"""What holds for every content page: a login, no copies, nothing inline, order and names for every reader."""
+"""Requirements for all pages: login, no caching, no inline code, accessible structure."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ RIGHTS = ("add_memory", "change_memory", "delete_memory", "erase_memory", "add_f
 
 @pytest.fixture
 def names(remember: Callable[..., Memory], actor: Actor) -> dict[str, str]:
-    """Something to see on each page."""
+    """Content for each page."""
     memory = remember("one\ntwo", session_id="s", project="p", tags=["t"], files_read=["f.py"], overview="o")
     memories.update_memory(
         memory.uid, MemoryPatch(content="one\ntwo and three", tags=["u"], title="t"), actor

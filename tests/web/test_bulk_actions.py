@@ -1,4 +1,4 @@
-"""Acts from the browser: done to many, told with a way back, held to each person's rights."""
+"""Bulk actions in the browser: results, undo, permissions, selections."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SignIn = Callable[..., Client]
 
 @pytest.fixture
 def hand(sign_in: SignIn) -> Client:
-    """Someone who may change and throw away, and sees public memories."""
+    """A person who may change and trash memories, and sees public ones."""
     return sign_in("change_memory", "delete_memory")
 
 
@@ -38,7 +38,7 @@ def three(remember: Remember) -> list[Memory]:
 
 
 def do(client: Client, act: str, memories: list[Memory], **values: Any) -> str:
-    """The page it leads to."""
+    """Return the page after the redirect."""
     fields = {"act": act, "uid": [memory.uid for memory in memories], "next": "/memories/", **values}
     response = client.post("/acts/", fields, follow=True)
     assert response.status_code == 200
@@ -46,7 +46,7 @@ def do(client: Client, act: str, memories: list[Memory], **values: Any) -> str:
 
 
 def undo_of(page: str) -> tuple[str, dict[str, str]]:
-    """Where the button of the message posts to, and what."""
+    """Return the URL and the fields of the undo button."""
     [form] = re.findall(r'<form method="post" action="(/acts/[^"]+)"(.*?)</form>', page, re.S)
     return form[0], dict(re.findall(r'name="(first|last|next)" value="([^"]*)"', form[1]))
 
@@ -328,7 +328,7 @@ def test_many_checkboxes_need_no_additional_queries(
     few = queries()
     for n in range(20):
         remember(f"more {n}", project="p")
-    queries()  # the header counts what is new, once
+    queries()  # count the badge of the header first
     assert queries() == few
 
 

@@ -1,4 +1,4 @@
-"""The plot of memories over time: bars, scale, words under the axis."""
+"""The chart of memories over time: bars, scale, labels."""
 
 from __future__ import annotations
 

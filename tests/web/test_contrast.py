@@ -1,4 +1,4 @@
-"""Colours in numbers: what meets on a page stands off as WCAG 2.2 AA asks, in both themes."""
+"""Contrast of colours that axe does not check in the browser: focus ring, borders, charts (WCAG 2.2 AA)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tokens() -> dict[str, tuple[str, str]]:
 
 
 def linear(colour: str) -> list[float]:
-    """Red, green and blue as amounts of light, each 0 to 1."""
+    """Return linear red, green and blue, each from 0 to 1."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
 
@@ -39,7 +39,7 @@ def luminance(colour: str) -> float:
 
 
 def oklab(colour: str) -> tuple[float, ...]:
-    """Where it lies in OKLab (Björn Ottosson): there, distances are differences as eyes see them."""
+    """Convert to OKLab (Björn Ottosson), where distances are perceived differences."""
     to_cones = (
         (0.4122214708, 0.5363325363, 0.0514459929),
         (0.2119034982, 0.6806995451, 0.1073969566),
@@ -92,7 +92,7 @@ def test_colour_distance_matches_oklab() -> None:
 
 @pytest.mark.parametrize("theme", THEMES)
 def test_adjacent_type_colours_are_distinguishable(theme: str) -> None:
-    """0.02 is just seen side by side; what is four times as far is told apart in thin stripes too."""
+    """A distance of 0.02 is just noticeable; thin stripes need four times as much."""
     places = {name: oklab(pair[THEMES[theme]]) for name, pair in tokens().items() if name.startswith("type-")}
     assert len(places) >= 16
     near = {

@@ -25,9 +25,9 @@ from memoryhub.web.base import charts
 from memoryhub.web.templatetags.hub import moment, when
 
 TEMPLATES = Path(settings.BASE_DIR) / "templates"
-# What a machine reads, and clocks, numbers and names of zones, which are the same in every language.
+# Formats that are the same in every language: ISO, clock times, numbers, names of zones.
 NEUTRAL = {"c", "Y-m-d", "Y-m", "j", "H:i", "H:i:s", ":s", "T"}
-NIGHT = datetime(2026, 3, 4, 23, 30, tzinfo=UTC)  # the fifth in Helsinki, the fourth in New York
+NIGHT = datetime(2026, 3, 4, 23, 30, tzinfo=UTC)  # 5 March in Helsinki, 4 March in New York
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +42,7 @@ def read_as(language: str = "", zone: str = "UTC") -> None:
 
 @pytest.fixture
 def reader(sign_in: Any) -> Client:
-    """A German in Helsinki."""
+    """A person who reads German in Helsinki."""
     client: Client = sign_in("view_maintenancerun")
     people.save_preferences(User.objects.get(), language="de", time_zone="Europe/Helsinki", theme="")
     return client
@@ -119,7 +119,7 @@ def test_memories_are_counted_on_the_readers_day(remember: Any, zone: str, day: 
 
 
 def test_time_zones_with_quarter_hours_are_distinguished(remember: Any) -> None:
-    for minute in (14, 15):  # midnight in Kathmandu is at 18:15
+    for minute in (14, 15):  # midnight in Kathmandu is 18:15 UTC
         remember(f"at {minute}", created_at=datetime(2026, 3, 4, 18, minute, tzinfo=UTC))
     read_as(zone="Asia/Kathmandu")
     found = calendar.count_by_day(Memory.objects.all(), "created_at", "type")
@@ -164,7 +164,7 @@ def test_journal_shows_days_in_the_readers_zone_and_language(reader: Client, rem
 
 
 def shown_by(client: Client, zone: str) -> str:
-    """The name of the zone in the list of memories, for a browser that says this zone."""
+    """Return the zone shown in the memory list for a browser with this zone."""
     client.cookies["zone"] = zone
     found = re.search(r'title="[\d-]+ [\d:]+ ([^"]+)"', client.get("/memories/").content.decode())
     assert found
@@ -203,7 +203,7 @@ OTHERS += ["/maintenance/", "/maintenance/runs/", "/preview/", "/you/"]
 
 @pytest.fixture
 def things(remember: Any, actor: Any) -> Memory:
-    """Something of every kind."""
+    """Rows of every kind."""
     made: Memory = remember("zebra one", session_id="night", project="zoo", ttl_days=2)
     memories.update_memory(made.uid, MemoryPatch(title="Zebra"), actor)
     session = Session.objects.get()

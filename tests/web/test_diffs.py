@@ -1,4 +1,4 @@
-"""Comparisons: true to both texts, marked word by word, bounded."""
+"""Comparisons of texts: complete, marked by words, bounded in time and size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of near-duplicates: merging, telling apart, and taking both back."""
+"""Decisions on near-duplicates: merge, dismiss, undo."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("embedding")
 
 @pytest.fixture
 def visitor_of(sign_in: Any) -> Client:
-    """Someone else, without any permission."""
+    """Another person, without permissions."""
     client: Client = sign_in(name="bob")
     return client
 
@@ -172,7 +172,7 @@ class TestMerging:
     def test_page_of_the_kept_memory_undoes_the_last_merge(
         self, curator: Client, visitor_of: Any, alike: list[Memory]
     ) -> None:
-        curator.post("/duplicates/decide/", cluster_form(alike), follow=True)  # its message is shown
+        curator.post("/duplicates/decide/", cluster_form(alike), follow=True)  # show its message
         here = f"/memories/{alike[0].uid}/"
         assert "Take the last merge back" not in main(visitor_of.get(here)).words
         page = curator.get(here)

@@ -1,4 +1,4 @@
-"""Pieces of one profile are offered as one text, and never told as near-duplicates of each other."""
+"""Parts of one profile: offered for merging, but not counted as near-duplicates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of near-duplicates: what it shows to whom."""
+"""The page of near-duplicates and who may see which."""
 
 from __future__ import annotations
 

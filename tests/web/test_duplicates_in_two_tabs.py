@@ -1,4 +1,4 @@
-"""Two tabs at the same near-duplicates: what one does shows in the other, in counts and in words."""
+"""Decisions in one tab show in another one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("embedding", "fresh_cache")
 
 
 def counted(client: Client) -> str:
-    """The count of the tab."""
+    """Return the count of the tab."""
     markup = client.get("/review/counts/?tab=alike").content.decode()
     return markup.partition("Near-duplicates")[2].partition("</a>")[0]
 

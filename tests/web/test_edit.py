@@ -1,4 +1,4 @@
-"""Writing from the browser: limits, permissions, conflicts, and nothing typed is lost."""
+"""Create, edit, trash and erase memories: permissions, limits, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two people at one memory: nothing is overwritten unseen, and what was typed is kept."""
+"""Concurrent edits of a memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TestConflict:
         return remember("the first words", title="old title", category="old", tags=["old"])
 
     def collide(self, client: Client, memory: Memory, actor: Actor, theirs: Any, **mine: str) -> Any:
-        """Someone else saves while the form is open."""
+        """Save a change of another person while the form is open."""
         path = f"/memories/{memory.uid}/edit/"
         opened = form_data(client.get(path))
         memories.update_memory(memory.uid, MemoryPatch(**theirs), actor)

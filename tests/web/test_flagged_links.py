@@ -1,4 +1,4 @@
-"""What is flagged may lead astray: its links are told as text until somebody approves of it."""
+"""Links of flagged memories are shown as text until approved."""
 
 from __future__ import annotations
 

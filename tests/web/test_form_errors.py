@@ -1,4 +1,4 @@
-"""A form that was refused says so first: in the title, and in a summary that takes the focus."""
+"""A rejected form says so in the title and in a focused summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Credentials typed into a form: the refusal stands at its field."""
+"""Secrets entered into a form are refused at their field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One field of a memory changed where it stands: saved, left, refused, and when two do it at once."""
+"""Edit one field of a memory inline: save, cancel, errors, conflicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Title, tags, importance and level changed in a row of a list."""
+"""Edit title, tags, importance and level in a list row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages that ask whether they are still true: 304 while nothing changed for this person, else the page."""
+"""Pages that poll for changes: 304 while nothing changed for this person, else the page."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class TestReading:
 
 
 def rendered(text: str, *words: str, kind: str = "override") -> str:
-    """The text with the places marked that say these words."""
+    """Render the text with these words marked."""
     places = [MarkedSpan(text.index(one), text.index(one) + len(one), kind) for one in words]
     return markdown.render(text, spans=places)
 
@@ -283,7 +283,7 @@ def test_mark_whose_end_was_cut_off_is_removed(text: str, said: str) -> None:
 
 @given(st.text("*_`~[]()<>#|!- \nab…\\", max_size=60))
 def test_no_letter_is_lost_or_added_outside_of_urls(text: str) -> None:
-    text = text.replace("(", "").replace("`", "")  # addresses, and names of languages, are left out
+    text = text.replace("(", "").replace("`", "")  # URLs and names of languages are omitted
     assert [c for c in to_plain_text(text) if c in "ab<"] == [c for c in text if c in "ab<"]
 
 

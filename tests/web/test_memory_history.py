@@ -1,4 +1,4 @@
-"""The history of a memory: what changed, and for whose eyes."""
+"""The history of a memory and who may see it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A memory's page: everything about it, for those who may see it."""
+"""The page of a memory and who may see it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two versions side by side, any of them restored, and what was done taken back."""
+"""Compare versions of a memory, restore one, undo the last change."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class TestComparing:
 class TestWhatMayBeSeen:
     @pytest.fixture
     def once_closed(self, remember: Remember, actor: Actor) -> Memory:
-        """Open, then private, then open again."""
+        """A memory that was public, then private, then public again."""
         memory = remember("open words", title="one")
         change(memory, actor, content="withheld words", sensitivity="private")
         return change(memory, actor, content="open again", sensitivity="public", title="two")

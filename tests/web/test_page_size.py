@@ -1,6 +1,6 @@
-"""What a page weighs: its HTML is sent as it is, beside 105 to 150 kB of fonts, styles and scripts.
+"""The size of pages with long texts. HTML is sent uncompressed, with 105 to 150 kB of fonts, styles and scripts.
 
-``tests/browser/test_every_page.py`` weighs each page of the demo with all that it loads; here are long texts.
+``tests/browser/test_every_page.py`` measures each page of the demo with everything it loads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SENTENCE = "The tide table of the harbour is read at noon and at midnight by who
 
 @pytest.fixture
 def much(remember: Any, actor: Any) -> None:
-    """More of everything than a page lists, each with long words."""
+    """More rows of every kind than a page lists, with long words."""
     place = {"project": "harbour-and-lighthouse-board", "session_id": "the-night-of-the-long-watch"}
     for number in range(70):
         memory = remember(
@@ -116,7 +116,7 @@ def test_near_duplicates_with_many_lines_are_small(sign_in: Any, remember: Any) 
 
 @pytest.fixture
 def long_night(db: None) -> Session:
-    """A session of 1200 events of a hundred subjects, each with all that one can have."""
+    """A session of 1200 events on a hundred subjects, with every field set."""
     begin = timezone.now() - timedelta(hours=9)
     session = Session.objects.create(session_id="night", project="p")
     parts = dict.fromkeys(("substance", "salience", "distinctiveness", "type_weight"), 0.3)
@@ -142,7 +142,7 @@ def long_night(db: None) -> Session:
 
 
 def followed(client: Any, address: str) -> list[Any]:
-    """The page of this address and those after it, as its links lead on."""
+    """Yield the page at a URL and the following ones."""
     pages = [client.get(address)]
     while onward := re.search(r'rel="next" href="([^"]+)"', pages[-1].content.decode()):
         pages.append(client.get(address.partition("?")[0] + html.unescape(onward[1])))

@@ -1,4 +1,4 @@
-"""The recall preview: what would be injected, what was held back and why; nothing is logged."""
+"""The recall test: injected and withheld memories with reasons; nothing is logged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def text(response: Any) -> str:
 
 @pytest.fixture(autouse=True)
 def patient(configure: Any) -> None:
-    """A machine that is busy with other tests must not make an injection late."""
+    """A busy machine must not make the injection time out."""
     configure(injection_deadline_ms=20_000)
 
 

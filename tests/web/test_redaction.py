@@ -1,4 +1,4 @@
-"""No page tells a word of a secret memory before it is opened; opening it is in the journal."""
+"""Pages contain no content of a secret memory before it is opened, which is journaled."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PAGES = [
 
 @pytest.fixture
 def herd(remember: Callable[..., Memory]) -> dict[str, Memory]:
-    """A memory of each level in one session, with an event, and a title beside its content."""
+    """A memory of each level in one session, with an event and a title."""
     made = {}
     for level in ALL:
         memory = remember(

@@ -1,4 +1,4 @@
-"""Decisions in the review queue: one at a time, each taken back; and what was looked at."""
+"""Decisions in the review queue, their undo, and marking memories as seen."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ TYPING = {**HTMX, "HX-Trigger": "search-fields"}
 
 
 def text(response: Any) -> str:
-    """What a reader of the page reads: tags away, white space collapsed."""
+    """Return the visible text."""
     page = re.sub(r"<(script|style|title).*?</\1>", " ", response.content.decode(), flags=re.S)
     return " ".join(re.sub(r"<[^>]+>", " ", page).split())
 
@@ -326,7 +326,7 @@ def _titles(response: Any) -> list[str]:
 
 
 def _facets(response: Any) -> dict[str, dict[str, int]]:
-    """Title of each facet to its values and counts."""
+    """Map the title of each facet to its values and counts."""
     found = {}
     for section in re.findall(r'<section class="facet">.*?</section>', response.content.decode(), re.S):
         title = re.search(r"<h2>(.*?)</h2>", section)

@@ -1,4 +1,4 @@
-"""Whoever finds something delicate may put it under a higher level, whether its switch is on or not."""
+"""A person may raise a memory to every level they may see, even with its switch off."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Remember = Callable[..., Memory]
 
 @pytest.fixture
 def keeper_of_all(sign_in: SignIn) -> Client:
-    """Someone who may see everything, with all switches off."""
+    """A person who may see everything, with all switches off."""
     return sign_in("view_private", "view_secret", "add_memory", "change_memory", "add_fact", "view_fact")
 
 
 def offered(response: Any) -> list[str]:
-    """What the choices of a level are on a page that has one such field."""
+    """Return the choices of the level field of a page."""
     markup = response.content.decode()
     _, _, rest = markup.partition('name="sensitivity"')
     within = rest.partition("</select>")[0]
@@ -39,13 +39,13 @@ def sent(memory: Memory, **more: Any) -> dict[str, Any]:
 
 
 def said(client: Client) -> str:
-    """The messages that the next page shows."""
+    """Return the messages of the next page."""
     markup = client.get("/memories/").content.decode()
     return markup.partition('id="messages"')[2].partition("<h1")[0]
 
 
 def undone(client: Client, markup: str) -> Any:
-    """Press Undo in a message."""
+    """Submit the undo button of a message."""
     page = Page(markup)
     [form] = [one for one in page.all("form") if "undo" in one.get("class", "")]
     fields = [one for one in page.all("input") if one.get("type") == "hidden"]

@@ -1,4 +1,4 @@
-"""The switches: a level above public shows only with the permission and the switch."""
+"""Levels above public require the permission and the switch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DOORS = ["/memories/", "/search/?q=zebra&min_score=0", "/"]
 
 
 def shown(client: Client, path: str) -> set[str]:
-    """The levels whose memories a page shows."""
+    """Return the levels of the memories on a page."""
     response = client.get(path)
     assert response.status_code == 200
     page = response.content.decode()
@@ -39,7 +39,7 @@ class TestDoors:
     def test_unknown_level_is_hidden_with_both_switches(
         self, insider: Client, four_levels: Any, path: str
     ) -> None:
-        """The secret is there without its words; they show when it is opened."""
+        """Accept the redacted secret as shown: its content is on its own page only."""
         assert shown(insider, path) == {"public", "private"}
         page = insider.get(path).content.decode()
         there = {level for level, memory in four_levels.items() if memory.uid in page}

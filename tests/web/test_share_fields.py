@@ -1,4 +1,4 @@
-"""Importance, trust and confidence in forms: two digits are shown, all of them stay stored."""
+"""Importance, trust and confidence in forms: two digits are shown, all are stored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def memory(remember: Callable[..., Memory]) -> Memory:
 
 
 def opened(client: Client, path: str) -> dict[str, Any]:
-    """What a browser sends back from the form as it stands."""
+    """Return what a browser submits from the unchanged form."""
     response = client.get(path, headers={} if path.endswith("edit/") else HTMX)
     form = response.context["form"]
     fields = {name: form[name].value() for name in form.fields}
@@ -74,7 +74,7 @@ def test_submitted_number_is_stored_exactly(editor: Client, memory: Memory, door
 def test_number_lowered_by_maintenance_stays_lowered(editor: Client, memory: Memory, door: str) -> None:
     path = door.format(memory.uid)
     fields = opened(editor, path)
-    Memory.objects.filter(pk=memory.pk).update(importance=LOWERED)  # upkeep is no change: no new updated_at
+    Memory.objects.filter(pk=memory.pk).update(importance=LOWERED)  # maintenance does not set updated_at
     send(editor, path, fields | {"title": "Another title"})
     assert (Memory.objects.get(pk=memory.pk).title, stored(memory)) == ("Another title", LOWERED)
 

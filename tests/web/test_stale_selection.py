@@ -1,4 +1,4 @@
-"""Rows that others changed after the page was opened are left as they are, and told of."""
+"""Rows that changed after the page was shown are skipped and reported."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def three(remember: Remember) -> list[Memory]:
 
 
 def boxes(client: Client, address: str) -> list[str]:
-    """What the boxes of a list send when all are ticked."""
+    """Return the checkbox values with all rows ticked."""
     page = Page(client.get(address).content.decode())
     return [box["value"] for box in page.all("input") if box.get("class") == "row-check"]
 
 
 def confirmed(response: Any) -> dict[str, Any]:
-    """What the button of a page that asks first sends."""
+    """Return the fields of the confirmation form."""
     hidden = [a for a in Page(response.content.decode()).all("input") if a.get("type") == "hidden"]
     return {
         "uid": [a["value"] for a in hidden if a.get("name") == "uid"],
@@ -115,7 +115,7 @@ def test_invalid_version_is_not_updated(hand: Client, three: list[Memory], momen
 class TestTrash:
     @pytest.fixture
     def values(self, hand: Client, three: list[Memory]) -> list[str]:
-        """Of the boxes, after which the second of the three came back, was changed, and went again."""
+        """Return the checkbox values; then restore, change and trash the second of three memories."""
         store.trash_memories([memory.uid for memory in three], EVE)
         values = boxes(hand, "/trash/")
         store.restore_memories([three[1].uid], EVE)

@@ -1,4 +1,4 @@
-"""Static files: compressed for whom takes it, kept for good under the address of their bytes."""
+"""Static files: compressed if accepted, cached forever under their digest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BYTES = (Path(settings.BASE_DIR) / "static" / SHEET).read_bytes()
 
 
 class Sent(NamedTuple):
-    """An answer that is read to its end, which closes the file behind it."""
+    """A response that has been read to the end, which closes its file."""
 
     status: int
     headers: Mapping[str, str]

@@ -37,7 +37,7 @@ class TestDays:
         create_event(reason="below the gate")
         create_event(reason="below the gate")
         create_event(reason="repeats the last")
-        create_event()  # nothing to judge
+        create_event()  # no events
         assert "25 % of 4 that agents did" in section_text(visitor, "Kept and skipped")
         assert table_row(visitor, "kept as a memory") == "kept as a memory 1"
         assert table_row(visitor, "below the gate") == "below the gate 2"
@@ -139,7 +139,7 @@ class TestDays:
 
 
 def _way(markup: str, name: str) -> str:
-    """Where the link leads that shows all of a chart."""
+    """Return the link that shows a chart in full."""
     found = re.search(rf'href="([^"#]*all={name}[^"#]*)#[\w-]+">and', markup)
     return found[1].replace("&amp;", "&") if found else f"no link for {name}"
 

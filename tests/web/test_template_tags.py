@@ -1,4 +1,4 @@
-"""What the template tags say."""
+"""Template tags of all pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trash: what lies in it, the way back, and the end."""
+"""The trash: list, restore, erase."""
 
 from __future__ import annotations
 
