@@ -87,7 +87,7 @@ def checkpoint_log() -> None:
             cursor.fetchall()
 
 
-_LAST_ROWS_SQL = """SELECT (SELECT max(seq) FROM memoryhub_journalentry),
+_LAST_ROWS_SQL = """SELECT (SELECT hash FROM memoryhub_journalentry ORDER BY seq DESC LIMIT 1),
     (SELECT max(id) FROM memoryhub_event),
     (SELECT max(id) FROM memoryhub_injection), (SELECT max(last_at) FROM memoryhub_session)"""
 

@@ -26,6 +26,7 @@ _TOKEN_PIECE = re.compile(
 )
 _ASTRAL = re.compile(r"[\U00010000-\U0010ffff]")  # emoji and rare scripts
 _porter = Stemmer.Stemmer("porter", 0)
+_WITHOUT_MARKS = str.maketrans("", "", "#*_`~")
 _VOWEL_THEN_CONSONANT = re.compile(r"[aeiouy][^aeiou]")
 
 # English function and question words. A query of only these keeps them.
@@ -119,6 +120,28 @@ def first_line(text: str) -> str:
         if bare:
             return bare
     return collapse_whitespace(text)
+
+
+def without_title_line(content: str, title: str) -> str:
+    """Return the content without a first line that repeats the title, unless that line begins a paragraph.
+
+    Markdown marks, whitespace and a final full stop or colon do not count.
+    """
+    first, _, rest = content.strip().partition("\n")
+    if not title.strip() or _comparable(first) != _comparable(title):
+        return content
+    begins_paragraph = not first.startswith("#") and rest.partition("\n")[0].strip()
+    return content if begins_paragraph else rest.strip("\r\n")
+
+
+def _comparable(line: str) -> str:
+    return collapse_whitespace(line.translate(_WITHOUT_MARKS)).rstrip(" .:")
+
+
+def without_title_prefix(text: str, title: str) -> str:
+    """Return a text of one line without the title that it starts with."""
+    prefix = title.rstrip("…")
+    return text[len(prefix) :].lstrip(" .…:-") if text.startswith(prefix) else text
 
 
 def make_title(content: str, chars: int = 80) -> str:

@@ -1,4 +1,4 @@
-"""The first page: what is new, how much there is, and what wants attention."""
+"""The home page: new memories, counts, and problems that need attention."""
 
 from __future__ import annotations
 
@@ -18,30 +18,28 @@ from memoryhub.accounts.people import may_manage_people
 from memoryhub.audit import journal, journal_loss
 from memoryhub.core.transactions import write_transaction
 from memoryhub.maintenance.forms import can_view_runs
-from memoryhub.models import JournalEntry, Memory
-from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.models import JournalEntry
 from memoryhub.stats import counts
-from memoryhub.web import maintenance_status
 from memoryhub.web.base import charts, live
 from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.charts import breakdown
+from memoryhub.web.maintenance_status import recent_failed_runs
+from memoryhub.web.memories.queries import live_memories
 
 RECENT_COUNT = 8
-MAX_DIGITS = 19  # of a journal row's number
+MAX_DIGITS = 19  # of the number of a journal entry
 _BREAKDOWNS = (
     ("by_type", "type", "By type"),
     ("by_project", "project", "By project"),
     ("by_category", "category", "By category"),
 )
-VERIFICATION_TIMEOUT = 300  # seconds that a verification of an unchanged journal is told again
+VERIFICATION_TIMEOUT = 300  # seconds for which the verification of an unchanged journal is cached
 
 
 @require_safe
 @live.answers_polls
 def home_page(request: HttpRequest) -> HttpResponse:
-    """Everything is behind the gate."""
     clearance = request_clearance(request)
-    memories: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
     about = f"{clearance_key(clearance)} {timezone.get_current_timezone_name()}"
     numbers, days = cached_until_change("home", about, lambda: counts.statistics_and_days(clearance))
     loss = _loss(request)
@@ -51,17 +49,18 @@ def home_page(request: HttpRequest) -> HttpResponse:
         "loss": loss,
         "may_acknowledge": loss is not None and may_manage_people(request.user),
     }
-    recent = list(memories.order_by("-created_at", "-pk")[:RECENT_COUNT]) if numbers["total"] else []
+    newest = live_memories(clearance).order_by("-created_at", "-pk")
+    recent = list(newest[:RECENT_COUNT]) if numbers["total"] else []
     if recent:
+        now = timezone.now()
+        failed_runs = recent_failed_runs(clearance, now) if can_view_runs(request.user) else []
         context |= {
             "recent": recent,
             "chart": charts.over_time(days),
             "breakdowns": [breakdown(numbers[key], name, title) for key, name, title in _BREAKDOWNS],
             "full": _projects_near_cap(numbers["near_cap"]),
             "expiring_days": counts.EXPIRING_DAYS,
-            "broken": maintenance_status.recent_failed_runs(clearance, timezone.now())
-            if can_view_runs(request.user)
-            else [],
+            "broken": failed_runs,
         }
     live.set_etag(request, numbers, [(memory.uid, memory.updated_at) for memory in recent], loss)
     return render(request, "home.html", context)
@@ -91,27 +90,28 @@ def acknowledge_loss(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def journal_health(request: HttpRequest) -> HttpResponse:
-    """Whether the journal's chain holds: a fragment of its own, because a long one takes a while.
+    """Return a fragment with the verification of the journal, loaded later because a long one takes a while.
 
-    How long it is tells of every project: not to who is confined to some.
+    Its length depends on all projects, so it is hidden from persons confined to some.
     """
     last = JournalEntry.objects.order_by("-seq").values_list("seq", "hash").first()
     key = f"journal-health-{last}".replace(" ", "")
-    known = cache.get(key)
-    if known is None:
-        known = (journal.verify(), timezone.now())
-        cache.set(key, known, VERIFICATION_TIMEOUT)
+    cached = cache.get(key)
+    if cached is None:
+        cached = (journal.verify(), timezone.now())
+        cache.set(key, cached, VERIFICATION_TIMEOUT)
+    verification, verified_at = cached
     context = {
-        "verification": known[0],
-        "at": known[1],
+        "verification": verification,
+        "at": verified_at,
         "confined": is_confined(request.user),
-        "loss": known[0].loss if full_clearance(request).is_whole else None,
+        "loss": verification.loss if full_clearance(request).is_whole else None,
     }
     return render(request, "includes/journal_health.html", context)
 
 
 def _projects_near_cap(near: dict[str, int]) -> list[dict[str, Any]]:
-    """Projects near their cap, with how full they are in percent."""
+    """Return projects near their cap with their fill level in percent."""
     cap = settings.MEMORYHUB.max_memories
     return [
         {"project": project, "count": count, "cap": cap, "percent": round(100 * count / cap)}

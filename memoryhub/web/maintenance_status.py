@@ -1,4 +1,4 @@
-"""How healthy the memory is, in numbers behind the gate, and when maintenance runs by itself."""
+"""The state of maintenance: counts of visible memories, the schedule, and the latest runs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from memoryhub.memories.quotas import count_by_quota
 from memoryhub.models import Event, MaintenanceRun, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 
-FAILED_RUN_DAYS = 7  # how long a run that broke off is pointed out
-MAX_WAIT = timedelta(minutes=2)  # a run that waits longer, with none under way, waits for a worker
+FAILED_RUN_DAYS = 7  # for which a failed run is reported
+MAX_WAIT = timedelta(minutes=2)  # a run that waits longer while none is running has no worker
 
 
 @dataclass(frozen=True)
 class StatusNumber:
-    """One figure; ``href`` leads to what it counts, ``needs_a_look`` when something ought to be done."""
+    """A count with a link to the counted rows; ``needs_a_look`` if something should be done."""
 
     count: int
     words: str
@@ -34,7 +34,7 @@ class StatusNumber:
 
 
 def status_numbers(clearance: Clearance, now: datetime) -> list[StatusNumber]:
-    """Only of what may be seen."""
+    """Count visible memories and events by state."""
     visible: MemoryQuerySet = Memory.objects.visible_to(clearance)
     quotas = count_by_quota(visible.live(now))
     found = [
@@ -55,7 +55,7 @@ def status_numbers(clearance: Clearance, now: datetime) -> list[StatusNumber]:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What maintenance does by itself. ``next_at`` is None without a schedule."""
+    """Scheduled maintenance; ``next_at`` is None without a schedule."""
 
     next_at: datetime | None
     operations: list[str]
@@ -65,18 +65,18 @@ class Schedule:
 
 
 def schedule_status(clearance: Clearance, now: datetime) -> Schedule:
-    """When, what, and whether there is somebody to do it."""
-    words, lives = _worker_status()
+    """Return the next run, its operations, and the state of the worker."""
+    worker, is_working = _worker_status()
     pending = runs.visible_runs(clearance).filter(status__in=runs.PENDING).values_list("status", "created_at")
     statuses = {status for status, _ in pending}
-    stuck = MaintenanceRun.Status.RUNNING not in statuses
-    waiting = sum(stuck and asked < now - MAX_WAIT for _, asked in pending)
+    is_idle = MaintenanceRun.Status.RUNNING not in statuses
+    waiting = sum(is_idle and created_at < now - MAX_WAIT for _, created_at in pending)
     labels = [OPERATIONS[name].label for name in daily.daily_operations()]
-    return Schedule(daily.next_due_time(now), labels, words, lives, waiting)
+    return Schedule(daily.next_due_time(now), labels, worker, is_working, waiting)
 
 
 def _worker_status() -> tuple[str, bool]:
-    """Who works on runs, in words, and whether that is so."""
+    """Describe the worker of this server, and whether it is running."""
     if any(isinstance(one, Worker) and one.is_alive() for one in threading.enumerate()):
         return "At work in this server", True
     if settings.MEMORYHUB.maintenance_worker:
@@ -85,24 +85,22 @@ def _worker_status() -> tuple[str, bool]:
 
 
 def last_runs_by_operation(clearance: Clearance) -> dict[str, MaintenanceRun]:
-    """The newest real run of each operation."""
+    """Return the newest run of each operation that was no dry run."""
     real = runs.visible_runs(clearance).filter(dry_run=False, undoes=None)
     newest = real.order_by().values("operation").annotate(newest=Max("pk")).values("newest")
     return {run.operation: run for run in real.filter(pk__in=newest)}
 
 
 def recent_failed_runs(clearance: Clearance, now: datetime) -> list[MaintenanceRun]:
-    """Lately broken off and not gone on with, newest first; none that a later run has made good."""
+    """Return recent failed runs, newest first, without those that a later run made up for."""
     since = now - timedelta(days=FAILED_RUN_DAYS)
-    lately = (
-        runs.visible_runs(clearance).filter(created_at__gte=since, dry_run=False).select_related("undoes")
-    )
-    found, later = [], set()
-    for run in lately:
-        same = (run.operation, run.project, run.undoes_id is None)
+    recent = runs.visible_runs(clearance).filter(created_at__gte=since, dry_run=False)
+    failed, succeeded = [], set()
+    for run in recent.select_related("undoes"):
+        kind = (run.operation, run.project, run.undoes_id is None)
         if run.status == MaintenanceRun.Status.FAILED and run.cause != MaintenanceRun.Cause.STOPPED:
-            if same not in later:
-                found.append(run)
+            if kind not in succeeded:
+                failed.append(run)
         elif run.status == MaintenanceRun.Status.DONE:
-            later.add(same)
-    return found
+            succeeded.add(kind)
+    return failed

@@ -1,4 +1,4 @@
-"""Recall test: the block that a prompt would get and why, without logging an injection."""
+"""The recall test page: the context that a prompt would get and why, without logging an injection."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from django.conf import settings
 from django.http import HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from memoryhub.access.policy import Actor, Sensitivity
+from memoryhub.access.policy import Actor
 from memoryhub.accounts.clearance import (
     SWITCHABLE_LEVELS,
     is_level_shown,
     may_view_level,
-    record_reveal,
     request_actor,
     request_clearance,
 )
@@ -28,9 +27,10 @@ from memoryhub.security.prompt_injection import FieldsVerdict
 from memoryhub.web.base.fields import normalize_newlines
 from memoryhub.web.base.filters import ProjectField, WordField
 from memoryhub.web.base.htmx import HtmxHttpRequest, page_or_fragment
+from memoryhub.web.memories.queries import reveal_if_secret
 
 MAX_PROMPT_CHARS = 100_000
-_FIELD_NAMES = {"text": "content"}  # as a person knows them
+_FIELD_NAMES = {"text": "content"}  # as shown on the page
 _REASON_TEXTS = {
     selection.BLOCKED: "Blocked: nothing was left without its orders",
     selection.ALREADY_SHOWN: "Already shown in this session, and not changed since",
@@ -41,7 +41,7 @@ _REASON_TEXTS = {
 
 
 class RecallTestForm(forms.Form):
-    """What ``POST /api/v1/inject`` takes."""
+    """The parameters of ``POST /api/v1/inject``."""
 
     prompt = forms.CharField(
         max_length=MAX_PROMPT_CHARS,
@@ -55,20 +55,20 @@ class RecallTestForm(forms.Form):
 
     def __init__(self, data: Any = None) -> None:
         config = settings.MEMORYHUB
-        usual = {"token_budget": config.token_budget, "max_count": config.max_inject_count}
-        super().__init__(data, label_suffix="", auto_id="for_%s", initial=usual)
+        initial = {"token_budget": config.token_budget, "max_count": config.max_inject_count}
+        super().__init__(data, label_suffix="", auto_id="for_%s", initial=initial)
 
     def clean_prompt(self) -> str:
         return normalize_newlines(self.cleaned_data["prompt"])
 
-    def wanted(self) -> InjectionRequest:
-        """Every level is asked for: what the switches leave open is the person's clearance."""
+    def to_injection_request(self) -> InjectionRequest:
+        """Request every level: the clearance of the person limits them."""
         return InjectionRequest(**self.cleaned_data, allow_private=True, allow_secret=True)
 
 
 @dataclass(frozen=True)
 class RemovedSentence:
-    """A sentence that the governor took out: of which field, its text, and what it was taken for."""
+    """A sentence that the prompt injection detector removed, with its field and the kind of finding."""
 
     field: str
     text: str
@@ -77,7 +77,7 @@ class RemovedSentence:
 
 @dataclass(frozen=True)
 class BudgetShare:
-    """A memory's part of the budget, in tokens and, for the bar, in hundredths of the budget."""
+    """A memory's share of the budget: ``x`` and ``width`` in percent of it."""
 
     governed: InspectedCandidate
     tokens: int
@@ -88,7 +88,7 @@ class BudgetShare:
 
 @dataclass(frozen=True)
 class WithheldGroup:
-    """Memories that are held back for one reason."""
+    """Memories withheld for one reason."""
 
     reason: str
     why: str
@@ -96,35 +96,35 @@ class WithheldGroup:
 
 
 def budget_shares(found: InjectionResult, budget: int) -> list[BudgetShare]:
-    """The memories of the block, in its order."""
-    whole = max(budget, found.tokens_used, 1)
+    """Return the injected memories in their order in the context block."""
+    total = max(budget, found.tokens_used, 1)
     costs = [
         context_block.count_tokens(context_block.render_entry(one.passage, one.text)) for one in found.shown
     ]
     at = max(found.tokens_used - sum(costs), 0)
-    made = []
+    shares = []
     for one, tokens in zip(found.shown, costs, strict=True):
         removed = list(_iter_removed(one.fields, one.verdict))
-        made.append(
-            BudgetShare(one, tokens, round(100 * at / whole, 2), round(100 * tokens / whole, 2), removed)
-        )
+        x, width = round(100 * at / total, 2), round(100 * tokens / total, 2)
+        shares.append(BudgetShare(one, tokens, x, width, removed))
         at += tokens
-    return made
+    return shares
 
 
 def withheld_groups(found: InjectionResult) -> list[WithheldGroup]:
-    """What is held back, by reason; what was taken out of memories that are shown stands beside them."""
+    """Group the withheld memories by reason."""
     order = list(_REASON_TEXTS)
-    held = [one for one in found.choice.withheld if one.reason in order] if found.choice else []
-    held.sort(key=lambda one: order.index(one.reason))
+    withheld = [one for one in found.choice.withheld if one.reason in order] if found.choice else []
+    withheld.sort(key=lambda one: order.index(one.reason))
     return [
         WithheldGroup(reason, _REASON_TEXTS[reason], [(one, _removed_sentences(one)) for one in rows])
-        for reason, rows in groupby(held, key=lambda one: one.reason)
+        for reason, rows in groupby(withheld, key=lambda one: one.reason)
     ]
 
 
-def _removed_sentences(held: WithheldCandidate) -> list[RemovedSentence]:
-    return list(_iter_removed(held.governed.fields, held.governed.verdict)) if held.governed else []
+def _removed_sentences(withheld: WithheldCandidate) -> list[RemovedSentence]:
+    inspected = withheld.governed
+    return list(_iter_removed(inspected.fields, inspected.verdict)) if inspected else []
 
 
 def _iter_removed(fields: Any, verdict: FieldsVerdict) -> Iterator[RemovedSentence]:
@@ -138,53 +138,49 @@ def _iter_removed(fields: Any, verdict: FieldsVerdict) -> Iterator[RemovedSenten
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def recall_test_page(request: HtmxHttpRequest) -> HttpResponse:
-    """A prompt is posted, for it may be long and private; htmx fills ``#recalled``."""
-    posted = request.method == "POST"
-    form = RecallTestForm(request.POST if posted else None)
+    """Show what a prompt recalls; it is sent by POST because it is long and private."""
+    is_posted = request.method == "POST"
+    form = RecallTestForm(request.POST if is_posted else None)
     context: dict[str, Any] = {"form": form}
-    valid = posted and form.is_valid()
-    if valid:
-        context |= _result_context(request, form.wanted())
+    is_valid = is_posted and form.is_valid()
+    if is_valid:
+        context |= _result_context(request, form.to_injection_request())
     return page_or_fragment(
         request,
         "preview/page.html",
         context,
         fragment="preview/recalled.html",
         target="recalled",
-        status=422 if posted and not valid else 200,
+        status=422 if is_posted and not is_valid else 200,
     )
 
 
-def _result_context(request: HtmxHttpRequest, wanted: InjectionRequest) -> dict[str, Any]:
+def _result_context(request: HtmxHttpRequest, injection: InjectionRequest) -> dict[str, Any]:
     actor = request_actor(request)
-    found = inject_context(wanted, actor, record=False)
+    found = inject_context(injection, actor, record=False)
     for one in found.shown:
-        if one.candidate.memory.sensitivity == Sensitivity.SECRET.value:
-            record_reveal(request, one.candidate.memory, "recall preview")
+        reveal_if_secret(request, one.candidate.memory, "recall preview")
     return {
         "found": found,
-        "budget": wanted.budget,
-        "most": wanted.count,
+        "budget": injection.budget,
+        "most": injection.count,
         "floor": settings.MEMORYHUB.injection_min_score,
-        "shares": budget_shares(found, wanted.budget),
+        "shares": budget_shares(found, injection.budget),
         "groups": withheld_groups(found),
-        "more": _hidden_by_switches(request, wanted, actor, found),
+        "more": _hidden_by_switches(request, injection, actor, found),
     }
 
 
 def _hidden_by_switches(
-    request: HtmxHttpRequest, wanted: InjectionRequest, actor: Actor, found: InjectionResult
+    request: HtmxHttpRequest, injection: InjectionRequest, actor: Actor, found: InjectionResult
 ) -> list[tuple[str, int]]:
-    """For each switch that this person could turn on: how many memories would be shown that are not now.
-
-    Told to nobody else, since the number speaks of memories that they may not see.
-    """
-    told = []
+    """Count the memories that each switch would add, only for switches that this person may turn on."""
+    counts = []
     shown = {one.uid for one in found.injected}
     for level in SWITCHABLE_LEVELS:
         if may_view_level(request.user, level) and not is_level_shown(request, level):
             clearance = request_clearance(request, also=[level])
-            wider = inject_context(wanted, replace(actor, clearance=clearance), record=False)
+            wider = inject_context(injection, replace(actor, clearance=clearance), record=False)
             if new := len({one.uid for one in wider.injected} - shown):
-                told.append((level, new))
-    return told
+                counts.append((level, new))
+    return counts

@@ -1,4 +1,4 @@
-"""Live search: results, facets and the score in its parts."""
+"""The search page: results, facets, and advice when nothing is found."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from memoryhub.access import redaction
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.backends.fts_query import Query, parse_query
-from memoryhub.core.text import collapse_whitespace
+from memoryhub.core.text import collapse_whitespace, without_title_prefix
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.hybrid import Hit, SearchResults, search_memories
+from memoryhub.search.hybrid import Hit, search_memories
 from memoryhub.search.lexical import TEXT_FIELDS
 from memoryhub.search.snippets import extract_snippet, highlight_text, snippet_of_first_match
 from memoryhub.web.base.fields import parse_whole_number
@@ -32,7 +32,7 @@ _MAX_PAGES = 10_000
 
 @dataclass(frozen=True)
 class SearchHit:
-    """A hit as the page shows it: matches are marked in the title too, and it is not said twice."""
+    """A hit with highlighted title and text."""
 
     hit: Hit
     title: SafeString
@@ -41,15 +41,15 @@ class SearchHit:
 
 @require_safe
 def search_page(request: HtmxHttpRequest) -> HttpResponse:
-    """``q`` and filters in the address; htmx fills ``#found`` while someone types."""
+    """Search; ``GET`` takes ``q`` and filters, and htmx fills ``#found`` while the person types."""
     clearance = request_clearance(request)
     form = SearchFilter(request.GET)
     form.narrow_to(clearance)
     context: dict[str, Any] = {"form": form, "query": request.GET.get("q", "").strip()}
-    valid = form.is_valid()
-    if valid and context["query"]:
+    is_valid = form.is_valid()
+    if is_valid and context["query"]:
         context |= _results_context(request, form, clearance)
-    if valid:
+    if is_valid:
         context["chips"] = form.chips(request)
     response = page_or_fragment(
         request,
@@ -57,42 +57,38 @@ def search_page(request: HtmxHttpRequest) -> HttpResponse:
         context,
         fragment="includes/search_found.html",
         target="found",
-        status=200 if valid else 422,
+        status=200 if is_valid else 422,
     )
-    # While someone types, the address is replaced; a search that was sent is a step to come back to.
+    # Typing replaces the URL; a submitted search adds a history entry.
     return update_address_bar(
         request, response, filter_url(request), replace=request.htmx.trigger == "search-fields"
     )
 
 
 def _results_context(request: HtmxHttpRequest, form: SearchFilter, clearance: Clearance) -> dict[str, Any]:
-    typed, floor = form.value("q"), form.floor()
+    text, min_score = form.value("q"), form.lowest_score()
     size = settings.MEMORYHUB.search_limit
     number = _page_number(request)
     memories = form.wanted().select(clearance)
     results = search_memories(
-        memories, typed, limit=size, offset=(number - 1) * size, min_score=floor, snippets=False
+        memories, text, limit=size, offset=(number - 1) * size, min_score=min_score, snippets=False
     )
-    shown = {"results": results, "floor": floor, "without_meaning": _semantic_failure(results)}
+    # A failure of semantic search is shown only if an embedding provider is configured.
+    failure = results.failure if settings.MEMORYHUB.embeddings != "none" else ""
+    context = {"results": results, "floor": min_score, "without_meaning": failure}
     if not results.total:
-        return shown | _advice_context(request, memories, form, clearance)
-    last = -(-results.total // size)
-    query = parse_query(typed)
-    return shown | {
+        return context | _advice_context(request, memories, form, clearance)
+    query = parse_query(text)
+    return context | {
         "found": [_to_search_hit(query, hit) for hit in results.hits],
         "number": number,
-        "last": last,
+        "last": -(-results.total // size),
         "groups": facets.build_facets(request, memories.filter(pk__in=results.ids)),
     }
 
 
-def _semantic_failure(results: SearchResults) -> str:
-    """Why meaning could not be used, though it is configured."""
-    return results.failure if settings.MEMORYHUB.embeddings != "none" else ""
-
-
 def _page_number(request: HtmxHttpRequest) -> int:
-    """The page asked for, 1 where that makes no sense."""
+    """Return the requested page; 1 if invalid."""
     return min(parse_whole_number(request.GET.get("page", ""), 8) or 1, _MAX_PAGES)
 
 
@@ -100,29 +96,28 @@ def _to_search_hit(query: Query, hit: Hit) -> SearchHit:
     if redaction.is_redacted(hit.memory.sensitivity):
         return SearchHit(hit, escape(redaction.display_name(hit.memory)), escape(redaction.REDACTED_NOTICE))
     title = collapse_whitespace(hit.memory.title)
-    said, rest = (
-        collapse_whitespace(to_plain_text(title)),
-        collapse_whitespace(to_plain_text(hit.memory.content)),
-    )
-    if rest.startswith(said):
-        text = extract_snippet(query, rest[len(said) :].lstrip(" .:-"))
+    content = collapse_whitespace(to_plain_text(hit.memory.content))
+    rest = without_title_prefix(content, collapse_whitespace(to_plain_text(title)))
+    if rest != content:
+        text = extract_snippet(query, rest)
     else:
         text = snippet_of_first_match(
             query, (to_plain_text(getattr(hit.memory, name)) for name in reversed(TEXT_FIELDS))
         )
-    # Both come from retrieval.snippets, which escapes everything but its own <mark>.
+    # search.snippets escapes everything except its own <mark>.
     return SearchHit(hit, mark_safe(highlight_text(query, title)), mark_safe(text))  # noqa: S308
 
 
 def _advice_context(
     request: HtmxHttpRequest, memories: MemoryQuerySet, form: SearchFilter, clearance: Clearance
 ) -> dict[str, Any]:
-    """What would help when nothing was found: a lower score, or fewer filters."""
-    typed = form.value("q")
-    weaker = search_memories(memories, typed, limit=0, min_score=0).total if form.floor() else 0
+    """Count what a lower score or fewer filters would find."""
+    text = form.value("q")
+    weaker = search_memories(memories, text, limit=0, min_score=0).total if form.lowest_score() else 0
     filtered = bool(form.chips(request))
     unfiltered = MemoryFilter().select(clearance)
-    elsewhere = search_memories(unfiltered, typed, limit=0, min_score=form.floor()).total if filtered else 0
+    lowest = form.lowest_score()
+    elsewhere = search_memories(unfiltered, text, limit=0, min_score=lowest).total if filtered else 0
     return {
         "weaker": weaker,
         "weaker_href": filter_url(request, min_score="0"),

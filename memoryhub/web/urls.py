@@ -1,7 +1,4 @@
-"""Session ids in addresses: agents choose them, so they may hold slashes, line breaks or dots alone.
-
-The pages.
-"""
+"""URLs of the pages."""
 
 from __future__ import annotations
 
@@ -26,13 +23,13 @@ from memoryhub.web.sessions import injections, report, timeline
 from memoryhub.web.sessions import views as sessions_views
 from memoryhub.web.stats import views as stats_views
 
-# Browsers resolve a segment of one or two dots before they ask; a tilde in front keeps it whole.
+# Browsers resolve path segments of one or two dots; a tilde in front prevents that.
 _DOT_SEGMENT = re.compile(r"(?<![^/])(~*\.{1,2})(?![^/])")
 _ESCAPED_DOT_SEGMENT = re.compile(r"(?<![^/])~(~*\.{1,2})(?![^/])")
 
 
 class SessionIdConverter:
-    """Any text but the empty one."""
+    """Any text except an empty one: agents choose session ids, with slashes, line breaks or dots."""
 
     regex = r"(?s:.+)"
 

@@ -1,4 +1,4 @@
-"""People with and without permissions, signed in, with their switches turned as a test wants them."""
+"""Fixtures: signed-in persons with permissions and switches, and memories."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MakePerson = Callable[..., User]
 
 @pytest.fixture
 def person(db: None) -> MakePerson:
-    """``person("ada", "add_memory", "view_private")`` makes a user with these permissions of memoryhub."""
+    """``person("ada", "add_memory", "view_private")`` creates a user with these permissions."""
 
     def make(name: str = "ada", *permissions: str) -> User:
         user = User.objects.create_user(name, password="a good password")
@@ -47,37 +47,37 @@ def sign_in(person: MakePerson) -> SignIn:
 
 @pytest.fixture
 def visitor(sign_in: SignIn) -> Client:
-    """Someone signed in without any permission."""
+    """A signed-in person without permissions."""
     return sign_in()
 
 
 @pytest.fixture
 def insider(sign_in: SignIn) -> Client:
-    """Someone who may see everything, and has turned on everything."""
+    """A person who may see everything, with all switches on."""
     return sign_in("view_private", "view_secret", on=["private", "secret"])
 
 
 @pytest.fixture
 def writer(sign_in: SignIn) -> Client:
-    """Someone who may add, change and trash memories."""
+    """A person who may add, change and trash memories."""
     return sign_in("add_memory", "change_memory", "delete_memory")
 
 
 @pytest.fixture
 def keeper(sign_in: SignIn) -> Client:
-    """Someone who may maintain, and sees public memories."""
+    """A person who may run maintenance and sees public memories."""
     return sign_in("add_maintenancerun", "view_maintenancerun")
 
 
 @pytest.fixture
 def curator(sign_in: SignIn) -> Client:
-    """Someone who may merge near-duplicates, and sees public memories."""
+    """A person who may merge near-duplicates and sees public memories."""
     return sign_in(*CURATOR_PERMISSIONS)
 
 
 @pytest.fixture
 def alike(remember: Callable[..., Memory]) -> list[Memory]:
-    """Two of one saying; the longer one would be kept."""
+    """Two near-duplicates; the longer one would be kept."""
     return [
         remember(f"{DUPLICATE_TEXT} at two", project="p"),
         remember(DUPLICATE_TEXT, project="p", tags=["t"]),
@@ -86,13 +86,13 @@ def alike(remember: Callable[..., Memory]) -> list[Memory]:
 
 @pytest.fixture
 def fresh_cache() -> None:
-    """Counts are kept for a while, and must not be those of another test."""
+    """Clear results that another test has cached."""
     cache.clear()
 
 
 @pytest.fixture
 def unsure(remember: Callable[..., Memory]) -> Memory:
-    """What waits in the review queue, as new and as claimed with little confidence."""
+    """A memory in the review queue, as new and with low confidence."""
     return remember("The moon is made of cheese", title="About the moon", confidence=0.2, project="p")
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the page of near-duplicates do again and again: send its form, and read its cards."""
+"""Helpers for tests of the near-duplicates page: submit its form and read its cards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HTMX = {"HX-Request": "true"}
 
 
 def cluster_form(memories: list[Memory], **more: Any) -> dict[str, Any]:
-    """What the page's form sends: the first one is kept."""
+    """Return the form data that merges the others into the first memory."""
     uids = [memory.uid for memory in memories]
     seen = [f"{memory.uid} {memory.updated_at.isoformat()}" for memory in memories]
     return {"keep": uids[0], "uid": uids[1:], "member": uids, "seen": seen, "do": "merge", **more}
@@ -24,19 +24,19 @@ def trashed_uids() -> set[str]:
 
 
 def ticked_uids(response: Any) -> set[str]:
-    """Ids of those that a click would merge."""
+    """Return the ids of the ticked memories."""
     boxes = Page(response.content.decode().partition("</main>")[0]).all("input")
     return {a["value"] for a in boxes if a.get("type") == "checkbox" and "checked" in a}
 
 
 def initial_text_digest(response: Any) -> str:
-    """What the form sends of the text that the card began with."""
+    """Return the digest of the suggested text."""
     [mark] = [a["value"] for a in Page(response.content.decode()).all("input") if a.get("name") == "begun"]
     return str(mark)
 
 
 def undo_fields(response: Any) -> dict[str, Any]:
-    """The fields of the button that takes it back."""
+    """Return the fields of the undo button."""
     fields = [a for a in Page(response.content.decode()).all("input") if a.get("type") == "hidden"]
     found: dict[str, Any] = {"member": []}
     for field in fields:

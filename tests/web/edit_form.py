@@ -1,4 +1,4 @@
-"""What tests of the edit form share: what it shows, and what a browser sends back of it."""
+"""Helpers for tests of the edit form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def page_text(response: Any, status: int) -> str:
 
 
 def form_data(response: Any) -> dict[str, str]:
-    """What a browser would send back from the form as it stands."""
+    """Return what a browser submits from the unchanged form."""
     form = response.context["form"]
     return (
         {name: form[name].value() or "" for name in form.fields}

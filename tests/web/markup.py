@@ -1,4 +1,4 @@
-"""A page as a browser reads it: its elements, its words, and what would be dangerous in it."""
+"""Parse pages: elements, visible text, and dangerous markup."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 Attributes = dict[str, str]
 
-# What a payload of these tests would leave behind, had it become markup.
+# Payloads that are dangerous if they become markup.
 PAYLOADS = [
     "<script>alert('pwned')</script>",
     "<img src=x onerror=alert('pwned')>",
@@ -41,6 +41,10 @@ PAYLOADS = [
     "<base href=https://elsewhere.example>",
     "<div style=position:fixed hx-get=/logout/ hx-trigger=load>x</div>",
 ]
+
+# One payload that breaks out of attributes, text areas and titles. Pages are checked with this one only:
+# tests/http/test_stored_markup.py puts every payload into every field and opens every page.
+PAYLOAD = """"'></textarea></title><script>alert('pwned')</script><img src=x onerror=alert('pwned')>"""
 
 _BAD_SCHEME = re.compile(r"^[\s\x00-\x1f]*(javascript|data|vbscript|file):", re.IGNORECASE)
 _LINKS = ("href", "src", "action", "formaction", "poster", "xlink:href")
@@ -75,29 +79,29 @@ class Page(HTMLParser):
         return [attributes["href"] for attributes in self.all("a") if "href" in attributes]
 
     def value_of(self, name: str) -> str:
-        """What a field of a form holds, but for textareas."""
+        """Return the value of an input."""
         [found] = [a.get("value", "") for a in self.all("input") if a.get("name") == name]
         return found
 
 
 def page(response: Any) -> Page:
-    """The answer, parsed whole."""
+    """Parse a response."""
     return Page(response.content.decode())
 
 
 def list_title(memory: Any) -> str:
-    """What a list calls a memory: no secret by its words, before it is opened."""
+    """Return the title of a memory in lists, redacted if it is secret."""
     is_open = memory.sensitivity in ("public", "private")
     return str(memory.title) if is_open else f"Secret memory {memory.uid[-6:]}"
 
 
 def main(response: Any) -> Page:
-    """The answer's main area."""
+    """Parse the main area of a response."""
     return Page(response.content.decode().partition("<main")[2].partition("</main>")[0])
 
 
 def find_dangers(html: str) -> list[str]:
-    """What could run, load from elsewhere or break out; empty for a safe page."""
+    """Return markup that could run, load from elsewhere or break out; empty for a safe page."""
     found = []
     for tag, attributes in Page(html).elements:
         if tag in ("iframe", "object", "embed", "img", "base", "style", "audio", "video"):
@@ -115,5 +119,5 @@ def find_dangers(html: str) -> list[str]:
 
 
 def _loads_from_elsewhere(tag: str, name: str, value: str) -> bool:
-    """Whether it would load or send something elsewhere; a plain link may lead out."""
+    """Whether it would load from or submit to another host; plain links may."""
     return (tag, name) != ("a", "href") and value.startswith(("http:", "https:", "//"))

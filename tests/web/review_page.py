@@ -1,4 +1,4 @@
-"""What the tests of the review queue do again and again: read it, decide, and take back."""
+"""Helpers for tests of the review queue."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def post_action(client: Client, deed: str, memory: Memory, **more: Any) -> Any:
 
 
 def undo_fields(markup: str) -> dict[str, Any]:
-    """The hidden fields of the form that takes back."""
+    """Return the hidden fields of the undo form."""
     fields: dict[str, Any] = {"undo": []}
     for attributes in Page(markup).all("input"):
         name, value = attributes.get("name", ""), attributes.get("value", "")

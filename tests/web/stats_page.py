@@ -1,4 +1,4 @@
-"""What tests of the page "at a glance" share: rows and parts of it as text, and things that happen."""
+"""Helpers for tests of the statistics page: its text, and events to count."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def text_of(markup: str) -> str:
 
 
 def table_row(client: Client, name: str, address: str = "/glance/") -> str:
-    """The row of a table of the page that begins with this name."""
+    """Return the text of the table row that starts with this name."""
     page = client.get(address).content.decode()
     rows = [text_of(one) for one in re.findall(r"<tr>(.*?)</tr>", page, re.S)]
     return next((one for one in rows if one.startswith(name)), f"no row {name} in {rows}")
 
 
 def section_text(client: Client, heading: str, address: str = "/glance/") -> str:
-    """What stands from a heading to the next one."""
+    """Return the text between a heading and the next one."""
     page = client.get(address).content.decode()
     found = re.search(rf"<h[23][^>]*>{heading}</h[23]>(.*?)(<h[23]|</main>)", page, re.S)
     return text_of(found[1]) if found else f"no part {heading}"
@@ -55,7 +55,7 @@ def link_file(memory: Memory) -> None:
 
 
 def count_listed(client: Client, address: str) -> int:
-    """How many memories the list at this address says that it has."""
+    """Return the number of memories in the list at a URL."""
     told = text_of(client.get(address.replace("&amp;", "&")).content.decode())
     found = re.search(r"(\d+) memor(?:y|ies) with these filters", told)
     return int(found[1]) if found else 0

@@ -1,4 +1,4 @@
-"""What holds for every content page: a login, no copies, nothing inline, order and names for every reader."""
+"""Requirements for all pages: login, no caching, no inline code, accessible structure."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ RIGHTS = ("add_memory", "change_memory", "delete_memory", "erase_memory", "add_f
 
 @pytest.fixture
 def names(remember: Callable[..., Memory], actor: Actor) -> dict[str, str]:
-    """Something to see on each page."""
+    """Content for each page."""
     memory = remember("one\ntwo", session_id="s", project="p", tags=["t"], files_read=["f.py"], overview="o")
     memories.update_memory(
         memory.uid, MemoryPatch(content="one\ntwo and three", tags=["u"], title="t"), actor
@@ -79,22 +79,20 @@ def curator(sign_in: Any) -> Client:
 
 class TestLogin:
     @pytest.mark.parametrize("path", [*PAGES, "/projects/names/"])
-    def test_a_stranger_is_asked_to_sign_in(self, client: Client, names: dict[str, str], path: str) -> None:
+    def test_pages_require_a_login(self, client: Client, names: dict[str, str], path: str) -> None:
         response = client.get(path.format(**names))
         assert response.status_code == 302
         assert response["Location"].startswith("/login/?next=")
 
     @pytest.mark.parametrize("path", [*POSTS, "/facts/", "/memories/new/", "/memories/{uid}/edit/"])
-    def test_a_stranger_writes_nothing(self, client: Client, names: dict[str, str], path: str) -> None:
+    def test_posts_require_a_login(self, client: Client, names: dict[str, str], path: str) -> None:
         response = client.post(path.format(**names), {"word": "erase", "content": "x"})
         assert response.status_code == 302
         assert Memory.objects.filter(uid=names["uid"], deleted_at=None, content="one\ntwo and three").exists()
         assert Memory.objects.count() == 1
 
     @pytest.mark.parametrize("path", POSTS)
-    def test_a_post_from_elsewhere_is_refused(
-        self, curator: Client, names: dict[str, str], path: str
-    ) -> None:
+    def test_posts_require_a_csrf_token(self, curator: Client, names: dict[str, str], path: str) -> None:
         curator.handler.enforce_csrf_checks = True
         assert curator.post(path.format(**names)).status_code == 403
 
@@ -131,27 +129,31 @@ class TestOddRequests:
     }
 
     @pytest.mark.parametrize("path", QUERIES)
-    def test_no_query_breaks_a_page(self, curator: Client, names: dict[str, str], path: str) -> None:
+    def test_odd_query_strings_do_not_break_pages(
+        self, curator: Client, names: dict[str, str], path: str
+    ) -> None:
         for odd in self.ODD:
             for name in self.QUERIES[path].split():
                 response = curator.get(path.format(**names), {name: odd})
                 assert response.status_code in (200, 400, 404, 422), (name, odd)
 
     @pytest.mark.parametrize("odd", ODD)
-    def test_no_name_of_a_session_breaks_its_page(self, curator: Client, odd: str) -> None:
+    def test_odd_session_ids_do_not_break_pages(self, curator: Client, odd: str) -> None:
         assert curator.get(f"/sessions/{quote(odd, safe='')}/").status_code == 404
 
     @pytest.mark.parametrize(
         "path", ["/memories/new/", "/memories/{uid}/edit/", "/memories/{uid}/erase/", "/facts/"]
     )
-    def test_no_posted_field_breaks_a_form(self, curator: Client, names: dict[str, str], path: str) -> None:
+    def test_odd_form_values_do_not_break_forms(
+        self, curator: Client, names: dict[str, str], path: str
+    ) -> None:
         fields = [*MemoryForm.base_fields, *FactForm.base_fields, "word"]
         for odd in self.ODD:
             response = curator.post(path.format(**names), dict.fromkeys(fields, odd))
             assert response.status_code in (302, 422), odd
 
     @pytest.mark.parametrize("path", ["/duplicates/cluster/", "/duplicates/decide/", "/duplicates/undo/"])
-    def test_no_posted_field_breaks_the_duplicates(
+    def test_odd_form_values_do_not_break_duplicates(
         self, curator: Client, names: dict[str, str], path: str
     ) -> None:
         for odd in self.ODD:
@@ -159,7 +161,7 @@ class TestOddRequests:
                 response = curator.post(path, {"do": "merge", "keep": names["uid"], "uid": "x", name: odd})
                 assert response.status_code in (302, 404), (name, odd)
 
-    def test_the_longest_text_fits_into_a_request(self, curator: Client) -> None:
+    def test_longest_content_fits_into_a_request(self, curator: Client) -> None:
         curator.post(
             "/memories/new/",
             {"content": "𝕏" * 100_000, "type": "fact", "sensitivity": "public", "scope": "team"},
@@ -174,17 +176,17 @@ class TestEveryPage:
         assert answer.status_code == 200
         return answer
 
-    def test_no_cache_keeps_it(self, response: Any) -> None:
+    def test_pages_are_not_cached(self, response: Any) -> None:
         assert "no-store" in response["Cache-Control"]
         assert "private" in response["Cache-Control"]
 
-    def test_nothing_in_it_is_inline(self, response: Any) -> None:
+    def test_pages_contain_no_inline_code(self, response: Any) -> None:
         for tag, attributes in page(response).elements:
             assert tag != "style"
             assert tag != "script" or attributes.get("src")
             assert not [name for name in attributes if name == "style" or name.startswith(("on", "hx-on"))]
 
-    def test_its_headings_go_down_one_level_at_a_time(self, response: Any) -> None:
+    def test_headings_skip_no_level(self, response: Any) -> None:
         levels = [int(tag[1]) for tag, _ in page(response).elements if re.fullmatch(r"h[1-6]", tag)]
         assert levels[0] == 1
         assert levels.count(1) == 1
@@ -198,16 +200,16 @@ class TestEveryPage:
                 if control.get("type") not in ("hidden", "submit"):
                     assert control.get("id") in labels or "aria-label" in control, control
 
-    def test_ids_are_there_once(self, response: Any) -> None:
+    def test_ids_are_unique(self, response: Any) -> None:
         ids = [attributes["id"] for _, attributes in page(response).elements if "id" in attributes]
         assert len(ids) == len(set(ids)), {one for one in ids if ids.count(one) > 1}
 
-    def test_tables_have_a_caption_and_heads_with_a_scope(self, response: Any) -> None:
+    def test_tables_have_captions_and_scoped_headers(self, response: Any) -> None:
         found = page(response)
         assert len(found.all("caption")) == len(found.all("table"))
         assert all(head.get("scope") for head in found.all("th"))
 
-    def test_what_a_control_is_described_by_exists(self, response: Any) -> None:
+    def test_aria_describedby_targets_exist(self, response: Any) -> None:
         elements: Page = page(response)
         ids = {attributes.get("id") for _, attributes in elements.elements}
         for _, attributes in elements.elements:

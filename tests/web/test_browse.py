@@ -27,7 +27,7 @@ def next_page(response: Any) -> str:
     return found[1].replace("&amp;", "&") if found else ""
 
 
-def test_a_row_tells_title_gist_type_project_and_when(visitor: Client, remember: Any) -> None:
+def test_row_shows_title_preview_type_project_and_date(visitor: Client, remember: Any) -> None:
     made = remember("Oats at six.\n\nHay at noon.", title="Feeding times", type="decision", project="zoo")
     page = visitor.get("/memories/").content.decode()
     assert f'<a href="/memories/{made.uid}/">Feeding times</a>' in page
@@ -39,13 +39,13 @@ def test_a_row_tells_title_gist_type_project_and_when(visitor: Client, remember:
     assert f"<time {times} data-ago>just now</time>" in page
 
 
-def test_an_old_memory_tells_its_date_beside_its_age(visitor: Client, remember: Any) -> None:
+def test_old_memory_shows_its_date_next_to_its_age(visitor: Client, remember: Any) -> None:
     made = remember("old")
     Memory.objects.filter(pk=made.pk).update(updated_at=timezone.now() - timedelta(days=800))
     assert re.search(r">\d+ \w+ \d{4} · 2\xa0years ago<", visitor.get("/memories/").content.decode())
 
 
-def test_levels_above_public_are_badged(insider: Client, four_levels: Any) -> None:
+def test_levels_above_public_have_a_badge(insider: Client, four_levels: Any) -> None:
     page = insider.get("/memories/").content.decode()
     rows = re.findall(r'<li class="row">.*?</li>', page, re.S)
     assert [("badge-secret" in row, "badge-private" in row) for row in rows] == [
@@ -61,9 +61,7 @@ class TestPages:
         monkeypatch.setattr(browse, "PAGE_SIZE", 3)
 
     @pytest.mark.parametrize("order", ["", "-updated_at", "-created_at", "-importance", "-accessed_count"])
-    def test_following_the_pages_shows_everything_once(
-        self, visitor: Client, remember: Any, order: str
-    ) -> None:
+    def test_pages_show_every_memory_once(self, visitor: Client, remember: Any, order: str) -> None:
         for number in range(8):
             remember(f"memory {number}", importance=number % 3 / 10)
         seen, address = [], f"/memories/?order={order}"
@@ -73,7 +71,7 @@ class TestPages:
             address = next_page(response) and "/memories/" + next_page(response)
         assert sorted(seen) == [f"memory {number}" for number in range(8)]
 
-    def test_a_page_stays_the_same_when_something_new_comes(self, visitor: Client, remember: Any) -> None:
+    def test_new_memory_does_not_shift_the_next_page(self, visitor: Client, remember: Any) -> None:
         for number in range(5):
             remember(f"memory {number}")
         second = "/memories/" + next_page(visitor.get("/memories/"))
@@ -81,7 +79,7 @@ class TestPages:
         remember("something new")
         assert titles(visitor.get(second)) == before == ["memory 1", "memory 0"]
 
-    def test_a_later_page_leads_to_the_first_and_keeps_the_filters(
+    def test_later_page_links_to_the_first_and_keeps_the_filters(
         self, visitor: Client, remember: Any
     ) -> None:
         for number in range(5):
@@ -92,7 +90,7 @@ class TestPages:
         assert '<a class="button" href="?project=zoo">' in second.content.decode()
 
     @pytest.mark.parametrize("cursor", ["x", "e30", "WyJjcmVhdGVkX2F0IiwgMSwgMV0"])
-    def test_a_broken_cursor_is_told_and_leads_to_the_first_page(
+    def test_invalid_cursor_is_reported_with_a_link_to_the_first_page(
         self, visitor: Client, remember: Any, cursor: str
     ) -> None:
         remember("memory")
@@ -102,28 +100,28 @@ class TestPages:
 
 
 class TestOrders:
-    def test_by_importance(self, visitor: Client, remember: Any) -> None:
+    def test_orders_by_importance(self, visitor: Client, remember: Any) -> None:
         for share in (0.2, 0.9, 0.5):
             remember(f"memory {share}", importance=share)
         response = visitor.get("/memories/?order=-importance")
         assert titles(response) == ["memory 0.9", "memory 0.5", "memory 0.2"]
         assert '<a href="/memories/?order=-importance" aria-current="true">' in response.content.decode()
 
-    def test_by_age_tells_when_a_memory_was_made(self, visitor: Client, remember: Any) -> None:
+    def test_order_by_age_shows_when_a_memory_was_created(self, visitor: Client, remember: Any) -> None:
         remember("late", created_at=datetime(2020, 5, 1, tzinfo=UTC))
         remember("early", created_at=datetime(2010, 5, 1, tzinfo=UTC))
         response = visitor.get("/memories/?order=-created_at")
         assert titles(response) == ["late", "early"]
         assert "1 May 2010" in response.content.decode()
 
-    def test_an_unknown_order_is_told(self, visitor: Client) -> None:
+    def test_unknown_order_is_reported(self, visitor: Client) -> None:
         response = visitor.get("/memories/?order=content")
         assert response.status_code == 422
         assert "There is no such order" in response.content.decode()
 
 
 class TestFilters:
-    def test_filters_applied_by_htmx_leave_a_clean_address(self, visitor: Client, remember: Any) -> None:
+    def test_htmx_filters_leave_a_clean_url(self, visitor: Client, remember: Any) -> None:
         remember("one", project="zoo")
         headers = {"HX-Request": "true", "HX-Target": "listing"}
         form = {"project": "zoo", "tag": "", "since": "", "order": "-importance"}
@@ -131,7 +129,7 @@ class TestFilters:
         assert response["HX-Push-Url"] == "/memories/?project=zoo&order=-importance"
         assert b"<html" in response.content
 
-    def test_filters_show_as_chips_that_can_be_taken_away(self, visitor: Client, remember: Any) -> None:
+    def test_active_filters_show_as_removable_chips(self, visitor: Client, remember: Any) -> None:
         remember("one", project="zoo", tags=["wild"])
         remember("two", project="zoo")
         response = visitor.get("/memories/?project=zoo&tag=wild")
@@ -140,7 +138,7 @@ class TestFilters:
         assert '<a class="chip" href="/memories/?tag=wild" ' in page
         assert '<a class="chip" href="/memories/?project=zoo" ' in page
 
-    def test_what_expires_soon_can_be_listed(self, visitor: Client, remember: Any) -> None:
+    def test_memories_that_expire_soon_can_be_listed(self, visitor: Client, remember: Any) -> None:
         remember("soon", ttl_days=2)
         remember("later", ttl_days=60)
         remember("never", ttl_days=0)
@@ -148,7 +146,7 @@ class TestFilters:
         assert titles(response) == ["soon"]
         assert "expires <time" in response.content.decode()
 
-    def test_nothing_fits_is_told_apart_from_nothing_there(self, visitor: Client, remember: Any) -> None:
+    def test_no_match_differs_from_an_empty_store(self, visitor: Client, remember: Any) -> None:
         assert "Nothing is remembered yet" in visitor.get("/memories/").content.decode()
         remember("one")
         assert "Nothing fits all of these filters" in visitor.get("/memories/?tag=x").content.decode()
@@ -161,12 +159,12 @@ class TestFilters:
         assert titles(visitor.get("/memories/?trashed=1")) == []
 
 
-def test_only_those_who_may_add_are_offered_to(sign_in: Any) -> None:
+def test_only_persons_with_permission_are_offered_to_add(sign_in: Any) -> None:
     assert "New memory" not in sign_in(name="reader").get("/memories/").content.decode()
     assert "New memory" in sign_in("add_memory", name="writer").get("/memories/").content.decode()
 
 
-def test_hostile_markup_is_text(visitor: Client, remember: Any) -> None:
+def test_hostile_markup_is_escaped(visitor: Client, remember: Any) -> None:
     hostile = "<script>alert('zebra')</script>"
     remember(f"{hostile} body", title=hostile, project=hostile, category=hostile, tags=[hostile])
     remember("plain", project="other", category="other", tags=["a"])
@@ -176,7 +174,7 @@ def test_hostile_markup_is_text(visitor: Client, remember: Any) -> None:
         assert "&lt;script&gt;" in page
 
 
-def test_the_number_of_queries_does_not_grow_with_the_rows(visitor: Client, remember: Any) -> None:
+def test_number_of_queries_does_not_grow_with_the_rows(visitor: Client, remember: Any) -> None:
     counted = []
     for upto in (2, 20):
         for number in range(upto):
@@ -188,11 +186,11 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(visitor: Client, reme
     assert counted[0] == counted[1]
 
 
-def test_an_empty_list_leads_to_where_agents_are_connected(visitor: Client) -> None:
+def test_empty_list_links_to_connecting_agents(visitor: Client) -> None:
     page = visitor.get("/memories/").content.decode()
     assert '<a class="button" href="/connect/">Connect an agent</a>' in page
 
 
-def test_large_counts_are_written_as_everywhere_in_facets() -> None:
+def test_large_counts_are_grouped_in_facets() -> None:
     option = {"value": "zoo", "count": 2821, "href": "?project=zoo"}
     assert "2,821" in render_to_string("includes/facet_option.html", {"option": option})

@@ -1,4 +1,4 @@
-"""Acts from the browser: done to many, told with a way back, held to each person's rights."""
+"""Bulk actions in the browser: results, undo, permissions, selections."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SignIn = Callable[..., Client]
 
 @pytest.fixture
 def hand(sign_in: SignIn) -> Client:
-    """Someone who may change and throw away, and sees public memories."""
+    """A person who may change and trash memories, and sees public ones."""
     return sign_in("change_memory", "delete_memory")
 
 
@@ -38,7 +38,7 @@ def three(remember: Remember) -> list[Memory]:
 
 
 def do(client: Client, act: str, memories: list[Memory], **values: Any) -> str:
-    """The page it leads to."""
+    """Return the page after the redirect."""
     fields = {"act": act, "uid": [memory.uid for memory in memories], "next": "/memories/", **values}
     response = client.post("/acts/", fields, follow=True)
     assert response.status_code == 200
@@ -46,16 +46,16 @@ def do(client: Client, act: str, memories: list[Memory], **values: Any) -> str:
 
 
 def undo_of(page: str) -> tuple[str, dict[str, str]]:
-    """Where the button of the message posts to, and what."""
+    """Return the URL and the fields of the undo button."""
     [form] = re.findall(r'<form method="post" action="(/acts/[^"]+)"(.*?)</form>', page, re.S)
     return form[0], dict(re.findall(r'name="(first|last|next)" value="([^"]*)"', form[1]))
 
 
-def test_every_kind_of_act_asks_for_a_permission() -> None:
+def test_every_action_requires_a_permission() -> None:
     assert PERMISSIONS.keys() == ACTION_KINDS.keys()
 
 
-def test_many_memories_are_changed_and_the_message_takes_it_back(hand: Client, three: list[Memory]) -> None:
+def test_many_memories_change_and_the_message_can_undo_it(hand: Client, three: list[Memory]) -> None:
     page = do(hand, "demote", three)
     assert "3 memories demoted" in page
     assert set(Memory.objects.values_list("importance", flat=True)) == {0.4}
@@ -65,13 +65,13 @@ def test_many_memories_are_changed_and_the_message_takes_it_back(hand: Client, t
     assert set(Memory.objects.values_list("importance", flat=True)) == {0.8}
 
 
-def test_an_act_on_one_names_it(hand: Client, remember: Remember) -> None:
+def test_action_on_one_memory_names_it(hand: Client, remember: Remember) -> None:
     memory = remember("x", title="<b>Bold</b> & co")
     assert "1 memory moved to the trash: <strong" in (page := do(hand, "trash", [memory]))
     assert "&lt;b&gt;Bold&lt;/b&gt; &amp; co" in page
 
 
-def test_a_tag_is_added_and_one_that_is_there_is_said(hand: Client, three: list[Memory]) -> None:
+def test_tag_is_added_and_an_existing_one_reported(hand: Client, three: list[Memory]) -> None:
     do(hand, "tag", three[:1], tag="kept")
     page = do(hand, "tag", three, tag="kept")
     assert "2 memories tagged" in page
@@ -79,9 +79,7 @@ def test_a_tag_is_added_and_one_that_is_there_is_said(hand: Client, three: list[
     assert list_values(three[0], "tags") == ["kept"]
 
 
-def test_one_field_is_set_whatever_the_other_fields_of_the_bar_hold(
-    hand: Client, three: list[Memory]
-) -> None:
+def test_one_field_is_set_whatever_other_fields_contain(hand: Client, three: list[Memory]) -> None:
     do(hand, "set-category", three, category="patterns", importance="0.1", tag="no", project="q")
     assert set(Memory.objects.values_list("category", "importance", "project")) == {("patterns", 0.8, "p")}
 
@@ -100,7 +98,7 @@ def test_one_field_is_set_whatever_the_other_fields_of_the_bar_hold(
         ("", {}, "there is no such act"),
     ],
 )
-def test_what_cannot_be_done_is_said_and_nothing_changes(
+def test_invalid_action_is_reported_and_changes_nothing(
     hand: Client, three: list[Memory], act: str, values: dict[str, str], words: str
 ) -> None:
     page = do(hand, act, three, **values)
@@ -109,7 +107,7 @@ def test_what_cannot_be_done_is_said_and_nothing_changes(
     assert set(Memory.objects.values_list("importance", "sensitivity")) == {(0.8, "public")}
 
 
-def test_nothing_chosen_is_said(hand: Client, db: None) -> None:
+def test_empty_selection_is_reported(hand: Client, db: None) -> None:
     assert "nothing was chosen" in do(hand, "trash", [])
 
 
@@ -124,29 +122,27 @@ def test_refusals_are_named_and_counted(hand: Client, three: list[Memory], remem
 
 
 @pytest.mark.parametrize("kind", sorted(ACTION_KINDS))
-def test_who_may_not_do_it_by_the_single_pages_may_not_do_it_here(
+def test_action_requires_the_permission_of_the_single_page(
     visitor: Client, three: list[Memory], kind: str
 ) -> None:
     fields = {"act": kind, "uid": three[0].uid, "tag": "x", "category": "y"}
     assert visitor.post("/acts/", fields).status_code == 403
 
 
-def test_to_change_is_no_right_to_throw_away(sign_in: SignIn, three: list[Memory]) -> None:
+def test_change_permission_does_not_allow_the_trash(sign_in: SignIn, three: list[Memory]) -> None:
     changer = sign_in("change_memory")
     assert changer.post("/acts/", {"act": "trash", "uid": three[0].uid}).status_code == 403
     assert changer.post("/acts/", {"act": "approve", "uid": three[0].uid}).status_code == 302
 
 
-def test_a_single_memory_that_may_not_be_seen_is_not_there(
-    hand: Client, four_levels: dict[str, Memory]
-) -> None:
+def test_hidden_single_memory_is_not_found(hand: Client, four_levels: dict[str, Memory]) -> None:
     for level in ("private", "secret", "cosmic"):
         fields = {"act": "trash", "uid": four_levels[level].uid}
         assert hand.post("/acts/", fields).status_code == 404
     assert not Memory.objects.filter(deleted_at__isnull=False).exists()
 
 
-def test_among_many_what_may_not_be_seen_is_left_alone_and_not_named(
+def test_hidden_memories_among_many_are_skipped_and_not_named(
     hand: Client, four_levels: dict[str, Memory]
 ) -> None:
     page = do(hand, "trash", list(four_levels.values()))
@@ -155,14 +151,16 @@ def test_among_many_what_may_not_be_seen_is_left_alone_and_not_named(
     assert Memory.objects.filter(deleted_at__isnull=False).count() == 1
 
 
-def test_nobody_takes_back_what_another_did(hand: Client, sign_in: SignIn, three: list[Memory]) -> None:
+def test_undo_of_another_persons_action_is_refused(
+    hand: Client, sign_in: SignIn, three: list[Memory]
+) -> None:
     address, fields = undo_of(do(hand, "trash", three))
     other = sign_in("change_memory", "delete_memory", name="bob")
     assert other.post(address, fields).status_code == 404
     assert Memory.objects.filter(deleted_at__isnull=False).count() == 3
 
 
-def test_who_lost_the_right_does_not_take_back_either(
+def test_undo_without_the_permission_is_refused(
     hand: Client, three: list[Memory], django_user_model: Any
 ) -> None:
     address, fields = undo_of(do(hand, "trash", three))
@@ -171,7 +169,7 @@ def test_who_lost_the_right_does_not_take_back_either(
 
 
 @pytest.mark.parametrize("first", ["", "0", "-1", "x", "9" * 40, "٣", "1e3"])
-def test_numbers_that_are_none_are_no_act(hand: Client, three: list[Memory], first: str) -> None:
+def test_invalid_journal_numbers_are_not_found(hand: Client, three: list[Memory], first: str) -> None:
     address, fields = undo_of(do(hand, "trash", three))
     assert hand.post(address, {**fields, "first": first}).status_code == 404
 
@@ -180,18 +178,18 @@ def test_numbers_that_are_none_are_no_act(hand: Client, three: list[Memory], fir
     "elsewhere",
     ["https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:alert(1)", "x", ""],
 )
-def test_it_leads_to_pages_of_the_hub_alone(hand: Client, three: list[Memory], elsewhere: str) -> None:
+def test_redirect_stays_on_this_host(hand: Client, three: list[Memory], elsewhere: str) -> None:
     response = hand.post("/acts/", {"act": "trash", "uid": three[0].uid, "next": elsewhere})
     assert response.headers["Location"] == "/memories/"
 
 
-def test_it_leads_back_to_the_list_as_it_was(hand: Client, three: list[Memory]) -> None:
+def test_redirect_returns_to_the_list_with_its_filters(hand: Client, three: list[Memory]) -> None:
     here = "/memories/?project=p&order=-importance"
     response = hand.post("/acts/", {"act": "trash", "uid": three[0].uid, "next": here})
     assert response.headers["Location"] == here
 
 
-def test_looking_at_the_address_does_nothing(hand: Client, three: list[Memory]) -> None:
+def test_get_does_nothing(hand: Client, three: list[Memory]) -> None:
     assert hand.get("/acts/", {"act": "trash", "uid": three[0].uid}).status_code == 405
     assert hand.get("/acts/x/undo/").status_code == 405
 
@@ -200,7 +198,7 @@ def matching(address: str, clearance: Clearance | None = None) -> list[str]:
     return bulk_selection.select_all_matching(address, clearance or Clearance())
 
 
-def test_all_that_match_is_what_the_list_shows_on_all_of_its_pages(
+def test_every_selects_the_memories_on_all_pages(
     four_levels: dict[str, Memory], remember: Remember, actor: Actor
 ) -> None:
     other = remember("giraffe", project="elsewhere", session_id="s", tags=["tall"])
@@ -219,7 +217,7 @@ def test_all_that_match_is_what_the_list_shows_on_all_of_its_pages(
     assert len(matching("/memories/?project=zoo", Clearance.up_to("secret"))) == 3
 
 
-def test_what_agents_stored_since_the_list_was_shown_is_not_among_all_that_match(
+def test_every_excludes_memories_stored_after_the_list_was_shown(
     hand: Client, three: list[Memory], remember: Remember
 ) -> None:
     page = Page(hand.get("/memories/?project=p").content.decode())
@@ -233,9 +231,7 @@ def test_what_agents_stored_since_the_list_was_shown_is_not_among_all_that_match
 
 
 @pytest.mark.parametrize("moment", ["", "never", "2026-02-31T00:00:00Z", "2026-02-01T00:00:00"])
-def test_a_list_without_the_moment_it_was_shown_is_taken_as_it_is_now(
-    three: list[Memory], moment: str
-) -> None:
+def test_list_without_as_of_is_selected_as_it_is_now(three: list[Memory], moment: str) -> None:
     assert len(matching(f"/memories/?project=p&as_of={moment}")) == 3
 
 
@@ -255,12 +251,12 @@ def test_a_list_without_the_moment_it_was_shown_is_taken_as_it_is_now(
         "/timeline/entries/?until=never",
     ],
 )
-def test_a_list_that_cannot_be_taken_as_a_whole_is_refused_in_words(db: None, address: str) -> None:
+def test_list_that_cannot_be_selected_as_a_whole_is_refused(db: None, address: str) -> None:
     with pytest.raises(store.StoreError, match="this list"):
         matching(address)
 
 
-def test_more_than_can_be_done_at_once_are_refused_before_anything_is_done(
+def test_too_many_memories_are_refused_before_any_change(
     hand: Client, three: list[Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk_selection, "MAX_MEMORIES", 2)
@@ -269,7 +265,7 @@ def test_more_than_can_be_done_at_once_are_refused_before_anything_is_done(
     assert Memory.objects.filter(deleted_at=None).count() == 3
 
 
-def test_of_more_than_can_be_done_at_once_the_newest_can(
+def test_newest_of_too_many_can_be_selected(
     hand: Client, three: list[Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk_selection, "MAX_MEMORIES", 2)
@@ -278,7 +274,7 @@ def test_of_more_than_can_be_done_at_once_the_newest_can(
     assert set(Memory.objects.filter(importance=0.4)) == set(three[1:])
 
 
-def test_a_bar_over_too_many_offers_the_newest_and_says_how_to_go_on() -> None:
+def test_bar_over_too_many_offers_the_newest() -> None:
     bar = Page(render_to_string("includes/bulk_bar.html", {"total": 2863, "most": 2000, "may": {}}))
     [box] = [one for one in bar.all("input") if one.get("name") == "every"]
     assert box["value"] == bulk_selection.NEWEST
@@ -286,7 +282,7 @@ def test_a_bar_over_too_many_offers_the_newest_and_says_how_to_go_on() -> None:
     assert "The newest 2,000 of 2,863 that match The rest: narrow the list" in words
 
 
-def test_all_that_match_are_changed_and_taken_back_as_one(
+def test_all_matching_memories_change_and_are_undone_together(
     hand: Client, three: list[Memory], remember: Remember
 ) -> None:
     remember("elsewhere", project="q", importance=0.8)
@@ -298,9 +294,7 @@ def test_all_that_match_are_changed_and_taken_back_as_one(
     assert Memory.objects.filter(importance=0.8).count() == 4
 
 
-def test_a_list_has_boxes_for_who_may_act_and_none_for_who_may_not(
-    hand: Client, sign_in: SignIn, three: list[Memory]
-) -> None:
+def test_checkboxes_show_only_with_a_permission(hand: Client, sign_in: SignIn, three: list[Memory]) -> None:
     reader = sign_in(name="reader")
     for address in ("/memories/", "/search/?q=memory", "/timeline/entries/"):
         assert hand.get(address).content.decode().count('class="row-check"') == 3
@@ -308,21 +302,21 @@ def test_a_list_has_boxes_for_who_may_act_and_none_for_who_may_not(
         assert 'id="bulk"' not in reader.get(address).content.decode()
 
 
-def test_the_bar_offers_what_the_person_may_do_and_no_more(sign_in: SignIn, three: list[Memory]) -> None:
+def test_bar_offers_only_permitted_actions(sign_in: SignIn, three: list[Memory]) -> None:
     thrower = sign_in("delete_memory").get("/memories/").content.decode()
     assert 'value="trash"' in thrower
     assert 'value="approve"' not in thrower
     assert 'name="tag"' not in thrower.partition('id="bulk"')[2]
 
 
-def test_the_bar_offers_the_levels_whose_switch_is_on(sign_in: SignIn, three: list[Memory]) -> None:
+def test_bar_offers_the_levels_whose_switch_is_on(sign_in: SignIn, three: list[Memory]) -> None:
     page = sign_in("change_memory", "view_private", on=["private"]).get("/memories/").content.decode()
     bar = page.partition('id="bulk"')[2]
     assert "<option>private</option>" in bar
     assert "<option>secret</option>" not in bar
 
 
-def test_many_boxes_cost_no_queries_of_their_own(
+def test_many_checkboxes_need_no_additional_queries(
     hand: Client, three: list[Memory], remember: Remember
 ) -> None:
     def queries() -> int:
@@ -334,13 +328,11 @@ def test_many_boxes_cost_no_queries_of_their_own(
     few = queries()
     for n in range(20):
         remember(f"more {n}", project="p")
-    queries()  # the header counts what is new, once
+    queries()  # count the badge of the header first
     assert queries() == few
 
 
-def test_an_act_over_htmx_leads_to_a_message_that_is_closed_by_hand(
-    hand: Client, three: list[Memory]
-) -> None:
+def test_htmx_action_shows_a_message_that_stays_until_closed(hand: Client, three: list[Memory]) -> None:
     headers = {"HX-Request": "true", "HX-Target": "listing", "HX-Current-URL": "http://testserver/memories/"}
     fields = {"act": "trash", "uid": three[0].uid, "next": "/memories/"}
     answer = hand.post("/acts/", fields, headers=headers, follow=True)

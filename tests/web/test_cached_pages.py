@@ -1,4 +1,4 @@
-"""Numbers that cost much are told again only while nothing happens."""
+"""Pages with cached numbers: current after every change, not computed again before one."""
 
 from __future__ import annotations
 
@@ -15,39 +15,37 @@ from django.utils import timezone
 from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.models import Embedding, Memory
-from memoryhub.web.base import caching
 from memoryhub.web.duplicates import views
 
 
 @pytest.fixture(autouse=True)
-def everything_costs_much(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(caching, "CHEAP_SECONDS", -1.0)
+def empty_cache() -> Iterator[None]:
     cache.clear()
     yield
     cache.clear()
 
 
 def without_files(client: Client, path: str) -> int:
-    """What the health report says."""
+    """Return the number of memories without files in the health report."""
     text = " ".join(re.sub("<[^>]+>", " ", client.get(path).content.decode()).split())
     return int(re.findall(r"Without files [^0-9]{0,200}?(\d+)", text)[0])
 
 
-def test_the_first_page_counts_what_was_stored_since(visitor: Client, remember: Any) -> None:
+def test_home_counts_a_new_memory(visitor: Client, remember: Any) -> None:
     remember("one zebra")
     assert visitor.get("/").context["numbers"]["total"] == 1
     remember("another zebra")
     assert visitor.get("/").context["numbers"]["total"] == 2
 
 
-def test_while_nothing_happens_it_does_not_count_again(visitor: Client, remember: Any) -> None:
+def test_home_does_not_count_again_without_a_change(visitor: Client, remember: Any) -> None:
     remember("one zebra")
     visitor.get("/")
-    Memory.objects.all()._raw_delete(Memory.objects.db)  # unseen: nothing says that it happened
+    Memory.objects.all()._raw_delete(Memory.objects.db)  # without a journal entry
     assert visitor.get("/").context["numbers"]["total"] == 1
 
 
-def test_what_has_expired_is_counted_no_more(
+def test_home_does_not_count_an_expired_memory(
     visitor: Client, remember: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remember("one zebra")
@@ -58,7 +56,7 @@ def test_what_has_expired_is_counted_no_more(
     assert visitor.get("/").context["numbers"]["total"] == 1
 
 
-def test_nobody_is_told_what_another_one_sees(visitor: Client, admin_client: Client, remember: Any) -> None:
+def test_home_numbers_depend_on_clearance(visitor: Client, admin_client: Client, remember: Any) -> None:
     remember("one zebra")
     remember("a private zebra", sensitivity="private")
     admin_client.post("/switch/", {"level": "private", "on": "1"})
@@ -67,22 +65,22 @@ def test_nobody_is_told_what_another_one_sees(visitor: Client, admin_client: Cli
 
 
 @pytest.mark.parametrize("path", ["/glance/", "/glance/health/"])
-class TestAtAGlance:
-    def test_it_tells_what_was_stored_since(self, visitor: Client, remember: Any, path: str) -> None:
+class TestStatsPage:
+    def test_new_memory_is_counted(self, visitor: Client, remember: Any, path: str) -> None:
         remember("one zebra")
         assert without_files(visitor, path) == 1
         remember("another zebra")
         assert without_files(visitor, path) == 2
 
-    def test_while_nothing_happens_it_does_not_count_again(
+    def test_nothing_is_counted_again_without_a_change(
         self, visitor: Client, remember: Any, path: str
     ) -> None:
         remember("one zebra")
         assert without_files(visitor, path) == 1
-        Memory.objects.all()._raw_delete(Memory.objects.db)  # unseen: nothing says that it happened
+        Memory.objects.all()._raw_delete(Memory.objects.db)  # without a journal entry
         assert without_files(visitor, path) == 1
 
-    def test_nobody_is_told_what_another_one_sees(
+    def test_numbers_depend_on_clearance(
         self, visitor: Client, admin_client: Client, remember: Any, path: str
     ) -> None:
         remember("one zebra")
@@ -97,14 +95,14 @@ class TestNearDuplicates:
     def clusters(self, client: Client, query: str = "") -> int:
         return len(client.get(f"/duplicates/{query}").context["found"].clusters)
 
-    def test_while_nothing_happens_they_are_compared_once(
+    def test_memories_are_compared_once_without_a_change(
         self, visitor: Client, alike: list[Memory], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         assert self.clusters(visitor) == 1
         monkeypatch.setattr(views, "find_clusters", None)
         assert self.clusters(visitor) == self.clusters(visitor, "?page=2") == 1
 
-    def test_what_is_stored_or_decided_since_tells_at_once(
+    def test_new_memory_and_trashed_memory_show_at_once(
         self, curator: Client, alike: list[Memory], remember: Any, actor: Actor
     ) -> None:
         assert self.clusters(curator) == 1
@@ -113,17 +111,17 @@ class TestNearDuplicates:
         memories.trash_memories([pair[0].uid], actor)
         assert self.clusters(curator) == 1
 
-    def test_a_vector_that_has_come_since_tells_at_once(self, visitor: Client, alike: list[Memory]) -> None:
-        kept_aside = [
+    def test_new_vector_shows_at_once(self, visitor: Client, alike: list[Memory]) -> None:
+        removed = [
             Embedding(memory=one.memory, model=one.model, vector=one.vector)
             for one in Embedding.objects.all()
         ]
         Embedding.objects.all().delete()
         assert self.clusters(visitor) == 0
-        Embedding.objects.bulk_create(kept_aside)
+        Embedding.objects.bulk_create(removed)
         assert self.clusters(visitor) == 1
 
-    def test_another_question_has_another_answer(self, visitor: Client, alike: list[Memory]) -> None:
+    def test_filters_have_their_own_results(self, visitor: Client, alike: list[Memory]) -> None:
         assert self.clusters(visitor) == 1
         assert self.clusters(visitor, "?project=nowhere") == 0
         assert self.clusters(visitor, "?similarity=1") == 0

@@ -1,13 +1,14 @@
-"""Answers that are kept: as long as nothing changes, and longer the more they cost."""
+"""Results that are cached until the store changes."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.core.cache import cache
+from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
 from memoryhub.models import Memory
@@ -24,47 +25,43 @@ def fresh_cache(db: None) -> None:
 
 @pytest.fixture
 def ask() -> Callable[..., int]:
-    """Each answer that is made is another number."""
-    made = iter(range(100))
-    return lambda about="", cost=0.0: caching.cached("question", about, lambda: work(next(made), cost))
+    """Each computed result is another number."""
+    results = iter(range(100))
+    return lambda about="": caching.cached_until_change("question", about, lambda: next(results))
 
 
-def work(answer: int, seconds: float) -> int:
-    """Of processor time."""
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
-        pass
-    return answer
-
-
-def test_it_is_told_again_while_nothing_changes(ask: Any) -> None:
+def test_result_is_reused_while_nothing_changes(ask: Any) -> None:
     assert [ask(), ask()] == [0, 0]
 
 
-def test_a_change_of_the_store_asks_anew(ask: Any, remember: Remember) -> None:
+def test_change_of_the_store_invalidates_the_result(ask: Any, remember: Remember) -> None:
     ask()
     remember("a change")
     assert ask() == 1
 
 
-def test_a_dear_one_outlasts_a_change_for_a_moment(ask: Any, remember: Remember) -> None:
-    ask(cost=2 * caching.CHEAP_SECONDS)
-    remember("a change")
-    assert ask() == 0
+def test_expiry_of_a_memory_invalidates_the_result(
+    ask: Any, remember: Remember, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remember("for a day", ttl_days=1)
+    ask()
+    later = timezone.now() + timedelta(days=2)
+    monkeypatch.setattr(timezone, "now", lambda: later)
+    assert ask() == 1
 
 
-def test_other_eyes_have_an_answer_of_their_own(ask: Any) -> None:
-    opened = [
+def test_each_clearance_has_its_own_result(ask: Any) -> None:
+    clearances = [
         Clearance.up_to("public"),
         Clearance.up_to("secret"),
         Clearance.up_to("secret", owner="ada"),
         Clearance.up_to("secret", projects=["p"]),
         Clearance.up_to("public", projects=["p"]),
     ]
-    assert [ask(clearance_key(one)) for one in opened] == list(range(len(opened)))
+    assert [ask(clearance_key(one)) for one in clearances] == list(range(len(clearances)))
 
 
-def test_nothing_is_told_of_lately_where_nothing_was_asked(ask: Any, remember: Remember) -> None:
+def test_cached_value_may_be_outdated_or_missing(ask: Any, remember: Remember) -> None:
     assert caching.cached_value("question", "") is None
     ask()
     remember("a change")

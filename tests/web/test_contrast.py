@@ -1,4 +1,4 @@
-"""Colours in numbers: what meets on a page stands off as WCAG 2.2 AA asks, in both themes."""
+"""Contrast of colours that axe does not check in the browser: focus ring, borders, charts (WCAG 2.2 AA)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tokens() -> dict[str, tuple[str, str]]:
 
 
 def linear(colour: str) -> list[float]:
-    """Red, green and blue as amounts of light, each 0 to 1."""
+    """Return linear red, green and blue, each from 0 to 1."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
 
@@ -39,7 +39,7 @@ def luminance(colour: str) -> float:
 
 
 def oklab(colour: str) -> tuple[float, ...]:
-    """Where it lies in OKLab (Björn Ottosson): there, distances are differences as eyes see them."""
+    """Convert to OKLab (Björn Ottosson), where distances are perceived differences."""
     to_cones = (
         (0.4122214708, 0.5363325363, 0.0514459929),
         (0.2119034982, 0.6806995451, 0.1073969566),
@@ -60,54 +60,39 @@ def contrast(one: str, other: str, theme: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-def test_the_formula_is_that_of_wcag() -> None:
+def test_luminance_matches_wcag() -> None:
     assert luminance("#ffffff") == pytest.approx(1)
     assert luminance("#000000") == 0
     assert luminance("#777777") == pytest.approx(0.1845, abs=0.001)
 
 
 @pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize(
-    "ink", ["ink", "ink-2", "ink-3", "accent", "accent-strong", "private", "secret", "good"]
-)
-def test_letters_can_be_read_on_every_surface(theme: str, ink: str) -> None:
-    low = {place: round(contrast(ink, place, theme), 2) for place in SURFACES}
-    assert min(low.values()) >= 4.5, low
+def test_focus_ring_is_visible_on_every_background(theme: str) -> None:
+    low = {place: contrast("focus", place, theme) for place in [*SURFACES, *SOFT.values(), "mark"]}
+    assert min(low.values()) >= 3, low
 
 
 @pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize(("ink", "place"), [*SOFT.items(), ("on-accent", "accent"), ("ink", "mark")])
-def test_letters_can_be_read_on_their_own_ground(theme: str, ink: str, place: str) -> None:
-    assert contrast(ink, place, theme) >= 4.5
-
-
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("place", [*SURFACES, *SOFT.values(), "mark"])
-def test_the_ring_of_the_focus_is_seen_everywhere(theme: str, place: str) -> None:
-    assert contrast("focus", place, theme) >= 3
-
-
-@pytest.mark.parametrize("theme", THEMES)
-def test_borders_of_controls_stand_off(theme: str) -> None:
+def test_borders_of_controls_have_contrast(theme: str) -> None:
     assert min(contrast("edge", place, theme) for place in ("paper", "surface")) >= 3
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_series_of_charts_and_marks_of_types_stand_off(theme: str) -> None:
+def test_charts_and_type_marks_have_contrast(theme: str) -> None:
     drawn = [name for name in tokens() if name.startswith(("part-", "type-", "chart-", "series-"))]
     assert len(drawn) >= 20
     low = {name: round(contrast(name, place, theme), 2) for name in drawn for place in ("paper", "surface")}
     assert not {name: ratio for name, ratio in low.items() if ratio < 3}
 
 
-def test_the_distance_of_colours_is_that_of_oklab() -> None:
+def test_colour_distance_matches_oklab() -> None:
     assert oklab("#ffffff") == pytest.approx((1, 0, 0), abs=0.001)
     assert oklab("#ff0000") == pytest.approx((0.628, 0.2249, 0.1258), abs=0.001)
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_any_two_types_can_be_told_apart_where_they_touch(theme: str) -> None:
-    """0.02 is just seen side by side; what is four times as far is told apart in thin stripes too."""
+def test_adjacent_type_colours_are_distinguishable(theme: str) -> None:
+    """A distance of 0.02 is just noticeable; thin stripes need four times as much."""
     places = {name: oklab(pair[THEMES[theme]]) for name, pair in tokens().items() if name.startswith("type-")}
     assert len(places) >= 16
     near = {

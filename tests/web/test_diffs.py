@@ -1,4 +1,4 @@
-"""Comparisons: true to both texts, marked word by word, bounded."""
+"""Comparisons of texts: complete, marked by words, bounded in time and size."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ class TestTruth:
         assert [plain(row.new) for row in rows if row.new] == lines(new)
 
     @given(LINES, LINES)
-    def test_line_numbers_count_up_on_both_sides(self, old: str, new: str) -> None:
+    def test_line_numbers_increase_on_both_sides(self, old: str, new: str) -> None:
         rows = compare(old, new, context=1000)
         for numbers in ([r.old.number for r in rows if r.old], [r.new.number for r in rows if r.new]):
             assert numbers == list(range(1, len(numbers) + 1))
 
     @given(LINES, LINES)
-    def test_rows_and_folds_together_cover_the_old_text(self, old: str, new: str) -> None:
+    def test_rows_and_folds_cover_the_old_text(self, old: str, new: str) -> None:
         rows = compare(old, new)
         covered = sum(row.count if row.kind == "folded" else bool(row.old) for row in rows)
         assert covered == (len(lines(old)) if lines(old) != lines(new) else 0)
 
     @given(st.text(max_size=40), st.text(max_size=40))
-    def test_words_of_both_sides_are_kept(self, old: str, new: str) -> None:
+    def test_words_of_both_sides_are_preserved(self, old: str, new: str) -> None:
         left, right = compare_words(old, new)
         assert "".join(piece.text for piece in left) == old
         assert "".join(piece.text for piece in right) == new
@@ -63,12 +63,12 @@ class TestTruth:
         assert compare("the same\ntext", "the same\ntext") == []
 
     @pytest.mark.parametrize("new", ["one\ntwo", "one\r\ntwo", "one\rtwo\n"])
-    def test_line_ends_alone_are_no_change_of_lines(self, new: str) -> None:
+    def test_line_ends_alone_change_no_line(self, new: str) -> None:
         assert kinds(compare("one\ntwo\n", new)) == ["ends"]
 
 
 class TestReading:
-    def test_a_changed_line_stands_beside_its_new_version_with_the_words_marked(self) -> None:
+    def test_changed_line_is_paired_with_its_new_version_and_words_are_marked(self) -> None:
         [row] = compare("the old word here", "the new word here")
         assert row.kind == "changed"
         assert row.old
@@ -76,25 +76,25 @@ class TestReading:
         assert marked(row.old.pieces) == ["old"]
         assert marked(row.new.pieces) == ["new"]
 
-    def test_a_line_put_in_before_a_changed_one_does_not_take_its_place(self) -> None:
+    def test_line_added_before_a_changed_one_is_not_paired_with_it(self) -> None:
         rows = compare("keep this sentence as it was", "something else entirely\nkeep this sentence as it is")
         assert kinds(rows) == ["added", "changed"]
 
-    def test_lines_with_nothing_in_common_are_taken_out_and_put_in(self) -> None:
+    def test_unrelated_lines_are_removed_and_added(self) -> None:
         assert kinds(compare("alpha beta", "gamma delta epsilon")) == ["removed", "added"]
 
-    def test_characters_of_a_script_without_spaces_are_marked_one_by_one(self) -> None:
+    def test_characters_of_scripts_without_spaces_are_marked_one_by_one(self) -> None:
         left, right = compare_words("设置二十秒的超时", "设置三十秒的超时")
         assert (marked(left), marked(right)) == (["二"], ["三"])
 
-    def test_far_lines_fold_away_and_near_ones_stay(self) -> None:
+    def test_distant_lines_are_folded_and_near_ones_shown(self) -> None:
         text = "\n".join(f"line {n}" for n in range(20))
         rows = compare(text, text.replace("line 10", "row 10 is another"))
         assert (kinds(rows)[0], rows[0].count) == ("folded", 7)
         assert (kinds(rows)[-1], rows[-1].count) == ("folded", 6)
         assert kinds(rows).count("same") == 2 * diffs.CONTEXT_LINES
 
-    def test_a_single_line_is_not_worth_a_fold(self) -> None:
+    def test_single_line_is_not_folded(self) -> None:
         text = "\n".join("abcde")
         assert "folded" not in kinds(compare(text, text.replace("e", "f")))
 
@@ -109,11 +109,11 @@ class TestBounds:
             (" ".join("ab" * 300) + "\n" * 30, " ".join("ba" * 300) + "\n" * 30),
         ],
     )
-    def test_texts_made_to_be_slow_give_a_bounded_answer(self, old: str, new: str) -> None:
+    def test_slow_texts_are_compared_within_bounds(self, old: str, new: str) -> None:
         rows = compare(old, new)
         assert 0 < len(rows) <= 1_001
 
-    def test_what_is_cut_off_is_counted(self) -> None:
+    def test_omitted_rows_are_counted(self) -> None:
         rows = compare("\n".join(f"a{n}" for n in range(3000)), "\n".join(f"b {n}" for n in range(3000)))
         assert rows[-1].kind == "cut"
         assert len(rows) - 1 + rows[-1].count == 6000

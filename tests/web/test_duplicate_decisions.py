@@ -1,4 +1,4 @@
-"""The page of near-duplicates: merging, telling apart, and taking both back."""
+"""Decisions on near-duplicates: merge, dismiss, undo."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ pytestmark = pytest.mark.usefixtures("embedding")
 
 @pytest.fixture
 def visitor_of(sign_in: Any) -> Client:
-    """Someone else, without any permission."""
+    """Another person, without permissions."""
     client: Client = sign_in(name="bob")
     return client
 
 
 class TestMerging:
-    def test_without_scripts_it_goes_back_with_a_button_that_undoes_it(
+    def test_merge_without_htmx_redirects_with_an_undo_button(
         self, curator: Client, alike: list[Memory]
     ) -> None:
         kept, other = alike
@@ -50,7 +50,7 @@ class TestMerging:
         assert trashed_uids() == set()
         assert not Memory.objects.get(uid=kept.uid).labels.exists()
 
-    def test_htmx_gets_a_notice_in_the_place_of_the_cluster_and_the_cluster_back(
+    def test_merge_with_htmx_replaces_the_cluster_and_undo_returns_it(
         self, curator: Client, alike: list[Memory]
     ) -> None:
         done = curator.post("/duplicates/decide/", cluster_form(alike), headers=HTMX)
@@ -60,7 +60,7 @@ class TestMerging:
         assert "Merge the ticked into one" in Page(back.content.decode()).words
         assert trashed_uids() == set()
 
-    def test_another_one_can_be_kept_and_one_be_left_out(
+    def test_another_memory_is_kept_and_one_left_out(
         self, curator: Client, alike: list[Memory], remember: Remember
     ) -> None:
         third = remember(f"{DUPLICATE_TEXT}!", project="p")
@@ -68,21 +68,21 @@ class TestMerging:
         assert trashed_uids() == {alike[0].uid}
         assert Memory.objects.get(uid=alike[0].uid).merged_into == third
 
-    def test_choosing_another_one_compares_with_that(self, curator: Client, alike: list[Memory]) -> None:
+    def test_choosing_another_memory_compares_with_it(self, curator: Client, alike: list[Memory]) -> None:
         asked = {"keep": alike[1].uid, "member": [memory.uid for memory in alike]}
         shown = Page(curator.post("/duplicates/cluster/", asked, headers=HTMX).content.decode())
         assert "Kept: chosen by you." in shown.words
         checked = [a["value"] for a in shown.all("input") if a.get("name") == "keep" and "checked" in a]
         assert checked == [alike[1].uid]
 
-    def test_choosing_another_one_leaves_out_what_was_left_out(
+    def test_choosing_another_memory_keeps_left_out_ones_unticked(
         self, curator: Client, alike: list[Memory], remember: Remember
     ) -> None:
         left_out = remember(f"{DUPLICATE_TEXT}!", project="p")
         form = cluster_form([*alike, left_out], keep=alike[1].uid, uid=[alike[0].uid])
         assert ticked_uids(curator.post("/duplicates/cluster/", form, headers=HTMX)) == {alike[0].uid}
 
-    def test_a_tick_in_spite_of_a_warning_stays_and_a_new_warning_takes_it_away(
+    def test_tick_despite_a_warning_stays_and_a_new_warning_clears_it(
         self, curator: Client, alike: list[Memory], remember: Remember
     ) -> None:
         other = remember(f"{DUPLICATE_TEXT} at 2", project="p")
@@ -91,7 +91,7 @@ class TestMerging:
         warned = curator.post("/duplicates/cluster/", form | {"warned": [other.uid]})
         assert ticked_uids(warned) == {alike[0].uid, other.uid}
 
-    def test_choosing_another_one_keeps_a_text_that_was_begun_and_renews_one_that_was_not(
+    def test_choosing_another_memory_keeps_a_changed_text_and_renews_an_unchanged_one(
         self, curator: Client, alike: list[Memory]
     ) -> None:
         page = curator.get("/duplicates/")
@@ -103,9 +103,7 @@ class TestMerging:
         theirs = curator.post("/duplicates/cluster/", form | {"content": f"{DUPLICATE_TEXT} at two"})
         assert f">{DUPLICATE_TEXT}\n{DUPLICATE_TEXT} at two</textarea>" in theirs.content.decode()
 
-    def test_a_refusal_keeps_what_was_left_out_and_written(
-        self, curator: Client, alike: list[Memory]
-    ) -> None:
+    def test_refusal_keeps_ticks_and_text(self, curator: Client, alike: list[Memory]) -> None:
         form = cluster_form(alike, uid=[], do="text", content="My own words", begun="x")
         response = curator.post("/duplicates/decide/", form, headers=HTMX)
         assert "tick at least one to merge" in Page(response.content.decode()).words
@@ -113,7 +111,7 @@ class TestMerging:
         assert ">My own words</textarea>" in response.content.decode()
 
     @pytest.mark.parametrize("doing", ["", "erase", None])
-    def test_an_unknown_decision_does_nothing(
+    def test_unknown_decision_does_nothing(
         self, curator: Client, alike: list[Memory], doing: str | None
     ) -> None:
         form = {name: value for name, value in cluster_form(alike, do=doing).items() if value is not None}
@@ -123,7 +121,7 @@ class TestMerging:
         assert trashed_uids() == set()
 
     @pytest.mark.parametrize("moment", ["2020-13-45T00:00:00", "2020-01-01T00:00:00", "soon", ""])
-    def test_a_moment_that_cannot_be_is_a_change_since_then(
+    def test_invalid_version_counts_as_changed(
         self, curator: Client, alike: list[Memory], moment: str
     ) -> None:
         form = cluster_form(alike, seen=[f"{alike[1].uid} {moment}"])
@@ -132,7 +130,7 @@ class TestMerging:
         assert "changed since you opened it" in Page(response.content.decode()).words
         assert trashed_uids() == set()
 
-    def test_one_that_was_left_out_is_on_the_card_again_after_the_undo(
+    def test_left_out_memory_is_on_the_card_again_after_undo(
         self, curator: Client, alike: list[Memory], remember: Remember
     ) -> None:
         third = remember(f"{DUPLICATE_TEXT}!", project="p")
@@ -142,20 +140,18 @@ class TestMerging:
         back = curator.post("/duplicates/undo/", undo_fields(done), headers=HTMX)
         assert third.uid in back.content.decode()
 
-    def test_a_text_of_ones_own(self, curator: Client, alike: list[Memory]) -> None:
+    def test_own_text_replaces_the_content(self, curator: Client, alike: list[Memory]) -> None:
         curator.post("/duplicates/decide/", cluster_form(alike, do="text", content="My own\r\nwords"))
         assert Memory.objects.get(uid=alike[0].uid).content == "My own\nwords"
 
     @pytest.mark.parametrize("content", ["", "  ", "x" * 100_001, "a\x00b"])
-    def test_a_text_that_cannot_be_used_is_refused(
-        self, curator: Client, alike: list[Memory], content: str
-    ) -> None:
+    def test_invalid_text_is_refused(self, curator: Client, alike: list[Memory], content: str) -> None:
         form = cluster_form(alike, do="text", content=content)
         assert curator.post("/duplicates/decide/", form, headers=HTMX).status_code == 422
         assert "Not done" in main(curator.post("/duplicates/decide/", form, follow=True)).words
         assert trashed_uids() == set()
 
-    def test_what_was_changed_meanwhile_is_not_merged_unseen(
+    def test_memory_changed_meanwhile_is_not_merged(
         self, curator: Client, alike: list[Memory], actor: Actor
     ) -> None:
         form = cluster_form(alike)
@@ -165,7 +161,7 @@ class TestMerging:
         assert "changed since you opened it" in Page(response.content.decode()).words
         assert trashed_uids() == set()
 
-    def test_a_refused_undo_names_what_was_changed(
+    def test_refused_undo_names_the_changed_memory(
         self, curator: Client, alike: list[Memory], actor: Actor
     ) -> None:
         done = curator.post("/duplicates/decide/", cluster_form(alike), headers=HTMX)
@@ -173,10 +169,10 @@ class TestMerging:
         response = curator.post("/duplicates/undo/", undo_fields(done), follow=True)
         assert "“edited” was changed: title" in main(response).words
 
-    def test_the_page_of_the_one_that_was_kept_takes_the_last_merge_back(
+    def test_page_of_the_kept_memory_undoes_the_last_merge(
         self, curator: Client, visitor_of: Any, alike: list[Memory]
     ) -> None:
-        curator.post("/duplicates/decide/", cluster_form(alike), follow=True)  # its message is shown
+        curator.post("/duplicates/decide/", cluster_form(alike), follow=True)  # show its message
         here = f"/memories/{alike[0].uid}/"
         assert "Take the last merge back" not in main(visitor_of.get(here)).words
         page = curator.get(here)
@@ -187,7 +183,7 @@ class TestMerging:
         assert trashed_uids() == set()
 
     @pytest.mark.parametrize("rights", [(), ("change_memory",), ("delete_memory",)])
-    def test_it_takes_the_rights_to_change_and_to_delete(
+    def test_merge_requires_permission_to_change_and_delete(
         self, sign_in: Any, alike: list[Memory], rights: tuple[str, ...]
     ) -> None:
         client = sign_in(*rights)
@@ -195,22 +191,18 @@ class TestMerging:
         assert client.post("/duplicates/undo/", {"merge": "x"}).status_code == 403
         assert trashed_uids() == set()
 
-    def test_what_is_not_there_cannot_be_taken_back(self, curator: Client) -> None:
+    def test_unknown_merge_cannot_be_undone(self, curator: Client) -> None:
         for name in ("merge", "apart"):
             assert curator.post("/duplicates/undo/", {name: "nothing"}).status_code == 404
 
     @pytest.mark.parametrize("elsewhere", ["https://elsewhere.example/", "//elsewhere.example", "/admin/"])
-    def test_it_goes_back_to_no_other_place(
-        self, curator: Client, alike: list[Memory], elsewhere: str
-    ) -> None:
+    def test_redirect_stays_on_this_host(self, curator: Client, alike: list[Memory], elsewhere: str) -> None:
         response = curator.post("/duplicates/decide/", cluster_form(alike, next=elsewhere))
         assert response["Location"] == "/duplicates/"
 
 
 class TestTellingApart:
-    def test_a_pair_does_not_come_back_until_that_is_undone(
-        self, curator: Client, alike: list[Memory]
-    ) -> None:
+    def test_dismissed_pair_returns_only_after_undo(self, curator: Client, alike: list[Memory]) -> None:
         done = curator.post("/duplicates/decide/", cluster_form(alike, do="apart"), headers=HTMX)
         assert "2 memories are no duplicates" in Page(done.content.decode()).words
         assert "No duplicates" in main(curator.get("/duplicates/")).words
@@ -218,14 +210,12 @@ class TestTellingApart:
         curator.post("/duplicates/undo/", undo_fields(done))
         assert "1 cluster" in main(curator.get("/duplicates/")).words
 
-    def test_it_is_about_all_of_the_card_whatever_is_ticked(
-        self, curator: Client, alike: list[Memory]
-    ) -> None:
+    def test_dismissal_applies_to_the_whole_card(self, curator: Client, alike: list[Memory]) -> None:
         form = cluster_form(alike, uid=[], do="apart")
         done = curator.post("/duplicates/decide/", form, headers=HTMX)
         assert "2 memories are no duplicates" in Page(done.content.decode()).words
 
-    def test_it_takes_the_right_to_change(self, sign_in: Any, alike: list[Memory]) -> None:
+    def test_dismissal_requires_permission_to_change(self, sign_in: Any, alike: list[Memory]) -> None:
         assert sign_in().post("/duplicates/decide/", cluster_form(alike, do="apart")).status_code == 403
         changer = sign_in("change_memory", name="bob")
         assert changer.post("/duplicates/decide/", cluster_form(alike, do="apart")).status_code == 302

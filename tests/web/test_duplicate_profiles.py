@@ -1,4 +1,4 @@
-"""Pieces of one profile are offered as one text, and never told as near-duplicates of each other."""
+"""Parts of one profile: offered for merging, but not counted as near-duplicates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def pieces(remember: Callable[..., Memory]) -> list[Memory]:
     return [remember(text, project="p", category="profile") for text in texts]
 
 
-def test_the_page_names_them_apart_and_says_why(curator: Client, pieces: list[Memory], alike: Any) -> None:
+def test_page_lists_them_separately_with_a_reason(curator: Client, pieces: list[Memory], alike: Any) -> None:
     page = main(curator.get("/duplicates/")).words
     assert "1 cluster among 4 memories" in page
     assert "At the end 1 profile in pieces." in page
@@ -30,23 +30,23 @@ def test_the_page_names_them_apart_and_says_why(curator: Client, pieces: list[Me
     assert "is about something alike" not in page
 
 
-def test_where_there_is_nothing_else_no_cluster_is_claimed(curator: Client, pieces: list[Memory]) -> None:
+def test_page_with_only_profile_parts_reports_no_cluster(curator: Client, pieces: list[Memory]) -> None:
     page = main(curator.get("/duplicates/")).words
     assert "No two among 2 memories nearly say the same." in page
     assert pieces[0].content in page
 
 
-def test_the_health_report_counts_them_not(visitor: Client, pieces: list[Memory]) -> None:
+def test_health_report_does_not_count_them(visitor: Client, pieces: list[Memory]) -> None:
     assert "none" in visitor.get("/glance/duplicates/").content.decode()
 
 
-def test_the_review_leads_to_them_beside_its_near_duplicates(curator: Client, pieces: list[Memory]) -> None:
+def test_review_links_to_them(curator: Client, pieces: list[Memory]) -> None:
     page = get_page(curator, "/review/alike/?project=p", **HTMX)
     assert "No near-duplicates" in page
     assert '<a href="/duplicates/?category=profile&amp;project=p">1 profile in pieces</a>' in page
 
 
-def test_the_tab_of_the_review_counts_them_not(curator: Client, pieces: list[Memory], alike: Any) -> None:
+def test_review_tab_does_not_count_them(curator: Client, pieces: list[Memory], alike: Any) -> None:
     get_page(curator, "/review/alike/", **HTMX)
     tabs = main(curator.get("/review/?tab=new")).words
     assert "Near-duplicates 1" in " ".join(tabs.split())

@@ -1,4 +1,4 @@
-"""Two tabs at the same near-duplicates: what one does shows in the other, in counts and in words."""
+"""Decisions in one tab show in another one."""
 
 from __future__ import annotations
 
@@ -8,27 +8,18 @@ import pytest
 from django.test import Client
 
 from memoryhub.models import Memory
-from memoryhub.web.base import caching
 from tests.web.duplicates_page import HTMX, cluster_form, undo_fields
 
 pytestmark = pytest.mark.usefixtures("embedding", "fresh_cache")
 
 
-@pytest.fixture
-def dear(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Comparing costs so much here that what came of it is told for minutes."""
-    monkeypatch.setattr(caching, "CHEAP_SECONDS", -1.0)
-    monkeypatch.setattr(caching, "REST_FACTOR", 1e9)
-
-
 def counted(client: Client) -> str:
-    """The count of the tab."""
+    """Return the count of the tab."""
     markup = client.get("/review/counts/?tab=alike").content.decode()
     return markup.partition("Near-duplicates")[2].partition("</a>")[0]
 
 
-@pytest.mark.usefixtures("dear")
-def test_what_was_taken_back_counts_again_though_others_compared_meanwhile(
+def test_undone_merge_counts_again_after_a_comparison_in_between(
     curator: Client, alike: list[Memory]
 ) -> None:
     done = curator.post("/duplicates/decide/", cluster_form(alike), headers=HTMX)
@@ -39,8 +30,9 @@ def test_what_was_taken_back_counts_again_though_others_compared_meanwhile(
     assert ">1<" in counted(curator)
 
 
-@pytest.mark.usefixtures("dear")
-def test_a_decision_that_was_taken_back_counts_again_too(curator: Client, alike: list[Memory]) -> None:
+def test_undone_dismissal_counts_again_after_a_comparison_in_between(
+    curator: Client, alike: list[Memory]
+) -> None:
     form = cluster_form(alike, do="apart")
     done = curator.post("/duplicates/decide/", form, headers=HTMX)
     assert ">0<" in counted(curator)
@@ -50,7 +42,7 @@ def test_a_decision_that_was_taken_back_counts_again_too(curator: Client, alike:
     assert ">1<" in counted(curator)
 
 
-def test_who_comes_second_is_told_by_title_what_became_of_it(curator: Client, alike: list[Memory]) -> None:
+def test_late_decision_names_the_merged_memory_by_title(curator: Client, alike: list[Memory]) -> None:
     form: dict[str, Any] = cluster_form(alike)
     curator.post("/duplicates/decide/", form, headers=HTMX)
 
@@ -60,7 +52,7 @@ def test_who_comes_second_is_told_by_title_what_became_of_it(curator: Client, al
     assert f"expired: {alike[1].uid}" not in late
 
 
-def test_a_title_that_holds_markup_is_told_as_text(curator: Client, alike: list[Memory]) -> None:
+def test_title_with_markup_is_escaped_in_the_refusal(curator: Client, alike: list[Memory]) -> None:
     Memory.objects.filter(pk=alike[1].pk).update(title="<b>bold</b>")
     form: dict[str, Any] = cluster_form(alike)
     curator.post("/duplicates/decide/", form, headers=HTMX)

@@ -1,4 +1,4 @@
-"""Writing from the browser: limits, permissions, conflicts, and nothing typed is lost."""
+"""Create, edit, trash and erase memories: permissions, limits, errors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TestPermissions:
             ("erase_memory", "/memories/{uid}/erase/"),
         ],
     )
-    def test_a_form_needs_its_permission(
+    def test_form_requires_its_permission(
         self, sign_in: Any, remember: Remember, right: str, path: str
     ) -> None:
         every = {"add_memory", "change_memory", "delete_memory", "erase_memory"}
@@ -58,13 +58,13 @@ class TestPermissions:
         assert with_it.get(path).status_code == 200
         assert Memory.objects.get().content == "a memory"
 
-    def test_trash_needs_the_right_to_delete(self, sign_in: Any, remember: Remember) -> None:
+    def test_trash_requires_permission_to_delete(self, sign_in: Any, remember: Remember) -> None:
         memory = remember()
         sign_in("add_memory", "change_memory", name="other").post(f"/memories/{memory.uid}/trash/")
         memory.refresh_from_db()
         assert memory.deleted_at is None
 
-    def test_restore_needs_the_right_to_delete_or_to_change(
+    def test_restore_requires_permission_to_delete_or_change(
         self, sign_in: Any, remember: Remember, actor: Actor
     ) -> None:
         memory = remember()
@@ -78,7 +78,7 @@ class TestPermissions:
             assert response.status_code == status
 
     @pytest.mark.parametrize("path", ["edit", "trash", "restore", "erase"])
-    def test_what_may_not_be_seen_cannot_be_written(
+    def test_hidden_memory_cannot_be_written(
         self, sign_in: Any, four_levels: dict[str, Memory], path: str
     ) -> None:
         client = sign_in("change_memory", "delete_memory", "erase_memory", "view_private", "view_secret")
@@ -89,12 +89,12 @@ class TestPermissions:
             assert Memory.objects.filter(pk=memory.pk, deleted_at=None, content=memory.content).exists()
 
     @pytest.mark.parametrize("path", ["trash", "restore"])
-    def test_a_link_alone_changes_nothing(self, writer: Client, remember: Remember, path: str) -> None:
+    def test_get_changes_nothing(self, writer: Client, remember: Remember, path: str) -> None:
         assert writer.get(f"/memories/{remember().uid}/{path}/").status_code == 405
 
 
 class TestCreate:
-    def test_it_stores_every_field_under_the_persons_name(self, writer: Client) -> None:
+    def test_every_field_is_stored_under_the_persons_name(self, writer: Client) -> None:
         typed = NEW | {
             "title": "A title",
             "subtitle": "Below it",
@@ -125,12 +125,12 @@ class TestCreate:
         assert memory.author == "user:ada"
         assert JournalEntry.objects.get(operation="insert").actor == "user:ada"
 
-    def test_what_is_left_empty_takes_its_default(self, writer: Client) -> None:
+    def test_empty_fields_take_their_defaults(self, writer: Client) -> None:
         writer.post("/memories/new/", NEW)
         memory = Memory.objects.get()
         assert (memory.title, memory.category, memory.importance) == ("new words", "general", 0.5)
 
-    def test_the_form_offers_the_default_time_to_live_and_an_empty_one_means_never(
+    def test_form_offers_the_default_ttl_and_an_empty_one_means_never(
         self, writer: Client, configure: Callable[..., None]
     ) -> None:
         configure(default_ttl_days=12)
@@ -138,32 +138,30 @@ class TestCreate:
         writer.post("/memories/new/", NEW | {"ttl_days": ""})
         assert Memory.objects.get().expires_at is None
 
-    def test_the_address_can_fill_in_a_place(self, writer: Client) -> None:
+    def test_query_string_prefills_the_place(self, writer: Client) -> None:
         found = page(writer.get("/memories/new/?project=apollo&session_id=s-1&content=no"))
         assert found.value_of("project") == "apollo"
         assert found.value_of("session_id") == "s-1"
 
-    def test_a_personal_memory_is_the_persons(self, writer: Client) -> None:
+    def test_personal_memory_belongs_to_the_person(self, writer: Client) -> None:
         writer.post("/memories/new/", NEW | {"scope": "personal"})
         assert Memory.objects.get().owner == "ada"
 
-    def test_words_that_are_stored_already_lead_to_their_memory(
-        self, writer: Client, remember: Remember
-    ) -> None:
+    def test_existing_content_redirects_to_its_memory(self, writer: Client, remember: Remember) -> None:
         memory = remember("new words")
         response = writer.post("/memories/new/", NEW, follow=True)
         assert response.redirect_chain == [(f"/memories/{memory.uid}/", 302)]
         assert "stored already" in main(response).words
         assert Memory.objects.count() == 1
 
-    def test_a_key_that_is_taken_changes_its_memory(self, writer: Client, remember: Remember) -> None:
+    def test_existing_key_updates_its_memory(self, writer: Client, remember: Remember) -> None:
         memory = remember("old words", key="k")
         response = writer.post("/memories/new/", NEW | {"key": "k"}, follow=True)
         assert "had this key already" in main(response).words
         memory.refresh_from_db()
         assert memory.content == "new words"
 
-    def test_a_copy_out_of_sight_is_told_without_its_page(self, sign_in: Any, remember: Remember) -> None:
+    def test_hidden_copy_is_reported_without_its_page(self, sign_in: Any, remember: Remember) -> None:
         mine = Actor("user:ada", Clearance.up_to("secret", "ada"))
         memory = remember("new words", sensitivity="secret", by=mine)
         response = sign_in("add_memory", "view_secret").post("/memories/new/", NEW, follow=True)
@@ -171,7 +169,7 @@ class TestCreate:
         assert "turn on the switch" in main(response).words
         assert memory.uid not in response.content.decode()
 
-    def test_someone_elses_hidden_copy_is_not_betrayed(self, writer: Client, remember: Remember) -> None:
+    def test_hidden_copy_of_another_person_is_not_revealed(self, writer: Client, remember: Remember) -> None:
         hidden = remember("new words", sensitivity="secret")
         response = writer.post("/memories/new/", NEW, follow=True)
         assert "stored already" not in main(response).words
@@ -203,7 +201,7 @@ class TestRefusals:
             ("project", "p" * 201, "Use at most 200 characters."),
         ],
     )
-    def test_an_error_stands_beside_its_field_and_the_rest_stays_typed(
+    def test_error_shows_at_its_field_and_other_input_stays(
         self, writer: Client, field: str, typed: str, said: str
     ) -> None:
         sent = NEW | {"title": "kept title", "subtitle": "kept subtitle", "tags": "kept, tags", field: typed}
@@ -219,12 +217,12 @@ class TestRefusals:
         if field in ("title", "importance", "project"):
             assert found.value_of(field) == typed
 
-    def test_every_wrong_field_is_named_at_once(self, writer: Client) -> None:
+    def test_every_invalid_field_is_reported_at_once(self, writer: Client) -> None:
         sent = NEW | {"content": "", "title": "t" * 501, "importance": "7", "tags": '"'}
         response = writer.post("/memories/new/", sent)
         assert set(response.context["form"].errors) == {"content", "title", "importance", "tags"}
 
-    def test_errors_belong_to_their_controls_for_every_reader(self, writer: Client) -> None:
+    def test_errors_are_associated_with_their_controls(self, writer: Client) -> None:
         found = page(writer.post("/memories/new/", NEW | {"title": "t" * 501, "content": ""}))
         ids = {attributes.get("id") for _, attributes in found.elements}
         [title] = [one for one in found.all("input") if one.get("name") == "title"]
@@ -234,13 +232,13 @@ class TestRefusals:
         assert "#id_title" in found.links()
 
     @pytest.mark.parametrize("level", ["private", "secret"])
-    def test_a_level_that_one_may_never_see_is_refused(self, writer: Client, level: str) -> None:
+    def test_level_above_clearance_is_refused(self, writer: Client, level: str) -> None:
         response = writer.post("/memories/new/", NEW | {"sensitivity": level})
         assert f"You may not see {level} memories. Choose one of: public." in page_text(response, 422)
         assert Memory.objects.count() == 0
 
     @pytest.mark.parametrize("on", [["private"], []])
-    def test_a_level_that_one_may_see_is_offered_and_taken(self, sign_in: Any, on: list[str]) -> None:
+    def test_visible_level_is_offered_and_stored(self, sign_in: Any, on: list[str]) -> None:
         client = sign_in("add_memory", "view_private", on=on)
         values = [option["value"] for option in page(client.get("/memories/new/")).all("option")]
         assert "private" in values
@@ -248,7 +246,7 @@ class TestRefusals:
         client.post("/memories/new/", NEW | {"sensitivity": "private"})
         assert Memory.objects.get().sensitivity == "private"
 
-    def test_raising_a_memory_out_of_sight_is_refused(self, writer: Client, remember: Remember) -> None:
+    def test_raising_a_memory_above_clearance_is_refused(self, writer: Client, remember: Remember) -> None:
         memory = remember()
         sent = form_data(writer.get(f"/memories/{memory.uid}/edit/")) | {"sensitivity": "secret"}
         assert writer.post(f"/memories/{memory.uid}/edit/", sent).status_code == 422
@@ -261,7 +259,7 @@ class TestEdit:
         path = f"/memories/{memory.uid}/edit/"
         return client.post(path, form_data(client.get(path)) | typed)
 
-    def test_only_what_was_altered_is_set(self, writer: Client, remember: Remember) -> None:
+    def test_only_changed_fields_are_set(self, writer: Client, remember: Remember) -> None:
         memory = remember("words", title="old", tags=["a"], importance=0.3)
         response = self.edit(writer, memory, title="new")
         assert response["Location"] == f"/memories/{memory.uid}/"
@@ -269,9 +267,7 @@ class TestEdit:
         assert revision.before == {"title": "old"}
         assert revision.actor == "user:ada"
 
-    def test_an_untouched_form_changes_nothing_however_odd_the_values(
-        self, writer: Client, remember: Remember
-    ) -> None:
+    def test_untouched_form_changes_nothing_with_odd_values(self, writer: Client, remember: Remember) -> None:
         memory = remember(
             "  leading blanks\r\nand\rodd line ends\n\n",
             title=" a title\nof two lines ",
@@ -284,9 +280,7 @@ class TestEdit:
         assert response.status_code == 302
         assert not memory.revisions.exists()
 
-    def test_saving_leaves_the_time_to_live_alone_unless_it_is_changed(
-        self, writer: Client, remember: Remember
-    ) -> None:
+    def test_saving_keeps_the_ttl_unless_changed(self, writer: Client, remember: Remember) -> None:
         memory = remember(ttl_days=10)
         before = memory.expires_at
         self.edit(writer, memory, title="new")
@@ -296,7 +290,7 @@ class TestEdit:
         memory.refresh_from_db()
         assert memory.expires_at is None
 
-    def test_words_that_another_memory_holds_are_refused_beside_the_content(
+    def test_content_of_another_memory_is_refused_at_the_field(
         self, writer: Client, remember: Remember
     ) -> None:
         other, memory = remember("taken words"), remember("my words")
@@ -304,7 +298,7 @@ class TestEdit:
         assert response.status_code == 422
         assert other.uid in " ".join(response.context["form"].errors["content"])
 
-    def test_a_trashed_memory_leads_back_to_its_page(
+    def test_trashed_memory_redirects_to_its_page(
         self, writer: Client, remember: Remember, actor: Actor
     ) -> None:
         memory = remember()
@@ -313,7 +307,7 @@ class TestEdit:
         assert "restore it to edit it" in main(response).words
 
     @pytest.mark.parametrize("stamp", ["", "yesterday", "2020-01-01T00:00:00"])
-    def test_a_form_without_its_moment_is_refused(
+    def test_form_without_its_version_is_refused(
         self, writer: Client, remember: Remember, stamp: str
     ) -> None:
         response = self.edit(writer, remember(), title="new", unchanged_since=stamp)
@@ -321,7 +315,7 @@ class TestEdit:
 
 
 class TestTrash:
-    def test_the_message_has_a_button_that_undoes_it(self, writer: Client, remember: Remember) -> None:
+    def test_trash_message_can_be_undone(self, writer: Client, remember: Remember) -> None:
         memory = remember(title="<b>a chair</b>")
         response = writer.post(f"/memories/{memory.uid}/trash/", follow=True)
         found = main(response)
@@ -335,7 +329,7 @@ class TestTrash:
         memory.refresh_from_db()
         assert memory.deleted_at is None
 
-    def test_doing_it_twice_says_so(self, writer: Client, remember: Remember) -> None:
+    def test_trashing_twice_is_reported(self, writer: Client, remember: Remember) -> None:
         memory = remember()
         writer.post(f"/memories/{memory.uid}/trash/")
         assert "already" in main(writer.post(f"/memories/{memory.uid}/trash/", follow=True)).words
@@ -350,7 +344,7 @@ class TestErase:
         return client
 
     @pytest.mark.django_db(transaction=True)
-    def test_the_word_erases_it_for_good(self, eraser: Client, remember: Remember) -> None:
+    def test_word_erases_permanently(self, eraser: Client, remember: Remember) -> None:
         memory = remember("unforgettable")
         response = eraser.post(f"/memories/{memory.uid}/erase/", {"word": " Erase "})
         assert response.status_code == 302
@@ -358,13 +352,13 @@ class TestErase:
         assert JournalEntry.objects.filter(operation="erase", actor="user:ada").exists()
 
     @pytest.mark.parametrize("word", ["", "yes", "erase it"])
-    def test_anything_else_erases_nothing(self, eraser: Client, remember: Remember, word: str) -> None:
+    def test_other_words_erase_nothing(self, eraser: Client, remember: Remember, word: str) -> None:
         memory = remember()
         response = eraser.post(f"/memories/{memory.uid}/erase/", {"word": word})
         assert "Nothing was erased" in page_text(response, 422)
         assert Memory.objects.filter(pk=memory.pk).exists()
 
-    def test_opening_the_question_erases_nothing(self, eraser: Client, remember: Remember) -> None:
+    def test_confirmation_page_erases_nothing(self, eraser: Client, remember: Remember) -> None:
         memory = remember()
         assert "cannot be undone" in page_text(eraser.get(f"/memories/{memory.uid}/erase/"), 200)
         assert Memory.objects.filter(pk=memory.pk).exists()

@@ -1,4 +1,4 @@
-"""Two people at one memory: nothing is overwritten unseen, and what was typed is kept."""
+"""Concurrent edits of a memory."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class TestConflict:
         return remember("the first words", title="old title", category="old", tags=["old"])
 
     def collide(self, client: Client, memory: Memory, actor: Actor, theirs: Any, **mine: str) -> Any:
-        """Someone else saves while the form is open."""
+        """Save a change of another person while the form is open."""
         path = f"/memories/{memory.uid}/edit/"
         opened = form_data(client.get(path))
         memories.update_memory(memory.uid, MemoryPatch(**theirs), actor)
         return client.post(path, opened | mine)
 
-    def test_nothing_is_overwritten_unseen(self, writer: Client, memory: Memory, actor: Actor) -> None:
+    def test_changes_are_not_overwritten_unseen(self, writer: Client, memory: Memory, actor: Actor) -> None:
         response = self.collide(writer, memory, actor, {"title": "their title"}, title="my title")
         assert "Someone changed this memory while you were editing it" in page_text(response, 409)
         memory.refresh_from_db()
         assert memory.title == "their title"
 
-    def test_what_was_typed_is_kept_and_what_is_stored_stands_beside_it(
+    def test_submitted_value_stays_next_to_the_stored_one(
         self, writer: Client, memory: Memory, actor: Actor
     ) -> None:
         response = self.collide(
@@ -56,7 +56,7 @@ class TestConflict:
             "the third words",
         )
 
-    def test_fields_left_alone_take_what_the_other_one_stored(
+    def test_untouched_fields_take_the_stored_value(
         self, writer: Client, memory: Memory, actor: Actor
     ) -> None:
         theirs = {"category": "theirs", "tags": ["their", "tags"]}
@@ -65,9 +65,7 @@ class TestConflict:
         assert page(response).value_of("tags") == "tags, their"
         assert response.context["collisions"] == []
 
-    def test_saving_again_saves_and_keeps_both_changes(
-        self, writer: Client, memory: Memory, actor: Actor
-    ) -> None:
+    def test_saving_again_keeps_both_changes(self, writer: Client, memory: Memory, actor: Actor) -> None:
         response = self.collide(writer, memory, actor, {"category": "theirs"}, title="my title")
         sent = {
             name: value
@@ -78,7 +76,7 @@ class TestConflict:
         memory.refresh_from_db()
         assert (memory.title, memory.category) == ("my title", "theirs")
 
-    def test_seeing_a_secret_again_in_a_conflict_is_journaled(
+    def test_reveal_of_a_secret_in_a_conflict_is_journaled(
         self, sign_in: Any, remember: Remember, actor: Actor
     ) -> None:
         memory = remember("words", sensitivity="secret")

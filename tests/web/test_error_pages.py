@@ -17,26 +17,26 @@ pytestmark = pytest.mark.django_db
 STRANGE = {"Host": "hub.example.org"}
 
 
-def test_an_unknown_name_is_answered_with_the_policy_of_pages():
+def test_unknown_host_page_has_the_security_policy():
     answer = Client().get("/", headers=STRANGE)
     assert answer.status_code == 400
     assert parse_policy(answer) == parse_policy(Client().get("/login/"))
 
 
-def test_an_unknown_name_is_told_where_names_are_put_and_not_which_there_are():
+def test_unknown_host_page_names_the_setting_but_no_hosts():
     told = Client().get("/", headers=STRANGE).content.decode()
     assert "MEMORYHUB_ALLOWED_HOSTS" in told
     for name in (*settings.ALLOWED_HOSTS, STRANGE["Host"]):
         assert name not in told
 
 
-def test_another_bad_request_tells_of_no_names(visitor):
+def test_other_bad_requests_name_no_hosts(visitor):
     told = visitor.get("/facts/", {"cursor": "zzz"})
     assert told.status_code == 400
     assert b"ALLOWED_HOSTS" not in told.content
 
 
-def test_a_failure_before_the_policy_of_pages_is_set_has_it_too(monkeypatch):
+def test_early_failure_has_the_security_policy(monkeypatch):
     def fail(*args: object) -> None:
         raise RuntimeError("out of paint")
 
@@ -55,7 +55,7 @@ def test_a_failure_before_the_policy_of_pages_is_set_has_it_too(monkeypatch):
         ("/maintenance/start/", "POST"),
     ],
 )
-def test_an_address_that_only_takes_forms_shows_a_page_to_who_opens_it(visitor, address, allowed):
+def test_get_of_a_post_only_url_shows_a_page(visitor, address, allowed):
     answer = visitor.get(address)
     assert answer.status_code == 405
     assert answer["Allow"] == allowed
@@ -63,17 +63,17 @@ def test_an_address_that_only_takes_forms_shows_a_page_to_who_opens_it(visitor, 
     assert "no-store" in answer["Cache-Control"]
 
 
-def test_a_page_that_is_sent_a_form_is_not_silent_either(visitor):
+def test_post_to_a_page_shows_a_page(visitor):
     answer = visitor.post("/glance/")
     assert (answer.status_code, answer["Allow"]) == (405, "GET, HEAD")
     assert b"<h1>" in answer.content
 
 
-def test_nor_is_the_admin(admin_client):
+def test_wrong_method_in_the_admin_shows_a_page(admin_client):
     assert b"<h1>" in admin_client.get("/admin/logout/").content
 
 
-def test_an_agent_is_told_of_a_wrong_method_as_of_any_problem():
+def test_wrong_method_in_the_api_is_a_problem():
     answer = Client().put("/api/v1/docs")
     assert answer.status_code == 405
     assert json.loads(answer.content)["code"] == "method_not_allowed"
@@ -93,7 +93,7 @@ def curator(sign_in) -> Client:
     return client
 
 
-def test_a_page_says_that_the_store_is_busy(curator, remember, monkeypatch):
+def test_locked_database_shows_a_busy_page(curator, remember, monkeypatch):
     memory = remember("words")
     monkeypatch.setattr(memories, "trash_memories", fails("database is locked"))
     answer = curator.post(f"/memories/{memory.uid}/trash/")
@@ -102,7 +102,7 @@ def test_a_page_says_that_the_store_is_busy(curator, remember, monkeypatch):
     assert "The store is busy" in answer.content.decode()
 
 
-def test_another_failure_of_the_database_is_not_called_busy(curator, remember, monkeypatch):
+def test_other_database_errors_are_not_called_busy(curator, remember, monkeypatch):
     memory = remember("words")
     monkeypatch.setattr(memories, "trash_memories", fails("no such table"))
     assert curator.post(f"/memories/{memory.uid}/trash/").status_code == 500

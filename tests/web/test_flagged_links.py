@@ -1,4 +1,4 @@
-"""What is flagged may lead astray: its links are told as text until somebody approves of it."""
+"""Links of flagged memories are shown as text until approved."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def foreign(page: Page) -> list[str]:
 
 
 class TestText:
-    def test_links_and_images_are_told_with_their_addresses(self) -> None:
+    def test_links_and_images_become_text_with_their_urls(self) -> None:
         page = Page(render(TEXT, links=False))
         assert page.links() == []
         assert page.words.strip() == (
@@ -36,39 +36,39 @@ class TestText:
             " and a chart (https://c.example/p.png)"
         )
 
-    def test_a_bare_address_is_told_once(self) -> None:
+    def test_bare_url_is_shown_once(self) -> None:
         assert Page(render("at https://a.example/ä now", links=False)).words.count("a.example") == 1
 
-    def test_an_address_that_says_another_is_told(self) -> None:
+    def test_link_text_that_is_another_url_shows_both(self) -> None:
         words = Page(render("[https://good.example](https://bad.example)", links=False)).words
         assert words.strip() == "https://good.example (https://bad.example)"
 
-    def test_marks_go_through_a_link_and_end_where_they_should(self) -> None:
+    def test_marks_cross_a_link_and_end_where_they_should(self) -> None:
         text = "go to [the offer](https://a.example) now, then home"
-        html = render(text, places=[MarkedSpan(3, text.index(","), "order")], links=False)
+        html = render(text, spans=[MarkedSpan(3, text.index(","), "order")], links=False)
         marked = "".join(part.partition("</mark>")[0] for part in html.split('<mark title="order">')[1:])
         assert marked == "to the offer (https://a.example) now"
         assert "%EF" not in html
 
     @pytest.mark.parametrize("payload", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'])
-    def test_an_address_with_markup_in_it_is_text(self, payload: str) -> None:
+    def test_url_with_markup_is_escaped(self, payload: str) -> None:
         assert find_dangers(render(f"[x](<https://a.example/{payload}>)", links=False)) == []
 
 
 class TestPages:
-    def test_a_card_leads_nowhere(self, curator: Client, flagged: Memory) -> None:
+    def test_review_card_has_no_links(self, curator: Client, flagged: Memory) -> None:
         page = Page(get_page(curator, f"/review/cards/{flagged.uid}/?tab=flagged", **HTMX))
         assert foreign(page) == []
         assert "the offer (https://collector.example/x?y=1)" in page.words
         assert "Its links are shown as text." in page.words
 
-    def test_the_page_of_the_memory_leads_nowhere(self, curator: Client, flagged: Memory) -> None:
+    def test_memory_page_has_no_links(self, curator: Client, flagged: Memory) -> None:
         page = main(curator.get(f"/memories/{flagged.uid}/"))
         assert foreign(page) == []
         assert "https://d.example/more" in page.words
         assert "Until somebody approves of it its links are shown as text." in page.words
 
-    def test_once_approved_its_links_can_be_followed(self, curator: Client, flagged: Memory) -> None:
+    def test_approved_memory_has_links(self, curator: Client, flagged: Memory) -> None:
         memories.apply_bulk_action("approve", [flagged.uid], EVE)
         page = main(curator.get(f"/memories/{flagged.uid}/"))
         assert "https://collector.example/x?y=1" in foreign(page)

@@ -1,4 +1,4 @@
-"""A form that was refused says so first: in the title, and in a summary that takes the focus."""
+"""A rejected form says so in the title and in a focused summary."""
 
 from __future__ import annotations
 
@@ -50,31 +50,33 @@ def says_it_first(response: Any) -> None:
 
 
 @pytest.mark.parametrize(("address", "form", "status"), POSTED, ids=[one[0] for one in POSTED])
-def test_a_form_that_was_sent(admin: Client, address: str, form: dict[str, str], status: int) -> None:
+def test_rejected_form_has_an_error_title_and_summary(
+    admin: Client, address: str, form: dict[str, str], status: int
+) -> None:
     response = admin.post(address, form)
     assert response.status_code == status
     says_it_first(response)
 
 
 @pytest.mark.parametrize("address", ASKED)
-def test_a_filter_that_cannot_be_used(admin: Client, address: str) -> None:
+def test_invalid_filter_has_an_error_title(admin: Client, address: str) -> None:
     response = admin.get(address)
     assert response.status_code == 422
     says_it_first(response)
 
 
-def test_a_wrong_password(client: Client, db: None) -> None:
+def test_wrong_password_has_an_error_title(client: Client, db: None) -> None:
     says_it_first(client.post("/login/", {"username": "ada", "password": "wrong"}))
 
 
-def test_what_was_not_refused_has_its_own_title(admin: Client) -> None:
+def test_valid_page_has_its_own_title(admin: Client) -> None:
     for address in ("/memories/new/", "/facts/", "/you/", "/login/"):
         page = admin.get(address, follow=True).content.decode()
         assert "<title>Error" not in page
         assert "form-errors" not in page
 
 
-def test_while_somebody_types_the_focus_stays_with_them(admin: Client) -> None:
+def test_focus_stays_in_the_field_while_typing(admin: Client) -> None:
     headers = {"HX-Request": "true", "HX-Target": "found"}
     page = admin.get("/search/?q=a&min_score=x", headers=headers).content.decode()
     assert "This filter cannot be used" in page

@@ -1,4 +1,4 @@
-"""Credentials typed into a form: the refusal stands at its field."""
+"""Secrets entered into a form are refused at their field."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ NEW = {"content": "new words", "type": "change", "sensitivity": "public", "scope
     ("field", "typed", "place"),
     [("content", f"one\n{TOKEN}", "Line 2 of content"), ("tags", f"fine, {TOKEN}", "Item 2 of tags")],
 )
-def test_a_new_memory_is_refused_at_the_field(sign_in: Any, field: str, typed: str, place: str) -> None:
+def test_new_memory_with_a_secret_is_refused_at_the_field(
+    sign_in: Any, field: str, typed: str, place: str
+) -> None:
     response = sign_in("add_memory").post("/memories/new/", NEW | {field: typed})
     assert response.status_code == 422
     [told] = response.context["form"].errors[field]
@@ -27,7 +29,7 @@ def test_a_new_memory_is_refused_at_the_field(sign_in: Any, field: str, typed: s
     assert not Memory.objects.exists()
 
 
-def test_a_change_is_refused_at_the_field(sign_in: Any, remember: Any) -> None:
+def test_change_with_a_secret_is_refused_at_the_field(sign_in: Any, remember: Any) -> None:
     memory = remember("words", title="old")
     client = sign_in("change_memory")
     form = client.get(f"/memories/{memory.uid}/edit/").context["form"]
@@ -39,7 +41,7 @@ def test_a_change_is_refused_at_the_field(sign_in: Any, remember: Any) -> None:
     assert memory.title == "old"
 
 
-def test_a_fact_is_refused_at_the_field(sign_in: Any) -> None:
+def test_fact_with_a_secret_is_refused_at_the_field(sign_in: Any) -> None:
     fact = {"subject": "ci", "predicate": "uses", "object": TOKEN, "sensitivity": "public", "confidence": "1"}
     response = sign_in("add_fact").post("/facts/", fact)
     assert response.status_code == 422

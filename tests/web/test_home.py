@@ -1,4 +1,4 @@
-"""The first page."""
+"""The home page."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def text(response: Any) -> str:
 
 
 class TestFirstRun:
-    def test_it_tells_how_to_make_a_token_and_store_something(self, visitor: Client) -> None:
+    def test_empty_home_explains_tokens_and_storing(self, visitor: Client) -> None:
         page = text(visitor.get("/"))
         assert "Nothing is remembered here yet" in page
         assert "manage.py create_token" in page
         assert "http://testserver/api/v1/memories" in page
 
-    def test_a_token_is_made_where_agents_are_connected(self, sign_in: Any) -> None:
+    def test_empty_home_links_to_connecting_agents(self, sign_in: Any) -> None:
         assert "under Connect an agent" not in text(sign_in(name="reader").get("/"))
         assert "under Connect an agent" in text(sign_in("add_agenttoken", name="maker").get("/"))
 
-    def test_writing_by_hand_is_offered_to_those_who_may(self, sign_in: Any) -> None:
+    def test_writing_by_hand_is_offered_with_permission(self, sign_in: Any) -> None:
         assert "write one yourself" not in text(sign_in(name="reader").get("/"))
         assert "write one yourself" in text(sign_in("add_memory", name="writer").get("/"))
 
-    def test_a_store_with_nothing_to_show_betrays_nothing(self, visitor: Client, remember: Any) -> None:
+    def test_store_with_only_hidden_memories_looks_empty(self, visitor: Client, remember: Any) -> None:
         remember("hush", sensitivity="secret")
         page = text(visitor.get("/"))
         assert "Nothing is remembered here yet" in page
@@ -55,7 +55,7 @@ class TestFirstRun:
 
 
 class TestNumbers:
-    def test_what_there_is_is_counted(self, visitor: Client, remember: Any, actor: Any) -> None:
+    def test_memories_are_counted(self, visitor: Client, remember: Any, actor: Any) -> None:
         remember("one", session_id="s1", project="zoo", type="decision", ttl_days=1)
         remember("two", project="zoo", category="farm")
         memories.trash_memories([remember("three").uid], actor)
@@ -67,7 +67,7 @@ class TestNumbers:
         assert "By project zoo 2" in page
         assert "By category farm 1 general 1" in page
 
-    def test_nothing_behind_the_gate_is_counted(self, sign_in: Any, four_levels: Any) -> None:
+    def test_hidden_memories_are_not_counted(self, sign_in: Any, four_levels: Any) -> None:
         client = sign_in("view_private", "view_secret")
         assert "1 memory " in text(client.get("/"))
         client.post("/switch/", {"level": "private", "on": "1"})
@@ -75,7 +75,7 @@ class TestNumbers:
         assert "3 memories " in text(client.get("/"))
         assert "By project zoo 3" in text(client.get("/"))
 
-    def test_new_memories_stand_first(self, visitor: Client, remember: Any) -> None:
+    def test_newest_memories_come_first(self, visitor: Client, remember: Any) -> None:
         remember("older", created_at=datetime(2020, 1, 1, tzinfo=UTC))
         remember("newer")
         page = text(visitor.get("/"))
@@ -83,13 +83,15 @@ class TestNumbers:
 
 
 class TestCap:
-    def test_a_project_near_its_cap_is_told(self, visitor: Client, remember: Any, configure: Any) -> None:
+    def test_project_near_its_cap_is_reported(self, visitor: Client, remember: Any, configure: Any) -> None:
         configure(max_memories=10)
         for number in range(9):
             remember(f"memory {number}", project="zoo")
         assert "zoo : one owner has 9 of at most 10 memories (90 %)" in text(visitor.get("/"))
 
-    def test_below_the_warning_nothing_is_said(self, visitor: Client, remember: Any, configure: Any) -> None:
+    def test_project_below_the_warning_is_not_reported(
+        self, visitor: Client, remember: Any, configure: Any
+    ) -> None:
         configure(max_memories=10)
         for number in range(8):
             remember(f"memory {number}", project="zoo")
@@ -97,7 +99,7 @@ class TestCap:
 
 
 class TestChart:
-    def test_the_plot_has_words_and_a_table_beside_it(self, visitor: Client, remember: Any) -> None:
+    def test_chart_has_a_text_and_a_table(self, visitor: Client, remember: Any) -> None:
         remember("one", type="bugfix", created_at=datetime(2020, 3, 5, tzinfo=UTC))
         remember("two", type="feature", created_at=datetime(2021, 7, 5, tzinfo=UTC))
         remember("three", type="feature", created_at=datetime(2021, 7, 6, tzinfo=UTC))
@@ -111,7 +113,7 @@ class TestChart:
             ["2020", "1", "1"],
         ]
 
-    def test_a_bar_leads_to_the_memories_in_it(self, visitor: Client, remember: Any) -> None:
+    def test_bar_links_to_its_memories(self, visitor: Client, remember: Any) -> None:
         remember("of march", created_at=datetime(2020, 3, 5, tzinfo=UTC))
         remember("of now")
         page = visitor.get("/").content.decode()
@@ -123,12 +125,12 @@ class TestChart:
 
 
 class TestJournal:
-    def test_the_health_comes_by_itself(self, visitor: Client, remember: Any) -> None:
+    def test_journal_verification_is_loaded_later(self, visitor: Client, remember: Any) -> None:
         remember("one")
         assert 'hx-get="/home/journal/" hx-trigger="load"' in visitor.get("/").content.decode()
         assert "unbroken 1 entry, checked just now" in text(visitor.get("/home/journal/"))
 
-    def test_tampering_is_told_in_red(self, visitor: Client, remember: Any) -> None:
+    def test_tampering_is_shown_as_an_error(self, visitor: Client, remember: Any) -> None:
         remember("one")
         remember("two")
         schema.drop_triggers()
@@ -139,7 +141,7 @@ class TestJournal:
         assert 'role="alert"' in page
         assert "entry 1 is not as it was written" in text(visitor.get("/home/journal/"))
 
-    def test_an_unchanged_journal_is_not_read_again_at_once(self, visitor: Client, remember: Any) -> None:
+    def test_unchanged_journal_is_not_verified_again_at_once(self, visitor: Client, remember: Any) -> None:
         remember("one")
         visitor.get("/home/journal/")
         with CaptureQueriesContext(connection) as queries:
@@ -149,7 +151,7 @@ class TestJournal:
         assert "2 entries" in text(visitor.get("/home/journal/"))
 
 
-def test_hostile_markup_is_text(visitor: Client, remember: Any) -> None:
+def test_hostile_markup_is_escaped(visitor: Client, remember: Any) -> None:
     hostile = "<script>alert('zebra')</script>"
     remember(hostile, title=hostile, project=hostile, category=hostile)
     page = visitor.get("/").content.decode()
@@ -157,7 +159,7 @@ def test_hostile_markup_is_text(visitor: Client, remember: Any) -> None:
     assert "&lt;script&gt;" in page
 
 
-def test_the_number_of_queries_does_not_grow_with_the_rows(visitor: Client, remember: Any) -> None:
+def test_number_of_queries_does_not_grow_with_the_rows(visitor: Client, remember: Any) -> None:
     counted = []
     for upto in (2, 12):
         for number in range(upto):
@@ -203,12 +205,12 @@ class TestLostJournalRows:
         Memory.objects.all().delete()
         assert "2 journal rows lost" in text(administrator.get("/"))
 
-    def test_a_viewer_of_everything_sees_the_loss_without_the_button(self, sign_in: Any, lost: Any) -> None:
+    def test_viewer_of_everything_sees_the_loss_without_the_button(self, sign_in: Any, lost: Any) -> None:
         page = text(sign_in("view_private", "view_secret").get("/"))
         assert "2 journal rows lost" in page
         assert "Acknowledge the loss" not in page
 
-    def test_a_viewer_of_less_does_not_see_the_loss(self, sign_in: Any, lost: Any) -> None:
+    def test_viewer_of_less_does_not_see_the_loss(self, sign_in: Any, lost: Any) -> None:
         confined = sign_in("view_private", "view_secret", name="confined")
         Membership.objects.create(user=User.objects.get(username="confined"), project="p")
         for client in (sign_in("view_private"), confined):
@@ -216,7 +218,7 @@ class TestLostJournalRows:
             assert "rows lost" not in text(client.get("/home/journal/"))
             assert "rows lost" not in text(client.post("/journal/verify/", follow=True))
 
-    def test_an_acknowledged_loss_is_not_shown(self, administrator: Client, lost: Any) -> None:
+    def test_acknowledged_loss_is_not_shown(self, administrator: Client, lost: Any) -> None:
         page = text(administrator.post(self.ACKNOWLEDGE, {"through": lost.recorded_in}, follow=True))
         assert "Loss of journal rows acknowledged." in page
         assert "2 journal rows lost" not in page
@@ -224,7 +226,7 @@ class TestLostJournalRows:
         assert JournalEntry.objects.get(operation="journal_loss_acknowledged").actor == "user:root"
         assert "unbroken" in text(administrator.get("/home/journal/"))
 
-    def test_a_loss_that_the_page_did_not_show_stays(self, administrator: Client, lost: Any) -> None:
+    def test_loss_that_the_page_did_not_show_stays(self, administrator: Client, lost: Any) -> None:
         page = text(administrator.post(self.ACKNOWLEDGE, {"through": "1"}, follow=True))
         assert "Nothing to acknowledge" in page
         assert journal_loss.pending() == lost
@@ -235,6 +237,6 @@ class TestLostJournalRows:
         assert journal_loss.pending() == lost
 
     @pytest.mark.parametrize("through", ["", "x", "-1", "9" * 30, "²"])
-    def test_a_number_that_is_none_is_refused(self, administrator: Client, lost: Any, through: str) -> None:
+    def test_invalid_number_is_refused(self, administrator: Client, lost: Any, through: str) -> None:
         assert administrator.post(self.ACKNOWLEDGE, {"through": through}).status_code == 400
         assert administrator.get(self.ACKNOWLEDGE).status_code == 405

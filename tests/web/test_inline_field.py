@@ -1,4 +1,4 @@
-"""One field of a memory changed where it stands: saved, left, refused, and when two do it at once."""
+"""Edit one field of a memory inline: save, cancel, errors, conflicts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def memory(remember: Remember) -> Memory:
 
 class TestOpening:
     @pytest.mark.parametrize("name", FIELDS)
-    def test_the_form_holds_what_is_stored(self, editor: Client, memory: Memory, name: str) -> None:
+    def test_form_contains_the_stored_value(self, editor: Client, memory: Memory, name: str) -> None:
         page = opened(editor, memory, name)
         held = {"title": "A title", "tags": "old", "importance": "0.25"}
         if name == "sensitivity":
@@ -64,7 +64,7 @@ class TestOpening:
         ]
 
     @pytest.mark.parametrize("name", FIELDS)
-    def test_without_scripts_the_link_leads_to_the_field_of_the_edit_form(
+    def test_link_without_htmx_leads_to_the_field_of_the_edit_form(
         self, editor: Client, memory: Memory, name: str
     ) -> None:
         href = f"/memories/{memory.uid}/edit/#id_{name}"
@@ -73,28 +73,26 @@ class TestOpening:
         ids = [one.get("id") for _, one in Page(editor.get(href).content.decode()).elements]
         assert f"id_{name}" in ids
 
-    def test_leaving_shows_the_value_again_with_the_focus_on_its_link(
-        self, editor: Client, memory: Memory
-    ) -> None:
+    def test_leaving_shows_the_value_with_focus_on_its_link(self, editor: Client, memory: Memory) -> None:
         response = editor.get(address(memory, "tags"), {"leave": "1"}, headers=HTMX)
         [link] = [one for one in Page(response.content.decode()).all("a") if "data-inline-edit" in one]
         assert "autofocus" in link
         assert memory.revisions.count() == 0
 
-    def test_opening_a_secret_is_journaled(self, sign_in: Any, remember: Remember) -> None:
+    def test_reveal_of_a_secret_is_journaled(self, sign_in: Any, remember: Remember) -> None:
         client = sign_in("change_memory", "view_secret", on=["secret"])
         secret = remember("hidden", sensitivity="secret")
         opened(client, secret, "title")
         row = JournalEntry.objects.latest("seq")
         assert (row.operation, row.object_id, row.detail["page"]) == ("reveal", secret.uid, "edit")
 
-    def test_a_field_that_is_not_one_of_them_is_not_found(self, editor: Client, memory: Memory) -> None:
+    def test_unknown_field_is_not_found(self, editor: Client, memory: Memory) -> None:
         assert editor.get(address(memory, "content")).status_code == 404
 
 
 class TestSaving:
     @pytest.mark.parametrize("name", FIELDS)
-    def test_it_is_stored_shown_and_can_be_undone(self, editor: Client, memory: Memory, name: str) -> None:
+    def test_saved_value_is_shown_and_can_be_undone(self, editor: Client, memory: Memory, name: str) -> None:
         response = send(editor, memory, name, VALUES[name])
         assert response.status_code == 200
         assert json.loads(response["HX-Trigger"]) == {"memory-changed": {}}
@@ -118,25 +116,25 @@ class TestSaving:
             before.values()
         )
 
-    def test_the_title_of_the_page_and_the_lead_follow(self, editor: Client, memory: Memory) -> None:
+    def test_page_title_and_header_follow_the_change(self, editor: Client, memory: Memory) -> None:
         html = send(editor, memory, "title", "Another").content.decode()
         assert "<title>Another · memoryhub</title>" in html
         level = send(editor, Memory.objects.get(pk=memory.pk), "sensitivity", "private").content.decode()
         assert 'id="lead-meta"' in level
         assert "<title>" not in level
 
-    def test_nothing_changed_writes_nothing(self, editor: Client, memory: Memory) -> None:
+    def test_unchanged_value_writes_nothing(self, editor: Client, memory: Memory) -> None:
         for name, value in (("title", "A title"), ("tags", "old"), ("tags", "old, old")):
             response = send(editor, memory, name, value)
             assert "Nothing was changed" in response.content.decode()
             assert "HX-Trigger" not in response
         assert memory.revisions.count() == 0
 
-    def test_an_empty_title_is_made_from_the_text(self, editor: Client, memory: Memory) -> None:
+    def test_empty_title_is_generated(self, editor: Client, memory: Memory) -> None:
         send(editor, memory, "title", "")
         assert Memory.objects.get(pk=memory.pk).title == "some words"
 
-    def test_other_fields_of_the_request_are_left_alone(self, editor: Client, memory: Memory) -> None:
+    def test_other_fields_of_the_request_are_ignored(self, editor: Client, memory: Memory) -> None:
         send(editor, memory, "title", "T", content="smuggled", importance="1", sensitivity="private")
         now = Memory.objects.get(pk=memory.pk)
         assert (now.title, now.content, now.importance, now.sensitivity) == (
@@ -146,7 +144,7 @@ class TestSaving:
             "public",
         )
 
-    def test_a_browser_without_htmx_gets_pages(self, editor: Client, memory: Memory) -> None:
+    def test_browser_without_htmx_gets_pages(self, editor: Client, memory: Memory) -> None:
         fields = {"importance": "7", "unchanged_since": memory.updated_at.isoformat()}
         wrong = editor.post(address(memory, "importance"), fields)
         assert wrong.status_code == 422
@@ -157,7 +155,7 @@ class TestSaving:
         assert right.redirect_chain[-1][0] == f"/memories/{memory.uid}/"
         assert "importance is saved" in main(right).words
 
-    def test_a_level_out_of_ones_own_sight_leads_away_in_words(self, person: Any, remember: Remember) -> None:
+    def test_raising_above_the_switch_redirects_with_a_message(self, person: Any, remember: Remember) -> None:
         ada = person("ada", "change_memory", "view_private")
         ada.memberships.create(project="farm", clearance="public")
         ada.memberships.create(project="barn", clearance="private")
@@ -185,7 +183,7 @@ class TestRefusals:
             ("title", "token ghp_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6", "looks like"),
         ],
     )
-    def test_what_is_wrong_stands_beside_what_was_typed(
+    def test_error_shows_at_the_submitted_value(
         self, editor: Client, memory: Memory, name: str, value: str, told: str
     ) -> None:
         response = send(editor, memory, name, value)
@@ -197,13 +195,13 @@ class TestRefusals:
         assert memory.revisions.count() == 0
 
     @pytest.mark.parametrize("moment", ["", "now", "2026-01-01T00:00:00"])
-    def test_a_form_that_is_not_whole_says_so(self, editor: Client, memory: Memory, moment: str) -> None:
+    def test_form_without_its_version_is_refused(self, editor: Client, memory: Memory, moment: str) -> None:
         response = send(editor, memory, "title", "T", unchanged_since=moment)
         assert response.status_code == 422
         assert "open the memory again" in response.content.decode()
 
     @pytest.mark.parametrize("ended", ["trash", "expire"])
-    def test_what_has_ended_is_not_changed(
+    def test_ended_memory_is_not_changed(
         self, editor: Client, memory: Memory, actor: Actor, ended: str
     ) -> None:
         memories.apply_bulk_action(ended, [memory.uid], actor)
@@ -214,12 +212,12 @@ class TestRefusals:
         assert "restore it first" in response.content.decode()
 
     @pytest.mark.parametrize("name", FIELDS)
-    def test_it_takes_the_permission(self, visitor: Client, memory: Memory, name: str) -> None:
+    def test_permission_is_required(self, visitor: Client, memory: Memory, name: str) -> None:
         assert visitor.get(address(memory, name), headers=HTMX).status_code == 403
         assert send(visitor, memory, name, VALUES[name]).status_code == 403
         assert b"data-inline-edit" not in visitor.get(f"/memories/{memory.uid}/").content
 
-    def test_what_may_not_be_seen_is_not_found(
+    def test_hidden_memory_is_not_found(
         self, sign_in: Any, four_levels: dict[str, Memory], remember: Remember
     ) -> None:
         client = sign_in("change_memory")
@@ -230,7 +228,7 @@ class TestRefusals:
             assert send(client, hidden, "title", "T").status_code == 404
             assert hidden.revisions.count() == 0
 
-    def test_hostile_texts_stay_texts(self, editor: Client, remember: Remember) -> None:
+    def test_hostile_markup_is_escaped(self, editor: Client, remember: Remember) -> None:
         for number, payload in enumerate(PAYLOADS):
             memory = remember(f"words {number}")
             saved = send(editor, memory, "title", payload)
@@ -240,7 +238,7 @@ class TestRefusals:
 
 
 class TestTwoAtOnce:
-    def test_the_same_field_is_shown_with_both_texts(
+    def test_conflict_on_the_same_field_shows_both_values(
         self, editor: Client, memory: Memory, actor: Actor
     ) -> None:
         memories.update_memory(memory.uid, MemoryPatch(title="Their title"), actor)
@@ -255,13 +253,15 @@ class TestTwoAtOnce:
         assert again.status_code == 200
         assert Memory.objects.get(pk=memory.pk).title == "My title"
 
-    def test_another_field_is_no_conflict(self, editor: Client, memory: Memory, actor: Actor) -> None:
+    def test_change_of_another_field_is_no_conflict(
+        self, editor: Client, memory: Memory, actor: Actor
+    ) -> None:
         memories.update_memory(memory.uid, MemoryPatch(importance=0.9, content="other words"), actor)
         assert send(editor, memory, "title", "My title").status_code == 200
         now = Memory.objects.get(pk=memory.pk)
         assert (now.title, now.importance, now.content) == ("My title", 0.9, "other words")
 
-    def test_without_htmx_the_conflict_is_a_page(self, editor: Client, memory: Memory, actor: Actor) -> None:
+    def test_conflict_without_htmx_is_a_page(self, editor: Client, memory: Memory, actor: Actor) -> None:
         memories.update_memory(memory.uid, MemoryPatch(tags=["theirs"]), actor)
         fields = {"tags": "mine", "unchanged_since": memory.updated_at.isoformat()}
         response = editor.post(address(memory, "tags"), fields)
@@ -272,7 +272,7 @@ class TestTwoAtOnce:
 
 
 class TestHistoryOnThePage:
-    def test_htmx_fetches_the_newest_changes_alone(self, editor: Client, memory: Memory) -> None:
+    def test_htmx_fetches_only_the_newest_changes(self, editor: Client, memory: Memory) -> None:
         send(editor, memory, "title", "Another")
         part = editor.get(
             f"/memories/{memory.uid}/history/", headers=HTMX | {"HX-Target": "memory-history"}

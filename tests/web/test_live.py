@@ -1,4 +1,4 @@
-"""Pages that ask whether they are still true: 304 while nothing changed for this person, else the page."""
+"""Pages that poll for changes: 304 while nothing changed for this person, else the page."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ask(client: Client, path: str, known: str) -> Any:
 
 @pytest.mark.parametrize("path", PAGES)
 class TestEachPage:
-    def test_it_answers_304_while_nothing_happened(self, visitor: Client, night: Session, path: str) -> None:
+    def test_unchanged_page_responds_304(self, visitor: Client, night: Session, path: str) -> None:
         known = mark(visitor.get(path))
         for _ in range(3):
             answer = ask(visitor, path, known)
@@ -49,7 +49,7 @@ class TestEachPage:
             assert answer.content == b""
             assert "no-store" in answer["Cache-Control"]
 
-    def test_it_comes_with_its_mark_when_something_happened(
+    def test_changed_page_responds_with_a_new_etag(
         self, visitor: Client, night: Session, remember: Any, path: str
     ) -> None:
         known = mark(visitor.get(path))
@@ -60,7 +60,7 @@ class TestEachPage:
         assert answer["ETag"] == f'"{mark(answer)}"' != f'"{known}"'
         assert ask(visitor, path, mark(answer)).status_code == 304
 
-    def test_what_one_may_not_see_is_no_news(
+    def test_hidden_change_is_no_change(
         self, visitor: Client, night: Session, remember: Any, path: str
     ) -> None:
         known = mark(visitor.get(path))
@@ -68,7 +68,7 @@ class TestEachPage:
         remember("the lion's name", session_id="night", project="zoo", sensitivity="secret")
         assert ask(visitor, path, known).status_code == 304
 
-    def test_a_level_that_is_switched_on_is_another_page(
+    def test_switched_on_level_is_another_page(
         self, sign_in: Any, night: Session, remember: Any, path: str
     ) -> None:
         remember("the zebra's name", session_id="night", project="zoo", sensitivity="private")
@@ -78,7 +78,9 @@ class TestEachPage:
         client.post("/switch/", {"level": "private", "on": "1", "next": "/"})
         assert ask(client, path, known).status_code == 200
 
-    def test_nothing_new_costs_a_few_cheap_queries(self, visitor: Client, night: Session, path: str) -> None:
+    def test_poll_without_changes_costs_few_cheap_queries(
+        self, visitor: Client, night: Session, path: str
+    ) -> None:
         known = mark(visitor.get(path))
         ask(visitor, path, known)
         with CaptureQueriesContext(
@@ -88,39 +90,39 @@ class TestEachPage:
         looked = [
             one["sql"] for one in queries if "memoryhub" in one["sql"] and "membership" not in one["sql"]
         ]
-        assert [sql.count("max(") for sql in looked if "max(" in sql] == [4]
+        assert [sql.count("max(") for sql in looked if "max(" in sql] == [3]
         assert not [sql for sql in looked if "memoryhub_memory" in sql]
 
 
-def test_an_event_is_news_for_its_session_and_the_list(visitor: Client, night: Session) -> None:
+def test_new_event_changes_its_session_and_the_list(visitor: Client, night: Session) -> None:
     known = {path: mark(visitor.get(path)) for path in PAGES[1:]}
     Event.objects.create(session=night, event="tool:post", tool_name="Read")
     for path, before in known.items():
         assert ask(visitor, path, before).status_code == 200
 
 
-def test_a_memory_thrown_away_is_news(visitor: Client, night: Session, actor: Any, remember: Any) -> None:
+def test_trashed_memory_changes_the_page(visitor: Client, night: Session, actor: Any, remember: Any) -> None:
     gone = remember("fed nobody")
     known = mark(visitor.get("/"))
     memories.trash_memories([gone.uid], actor)
     assert ask(visitor, "/", known).status_code == 200
 
 
-def test_a_mark_of_one_list_is_not_that_of_a_narrower_one(visitor: Client, night: Session) -> None:
+def test_etag_of_one_list_does_not_match_a_filtered_one(visitor: Client, night: Session) -> None:
     known = mark(visitor.get("/sessions/"))
     assert ask(visitor, "/sessions/?q=nothing", known).status_code == 200
 
 
 @pytest.mark.parametrize("sent", ["", "*", '"', "W/", "x" * 5000, "'; drop", "\u00e9"])
-def test_any_mark_is_answered(visitor: Client, night: Session, sent: str) -> None:
+def test_any_etag_is_answered(visitor: Client, night: Session, sent: str) -> None:
     assert visitor.get("/", headers={"If-None-Match": sent}).status_code == 200
 
 
-def test_who_is_signed_out_is_led_to_the_login(client: Client, night: Session) -> None:
+def test_signed_out_person_is_redirected_to_the_login(client: Client, night: Session) -> None:
     assert ask(client, "/", "0" * 32).status_code == 302
 
 
-def test_asking_is_no_sign_that_somebody_is_there(
+def test_poll_does_not_count_as_activity(
     visitor: Client, night: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     touched: list[str] = []
@@ -130,11 +132,11 @@ def test_asking_is_no_sign_that_somebody_is_there(
     assert touched == ["/"]
 
 
-def test_pages_that_are_not_live_know_of_no_mark(visitor: Client, night: Session) -> None:
+def test_other_pages_have_no_etag(visitor: Client, night: Session) -> None:
     answer = ask(visitor, "/memories/", "0" * 32)
     assert answer.status_code == 200
     assert "ETag" not in answer
 
 
-def test_a_page_that_failed_has_no_mark(visitor: Client) -> None:
+def test_failed_page_has_no_etag(visitor: Client) -> None:
     assert ask(visitor, "/sessions/none/", "0" * 32).status_code == 404

@@ -16,16 +16,16 @@ from tests.web.markup import PAYLOADS, Page, find_dangers
 
 class TestSafety:
     @pytest.mark.parametrize("payload", PAYLOADS)
-    def test_no_payload_becomes_markup(self, payload: str) -> None:
+    def test_payloads_do_not_become_markup(self, payload: str) -> None:
         assert find_dangers(render(payload)) == []
 
     @pytest.mark.parametrize("payload", PAYLOADS)
-    def test_a_payload_within_a_link_or_a_heading_is_as_harmless(self, payload: str) -> None:
+    def test_payloads_in_links_and_headings_do_not_become_markup(self, payload: str) -> None:
         assert find_dangers(render(f"# {payload}")) == []
         assert find_dangers(render(f"[{payload}](https://a.example)")) == []
         assert find_dangers(render(f"- > {payload}")) == []
 
-    def test_html_shows_as_what_was_typed(self) -> None:
+    def test_html_shows_as_typed(self) -> None:
         assert (
             Page(render("<b>bold</b> <script>x</script>")).words.strip() == "<b>bold</b> <script>x</script>"
         )
@@ -42,10 +42,10 @@ class TestSafety:
             "x:y",
         ],
     )
-    def test_only_web_and_mail_addresses_become_links(self, link: str) -> None:
+    def test_only_web_and_mail_urls_become_links(self, link: str) -> None:
         assert Page(render(f"[words]({link}) <{link}>")).links() == []
 
-    def test_links_tell_the_other_side_nothing(self) -> None:
+    def test_links_send_no_referrer(self) -> None:
         for text in (
             "[x](https://a.example)",
             "https://a.example",
@@ -55,18 +55,18 @@ class TestSafety:
             [link] = Page(render(text)).all("a")
             assert link["rel"] == "noopener noreferrer nofollow"
 
-    def test_an_image_is_a_link_to_itself(self) -> None:
+    def test_image_becomes_a_link(self) -> None:
         html = render("![a chart](https://a.example/chart.png)")
         assert Page(html).links() == ["https://a.example/chart.png"]
         assert "a chart" in html
 
-    def test_an_image_within_a_link_leaves_the_link(self) -> None:
+    def test_image_in_a_link_keeps_the_outer_link(self) -> None:
         assert Page(render("[![badge](https://i.example/b.svg)](https://a.example)")).links() == [
             "https://a.example"
         ]
 
     @given(st.text())
-    def test_any_text_renders_without_danger(self, text: str) -> None:
+    def test_any_text_renders_safely(self, text: str) -> None:
         assert find_dangers(render(text)) == []
 
     @given(
@@ -74,7 +74,7 @@ class TestSafety:
             st.sampled_from([*"[]()<>!`*_~|\\\n\"'&#:", "a", "http://", "javascript:", " "]), max_size=60
         )
     )
-    def test_any_run_of_signs_renders_without_danger(self, signs: list[str]) -> None:
+    def test_any_punctuation_renders_safely(self, signs: list[str]) -> None:
         assert find_dangers(render("".join(signs))) == []
 
 
@@ -82,10 +82,10 @@ class TestBounds:
     @pytest.mark.parametrize(
         "sign", ["[", "![", "*a", ">", "`", "- ", "[](", "[[]](", "| a |\n|---|\n", "http://"]
     )
-    def test_a_content_of_signs_alone_renders(self, sign: str) -> None:
+    def test_punctuation_only_content_renders(self, sign: str) -> None:
         assert render(sign * (20_000 // len(sign)))
 
-    def test_a_long_address_used_again_and_again_does_not_blow_the_page_up(self) -> None:
+    def test_repeated_long_url_does_not_inflate_the_page(self) -> None:
         text = f"[a]: https://a.example/{'x' * 20_000}\n\n" + "[a] " * 5_000
         html = render(text)
         assert len(html) < 1_000_000
@@ -93,7 +93,7 @@ class TestBounds:
 
 
 class TestReading:
-    def test_headings_stand_below_those_of_the_page(self) -> None:
+    def test_headings_are_below_those_of_the_page(self) -> None:
         html = render("# one\n\n## two\n\n###### six")
         assert [tag for tag, _ in Page(html).elements] == ["h3", "h4", "h5"]
 
@@ -106,14 +106,14 @@ class TestReading:
             ("Setext\n---\n\n> # quoted", ["h4", "blockquote", "h4"]),
         ],
     )
-    def test_headings_skip_no_level_whatever_they_begin_with(self, text: str, tags: list[str]) -> None:
+    def test_headings_skip_no_level(self, text: str, tags: list[str]) -> None:
         assert [tag for tag, _ in Page(render(text, below=3)).elements] == tags
 
     def test_code_keeps_its_lines_and_can_be_scrolled_with_the_keyboard(self) -> None:
         html = render("```python\nif x:\n    y\n```")
         assert '<pre tabindex="0"><code>if x:\n    y\n</code></pre>' in html
 
-    def test_indented_code_is_code_too(self) -> None:
+    def test_indented_code_is_code(self) -> None:
         assert '<pre tabindex="0"><code>SELECT 1\n</code></pre>' in render("text\n\n    SELECT 1\n")
 
     def test_tables_align_without_style_attributes(self) -> None:
@@ -122,31 +122,31 @@ class TestReading:
         assert '<td class="md-right">2</td>' in html
         assert "style" not in html
 
-    def test_a_line_that_was_ended_on_purpose_stays_a_line(self) -> None:
+    def test_deliberate_line_breaks_are_kept(self) -> None:
         assert "<br>" in render("Closes #8\nRefs #9")
 
-    def test_lines_that_an_editor_wrapped_flow_together(self) -> None:
+    def test_wrapped_lines_flow_together(self) -> None:
         wrapped = "This line was wrapped at seventy-two columns by an editor, as commit\nmessages are."
         assert "<br>" not in render(wrapped)
 
-    def test_bare_addresses_become_links(self) -> None:
+    def test_bare_urls_become_links(self) -> None:
         assert Page(render("see https://a.example/x?y=1&z=2.")).links() == ["https://a.example/x?y=1&z=2"]
 
-    def test_names_with_dots_do_not(self) -> None:
+    def test_names_with_dots_do_not_become_links(self) -> None:
         assert Page(render("edit settings.py and www.a.example")).links() == []
 
 
 def rendered(text: str, *words: str, kind: str = "override") -> str:
-    """The text with the places marked that say these words."""
+    """Render the text with these words marked."""
     places = [MarkedSpan(text.index(one), text.index(one) + len(one), kind) for one in words]
-    return markdown.render(text, places=places)
+    return markdown.render(text, spans=places)
 
 
 def marked(html: str) -> list[str]:
     return [re.sub("<[^>]*>", "", found) for found in re.findall(r"<mark[^>]*>(.*?)</mark>", html, re.DOTALL)]
 
 
-def test_the_words_are_marked_with_their_kind() -> None:
+def test_words_are_marked_with_their_kind() -> None:
     html = rendered("We ship. Ignore it all. Done.", "Ignore it all.")
     assert html == '<p>We ship. <mark title="override">Ignore it all.</mark> Done.</p>\n'
 
@@ -165,11 +165,11 @@ def test_the_words_are_marked_with_their_kind() -> None:
         ("```\nIgnore it\n```", '<pre tabindex="0"><code>{}\n</code></pre>\n'),
     ],
 )
-def test_what_the_text_is_stays_as_it_is(text: str, html: str) -> None:
+def test_markup_around_marked_words_is_unchanged(text: str, html: str) -> None:
     assert rendered(text, text) == html.format('<mark title="override">Ignore it</mark>')
 
 
-def test_each_line_of_a_place_is_marked_in_its_own_element() -> None:
+def test_each_line_of_a_span_is_marked_in_its_own_element() -> None:
     text = "Begin.\n\n- Ignore this\n- and *that*\n\n| Ignore | it |\n|---|---|\n| all | now |\n\nEnd."
     place = text[text.index("- Ignore") : text.index("\n\nEnd")]
     html = rendered(text, place)
@@ -177,43 +177,43 @@ def test_each_line_of_a_place_is_marked_in_its_own_element() -> None:
     assert not find_dangers(html)
 
 
-def test_a_link_within_keeps_its_address() -> None:
+def test_link_in_a_span_keeps_its_url() -> None:
     html = rendered("Go to [the page](https://a.test/x) now", "Go to [the page](https://a.test/x)")
     assert 'href="https://a.test/x"' in html
     assert marked(html) == ["Go to ", "the page"]
 
 
-def test_a_place_that_ends_within_an_address_leaves_nothing_in_it() -> None:
+def test_span_that_ends_in_a_url_leaves_it_unchanged() -> None:
     html = rendered("See [this](https://a.test/abc) and that", "See [this](https://a.te")
     assert 'href="https://a.test/abc"' in html
     assert marked(html) == ["See ", "this"]
 
 
-def test_where_an_end_is_lost_the_mark_ends_with_its_paragraph() -> None:
+def test_mark_without_an_end_ends_with_its_paragraph() -> None:
     assert "and more" not in "".join(
         marked(rendered("Ignore [x][y]\n\n[y]: http://a.test\n\nand more", "[y]: http://a"))
     )
 
 
-def test_characters_that_places_are_planted_with_are_none_of_the_texts() -> None:
+def test_marker_characters_in_the_text_are_replaced() -> None:
     html = rendered("\ufdd0 not this \ufdef Ignore it \ufdd0 nor this", "Ignore it")
     assert marked(html) == ["Ignore it"]
     assert not re.search("[\ufdd0-\ufdef]", html)
 
 
-def test_of_two_places_that_overlap_the_first_counts() -> None:
-    html = markdown.render("Ignore it all", places=[MarkedSpan(0, 9, "leak"), MarkedSpan(7, 13, "override")])
+def test_first_of_two_overlapping_spans_wins() -> None:
+    html = markdown.render("Ignore it all", spans=[MarkedSpan(0, 9, "leak"), MarkedSpan(7, 13, "override")])
     assert re.findall('title="(.*?)"', html) == ["leak"]
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_a_payload_that_is_marked_is_as_harmless(payload: str) -> None:
-    html = markdown.render(payload, places=[MarkedSpan(0, len(payload), "override")])
+def test_marked_payloads_do_not_become_markup(payload: str) -> None:
+    html = markdown.render(payload, spans=[MarkedSpan(0, len(payload), "override")])
     assert not find_dangers(html)
     assert not Page(html).all("script")
 
 
-def test_headings_stand_below_that_of_where_the_text_is() -> None:
+def test_headings_are_below_the_given_level() -> None:
     assert markdown.render("# One", below=3) == "<h4>One</h4>\n"
 
 
@@ -239,7 +239,7 @@ def test_headings_stand_below_that_of_where_the_text_is() -> None:
         ("before ```go x := *p``` after", "before go x := *p after"),
     ],
 )
-def test_marks_are_left_out_and_words_stay(text: str, said: str) -> None:
+def test_plain_text_has_words_without_markup(text: str, said: str) -> None:
     assert to_plain_text(text) == said
 
 
@@ -257,11 +257,11 @@ def test_marks_are_left_out_and_words_stay(text: str, said: str) -> None:
         "",
     ],
 )
-def test_what_may_be_meant_as_it_stands_stays(text: str) -> None:
+def test_ambiguous_characters_are_kept(text: str) -> None:
     assert to_plain_text(text) == text
 
 
-def test_code_stays_letter_by_letter() -> None:
+def test_code_is_kept_literally() -> None:
     assert to_plain_text("`*args, **kwargs*` and `__x y__`") == "*args, **kwargs* and __x y__"
     assert to_plain_text("```\n# not *a* heading\n[x](y)\n```") == "# not *a* heading\n[x](y)"
 
@@ -277,20 +277,20 @@ def test_code_stays_letter_by_letter() -> None:
         ("passing **kwargs and more", "passing **kwargs and more"),
     ],
 )
-def test_a_mark_whose_end_was_cut_off_is_left_out(text: str, said: str) -> None:
+def test_mark_whose_end_was_cut_off_is_removed(text: str, said: str) -> None:
     assert to_plain_text(text) == said
 
 
 @given(st.text("*_`~[]()<>#|!- \nab…\\", max_size=60))
-def test_no_letter_is_lost_or_made_up_outside_of_addresses(text: str) -> None:
-    text = text.replace("(", "").replace("`", "")  # addresses, and names of languages, are left out
+def test_no_letter_is_lost_or_added_outside_of_urls(text: str) -> None:
+    text = text.replace("(", "").replace("`", "")  # URLs and names of languages are omitted
     assert [c for c in to_plain_text(text) if c in "ab<"] == [c for c in text if c in "ab<"]
 
 
 @pytest.mark.parametrize(
     "piece", ["**a ", "*a", "`a ``b ", "[a", "```a\n", "__a ", "> ", "> # ", "- ", "![](", "*a*"]
 )
-def test_a_hostile_text_takes_no_more_than_its_length_allows(piece: str) -> None:
+def test_hostile_text_takes_linear_time(piece: str) -> None:
     def spent(times: int) -> float:
         began = time.process_time()
         to_plain_text(piece * times)

@@ -15,7 +15,7 @@ def copied(client: Client, memory: Memory, form: str) -> Any:
     return client.get(f"/memories/{memory.uid}/as/{form}/")
 
 
-def test_markdown_tells_what_it_says_and_what_is_known_of_it(visitor: Client, remember: Any) -> None:
+def test_markdown_contains_content_and_metadata(visitor: Client, remember: Any) -> None:
     made = remember(
         "Oats at six.\n\n- hay at noon",
         title="Feeding times",
@@ -43,15 +43,13 @@ def test_markdown_tells_what_it_says_and_what_is_known_of_it(visitor: Client, re
         assert line in lines
 
 
-def test_markdown_says_a_title_once(visitor: Client, remember: Any) -> None:
+def test_markdown_contains_the_title_once(visitor: Client, remember: Any) -> None:
     made = remember("# Feeding times\n\nOats at six.", title="Feeding times", abstract="short")
     text = copied(visitor, made, "markdown").content.decode()
     assert text.startswith("# Feeding times\n\n> short\n\nOats at six.\n\n---\n")
 
 
-def test_markdown_leaves_out_a_summary_that_says_the_title_or_another_summary_again(
-    visitor: Client, remember: Any
-) -> None:
+def test_markdown_omits_repeated_summaries(visitor: Client, remember: Any) -> None:
     made = remember("Oats at six.", title="Oats at six.", abstract="Oats at six.")
     assert copied(visitor, made, "markdown").content.decode().startswith("# Oats at six.\n\n---\n")
     made = remember("Hay at noon.", title="Hay", subtitle="When to feed", abstract="When to feed")
@@ -59,7 +57,7 @@ def test_markdown_leaves_out_a_summary_that_says_the_title_or_another_summary_ag
     assert text.startswith("# Hay\n\n> When to feed\n\nHay at noon.\n")
 
 
-def test_json_is_in_the_shape_of_the_api(visitor: Client, remember: Any) -> None:
+def test_json_has_the_shape_of_the_api(visitor: Client, remember: Any) -> None:
     made = remember("Hafer für Zebras 動物", title="Feeding", tags=["food"])
     response = copied(visitor, made, "json")
     assert response["Content-Type"] == "application/json"
@@ -69,29 +67,27 @@ def test_json_is_in_the_shape_of_the_api(visitor: Client, remember: Any) -> None
 
 @pytest.mark.parametrize("form", ["markdown", "json"])
 class TestEachForm:
-    def test_what_may_not_be_seen_is_not_found(
+    def test_hidden_memory_is_not_found(
         self, visitor: Client, four_levels: dict[str, Memory], form: str
     ) -> None:
         answers = {level: copied(visitor, memory, form).status_code for level, memory in four_levels.items()}
         assert answers == {"public": 200, "private": 404, "secret": 404, "cosmic": 404}
 
-    def test_opening_a_secret_is_journaled(
+    def test_reveal_of_a_secret_is_journaled(
         self, insider: Client, four_levels: dict[str, Memory], form: str
     ) -> None:
         assert copied(insider, four_levels["secret"], form).status_code == 200
         row = JournalEntry.objects.get(operation="reveal")
         assert (row.object_id, row.detail["page"]) == (four_levels["secret"].uid, form)
 
-    def test_no_cache_keeps_it_and_no_browser_takes_it_for_a_page(
-        self, visitor: Client, remember: Any, form: str
-    ) -> None:
+    def test_export_is_not_cached_and_not_a_page(self, visitor: Client, remember: Any, form: str) -> None:
         response = copied(visitor, remember("<script>alert(1)</script>"), form)
         assert "no-store" in response["Cache-Control"]
         assert response["X-Content-Type-Options"] == "nosniff"
 
-    def test_it_asks_for_a_login(self, client: Client, remember: Any, form: str) -> None:
+    def test_login_is_required(self, client: Client, remember: Any, form: str) -> None:
         assert copied(client, remember("words"), form)["Location"].startswith("/login/")
 
 
-def test_an_unknown_form_is_not_found(visitor: Client, remember: Any) -> None:
+def test_unknown_format_is_not_found(visitor: Client, remember: Any) -> None:
     assert copied(visitor, remember("words"), "xml").status_code == 404

@@ -1,4 +1,4 @@
-"""The history of a memory: what changed, and for whose eyes."""
+"""The history of a memory and who may see it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def words(client: Client, memory: Memory) -> str:
 
 
 class TestVersions:
-    def test_each_change_stands_against_what_came_next(self, remember: Remember, actor: Actor) -> None:
+    def test_each_change_is_compared_with_the_next(self, remember: Remember, actor: Actor) -> None:
         memory = remember("text", title="one", importance=0.1)
         change(memory, actor, title="two", importance=0.2)
         memory = change(memory, actor, title="three")
@@ -42,7 +42,7 @@ class TestVersions:
         assert "".join(piece.text for piece in title.new) == "two"
         assert (importance.old, importance.new) == (0.1, 0.2)
 
-    def test_a_field_untouched_by_later_changes_is_compared_with_now(
+    def test_field_without_later_changes_is_compared_with_the_current_value(
         self, remember: Remember, actor: Actor
     ) -> None:
         memory = remember("text", category="a")
@@ -51,14 +51,14 @@ class TestVersions:
         [found] = revisions.visible_changes(memory, ALL)[0][1].changes
         assert "".join(piece.text for piece in found.new) == "b"
 
-    def test_lists_tell_what_went_and_what_came(self, remember: Remember, actor: Actor) -> None:
+    def test_lists_show_removed_and_added_items(self, remember: Remember, actor: Actor) -> None:
         memory = remember(tags=["kept", "old"], entities=[EntityDraft(entity="Ann", entity_type="person")])
         memory = change(memory, actor, tags=["kept", "new"], entities=[])
         tags, entities = revisions.visible_changes(memory, ALL)[0][0].changes
         assert (tags.old, tags.new) == (["old"], ["new"])
         assert (entities.old, entities.new) == (["Ann (person)"], [])
 
-    def test_long_histories_come_in_pages(self, remember: Remember, actor: Actor) -> None:
+    def test_long_histories_are_paginated(self, remember: Remember, actor: Actor) -> None:
         memory = remember(title="0")
         for number in range(1, 8):
             memory = change(memory, actor, title=str(number))
@@ -74,15 +74,13 @@ class TestVersions:
 
 
 class TestWhoSeesWhat:
-    def test_a_version_from_a_higher_level_stays_hidden(self, remember: Remember, actor: Actor) -> None:
+    def test_version_of_a_higher_level_is_hidden(self, remember: Remember, actor: Actor) -> None:
         memory = remember("the secret words", sensitivity="secret")
         memory = change(memory, actor, content="open words", sensitivity="public")
         assert revisions.visible_changes(memory, PUBLIC) == ([], None)
         assert len(revisions.visible_changes(memory, ALL)[0]) == 1
 
-    def test_what_a_public_version_became_stays_hidden_while_that_is_of_a_higher_level(
-        self, remember: Remember, actor: Actor
-    ) -> None:
+    def test_new_value_of_a_higher_level_is_hidden(self, remember: Remember, actor: Actor) -> None:
         memory = remember("public words", title="t")
         memory = change(memory, actor, content="secret words", sensitivity="secret")
         memory = change(memory, actor, content="open again", sensitivity="public")
@@ -91,7 +89,7 @@ class TestWhoSeesWhat:
         assert shown["content"].kind == "hidden"
         assert "secret words" not in repr(version)
 
-    def test_the_page_holds_none_of_it(self, visitor: Client, remember: Remember, actor: Actor) -> None:
+    def test_page_contains_no_hidden_text(self, visitor: Client, remember: Remember, actor: Actor) -> None:
         memory = remember("public words")
         change(memory, actor, content="withheld words", sensitivity="private")
         memory = change(memory, actor, content="open again", sensitivity="public")
@@ -101,7 +99,7 @@ class TestWhoSeesWhat:
             assert "public words" in page
             assert "under a level that is not shown" in page
 
-    def test_an_unknown_level_of_a_version_is_hidden_from_all(
+    def test_version_of_an_unknown_level_is_hidden_from_all(
         self, insider: Client, remember: Remember, actor: Actor
     ) -> None:
         memory = remember("the odd words")
@@ -109,7 +107,7 @@ class TestWhoSeesWhat:
         memory.revisions.update(sensitivity="cosmic")
         assert "odd" not in words(insider, memory)
 
-    def test_what_was_personal_once_does_not_come_along(self, visitor: Client, remember: Remember) -> None:
+    def test_version_that_was_personal_is_hidden(self, visitor: Client, remember: Remember) -> None:
         bob = Actor("user:bob", Clearance.up_to("secret", "bob"))
         memory = remember("bob's diary", scope="personal", by=bob)
         memory = change(memory, bob, content="a note for all", scope="team")
@@ -117,7 +115,7 @@ class TestWhoSeesWhat:
 
 
 class TestPage:
-    def test_it_shows_the_comparison_of_lines_with_its_headings(
+    def test_page_shows_changed_lines_with_headings(
         self, visitor: Client, remember: Remember, actor: Actor
     ) -> None:
         memory = remember("one\ntwo of them\nthree")
@@ -128,7 +126,7 @@ class TestPage:
         assert '<th scope="col">Before</th>' in html
         assert "by token:tests" in main(response).words
 
-    def test_older_changes_have_a_page_of_their_own(
+    def test_older_changes_have_their_own_page(
         self, visitor: Client, remember: Remember, actor: Actor
     ) -> None:
         memory = remember(title="title 0")
@@ -142,14 +140,12 @@ class TestPage:
         assert "title 7" not in shown
 
     @pytest.mark.parametrize("before", ["x", "-1", "1e3", "9" * 30, "", "１"])
-    def test_a_bent_address_is_refused_in_words(
-        self, visitor: Client, remember: Remember, before: str
-    ) -> None:
+    def test_invalid_number_is_refused(self, visitor: Client, remember: Remember, before: str) -> None:
         assert visitor.get(f"/memories/{remember().uid}/history/", {"before": before}).status_code == 400
 
 
 class TestStateAt:
-    def test_it_gives_the_values_of_a_moment(self, remember: Remember, actor: Actor) -> None:
+    def test_state_at_returns_the_values_of_a_moment(self, remember: Remember, actor: Actor) -> None:
         memory = remember(title="one")
         start = timezone.now()
         for number, title in enumerate(("two", "three"), start=1):

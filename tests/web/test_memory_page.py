@@ -1,4 +1,4 @@
-"""A memory's page: everything about it, for those who may see it."""
+"""The page of a memory and who may see it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.facts import services
 from memoryhub.memories.schemas import EntityDraft, FactDraft, MemoryPatch
 from memoryhub.models import Event, JournalEntry, Memory, Session
-from tests.web.markup import PAYLOADS, find_dangers, main
+from tests.web.markup import PAYLOAD, find_dangers, main
 
 Remember = Callable[..., Memory]
 
@@ -28,31 +28,31 @@ def url(memory: Memory, rest: str = "") -> str:
 
 class TestWhoSeesIt:
     @pytest.mark.parametrize("rest", ["", "history/"])
-    def test_someone_without_permissions_sees_public_ones_alone(
+    def test_person_without_permissions_sees_public_memories_only(
         self, visitor: Client, four_levels: dict[str, Memory], rest: str
     ) -> None:
         answers = {level: visitor.get(url(memory, rest)).status_code for level, memory in four_levels.items()}
         assert answers == {"public": 200, "private": 404, "secret": 404, "cosmic": 404}
 
     @pytest.mark.parametrize("rest", ["", "history/"])
-    def test_a_permission_without_its_switch_opens_nothing(
+    def test_permission_without_its_switch_shows_nothing(
         self, sign_in: Any, four_levels: dict[str, Memory], rest: str
     ) -> None:
         client = sign_in("view_private", "view_secret", "repair_unknown")
         answers = {level: client.get(url(memory, rest)).status_code for level, memory in four_levels.items()}
         assert answers == {"public": 200, "private": 404, "secret": 404, "cosmic": 404}
 
-    def test_a_switch_opens_its_own_level_alone(self, sign_in: Any, four_levels: dict[str, Memory]) -> None:
+    def test_switch_shows_only_its_level(self, sign_in: Any, four_levels: dict[str, Memory]) -> None:
         client = sign_in("view_private", "view_secret", on=["secret"])
         answers = {level: client.get(url(memory)).status_code for level, memory in four_levels.items()}
         assert answers == {"public": 200, "private": 404, "secret": 200, "cosmic": 404}
 
-    def test_nobody_sees_an_unknown_level(self, sign_in: Any, four_levels: dict[str, Memory]) -> None:
+    def test_unknown_level_is_hidden_from_all(self, sign_in: Any, four_levels: dict[str, Memory]) -> None:
         client = sign_in("view_private", "view_secret", "repair_unknown", on=["private", "secret"])
         answers = {level: client.get(url(memory)).status_code for level, memory in four_levels.items()}
         assert answers == {"public": 200, "private": 200, "secret": 200, "cosmic": 404}
 
-    def test_a_personal_memory_is_its_owners_alone(
+    def test_personal_memory_is_visible_to_its_owner_only(
         self, remember: Remember, insider: Client, sign_in: Any
     ) -> None:
         mine = remember("ada's own", scope="personal")
@@ -60,7 +60,7 @@ class TestWhoSeesIt:
         assert insider.get(url(mine)).status_code == 200
         assert bob.get(url(mine)).status_code == 404
 
-    def test_what_is_hidden_looks_like_what_does_not_exist(
+    def test_hidden_memory_looks_like_a_missing_one(
         self, visitor: Client, four_levels: dict[str, Memory]
     ) -> None:
         hidden, missing = visitor.get(url(four_levels["secret"])), visitor.get("/memories/aaaaaaaaaaaaaaaa/")
@@ -72,7 +72,7 @@ class TestReveal:
         rows = JournalEntry.objects.filter(operation="reveal").order_by("seq")
         return [(row.actor, row.object_id, row.detail["page"]) for row in rows]
 
-    def test_opening_a_secret_is_journaled_each_time_with_the_persons_name(
+    def test_each_reveal_is_journaled_with_the_persons_name(
         self, insider: Client, four_levels: dict[str, Memory]
     ) -> None:
         secret = four_levels["secret"]
@@ -81,7 +81,7 @@ class TestReveal:
         insider.get(url(secret))
         assert len(self.reveals()) == 2
 
-    def test_the_form_and_the_history_of_a_secret_count_as_opening_it(
+    def test_form_and_history_of_a_secret_count_as_a_reveal(
         self, sign_in: Any, four_levels: dict[str, Memory]
     ) -> None:
         client = sign_in("change_memory", "view_secret", on=["secret"])
@@ -89,19 +89,17 @@ class TestReveal:
         client.get(url(four_levels["secret"], "history/"))
         assert [page for _, _, page in self.reveals()] == ["edit", "history"]
 
-    def test_other_levels_leave_no_such_row(self, insider: Client, four_levels: dict[str, Memory]) -> None:
+    def test_other_levels_are_not_journaled(self, insider: Client, four_levels: dict[str, Memory]) -> None:
         for memory in four_levels.values():
             if memory.sensitivity != "secret":
                 insider.get(url(memory))
         assert self.reveals() == []
 
-    def test_a_refused_opening_leaves_no_such_row(
-        self, visitor: Client, four_levels: dict[str, Memory]
-    ) -> None:
+    def test_refused_reveal_is_not_journaled(self, visitor: Client, four_levels: dict[str, Memory]) -> None:
         visitor.get(url(four_levels["secret"]))
         assert self.reveals() == []
 
-    def test_an_earlier_version_that_was_secret_counts_too(
+    def test_secret_version_counts_as_a_reveal(
         self, insider: Client, remember: Remember, actor: Actor
     ) -> None:
         memory = remember("first words", sensitivity="secret")
@@ -109,14 +107,14 @@ class TestReveal:
         insider.get(url(memory))
         assert len(self.reveals()) == 1
 
-    def test_the_row_holds_no_text(self, insider: Client, four_levels: dict[str, Memory]) -> None:
+    def test_journal_entry_contains_no_text(self, insider: Client, four_levels: dict[str, Memory]) -> None:
         insider.get(url(four_levels["secret"]))
         row = JournalEntry.objects.get(operation="reveal")
         assert set(row.detail) == {"content_hash", "page"}
 
 
 class TestWhatItShows:
-    def test_every_field_is_there(self, visitor: Client, remember: Remember) -> None:
+    def test_every_field_is_shown(self, visitor: Client, remember: Remember) -> None:
         memory = remember(
             "# Heading\n\nThe *content* itself",
             title="A title of its own",
@@ -153,7 +151,7 @@ class TestWhatItShows:
             assert text in shown.words, text
         assert "<em>content</em>" in visitor.get(url(memory)).content.decode()
 
-    def test_labels_files_and_places_lead_to_their_lists(self, visitor: Client, remember: Remember) -> None:
+    def test_labels_files_and_places_link_to_their_lists(self, visitor: Client, remember: Remember) -> None:
         memory = remember(
             *["text"],
             tags=["a&b"],
@@ -169,23 +167,23 @@ class TestWhatItShows:
         assert "/memories/?project=p%26q" in links
         assert "/sessions/s/1/?project=p%26q" in links
 
-    def test_the_stored_text_is_there_as_it_was_written(self, visitor: Client, remember: Remember) -> None:
+    def test_stored_text_is_in_the_page_as_written(self, visitor: Client, remember: Remember) -> None:
         memory = remember("some **bold** words\n  and an indent")
         assert "some **bold** words\n  and an indent</pre>" in visitor.get(url(memory)).content.decode()
 
-    def test_a_first_line_that_is_the_title_is_not_said_twice(
-        self, visitor: Client, remember: Remember
-    ) -> None:
+    def test_first_line_that_is_the_title_is_not_repeated(self, visitor: Client, remember: Remember) -> None:
         memory = remember("Fix the lock\n\nIt was held too long.")
         rendered = visitor.get(url(memory)).content.decode().partition('view-read" dir="auto">')[2]
         assert rendered.startswith("<p>It was held too long.</p>")
 
-    def test_a_line_of_a_paragraph_that_is_the_title_stays(self, visitor: Client, remember: Remember) -> None:
+    def test_first_line_of_a_paragraph_that_is_the_title_stays(
+        self, visitor: Client, remember: Remember
+    ) -> None:
         memory = remember("Fix the lock\nwhich was held too long")
         rendered = visitor.get(url(memory)).content.decode().partition('view-read" dir="auto">')[2]
         assert rendered.startswith("<p>Fix the lock")
 
-    def test_opening_it_counts_an_access(self, visitor: Client, remember: Remember) -> None:
+    def test_opening_the_page_counts_an_access(self, visitor: Client, remember: Remember) -> None:
         memory = remember()
         before = memory.updated_at
         visitor.get(url(memory))
@@ -193,9 +191,7 @@ class TestWhatItShows:
         assert memory.accessed_count == 1
         assert memory.updated_at == before
 
-    def test_its_facts_and_its_journal_are_there(
-        self, visitor: Client, remember: Remember, actor: Actor
-    ) -> None:
+    def test_facts_and_journal_are_shown(self, visitor: Client, remember: Remember, actor: Actor) -> None:
         memory = remember()
         draft = FactDraft(
             subject="the lock", predicate="is held by", object="the writer", memory_id=memory.uid
@@ -206,7 +202,7 @@ class TestWhatItShows:
         assert "insert" in shown.words
         assert f"/journal/?object_id={memory.uid}" in shown.links()
 
-    def test_the_event_it_was_made_from_is_there(self, visitor: Client, remember: Remember) -> None:
+    def test_event_of_the_memory_is_shown(self, visitor: Client, remember: Remember) -> None:
         memory = remember(session_id="s", project="p")
         session = Session.objects.get(session_id="s")
         Event.objects.create(session=session, event="tool:post", tool_name="Carpentry", memory=memory)
@@ -214,9 +210,7 @@ class TestWhatItShows:
 
 
 class TestRelated:
-    def test_memories_of_the_same_files_come_with_the_files(
-        self, visitor: Client, remember: Remember
-    ) -> None:
+    def test_related_memories_are_shown_with_shared_files(self, visitor: Client, remember: Remember) -> None:
         memory = remember("this one", files_modified=["src/a.py", "src/b.py"])
         remember("shares one file", files_read=["src/a.py"])
         remember("shares two files", files_modified=["src/a.py", "src/b.py"])
@@ -225,14 +219,12 @@ class TestRelated:
         assert words.index("shares two files") < words.index("shares one file")
         assert "shares nothing" not in words
 
-    def test_that_it_could_not_be_asked_is_told_where_nothing_was_found_too(
-        self, visitor: Client, remember: Remember
-    ) -> None:
+    def test_failed_semantic_search_is_reported(self, visitor: Client, remember: Remember) -> None:
         words = main(visitor.get(url(remember("alone in the store")))).words
         told = " ".join(words.split())
         assert "Nothing was found. Compared by words: no embeddings are configured." in told
 
-    def test_neighbours_in_the_session_come_in_order(self, visitor: Client, remember: Remember) -> None:
+    def test_session_neighbours_are_shown_in_order(self, visitor: Client, remember: Remember) -> None:
         now = timezone.now()
         made = [
             remember(f"step {n}", session_id="s", project="p", created_at=now - timedelta(hours=9 - n))
@@ -245,7 +237,7 @@ class TestRelated:
         assert around == [1, 2, 3, 5, 6, 7]
         assert "step elsewhere" not in words
 
-    def test_hidden_trashed_and_expired_ones_stay_out(
+    def test_hidden_trashed_and_expired_memories_are_not_related(
         self, visitor: Client, remember: Remember, actor: Actor
     ) -> None:
         same: dict[str, Any] = {"files_modified": ["src/a.py"], "session_id": "s", "project": "p"}
@@ -261,7 +253,7 @@ class TestRelated:
         )
         assert "neighbour" not in main(visitor.get(url(memory))).words
 
-    def test_what_it_was_merged_into_shows_only_to_those_who_may_see_that(
+    def test_merge_target_is_shown_only_if_visible(
         self, visitor: Client, remember: Remember, actor: Actor
     ) -> None:
         whole = remember("the whole story", sensitivity="private")
@@ -271,16 +263,14 @@ class TestRelated:
         assert "the whole story" not in main(visitor.get(url(part))).words
         assert whole.uid not in visitor.get(url(part)).content.decode()
 
-    def test_what_it_was_merged_into_is_named(
-        self, insider: Client, remember: Remember, actor: Actor
-    ) -> None:
+    def test_merge_target_is_named(self, insider: Client, remember: Remember, actor: Actor) -> None:
         whole, part = remember("the whole story", sensitivity="private"), remember("a part")
         memories.trash_memories([part.uid], actor)
         Memory.objects.filter(pk=part.pk).update(merged_into=whole)
         assert "Merged into the whole story" in main(insider.get(url(part))).words
         assert "a part" in main(insider.get(url(whole))).words
 
-    def test_hidden_facts_and_events_stay_out(
+    def test_hidden_facts_and_events_are_not_shown(
         self, visitor: Client, remember: Remember, actor: Actor
     ) -> None:
         memory = remember(session_id="s", project="p")
@@ -299,25 +289,21 @@ class TestRelated:
 
 
 class TestEnded:
-    def test_a_trashed_one_says_so_and_offers_the_way_back(
-        self, sign_in: Any, remember: Remember, actor: Actor
-    ) -> None:
+    def test_trashed_memory_offers_to_restore(self, sign_in: Any, remember: Remember, actor: Actor) -> None:
         memory = remember()
         memories.trash_memories([memory.uid], actor)
         response = sign_in("delete_memory").get(url(memory))
         assert "In the trash" in main(response).words
         assert url(memory, "restore/") in [form["action"] for form in main(response).all("form")]
 
-    def test_an_expired_one_says_so_and_offers_the_way_back(
-        self, sign_in: Any, remember: Remember, actor: Actor
-    ) -> None:
+    def test_expired_memory_offers_to_restore(self, sign_in: Any, remember: Remember, actor: Actor) -> None:
         memory = remember()
         memories.apply_bulk_action("expire", [memory.uid], actor)
         response = sign_in("change_memory").get(url(memory))
         assert "Expired" in main(response).words
         assert url(memory, "restore/") in [form["action"] for form in main(response).all("form")]
 
-    def test_those_who_may_not_restore_get_no_button(
+    def test_restore_button_requires_permission(
         self, visitor: Client, remember: Remember, actor: Actor
     ) -> None:
         memory = remember()
@@ -326,10 +312,8 @@ class TestEnded:
 
 
 class TestHostileText:
-    @pytest.mark.parametrize("payload", PAYLOADS)
-    def test_no_field_becomes_markup(
-        self, sign_in: Any, remember: Remember, actor: Actor, payload: str
-    ) -> None:
+    def test_hostile_markup_is_escaped(self, sign_in: Any, remember: Remember, actor: Actor) -> None:
+        payload = PAYLOAD
         memory = remember(
             payload,
             **dict.fromkeys(("title", "subtitle", "abstract", "overview"), payload),
@@ -352,7 +336,7 @@ class TestHostileText:
 
 
 class TestCost:
-    def test_the_number_of_queries_does_not_grow_with_what_is_around_it(
+    def test_number_of_queries_does_not_grow_with_related_rows(
         self, visitor: Client, remember: Remember, actor: Actor
     ) -> None:
         def furnish(memory: Memory, count: int) -> None:

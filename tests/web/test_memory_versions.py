@@ -1,4 +1,4 @@
-"""Two versions side by side, any of them restored, and what was done taken back."""
+"""Compare versions of a memory, restore one, undo the last change."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TestComparing:
             ({"from": "now", "to": "1"}, ["first", "third"], ["second"]),
         ],
     )
-    def test_any_two_stand_side_by_side(
+    def test_any_two_versions_are_compared(
         self, visitor: Client, story: Memory, asked: dict[str, str], there: list[str], absent: list[str]
     ) -> None:
         html = compared(visitor, story, **asked).content.decode()
@@ -60,15 +60,15 @@ class TestComparing:
         assert [word for word in there if word not in shown] == []
         assert [word for word in absent if word in shown] == []
 
-    def test_the_same_twice_is_told(self, visitor: Client, story: Memory) -> None:
+    def test_same_version_twice_is_reported(self, visitor: Client, story: Memory) -> None:
         words = main(compared(visitor, story, **{"from": "2", "to": "2"})).words
         assert "Both say the same" in words
 
-    def test_every_version_is_on_offer(self, visitor: Client, story: Memory) -> None:
+    def test_every_version_is_offered(self, visitor: Client, story: Memory) -> None:
         options = main(compared(visitor, story)).all("option")
         assert [one["value"] for one in options] == ["now", "3", "2", "1"] * 2
 
-    def test_it_is_reached_from_each_change(self, visitor: Client, story: Memory) -> None:
+    def test_each_change_links_to_its_comparison(self, visitor: Client, story: Memory) -> None:
         links = main(visitor.get(f"/memories/{story.uid}/")).links()
         assert f"/memories/{story.uid}/compare/" in links
         for number in (1, 2, 3):
@@ -77,24 +77,24 @@ class TestComparing:
             assert visitor.get(address).status_code == 200
 
     @pytest.mark.parametrize("bent", ["x", "-1", "0", "1e3", "9" * 30, "", "１"])
-    def test_a_bent_number_is_refused(self, visitor: Client, story: Memory, bent: str) -> None:
+    def test_invalid_number_is_refused(self, visitor: Client, story: Memory, bent: str) -> None:
         assert compared(visitor, story, **{"from": bent}).status_code == 400
 
     @pytest.mark.parametrize("asked", [{"from": "4"}, {"to": "99"}])
-    def test_what_there_is_not_is_not_found(
+    def test_missing_version_is_not_found(
         self, visitor: Client, story: Memory, asked: dict[str, str]
     ) -> None:
         assert compared(visitor, story, **asked).status_code == 404
 
-    def test_a_memory_that_was_never_changed_says_so(self, visitor: Client, remember: Remember) -> None:
+    def test_unchanged_memory_has_nothing_to_compare(self, visitor: Client, remember: Remember) -> None:
         assert "nothing to compare" in main(compared(visitor, remember())).words
 
-    def test_hostile_texts_stay_texts(self, visitor: Client, remember: Remember, actor: Actor) -> None:
+    def test_hostile_markup_is_escaped(self, visitor: Client, remember: Remember, actor: Actor) -> None:
         memory = remember("\n".join(PAYLOADS), title=PAYLOADS[0], tags=[PAYLOADS[1][:90]])
         change(memory, actor, content="plain", title=PAYLOADS[3], tags=[PAYLOADS[2][:90]])
         assert find_dangers(compared(visitor, memory).content.decode()) == []
 
-    def test_the_queries_do_not_grow_with_the_changes(
+    def test_number_of_queries_does_not_grow_with_the_changes(
         self, visitor: Client, remember: Remember, actor: Actor
     ) -> None:
         counted = []
@@ -111,28 +111,28 @@ class TestComparing:
 class TestWhatMayBeSeen:
     @pytest.fixture
     def once_closed(self, remember: Remember, actor: Actor) -> Memory:
-        """Open, then private, then open again."""
+        """A memory that was public, then private, then public again."""
         memory = remember("open words", title="one")
         change(memory, actor, content="withheld words", sensitivity="private")
         return change(memory, actor, content="open again", sensitivity="public", title="two")
 
-    def test_a_version_under_a_hidden_level_is_not_found(self, visitor: Client, once_closed: Memory) -> None:
+    def test_version_of_a_hidden_level_is_not_found(self, visitor: Client, once_closed: Memory) -> None:
         assert compared(visitor, once_closed, **{"from": "2"}).status_code == 404
         page = compared(visitor, once_closed, **{"from": "1"})
         assert b"withheld" not in page.content
         assert 'value="2"' not in page.content.decode()
 
-    def test_nor_does_it_come_back(self, sign_in: Any, once_closed: Memory) -> None:
+    def test_version_of_a_hidden_level_cannot_be_restored(self, sign_in: Any, once_closed: Memory) -> None:
         assert send(sign_in(RIGHT), once_closed, "restore", version="2").status_code == 404
 
-    def test_who_may_see_it_compares_and_restores_it(self, sign_in: Any, once_closed: Memory) -> None:
+    def test_visible_version_is_compared_and_restored(self, sign_in: Any, once_closed: Memory) -> None:
         client = sign_in(RIGHT, "view_private", on=["private"])
         assert b"withheld" in compared(client, once_closed, **{"from": "2"}).content
         assert b"is restored" in send(client, once_closed, "restore", version="2").content
         now = Memory.objects.get(pk=once_closed.pk)
         assert (now.content, now.sensitivity) == ("withheld words", "private")
 
-    def test_a_value_under_a_hidden_level_is_named_and_not_shown(
+    def test_value_of_a_hidden_level_is_named_but_not_shown(
         self, visitor: Client, remember: Remember, actor: Actor
     ) -> None:
         memory = remember("words", title="one", category="old")
@@ -146,7 +146,7 @@ class TestWhatMayBeSeen:
         back = main(compared(visitor, memory, **{"from": "4", "to": "1"})).words
         assert "What it said in version 1 is under a level that is not shown" in back
 
-    def test_seeing_a_secret_version_is_journaled(
+    def test_reveal_of_a_secret_version_is_journaled(
         self, insider: Client, remember: Remember, actor: Actor
     ) -> None:
         memory = remember("hidden words", sensitivity="secret")
@@ -158,17 +158,17 @@ class TestWhatMayBeSeen:
         compared(insider, memory, **{"from": "1"})
         assert [row.detail["page"] for row in reveals] == ["compare"]
 
-    def test_an_unknown_level_is_hidden_from_all(self, insider: Client, story: Memory) -> None:
+    def test_unknown_level_is_hidden_from_all(self, insider: Client, story: Memory) -> None:
         story.revisions.filter(number=1).update(sensitivity="cosmic")
         assert compared(insider, story, **{"from": "1"}).status_code == 404
 
-    def test_what_was_personal_does_not_come_along(self, visitor: Client, remember: Remember) -> None:
+    def test_personal_version_is_hidden(self, visitor: Client, remember: Remember) -> None:
         bob = Actor("user:bob", Clearance.up_to("secret", "bob"))
         memory = remember("bob's diary", scope="personal", by=bob)
         change(memory, bob, content="for all", scope="team")
         assert compared(visitor, memory, **{"from": "1"}).status_code == 404
 
-    def test_a_confined_person_sees_no_version_from_elsewhere(
+    def test_confined_person_sees_no_version_from_other_projects(
         self, person: Any, remember: Remember, actor: Actor
     ) -> None:
         ada = person("ada", RIGHT)
@@ -186,7 +186,7 @@ class TestWhatMayBeSeen:
 
 
 class TestRestoring:
-    def test_it_says_again_what_it_said_and_offers_to_undo(self, sign_in: Any, story: Memory) -> None:
+    def test_restored_version_can_be_undone(self, sign_in: Any, story: Memory) -> None:
         client = sign_in(RIGHT)
         page = send(client, story, "restore", version="1")
         assert page.redirect_chain[-1][0] == f"/memories/{story.uid}/"
@@ -198,9 +198,7 @@ class TestRestoring:
         now = Memory.objects.get(pk=story.pk)
         assert (now.content, now.title) == ("the third line", "A heading")
 
-    def test_an_undo_comes_too_late_after_another_change(
-        self, sign_in: Any, story: Memory, actor: Actor
-    ) -> None:
+    def test_undo_after_another_change_is_refused(self, sign_in: Any, story: Memory, actor: Actor) -> None:
         client = sign_in(RIGHT)
         send(client, story, "restore", version="1")
         change(story, actor, title="by someone else")
@@ -208,7 +206,7 @@ class TestRestoring:
         assert "changed since" in main(page).words
         assert Memory.objects.get(pk=story.pk).title == "by someone else"
 
-    def test_a_change_meanwhile_is_told_and_kept(self, sign_in: Any, story: Memory, actor: Actor) -> None:
+    def test_restore_after_another_change_is_refused(self, sign_in: Any, story: Memory, actor: Actor) -> None:
         client = sign_in(RIGHT)
         change(story, actor, content="the fourth line")
         page = send(client, story, "restore", version="1")
@@ -216,7 +214,7 @@ class TestRestoring:
         assert page.redirect_chain[-1][0] == f"/memories/{story.uid}/compare/?from=1"
         assert Memory.objects.get(pk=story.pk).content == "the fourth line"
 
-    def test_another_with_the_same_words_is_named(
+    def test_restore_of_content_of_another_memory_is_refused(
         self, sign_in: Any, story: Memory, remember: Remember
     ) -> None:
         other = remember("the first line")
@@ -224,7 +222,9 @@ class TestRestoring:
         assert other.uid in main(page).words
         assert Memory.objects.get(pk=story.pk).content == "the third line"
 
-    def test_what_is_so_already_is_told(self, sign_in: Any, remember: Remember, actor: Actor) -> None:
+    def test_restore_of_the_current_content_is_reported(
+        self, sign_in: Any, remember: Remember, actor: Actor
+    ) -> None:
         memory = remember("words", title="t")
         change(memory, actor, title="u")
         memory = change(memory, actor, title="t")
@@ -232,24 +232,24 @@ class TestRestoring:
         assert memory.revisions.count() == 2
 
     @pytest.mark.parametrize("deed", ["restore", "undo"])
-    def test_it_takes_the_permission(self, visitor: Client, story: Memory, deed: str) -> None:
+    def test_permission_is_required(self, visitor: Client, story: Memory, deed: str) -> None:
         assert send(visitor, story, deed, version="1").status_code == 403
         assert b"versions/restore" not in visitor.get(f"/memories/{story.uid}/").content
 
     @pytest.mark.parametrize("deed", ["restore", "undo"])
     @pytest.mark.parametrize("number", ["", "x", "0", "-1", "9" * 12])
-    def test_a_form_that_is_not_whole_is_refused(
+    def test_invalid_version_number_is_refused(
         self, sign_in: Any, story: Memory, deed: str, number: str
     ) -> None:
         client = sign_in(RIGHT)
         assert send(client, story, deed, version=number).status_code == 400
 
     @pytest.mark.parametrize("moment", ["", "yesterday", "2026-01-01T00:00:00"])
-    def test_so_is_a_moment_that_is_none(self, sign_in: Any, story: Memory, moment: str) -> None:
+    def test_invalid_unchanged_since_is_refused(self, sign_in: Any, story: Memory, moment: str) -> None:
         answer = send(sign_in(RIGHT), story, "restore", version="1", unchanged_since=moment)
         assert answer.status_code == 400
 
-    def test_what_lies_in_the_trash_has_no_button(self, sign_in: Any, story: Memory, actor: Actor) -> None:
+    def test_trashed_memory_has_no_restore_button(self, sign_in: Any, story: Memory, actor: Actor) -> None:
         memories.trash_memories([story.uid], actor)
         client = sign_in(RIGHT)
         for rest in ("", "history/", "compare/"):

@@ -1,6 +1,6 @@
-"""What a page weighs: its HTML is sent as it is, beside 105 to 150 kB of fonts, styles and scripts.
+"""The size of pages with long texts. HTML is sent uncompressed, with 105 to 150 kB of fonts, styles and scripts.
 
-``tests/browser/test_every_page.py`` weighs each page of the demo with all that it loads; here are long texts.
+``tests/browser/test_every_page.py`` measures each page of the demo with everything it loads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SENTENCE = "The tide table of the harbour is read at noon and at midnight by who
 
 @pytest.fixture
 def much(remember: Any, actor: Any) -> None:
-    """More of everything than a page lists, each with long words."""
+    """More rows of every kind than a page lists, with long words."""
     place = {"project": "harbour-and-lighthouse-board", "session_id": "the-night-of-the-long-watch"}
     for number in range(70):
         memory = remember(
@@ -78,14 +78,14 @@ def much(remember: Any, actor: Any) -> None:
         "/review/?tab=unsure",
     ],
 )
-def test_a_full_page_of_long_texts_stays_light(sign_in: Any, much: None, path: str) -> None:
+def test_full_page_of_long_texts_is_small(sign_in: Any, much: None, path: str) -> None:
     rights = [f"{act}_{model}" for act in ("add", "change", "delete") for model in ("memory", "fact")]
     response = sign_in(*rights, "view_private").get(path)
     assert response.status_code == 200
     assert len(response.content) <= MOST
 
 
-def test_of_heavy_near_duplicates_the_first_are_shown(remember: Any, actor: Any) -> None:
+def test_heavy_near_duplicates_are_limited(remember: Any, actor: Any) -> None:
     pairs = []
     for number in range(4):
         one, other = (remember(f"{number}{end} " + SENTENCE * 90) for end in "ab")
@@ -94,7 +94,7 @@ def test_of_heavy_near_duplicates_the_first_are_shown(remember: Any, actor: Any)
     assert [one.keep.pk for one in shown] == [pair.keep for pair in pairs[:2]]
 
 
-def test_a_near_duplicate_too_heavy_for_a_page_is_shown_alone(remember: Any, actor: Any) -> None:
+def test_single_heavy_near_duplicate_is_shown(remember: Any, actor: Any) -> None:
     pairs = []
     for number in range(2):
         one, other = (remember(f"{number}{end} " + SENTENCE * 400) for end in "ab")
@@ -103,7 +103,7 @@ def test_a_near_duplicate_too_heavy_for_a_page_is_shown_alone(remember: Any, act
 
 
 @pytest.mark.usefixtures("embedding")
-def test_a_page_of_near_duplicates_of_many_lines_stays_light(sign_in: Any, remember: Any) -> None:
+def test_near_duplicates_with_many_lines_are_small(sign_in: Any, remember: Any) -> None:
     for name in ("ada", "ben", "cem", "dee", "eva", "fay", "gus"):
         for verb in ("reads", "keeps"):
             lines = [f"{hour}: {name} {verb} the tide table of the harbour at noon" for hour in range(45)]
@@ -116,7 +116,7 @@ def test_a_page_of_near_duplicates_of_many_lines_stays_light(sign_in: Any, remem
 
 @pytest.fixture
 def long_night(db: None) -> Session:
-    """A session of 1200 events of a hundred subjects, each with all that one can have."""
+    """A session of 1200 events on a hundred subjects, with every field set."""
     begin = timezone.now() - timedelta(hours=9)
     session = Session.objects.create(session_id="night", project="p")
     parts = dict.fromkeys(("substance", "salience", "distinctiveness", "type_weight"), 0.3)
@@ -142,7 +142,7 @@ def long_night(db: None) -> Session:
 
 
 def followed(client: Any, address: str) -> list[Any]:
-    """The page of this address and those after it, as its links lead on."""
+    """Yield the page at a URL and the following ones."""
     pages = [client.get(address)]
     while onward := re.search(r'rel="next" href="([^"]+)"', pages[-1].content.decode()):
         pages.append(client.get(address.partition("?")[0] + html.unescape(onward[1])))
@@ -150,16 +150,16 @@ def followed(client: Any, address: str) -> list[Any]:
     return pages
 
 
-def test_a_session_of_many_long_events_stays_light(visitor: Any, long_night: Session) -> None:
+def test_session_of_many_long_events_is_small(visitor: Any, long_night: Session) -> None:
     for page in ("/sessions/night/", "/sessions/night/?order=newest", "/sessions/night/?kind=event"):
         assert len(visitor.get(page).content) <= OF_SESSION, page
 
 
-def test_its_picture_shows_the_beginning_and_says_so(visitor: Any, long_night: Session) -> None:
+def test_session_picture_shows_the_beginning_and_says_so(visitor: Any, long_night: Session) -> None:
     assert b"The picture shows the beginning of this long session" in visitor.get("/sessions/night/").content
 
 
-def test_an_address_of_one_of_its_events_leads_to_that_one(visitor: Any, long_night: Session) -> None:
+def test_url_of_an_event_shows_it(visitor: Any, long_night: Session) -> None:
     event = Event.objects.order_by("at")[600]
     anchor = timeline.TimelineEntry(event.at, "event", event).anchor
     page = visitor.get("/sessions/night/", {"entry": anchor})
@@ -167,7 +167,7 @@ def test_an_address_of_one_of_its_events_leads_to_that_one(visitor: Any, long_ni
     assert len(page.content) <= OF_SESSION
 
 
-def test_its_report_is_cut_into_light_parts_that_leave_nothing_out(visitor: Any, long_night: Session) -> None:
+def test_session_report_is_split_into_small_complete_parts(visitor: Any, long_night: Session) -> None:
     parts = followed(visitor, "/reports/sessions/night/")
     assert len(parts) > 5
     assert max(len(part.content) for part in parts) <= MOST
@@ -176,7 +176,7 @@ def test_its_report_is_cut_into_light_parts_that_leave_nothing_out(visitor: Any,
     assert found == list(range(1200))
 
 
-def test_each_part_of_a_report_says_what_it_leaves_out(visitor: Any, long_night: Session) -> None:
+def test_each_part_of_a_report_names_what_it_omits(visitor: Any, long_night: Session) -> None:
     first, second, *_, last = followed(visitor, "/reports/sessions/night/")
     before, after = b"This part goes on from another one", b"This part ends at"
     assert (before in first.content, after in first.content) == (False, True)

@@ -1,4 +1,4 @@
-"""No page tells a word of a secret memory before it is opened; opening it is in the journal."""
+"""Pages contain no content of a secret memory before it is opened, which is journaled."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PAGES = [
 
 @pytest.fixture
 def herd(remember: Callable[..., Memory]) -> dict[str, Memory]:
-    """A memory of each level in one session, with an event, and a title beside its content."""
+    """A memory of each level in one session, with an event and a title."""
     made = {}
     for level in ALL:
         memory = remember(
@@ -58,7 +58,7 @@ def words(level: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_no_page_but_its_own_says_a_word_of_a_secret(insider: Client, herd: Any, path: str) -> None:
+def test_secret_content_is_only_on_its_own_page(insider: Client, herd: Any, path: str) -> None:
     answer = insider.get(path)
     assert answer.status_code == 200
     told = answer.content.decode()
@@ -68,15 +68,13 @@ def test_no_page_but_its_own_says_a_word_of_a_secret(insider: Client, herd: Any,
 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if path not in ("/facts/", "/sessions/")])
-def test_lists_name_what_is_open_and_tell_that_a_secret_is_there(
-    insider: Client, herd: Any, path: str
-) -> None:
+def test_lists_name_visible_memories_and_mention_a_secret(insider: Client, herd: Any, path: str) -> None:
     told = insider.get(path).content.decode().replace("<mark>", "").replace("</mark>", "")
     expected = {"secret"} if "sensitivity=secret" in path else {"public", "private", "secret"}
     assert {level for level in ALL if list_title(herd[level]) in told} == expected
 
 
-def test_opening_a_secret_shows_it_and_says_so_in_the_journal(insider: Client, herd: Any) -> None:
+def test_opening_a_secret_shows_it_and_is_journaled(insider: Client, herd: Any) -> None:
     told = insider.get(f"/memories/{herd['secret'].uid}/").content.decode()
     assert "secretleaves" in told
     assert "secrettitle" in told
@@ -84,7 +82,7 @@ def test_opening_a_secret_shows_it_and_says_so_in_the_journal(insider: Client, h
     assert (row.actor, row.object_id, row.sensitivity) == ("user:ada", herd["secret"].uid, "secret")
 
 
-def test_the_admins_list_says_no_word_of_a_secret(django_user_model: Any, client: Client, herd: Any) -> None:
+def test_admin_list_contains_no_secret_content(django_user_model: Any, client: Client, herd: Any) -> None:
     client.force_login(django_user_model.objects.create_superuser("root", password="a good password"))
     for level in ("private", "secret"):
         client.post("/switch/", {"level": level, "on": "1", "next": "/"})
@@ -93,7 +91,7 @@ def test_the_admins_list_says_no_word_of_a_secret(django_user_model: Any, client
     assert [word for level in ("secret", "cosmic") for word in words(level) if word in told] == []
 
 
-def test_a_toast_says_no_word_of_a_secret(sign_in: Any, herd: Any) -> None:
+def test_message_contains_no_secret_content(sign_in: Any, herd: Any) -> None:
     client = sign_in("view_secret", "delete_memory", on=["secret"])
     told = client.post(f"/memories/{herd['secret'].uid}/trash/", follow=True).content.decode()
     assert list_title(herd["secret"]) in told

@@ -1,4 +1,4 @@
-"""Decisions in the review queue: one at a time, each taken back; and what was looked at."""
+"""Decisions in the review queue, their undo, and marking memories as seen."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TestDeciding:
         return sign_in("change_memory", "delete_memory")
 
     @pytest.mark.parametrize("deed", ["approve", "demote", "trash"])
-    def test_what_was_decided_waits_no_more_and_undo_brings_it_back(
+    def test_decided_memory_leaves_the_queue_and_undo_returns_it(
         self, client: Client, unsure: Memory, deed: str
     ) -> None:
         before = Memory.objects.filter(pk=unsure.pk).values().get()
@@ -39,7 +39,7 @@ class TestDeciding:
         assert Memory.objects.filter(pk=unsure.pk).values().get() == before
         assert "made of cheese" in get_page(client)
 
-    def test_each_does_what_it_says(self, client: Client, remember: Remember) -> None:
+    def test_each_button_applies_its_action(self, client: Client, remember: Remember) -> None:
         good, lesser, bad = (remember(word) for word in ("good", "lesser", "bad"))
         for deed, memory in (("approve", good), ("demote", lesser), ("trash", bad)):
             assert post_action(client, deed, memory).status_code == 302
@@ -49,28 +49,26 @@ class TestDeciding:
         assert bad.deleted_at
         assert (good.importance, lesser.importance) == (0.5, 0.25)
 
-    def test_demoting_is_one_act(self, client: Client, unsure: Memory) -> None:
+    def test_demoting_is_one_action(self, client: Client, unsure: Memory) -> None:
         post_action(client, "demote", unsure)
         rows = JournalEntry.objects.filter(object_id=unsure.uid, operation__in=("update", "review"))
         assert rows.count() == 2
         assert len({row.detail["act"] for row in rows}) == 1
 
-    def test_approving_takes_the_flags_away(self, client: Client, unsure: Memory) -> None:
+    def test_approving_removes_the_flags(self, client: Client, unsure: Memory) -> None:
         Memory.objects.update(flags=["governor:leak"])
         post_action(client, "approve", unsure)
         unsure.refresh_from_db()
         assert unsure.flags == []
 
-    def test_the_next_card_comes_with_the_answer(self, client: Client, remember: Remember) -> None:
+    def test_next_card_comes_with_the_response(self, client: Client, remember: Remember) -> None:
         made = [remember(f"number {n} of many") for n in range(4)]
         cards = [made[3].uid, made[2].uid]
         answer = post_action(client, "approve", made[3], card=cards, headers=HTMX).content.decode()
         assert f'id="m-{made[1].uid}"' in answer
         assert f'id="m-{made[0].uid}"' not in answer
 
-    def test_what_was_changed_meanwhile_is_shown_and_not_approved(
-        self, client: Client, unsure: Memory
-    ) -> None:
+    def test_memory_changed_meanwhile_is_shown_and_not_approved(self, client: Client, unsure: Memory) -> None:
         seen = unsure.updated_at - timedelta(seconds=5)
         response = post_action(client, "approve", unsure, seen=seen.isoformat(), headers=HTMX)
         assert response.status_code == 422
@@ -80,26 +78,22 @@ class TestDeciding:
         unsure.refresh_from_db()
         assert unsure.reviewed_at is None
 
-    def test_one_that_lies_in_the_trash_by_now_is_told(self, client: Client, unsure: Memory) -> None:
+    def test_trashed_memory_is_reported(self, client: Client, unsure: Memory) -> None:
         memories.trash_memories([unsure.uid], EVE)
         response = post_action(client, "approve", unsure, headers=HTMX)
         assert response.status_code == 422
         assert "in the trash" in response.content.decode()
 
     @pytest.mark.parametrize("fields", [{}, {"act": "erase"}, {"act": "set"}], ids=str)
-    def test_an_act_that_is_none_of_the_queue_is_refused(
-        self, client: Client, unsure: Memory, fields: dict[str, str]
-    ) -> None:
+    def test_unknown_action_is_refused(self, client: Client, unsure: Memory, fields: dict[str, str]) -> None:
         assert client.post("/review/act/", {"uid": unsure.uid, **fields}).status_code == 400
 
     @pytest.mark.parametrize("undo", ["", "x", "x 1", "x 1 -", "x 1 9999999999999999999", " 1 1"])
-    def test_an_undo_that_names_no_act_takes_nothing_back(
-        self, client: Client, unsure: Memory, undo: str
-    ) -> None:
+    def test_invalid_undo_is_refused(self, client: Client, unsure: Memory, undo: str) -> None:
         response = client.post("/review/undo/", {"undo": undo, "uid": unsure.uid})
         assert response.status_code in (400, 404)
 
-    def test_nobody_takes_back_what_another_did(
+    def test_undo_of_another_persons_action_is_refused(
         self, client: Client, sign_in: SignIn, unsure: Memory
     ) -> None:
         answer = post_action(client, "approve", unsure, headers=HTMX).content.decode()
@@ -109,14 +103,12 @@ class TestDeciding:
         assert unsure.reviewed_at
 
     @pytest.mark.parametrize("deed", ["approve", "demote", "trash"])
-    def test_who_lacks_the_right_is_refused(self, sign_in: SignIn, unsure: Memory, deed: str) -> None:
+    def test_permission_is_required(self, sign_in: SignIn, unsure: Memory, deed: str) -> None:
         right = "change_memory" if deed == "trash" else "delete_memory"
         assert post_action(sign_in(right, name="bob"), deed, unsure).status_code == 403
 
     @pytest.mark.parametrize("address", ["https://elsewhere.example/review/", "//elsewhere.example", "/you/"])
-    def test_it_leads_back_to_the_queue_and_nowhere_else(
-        self, client: Client, unsure: Memory, address: str
-    ) -> None:
+    def test_redirect_stays_in_the_queue(self, client: Client, unsure: Memory, address: str) -> None:
         assert post_action(client, "approve", unsure, next=address)["Location"] == "/review/"
 
 
@@ -130,7 +122,7 @@ class TestEditing:
             ("/logout/", None),
         ],
     )
-    def test_saving_leads_back_to_the_queue_and_nowhere_else(
+    def test_edit_form_returns_to_the_queue(
         self, sign_in: SignIn, unsure: Memory, address: str, leads_to: str | None
     ) -> None:
         client = sign_in("change_memory")
@@ -143,9 +135,7 @@ class TestEditing:
 
 
 class TestLooking:
-    def test_what_was_looked_at_is_new_no_more_and_undo_makes_it_so_again(
-        self, visitor: Client, unsure: Memory
-    ) -> None:
+    def test_seen_memories_are_not_new_until_undone(self, visitor: Client, unsure: Memory) -> None:
         now = timezone.now().isoformat()
         page = visitor.post("/review/looked/", {"until": now, "next": "/review/?tab=new"}, follow=True)
         assert "Nothing new" in page.content.decode()
@@ -153,11 +143,11 @@ class TestLooking:
         visitor.post("/review/looked/", {"until": "", "back": "1"})
         assert "About the moon" in get_page(visitor)
 
-    def test_it_counts_for_this_person_alone(self, visitor: Client, sign_in: SignIn, unsure: Memory) -> None:
+    def test_seen_applies_to_this_person_only(self, visitor: Client, sign_in: SignIn, unsure: Memory) -> None:
         visitor.post("/review/looked/", {"until": timezone.now().isoformat()})
         assert "About the moon" in get_page(sign_in(name="bob"))
 
-    def test_what_came_after_the_page_was_made_stays_new(self, visitor: Client, remember: Remember) -> None:
+    def test_memory_stored_after_the_page_stays_new(self, visitor: Client, remember: Remember) -> None:
         page = visitor.get("/review/?tab=new")
         until = page.context["now"].isoformat()
         remember("meanwhile")
@@ -167,11 +157,11 @@ class TestLooking:
     @pytest.mark.parametrize(
         "until", ["soon", "2999-01-01T00:00:00+00:00", "2026-13-45T00:00:00Z", "2026-01-01"]
     )
-    def test_a_moment_that_is_none_or_to_come_is_refused(self, visitor: Client, until: str) -> None:
+    def test_invalid_or_future_datetime_is_refused(self, visitor: Client, until: str) -> None:
         assert visitor.post("/review/looked/", {"until": until}).status_code == 400
         assert not Profile.objects.exclude(looked_at=None).exists()
 
-    def test_preferences_stay_as_they_are(self, person: MakePerson) -> None:
+    def test_preferences_are_not_changed(self, person: MakePerson) -> None:
         ada = person("ada")
         Profile.objects.create(user=ada, theme="dark", confined=True)
         client = Client()

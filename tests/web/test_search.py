@@ -19,7 +19,7 @@ TYPING = {**HTMX, "HX-Trigger": "search-fields"}
 
 
 def text(response: Any) -> str:
-    """What a reader of the page reads: tags away, white space collapsed."""
+    """Return the visible text."""
     page = re.sub(r"<(script|style|title).*?</\1>", " ", response.content.decode(), flags=re.S)
     return " ".join(re.sub(r"<[^>]+>", " ", page).split())
 
@@ -44,16 +44,16 @@ def zoo(remember: Callable[..., Any]) -> None:
 
 
 class TestResults:
-    def test_a_result_shows_words_and_no_marks_of_markdown(self, visitor: Client, remember: Any) -> None:
+    def test_result_shows_text_without_markdown(self, visitor: Client, remember: Any) -> None:
         remember("We *convert* in `batches`: 2 * 3, `<b>zebra</b>`", title="Zebras", abstract="**zebra**")
         page = visitor.get("/search/", {"q": "zebra"}).content.decode()
         assert "We convert in batches: 2 * 3, &lt;b&gt;<mark>zebra</mark>&lt;/b&gt;" in page
 
-    def test_what_was_found_is_shown_of_the_text_that_holds_it(self, visitor: Client, remember: Any) -> None:
+    def test_snippet_is_of_the_field_that_matches(self, visitor: Client, remember: Any) -> None:
         remember("Nothing of the kind.", title="Animals", overview="Of **zebras** alone.")
         assert "Of <mark>zebras</mark> alone." in visitor.get("/search/", {"q": "zebras"}).content.decode()
 
-    def test_a_plain_get_finds_marks_and_counts(self, visitor: Client, zoo: None) -> None:
+    def test_page_highlights_and_counts_results(self, visitor: Client, zoo: None) -> None:
         response = visitor.get("/search/", {"q": "zebra"})
         page = response.content.decode()
         assert "<mark>Zebra</mark> crossing" in page
@@ -61,7 +61,7 @@ class TestResults:
         assert " ms" in text(response)
         assert "Giraffe" not in page
 
-    def test_the_score_is_told_in_its_four_parts(self, visitor: Client, zoo: None) -> None:
+    def test_score_is_shown_in_four_parts(self, visitor: Client, zoo: None) -> None:
         response = visitor.get("/search/", {"q": "zebra crossing"})
         found = re.search(
             r"Score (\d\.\d\d) match (\d\.\d\d) recency (\d\.\d\d) importance (\d\.\d\d) trust (\d\.\d\d)",
@@ -74,7 +74,7 @@ class TestResults:
         )
         assert response.content.decode().count('<rect class="part-') == 4 * 3
 
-    def test_min_score_is_a_control(self, visitor: Client, zoo: None) -> None:
+    def test_min_score_is_a_field(self, visitor: Client, zoo: None) -> None:
         none = visitor.get("/search/", {"q": "zebra", "min_score": "0.99"})
         assert "Nothing found" in text(none)
         assert "Show 3 weaker matches" in text(none)
@@ -94,34 +94,34 @@ class TestResults:
         assert len({title for one in titles for title in one}) == 5
 
     @pytest.mark.parametrize("page", ["0", "-1", "x", "²", "9" * 30])
-    def test_a_page_that_makes_no_sense_is_no_error(self, visitor: Client, zoo: None, page: str) -> None:
+    def test_invalid_page_number_is_no_error(self, visitor: Client, zoo: None, page: str) -> None:
         assert visitor.get("/search/", {"q": "zebra", "page": page}).status_code == 200
 
-    def test_a_title_is_not_said_twice(self, visitor: Client, remember: Any) -> None:
+    def test_title_is_not_repeated(self, visitor: Client, remember: Any) -> None:
         remember("Zebra crossing\n\nPainted on Monday.", title="Zebra crossing")
         page = visitor.get("/search/", {"q": "zebra"}).content.decode()
         assert page.count("crossing") == 1
         assert "Painted on Monday." in page
 
-    def test_scripts_without_spaces_are_found_and_marked(self, visitor: Client, remember: Any) -> None:
+    def test_scripts_without_spaces_are_found_and_highlighted(self, visitor: Client, remember: Any) -> None:
         remember("毎晩三時にバックアップを実行します", title="運用")
         assert "<mark>バックアップ</mark>" in visitor.get("/search/", {"q": "バックアップ"}).content.decode()
 
 
 class TestEmptyStates:
-    def test_without_words_it_tells_how_to_search(self, visitor: Client) -> None:
+    def test_empty_query_explains_searching(self, visitor: Client) -> None:
         assert "What are you looking for?" in text(visitor.get("/search/"))
 
-    def test_filters_without_words_lead_to_the_list(self, visitor: Client, zoo: None) -> None:
+    def test_filters_without_a_query_link_to_the_list(self, visitor: Client, zoo: None) -> None:
         page = visitor.get("/search/", {"project": "land"}).content.decode()
         assert 'href="/memories/?project=land"' in page
 
-    def test_when_only_filters_are_in_the_way_it_says_so(self, visitor: Client, zoo: None) -> None:
+    def test_filters_that_exclude_everything_are_reported(self, visitor: Client, zoo: None) -> None:
         response = visitor.get("/search/", {"q": "zebra", "project": "moon"})
         assert "Search without the filters : 3 results" in text(response)
         assert 'href="/search/?q=zebra"' in response.content.decode()
 
-    def test_advice_counts_nothing_behind_the_gate(self, visitor: Client, remember: Any) -> None:
+    def test_advice_counts_no_hidden_memories(self, visitor: Client, remember: Any) -> None:
         remember("zebra hideout", sensitivity="secret", project="moon")
         response = visitor.get("/search/", {"q": "zebra", "project": "moon", "min_score": "0.9"})
         assert "weaker" not in text(response)
@@ -129,26 +129,24 @@ class TestEmptyStates:
 
 
 class TestFacets:
-    def test_facets_count_what_the_query_matches(self, visitor: Client, zoo: None) -> None:
+    def test_facets_count_matches_of_the_query(self, visitor: Client, zoo: None) -> None:
         facets = _facets(visitor.get("/search/", {"q": "zebra"}))
         assert facets["Type"] == {"feature": 2, "bugfix": 1}
         assert facets["Category"] == {"farm": 2, "road": 1}
         assert facets["Project"] == {"land": 2, "town": 1}
         assert facets["Tag"] == {"wood": 2, "paint": 1}
 
-    def test_a_facet_keeps_the_rest_of_the_query_and_begins_on_the_first_page(
-        self, visitor: Client, zoo: None
-    ) -> None:
+    def test_facet_keeps_the_query_and_starts_on_the_first_page(self, visitor: Client, zoo: None) -> None:
         query = {"q": "zebra", "min_score": "0.1", "page": "1"}
         page = visitor.get("/search/", query).content.decode()
         assert 'href="/search/?q=zebra&amp;min_score=0.1&amp;tag=wood"' in page
 
-    def test_a_chosen_facet_narrows_and_can_be_taken_back(self, visitor: Client, zoo: None) -> None:
+    def test_active_facet_filters_and_can_be_removed(self, visitor: Client, zoo: None) -> None:
         response = visitor.get("/search/", {"q": "zebra", "type": "feature"})
         assert "2 results" in text(response)
         assert '<a href="/search/?q=zebra" aria-current="true">' in response.content.decode()
 
-    def test_facets_stay_behind_the_gate(self, sign_in: Any, four_levels: Any, remember: Any) -> None:
+    def test_facets_count_no_hidden_memories(self, sign_in: Any, four_levels: Any, remember: Any) -> None:
         remember(
             "zebra of the vault", sensitivity="secret", project="vault", tags=["hush"], category="coverup"
         )
@@ -157,7 +155,7 @@ class TestFacets:
         assert "hush" not in page
         assert "coverup" not in page
 
-    def test_the_level_facet_shows_with_the_switch(self, insider: Client, four_levels: Any) -> None:
+    def test_level_facet_requires_the_switch(self, insider: Client, four_levels: Any) -> None:
         assert _facets(insider.get("/search/", {"q": "zebra"}))["Level"] == {
             "public": 1,
             "private": 1,
@@ -177,12 +175,12 @@ class TestFilters:
             ("until", "1999-01-01", set()),
         ],
     )
-    def test_each_filter_narrows(
+    def test_each_filter_applies(
         self, visitor: Client, zoo: None, name: str, value: str, found: set[str]
     ) -> None:
         assert set(_titles(visitor.get("/search/", {"q": "zebra", name: value}))) == found
 
-    def test_concept_file_and_session_narrow_too(self, visitor: Client, remember: Any) -> None:
+    def test_concept_file_and_session_filters_apply(self, visitor: Client, remember: Any) -> None:
         remember("zebra one", concepts=["gotcha"], files_modified=["src/app.py"], session_id="s 1/2")
         remember("zebra two")
         for name, value in (("concept", "gotcha"), ("file", "app.py"), ("session_id", "s 1/2")):
@@ -201,7 +199,7 @@ class TestFilters:
             ("q", "z" * 1001, "Search for"),
         ],
     )
-    def test_a_wrong_filter_is_named_and_nothing_is_lost(
+    def test_invalid_filter_is_reported_and_keeps_the_input(
         self, visitor: Client, zoo: None, name: str, value: str, label: str
     ) -> None:
         response = visitor.get("/search/", {"q": "zebra", "project": "land", "tag": "wood", name: value})
@@ -210,33 +208,33 @@ class TestFilters:
         assert 'value="land"' in response.content.decode()
         assert 'value="wood"' in response.content.decode()
 
-    def test_a_date_or_number_that_is_none_can_still_be_read(self, visitor: Client) -> None:
+    def test_invalid_date_or_number_stays_visible(self, visitor: Client) -> None:
         page = visitor.get("/search/", {"q": "zebra", "since": "never", "min_score": "much"}).content.decode()
         assert '<input type="text" name="since" value="never"' in page
         assert '<input type="text" name="min_score" value="much"' in page
 
-    def test_both_days_of_a_span_count(self, visitor: Client, remember: Any) -> None:
+    def test_both_days_of_a_range_are_included(self, visitor: Client, remember: Any) -> None:
         remember("zebra of may", created_at="2024-05-01T23:30:00+00:00")
         span = {"q": "zebra", "min_score": "0", "since": "2024-05-01", "until": "2024-05-01"}
         assert _titles(visitor.get("/search/", span)) == ["zebra of may"]
 
-    def test_a_level_that_is_not_shown_is_not_offered(self, visitor: Client, insider_options: Any) -> None:
+    def test_hidden_level_is_not_offered(self, visitor: Client, insider_options: Any) -> None:
         assert insider_options(visitor) == ["", "public"]
 
 
 class TestFragments:
-    def test_htmx_gets_the_part_that_it_replaces(self, visitor: Client, zoo: None) -> None:
+    def test_htmx_gets_the_fragment(self, visitor: Client, zoo: None) -> None:
         part = visitor.get("/search/", {"q": "zebra"}, headers=HTMX).content.decode()
         assert part.lstrip().startswith('<div id="found">')
         assert "<html" not in part
         assert "3</strong> results" in part
 
-    def test_the_page_includes_the_same_part(self, visitor: Client, zoo: None) -> None:
+    def test_page_contains_the_fragment(self, visitor: Client, zoo: None) -> None:
         page = visitor.get("/search/", {"q": "zebra crossing"}).content.decode()
         part = visitor.get("/search/", {"q": "zebra crossing"}, headers=HTMX).content.decode()
         assert _without_time(part).strip() in _without_time(page)
 
-    def test_typing_replaces_the_address_and_sending_adds_to_the_history(
+    def test_typing_replaces_the_url_and_submitting_adds_to_the_history(
         self, visitor: Client, zoo: None
     ) -> None:
         query = {"q": "zebra", "project": "", "type": "feature", "since": ""}
@@ -246,19 +244,17 @@ class TestFragments:
         sent = visitor.get("/search/", query, headers={**HTMX, "HX-Trigger": "search-form"})
         assert sent["HX-Push-Url"] == "/search/?q=zebra&type=feature"
 
-    def test_going_back_in_the_history_gets_the_whole_page(self, visitor: Client, zoo: None) -> None:
+    def test_history_restore_gets_the_whole_page(self, visitor: Client, zoo: None) -> None:
         headers = {"HX-Request": "true", "HX-History-Restore-Request": "true"}
         assert b"<html" in visitor.get("/search/", {"q": "zebra"}, headers=headers).content
 
-    def test_a_facet_followed_by_htmx_gets_the_whole_page_to_choose_from(
-        self, visitor: Client, zoo: None
-    ) -> None:
+    def test_facet_link_gets_the_whole_page(self, visitor: Client, zoo: None) -> None:
         headers = {"HX-Request": "true", "HX-Boosted": "true", "HX-Target": "listing"}
         response = visitor.get("/search/", {"q": "zebra"}, headers=headers)
         assert b'<div id="listing">' in response.content
         assert "HX-Push-Url" not in response
 
-    def test_a_wrong_filter_answers_422_in_a_fragment_too(self, visitor: Client) -> None:
+    def test_invalid_filter_responds_422_in_a_fragment(self, visitor: Client) -> None:
         response = visitor.get("/search/", {"q": "zebra", "since": "x"}, headers=TYPING)
         assert response.status_code == 422
         assert "Enter a valid date" in response.content.decode()
@@ -267,7 +263,7 @@ class TestFragments:
 HOSTILE = "<script>alert('zebra')</script><img src=x onerror=alert(1)>"
 
 
-def test_hostile_markup_is_text_wherever_it_stands(visitor: Client, remember: Any) -> None:
+def test_hostile_markup_is_escaped_everywhere(visitor: Client, remember: Any) -> None:
     remember(f"zebra {HOSTILE}", title=HOSTILE, project=HOSTILE, category=HOSTILE, tags=[HOSTILE, "b"])
     remember("zebra plain", project="other", category="other")
     for q in ("zebra", HOSTILE, "script"):
@@ -286,18 +282,18 @@ class TestWithoutMeaning:
         monkeypatch.setattr(embeddings, "configured", fail)
 
     @pytest.mark.parametrize("q", ["zebra", "quokka"])
-    def test_a_provider_that_fails_is_told_with_results_and_without(
-        self, visitor: Client, zoo: None, down: None, q: str
-    ) -> None:
+    def test_failed_provider_is_reported(self, visitor: Client, zoo: None, down: None, q: str) -> None:
         response = visitor.get("/search/", {"q": q})
         assert response.status_code == 200
         assert "&lt;b&gt;the endpoint&lt;/b&gt; did not answer in time" in response.content.decode()
         assert "Meaning could not be used now; searched by words alone" in text(response)
 
-    def test_nothing_is_told_where_meaning_was_used(self, visitor: Client, zoo: None, embedding: Any) -> None:
+    def test_working_semantic_search_reports_nothing(
+        self, visitor: Client, zoo: None, embedding: Any
+    ) -> None:
         assert "Meaning" not in text(visitor.get("/search/", {"q": "zebra"}))
 
-    def test_nothing_is_told_where_none_is_configured(
+    def test_disabled_semantic_search_reports_nothing(
         self, visitor: Client, zoo: None, configure: Any
     ) -> None:
         configure(embeddings="none")
@@ -309,7 +305,7 @@ def test_any_query_is_safe(visitor: Client, zoo: None, q: str) -> None:
     assert visitor.get("/search/", {"q": q}).status_code == 200
 
 
-def test_the_number_of_queries_does_not_grow_with_the_results(
+def test_number_of_queries_does_not_grow_with_the_results(
     visitor: Client, remember: Any, configure: Any
 ) -> None:
     configure(search_limit=100)
@@ -330,7 +326,7 @@ def _titles(response: Any) -> list[str]:
 
 
 def _facets(response: Any) -> dict[str, dict[str, int]]:
-    """Title of each facet to its values and counts."""
+    """Map the title of each facet to its values and counts."""
     found = {}
     for section in re.findall(r'<section class="facet">.*?</section>', response.content.decode(), re.S):
         title = re.search(r"<h2>(.*?)</h2>", section)

@@ -1,4 +1,4 @@
-"""Whoever finds something delicate may put it under a higher level, whether its switch is on or not."""
+"""A person may raise a memory to every level they may see, even with its switch off."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Remember = Callable[..., Memory]
 
 @pytest.fixture
 def keeper_of_all(sign_in: SignIn) -> Client:
-    """Someone who may see everything, with all switches off."""
+    """A person who may see everything, with all switches off."""
     return sign_in("view_private", "view_secret", "add_memory", "change_memory", "add_fact", "view_fact")
 
 
 def offered(response: Any) -> list[str]:
-    """What the choices of a level are on a page that has one such field."""
+    """Return the choices of the level field of a page."""
     markup = response.content.decode()
     _, _, rest = markup.partition('name="sensitivity"')
     within = rest.partition("</select>")[0]
@@ -39,13 +39,13 @@ def sent(memory: Memory, **more: Any) -> dict[str, Any]:
 
 
 def said(client: Client) -> str:
-    """The messages that the next page shows."""
+    """Return the messages of the next page."""
     markup = client.get("/memories/").content.decode()
     return markup.partition('id="messages"')[2].partition("<h1")[0]
 
 
 def undone(client: Client, markup: str) -> Any:
-    """Press Undo in a message."""
+    """Submit the undo button of a message."""
     page = Page(markup)
     [form] = [one for one in page.all("form") if "undo" in one.get("class", "")]
     fields = [one for one in page.all("input") if one.get("type") == "hidden"]
@@ -56,7 +56,7 @@ class TestOffered:
     @pytest.mark.parametrize(
         "where", ["/memories/{}/edit/", "/memories/{}/fields/sensitivity/", "/memories/{}/row/"]
     )
-    def test_every_level_that_one_may_see_is_offered_while_switches_are_off(
+    def test_every_permitted_level_is_offered_with_switches_off(
         self, keeper_of_all: Client, remember: Remember, where: str
     ) -> None:
         memory = remember("a plan")
@@ -65,12 +65,10 @@ class TestOffered:
 
         assert offered(shown) == ["public", "private", "secret"]
 
-    def test_a_new_memory_may_take_every_level_that_one_may_see(self, keeper_of_all: Client) -> None:
+    def test_new_memory_may_have_every_permitted_level(self, keeper_of_all: Client) -> None:
         assert offered(keeper_of_all.get("/memories/new/")) == ["public", "private", "secret"]
 
-    def test_the_bar_of_a_list_offers_every_level_that_one_may_see(
-        self, keeper_of_all: Client, remember: Remember
-    ) -> None:
+    def test_bulk_bar_offers_every_permitted_level(self, keeper_of_all: Client, remember: Remember) -> None:
         remember("a plan")
 
         markup = keeper_of_all.get("/memories/").content.decode()
@@ -78,7 +76,7 @@ class TestOffered:
         bar = markup.partition('id="bulk-level"')[2].partition("</select>")[0]
         assert bar.count("<option>") == 3
 
-    def test_a_level_that_one_may_not_see_is_not_offered(self, sign_in: SignIn, remember: Remember) -> None:
+    def test_level_without_permission_is_not_offered(self, sign_in: SignIn, remember: Remember) -> None:
         memory = remember("a plan")
         client = sign_in("view_private", "change_memory")
 
@@ -88,9 +86,7 @@ class TestOffered:
 
 
 class TestRaised:
-    def test_a_field_put_out_of_sight_says_so_and_can_be_taken_back(
-        self, keeper_of_all: Client, remember: Remember
-    ) -> None:
+    def test_raised_field_says_so_and_can_be_undone(self, keeper_of_all: Client, remember: Remember) -> None:
         memory = remember("a plan")
 
         keeper_of_all.post(f"/memories/{memory.uid}/fields/sensitivity/", sent(memory, sensitivity="private"))
@@ -101,9 +97,7 @@ class TestRaised:
         undone(keeper_of_all, told)
         assert Memory.objects.get().sensitivity == "public"
 
-    def test_a_row_put_out_of_sight_says_so_and_can_be_taken_back(
-        self, keeper_of_all: Client, remember: Remember
-    ) -> None:
+    def test_raised_row_says_so_and_can_be_undone(self, keeper_of_all: Client, remember: Remember) -> None:
         memory = remember("a plan")
         values = {"title": memory.title, "tags": "", "importance": "0.5", "sensitivity": "secret"}
 
@@ -114,7 +108,7 @@ class TestRaised:
         undone(keeper_of_all, told)
         assert Memory.objects.get().sensitivity == "public"
 
-    def test_the_edit_form_puts_out_of_sight_and_back(
+    def test_edit_form_raises_and_undo_lowers_the_level(
         self, keeper_of_all: Client, remember: Remember
     ) -> None:
         memory = remember("a plan")
@@ -128,7 +122,7 @@ class TestRaised:
         undone(keeper_of_all, told)
         assert Memory.objects.get().sensitivity == "public"
 
-    def test_many_put_out_of_sight_are_counted_and_can_be_taken_back(
+    def test_many_raised_memories_are_counted_and_can_be_undone(
         self, keeper_of_all: Client, remember: Remember
     ) -> None:
         uids = [remember("a plan").uid, remember("a price").uid]
@@ -141,9 +135,7 @@ class TestRaised:
         undone(keeper_of_all, told)
         assert set(Memory.objects.values_list("sensitivity", flat=True)) == {"public"}
 
-    def test_an_undo_is_not_offered_to_who_could_not_take_it_back(
-        self, person: MakePerson, remember: Remember
-    ) -> None:
+    def test_undo_is_not_offered_if_it_would_be_refused(self, person: MakePerson, remember: Remember) -> None:
         ada = person("ada", "change_memory", "view_private")
         ada.memberships.create(project="farm", clearance="public")
         ada.memberships.create(project="barn", clearance="private")
@@ -157,7 +149,7 @@ class TestRaised:
         assert "It is private now, which you may not see there" in told
         assert "Undo" not in told
 
-    def test_a_level_that_one_may_not_see_is_refused(self, sign_in: SignIn, remember: Remember) -> None:
+    def test_level_without_permission_is_refused(self, sign_in: SignIn, remember: Remember) -> None:
         memory = remember("a plan")
         client = sign_in("view_private", "change_memory")
         form = {"act": "set-sensitivity", "sensitivity": "secret", "uid": memory.uid, "next": "/memories/"}
@@ -167,7 +159,7 @@ class TestRaised:
         assert "you may not see secret memories; choose a lower level" in said(client)
         assert Memory.objects.get().sensitivity == "public"
 
-    def test_what_others_put_out_of_sight_cannot_be_taken_back_without_the_permission(
+    def test_raise_by_another_person_cannot_be_undone_without_permission(
         self, sign_in: SignIn, remember: Remember
     ) -> None:
         memory = remember("a plan")

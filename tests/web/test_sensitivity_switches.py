@@ -1,4 +1,4 @@
-"""The switches: a level above public shows only with the permission and the switch."""
+"""Levels above public require the permission and the switch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DOORS = ["/memories/", "/search/?q=zebra&min_score=0", "/"]
 
 
 def shown(client: Client, path: str) -> set[str]:
-    """The levels whose memories a page shows."""
+    """Return the levels of the memories on a page."""
     response = client.get(path)
     assert response.status_code == 200
     page = response.content.decode()
@@ -29,60 +29,56 @@ def shown(client: Client, path: str) -> set[str]:
 
 @pytest.mark.parametrize("path", DOORS)
 class TestDoors:
-    def test_without_switches_only_public_shows(self, sign_in: Any, four_levels: Any, path: str) -> None:
+    def test_only_public_shows_without_switches(self, sign_in: Any, four_levels: Any, path: str) -> None:
         assert shown(sign_in("view_private", "view_secret"), path) == {"public"}
 
-    def test_the_private_switch_shows_private_and_nothing_more(
-        self, sign_in: Any, four_levels: Any, path: str
-    ) -> None:
+    def test_private_switch_shows_private_only(self, sign_in: Any, four_levels: Any, path: str) -> None:
         client = sign_in("view_private", "view_secret", on=["private"])
         assert shown(client, path) == {"public", "private"}
 
-    def test_both_switches_never_show_an_unknown_level(
+    def test_unknown_level_is_hidden_with_both_switches(
         self, insider: Client, four_levels: Any, path: str
     ) -> None:
-        """The secret is there without its words; they show when it is opened."""
+        """Accept the redacted secret as shown: its content is on its own page only."""
         assert shown(insider, path) == {"public", "private"}
         page = insider.get(path).content.decode()
         there = {level for level, memory in four_levels.items() if memory.uid in page}
         assert there == {"public", "private", "secret"}
         assert list_title(four_levels["secret"]) in page
 
-    def test_a_switch_without_the_permission_shows_nothing(
-        self, sign_in: Any, four_levels: Any, path: str
-    ) -> None:
+    def test_switch_without_permission_shows_nothing(self, sign_in: Any, four_levels: Any, path: str) -> None:
         client = sign_in()
         turn_on_levels(client, "private", "secret")
         assert shown(client, path) == {"public"}
 
 
-def test_turning_a_switch_needs_its_permission(sign_in: Any) -> None:
+def test_turning_a_switch_requires_its_permission(sign_in: Any) -> None:
     client = sign_in("view_private")
     assert client.post("/switch/", {"level": "secret", "on": "1"}).status_code == 403
     assert client.post("/switch/", {"level": "private", "on": "1"}).status_code == 302
 
 
-def test_an_unknown_level_has_no_switch(insider: Client) -> None:
+def test_unknown_level_has_no_switch(insider: Client) -> None:
     assert insider.post("/switch/", {"level": "cosmic", "on": "1"}).status_code == 404
     assert insider.post("/switch/", {"level": "public", "on": "1"}).status_code == 404
 
 
-def test_a_switch_takes_a_form(insider: Client) -> None:
+def test_switch_requires_a_post(insider: Client) -> None:
     assert insider.get("/switch/").status_code == 405
 
 
 @pytest.mark.parametrize("wanted", ["https://elsewhere.example/", "//elsewhere.example/", "javascript:x", ""])
-def test_a_switch_leads_to_this_site_only(insider: Client, wanted: str) -> None:
+def test_redirect_stays_on_this_host(insider: Client, wanted: str) -> None:
     response = insider.post("/switch/", {"level": "private", "on": "0", "next": wanted})
     assert response["Location"] == "/"
 
 
-def test_a_switch_leads_back_to_the_page_it_was_turned_on(insider: Client) -> None:
+def test_switch_returns_to_its_page(insider: Client) -> None:
     response = insider.post("/switch/", {"level": "private", "on": "0", "next": "/search/?q=zebra"})
     assert response["Location"] == "/search/?q=zebra"
 
 
-def test_a_switch_that_is_on_says_so_on_every_page(sign_in: Any) -> None:
+def test_active_switch_is_shown_on_every_page(sign_in: Any) -> None:
     client = sign_in("view_private", "view_secret", on=["secret"])
     for path in ("/", "/search/", "/memories/", "/trash/", "/nowhere/"):
         page = client.get(path).content.decode()
@@ -90,11 +86,11 @@ def test_a_switch_that_is_on_says_so_on_every_page(sign_in: Any) -> None:
         assert page.count('aria-pressed="true"') == 1, path
 
 
-def test_someone_without_permissions_sees_no_switch(visitor: Client) -> None:
+def test_person_without_permissions_has_no_switch(visitor: Client) -> None:
     assert "aria-pressed" not in visitor.get("/").content.decode()
 
 
-def test_switches_end_with_the_login(sign_in: Any, four_levels: Any) -> None:
+def test_switches_end_with_the_session(sign_in: Any, four_levels: Any) -> None:
     client = sign_in("view_private", on=["private"])
     assert "private" in shown(client, "/memories/")
     client.post("/logout/")
@@ -102,7 +98,7 @@ def test_switches_end_with_the_login(sign_in: Any, four_levels: Any) -> None:
     assert shown(client, "/memories/") == {"public"}
 
 
-def test_other_peoples_personal_memories_stay_theirs(sign_in: Any, remember: Any) -> None:
+def test_personal_memories_of_others_stay_hidden(sign_in: Any, remember: Any) -> None:
     remember("ada's diary", scope="personal")
     assert "diary" in sign_in(name="ada").get("/memories/").content.decode()
     assert "diary" not in sign_in(name="bob").get("/memories/").content.decode()

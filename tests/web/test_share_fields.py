@@ -1,4 +1,4 @@
-"""Importance, trust and confidence in forms: two digits are shown, all of them stay stored."""
+"""Importance, trust and confidence in forms: two digits are shown, all are stored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def memory(remember: Callable[..., Memory]) -> Memory:
 
 
 def opened(client: Client, path: str) -> dict[str, Any]:
-    """What a browser sends back from the form as it stands."""
+    """Return what a browser submits from the unchanged form."""
     response = client.get(path, headers={} if path.endswith("edit/") else HTMX)
     form = response.context["form"]
     fields = {name: form[name].value() for name in form.fields}
@@ -51,12 +51,12 @@ def stored(memory: Memory) -> float:
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_a_share_of_many_digits_is_shown_with_two(editor: Client, memory: Memory, door: str) -> None:
+def test_number_is_shown_with_two_digits(editor: Client, memory: Memory, door: str) -> None:
     assert opened(editor, door.format(memory.uid))["importance"] == "0.49"
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_a_form_sent_back_as_it_was_writes_nothing(editor: Client, memory: Memory, door: str) -> None:
+def test_untouched_form_writes_nothing(editor: Client, memory: Memory, door: str) -> None:
     path = door.format(memory.uid)
     send(editor, path, opened(editor, path))
     assert stored(memory) == LONG
@@ -64,25 +64,23 @@ def test_a_form_sent_back_as_it_was_writes_nothing(editor: Client, memory: Memor
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_what_is_typed_is_stored_as_it_is_typed(editor: Client, memory: Memory, door: str) -> None:
+def test_submitted_number_is_stored_exactly(editor: Client, memory: Memory, door: str) -> None:
     path = door.format(memory.uid)
     send(editor, path, opened(editor, path) | {"importance": "0.505"})
     assert stored(memory) == 0.505
 
 
 @pytest.mark.parametrize("door", DOORS[:2])
-def test_a_share_that_upkeep_lowered_meanwhile_stays_lowered(
-    editor: Client, memory: Memory, door: str
-) -> None:
+def test_number_lowered_by_maintenance_stays_lowered(editor: Client, memory: Memory, door: str) -> None:
     path = door.format(memory.uid)
     fields = opened(editor, path)
-    Memory.objects.filter(pk=memory.pk).update(importance=LOWERED)  # upkeep is no change: no new updated_at
+    Memory.objects.filter(pk=memory.pk).update(importance=LOWERED)  # maintenance does not set updated_at
     send(editor, path, fields | {"title": "Another title"})
     assert (Memory.objects.get(pk=memory.pk).title, stored(memory)) == ("Another title", LOWERED)
 
 
 @pytest.mark.parametrize("lowered", [False, True])
-def test_a_share_left_alone_takes_what_is_stored_when_two_write_at_once(
+def test_untouched_number_takes_the_stored_value_in_a_conflict(
     editor: Client, memory: Memory, lowered: bool
 ) -> None:
     path = DOORS[1].format(memory.uid)
@@ -95,7 +93,7 @@ def test_a_share_left_alone_takes_what_is_stored_when_two_write_at_once(
     assert stored(memory) == (LOWERED / 2 if lowered else LOWERED)
 
 
-def test_a_share_that_both_typed_is_told_and_saved_by_a_decision(editor: Client, memory: Memory) -> None:
+def test_conflicting_numbers_are_shown_and_saved_again(editor: Client, memory: Memory) -> None:
     path = DOORS[1].format(memory.uid)
     fields = opened(editor, path)
     memories.update_memory(memory.uid, MemoryPatch(importance=LOWERED), EVE)

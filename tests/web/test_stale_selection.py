@@ -1,4 +1,4 @@
-"""Rows that others changed after the page was opened are left as they are, and told of."""
+"""Rows that changed after the page was shown are skipped and reported."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def three(remember: Remember) -> list[Memory]:
 
 
 def boxes(client: Client, address: str) -> list[str]:
-    """What the boxes of a list send when all are ticked."""
+    """Return the checkbox values with all rows ticked."""
     page = Page(client.get(address).content.decode())
     return [box["value"] for box in page.all("input") if box.get("class") == "row-check"]
 
 
 def confirmed(response: Any) -> dict[str, Any]:
-    """What the button of a page that asks first sends."""
+    """Return the fields of the confirmation form."""
     hidden = [a for a in Page(response.content.decode()).all("input") if a.get("type") == "hidden"]
     return {
         "uid": [a["value"] for a in hidden if a.get("name") == "uid"],
@@ -60,7 +60,7 @@ def done(client: Client, address: str, **fields: Any) -> str:
 
 
 @pytest.mark.parametrize("where", ["/memories/", "/search/?q=memory", "/timeline/entries/", "/sessions/s/"])
-def test_of_the_ticked_those_changed_meanwhile_are_left_and_the_rest_is_done(
+def test_changed_memories_are_skipped_and_the_others_updated(
     hand: Client, three: list[Memory], where: str
 ) -> None:
     values = boxes(hand, where)
@@ -72,7 +72,7 @@ def test_of_the_ticked_those_changed_meanwhile_are_left_and_the_rest_is_done(
     assert set(Memory.objects.live()) == {three[0], three[2]}
 
 
-def test_what_was_left_is_a_link_to_look_at_it_and_no_refusal_besides(
+def test_skipped_memory_is_linked_without_a_refusal(
     hand: Client, three: list[Memory], remember: Remember
 ) -> None:
     odd = remember("x", title="<b>Odd</b>", project="p")
@@ -84,7 +84,7 @@ def test_what_was_left_is_a_link_to_look_at_it_and_no_refusal_besides(
     assert "left as before" not in page
 
 
-def test_other_refusals_are_told_beside(hand: Client, three: list[Memory]) -> None:
+def test_other_refusals_are_reported_too(hand: Client, three: list[Memory]) -> None:
     values = boxes(hand, "/memories/")
     changed(three[0])
     store.trash_memories([three[1].uid], EVE)
@@ -93,23 +93,21 @@ def test_other_refusals_are_told_beside(hand: Client, three: list[Memory]) -> No
     assert "1 memory left as before:<ul><li><bdi>memory 1</bdi>: this memory is in the trash" in page
 
 
-def test_all_that_match_are_taken_whatever_was_changed(hand: Client, three: list[Memory]) -> None:
+def test_every_includes_changed_memories(hand: Client, three: list[Memory]) -> None:
     values = boxes(hand, "/memories/")
     changed(*three)
     page = done(hand, "/acts/", act="trash", uid=values[:1], every="1", list="/memories/")
     assert "3 memories moved to the trash" in page
 
 
-def test_what_was_looked_at_meanwhile_is_the_same_text(hand: Client, three: list[Memory]) -> None:
+def test_read_memory_counts_as_unchanged(hand: Client, three: list[Memory]) -> None:
     values = boxes(hand, "/memories/")
     store.apply_bulk_action("approve", [memory.uid for memory in three], EVE)
     assert "3 memories moved to the trash" in done(hand, "/acts/", act="trash", uid=values)
 
 
 @pytest.mark.parametrize("moment", ["never", "2026-02-31T00:00:00Z", "2026-02-01T00:00:00"])
-def test_a_version_that_cannot_be_read_is_not_acted_upon(
-    hand: Client, three: list[Memory], moment: str
-) -> None:
+def test_invalid_version_is_not_updated(hand: Client, three: list[Memory], moment: str) -> None:
     assert hand.post("/acts/", {"act": "trash", "uid": f"{three[0].uid} {moment}"}).status_code == 404
     assert Memory.objects.live().count() == 3
 
@@ -117,7 +115,7 @@ def test_a_version_that_cannot_be_read_is_not_acted_upon(
 class TestTrash:
     @pytest.fixture
     def values(self, hand: Client, three: list[Memory]) -> list[str]:
-        """Of the boxes, after which the second of the three came back, was changed, and went again."""
+        """Return the checkbox values; then restore, change and trash the second of three memories."""
         store.trash_memories([memory.uid for memory in three], EVE)
         values = boxes(hand, "/trash/")
         store.restore_memories([three[1].uid], EVE)
@@ -125,7 +123,7 @@ class TestTrash:
         store.trash_memories([three[1].uid], EVE)
         return values
 
-    def test_what_was_changed_does_not_come_back(
+    def test_changed_memory_is_not_restored(
         self, hand: Client, three: list[Memory], values: list[str]
     ) -> None:
         page = done(hand, "/acts/", act="restore", uid=values, next="/trash/")
@@ -133,7 +131,7 @@ class TestTrash:
         assert "1 memory was changed since you opened this list" in page
         assert set(Memory.objects.trashed()) == {three[1]}
 
-    def test_the_button_of_a_row_says_what_was_read_too(
+    def test_row_button_contains_the_version(
         self, hand: Client, three: list[Memory], values: list[str]
     ) -> None:
         page = Page(hand.get("/trash/").content.decode())
@@ -142,7 +140,7 @@ class TestTrash:
         assert {*sent} - {*values} == {value for value in sent if value.startswith(three[1].uid)}
         assert "was left as it is" in done(hand, "/acts/", act="restore", uid=changed_since)
 
-    def test_erasing_asks_without_what_was_changed(
+    def test_changed_memory_is_not_in_the_confirmation(
         self, hand: Client, three: list[Memory], values: list[str]
     ) -> None:
         asked = hand.post("/trash/", {"uid": values})
@@ -152,7 +150,7 @@ class TestTrash:
         assert "2 memories erased" in done(hand, "/trash/", **confirmed(asked))
         assert set(Memory.objects.all()) == {three[1]}
 
-    def test_what_was_changed_after_the_question_is_not_erased(
+    def test_memory_changed_after_the_confirmation_is_not_erased(
         self, hand: Client, three: list[Memory], values: list[str]
     ) -> None:
         asked = hand.post("/trash/", {"uid": values})
@@ -164,13 +162,13 @@ class TestTrash:
         assert "1 memory was changed since you opened this list" in page
         assert set(Memory.objects.all()) == {three[0], three[1]}
 
-    def test_nothing_is_asked_where_all_were_changed(
+    def test_confirmation_is_skipped_if_all_changed(
         self, hand: Client, three: list[Memory], values: list[str]
     ) -> None:
         [value] = [value for value in values if value.startswith(three[1].uid)]
         page = done(hand, "/trash/", uid=value)
         assert "1 memory was changed since you opened this list" in page
-        assert "None of these lies in the trash" not in page
+        assert "None of these is in the trash" not in page
         assert Memory.objects.count() == 3
 
 
@@ -180,7 +178,7 @@ class TestFacts:
         drafts = [FactDraft(subject=f"s{n}", predicate="is", object="o") for n in range(3)]
         return [fact_store.create_fact(draft, EVE)[0] for draft in drafts]
 
-    def test_those_changed_meanwhile_hold_as_before(self, hand: Client, told: list[Fact]) -> None:
+    def test_changed_facts_stay_valid(self, hand: Client, told: list[Fact]) -> None:
         values = boxes(hand, "/facts/")
         restated(told[1])
         page = done(hand, "/facts/end/", uid=values, next="/facts/")
@@ -188,7 +186,7 @@ class TestFacts:
         assert "1 fact was changed since you opened this list and was left as it is." in page
         assert [fact.subject for fact in Fact.objects.current()] == ["s1"]
 
-    def test_where_all_were_changed_that_alone_is_said(self, hand: Client, told: list[Fact]) -> None:
+    def test_only_the_change_is_reported_if_all_changed(self, hand: Client, told: list[Fact]) -> None:
         values = boxes(hand, "/facts/")
         for fact in told:
             restated(fact)
@@ -196,7 +194,7 @@ class TestFacts:
         assert "3 facts were changed since you opened this list and were left as they are." in page
         assert "Nothing was chosen" not in page
 
-    def test_what_was_changed_after_the_question_is_not_deleted(self, hand: Client, told: list[Fact]) -> None:
+    def test_fact_changed_after_the_confirmation_is_not_deleted(self, hand: Client, told: list[Fact]) -> None:
         asked = hand.post("/facts/delete/", {"uid": boxes(hand, "/facts/")})
         restated(told[1])
         page = done(hand, "/facts/delete/", **confirmed(asked))
@@ -204,7 +202,7 @@ class TestFacts:
         assert "1 fact was changed since you opened this list" in page
         assert [fact.subject for fact in Fact.objects.all()] == ["s1"]
 
-    def test_the_question_shows_them_as_they_are_now(self, hand: Client, told: list[Fact]) -> None:
+    def test_confirmation_shows_current_facts(self, hand: Client, told: list[Fact]) -> None:
         values = boxes(hand, "/facts/")
         restated(told[1])
         asked = hand.post("/facts/delete/", {"uid": values})

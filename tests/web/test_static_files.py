@@ -1,4 +1,4 @@
-"""Static files: compressed for whom takes it, kept for good under the address of their bytes."""
+"""Static files: compressed if accepted, cached forever under their digest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BYTES = (Path(settings.BASE_DIR) / "static" / SHEET).read_bytes()
 
 
 class Sent(NamedTuple):
-    """An answer that is read to its end, which closes the file behind it."""
+    """A response that has been read to the end, which closes its file."""
 
     status: int
     headers: Mapping[str, str]
@@ -33,7 +33,7 @@ def get(client: Client, path: str, query: dict[str, str] | None = None, **header
     return Sent(response.status_code, response.headers, body)
 
 
-def test_a_style_sheet_is_compressed_for_a_browser_that_takes_it(client: Client) -> None:
+def test_style_sheet_is_compressed_if_accepted(client: Client) -> None:
     sent = get(client, SHEET, accept_encoding="gzip, br")
 
     assert sent.headers["Content-Encoding"] == "gzip"
@@ -42,7 +42,7 @@ def test_a_style_sheet_is_compressed_for_a_browser_that_takes_it(client: Client)
     assert "Accept-Encoding" in sent.headers["Vary"]
 
 
-def test_it_is_sent_as_it_is_to_whom_does_not(client: Client) -> None:
+def test_style_sheet_is_not_compressed_unless_accepted(client: Client) -> None:
     sent = get(client, SHEET)
 
     assert "Content-Encoding" not in sent.headers
@@ -50,29 +50,29 @@ def test_it_is_sent_as_it_is_to_whom_does_not(client: Client) -> None:
     assert "Accept-Encoding" in sent.headers["Vary"]
 
 
-def test_a_font_is_not_compressed_a_second_time(client: Client) -> None:
+def test_font_is_not_compressed_again(client: Client) -> None:
     sent = get(client, "fonts/literata-latin-400-700.woff2", accept_encoding="gzip")
 
     assert "Content-Encoding" not in sent.headers
     assert "immutable" in sent.headers["Cache-Control"]
 
 
-def test_a_part_of_a_file_is_a_part_of_its_own_bytes(client: Client) -> None:
+def test_range_request_returns_uncompressed_bytes(client: Client) -> None:
     sent = get(client, SHEET, accept_encoding="gzip", range="bytes=0-9")
 
     assert (sent.status, sent.body) == (206, BYTES[:10])
 
 
-def test_under_the_digest_of_its_bytes_a_file_is_kept_for_good(client: Client) -> None:
+def test_url_with_the_digest_is_cached_forever(client: Client) -> None:
     assert "immutable" in get(client, SHEET, {"v": file_digest(SHEET)}).headers["Cache-Control"]
 
 
 @pytest.mark.parametrize("named", ["", "0123456789"])
-def test_under_another_version_it_is_kept_for_an_hour(client: Client, named: str) -> None:
+def test_url_with_another_digest_is_cached_for_an_hour(client: Client, named: str) -> None:
     assert get(client, SHEET, {"v": named}).headers["Cache-Control"] == "max-age=3600, public"
 
 
-def test_a_file_that_one_has_is_not_sent_again(client: Client) -> None:
+def test_unchanged_file_is_not_sent_again(client: Client) -> None:
     first = get(client, SHEET, accept_encoding="gzip")
 
     again = get(client, SHEET, accept_encoding="gzip", if_none_match=first.headers["ETag"])
@@ -80,7 +80,7 @@ def test_a_file_that_one_has_is_not_sent_again(client: Client) -> None:
     assert (again.status, again.body) == (304, b"")
 
 
-def test_a_page_is_not_compressed_for_its_size_would_tell_of_what_it_holds(admin_client: Client) -> None:
+def test_page_is_not_compressed(admin_client: Client) -> None:
     response = admin_client.get("/search/", {"q": "token"}, headers={"accept-encoding": "gzip"})
 
     assert "Content-Encoding" not in response

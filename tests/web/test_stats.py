@@ -46,7 +46,7 @@ class TestProject:
         create_injection()
         Injection.objects.create(project="circus", injected=[])
 
-    def test_every_number_is_counted_of_the_project_that_was_asked_for(self, visitor: Client) -> None:
+    def test_numbers_are_of_the_requested_project(self, visitor: Client) -> None:
         here = "/glance/?project=zoo"
         assert table_row(visitor, "Stale", here).endswith("days 1 100 %")
         assert table_row(visitor, "Contradicting facts", here).endswith("true 1")
@@ -54,17 +54,17 @@ class TestProject:
         assert "with memories 1" in section_text(visitor, "Injections", here)
         assert "empty 1" not in section_text(visitor, "Injections", here)
 
-    def test_its_links_stay_in_the_project(self, visitor: Client) -> None:
+    def test_links_keep_the_project(self, visitor: Client) -> None:
         page = visitor.get("/glance/?project=zoo").content.decode()
         main = page[page.index("<main") : page.index("</main>")]
         lists = re.findall(r'href="(/(?:memories|injections|journal|facts|duplicates)/[^"]*)"', main)
         assert len(lists) > 10
         assert [one for one in lists if "project=zoo" not in one] == []
 
-    def test_the_sizes_of_all_projects_are_left_out(self, visitor: Client) -> None:
+    def test_file_sizes_are_omitted_for_a_project(self, visitor: Client) -> None:
         assert "Storage" not in visitor.get("/glance/?project=zoo").content.decode()
 
-    def test_a_project_that_is_out_of_reach_is_as_empty_as_one_that_is_not_there(self, sign_in: Any) -> None:
+    def test_hidden_project_looks_like_a_missing_one(self, sign_in: Any) -> None:
         client = sign_in(name="bob")
         Membership.objects.create(user=User.objects.get(username="bob"), project="zoo")
         told = [
@@ -75,30 +75,26 @@ class TestProject:
 
 
 class TestHealth:
-    def test_what_is_neither_read_nor_changed_for_long_is_stale(self, visitor: Client, remember: Any) -> None:
+    def test_memory_not_read_or_changed_for_long_is_stale(self, visitor: Client, remember: Any) -> None:
         set_age(remember("old"), 91)
         set_age(remember("old but read"), 91, last_accessed_at=timezone.now(), accessed_count=1)
         remember("new")
         assert "days 1 33.3 %" in table_row(visitor, "Stale")
 
-    def test_what_was_not_read_once_since_long_is_never_used(self, visitor: Client, remember: Any) -> None:
+    def test_memory_never_read_for_long_is_unused(self, visitor: Client, remember: Any) -> None:
         set_age(remember("old"), 31)
         set_age(remember("old but read"), 31, accessed_count=1)
         remember("new has not had its chance")
         assert "more 1 33.3 %" in table_row(visitor, "Never used")
 
-    def test_memories_without_files_and_without_a_project_are_counted(
-        self, visitor: Client, remember: Any
-    ) -> None:
+    def test_memories_without_files_or_project_are_counted(self, visitor: Client, remember: Any) -> None:
         link_file(remember("one", project="zoo"))
         remember("two")
         remember("three", project="zoo")
         assert "file 2 66.7 %" in table_row(visitor, "Without files")
         assert "list 1 33.3 %" in table_row(visitor, "Without a project")
 
-    def test_contradictions_are_counted_and_lead_to_their_page(
-        self, visitor: Client, remember: Any, actor: Any
-    ) -> None:
+    def test_contradictions_are_counted_and_linked(self, visitor: Client, remember: Any, actor: Any) -> None:
         remember("one")
         for name in ("Bram", "Mara"):
             services.create_fact(FactDraft(subject="board", predicate="led_by", object=name), actor)
@@ -106,12 +102,12 @@ class TestHealth:
         assert 'href="/facts/contradictions/"' in visitor.get("/glance/").content.decode()
 
     @pytest.mark.usefixtures("embedding")
-    def test_near_duplicates_are_counted_in_a_part_of_their_own(self, visitor: Client, alike: Any) -> None:
+    def test_near_duplicates_are_counted_in_a_fragment(self, visitor: Client, alike: Any) -> None:
         assert 'hx-get="/glance/duplicates/"' in visitor.get("/glance/").content.decode()
         assert text_of(visitor.get("/glance/duplicates/").content.decode()) == "2 in 1 cluster"
 
     @pytest.mark.usefixtures("embedding")
-    def test_near_duplicates_are_compared_once_until_something_changes(
+    def test_near_duplicates_are_compared_once_without_a_change(
         self, visitor: Client, alike: Any, actor: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         visitor.get("/glance/duplicates/")
@@ -122,7 +118,7 @@ class TestHealth:
         assert text_of(visitor.get("/glance/duplicates/").content.decode()) == "none"
 
     @pytest.mark.usefixtures("embedding")
-    def test_duplicates_above_a_level_are_not_told_from_the_cache(
+    def test_hidden_duplicates_are_not_served_from_the_cache(
         self, insider: Client, sign_in: Any, remember: Any
     ) -> None:
         for text in (DUPLICATE_TEXT, f"{DUPLICATE_TEXT} at two"):
@@ -131,7 +127,7 @@ class TestHealth:
         assert text_of(sign_in(name="bob").get("/glance/duplicates/").content.decode()) == "none"
 
     @pytest.mark.parametrize("ailment", HEALTH_ISSUES)
-    def test_each_number_leads_to_a_list_of_as_many(
+    def test_each_issue_links_to_a_list_of_as_many(
         self, visitor: Client, remember: Any, ailment: str
     ) -> None:
         set_age(remember("ailing", title="ailing"), 100)
@@ -144,17 +140,17 @@ class TestHealth:
         assert f"To mend {ailment}" in listed
         assert "healthy" not in listed
 
-    def test_an_unknown_ailment_is_refused_by_name(self, visitor: Client) -> None:
+    def test_unknown_issue_is_refused(self, visitor: Client) -> None:
         response = visitor.get("/memories/?mend=cold")
         assert response.status_code == 422
         assert "“cold” is not among the choices" in response.content.decode()
 
 
 class TestMemories:
-    def test_an_empty_store_is_told(self, visitor: Client) -> None:
+    def test_empty_store_is_reported(self, visitor: Client) -> None:
         assert "There is no memory to look at" in text_of(visitor.get("/glance/").content.decode())
 
-    def test_importance_stands_against_age(self, visitor: Client, remember: Any) -> None:
+    def test_importance_is_shown_by_age(self, visitor: Client, remember: Any) -> None:
         remember("new and dear", importance=0.9)
         set_age(remember("old and cheap", importance=0.1), 400)
         set_age(remember("a fortnight", importance=0.5), 14)
@@ -163,7 +159,7 @@ class TestMemories:
         assert table_row(visitor, "0–0.2") == "0–0.2 0 0 0 0 0 1"
 
     @pytest.mark.parametrize("days", [0, 6, 7, 29, 30, 364, 365])
-    def test_each_cell_of_importance_and_age_leads_to_a_list_of_as_many(
+    def test_each_cell_of_importance_links_to_a_list_of_as_many(
         self, visitor: Client, remember: Any, days: int
     ) -> None:
         for importance in (0.0, 0.2, 0.799, 0.8, 1.0):
@@ -173,7 +169,7 @@ class TestMemories:
         assert sorted(int(count) for _, count in cells) == [1, 1, 1, 2]
         assert [count_listed(visitor, address) for address, _ in cells] == [int(count) for _, count in cells]
 
-    def test_each_number_of_reads_leads_to_a_list_of_as_many(self, visitor: Client, remember: Any) -> None:
+    def test_each_number_of_reads_links_to_a_list_of_as_many(self, visitor: Client, remember: Any) -> None:
         for reads in (0, 1, 4, 5):
             set_age(remember(f"read {reads}", type="decision"), 1, accessed_count=reads)
         page = visitor.get("/glance/").content.decode()
@@ -181,7 +177,7 @@ class TestMemories:
         assert [int(count) for _, count in cells] == [1, 2, 1]
         assert [count_listed(visitor, address) for address, _ in cells] == [1, 2, 1]
 
-    def test_a_day_of_ends_leads_to_what_ends_on_it(self, visitor: Client, remember: Any) -> None:
+    def test_day_of_expiry_links_to_its_memories(self, visitor: Client, remember: Any) -> None:
         remember("soon", ttl_days=3)
         remember("soon too", ttl_days=3, type="decision")
         remember("later", ttl_days=4)
@@ -199,21 +195,21 @@ class TestMemories:
         assert section_text(visitor, "By project") == "zoo 1"
         assert section_text(visitor, "By category") == "farm 1"
 
-    def test_what_ends_soon_is_told_by_day(self, visitor: Client, remember: Any) -> None:
+    def test_expiring_memories_are_shown_by_day(self, visitor: Client, remember: Any) -> None:
         remember("soon", ttl_days=3)
         remember("later", ttl_days=60)
         told = section_text(visitor, "Expiring within 28 days")
         assert "Memories that expire in each day 1 from" in told
         assert "Those of the next 7 days" in told
 
-    def test_the_trash_is_not_counted(self, visitor: Client, remember: Any, actor: Any) -> None:
+    def test_trashed_memories_are_not_counted(self, visitor: Client, remember: Any, actor: Any) -> None:
         remember("one")
         memories.trash_memories([remember("two").uid], actor)
         assert table_row(visitor, "Without files").endswith("file 1 100 %")
 
 
 class TestGate:
-    def test_nothing_behind_the_gate_is_counted_anywhere(self, visitor: Client, remember: Any) -> None:
+    def test_hidden_rows_are_not_counted(self, visitor: Client, remember: Any) -> None:
         before = text_of(visitor.get("/glance/").content.decode())
         actor = Actor("user:eve", Clearance.up_to("secret"))
         for level in ("private", "secret"):
@@ -226,17 +222,17 @@ class TestGate:
                 services.create_fact(draft, actor)
         assert _without_sizes(text_of(visitor.get("/glance/").content.decode())) == _without_sizes(before)
 
-    def test_who_may_see_it_counts_it(self, insider: Client, remember: Any) -> None:
+    def test_visible_rows_are_counted(self, insider: Client, remember: Any) -> None:
         remember("hush", sensitivity="secret", project="vault")
         assert section_text(insider, "By project") == "vault 1"
 
-    def test_the_sizes_of_the_files_are_not_for_the_confined(self, sign_in: Any) -> None:
+    def test_file_sizes_are_hidden_from_confined_persons(self, sign_in: Any) -> None:
         client = sign_in(name="bob")
         assert "Storage" in client.get("/glance/").content.decode()
         Membership.objects.create(user=User.objects.get(username="bob"), project="zoo")
         assert "Storage" not in client.get("/glance/").content.decode()
 
-    def test_hostile_names_are_text(self, visitor: Client, remember: Any) -> None:
+    def test_hostile_names_are_escaped(self, visitor: Client, remember: Any) -> None:
         for payload in PAYLOADS:
             remember(f"x {payload}", project=payload[:100], category=payload[:90])
             create_event(reason=payload[:50])
@@ -250,7 +246,7 @@ def _without_sizes(page: str) -> str:
     return page.partition("Storage")[0]
 
 
-def test_the_number_of_queries_does_not_grow_with_the_rows(visitor: Client, remember: Any) -> None:
+def test_number_of_queries_does_not_grow_with_the_rows(visitor: Client, remember: Any) -> None:
     counted = []
     for upto in (2, 12):
         for number in range(upto):
@@ -266,12 +262,12 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(visitor: Client, reme
     assert counted[0] <= 25
 
 
-def test_the_first_page_leads_to_it(visitor: Client, remember: Any) -> None:
+def test_home_links_to_the_page(visitor: Client, remember: Any) -> None:
     remember("one")
     assert 'href="/glance/"' in visitor.get("/").content.decode()
 
 
-def test_the_first_page_tells_in_short_what_wants_mending(visitor: Client, remember: Any) -> None:
+def test_home_summarises_the_issues(visitor: Client, remember: Any) -> None:
     set_age(remember("old", project="zoo"), 100)
     remember("hush", project="zoo", sensitivity="secret")
     assert 'hx-get="/glance/health/"' in visitor.get("/").content.decode()
@@ -279,7 +275,7 @@ def test_the_first_page_tells_in_short_what_wants_mending(visitor: Client, remem
     assert brief == "Stale 1 Never used 1 Without files 1 All of it at a glance"
 
 
-def test_where_nothing_wants_mending_that_is_told(visitor: Client, remember: Any) -> None:
+def test_home_reports_no_issues(visitor: Client, remember: Any) -> None:
     link_file(remember("healthy", project="zoo"))
     assert "Nothing wants mending" in text_of(visitor.get("/glance/health/").content.decode())
 
@@ -293,7 +289,7 @@ def say(actor: Actor, predicate: str, thing: str, **more: Any) -> None:
     services.create_fact(FactDraft(subject="board", predicate=predicate, object=thing, **fields), actor)
 
 
-def test_its_facts_are_counted_by_predicate_and_lead_to_their_list(visitor: Client, actor: Actor) -> None:
+def test_facts_are_counted_by_predicate_and_linked(visitor: Client, actor: Actor) -> None:
     say(actor, "hires", "Ada")
     say(actor, "hires", "Bob")
     say(actor, "owns", "a tent")
@@ -303,7 +299,7 @@ def test_its_facts_are_counted_by_predicate_and_lead_to_their_list(visitor: Clie
     assert NOTHING not in page
 
 
-def test_contradictions_are_told_and_lead_to_their_page(visitor: Client, actor: Actor) -> None:
+def test_contradictions_of_a_project_are_counted_and_linked(visitor: Client, actor: Actor) -> None:
     say(actor, "led_by", "Bram")
     assert "None contradicts another" in section_text(visitor, "Facts", HERE)
     say(actor, "led_by", "Mara")
@@ -317,7 +313,7 @@ def test_facts_of_other_projects_are_not_counted(visitor: Client, actor: Actor) 
 
 
 @pytest.mark.parametrize("level", ["private", "secret"])
-def test_facts_above_the_level_are_not_told_from_none(visitor: Client, actor: Actor, level: str) -> None:
+def test_facts_above_the_clearance_look_like_none(visitor: Client, actor: Actor, level: str) -> None:
     say(actor, "keeps", "quiet", sensitivity=level)
     told = [text_of(visitor.get(f"/glance/?project={name}").content.decode()) for name in ("circus", "none")]
     assert told[0].replace("circus", "none") == told[1]
@@ -325,7 +321,7 @@ def test_facts_above_the_level_are_not_told_from_none(visitor: Client, actor: Ac
     assert "keeps" not in text_of(visitor.get(HERE).content.decode())
 
 
-def test_facts_out_of_reach_are_not_told_from_none(sign_in: Any, actor: Actor) -> None:
+def test_facts_of_a_hidden_project_look_like_none(sign_in: Any, actor: Actor) -> None:
     client = sign_in(name="bob")
     Membership.objects.create(user=User.objects.get(username="bob"), project="zoo")
     say(actor, "owns", "a tent")
@@ -335,6 +331,6 @@ def test_facts_out_of_reach_are_not_told_from_none(sign_in: Any, actor: Actor) -
 
 
 @pytest.mark.parametrize("payload", PAYLOADS[:3])
-def test_hostile_predicates_are_text(visitor: Client, actor: Actor, payload: str) -> None:
+def test_hostile_predicates_are_escaped(visitor: Client, actor: Actor, payload: str) -> None:
     say(actor, payload[:200], "a tent")
     assert not find_dangers(visitor.get(HERE).content.decode())

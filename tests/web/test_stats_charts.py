@@ -30,19 +30,19 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fresh_cache")]
 
 
 class TestDays:
-    def test_what_was_kept_stands_against_what_was_skipped_and_why(
+    def test_captured_events_are_shown_with_skipped_ones_by_reason(
         self, visitor: Client, remember: Any
     ) -> None:
         create_event(memory=remember("kept"))
         create_event(reason="below the gate")
         create_event(reason="below the gate")
         create_event(reason="repeats the last")
-        create_event()  # nothing to judge
+        create_event()  # no events
         assert "25 % of 4 that agents did" in section_text(visitor, "Kept and skipped")
         assert table_row(visitor, "kept as a memory") == "kept as a memory 1"
         assert table_row(visitor, "below the gate") == "below the gate 2"
 
-    def test_empty_injections_are_told_apart(self, visitor: Client) -> None:
+    def test_empty_injections_are_a_series(self, visitor: Client) -> None:
         create_injection()
         create_injection()
         create_injection(shown=0)
@@ -50,9 +50,7 @@ class TestDays:
         assert "with memories 2" in told
         assert "empty 1" in told
 
-    def test_a_prompt_that_got_nothing_is_counted_as_empty(
-        self, visitor: Client, remember: Any, actor: Any
-    ) -> None:
+    def test_prompt_without_results_counts_as_empty(self, visitor: Client, remember: Any, actor: Any) -> None:
         remember("zebra stripes")
         inject_for(InjectionRequest("thanks, that is fine", session_id="s"), actor)
         told = section_text(visitor, "Injections")
@@ -60,7 +58,7 @@ class TestDays:
         assert "with memories" not in told
 
     @pytest.mark.parametrize(("outcome", "count"), [("empty", 1), ("filled", 2)])
-    def test_each_number_of_injections_leads_to_as_many(
+    def test_each_number_of_injections_links_to_as_many(
         self, visitor: Client, outcome: str, count: int
     ) -> None:
         create_injection()
@@ -72,21 +70,19 @@ class TestDays:
         found = visitor.get(address[1].replace("&amp;", "&")).content.decode()
         assert found.count('id="injection-') == count
 
-    def test_refused_secrets_are_counted_by_day_and_kind(self, visitor: Client, actor: Any) -> None:
+    def test_blocked_secrets_are_counted_by_day_and_kind(self, visitor: Client, actor: Any) -> None:
         with pytest.raises(memories.SecretDetected):
             memories.create_memory(MemoryDraft(content="key AKIA" + "QYLPMN5HHHFPZAM2"), actor)
         told = section_text(visitor, "Secrets blocked")
         assert "blocked 1" in told
         assert "Kind blocked" in told
 
-    def test_the_journal_is_counted_by_actor(self, visitor: Client, remember: Any, actor: Any) -> None:
+    def test_journal_is_counted_by_actor(self, visitor: Client, remember: Any, actor: Any) -> None:
         memories.trash_memories([remember("one").uid], actor)
         found = table_row(visitor, actor.name)
         assert found == f"{actor.name} 1 1 2"
 
-    def test_an_actor_leads_to_their_rows_of_the_journal(
-        self, visitor: Client, remember: Any, actor: Any
-    ) -> None:
+    def test_actor_links_to_their_journal_entries(self, visitor: Client, remember: Any, actor: Any) -> None:
         remember("one")
         page = visitor.get("/glance/").content.decode()
         address = re.search(r'href="(/journal/\?actor=[^"]+)"', page)
@@ -95,7 +91,7 @@ class TestDays:
         assert actor.name in listed
         assert "insert" in listed
 
-    def test_a_column_of_refused_secrets_leads_to_their_rows(self, visitor: Client, actor: Any) -> None:
+    def test_column_of_blocked_secrets_links_to_their_entries(self, visitor: Client, actor: Any) -> None:
         with pytest.raises(memories.SecretDetected):
             memories.create_memory(MemoryDraft(content="key AKIA" + "QYLPMN5HHHFPZAM2"), actor)
         page = visitor.get("/glance/").content.decode()
@@ -103,31 +99,29 @@ class TestDays:
         assert address
         assert actor.name in text_of(visitor.get(address[1].replace("&amp;", "&")).content.decode())
 
-    def test_what_lies_before_the_period_is_not_counted(self, visitor: Client) -> None:
+    def test_activity_before_the_period_is_not_counted(self, visitor: Client) -> None:
         create_injection(days=20)
         assert "with memories 1" in section_text(visitor, "Injections")
         assert "Nothing was put into a prompt" in section_text(visitor, "Injections", "/glance/?days=7")
 
-    def test_a_chart_shows_the_whole_period_the_days_without_anything_too(self, visitor: Client) -> None:
+    def test_chart_includes_days_without_activity(self, visitor: Client) -> None:
         create_injection(days=3)
         told = section_text(visitor, "Injections", "/glance/?days=7")
         begin = (timezone.now() - timedelta(days=6)).date()
         assert f"1 from {begin.day} {begin:%b %Y} on; most, 1," in told
 
-    def test_an_unknown_period_is_refused_and_the_usual_one_shown(self, visitor: Client) -> None:
+    def test_unknown_period_is_refused_and_the_default_shown(self, visitor: Client) -> None:
         response = visitor.get("/glance/?days=8")
         assert response.status_code == 422
         assert "pick one of the list" in response.content.decode()
 
     @pytest.mark.parametrize("days", ["7", "30", "90", "365", ""])
-    def test_every_period_that_is_offered_is_taken_the_usual_one_by_its_name_too(
-        self, visitor: Client, days: str
-    ) -> None:
+    def test_every_offered_period_is_accepted(self, visitor: Client, days: str) -> None:
         response = visitor.get(f"/glance/?days={days}")
         assert response.status_code == 200
         assert f'<option value="{days or 30}" selected>' in response.content.decode()
 
-    def test_numbers_of_days_stand_below_a_chart_of_days(self, visitor: Client) -> None:
+    def test_chart_of_days_has_day_numbers(self, visitor: Client) -> None:
         create_injection()
         page = visitor.get("/glance/?days=7").content.decode()
         drawn = page.split('id="injections-title"')[1].split("</svg>")[0]
@@ -136,9 +130,7 @@ class TestDays:
             assert f">{(today - timedelta(days=ago)).day}</text>" in drawn
 
     @pytest.mark.parametrize("days", [90, 365])  # at most one of them begins on a Monday
-    def test_a_bar_of_weeks_leads_to_what_it_counts_and_to_nothing_before_the_period(
-        self, visitor: Client, days: int
-    ) -> None:
+    def test_week_links_to_its_rows_within_the_period(self, visitor: Client, days: int) -> None:
         create_injection(days=days - 1)
         create_injection(days=days)
         page = visitor.get(f"/glance/?days={days}").content.decode()
@@ -147,7 +139,7 @@ class TestDays:
 
 
 def _way(markup: str, name: str) -> str:
-    """Where the link leads that shows all of a chart."""
+    """Return the link that shows a chart in full."""
     found = re.search(rf'href="([^"#]*all={name}[^"#]*)#[\w-]+">and', markup)
     return found[1].replace("&amp;", "&") if found else f"no link for {name}"
 
@@ -161,18 +153,14 @@ def many(remember: Any) -> None:
 
 @pytest.mark.parametrize("page", ["/", "/glance/"])
 @pytest.mark.parametrize("chart", ["project", "category"])
-def test_what_is_left_out_of_a_breakdown_is_one_link_away(
-    visitor: Client, many: None, page: str, chart: str
-) -> None:
+def test_omitted_values_are_one_link_away(visitor: Client, many: None, page: str, chart: str) -> None:
     assert f"{chart}-10" not in section_text(visitor, f"By {chart}", page)
     after = section_text(visitor, f"By {chart}", _way(visitor.get(page).content.decode(), chart))
     assert after.count(f"{chart}-") == 11
     assert "Only the first" in after
 
 
-def test_types_left_out_of_the_first_page_stand_in_the_chart_of_their_use(
-    visitor: Client, remember: Any
-) -> None:
+def test_types_omitted_on_home_are_in_the_reads_chart(visitor: Client, remember: Any) -> None:
     for kind in TYPES:
         remember(f"one {kind}", type=kind)
     way = _way(visitor.get("/").content.decode(), "use")
@@ -180,7 +168,7 @@ def test_types_left_out_of_the_first_page_stand_in_the_chart_of_their_use(
     assert all(kind.replace("_", " ") in told for kind in TYPES)
 
 
-def test_a_chart_of_actors_is_shown_in_full_within_the_same_days(visitor: Client, remember: Any) -> None:
+def test_chart_of_actors_in_full_keeps_the_period(visitor: Client, remember: Any) -> None:
     for number in range(11):
         remember(f"memory {number}", by=Actor(f"token:agent-{number:02}", Clearance.up_to("public")))
     way = _way(visitor.get("/glance/?days=7").content.decode(), "activity")
@@ -188,21 +176,21 @@ def test_a_chart_of_actors_is_shown_in_full_within_the_same_days(visitor: Client
     assert section_text(visitor, "Changes by whom", f"/glance/{way}").count("token:agent-") == 11
 
 
-def test_reasons_of_what_was_skipped_are_shown_in_full(visitor: Client) -> None:
+def test_skip_reasons_are_shown_in_full(visitor: Client) -> None:
     for number in range(11):
         create_event(reason=f"reason {number:02}")
     way = _way(visitor.get("/glance/").content.decode(), "capture")
     assert section_text(visitor, "Kept and skipped", f"/glance/{way}").count("reason ") == 11
 
 
-def test_the_way_back_keeps_the_other_filters(visitor: Client, many: None) -> None:
+def test_way_back_keeps_the_filters(visitor: Client, many: None) -> None:
     page = visitor.get("/glance/?days=7&all=project").content.decode()
     back = re.search(r'href="([^"]*)#by-project">Only the first', page)
     assert back
     assert back[1] == "?days=7"
 
 
-def test_a_chart_that_is_not_there_is_refused_by_name(visitor: Client, remember: Any) -> None:
+def test_unknown_chart_is_refused(visitor: Client, remember: Any) -> None:
     remember("one")
     response = visitor.get("/glance/?all=bogus")
     assert response.status_code == 422
@@ -210,7 +198,7 @@ def test_a_chart_that_is_not_there_is_refused_by_name(visitor: Client, remember:
 
 
 @pytest.mark.parametrize("page", ["/", "/glance/"])
-def test_what_has_no_project_leads_to_its_list(visitor: Client, remember: Any, page: str) -> None:
+def test_missing_project_links_to_its_list(visitor: Client, remember: Any, page: str) -> None:
     remember("one")
     remember("two", project="zoo")
     found = re.search(r'href="([^"]+)">none</a>', visitor.get(page).content.decode())
@@ -218,7 +206,7 @@ def test_what_has_no_project_leads_to_its_list(visitor: Client, remember: Any, p
     assert count_listed(visitor, found[1]) == 1
 
 
-def test_a_name_breaks_behind_its_marks_and_stays_text(visitor: Client, remember: Any) -> None:
+def test_long_names_can_break_and_are_escaped(visitor: Client, remember: Any) -> None:
     create_injection()
     remember("one", by=Actor("system:create_<b>token", Clearance.up_to("public")))
     page = visitor.get("/glance/").content.decode()

@@ -1,4 +1,4 @@
-"""What the template tags say."""
+"""Template tags of all pages."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from memoryhub.web.templatetags import hub
         ("", "", "x", "x"),
     ],
 )
-def test_the_gist_does_not_say_the_title_again(title: str, abstract: str, content: str, said: str) -> None:
-    assert hub.gist(Memory(title=title, abstract=abstract, content=content)) == said
+def test_preview_text_does_not_repeat_the_title(title: str, abstract: str, content: str, said: str) -> None:
+    assert hub.preview_text(Memory(title=title, abstract=abstract, content=content)) == said
 
 
 @pytest.mark.parametrize(
@@ -38,11 +38,11 @@ def test_the_gist_does_not_say_the_title_again(title: str, abstract: str, conten
         (timedelta(days=-2, minutes=-1), "in 2\xa0days"),
     ],
 )
-def test_moments_are_told_as_people_do(ago: timedelta, said: str) -> None:
+def test_relative_times_are_readable(ago: timedelta, said: str) -> None:
     assert f">{said}</time>" in hub.moment(timezone.now() - ago)
 
 
-def test_the_parts_of_a_score_fill_the_bar_as_far_as_the_score() -> None:
+def test_parts_of_a_score_fill_the_bar() -> None:
     parts = Components(match=0.8, recency=0.5, importance=0.4, trust=1.0)
     told = hub.score(Hit(Memory(), 0.7, parts, ""))
     assert told["total"] == "0.70"
@@ -54,6 +54,6 @@ def test_the_parts_of_a_score_fill_the_bar_as_far_as_the_score() -> None:
     ]
 
 
-def test_a_static_file_is_addressed_with_a_digest_of_its_bytes() -> None:
+def test_static_url_contains_a_digest() -> None:
     assert hub.asset("css/base.css").startswith("/static/css/base.css?v=")
     assert hub.asset("css/base.css") != hub.asset("css/tokens.css").replace("tokens", "base")

@@ -1,4 +1,4 @@
-"""The trash: what lies in it, the way back, and the end."""
+"""The trash: list, restore, erase."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def live(*memories: Memory) -> list[bool]:
 
 
 class TestList:
-    def test_it_tells_what_why_and_since_when(self, visitor: Client, remember: Any, actor: Any) -> None:
+    def test_list_shows_what_why_and_since_when(self, visitor: Client, remember: Any, actor: Any) -> None:
         words = {
             TrashReason.FORGOTTEN: "thrown away",
             TrashReason.EVICTED: "evicted: the project was full",
@@ -48,17 +48,19 @@ class TestList:
             assert said in row
             assert ">just now</time>" in row
 
-    def test_what_has_expired_lies_there_too(self, visitor: Client, remember: Any, actor: Any) -> None:
+    def test_expired_memories_are_listed(self, visitor: Client, remember: Any, actor: Any) -> None:
         store.apply_bulk_action("expire", [remember("old milk").uid], actor)
         assert "Expired 1" in text(visitor.get("/trash/"))
         assert "old milk" in text(visitor.get("/trash/?tab=expired"))
         assert "old milk" not in text(visitor.get("/trash/"))
 
-    def test_an_empty_trash_says_so(self, visitor: Client, db: None) -> None:
+    def test_empty_trash_is_reported(self, visitor: Client, db: None) -> None:
         assert "The trash is empty" in text(visitor.get("/trash/"))
         assert "Nothing has expired" in text(visitor.get("/trash/?tab=expired"))
 
-    def test_it_is_behind_the_gate(self, sign_in: Any, four_levels: dict[str, Memory], actor: Any) -> None:
+    def test_hidden_memories_are_not_listed(
+        self, sign_in: Any, four_levels: dict[str, Memory], actor: Any
+    ) -> None:
         Memory.objects.update(deleted_at=four_levels["public"].updated_at)
         shown = text(sign_in("view_private", "view_secret", on=["private"]).get("/trash/"))
         assert "publicwords" in shown
@@ -67,9 +69,7 @@ class TestList:
         assert "unknownwords" not in shown
         assert "In the trash 2" in shown
 
-    def test_pages_follow_each_other(
-        self, visitor: Client, thrown: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_list_is_paginated(self, visitor: Client, thrown: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(trash, "PAGE_SIZE", 2)
         first = visitor.get("/trash/")
         address = re.search(r'rel="next" href="([^"]+)"', first.content.decode())
@@ -77,7 +77,7 @@ class TestList:
         assert text(visitor.get("/trash/" + address[1])).count("broken chair") == 1
         assert visitor.get("/trash/?cursor=x").status_code == 422
 
-    def test_the_number_of_queries_does_not_grow_with_the_rows(
+    def test_number_of_queries_does_not_grow_with_the_rows(
         self, visitor: Client, remember: Any, actor: Any
     ) -> None:
         counted = []
@@ -91,7 +91,7 @@ class TestList:
 
 
 class TestRestore:
-    def test_a_reader_is_offered_nothing_and_may_do_nothing(self, visitor: Client, thrown: Any) -> None:
+    def test_reader_may_not_restore_or_erase(self, visitor: Client, thrown: Any) -> None:
         page = visitor.get("/trash/").content.decode()
         assert "Restore" not in page
         assert "Erase" not in page
@@ -101,7 +101,7 @@ class TestRestore:
         assert live(thrown[0]) == [False]
 
     @pytest.mark.parametrize("permission", ["delete_memory", "change_memory"])
-    def test_one_comes_back(self, sign_in: Any, thrown: Any, permission: str) -> None:
+    def test_one_memory_is_restored(self, sign_in: Any, thrown: Any, permission: str) -> None:
         client = sign_in(permission)
         response = client.post(
             "/acts/", {"act": "restore", "uid": thrown[1].uid, "next": "/trash/?tab=trashed"}
@@ -111,36 +111,34 @@ class TestRestore:
         assert "1 memory restored: broken chair 1" in text(client.get("/trash/"))
         assert JournalEntry.objects.get(operation="restore").actor == "user:ada"
 
-    def test_several_come_back(self, sign_in: Any, thrown: Any) -> None:
+    def test_several_memories_are_restored(self, sign_in: Any, thrown: Any) -> None:
         chosen = [thrown[0].uid, thrown[2].uid]
         sign_in("delete_memory").post("/acts/", {"act": "restore", "uid": chosen})
         assert live(*thrown) == [True, False, True]
 
-    def test_the_button_of_one_row_is_of_a_form_without_the_ticked_ones(
-        self, sign_in: Any, thrown: Any
-    ) -> None:
+    def test_row_button_ignores_ticked_rows(self, sign_in: Any, thrown: Any) -> None:
         page = sign_in("delete_memory").get("/trash/").content.decode()
         assert page.count('form="restore-one" name="uid"') == 3
         assert page.count('name="uid" form="bulk"') == 3
 
-    def test_expired_ones_begin_anew(self, sign_in: Any, remember: Any, actor: Any) -> None:
+    def test_expired_memories_get_a_new_ttl(self, sign_in: Any, remember: Any, actor: Any) -> None:
         milk = remember("old milk", ttl_days=5)
         store.apply_bulk_action("expire", [milk.uid], actor)
         sign_in("delete_memory").post("/acts/", {"act": "restore", "uid": milk.uid})
         assert live(milk) == [True]
 
-    def test_what_is_not_shown_does_not_come_back(self, sign_in: Any, remember: Any, actor: Any) -> None:
+    def test_hidden_memory_is_not_restored(self, sign_in: Any, remember: Any, actor: Any) -> None:
         hidden = remember("hush", sensitivity="secret")
         store.trash_memories([hidden.uid], actor)
         client = sign_in("delete_memory", "view_secret")
         assert client.post("/acts/", {"act": "restore", "uid": hidden.uid}).status_code == 404
         assert live(hidden) == [False]
 
-    def test_nothing_chosen_is_told(self, sign_in: Any, thrown: Any) -> None:
+    def test_empty_selection_is_reported(self, sign_in: Any, thrown: Any) -> None:
         client = sign_in("erase_memory")
         assert "Nothing was chosen" in text(client.post("/trash/", {}, follow=True))
 
-    def test_it_leads_back_to_the_trash_only(self, sign_in: Any, thrown: Any) -> None:
+    def test_redirect_stays_in_the_trash(self, sign_in: Any, thrown: Any) -> None:
         client = sign_in("erase_memory")
         for wanted in ("https://elsewhere.example/trash/", "/admin/", "//trash/"):
             response = client.post("/trash/", {"uid": "nosuch", "next": wanted})
@@ -148,14 +146,14 @@ class TestRestore:
 
 
 class TestErase:
-    def test_it_needs_a_permission_of_its_own(self, sign_in: Any, thrown: Any) -> None:
+    def test_erase_requires_its_permission(self, sign_in: Any, thrown: Any) -> None:
         client = sign_in("delete_memory", "change_memory")
         assert "Erase" not in client.get("/trash/").content.decode()
         form = {"uid": thrown[0].uid, "confirmed": "yes"}
         assert client.post("/trash/", form).status_code == 403
         assert Memory.objects.filter(pk=thrown[0].pk).exists()
 
-    def test_it_asks_first_and_names_what_will_be_lost(self, sign_in: Any, thrown: Any) -> None:
+    def test_confirmation_names_the_memories(self, sign_in: Any, thrown: Any) -> None:
         client = sign_in("erase_memory")
         page = client.post("/trash/", {"uid": [thrown[0].uid, thrown[1].uid]})
         assert "Erase 2 memories for good?" in text(page)
@@ -163,26 +161,26 @@ class TestErase:
         assert Memory.objects.filter(pk=thrown[0].pk).exists()
 
     @pytest.mark.django_db(transaction=True)
-    def test_confirmed_it_is_gone(self, sign_in: Any, thrown: Any) -> None:
+    def test_confirmed_memory_is_erased(self, sign_in: Any, thrown: Any) -> None:
         client = sign_in("erase_memory")
         form = {"uid": thrown[0].uid, "confirmed": "yes"}
         assert "1 memory erased for good." in text(client.post("/trash/", form, follow=True))
         assert not Memory.objects.filter(pk=thrown[0].pk).exists()
         assert JournalEntry.objects.get(operation="erase").actor == "user:ada"
 
-    def test_what_is_alive_is_not_erased_from_here(self, sign_in: Any, remember: Any) -> None:
+    def test_live_memory_is_not_erased(self, sign_in: Any, remember: Any) -> None:
         alive = remember("alive")
         client = sign_in("erase_memory")
         client.post("/trash/", {"uid": alive.uid, "confirmed": "yes"})
         assert Memory.objects.filter(pk=alive.pk).exists()
         assert "None of these" in text(client.post("/trash/", {"uid": alive.uid}, follow=True))
 
-    def test_all_of_a_tab_are_named_before_they_are_erased(self, sign_in: Any, thrown: Any) -> None:
+    def test_confirmation_names_a_whole_tab(self, sign_in: Any, thrown: Any) -> None:
         client = sign_in("erase_memory")
         page = client.post("/trash/", {"every": "1", "list": "/trash/?tab=trashed"})
         assert "Erase 3 memories for good?" in text(page)
 
-    def test_more_than_can_be_named_are_refused(
+    def test_too_many_memories_are_refused(
         self, sign_in: Any, thrown: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(trash, "MAX_ERASED_AT_ONCE", 2)
@@ -191,7 +189,7 @@ class TestErase:
         assert "Nothing was erased: at most 2 at once" in text(page)
         assert Memory.objects.count() == 3
 
-    def test_what_is_not_shown_is_not_erased(self, sign_in: Any, remember: Any, actor: Any) -> None:
+    def test_hidden_memory_is_not_erased(self, sign_in: Any, remember: Any, actor: Any) -> None:
         hidden = remember("hush", sensitivity="secret")
         store.trash_memories([hidden.uid], actor)
         client = sign_in("erase_memory", "view_secret")
@@ -199,7 +197,7 @@ class TestErase:
         assert Memory.objects.filter(pk=hidden.pk).exists()
 
 
-def test_hostile_markup_is_text(sign_in: Any, remember: Any, actor: Any) -> None:
+def test_hostile_markup_is_escaped(sign_in: Any, remember: Any, actor: Any) -> None:
     hostile = "<script>alert('zebra')</script>"
     made = remember(hostile, title=hostile, project=hostile)
     store.trash_memories([made.uid], actor)

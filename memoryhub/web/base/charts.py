@@ -11,17 +11,17 @@ from typing import Any
 
 from memoryhub.core import dates
 
-WIDTH, HEIGHT = 100.0, 190  # of the plot: percent of what there is, and pixels
-LABEL_WIDTH, LABEL_WIDTH_SMALL = 8.5, 24.0  # percent of the width that a word under the axis takes
-DAY_LABEL_WIDTH, DAY_LABEL_WIDTH_SMALL = 2.7, 8.0  # the same of the number of a day
-GAP = 0.18  # share of a step that stays empty
-MAX_BAR_WIDTH = 6.8  # percent, so that a young store does not show one bar as wide as the page
+WIDTH, HEIGHT = 100.0, 190  # of the plot, in percent and in pixels
+LABEL_WIDTH, LABEL_WIDTH_SMALL = 8.5, 24.0  # percent of the width, of a label under the axis
+DAY_LABEL_WIDTH, DAY_LABEL_WIDTH_SMALL = 2.7, 8.0  # the same, of the number of a day
+GAP = 0.18  # share of a step between two bars
+MAX_BAR_WIDTH = 6.8  # percent: the only bar of a new store must not fill the page
 _DAY, _WEEK, _MONTH, _YEAR = "day", "week", "month", "year"
 
 
 @dataclass(frozen=True)
 class BarSegment:
-    """One type's piece of a bar."""
+    """The segment of one type in a bar."""
 
     type: str
     count: int
@@ -31,7 +31,7 @@ class BarSegment:
 
 @dataclass(frozen=True)
 class Bar:
-    """One day, week, month or year; ``first`` and ``last`` are its days."""
+    """One day, week, month or year, from the day ``first`` to ``last``."""
 
     first: date
     last: date
@@ -40,16 +40,16 @@ class Bar:
     x: float
     width: float
     parts: list[BarSegment]
-    counts: list[int]  # of each type of the chart, in its order
+    counts: list[int]  # in the order of the chart's types
 
 
 @dataclass(frozen=True)
 class AxisLabel:
-    """A line or word beside an axis; ``at``: where it begins, ends (``end``), or a number is centred."""
+    """A label of an axis. ``at`` is where it starts, ends (``end``), or is centred (numbers of days)."""
 
     at: float
     text: str
-    minor: bool = False  # left out where there is little room
+    minor: bool = False  # hidden on small screens
     end: bool = False
 
 
@@ -60,7 +60,7 @@ class Chart:
     bars: list[Bar]
     types: list[tuple[str, int]]
     across: list[AxisLabel]
-    numbers: list[AxisLabel]  # of the days, where a bar is one
+    numbers: list[AxisLabel]  # days of the month, if each bar is a day
     up: list[AxisLabel]
 
     @property
@@ -69,7 +69,7 @@ class Chart:
 
     @property
     def shapes(self) -> list[tuple[str, str]]:
-        """For each type the path of all its pieces: a tenth of what single rectangles would take."""
+        """One SVG path per type with all its segments: a tenth of the size of single rectangles."""
         drawn: dict[str, list[str]] = {kind: [] for kind, _ in self.types}
         for bar in self.bars:
             for part in bar.parts:
@@ -79,14 +79,14 @@ class Chart:
 
 
 def over_time(rows: Sequence[tuple[date, str, int]], days: tuple[date, date] | None = None) -> Chart | None:
-    """A chart of the rows of ``overview.per_day`` (day, type, count; oldest first); None without any.
+    """Draw rows of (day, type, count), oldest first; None without rows.
 
-    ``days``: the first and the last that were looked at, if the chart is to show more than those with rows.
+    ``days``: the first and last day of the chart, if it shows more than the days with rows.
     """
     if not rows:
         return None
-    asked = days or (rows[0][0], rows[-1][0])
-    first, last = min(asked[0], rows[0][0]), max(asked[1], rows[-1][0])
+    span = days or (rows[0][0], rows[-1][0])
+    first, last = min(span[0], rows[0][0]), max(span[1], rows[-1][0])
     step = _step_for_span((last - first).days)
     counted: dict[date, Counter[str]] = {}
     for day, kind, count in rows:
@@ -100,14 +100,14 @@ def over_time(rows: Sequence[tuple[date, str, int]], days: tuple[date, date] | N
         for index, start in enumerate(starts)
     ]
     if days:
-        bars[0] = replace(bars[0], first=first)  # what lies before it in its week or month was not counted
+        bars[0] = replace(bars[0], first=first)  # earlier days of its week or month were not counted
     total = sum(count for _, count in types)
     numbers = _day_numbers(starts, slot) if step == _DAY else []
     return Chart(step, total, bars, types, _time_labels(starts, step, slot), numbers, _count_labels(ceiling))
 
 
 def _step_for_span(days: int) -> str:
-    """Days up to two months, weeks up to a year and a half, months up to ten years, then years."""
+    """Choose days up to two months, weeks up to a year and a half, months up to ten years, then years."""
     return _DAY if days <= 62 else _WEEK if days <= 540 else _MONTH if days <= 3660 else _YEAR
 
 
@@ -128,7 +128,7 @@ def _next_step_start(day: date, step: str) -> date:
 
 
 def _all_step_starts(first: date, last: date, step: str) -> list[date]:
-    """Every step between, the empty ones too."""
+    """Return the start of every step, including empty ones."""
     starts = [first]
     while starts[-1] < last:
         starts.append(_next_step_start(starts[-1], step))
@@ -136,7 +136,7 @@ def _all_step_starts(first: date, last: date, step: str) -> list[date]:
 
 
 def _types_by_count(counted: Iterable[Counter[str]]) -> list[tuple[str, int]]:
-    """The types that occur, most first; they are stacked in this order."""
+    """Return types and totals, most frequent first: the order in which they are stacked."""
     whole: Counter[str] = Counter()
     for counts in counted:
         whole.update(counts)
@@ -173,7 +173,6 @@ def _make_bar(
 
 
 def _bar_width(slot: float) -> float:
-    """Of a bar, in the middle of its slot."""
     return min(slot * (1 - GAP), MAX_BAR_WIDTH)
 
 
@@ -186,22 +185,22 @@ def _bar_label(start: date, step: str) -> str:
     return f"week of {day}" if step == _WEEK else day
 
 
-def _scale_top(most: int) -> int:
-    """The top of the scale: a round number, at least ``most``."""
+def _scale_top(highest: int) -> int:
+    """Return a round number that is at least ``highest``."""
     power = 1
-    while power * 10 < most:
+    while power * 10 < highest:
         power *= 10
-    return next(power * n for n in (1, 2, 3, 4, 6, 8, 10) if power * n >= most)
+    return next(power * n for n in (1, 2, 3, 4, 6, 8, 10) if power * n >= highest)
 
 
 def _count_labels(ceiling: int) -> list[AxisLabel]:
-    """The lines across, with their counts; whole numbers only."""
+    """Return the horizontal lines with their counts, whole numbers only."""
     values = [ceiling, ceiling // 2] if ceiling % 2 == 0 else [ceiling]
     return [AxisLabel(round(HEIGHT * (1 - value / ceiling), 2), str(value)) for value in values]
 
 
 def _time_labels(starts: list[date], step: str, slot: float) -> list[AxisLabel]:
-    """Words under the axis: where a year begins, or a month; few enough to stand side by side."""
+    """Label the starts of years or months under the axis, without overlaps."""
     coarse = step in (_MONTH, _YEAR)
     marks, before = [], starts[0]
     for index, start in enumerate(starts):
@@ -210,7 +209,7 @@ def _time_labels(starts: list[date], step: str, slot: float) -> list[AxisLabel]:
             at = index * slot + (slot - _bar_width(slot)) / 2
             marks.append(_time_label(at, str(start.year) if coarse else _month_label(start), slot))
         before = start
-    # A piece of a year or month at the beginning says less than the whole one after it.
+    # The label of a partial first year or month gives way to the whole one after it.
     apart = marks[1].at - marks[0].at if len(marks) > 1 else WIDTH
     if apart < LABEL_WIDTH_SMALL:
         piece = [replace(marks[0], minor=True)] if apart >= LABEL_WIDTH else []
@@ -219,30 +218,30 @@ def _time_labels(starts: list[date], step: str, slot: float) -> list[AxisLabel]:
 
 
 def _time_label(at: float, text: str, slot: float) -> AxisLabel:
-    """Near the right edge a word ends where its bar does, so that it stays within the plot."""
+    """Right-align a label near the right edge with its bar, so that it stays within the plot."""
     end = at > WIDTH - 2 * LABEL_WIDTH
     return AxisLabel(round(at + _bar_width(slot) if end else at, 2), text, end=end)
 
 
 def _day_numbers(starts: list[date], slot: float) -> list[AxisLabel]:
-    """Under each bar the number of its day; with little room every second, third …, the last always."""
+    """Number the days under the bars: each or every nth, and always the last."""
     every = ceil(DAY_LABEL_WIDTH / slot)
-    seldom = every * ceil(DAY_LABEL_WIDTH_SMALL / (slot * every))
+    every_small = every * ceil(DAY_LABEL_WIDTH_SMALL / (slot * every))
     last = len(starts) - 1
     return [
-        AxisLabel(round((index + 0.5) * slot, 2), str(start.day), minor=(last - index) % seldom > 0)
+        AxisLabel(round((index + 0.5) * slot, 2), str(start.day), minor=(last - index) % every_small > 0)
         for index, start in enumerate(starts)
         if (last - index) % every == 0
     ]
 
 
 def _month_label(start: date) -> str:
-    """The month in few letters: what stands under an axis is narrow."""
+    """Return a short name of the month."""
     return dates.format_date(start, "month") if dates.active_language() else f"{start:%b} {start.year}"
 
 
 def _without_overlaps(marks: list[AxisLabel]) -> list[AxisLabel]:
-    """Those that can stand side by side; the ones that cannot on a small screen are minor."""
+    """Drop labels that overlap; those that overlap on small screens only become minor."""
     kept: list[AxisLabel] = []
     free, free_small = -WIDTH, -WIDTH
     for mark in marks:
@@ -257,20 +256,19 @@ def _without_overlaps(marks: list[AxisLabel]) -> list[AxisLabel]:
     return kept
 
 
-def _label_extent(mark: AxisLabel, room: float) -> tuple[float, float]:
-    """From where to where a word of this width stands."""
-    return (mark.at - room, mark.at) if mark.end else (mark.at, mark.at + room)
+def _label_extent(label: AxisLabel, width: float) -> tuple[float, float]:
+    return (label.at - width, label.at) if label.end else (label.at, label.at + width)
 
 
 MAX_BREAKDOWN_ROWS = 8
-# Where "at a glance" shows all of a column: the chart's name in ?all=, and its heading
+# Where the statistics page shows all rows of a column: the chart's name in ?all=, and its heading
 _FULL_CHARTS = {"type": ("use", "use-title")}
 
 
 def breakdown(
     counts: Mapping[str, int], name: str, title: str, most: int = MAX_BREAKDOWN_ROWS
 ) -> dict[str, Any]:
-    """The commonest values of a column, ``most`` of them, each with its share of the commonest for a bar."""
+    """Return the ``most`` frequent values of a column, each with its percentage of the most frequent."""
     highest = max(counts.values())
     rows = [{"value": v, "count": n, "percent": round(100 * n / highest, 1)} for v, n in counts.items()]
     chart, heading = _FULL_CHARTS.get(name, (name, f"by-{name}"))

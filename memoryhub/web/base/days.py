@@ -1,4 +1,4 @@
-"""A timeline cut into days of the hub's time zone."""
+"""Group timeline entries by day."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from memoryhub.stats.timeline import TimelineEntry
 
 @dataclass(frozen=True)
 class Day:
-    """One day and what happened on it, in the order of the timeline."""
+    """One day and its entries, in timeline order."""
 
     date: date
     entries: list[TimelineEntry]
 
 
 def group_by_day(entries: Iterable[TimelineEntry]) -> list[Day]:
-    """Neighbours of the same day together."""
+    """Group consecutive entries of the same day, in the current time zone."""
     grouped = groupby(entries, key=lambda entry: timezone.localtime(entry.at).date())
     return [Day(day, list(some)) for day, some in grouped]

@@ -1,4 +1,4 @@
-"""Two states of a text side by side: which lines changed, and which words in them. Pure."""
+"""Compare two versions of a text by lines and by words."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from functools import cached_property
 
 from memoryhub.core.text import CJK
 
-# Unchanged lines kept around a change; longer stretches fold into one row that says how many.
+# Unchanged lines shown around a change; longer stretches become one row with their number.
 CONTEXT_LINES = 3
-# Beyond these, comparing costs more than it tells, and whole lines are shown as taken out and put in: lines
-# times lines; words times words over all pairs of lines; lines of one stretch that are paired by likeness.
+# Beyond these limits, whole lines are shown as removed and added: lines times lines; words times words over
+# all pairs of lines; lines of one stretch that are paired by similarity.
 _MAX_LINE_PAIRS = 4_000_000
 _MAX_WORD_PAIRS = 2_000_000
 _MAX_PAIRED_LINES = 40
-# Rows of one comparison that a page shows.
 _MAX_ROWS = 1_000
-# Below this share of common words and blanks two lines are no versions of each other.
+# Below this share of common words and spaces, two lines are not versions of each other.
 _MIN_SIMILARITY = 0.4
 
-# A word, one character of a script without spaces, a run of blanks, or a sign.
+# A word, one character of a script without spaces, a run of spaces, or a punctuation mark.
 _WORDS = re.compile(rf"{CJK.pattern}|(?:(?!{CJK.pattern})\w)+|\s+|[^\w\s]")
 
 Opcode = tuple[str, int, int, int, int]
@@ -30,7 +29,7 @@ Opcode = tuple[str, int, int, int, int]
 
 @dataclass(frozen=True)
 class DiffPiece:
-    """A stretch of a line; ``changed`` when the other side does not have it."""
+    """A part of a line; ``changed`` if the other version does not contain it."""
 
     text: str
     changed: bool = False
@@ -38,7 +37,7 @@ class DiffPiece:
 
 @dataclass(frozen=True)
 class DiffLine:
-    """One line of one state."""
+    """One line of one version."""
 
     number: int
     pieces: tuple[DiffPiece, ...]
@@ -48,8 +47,8 @@ class DiffLine:
 class DiffRow:
     """One row of a comparison.
 
-    ``kind``: same, changed, removed, added, folded (``count`` equal lines left out), cut (``count`` rows left
-    out at the end), ends (nothing but the line ends differs).
+    ``kind``: same, changed, removed, added, folded (``count`` equal lines omitted), cut (``count`` rows
+    omitted at the end), ends (only the line ends differ).
     """
 
     kind: str
@@ -59,7 +58,7 @@ class DiffRow:
 
 
 def compare(old: str, new: str, context: int = CONTEXT_LINES, most: int = _MAX_ROWS) -> list[DiffRow]:
-    """The rows that turn ``old`` into ``new``, the first ``most`` of them; empty when they are equal."""
+    """Return the first ``most`` rows that turn ``old`` into ``new``; empty if they are equal."""
     if old == new:
         return []
     before, after = _split_lines(old), _split_lines(new)
@@ -73,16 +72,16 @@ def compare(old: str, new: str, context: int = CONTEXT_LINES, most: int = _MAX_R
             rows += _equal_rows(before, i1, i2, j1, context, at_start=not rows, at_end=at_end)
         else:
             rows += _replaced_rows(_lines_between(before, i1, i2), _lines_between(after, j1, j2), effort)
-    return _limit_rows(rows, most)
+    return rows if len(rows) <= most else [*rows[:most], DiffRow("cut", count=len(rows) - most)]
 
 
 def compare_words(old: str, new: str) -> tuple[tuple[DiffPiece, ...], tuple[DiffPiece, ...]]:
-    """Two short texts, each with the words marked that the other does not have."""
+    """Split two short texts into pieces, with the words marked that the other does not contain."""
     return _mark_changes(_Line(0, old), _Line(0, new), _Budget(_MAX_WORD_PAIRS))
 
 
 def _split_lines(text: str) -> list[str]:
-    """Lines as an editor counts them; a last line break does not begin another."""
+    """Split into lines as an editor counts them: a final line break starts no other line."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
 
@@ -90,9 +89,9 @@ def _split_lines(text: str) -> list[str]:
 def _opcodes(
     before: Sequence[str], after: Sequence[str], affordable: Callable[[int], bool]
 ) -> Iterator[Opcode]:
-    """``difflib`` opcodes; what both begin and end with is taken off first, since that is most of a text.
+    """Yield ``difflib`` opcodes; the common start and end, usually most of a text, are split off first.
 
-    The rest is one replacement when comparing it, items times items, is not ``affordable``.
+    The rest is one replacement if comparing it, items times items, is not ``affordable``.
     """
     head = _common_prefix_length(before, after)
     tail = _common_prefix_length(before[head:][::-1], after[head:][::-1])
@@ -111,7 +110,6 @@ def _opcodes(
 
 
 def _common_prefix_length(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many items both begin with."""
     count = 0
     for a, b in zip(one, other, strict=False):
         if a != b:
@@ -123,7 +121,7 @@ def _common_prefix_length(one: Sequence[str], other: Sequence[str]) -> int:
 def _equal_rows(
     lines: Sequence[str], i1: int, i2: int, j1: int, context: int, *, at_start: bool, at_end: bool
 ) -> list[DiffRow]:
-    """Equal lines, with a fold in the place of those far from any change."""
+    """Return equal lines, those far from any change folded into one row."""
     head = 0 if at_start else context
     tail = 0 if at_end else context
     hidden = i2 - i1 - head - tail
@@ -138,12 +136,12 @@ def _equal_rows(
 
 @dataclass
 class _Budget:
-    """What may still be spent on comparing words with words."""
+    """How many comparisons of words are left."""
 
     left: int
 
     def spend(self, cost: int) -> bool:
-        """Whether there is enough for this, which is then spent."""
+        """Spend the cost if enough is left, and return whether it was."""
         affordable = cost <= self.left
         self.left -= cost if affordable else 0
         return affordable
@@ -151,7 +149,7 @@ class _Budget:
 
 @dataclass
 class _Line:
-    """A line, its place counted from 0, and its words."""
+    """A line with its index, counted from 0, and its words."""
 
     index: int
     line: str
@@ -170,7 +168,7 @@ def _lines_between(lines: Sequence[str], start: int, end: int) -> list[_Line]:
 
 
 def _replaced_rows(before: list[_Line], after: list[_Line], effort: _Budget) -> Iterator[DiffRow]:
-    """Lines taken out and put in; pairs that are alike stand in one row with their words marked."""
+    """Yield removed and added lines; similar pairs share a row with their changed words marked."""
     i = j = 0
     for old, new in [*_pair_lines(before, after, effort), (len(before), len(after))]:
         yield from (DiffRow("removed", old=text.plain) for text in before[i:old])
@@ -184,7 +182,7 @@ def _replaced_rows(before: list[_Line], after: list[_Line], effort: _Budget) -> 
 
 
 def _pair_lines(before: list[_Line], after: list[_Line], effort: _Budget) -> list[tuple[int, int]]:
-    """Which lines are versions of which, in order, so that the likeness is highest in sum."""
+    """Pair lines that are versions of each other, in order, with the highest total similarity."""
     words = sum(len(text.words) for text in (*before, *after))
     if max(len(before), len(after)) > _MAX_PAIRED_LINES or not effort.spend(
         words * min(len(before), len(after))
@@ -209,7 +207,7 @@ def _pair_lines(before: list[_Line], after: list[_Line], effort: _Budget) -> lis
 
 
 def _similarity(old: _Line, new: _Line) -> float:
-    """The share of words two lines have in common, in any order; 0 where they are no versions of one."""
+    """Return the share of words that two lines have in common, in any order; 0 below the minimum."""
     share = SequenceMatcher(None, old.words, new.words, autojunk=False).quick_ratio()
     return share if share >= _MIN_SIMILARITY else 0.0
 
@@ -217,7 +215,7 @@ def _similarity(old: _Line, new: _Line) -> float:
 def _mark_changes(
     old: _Line, new: _Line, effort: _Budget
 ) -> tuple[tuple[DiffPiece, ...], tuple[DiffPiece, ...]]:
-    """The pieces of both lines, with those marked that only one has."""
+    """Return the pieces of both lines, with those marked that only one contains."""
     left: list[DiffPiece] = []
     right: list[DiffPiece] = []
     for tag, i1, i2, j1, j2 in _opcodes(old.words, new.words, effort.spend):
@@ -230,8 +228,3 @@ def _mark_changes(
 
 def _unmarked_line(index: int, line: str) -> DiffLine:
     return DiffLine(index + 1, (DiffPiece(line),))
-
-
-def _limit_rows(rows: list[DiffRow], most: int) -> list[DiffRow]:
-    """No more rows than a page can bear."""
-    return rows if len(rows) <= most else [*rows[:most], DiffRow("cut", count=len(rows) - most)]

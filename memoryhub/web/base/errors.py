@@ -1,4 +1,4 @@
-"""What a page says when it cannot be shown. Never why in detail, never whether a thing exists."""
+"""Error pages. They give no details and do not reveal whether an object exists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memoryhub.web.base.middleware import mark_as_page
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """An unknown host name has a page of its own: it is the first page behind a new one."""
+    """An unknown host name gets its own page: it is what a new deployment shows first."""
     return _error_page(request, "400_host.html" if isinstance(exception, DisallowedHost) else "400.html", 400)
 
 
@@ -30,7 +30,7 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Without the request's context: what failed may be what makes it."""
+    """Render without the request context: a context processor may be what failed."""
     mark_as_page(request)
     return _set_security_policy(HttpResponse(render_to_string("500.html"), status=500))
 
@@ -41,6 +41,6 @@ def _error_page(request: HttpRequest, template: str, status: int) -> HttpRespons
 
 
 def _set_security_policy(page: HttpResponse) -> HttpResponse:
-    """With the policy of pages: what is refused before CSPMiddleware never comes to it."""
+    """Add the content security policy: an early refusal never reaches CSPMiddleware."""
     page.headers[HEADER] = build_policy()
     return page

@@ -1,4 +1,4 @@
-"""Form fields that keep what they were given: an untouched field never alters what is stored."""
+"""Parsers for form values, and form fields whose untouched values never alter what is stored."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from django.utils.dateparse import parse_datetime
 
 
 def normalize_newlines(text: str) -> str:
-    """Browsers send other line ends than they got."""
+    """Replace CRLF and CR by LF: browsers submit CRLF."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def parse_whole_number(text: str, digits: int = 15) -> int | None:
-    """A whole number as an address or a hidden field gives it, of at most so many digits; None for others."""
+    """Parse a non-negative whole number of at most ``digits`` digits; None if the text is not one."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= digits else None
 
 
 def parse_aware_datetime(text: str) -> datetime | None:
-    """A moment with its zone, as ISO 8601 writes it; None for what is none."""
+    """Parse an ISO 8601 datetime with a time zone; None if the text is not one."""
     try:
         found = parse_datetime(text)
-    except ValueError:  # well written, but there is no such day or hour
+    except ValueError:  # well formed, but there is no such day or hour
         return None
     return None if found is None or timezone.is_naive(found) else found
 
 
 class LineField(forms.CharField):
-    """A text on one line, without blanks around it; a browser's box for one line drops line breaks."""
+    """A stripped text on one line. Line breaks do not count as a change: a text input drops them."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(required=False, **options)
@@ -43,7 +43,7 @@ class LineField(forms.CharField):
 
 
 class NumberField(forms.FloatField):
-    """A number, written without a decimal part that says nothing."""
+    """A number, displayed without a decimal part of zero."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(required=False, **options)
@@ -54,7 +54,7 @@ class NumberField(forms.FloatField):
 
 
 class TextField(forms.CharField):
-    """A text of many lines, with its indentation."""
+    """A multi-line text that keeps its indentation."""
 
     widget = forms.Textarea
 
@@ -73,7 +73,7 @@ def _join_lines(text: str) -> str:
 
 
 class _ListField(forms.CharField):
-    """A list as text; it counts as changed only when the text is."""
+    """A list edited as text; it has changed only if the text has."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(strip=False, required=False, **options)
@@ -89,7 +89,7 @@ class _ListField(forms.CharField):
 
 
 class LinesField(_ListField):
-    """One item on each line."""
+    """A list with one item per line."""
 
     widget = forms.Textarea
 
@@ -102,7 +102,7 @@ class LinesField(_ListField):
 
 
 class LabelsField(_ListField):
-    """Items with commas between them; one that holds a comma itself stands in quotation marks."""
+    """A list with commas between the items; an item that contains a comma is quoted."""
 
     def to_python(self, value: Any) -> Any:
         text = normalize_newlines(super().to_python(value) or "")
@@ -113,7 +113,7 @@ class LabelsField(_ListField):
         return [item.strip() for row in rows for item in row if item.strip()]
 
     def write(self, values: Iterable[str]) -> str:
-        # A field of one line holds no line breaks.
+        # A text input cannot contain line breaks.
         return ", ".join(" ".join(_quote_csv(value).split("\n")) for value in values)
 
 

@@ -1,4 +1,4 @@
-"""Forms that narrow a list: everything is optional, nothing is written."""
+"""Filter forms for lists: every field is optional, nothing is written."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _DATE_VALIDATORS = [MinValueValidator(date(1900, 1, 1)), MaxValueValidator(date(
 
 
 class WordField(forms.CharField):
-    """A word to look for."""
+    """An optional text to filter by."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(required=False, max_length=_MAX_LENGTH, **options)
 
 
 class DayField(forms.DateField):
-    """A day in the hub's time zone."""
+    """A day in the current time zone."""
 
     def __init__(self, **options: Any) -> None:
         widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
@@ -33,7 +33,7 @@ class DayField(forms.DateField):
 
 
 class MonthField(forms.DateField):
-    """A month, by its first day."""
+    """A month, as the date of its first day."""
 
     def __init__(self, **options: Any) -> None:
         widget = forms.DateInput(attrs={"type": "month", "placeholder": "2026-01"}, format="%Y-%m")
@@ -49,27 +49,27 @@ class MonthField(forms.DateField):
 
 
 class ProjectField(WordField):
-    """A project, with those that exist as suggestions (``<datalist id="projects">``)."""
+    """A project, with the existing ones as suggestions (``<datalist id="projects">``)."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(widget=forms.TextInput(attrs={"list": "projects"}), **options)
 
 
 class PredicateField(WordField):
-    """What facts say, with the commonest as suggestions (``<datalist id="predicates">``)."""
+    """A predicate, with the most frequent ones as suggestions (``<datalist id="predicates">``)."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(widget=forms.TextInput(attrs={"list": "predicates"}), **options)
 
 
 class ListFilter(forms.Form):
-    """A form of the address line; ``value`` gives what was asked for."""
+    """A form whose data is the query string."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         super().__init__(data, label_suffix="", auto_id="by_%s")
 
     def full_clean(self) -> None:
-        """A value that is no date or number stays readable: a field of that type would show nothing."""
+        """Show an invalid date or number in a text input: a typed input would be empty."""
         super().full_clean()
         for name in self.errors:
             widget = self.fields[name].widget if name in self.fields else None
@@ -80,25 +80,25 @@ class ListFilter(forms.Form):
         return self.cleaned_data[name]
 
     def told(self, name: str) -> str:
-        """What a field was given, as people read it: the name of a choice, "yes" for a ticked box."""
+        """Format a submitted value for display: the label of a choice, "yes" for a ticked box."""
         field, given = self.fields[name], str(self.data[name])
         if isinstance(field, forms.BooleanField):
             return "yes"
         if isinstance(field, forms.ChoiceField):
-            names = cast("Iterable[tuple[str, str]]", field.choices)  # no list of ours has groups
+            names = cast("Iterable[tuple[str, str]]", field.choices)  # no choices here are grouped
             return dict(names).get(given, given)
         return given
 
     def is_narrowed(self) -> bool:
-        """Whether anything at all was asked for."""
+        """Whether any filter was given."""
         return any(self.data.get(name) for name in self.fields)
 
     def begin(self) -> datetime | None:
-        """The beginning of the first day."""
+        """Return the start of the first day."""
         return _start_of_day(self.cleaned_data["since"])
 
     def end(self) -> datetime | None:
-        """The end of the last day, which is shown too."""
+        """Return the end of the last day, which is included."""
         return day_bounds(self.cleaned_data["until"])[1]
 
 
@@ -160,7 +160,7 @@ class FactFilter(ListFilter):
     marks = forms.BooleanField(required=False, label="Also where sessions change their subject")
 
     def leaves_out_marks(self) -> bool:
-        """The hub's own notes of where a segment begins stand in the table only for who asks for them."""
+        """Whether to hide the facts that mark the start of a segment; they are shown only on request."""
         named = self.value("predicate") or self.value("subject") or self.value("thing")
         return not (named or self.value("marks"))
 
@@ -175,7 +175,7 @@ class JournalFilter(ListFilter):
 
 
 def day_bounds(day: date | None) -> tuple[datetime | None, datetime | None]:
-    """Its beginning and its end, in the reader's time zone; both open without one."""
+    """Return the start and end of a day in the current time zone, or two times None without a day."""
     return _start_of_day(day), _start_of_day(day + timedelta(days=1)) if day else None
 
 

@@ -1,4 +1,4 @@
-"""Pages and the fragments of them that htmx asks for."""
+"""Pages and the fragments of them that htmx requests."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ VARY_HEADERS = ("HX-Request", "HX-Target", "HX-Boosted")
 
 
 class HtmxHttpRequest(HttpRequest):
-    """A request that has passed :class:`django_htmx.middleware.HtmxMiddleware`."""
+    """A request that passed :class:`django_htmx.middleware.HtmxMiddleware`."""
 
     htmx: HtmxDetails
 
 
 def patch_vary(response: HttpResponseBase) -> None:
-    """The same address answers with a page or with a part of it."""
+    """Tell caches that the same URL returns a page or a fragment of it."""
     patch_vary_headers(response, VARY_HEADERS)
 
 
 def wants_fragment(request: HtmxHttpRequest, target: str) -> bool:
-    """Whether htmx will put the answer into the element with this id, and into nothing else."""
+    """Whether htmx swaps the response into the element with this id only."""
     htmx = request.htmx
     return bool(htmx) and not htmx.boosted and not htmx.history_restore_request and htmx.target == target
 
@@ -40,7 +40,7 @@ def page_or_fragment(
     target: str,
     status: int = 200,
 ) -> HttpResponse:
-    """``fragment`` for htmx that fills ``target``, else the whole ``page``, which includes it."""
+    """Render ``fragment`` if htmx fills ``target``, else the whole ``page``, which includes it."""
     name = fragment if wants_fragment(request, target) else page
     response = render(request, name, context, status=status)
     patch_vary(response)
@@ -50,8 +50,8 @@ def page_or_fragment(
 def update_address_bar(
     request: HtmxHttpRequest, response: HttpResponse, address: str, *, replace: bool
 ) -> HttpResponse:
-    """Let the address line follow a fragment: as a new step in the history, or in place of this one."""
-    here = request.htmx and request.htmx.current_url_abs_path == request.get_full_path()
-    if not request.htmx or request.htmx.boosted or here:  # the page shows its list anew: no step at all
+    """Make the address bar follow a fragment: as a new history entry, or in place of the current one."""
+    is_reload = request.htmx and request.htmx.current_url_abs_path == request.get_full_path()
+    if not request.htmx or request.htmx.boosted or is_reload:  # a reloaded list is no history entry
         return response
     return replace_url(response, address) if replace else push_url(response, address)

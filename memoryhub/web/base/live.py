@@ -1,8 +1,8 @@
-"""Pages that ask from time to time whether they are still true (``static/js/live.js``).
+"""Pages that poll for changes (``static/js/live.js``).
 
-A page says by a mark what it showed. Asked again with that mark, it answers 304 while it would show the same:
-after four cheap look-ups while nothing changed anywhere, else after looking what this person would see now.
-No answer waits for news, so that no worker is held.
+A page describes its content by an ETag. Polled with that ETag, it responds 304 while it would show the same:
+after one cheap query while nothing changed anywhere, else after rendering the page for this person again.
+No response waits for changes, so polling blocks no worker.
 """
 
 from __future__ import annotations
@@ -18,52 +18,49 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.backends import statements
 
-ETAG_TIMEOUT = 3600  # seconds that a mark is known to be true while nothing changes
+ETAG_TIMEOUT = 3600  # seconds
 _ETAG_CHARS = 32
 
 
 def is_poll(request: HttpRequest) -> bool:
-    """Whether a page asks by itself; nobody need be there."""
+    """Whether a script polls the page, which is no sign that the person is there."""
     return request.method == "GET" and "If-None-Match" in request.headers
 
 
 def set_etag(request: HttpRequest, *shown: Any) -> None:
-    """Say what of a page can change; its texts have to name every row and every number that is live."""
-    mark = hashlib.sha256(repr(shown).encode()).hexdigest()[:_ETAG_CHARS]
-    request.live_mark = mark  # type: ignore[attr-defined]
+    """Set the ETag of a page from everything on it that can change."""
+    request.live_mark = hashlib.sha256(repr(shown).encode()).hexdigest()[:_ETAG_CHARS]  # type: ignore[attr-defined]
 
 
 def answers_polls(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """For a view that calls :func:`shows`."""
+    """Decorate a view that calls :func:`set_etag`."""
 
     @wraps(view)
     def answer(request: HttpRequest, *arguments: Any, **names: Any) -> HttpResponse:
         if not is_poll(request):
             return view(request, *arguments, **names)
-        asked = request.headers["If-None-Match"].removeprefix("W/").strip('" ')
-        now = statements.change_token()  # before looking: what happens meanwhile is found the next time
-        if cache.get(_cache_key(request, asked)) == now:
-            return _not_modified(asked)
+        sent = request.headers["If-None-Match"].removeprefix("W/").strip('" ')
+        now = statements.change_token()  # before rendering: a change meanwhile is found by the next poll
+        if cache.get(_cache_key(request, sent)) == now:
+            return _not_modified(sent)
         response = view(request, *arguments, **names)
-        mark = getattr(request, "live_mark", "")
-        if not mark or response.status_code != 200:
+        etag = getattr(request, "live_mark", "")
+        if not etag or response.status_code != 200:
             return response
-        cache.set(_cache_key(request, mark), now, ETAG_TIMEOUT)
-        if mark == asked:
-            return _not_modified(mark)
-        response["ETag"] = f'"{mark}"'
+        cache.set(_cache_key(request, etag), now, ETAG_TIMEOUT)
+        if etag == sent:
+            return _not_modified(etag)
+        response["ETag"] = f'"{etag}"'
         return response
 
     return answer
 
 
-def _cache_key(request: HttpRequest, mark: str) -> str:
-    """Of one mark, address and clearance; a mark as it was sent may be anything."""
-    named = repr((mark, request.get_full_path(), request_clearance(request)))
+def _cache_key(request: HttpRequest, etag: str) -> str:
+    """Return the key of an ETag, URL and clearance. It is hashed because clients send any ETag."""
+    named = repr((etag, request.get_full_path(), request_clearance(request)))
     return f"live-{hashlib.sha256(named.encode()).hexdigest()}"
 
 
-def _not_modified(mark: str) -> HttpResponse:
-    response = HttpResponseNotModified()
-    response["ETag"] = f'"{mark}"'
-    return response
+def _not_modified(etag: str) -> HttpResponse:
+    return HttpResponseNotModified(headers={"ETag": f'"{etag}"'})

@@ -1,4 +1,4 @@
-"""Markdown as safe HTML with marked search hits, and as plain text for lists."""
+"""Render Markdown as sanitised HTML with marked spans, and as plain text for lists."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
 _FIRST_MARKER, _END_MARKER = 0xFDD0, "\ufdef"
-_MAX_KINDS = ord(_END_MARKER) - _FIRST_MARKER  # so many can be told apart
+_MAX_KINDS = ord(_END_MARKER) - _FIRST_MARKER  # one start marker each
 _MARKER = re.compile("[\ufdd0-\ufdef]")
-# What opens a block, a cell or an emphasis: the mark begins after it, and ends before what closes it.
+# Syntax that opens a block, a cell or an emphasis: a marked span starts after it and ends before its end.
 _LEADING_SYNTAX = re.compile(r"(?:[\s>#*+\-_~`|]|\d{1,9}[.)]\s)*")
 _WORD = re.compile(r"\S+")
 _TRAILING_SYNTAX = " \t\r*_~`|#"
@@ -29,7 +29,7 @@ _BLOCK_END = re.compile(r"</(?:p|h[1-6]|li|pre|tr|blockquote)>")
 
 
 class MarkedSpan(NamedTuple):
-    """A stretch of a text, and what it is taken for."""
+    """A part of a text, and the kind of finding it is."""
 
     start: int
     end: int
@@ -37,30 +37,30 @@ class MarkedSpan(NamedTuple):
 
 
 def replace_marker_characters(text: str) -> str:
-    """The text, of the same length, in which none of the characters stands that places are planted with."""
+    """Replace the characters that serve as markers; the length stays the same."""
     return _MARKER.sub("\ufffd", text)
 
 
-def span_kinds(places: Iterable[MarkedSpan]) -> list[str]:
-    return sorted({place.kind for place in places})[:_MAX_KINDS]
+def span_kinds(spans: Iterable[MarkedSpan]) -> list[str]:
+    return sorted({span.kind for span in spans})[:_MAX_KINDS]
 
 
-def insert_markers(text: str, places: Sequence[MarkedSpan]) -> str:
-    """The text with signs around each line of these places; of two that overlap the first counts."""
-    kinds = span_kinds(places)
+def insert_markers(text: str, spans: Sequence[MarkedSpan]) -> str:
+    """Insert markers around each line of the spans; of two overlapping spans the first wins."""
+    kinds = span_kinds(spans)
     pieces, at = [], 0
-    for start, end, kind in _marked_lines(text, places):
+    for start, end, kind in _marked_lines(text, spans):
         if start >= at and kind in kinds:
             pieces += [text[at:start], chr(_FIRST_MARKER + kinds.index(kind)), text[start:end], _END_MARKER]
             at = end
     return "".join([*pieces, text[at:]])
 
 
-def _marked_lines(text: str, places: Sequence[MarkedSpan]) -> Iterator[MarkedSpan]:
-    """What is to be marked, in order, without the signs of the syntax at its edges."""
-    addresses = [found.span() for found in _WORD.finditer(text) if "://" in found.group()] if places else []
-    for start, end, kind in sorted(places):
-        # An address with a sign in it would be another one.
+def _marked_lines(text: str, spans: Sequence[MarkedSpan]) -> Iterator[MarkedSpan]:
+    """Yield the spans by line, in order, without Markdown syntax at their edges."""
+    addresses = [found.span() for found in _WORD.finditer(text) if "://" in found.group()] if spans else []
+    for start, end, kind in sorted(spans):
+        # A marker must not split a URL.
         end = next((last for first, last in addresses if first < end < last), end)
         at = start
         for line in text[start:end].splitlines(keepends=True):
@@ -73,18 +73,18 @@ def _marked_lines(text: str, places: Sequence[MarkedSpan]) -> Iterator[MarkedSpa
 
 
 def markers_to_html(html: str, kinds: Sequence[str]) -> str:
-    """HTML in which the words between planted signs are wrapped, and no sign is left."""
+    """Wrap the text between markers in ``mark`` elements and remove the markers."""
     kind, pieces = "", []
-    for tag, sign, words in _HTML_PART.findall(html):
-        if sign:
-            kind = _marker_kind(sign, kinds)
+    for tag, marker, words in _HTML_PART.findall(html):
+        if marker:
+            kind = _marker_kind(marker, kinds)
         elif words:
             pieces.append(_wrap_in_mark(words, kind))
         else:
-            signs = _MARKER_IN_URL.findall(tag)
+            markers = _MARKER_IN_URL.findall(tag)
             kind = (
-                _marker_kind(unquote(signs[-1]), kinds)
-                if signs
+                _marker_kind(unquote(markers[-1]), kinds)
+                if markers
                 else ""
                 if _BLOCK_END.fullmatch(tag)
                 else kind
@@ -93,26 +93,26 @@ def markers_to_html(html: str, kinds: Sequence[str]) -> str:
     return "".join(pieces)
 
 
-def split_url_markers(address: str) -> tuple[str, str]:
-    """An address as it was before signs were planted in the text, and these signs."""
-    return _MARKER_IN_URL.sub("", address), unquote("".join(_MARKER_IN_URL.findall(address)))
+def split_url_markers(url: str) -> tuple[str, str]:
+    """Return a URL without markers, and the markers."""
+    return _MARKER_IN_URL.sub("", url), unquote("".join(_MARKER_IN_URL.findall(url)))
 
 
-def _marker_kind(sign: str, kinds: Sequence[str]) -> str:
-    """What begins with this sign; nothing does with one that closes."""
-    number = ord(sign) - _FIRST_MARKER
+def _marker_kind(marker: str, kinds: Sequence[str]) -> str:
+    """Return the kind that a start marker opens; empty for an end marker."""
+    number = ord(marker) - _FIRST_MARKER
     return kinds[number] if number < len(kinds) else ""
 
 
 def _wrap_in_mark(words: str, kind: str) -> str:
-    """Blanks between two elements stay as they are: not everywhere may there be something else."""
+    """Leave whitespace between elements unmarked: some elements may not contain ``mark``."""
     return f'<mark title="{escape(kind)}">{words}</mark>' if kind and words.strip() else words
 
 
 _SAFE_LINK = re.compile(r"(?:https?://|mailto:)[^\s]", re.IGNORECASE)
-# Shorter lines than this were broken on purpose, not by an editor that wraps at 72 or 80 columns.
+# Shorter lines were broken on purpose, not by an editor that wraps at 72 or 80 columns.
 _MIN_WRAPPED_LINE = 60
-# One long reference definition used ten thousand times would make megabytes of a small text.
+# One long reference definition, used ten thousand times, would turn a small text into megabytes.
 _MAX_LINK_CHARS = 200_000
 
 _TAGS = {
@@ -129,17 +129,16 @@ _ATTRIBUTES = {
 _CLASSES = {"div": {"md-table"}, "td": {"md-center", "md-right"}, "th": {"md-center", "md-right"}}
 
 
-def render(text: str, *, below: int = 2, places: Sequence[MarkedSpan] = (), links: bool = True) -> SafeString:
-    """CommonMark with tables, strikethrough and bare addresses, as sanitised HTML.
+def render(text: str, *, below: int = 2, spans: Sequence[MarkedSpan] = (), links: bool = True) -> SafeString:
+    """Render CommonMark with tables, strikethrough and bare URLs as sanitised HTML.
 
-    ``below``: the level of the heading that the text stands under; its own begin at the next, whatever the
-    level it begins with, and skip none. ``places``:
-    what is marked in it, as ``mark`` elements titled by kind. Without ``links`` each is told as words with
-    its address behind them, so that nobody follows what is not to be trusted.
+    ``below``: the level of the heading above the text; its own headings start one level lower and skip none.
+    ``spans``: spans to wrap in ``mark`` elements titled by kind. Without ``links``, each link is shown as
+    text followed by its URL, so that no one follows an untrusted link.
     """
-    source = insert_markers(replace_marker_characters(text), places) if places else text
+    source = insert_markers(replace_marker_characters(text), spans) if spans else text
     html = _parser().render(source, {"below": below, "links": links})
-    html = markers_to_html(html, span_kinds(places)) if places else html
+    html = markers_to_html(html, span_kinds(spans)) if spans else html
     clean = nh3.clean(
         html,
         tags=_TAGS,
@@ -149,11 +148,11 @@ def render(text: str, *, below: int = 2, places: Sequence[MarkedSpan] = (), link
         url_relative="deny",
         link_rel="noopener noreferrer nofollow",
     )
-    return mark_safe(clean)  # noqa: S308 nh3 has cleaned it
+    return mark_safe(clean)  # noqa: S308 sanitised by nh3
 
 
 class _Renderer(RendererHTML):
-    """Images become links, wide blocks can be scrolled with the keyboard."""
+    """Render images as links, and make wide blocks scrollable with the keyboard."""
 
     def image(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         token = tokens[idx]
@@ -189,60 +188,59 @@ def _is_safe_link(url: str) -> bool:
 
 
 def _adapt_tokens(state: StateCore) -> None:
-    room = _MAX_LINK_CHARS
+    chars_left = _MAX_LINK_CHARS
     _shift_headings(int(state.env["below"]), state.tokens)
     for token in state.tokens:
         if token.type in ("th_open", "td_open"):
             _align_by_class(token)
         elif token.type == "inline":
             _keep_deliberate_breaks(token)
-            room = _limit_links(token.children or [], room)
+            chars_left = _limit_links(token.children or [], chars_left)
             if not state.env["links"]:
                 token.children = _links_to_text(token.children or [])
 
 
 def _shift_headings(level: int, tokens: Sequence[Token]) -> None:
-    """Each heading one level below the one it belongs to, the first of them below ``level``."""
-    over: list[str] = []  # the headings that go on, as the text has them
+    """Put each heading one level below its parent, and the top ones below ``level``."""
+    open_tags: list[str] = []  # the original tags of the heading and its parents
     for token in tokens:
         if token.type == "heading_open":
-            over = [tag for tag in over if tag < token.tag] + [token.tag]
+            open_tags = [tag for tag in open_tags if tag < token.tag] + [token.tag]
         if token.type in ("heading_open", "heading_close"):
-            token.tag = f"h{min(level + len(over), 6)}"
+            token.tag = f"h{min(level + len(open_tags), 6)}"
 
 
-def _limit_links(children: list[Token], room: int) -> int:
-    """What is left of the room for addresses and titles; links beyond it and images in links lose theirs."""
+def _limit_links(children: list[Token], chars: int) -> int:
+    """Remove URLs and titles beyond a budget of characters, and those of images in links; return the rest."""
     depth = 0
     for child in children:
         depth += {"link_open": 1, "link_close": -1}.get(child.type, 0)
-        room -= sum(len(str(value)) for value in child.attrs.values())
-        if room < 0 or (child.type == "image" and depth):
+        chars -= sum(len(str(value)) for value in child.attrs.values())
+        if chars < 0 or (child.type == "image" and depth):
             child.attrs.clear()
-    return room
+    return chars
 
 
 def _links_to_text(children: Sequence[Token]) -> list[Token]:
-    """Links and images as text: what they are called, and where they lead unless that is what they say."""
-    told: list[Token] = []
-    address = ""
+    """Replace links and images by their text and their URL, once if the text is the URL."""
+    found: list[Token] = []
+    url = ""
     for child in children:
         if child.type == "link_open":
-            address = "" if child.info == "auto" else str(child.attrs.get("href", ""))
+            url = "" if child.info == "auto" else str(child.attrs.get("href", ""))
         elif child.type == "link_close":
-            told.append(_text_token(_url_in_parentheses(address)))
+            found.append(_text_token(_url_in_parentheses(url)))
         elif child.type == "image":
-            told.append(
-                _text_token((child.content or "image") + _url_in_parentheses(str(child.attrs.get("src", ""))))
-            )
+            label = child.content or "image"
+            found.append(_text_token(label + _url_in_parentheses(str(child.attrs.get("src", "")))))
         else:
-            told.append(child)
-    return told
+            found.append(child)
+    return found
 
 
-def _url_in_parentheses(address: str) -> str:
-    shown, signs = split_url_markers(address)
-    return (f" ({shown})" if shown else "") + signs
+def _url_in_parentheses(url: str) -> str:
+    shown, markers = split_url_markers(url)
+    return (f" ({shown})" if shown else "") + markers
 
 
 def _text_token(text: str) -> Token:
@@ -250,7 +248,7 @@ def _text_token(text: str) -> Token:
 
 
 def _align_by_class(token: Token) -> None:
-    """The content security policy allows no ``style`` attribute."""
+    """Align by class: the content security policy allows no ``style`` attribute."""
     style: Any = token.attrs.pop("style", "")
     for side in ("center", "right"):
         if side in str(style):
@@ -258,7 +256,7 @@ def _align_by_class(token: Token) -> None:
 
 
 def _keep_deliberate_breaks(token: Token) -> None:
-    """A line that had room for the next word was ended on purpose, like "Fixes #1" and "key: value"."""
+    """Keep the break after a line that had room for the next word, like "Fixes #1" and "key: value"."""
     lines = token.content.split("\n")
     at = 0
     for child in token.children or []:
@@ -271,15 +269,15 @@ def _keep_deliberate_breaks(token: Token) -> None:
                 child.type, child.tag = "hardbreak", "br"
 
 
-# Python 3.11.2 (Debian 12) misreads a possessive loop with a backreference in it: that of emphasis is none.
-# A line break inside a paragraph; no emphasis reaches beyond.
+# Python 3.11.2 (Debian 12) mishandles a possessive quantifier around a backreference, so emphasis has none.
+# A line break inside a paragraph, where emphasis ends at the latest.
 _LINE_BREAK = r"\n(?![ \t]*(?:\n|[#>*+-]))"
 _MARKUP = re.compile(
     rf"""
       ^[ \t]*(?P<fence>`{{3,}}|~{{3,}})[^\n`]*\n(?P<block>(?s:.*?))(?:\n[ \t]*(?P=fence)[`~]*[ \t]*$|\Z)
     | (?P<tick>`{{1,3}})(?P<code>[^`\n]++)(?P=tick)
-    | `{{3,}}[\w+-]*                                        # of a block within a line
-    | ^[ \t]*[-*_|:=](?:[ \t]*[-*_|:=]){{2,}}[ \t]*$         # a rule, or what is under a table's head
+    | `{{3,}}[\w+-]*                                        # a code fence within a line
+    | ^[ \t]*[-*_|:=](?:[ \t]*[-*_|:=]){{2,}}[ \t]*$         # a rule, or the line under a table head
     | ^(?:[ \t]*(?:\#{{1,6}}(?=[ \t])|>))+[ \t]*             # before a heading or a quotation
     | ^[ \t]*[*+](?P<item>[ \t])
     | !?\[(?P<label>[^\[\]\n]*)\](?:\([^()\s]*(?:[ \t]"[^"\n]*")?\)|\([^()\s]*(?=…\Z))
@@ -287,14 +285,14 @@ _MARKUP = re.compile(
       (?<=[^\s*])(?P=star)(?![\w*/])
     | (?<![\w/\\.])(?P<line>__?)(?=[^\W_])(?P<weak>(?:[^_\n]|{_LINE_BREAK})++)(?<=\S)(?P=line)(?!\w)
     | (?<![\w~])~~(?=\S)(?P<gone>[^~\n]++)(?<=\S)~~(?![\w~])
-    | (?<![\w*`])(?:\*\*|`)(?=[^\W_])(?P<cut>[^*`…]*+…)\Z     # what would close it has been cut off
+    | (?<![\w*`])(?:\*\*|`)(?=[^\W_])(?P<cut>[^*`…]*+…)\Z     # the closing mark has been cut off
     """,
     re.VERBOSE | re.MULTILINE,
 )
 
 
 def to_plain_text(text: str) -> str:
-    """The text without marks of emphasis, code, headings, quotations and rules; of links the words stay."""
+    """Return the text without emphasis, code, heading, quote and rule marks; links become their text."""
     return _MARKUP.sub(_replace_markup, text)
 
 
@@ -306,6 +304,6 @@ def _replace_markup(found: re.Match[str]) -> str:
     if parts["item"]:
         return "- "
     if parts["line"] == "__" and not re.search(r"\s", parts["weak"]):
-        return found[0]  # a name, as of Python's own methods
+        return found[0]  # a name like Python's ``__init__``
     inner = next((parts[name] for name in ("label", "strong", "weak", "gone", "cut") if parts[name]), "")
     return to_plain_text(inner)

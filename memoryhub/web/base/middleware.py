@@ -1,4 +1,4 @@
-"""What holds for every page: a login, and no copy of it in any cache."""
+"""Middleware for pages: login, cache headers, error pages, date preferences."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from memoryhub.core.transactions import is_database_busy
 from memoryhub.web.base import live
 from memoryhub.web.base.htmx import patch_vary
 
-ZONE_COOKIE = "zone"  # theme.js writes it: the zone of the browser, for who chose none
+ZONE_COOKIE = "zone"  # written by theme.js: the browser's time zone, used if the person chose none
 _PAGES = "memoryhub.web."
 
 
 class PageMiddleware(LoginRequiredMiddleware):
-    """Asks for a login on every page of :mod:`memoryhub.web`; views elsewhere have doors of their own.
+    """Require a login for every view of :mod:`memoryhub.web`; other views authenticate on their own.
 
-    A page that needs none says so with ``login_not_required``, so that a forgotten decorator opens nothing.
+    A public page is marked with ``login_not_required``, so a forgotten decorator exposes nothing.
     """
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
@@ -48,10 +48,7 @@ class PageMiddleware(LoginRequiredMiddleware):
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
-        """A database that stayed locked is no fault of the page: it says so, here and in the admin.
-
-        So does a read that was broken off.
-        """
+        """Respond 503 if the database stayed locked or a query timed out, here and in the admin."""
         is_slow = is_interrupted(exception)
         if not is_slow and not is_database_busy(exception):
             return None
@@ -69,7 +66,7 @@ class PageMiddleware(LoginRequiredMiddleware):
         return answer
 
     def handle_no_permission(self, request: HttpRequest, view_func: Callable[..., Any]) -> Redirect:
-        """To the login and back; a fragment cannot show a login, so htmx takes the whole page there."""
+        """Redirect to the login. A fragment cannot show a login, so htmx redirects the whole page."""
         htmx = HtmxDetails(request)
         back = htmx.current_url_abs_path if htmx else None
         if request.method in ("GET", "HEAD"):
@@ -79,7 +76,7 @@ class PageMiddleware(LoginRequiredMiddleware):
 
 
 class PersonMiddleware:
-    """On every page and in the admin: moments as the person likes them, and a note that they were here."""
+    """Apply a person's date preferences to pages and the admin, and record that the session was active."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -103,13 +100,13 @@ class PersonMiddleware:
 
 
 def _is_page_or_admin(request: HttpRequest) -> bool:
-    """Whether this is an address of a page or of the admin; agents are told in problems instead."""
+    """Whether the URL is one of a page or of the admin; the API responds with problem details instead."""
     match = request.resolver_match
     return getattr(request, "is_page", False) or (match is not None and match.app_name == "admin")
 
 
 def _method_not_allowed_page(request: HttpRequest, allowed: str) -> HttpResponse:
-    """A page instead of Django's empty answer."""
+    """Render a page instead of Django's empty response."""
     mark_as_page(request)
     page = render(request, "405.html", status=405)
     page.headers["Allow"] = allowed
@@ -117,7 +114,7 @@ def _method_not_allowed_page(request: HttpRequest, allowed: str) -> HttpResponse
 
 
 def _is_missing_slash(path: str) -> bool:
-    """Whether a page has this address but for the slash at its end; the API's addresses have none."""
+    """Whether adding a slash makes this the URL of a page; URLs of the API have none."""
     try:
         return not path.endswith("/") and resolve(f"{path}/").func.__module__.startswith(_PAGES)
     except Resolver404:
@@ -125,5 +122,5 @@ def _is_missing_slash(path: str) -> bool:
 
 
 def mark_as_page(request: HttpRequest) -> None:
-    """This request is answered with a page: no cache may keep it."""
+    """Mark the response as a page, which no cache may store."""
     request.is_page = True  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Where a form leads when it is done: back to the page it stood on, and never to another site."""
+"""Safe redirect targets after a form submission."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from django.utils.http import url_has_allowed_host_and_scheme
 
 def return_url(
     request: HttpRequest,
-    otherwise: str = "/memories/",
-    within: str | tuple[str, ...] = "/",
-    asked: QueryDict | None = None,
+    default: str = "/memories/",
+    prefix: str | tuple[str, ...] = "/",
+    fields: QueryDict | None = None,
 ) -> str:
-    """``next``, where it is a page of this hub whose path starts with ``within``.
+    """Return the field ``next`` if it is a URL of this host that starts with ``prefix``, else the default.
 
-    ``asked``: the fields that may name it, when these are not the form's.
+    ``fields`` replaces the submitted form.
     """
-    wanted = (request.POST if asked is None else asked).get("next", "")
-    safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
-    return wanted if safe and wanted.startswith(within) else otherwise
+    target = (request.POST if fields is None else fields).get("next", "")
+    is_safe = url_has_allowed_host_and_scheme(target, {request.get_host()}, require_https=request.is_secure())
+    return target if is_safe and target.startswith(prefix) else default

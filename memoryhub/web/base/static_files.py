@@ -1,8 +1,7 @@
-"""Static files as whitenoise serves them, compressed in memory, kept for good under a digest of their bytes.
+"""Static files: served by WhiteNoise, compressed in memory, cached forever under a digest of their bytes.
 
-There is no collectstatic step that could write compressed copies beside the files. Pages are not compressed:
-they hold what one searched for beside what nobody else may read, and the size of the two compressed together
-tells of both (BREACH).
+There is no collectstatic step that could write compressed copies next to the files. Pages are not compressed:
+they contain user input next to confidential data, and the compressed size would leak both (BREACH).
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ _COMPRESSOR = Compressor(use_brotli=False, quiet=True)
 
 @lru_cache(maxsize=1024)
 def file_digest(path: str) -> str:
-    """Of the bytes of a static file, for its address; empty where there is no such file."""
+    """Return a digest of a static file for its URL; empty if there is no such file."""
     found = finders.find(path)
     return hashlib.sha256(Path(str(found)).read_bytes()).hexdigest()[:10] if found else ""
 
 
 class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
-    """Whitenoise without a folder of copies."""
+    """WhiteNoise without a folder of compressed copies."""
 
     def serve(self, static_file: StaticFile, request: HttpRequest) -> FileResponse:
         response: FileResponse = super().serve(static_file, request)
@@ -50,14 +49,14 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
         return response
 
     def _is_this_version(self, request: HttpRequest) -> bool:
-        """Whether the address names the very bytes that are served: an older page's address keeps none."""
-        named = request.GET.get("v")
-        return bool(named) and named == file_digest(request.path_info.removeprefix(self.static_prefix))
+        """Whether the URL names the digest of the served bytes; the URL of an older version does not."""
+        version = request.GET.get("v")
+        return bool(version) and version == file_digest(request.path_info.removeprefix(self.static_prefix))
 
 
 @lru_cache(maxsize=1024)
 def _gzip(path: str, etag: str) -> bytes | None:
-    """The file in fewer bytes, once for each process; None where it does not get smaller."""
+    """Compress a file once per process; None if that does not make it smaller."""
     data = Path(path).read_bytes()
     body: bytes = _COMPRESSOR.compress_gzip(data)
     return body if _COMPRESSOR.is_compressed_effectively("gzip", path, len(data), body) else None

@@ -1,4 +1,4 @@
-"""Near-duplicate clusters as their page shows them, cached until the store changes."""
+"""Near-duplicate clusters as cards, and their cache."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from typing import Any
 
 from django import forms
 from django.conf import settings
-from django.db.models import Max
 
 from memoryhub.access.policy import Clearance
-from memoryhub.core.chunks import batched
 from memoryhub.core.text import decisive_words, words
 from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED
 from memoryhub.duplicates.clusters import (
@@ -27,58 +25,54 @@ from memoryhub.duplicates.clusters import (
     read_rows,
     similarities_to,
 )
-from memoryhub.memories.merge import UNDO_MERGE
-from memoryhub.memories.pair_decisions import UNDO_NOT_DUPLICATES, dismissed_pairs
-from memoryhub.memories.rows import CHUNK_SIZE
-from memoryhub.models import JournalEntry, Memory
+from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.related import find_related
 from memoryhub.search.semantic import similarity_label
 from memoryhub.web.base import diffs
-from memoryhub.web.base.caching import cached, cached_value, clearance_key
+from memoryhub.web.base.caching import cached_until_change, cached_value, clearance_key
 from memoryhub.web.base.filters import ListFilter, ProjectField, WordField
+from memoryhub.web.memories.queries import live_memories
 
-MAX_DIFF_ROWS = (
-    30  # of a comparison: what two near-duplicates differ in beyond that is read on their own pages
-)
-MAX_UNITED_LINES = 300  # lines of the others that a text of one's own begins with or is compared for
-_MEMBER_BYTES, _ROW_BYTES = 2_500, 300  # bytes of markup of a memory, and of a row of a comparison
+MAX_DIFF_ROWS = 30  # of a comparison of two near-duplicates
+MAX_UNITED_LINES = 300  # new lines of the other memories in a united text
+MAX_PAGE_BYTES = 60_000  # of the cards on a page, except the first
+MAX_MERGE_CANDIDATES = 5  # memories offered for merging with one
+_CACHE_NAME, _CACHE_SECONDS = "near-duplicates", 300
+_MEMBER_BYTES, _ROW_BYTES = 2_500, 300  # of markup for a memory, and for a row of a comparison
 _SIMILARITY_CHOICES = ("0.8", "0.9", "0.97")
 _COMPARED_FIELDS = {"type": "Type", "sensitivity": "Level", "session_id": "Session", "author": "Stored by"}
 
 
 class DuplicatesFilter(ListFilter):
-    """What the page may be narrowed to."""
-
     project = ProjectField()
     category = WordField()
     similarity = forms.ChoiceField(required=False, label="At least this alike")
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         super().__init__(data)
-        least = settings.MEMORYHUB.near_duplicate_similarity
-        steps = [(step, step) for step in _SIMILARITY_CHOICES if float(step) > least]
+        lowest = settings.MEMORYHUB.near_duplicate_similarity
+        steps = [(step, step) for step in _SIMILARITY_CHOICES if float(step) > lowest]
         field: Any = self.fields["similarity"]
-        field.choices = [("", f"{least:g}, as configured"), *steps, ("1", "1, the same words")]
+        field.choices = [("", f"{lowest:g}, as configured"), *steps, ("1", "1, the same words")]
 
     def narrow(self, memories: MemoryQuerySet) -> MemoryQuerySet:
-        """Those of the memories that fit; of a valid form."""
-        wanted = {name: value for name in ("project", "category") if (value := self.value(name))}
-        return memories.filter(**wanted)
+        """Apply the filters of a valid form."""
+        filters = {name: value for name in ("project", "category") if (value := self.value(name))}
+        return memories.filter(**filters)
 
-    def least(self) -> float | None:
-        given = self.value("similarity")
-        # Half precision leaves the cosine of two equal texts a little below 1.
-        return min(float(given), 0.998) if given else None
+    def min_similarity(self) -> float | None:
+        value = self.value("similarity")
+        # In half precision, the cosine of two equal texts is a little below 1.
+        return min(float(value), 0.998) if value else None
 
 
 @dataclass(frozen=True)
 class ClusterMember:
-    """One that would go, beside the one that would be kept.
+    """A memory that would be merged into the kept one.
 
-    ``rows``: what it says (left) against what stays (right). ``figures``: numbers, or a "not", that only one
-    of the two has: then they hardly say the same. ``others``: fields in which they differ. ``ticked``:
-    whether a click merges it, unless the person says otherwise.
+    ``rows``: comparison of its text (left) with the kept one (right). ``figures``: numbers and negations that
+    only one of them contains. ``others``: fields in which they differ. ``ticked``: selected for merging.
     """
 
     memory: Memory
@@ -90,7 +84,7 @@ class ClusterMember:
 
     @property
     def figure(self) -> float | None:
-        """The likeness in hundredths; 1 for equal texts alone."""
+        """The similarity in hundredths; 1 for equal texts only."""
         if self.likeness is None or not self.rows:
             return self.likeness if self.rows else 1.0
         return math.floor(self.likeness * 100) / 100
@@ -102,10 +96,10 @@ class ClusterMember:
 
 @dataclass(frozen=True)
 class CardInput:
-    """What the person had entered into a card that is shown again.
+    """Input to a card that is shown again.
 
-    ``ticked``: ids of those to merge; ``warned``: of those that had a warning, so that a tick meant it.
-    ``text``: as it was sent; ``begun``: the ``mark`` of the text that the card began with.
+    ``ticked``: ids to merge; ``warned``: ids that had a warning, so their tick is deliberate. ``text``: the
+    submitted text; ``begun``: the digest of the text that the card suggested.
     """
 
     ticked: frozenset[str]
@@ -115,20 +109,20 @@ class CardInput:
 
     @property
     def own(self) -> str:
-        """The text, if the person wrote any of it."""
+        """The text, if the person changed it."""
         return self.text if self.text.strip() and text_digest(self.text) != self.begun else ""
 
 
 def text_digest(text: str) -> str:
-    """Tells texts apart; blanks around them do not count, since a browser drops a line break in front."""
+    """Return a digest that ignores surrounding whitespace: browsers drop a leading line break."""
     return sha256(text.strip().encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class ClusterCard:
-    """A cluster; ``own`` is the text that the person had begun to write for it.
+    """A cluster; ``own`` is the text that the person has started to write for it.
 
-    ``by_rule``: they are pieces of one profile, which are to be one text whatever they say.
+    ``by_rule``: parts of one profile, which belong in one text even if they are not similar.
     """
 
     keep: Memory
@@ -140,12 +134,12 @@ class ClusterCard:
 
     @cached_property
     def begun(self) -> str:
-        """What all of them say together, to begin a text of one's own with."""
+        """The text of all memories together, suggested as the merged text."""
         return unite_texts(self.keep.content, self._others)
 
     @property
     def is_cut(self) -> bool:
-        """Whether the others say more than the text begins with."""
+        """Whether the suggested text omits lines."""
         return len(_new_lines(self.keep.content, self._others)) > MAX_UNITED_LINES
 
     @property
@@ -162,10 +156,10 @@ class ClusterCard:
 
     @property
     def weight(self) -> int:
-        """About how many bytes a page loads for it: its texts, and what stands around them."""
+        """The approximate size of the card in bytes."""
         rows = sum(len(member.rows) for member in self.members)
-        around = _MEMBER_BYTES * len(self.everyone) + _ROW_BYTES * rows
-        return around + len(self.keep.content) + 2 * sum(map(len, self._others))
+        markup = _MEMBER_BYTES * len(self.everyone) + _ROW_BYTES * rows
+        return markup + len(self.keep.content) + 2 * sum(map(len, self._others))
 
     @property
     def everyone(self) -> list[Memory]:
@@ -173,21 +167,20 @@ class ClusterCard:
 
 
 def build_cards(clusters: Sequence[Cluster], memories: MemoryQuerySet) -> list[ClusterCard]:
-    """With their memories, in one query; what has gone meanwhile is left out."""
-    wanted = [pk for one in clusters for pk in (one.keep, *(pk for pk, _ in one.others))]
-    rows = memories.in_bulk(wanted)
-    made = []
+    """Load the memories of the clusters in one query; missing ones are omitted."""
+    rows = memories.in_bulk([pk for one in clusters for pk in (one.keep, *(pk for pk, _ in one.others))])
+    cards = []
     for one in clusters:
         others = [(rows[pk], likeness) for pk, likeness in one.others if pk in rows]
         if one.keep in rows and others:
-            made.append(replace(_make_card(rows[one.keep], one.why, others), by_rule=one.by_rule))
-    return made
+            cards.append(replace(_make_card(rows[one.keep], one.why, others), by_rule=one.by_rule))
+    return cards
 
 
 def build_card(
     memories: MemoryQuerySet, keep: str = "", entered: CardInput | None = None
 ) -> ClusterCard | None:
-    """These memories as one cluster, around the named one or that of most worth; None for fewer than two."""
+    """Show memories as one cluster that keeps ``keep``, or the best one; None for fewer than two."""
     rows = memories.in_bulk()
     if len(rows) < 2:
         return None
@@ -202,9 +195,9 @@ def _make_card(
 ) -> ClusterCard:
     members = [_make_member(keep, other, likeness, entered) for other, likeness in others]
     is_profile = keep.category == ALWAYS_MERGED
-    least = settings.MEMORYHUB.near_duplicate_similarity
-    pieces = all(memory.category == ALWAYS_MERGED for memory in (keep, *(other for other, _ in others)))
-    by_rule = pieces and any((member.figure or 0) < least for member in members)
+    lowest = settings.MEMORYHUB.near_duplicate_similarity
+    is_one_profile = is_profile and all(other.category == ALWAYS_MERGED for other, _ in others)
+    by_rule = is_one_profile and any((member.figure or 0) < lowest for member in members)
     return ClusterCard(keep, why, members, is_profile, entered.own if entered else "", by_rule)
 
 
@@ -224,7 +217,7 @@ def _make_member(
 
 
 def _is_ticked(uid: str, warns: bool, entered: CardInput | None) -> bool:
-    """As the person left it; a warning takes the tick away unless it was given in spite of one."""
+    """Keep the person's choice, but clear a tick that was set before a warning appeared."""
     if entered is None:
         return not warns
     return uid in entered.ticked and (not warns or uid in entered.warned)
@@ -235,136 +228,94 @@ def _title_and_content(memory: Memory) -> str:
 
 
 def unite_texts(content: str, others: Sequence[str]) -> str:
-    """A text, and under it the lines of the others whose words no line above has.
+    """Append to a text the lines of the others whose words are not all in a line above.
 
-    Of the others the first :data:`MOST_UNITED` lines count that do not stand above as they are.
+    Only the first :data:`MAX_UNITED_LINES` new lines are considered.
     """
     lines = content.rstrip().split("\n")
     known = _WordSets(lines)
     for line in _new_lines(content, others)[:MAX_UNITED_LINES]:
-        told = set(words(line))
-        if told and not known.hold(told):
+        line_words = set(words(line))
+        if line_words and not known.has_superset(line_words):
             lines.append(line)
-            known.add(told)
+            known.add(line_words)
     return "\n".join(lines)
 
 
 def _new_lines(content: str, others: Iterable[str]) -> list[str]:
-    """Lines of the others that do not stand in the text as they are, each once."""
-    said = set(content.split("\n"))
-    new = (line.rstrip() for other in others for line in other.split("\n"))
-    return [line for line in dict.fromkeys(new) if line and line not in said]
+    """Return the distinct lines of the others that the text does not contain."""
+    known = set(content.split("\n"))
+    lines = (line.rstrip() for other in others for line in other.split("\n"))
+    return [line for line in dict.fromkeys(lines) if line and line not in known]
 
 
 class _WordSets:
-    """Sets of words; each word knows its sets as bits of a number, so that a look takes no walk over them."""
+    """Sets of words, indexed by word as bits of a number, so that a lookup does not iterate over the sets."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._count = 0
         self._bits: defaultdict[str, int] = defaultdict(int)
-        for told in {frozenset(words(line)) for line in lines}:
-            self.add(told)
+        for line_words in {frozenset(words(line)) for line in lines}:
+            self.add(line_words)
 
-    def add(self, told: Iterable[str]) -> None:
-        for word in told:
+    def add(self, line_words: Iterable[str]) -> None:
+        for word in line_words:
             self._bits[word] |= 1 << self._count
         self._count += 1
 
-    def hold(self, told: Iterable[str]) -> bool:
-        """Whether one of the sets has all of these words."""
-        left = -1
-        for word in told:
-            left &= self._bits.get(word, 0)
-            if not left:
+    def has_superset(self, line_words: Iterable[str]) -> bool:
+        """Whether one of the sets contains all of these words."""
+        sets = -1
+        for word in line_words:
+            sets &= self._bits.get(word, 0)
+            if not sets:
                 return False
         return True
 
 
-_CACHE_NAME = "near-duplicates"
-MAX_PAGE_BYTES = 60_000  # bytes of a page's near-duplicates, but for the first
-MAX_MERGE_CANDIDATES = 5  # memories that are offered for merging with one
-
-
 def cached_clusters(clearance: Clearance, project: str = "") -> DuplicateClusters:
-    """All of them, in one project or everywhere; where comparing takes long, as they were a moment ago.
-
-    What was decided since is left out, and what was taken back since is there again.
-    """
-    live = _live_memories(clearance)
-    narrowed = live.filter(project=project) if project else live
-    found = cached(_CACHE_NAME, _cache_key(clearance, project), lambda: find_clusters(narrowed, clearance))
-    return replace(found, clusters=_without_decided(found.clusters, clearance))
+    """Return the clusters of one project or of all, found again after every change of the store."""
+    memories = live_memories(clearance, project)
+    about = repr((clearance_key(clearance), project))
+    return cached_until_change(_CACHE_NAME, about, lambda: find_clusters(memories, clearance), _CACHE_SECONDS)
 
 
 def cached_count(clearance: Clearance, project: str = "") -> int | None:
-    """How many near-duplicates there were when they were looked for lately; None when that is long ago."""
-    found: DuplicateClusters | None = cached_value(_CACHE_NAME, _cache_key(clearance, project))
+    """Return the last number of clusters, which may be outdated; None if it is not in the cache."""
+    found: DuplicateClusters | None = cached_value(_CACHE_NAME, repr((clearance_key(clearance), project)))
     return None if found is None else len(found.near)
 
 
 def build_first_cards(found: DuplicateClusters, clearance: Clearance, most: int) -> list[ClusterCard]:
-    """The surest of them, with their memories: at most so many, and no more than a page can bear."""
-    made = build_cards(found.near[:most], _live_memories(clearance))
-    weights = accumulate(one.weight for one in made)
-    return [
-        one for one, weight in zip(made, weights, strict=True) if weight <= MAX_PAGE_BYTES or one is made[0]
-    ]
+    """Return cards of the most certain clusters: at most ``most``, and limited in size."""
+    cards = build_cards(found.near[:most], live_memories(clearance))
+    sizes = accumulate(card.weight for card in cards)
+    fitting = [card for card, size in zip(cards, sizes, strict=True) if size <= MAX_PAGE_BYTES]
+    return fitting or cards[:1]
 
 
-def _without_decided(clusters: Sequence[Cluster], clearance: Clearance) -> list[Cluster]:
-    """Without those of which a memory is gone, or that somebody told apart."""
-    uids: dict[int, str] = {}
-    for pks in batched((pk for one in clusters for pk in _member_ids(one)), CHUNK_SIZE):
-        uids.update(_live_memories(clearance).filter(pk__in=pks).values_list("pk", "uid"))
-    there = [one for one in clusters if all(pk in uids for pk in _member_ids(one))]
-    decided = dismissed_pairs(clearance)
-    return [
-        one
-        for one in there
-        if not any(frozenset((uids[one.keep], uids[pk])) in decided for pk, _ in one.others)
-    ]
+def build_merge_card(memory: Memory, clearance: Clearance, min_similarity: float) -> ClusterCard | None:
+    """Show a memory with the most similar ones of its project, scope and owner; None if there are none.
 
-
-def _member_ids(cluster: Cluster) -> list[int]:
-    return [cluster.keep, *(pk for pk, _ in cluster.others)]
-
-
-def _live_memories(clearance: Clearance) -> MemoryQuerySet:
-    live: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
-    return live
-
-
-def _cache_key(clearance: Clearance, project: str) -> str:
-    """Whatever was compared before something was taken back may have left that out: it is compared anew."""
-    undone = JournalEntry.objects.filter(operation__in=(UNDO_MERGE, UNDO_NOT_DUPLICATES)).aggregate(
-        last=Max("seq")
-    )
-    return repr((clearance_key(clearance), project, undone["last"]))
-
-
-def build_merge_card(memory: Memory, clearance: Clearance, likeness: float) -> ClusterCard | None:
-    """A memory and those most like it of its project, scope and owner; None where there is none.
-
-    Only those are ticked that are at least as alike as ``likeness``, a cosine; one of them is kept.
+    Those with at least ``min_similarity``, a cosine, are ticked; one of the ticked ones is kept.
     """
     if memory.category in NEVER_MERGED:
         return None
-    near = [
+    place = (memory.project, memory.scope, memory.owner)
+    related = find_related(memory, clearance, 4 * MAX_MERGE_CANDIDATES).items
+    candidates = [
         one
-        for one in find_related(memory, clearance, 4 * MAX_MERGE_CANDIDATES).items
-        if (one.memory.project, one.memory.scope, one.memory.owner)
-        == (memory.project, memory.scope, memory.owner)
+        for one in related
+        if (one.memory.project, one.memory.scope, one.memory.owner) == place
         and one.memory.category not in NEVER_MERGED
     ][:MAX_MERGE_CANDIDATES]
-    alike = [one.memory for one in near if (one.likeness or 0) >= likeness]
-    ticked = frozenset([memory.uid, *(one.uid for one in alike)])
-    # What is kept is one of those that are ticked: else the second key would merge it into something else.
+    similar = [one.memory for one in candidates if (one.likeness or 0) >= min_similarity]
     keep, why = memory.uid, "it is the one you were looking at"
-    if alike:
-        pks = [memory.pk, *(one.pk for one in alike)]
-        best, _, why = choose_kept(read_rows(_live_memories(clearance).filter(pk__in=pks)))
-        keep = next(one.uid for one in (memory, *alike) if one.pk == best.pk)
-    pks = [memory.pk, *(one.memory.pk for one in near)]
-    entered = CardInput(ticked, frozenset(), "", "")
-    found = build_card(_live_memories(clearance).filter(pk__in=pks), keep, entered)
-    return replace(found, why=why) if found else None
+    if similar:
+        pks = [memory.pk, *(one.pk for one in similar)]
+        best, _, why = choose_kept(read_rows(live_memories(clearance).filter(pk__in=pks)))
+        keep = next(one.uid for one in (memory, *similar) if one.pk == best.pk)
+    pks = [memory.pk, *(one.memory.pk for one in candidates)]
+    ticked = CardInput(frozenset([memory.uid, *(one.uid for one in similar)]), frozenset(), "", "")
+    card = build_card(live_memories(clearance).filter(pk__in=pks), keep, ticked)
+    return replace(card, why=why) if card else None

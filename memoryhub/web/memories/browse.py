@@ -1,4 +1,4 @@
-"""Browsing: all memories that may be seen, filtered, ordered, in keyset pages."""
+"""The list of memories: filtered, ordered, paginated by cursor."""
 
 from __future__ import annotations
 
@@ -21,34 +21,31 @@ PAGE_SIZE = 25
 
 @require_safe
 def memory_list(request: HtmxHttpRequest) -> HttpResponse:
-    """Filters, ``order`` and ``cursor`` in the address."""
+    """``GET`` takes the filters, ``order`` and ``cursor``."""
     clearance = request_clearance(request)
     form = BrowseFilter(request.GET)
     form.narrow_to(clearance)
     context: dict[str, Any] = {"form": form}
-    status = 200
-    if not form.is_valid():
-        status = 422
-    else:
+    is_valid = form.is_valid()
+    if is_valid:
         try:
             context |= _list_context(request, form, clearance)
         except InvalidCursor:
-            context["bad_cursor"], status = filter_url(request), 422
-    response = render(request, "memories.html", context, status=status)
+            context["bad_cursor"], is_valid = filter_url(request), False
+    response = render(request, "memories.html", context, status=200 if is_valid else 422)
     return update_address_bar(request, response, filter_url(request), replace=False)
 
 
 def _list_context(request: HttpRequest, form: BrowseFilter, clearance: Clearance) -> dict[str, Any]:
     column = form.column()
-    fitting = form.select(clearance)
-    shown = paginate(fitting, column, PAGE_SIZE, request.GET.get("cursor"))
-    counted = counts.top_facets(fitting)
+    memories = form.select(clearance)
+    facet_counts = counts.top_facets(memories)
     return {
-        "page": shown,
-        "total": sum(counted["sensitivity"].values()),  # each has a level, and there are few levels
+        "page": paginate(memories, column, PAGE_SIZE, request.GET.get("cursor")),
+        "total": sum(facet_counts["sensitivity"].values()),  # every memory has one of few levels
         "first": not request.GET.get("cursor"),
         "chips": form.chips(request),
-        "groups": facets.build_facets(request, fitting, counted),
+        "groups": facets.build_facets(request, memories, facet_counts),
         "orders": [
             {"title": title, "href": filter_url(request, order=order), "current": order == f"-{column}"}
             for order, title in ORDERS.items()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
@@ -29,7 +28,7 @@ from memoryhub.web.memories import queries
 from memoryhub.web.memories.bulk_selection import parse_selection
 
 _CHANGE_PERMISSION, _DELETE_PERMISSION = "memoryhub.change_memory", "memoryhub.delete_memory"
-# One of these is needed for an act of a kind, and for taking it back.
+# Any one of these permissions allows an action and its undo.
 PERMISSIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("approve", "demote", "demote_and_approve", "promote", "expire"), (_CHANGE_PERMISSION,)),
     **dict.fromkeys(("tag", "untag", "set"), (_CHANGE_PERMISSION,)),
@@ -37,7 +36,7 @@ PERMISSIONS: dict[str, tuple[str, ...]] = {
     "restore": (_DELETE_PERMISSION, _CHANGE_PERMISSION),
 }
 SETTABLE_FIELDS = ("importance", "sensitivity", "category", "project", "type", "scope")
-_MAX_LISTED = 5  # of those that were left as they are
+_MAX_LISTED = 5  # memories named in a message about unchanged ones
 _MAX_TITLE_CHARS = 80
 _DONE_TEXTS = {
     "approve": "approved",
@@ -60,26 +59,18 @@ _UNCHANGED_TEXTS = {
 }
 
 
-@dataclass(frozen=True)
-class RequestedAction:
-    """What a form asks for."""
-
-    kind: str
-    values: dict[str, Any]
-
-
 def is_allowed(request: HttpRequest, kind: str) -> bool:
     return any(request.user.has_perm(permission) for permission in PERMISSIONS.get(kind, ()))
 
 
 def allowed_actions(request: HttpRequest) -> dict[str, bool]:
-    """For templates: which kinds this person may do."""
+    """Return for each kind of action whether this person may do it, for templates."""
     return {kind: is_allowed(request, kind) for kind in PERMISSIONS}
 
 
 def undo_own_action(request: HttpRequest, uid: str, first: int, last: int) -> BulkResult:
-    """Undo an act of this person, who must still be allowed to do such a thing; 404 for any other act."""
-    # Its own memories too that the act put under a level whose switch is off.
+    """Undo an action of this person, who must still have the permission; 404 for any other action."""
+    # The full clearance includes memories that the action moved to a level whose switch is off.
     actor = request_actor(request, full_clearance(request))
     try:
         if not is_allowed(request, bulk_action_kind(uid, actor, first, last)):
@@ -90,36 +81,36 @@ def undo_own_action(request: HttpRequest, uid: str, first: int, last: int) -> Bu
 
 
 def parse_journal_number(text: str) -> int:
-    """Of a journal row, as a form gives it; 0 for what is none."""
+    """Parse the number of a journal entry; 0 if the text is not one."""
     return parse_whole_number(text) or 0
 
 
-def parse_action(form: QueryDict, reach: Clearance) -> RequestedAction:
-    """``act`` and the values it takes; ``set-<field>`` sets that one, whatever other fields hold.
+def parse_action(form: QueryDict, clearance: Clearance) -> tuple[str, dict[str, Any]]:
+    """Return the kind of action and its values; ``set-<field>`` sets that field only.
 
-    StoreError for a level that the person sees nowhere with all switches on: it would be out of their reach.
+    Raises StoreError for a level above ``clearance``, the full clearance of the person.
     """
     kind, _, name = form.get("act", "").partition("-")
     if kind in ("tag", "untag"):
-        return RequestedAction(kind, {"tag": form.get("tag", "")})
+        return kind, {"tag": form.get("tag", "")}
     if kind != "set":
-        return RequestedAction(kind, {})
+        return kind, {}
     names = [name] if name in SETTABLE_FIELDS else [one for one in SETTABLE_FIELDS if form.get(one)]
     values = {one: form.get(one, "") for one in names}
     level = values.get("sensitivity")
-    if level in LEVELS and level not in reach.somewhere():
+    if level in LEVELS and level not in clearance.somewhere():
         raise StoreError(f"you may not see {level} memories; choose a lower level", "sensitivity")
-    return RequestedAction(kind, values)
+    return kind, values
 
 
 def add_result_messages(request: HttpRequest, acted: BulkResult, back: str) -> None:
-    """Messages: what was done with a button that undoes it, what was so already, and what was refused."""
+    """Add messages: the changes with an undo button, the unchanged memories, and the refused ones."""
     if acted.done:
         hidden = queries.hidden_notice(request, acted.done)
         context = {
             "acted": acted,
-            "told": action_summary(acted),
-            "one": single_memory(acted),
+            "told": f"{count_text(len(acted.done))} {_DONE_TEXTS[acted.kind]}",
+            "one": acted.done[0] if len(acted.done) == 1 else None,
             "back": back,
             "hidden": hidden,
         }
@@ -141,17 +132,8 @@ def add_undo_messages(request: HttpRequest, acted: BulkResult) -> None:
         messages.warning(request, refusals_message(acted, request))
 
 
-def action_summary(acted: BulkResult) -> str:
-    """``3 memories demoted``; of one it says only what was done."""
-    return f"{count_text(len(acted.done))} {_DONE_TEXTS[acted.kind]}"
-
-
-def single_memory(acted: BulkResult) -> Memory | None:
-    return acted.done[0] if len(acted.done) == 1 else None
-
-
 def refusals_message(acted: BulkResult, request: HttpRequest) -> SafeString:
-    """The first few by name, for who may see them, and how many there are more."""
+    """List the first refused memories, with titles if visible, and count the rest."""
     refused = [(uid, words) for uid, words in acted.refused if uid not in acted.outdated]
     shown = refused[:_MAX_LISTED]
     titles = _visible_titles([uid for uid, _ in shown], request)
@@ -163,7 +145,7 @@ def refusals_message(acted: BulkResult, request: HttpRequest) -> SafeString:
 
 
 def changed_since_message(acted: BulkResult, request: HttpRequest) -> SafeString:
-    """Those that were changed while the person looked at the list: the first few as links."""
+    """List the first memories that changed after the list was shown, as links, and count the rest."""
     shown = acted.outdated[:_MAX_LISTED]
     titles = _visible_titles(shown, request)
     lines = format_html_join(
@@ -176,7 +158,7 @@ def changed_since_message(acted: BulkResult, request: HttpRequest) -> SafeString
 
 
 def changed_since_text(what: str, count: int) -> str:
-    """``2 memories were changed since you opened this list and were left as they are.``"""
+    """Return "2 memories were changed since you opened this list and were left as they are."."""
     verb, rest = ("was", "is") if count == 1 else ("were", "are")
     subject = "it" if count == 1 else "they"
     return f"{what} {verb} changed since you opened this list and {verb} left as {subject} {rest}."
@@ -201,31 +183,27 @@ def count_text(count: int) -> str:
 
 @require_POST
 def bulk_action(request: HttpRequest) -> HttpResponse:
-    """``act``: what to do; ``uid``: to which memories, many; values by name; ``next``: where to go on.
+    """Apply the action ``act`` to the memories ``uid``, and redirect to ``next`` with an undo message.
 
-    A ``uid`` may say which version was read (:func:`.bulk_selection.ticked`): what was changed since
-    is left as it is. With ``every``: to all memories that the list at the address ``list`` shows, on all of
-    its pages.
-
-    Leads to ``next``, where a message tells what was done and undoes it; htmx follows and takes from that
-    page what it needs. A single memory that may not be seen is not there.
+    A ``uid`` may contain the version that was shown (:func:`.bulk_selection.parse_ticked`): a memory that has
+    changed since is skipped. With ``every``, the action applies to all pages of the list at the URL ``list``.
+    404 for a single memory that is not visible.
     """
     back = return_url(request)
-    seen = request_clearance(request)
     try:
-        wanted = parse_action(request.POST, full_clearance(request))
-        if wanted.kind in PERMISSIONS and not is_allowed(request, wanted.kind):
+        kind, values = parse_action(request.POST, full_clearance(request))
+        if kind in PERMISSIONS and not is_allowed(request, kind):
             raise PermissionDenied
-        found = parse_selection(request.POST, seen)
-        if not found.uids:
+        selection = parse_selection(request.POST, request_clearance(request))
+        if not selection.uids:
             raise memories.StoreError("nothing was chosen; tick what it is to be done to", "uid")
         acted = memories.apply_bulk_action(
-            wanted.kind, found.uids, request_actor(request), seen=found.seen, **wanted.values
+            kind, selection.uids, request_actor(request), seen=selection.seen, **values
         )
     except memories.StoreError as refusal:
         messages.error(request, f"Nothing was changed: {refusal.message}.")
         return redirect(back)
-    if len(found.uids) == 1 and acted.refused and not _is_visible(request, found.uids[0]):
+    if len(selection.uids) == 1 and acted.refused and not _is_visible(request, selection.uids[0]):
         raise Http404
     add_result_messages(request, acted, back)
     return redirect(back)
@@ -233,7 +211,7 @@ def bulk_action(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def bulk_action_undo(request: HttpRequest, uid: str) -> HttpResponse:
-    """``first`` and ``last``: the journal numbers that came with the act; only who did it takes it back."""
+    """Undo an action of this person; ``first`` and ``last`` are the numbers of its journal entries."""
     first, last = (parse_journal_number(request.POST.get(name, "")) for name in ("first", "last"))
     undone = undo_own_action(request, uid, first, last)
     add_undo_messages(request, undone)

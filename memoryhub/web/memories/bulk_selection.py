@@ -1,4 +1,4 @@
-"""What a bar of acts is about: the ticked rows as they were read, or all memories that match a list."""
+"""The memories of a bulk action: ticked rows with the versions shown, or all that match a list."""
 
 from __future__ import annotations
 
@@ -22,31 +22,27 @@ from memoryhub.web.memories.filters import BrowseFilter, SearchFilter
 
 ListQuery = Callable[[QueryDict, ResolverMatch, Clearance], MemoryQuerySet]
 
-
-NEWEST = "newest"  # of a list that is too long to be taken as a whole: those stored last
+NEWEST = "newest"  # selects the newest memories of a list that is too long to select as a whole
 
 
 def select_all_matching(address: str, clearance: Clearance, newest: bool = False) -> list[str]:
-    """The ids of all memories that the list at this address shows on all of its pages, behind the gate.
+    """Return the ids of all visible memories on all pages of the list at a URL.
 
-    With ``newest`` those stored last, as many as one act may change.
-
-    ``as_of`` in the address, ISO 8601: what came after that moment was not on the list that the person saw.
-    StoreError where the address is of no such list, where its filters are wrong, and where more than
-    :data:`~memoryhub.memories.bulk_actions.MAX_MEMORIES` fit.
+    With ``newest``, only the newest :data:`~memoryhub.memories.bulk_actions.MAX_MEMORIES`. Memories stored
+    after the parameter ``as_of`` (ISO 8601) of the URL are not included: the person has not seen them.
+    Raises StoreError if the URL is not of a list, if its filters are invalid, or if too many match.
     """
     try:
         parts = urlsplit(address)
-        place = resolve(parts.path)
-    except (ValueError, Resolver404):
-        raise _unknown_list() from None
-    if place.url_name not in LIST_QUERIES:
-        raise _unknown_list()
+        match = resolve(parts.path)
+        select = LIST_QUERIES[match.url_name or ""]
+    except (ValueError, Resolver404, KeyError):
+        raise StoreError("this list cannot be taken as a whole; tick what is meant", "list") from None
     query = QueryDict(parts.query)
-    found = LIST_QUERIES[place.url_name](query, place, clearance)
-    if shown := parse_aware_datetime(query.get("as_of", "")):
-        found = found.exclude(created_at__gt=shown).exclude(imported_at__gt=shown)
-    uids = list(found.order_by("-pk").values_list("uid", flat=True)[: MAX_MEMORIES + 1])
+    memories = select(query, match, clearance)
+    if shown_at := parse_aware_datetime(query.get("as_of", "")):
+        memories = memories.exclude(created_at__gt=shown_at).exclude(imported_at__gt=shown_at)
+    uids = list(memories.order_by("-pk").values_list("uid", flat=True)[: MAX_MEMORIES + 1])
     if newest:
         return uids[:MAX_MEMORIES]
     if len(uids) > MAX_MEMORIES:
@@ -54,44 +50,40 @@ def select_all_matching(address: str, clearance: Clearance, newest: bool = False
     return uids
 
 
-def _unknown_list() -> StoreError:
-    return StoreError("this list cannot be taken as a whole; tick what is meant", "list")
-
-
-def _browse_list(query: QueryDict, place: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
+def _browse_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
     form = BrowseFilter(query)
     _require_valid(form.is_valid())
     return form.select(clearance)
 
 
-def _search_list(query: QueryDict, place: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
+def _search_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
     form = SearchFilter(query)
     _require_valid(form.is_valid() and bool(query.get("q", "").strip()))
     memories = form.wanted().select(clearance)
     return memories.filter(
-        pk__in=search_memories(memories, form.value("q"), limit=0, min_score=form.floor()).ids
+        pk__in=search_memories(memories, form.value("q"), limit=0, min_score=form.lowest_score()).ids
     )
 
 
-def _trash_list(query: QueryDict, place: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
+def _trash_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
     visible: MemoryQuerySet = Memory.objects.visible_to(clearance)
     return visible.expired() if query.get("tab") == "expired" else visible.trashed()
 
 
-def _timeline_list(query: QueryDict, place: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
+def _timeline_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
     form = TimelineFilter(query)
     _require_valid(form.is_valid())
     return form.wanted().select(clearance)
 
 
-def _session_list(query: QueryDict, place: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
-    session = Memory.objects.visible_to(clearance).live().in_session(place.kwargs["session_id"])
+def _session_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
+    session = Memory.objects.visible_to(clearance).live().in_session(match.kwargs["session_id"])
     return session.filter(project=query["project"]) if "project" in query else session
 
 
-def _require_valid(fits: bool) -> None:
-    if not fits:
-        raise StoreError("the filters of this list cannot be used; mend them first", "list")
+def _require_valid(is_valid: bool) -> None:
+    if not is_valid:
+        raise StoreError("the filters of this list cannot be used; correct them first", "list")
 
 
 LIST_QUERIES: dict[str, ListQuery] = {
@@ -105,16 +97,17 @@ LIST_QUERIES: dict[str, ListQuery] = {
 
 @dataclass(frozen=True)
 class Selection:
-    """``seen``: ``updated_at`` of the ticked ones, as the page showed them; none for all that match."""
+    """``seen``: the ``updated_at`` of each ticked memory as the page showed it; empty for whole lists."""
 
     uids: list[str]
     seen: Mapping[str, datetime]
 
 
 def parse_ticked(values: Iterable[str]) -> Selection:
-    """Boxes give an id, a blank and the ``updated_at`` of what the person read; or an id alone.
+    """Parse the values of checkboxes: an id, or an id, a space and the ``updated_at`` that was shown.
 
-    A moment that is none makes an id that nothing has: better than acting on what nobody read.
+    With an invalid datetime, the whole value becomes an id that no memory has: the action must not apply to
+    a version that was not shown.
     """
     uids, seen = [], {}
     for value in values:
@@ -127,9 +120,9 @@ def parse_ticked(values: Iterable[str]) -> Selection:
 
 
 def parse_selection(form: QueryDict, clearance: Clearance) -> Selection:
-    """What a form with boxes means: the ``uid``s that were ticked, or with ``every`` all of ``list``.
+    """Return the ticked ``uid``s, or with ``every`` all memories of the URL ``list``.
 
-    With :data:`NEWEST` as ``every``: as many of them as one act may change.
+    With :data:`NEWEST` as ``every``, only as many as one action may change.
     """
     if "every" in form:
         return Selection(select_all_matching(form.get("list", ""), clearance, form["every"] == NEWEST), {})

@@ -1,4 +1,4 @@
-"""Writing from the browser: create, edit, trash, restore, erase; all through the store."""
+"""Views that create, edit, trash, restore and erase a memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
 from memoryhub import memories
-from memoryhub.accounts.clearance import full_clearance, record_reveal, request_actor, request_clearance
+from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.models import Memory
 from memoryhub.web.base.redirects import return_url
 from memoryhub.web.memories import edit_conflicts, queries
@@ -33,7 +33,7 @@ OVER_CAP = (
 @require_http_methods(["GET", "HEAD", "POST"])
 @permission_required("memoryhub.add_memory", raise_exception=True)
 def memory_new(request: HttpRequest) -> HttpResponse:
-    """A form for a new memory; the address may fill in project, session, type and category."""
+    """Create a memory; the query string may prefill project, session, type and category."""
     if request.method == "POST":
         form = MemoryForm(request.POST, full_clearance(request))
         if form.is_valid() and (stored := _create(request, form)):
@@ -44,7 +44,7 @@ def memory_new(request: HttpRequest) -> HttpResponse:
 
 
 def _create(request: HttpRequest, form: MemoryForm) -> HttpResponse | None:
-    """Store the draft and go to its page; ``None`` when the store refuses, which the form then says."""
+    """Store the draft and redirect to its page; None if it is refused, with the error in the form."""
     try:
         result = memories.create_memory(form.draft, request_actor(request))
     except memories.StoreError as refusal:
@@ -53,7 +53,7 @@ def _create(request: HttpRequest, form: MemoryForm) -> HttpResponse | None:
     text = {
         "created": "Stored.",
         "updated": "A memory had this key already: it says this now.",
-    }.get(result.outcome, "These words were stored already: that memory is refreshed.")
+    }.get(result.outcome, "This content was already stored. The existing memory has been refreshed.")
     if result.memory.over_cap:
         messages.warning(request, OVER_CAP)
     if hidden := queries.hidden_notice(request, [result.memory]):
@@ -66,17 +66,16 @@ def _create(request: HttpRequest, form: MemoryForm) -> HttpResponse | None:
 @require_http_methods(["GET", "HEAD", "POST"])
 @permission_required("memoryhub.change_memory", raise_exception=True)
 def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
-    """A form over a memory; what someone else changed meanwhile is shown, never overwritten unseen.
+    """Edit a memory; changes that someone else made meanwhile are shown, never overwritten unseen.
 
-    ``next`` in the address: the page of the review to go on with.
+    ``next`` in the query string: the page of the review to return to.
     """
     memory = queries.get_visible_memory(request, uid)
     if memory.deleted_at:
-        messages.warning(request, "This memory lies in the trash; restore it to edit it.")
+        messages.warning(request, "This memory is in the trash. Restore it to edit it.")
         return redirect("memory", uid=uid)
     if request.method != "POST":
-        if queries.is_secret(memory.sensitivity):
-            record_reveal(request, memory, "edit")
+        queries.reveal_if_secret(request, memory, "edit")
         return _form_page(request, MemoryForm(None, full_clearance(request), memory), memory)
     form = MemoryForm(request.POST, full_clearance(request), memory)
     if form.is_valid():
@@ -98,27 +97,26 @@ def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
 
 
 def _saved(request: HttpRequest, memory: Memory, *, is_changed: bool) -> HttpResponse:
-    """Where it goes on; a memory that was put out of sight by it is brought back from the message."""
+    """Redirect after saving; if the memory is hidden now, the message can undo the change."""
     is_hidden = bool(queries.hidden_notice(request, [memory]))
-    said = undo_form(request, memory, "Saved.") if is_hidden and is_changed else "Saved."
-    messages.success(request, said)
+    text = undo_form(request, memory, "Saved.") if is_hidden and is_changed else "Saved."
+    messages.success(request, text)
     if memory.over_cap:
         messages.warning(request, OVER_CAP)
-    after = _next_url(request, memory)
-    is_its_page = after == reverse("memory", args=[memory.uid])
-    return redirect("memories" if is_hidden and is_its_page else after)
+    url = _next_url(request, memory)
+    is_its_page = url == reverse("memory", args=[memory.uid])
+    return redirect("memories" if is_hidden and is_its_page else url)
 
 
 def _next_url(request: HttpRequest, memory: Memory) -> str:
-    """Where it goes on after editing: with the review that led here, else with the memory."""
+    """Return the review that linked to the form, else the page of the memory."""
     return return_url(request, reverse("memory", args=[memory.uid]), "/review/", request.GET)
 
 
 def _conflict_page(request: HttpRequest, uid: str, form: MemoryForm) -> HttpResponse:
-    """What was typed, upon what is stored now, with every field named that both have changed."""
+    """Merge the submitted values into the stored ones and name every field that both changed."""
     memory = queries.get_visible_memory(request, uid)
-    if queries.is_secret(memory.sensitivity):
-        record_reveal(request, memory, "edit")
+    queries.reveal_if_secret(request, memory, "edit")
     merged, collisions = edit_conflicts.merge_edits(form, memory, request_clearance(request))
     return _form_page(request, merged, memory, status=409, conflict=True, collisions=collisions)
 
@@ -135,39 +133,39 @@ def _form_page(
 @require_POST
 @permission_required("memoryhub.delete_memory", raise_exception=True)
 def memory_trash(request: HttpRequest, uid: str) -> HttpResponse:
-    """Into the trash; the message on the next page has a button that undoes it."""
+    """Move to the trash, with a message that can undo it."""
     memory = queries.get_visible_memory(request, uid)
     if memories.trash_memories([uid], request_actor(request)):
         undo = render_to_string("memory/undo.html", {"memory": memory}, request=request)
         messages.success(request, undo)
     else:
-        messages.info(request, "This memory lay in the trash already.")
+        messages.info(request, "This memory is already in the trash.")
     return redirect("memories")
 
 
 @require_POST
 def memory_restore(request: HttpRequest, uid: str) -> HttpResponse:
-    """Out of the trash, or back to life after it expired."""
+    """Restore a memory from the trash, or one that has expired."""
     if not may_restore(request):
         raise PermissionDenied
     queries.get_visible_memory(request, uid)
     if memories.restore_memories([uid], request_actor(request)):
         messages.success(request, "Restored.")
     else:
-        messages.info(request, "This memory was neither in the trash nor expired.")
+        messages.info(request, "This memory is neither in the trash nor expired.")
     return redirect("memory", uid=uid)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @permission_required("memoryhub.erase_memory", raise_exception=True)
 def memory_erase(request: HttpRequest, uid: str) -> HttpResponse:
-    """A page that asks for the word ``erase``; with it the memory is gone for good."""
+    """Erase a memory permanently once the word ``erase`` is entered."""
     memory = queries.get_visible_memory(request, uid)
     typed = request.POST.get("word", "")
     if request.method == "POST" and typed.strip().lower() == ERASE_WORD:
         memories.erase_memories([uid], request_actor(request))
         messages.success(request, "Erased for good.")
         return redirect("memories")
-    wrong = request.method == "POST"
-    context = {"memory": memory, "word": ERASE_WORD, "typed": typed, "wrong": wrong}
-    return render(request, "memory/erase.html", context, status=422 if wrong else 200)
+    is_wrong = request.method == "POST"
+    context = {"memory": memory, "word": ERASE_WORD, "typed": typed, "wrong": is_wrong}
+    return render(request, "memory/erase.html", context, status=422 if is_wrong else 200)

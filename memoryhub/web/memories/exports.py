@@ -1,4 +1,4 @@
-"""One memory as Markdown or JSON to copy elsewhere."""
+"""Export one memory as Markdown or JSON."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from memoryhub import serializers
-from memoryhub.accounts.clearance import record_reveal
-from memoryhub.core.text import collapse_whitespace
+from memoryhub.core.text import collapse_whitespace, without_title_line
 from memoryhub.models import Memory
 from memoryhub.web.memories import queries
 
@@ -23,37 +22,31 @@ _LIST_FIELDS = ("tags", "concepts", "files_read", "files_modified")
 
 
 def to_json(memory: Memory) -> str:
-    """In the shape of ``GET /api/v1/memories/{id}``."""
+    """Return the memory as ``GET /api/v1/memories/{id}`` does."""
     return json.dumps(serializers.memory(memory), ensure_ascii=False, indent=2) + "\n"
 
 
 def to_markdown(memory: Memory) -> str:
-    """Title, what is said of it in short, the content, and under a line what is known of it."""
-    told = serializers.memory(memory)
-    title = collapse_whitespace(told["title"]) or told["id"]
+    """Return title, summaries, content, and below a rule the other fields."""
+    fields = serializers.memory(memory)
+    title = collapse_whitespace(fields["title"]) or fields["id"]
     parts = [f"# {title}"]
-    short = dict.fromkeys(collapse_whitespace(told[name]) for name in ("subtitle", "abstract"))
-    parts += [f"> {text}" for text in short if text not in ("", title)]
-    parts += [text for text in (_body(told["content"], title), told["overview"].strip()) if text]
-    return "\n\n".join([*parts, "---", "\n".join(_metadata_lines(told))]) + "\n"
+    summaries = dict.fromkeys(collapse_whitespace(fields[name]) for name in ("subtitle", "abstract"))
+    parts += [f"> {text}" for text in summaries if text not in ("", title)]
+    parts += [without_title_line(fields["content"], title).strip(), fields["overview"].strip()]
+    metadata = "\n".join(_metadata_lines(fields))
+    return "\n\n".join([*filter(None, parts), "---", metadata]) + "\n"
 
 
-def _body(content: str, title: str) -> str:
-    """Without a first line that only says the title again."""
-    first, _, rest = content.strip().partition("\n")
-    return rest.strip() if first.lstrip("# ").strip() == title else content.strip()
-
-
-def _metadata_lines(told: Mapping[str, Any]) -> list[str]:
-    """A line for each thing that is known."""
+def _metadata_lines(fields: Mapping[str, Any]) -> list[str]:
     lines = [
-        f"- {_field_label(name)}: {told[name]}" for name in _SCALAR_FIELDS if told[name] not in (None, "")
+        f"- {_field_label(name)}: {fields[name]}" for name in _SCALAR_FIELDS if fields[name] not in (None, "")
     ]
-    lines += [f"- {_field_label(name)}: {', '.join(told[name])}" for name in _LIST_FIELDS if told[name]]
-    if entities := told["entities"]:
+    lines += [f"- {_field_label(name)}: {', '.join(fields[name])}" for name in _LIST_FIELDS if fields[name]]
+    if entities := fields["entities"]:
         named = ", ".join(f"{one['entity']} ({one['entity_type']})" for one in entities)
         lines.append(f"- Entities: {named}")
-    return [*lines, f"- Id: {told['id']}"]
+    return [*lines, f"- Id: {fields['id']}"]
 
 
 def _field_label(name: str) -> str:
@@ -62,7 +55,7 @@ def _field_label(name: str) -> str:
     return words.get(name, name.replace("_", " ")).capitalize()
 
 
-# Markdown goes out as plain text: a browser shows it and runs nothing in it.
+# Markdown is sent as plain text: a browser shows it and runs nothing in it.
 FORMATS = {
     "markdown": (to_markdown, "text/plain; charset=utf-8"),
     "json": (to_json, "application/json"),
@@ -71,12 +64,11 @@ FORMATS = {
 
 @require_safe
 def memory_as(request: HttpRequest, uid: str, form: str) -> HttpResponse:
-    """``form`` is one of :data:`FORMS`; opening a secret is journaled, as on its page."""
+    """Export the memory in a format of :data:`FORMATS`; the reveal of a secret is journaled."""
     if form not in FORMATS:
         raise Http404
-    found = queries.get_visible_memory(request, uid)
-    write, content_type = FORMATS[form]
-    text = write(found)
-    if queries.is_secret(found.sensitivity):
-        record_reveal(request, found, form)
+    memory = queries.get_visible_memory(request, uid)
+    export, content_type = FORMATS[form]
+    text = export(memory)
+    queries.reveal_if_secret(request, memory, form)
     return HttpResponse(text, content_type=content_type)

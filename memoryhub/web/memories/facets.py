@@ -1,4 +1,4 @@
-"""Facets beside a list: of what the list holds, and of nothing behind the gate."""
+"""Facets next to a list: counts of the visible memories in it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import counts as stats_counts
 from memoryhub.web.memories.filters import filter_url
 
-MAX_OPTIONS = 20  # values of one facet
-OPTIONS_SHOWN = 8  # of these without a click
+MAX_OPTIONS = 20  # per facet
+OPTIONS_SHOWN = 8  # the others are collapsed
 
 _TITLES = {"type": "Type", "category": "Category", "project": "Project", "sensitivity": "Level", "tag": "Tag"}
 
 
 @dataclass(frozen=True)
 class FacetOption:
-    """One value with its count; ``href`` narrows the list to it, or no longer does when it is chosen."""
+    """One value with its count; ``href`` adds the filter, or removes it if it is active."""
 
     value: str
     count: int
@@ -47,9 +47,9 @@ class Facet:
 def build_facets(
     request: HttpRequest, memories: MemoryQuerySet, facets: Mapping[str, Mapping[str, int]] | None = None
 ) -> list[Facet]:
-    """The facets of a gated, filtered list; one with a single value that is not chosen tells nothing.
+    """Return the facets of a list, without those that have a single, inactive value.
 
-    ``facets``: ``overview.facets`` of the same list, where they are known.
+    ``facets``: the result of ``top_facets`` for the same list, if known.
     """
     counted = {**(facets or stats_counts.top_facets(memories)), "tag": count_tags(memories)}
     made = [_build_facet(request, name, counted[name]) for name in _TITLES]
@@ -57,7 +57,7 @@ def build_facets(
 
 
 def count_tags(memories: MemoryQuerySet, most: int = MAX_OPTIONS) -> dict[str, int]:
-    """How many of these memories bear each tag, most first."""
+    """Count memories per tag, most frequent first."""
     rows = Label.objects.filter(kind=Label.Kind.TAG, memory__in=memories.order_by().values("pk"))
     return dict(rows.values_list("value").annotate(n=Count("pk")).order_by("-n", "value")[:most])
 

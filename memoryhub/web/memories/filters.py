@@ -1,4 +1,4 @@
-"""The forms over search and browse: what a list of memories may be narrowed to and how it is ordered."""
+"""Filter forms of the search page and the memory list, with their orders and filter chips."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NOT_FILTERS = {"q", "min_score", "order"}
 
 @dataclass(frozen=True)
 class FilterChip:
-    """One filter in force, and the address without it."""
+    """One active filter, and the URL without it."""
 
     label: str
     value: str
@@ -50,7 +50,7 @@ class FilterChip:
 
 
 class MemoryListFilter(ListFilter):
-    """The filters of ``GET /api/v1/memories``, as people give them: whole days, both of them included."""
+    """The filters of ``GET /api/v1/memories``, with whole days, both included."""
 
     project = ProjectField()
     type = _choice_field(TYPES)
@@ -66,19 +66,19 @@ class MemoryListFilter(ListFilter):
     until = DayField(label="To")
 
     def narrow_to(self, clearance: Clearance) -> None:
-        """Offer the levels that are shown, and no others."""
+        """Offer only the levels that are shown."""
         seen = clearance.somewhere()
         shown = [level for level in LEVELS if level in seen]
         widget = self.fields["sensitivity"].widget
         widget.choices = [("", "Any"), *((level, level) for level in shown)]
 
     def wanted(self) -> MemoryFilter:
-        """The filter that was asked for; of a valid form."""
+        """Return the filter of a valid form."""
         plain = {name: self.value(name) or None for name in MemoryFilter.model_fields if name in self.fields}
         return MemoryFilter(**(plain | {"since": self.begin(), "until": self.end()}))
 
     def chips(self, request: HttpRequest) -> list[FilterChip]:
-        """The filters in force; a wrong value has none, it shows in its field."""
+        """Return the active filters; an invalid value has no chip, it shows in its field."""
         return [
             FilterChip(str(self[name].label), self.told(name), filter_url(request, name))
             for name in self.fields
@@ -97,8 +97,8 @@ class SearchFilter(MemoryListFilter):
         widget=forms.NumberInput(attrs={"step": "0.05"}),
     )
 
-    def floor(self) -> float:
-        """The lowest score to show."""
+    def lowest_score(self) -> float:
+        """Return the lowest score to show."""
         given: float | None = self.value("min_score")
         lowest: float = settings.MEMORYHUB.min_score
         return lowest if given is None else given
@@ -115,10 +115,10 @@ class BrowseFilter(MemoryListFilter):
     )
 
     def select(self, clearance: Clearance) -> MemoryQuerySet:
-        """The memories that may be seen and fit."""
+        """Return the visible memories that match."""
         memories = self.wanted().select(clearance)
-        if ailment := self.value("mend"):
-            memories = memories.filter(issue_condition(ailment))
+        if issue := self.value("mend"):
+            memories = memories.filter(issue_condition(issue))
         if worth := self.value("worth"):
             memories = memories.filter(usage.importance_condition(worth))
         if reads := self.value("reads"):
@@ -128,12 +128,12 @@ class BrowseFilter(MemoryListFilter):
         return memories.filter(expires_at__lte=soon) if self.value("expiring") else memories
 
     def column(self) -> str:
-        """The column to order by, highest first."""
+        """Return the column to order by, highest first."""
         return (self.value("order") or "-updated_at").removeprefix("-")
 
 
 def filter_url(request: HttpRequest, *names: str, **values: str) -> str:
-    """This address without some parameters and with others, from the first page on, blanks left out."""
+    """Return this URL without ``names`` and with ``values``, on the first page, without empty parameters."""
     query = request.GET.copy()
     for name in ("page", "cursor", *names):
         query.pop(name, None)

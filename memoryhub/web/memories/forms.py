@@ -1,4 +1,4 @@
-"""Forms that write: input is validated by the schemas in ``memoryhub.memories.schemas``."""
+"""Forms that create and edit memories and facts, validated by ``memoryhub.memories.schemas``."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ _ERROR_MESSAGES = {
 
 
 class DraftForm(forms.Form):
-    """A form over a pydantic model: fields of the same names, and its limits as hints to the browser.
+    """A form over a pydantic model: fields of the same names, with its limits as HTML attributes.
 
-    ``reach``: all that the person may see. Every level of it is offered, also one that is not shown now: to
-    put something under a higher level reveals nothing.
+    ``clearance``: the full clearance of the person. All its levels are offered, even with the switch off:
+    raising a level reveals nothing.
     """
 
     model: ClassVar[type[BaseModel]]
     draft: Any = None
 
-    def __init__(self, data: Mapping[str, Any] | None, reach: Clearance, **options: Any) -> None:
+    def __init__(self, data: Mapping[str, Any] | None, clearance: Clearance, **options: Any) -> None:
         super().__init__(data, **options)
-        self.reach = reach
-        self.levels = [level for level in LEVELS if level in reach.somewhere()]
+        self.clearance = clearance
+        self.levels = [level for level in LEVELS if level in clearance.somewhere()]
         self.fields["sensitivity"].widget.choices = [(level, level) for level in self.levels]
         properties = self.model.model_json_schema()["properties"]
         for name, bound in self.fields.items():
@@ -67,15 +67,15 @@ class DraftForm(forms.Form):
             raise forms.ValidationError(f"{never}Choose one of: {', '.join(self.levels)}.")
         return level
 
-    def take(self, model: type[BaseModel], values: Mapping[str, Any]) -> None:
-        """Make the draft; what is wrong with it goes beside the fields."""
+    def make_draft(self, model: type[BaseModel], values: Mapping[str, Any]) -> None:
+        """Validate the draft; errors are added to the fields."""
         try:
             self.draft = model(**values)
-        except ValidationError as wrong:
-            for error in wrong.errors():
-                self._blame(error)
+        except ValidationError as invalid:
+            for error in invalid.errors():
+                self._add_schema_error(error)
 
-    def _blame(self, error: Any) -> None:
+    def _add_schema_error(self, error: Any) -> None:
         name = str(error["loc"][0]) if error["loc"] else ""
         if name in self.errors:
             return
@@ -89,12 +89,12 @@ class DraftForm(forms.Form):
         self.add_error(name if name in self.fields else None, message)
 
     def refuse(self, refusal: StoreError) -> None:
-        """Show why the store refused, beside the field that it names."""
+        """Add the reason of a refusal to the field it names."""
         self.add_error(refusal.field if refusal.field in self.fields else None, _to_sentence(refusal.message))
 
 
 class MemoryForm(DraftForm):
-    """A memory to be stored, or changed when ``memory`` is given: then only what was altered is set."""
+    """Create a memory, or change ``memory`` if given; then the draft contains the changed fields only."""
 
     model = MemoryDraft
 
@@ -107,7 +107,7 @@ class MemoryForm(DraftForm):
     concepts = LabelsField(help_text=f"With commas between them, for example {', '.join(CONCEPTS)}.")
     importance = ShareField(required=False)
     trust = ShareField(required=False, help_text="In the source.")
-    confidence = ShareField(required=False, help_text="In what it says.")
+    confidence = ShareField(required=False, help_text="In the content.")
     sensitivity = forms.CharField(widget=forms.Select)
     scope = forms.ChoiceField(choices=[(scope, scope) for scope in SCOPES])
     project = LineField()
@@ -123,13 +123,13 @@ class MemoryForm(DraftForm):
     def __init__(
         self,
         data: Mapping[str, Any] | None,
-        reach: Clearance,
+        clearance: Clearance,
         memory: Memory | None = None,
         initial: Mapping[str, Any] | None = None,
     ) -> None:
         self.memory = memory
         start = _stored_values(memory) if memory else _default_values()
-        super().__init__(data, reach, initial={**start, **(initial or {})}, label_suffix="")
+        super().__init__(data, clearance, initial={**start, **(initial or {})}, label_suffix="")
         for name, rows in (("content", 16), ("overview", 4), ("files_read", 4), ("files_modified", 4)):
             self.fields[name].widget.attrs["rows"] = rows
         self.fields["content"].widget.attrs["required"] = True
@@ -140,7 +140,7 @@ class MemoryForm(DraftForm):
             return None
         moment = parse_aware_datetime(self.cleaned_data["unchanged_since"])
         if moment is None:
-            raise forms.ValidationError("This form is not whole; open the memory again.")
+            raise forms.ValidationError("This form is incomplete. Open the memory again.")
         return moment
 
     def clean(self) -> dict[str, Any]:
@@ -148,18 +148,22 @@ class MemoryForm(DraftForm):
             name: value for name, value in self.cleaned_data.items() if name in MemoryDraft.model_fields
         }
         if self.memory is None:
-            self.take(MemoryDraft, {name: value for name, value in values.items() if _is_given(name, value)})
+            self.make_draft(
+                MemoryDraft, {name: value for name, value in values.items() if _is_given(name, value)}
+            )
         elif altered := {name: values[name] for name in self.changed_data if name in values}:
-            self.take(MemoryPatch, altered)
+            self.make_draft(MemoryPatch, altered)
         return self.cleaned_data
 
 
 class FieldForm(MemoryForm):
-    """One field of a memory, or some of them, to be changed where it stands; the first has the focus."""
+    """Some fields of a memory, edited inline; the first has the focus."""
 
-    def __init__(self, data: Mapping[str, Any] | None, reach: Clearance, memory: Memory, *names: str) -> None:
-        super().__init__(data, reach, memory)
-        # Of those of several rows more than one may be open on a page.
+    def __init__(
+        self, data: Mapping[str, Any] | None, clearance: Clearance, memory: Memory, *names: str
+    ) -> None:
+        super().__init__(data, clearance, memory)
+        # Forms of several rows may be open on one page.
         self.auto_id = "in_%s" if len(names) == 1 else f"in_{memory.uid}_%s"
         self.fields["sensitivity"].label = "Level"
         self.fields = {one: self.fields[one] for one in (*names, "unchanged_since")}
@@ -167,7 +171,7 @@ class FieldForm(MemoryForm):
 
 
 class FactForm(DraftForm):
-    """A triple to be stored."""
+    """Create a fact."""
 
     model = FactDraft
 
@@ -183,23 +187,22 @@ class FactForm(DraftForm):
     )
 
     def __init__(
-        self, data: Mapping[str, Any] | None, reach: Clearance, initial: Mapping[str, Any] | None = None
+        self, data: Mapping[str, Any] | None, clearance: Clearance, initial: Mapping[str, Any] | None = None
     ) -> None:
-        super().__init__(data, reach, initial=initial, label_suffix="", auto_id="add_%s")
+        super().__init__(data, clearance, initial=initial, label_suffix="", auto_id="add_%s")
         for name in ("subject", "predicate", "object"):
             self.fields[name].widget.attrs["required"] = True
         self.fields["project"].widget.attrs["list"] = "projects"
 
     def clean(self) -> dict[str, Any]:
         needed = ("subject", "predicate", "object")
-        self.take(
+        self.make_draft(
             FactDraft, {n: v for n, v in self.cleaned_data.items() if n in needed or v not in ("", None)}
         )
         return self.cleaned_data
 
 
 def _stored_values(memory: Memory) -> dict[str, Any]:
-    """A memory as the form shows it."""
     names = [name for name in MemoryForm.base_fields if name != "unchanged_since"]
     return {name: current_value(memory, name) for name in names} | {
         "unchanged_since": memory.updated_at.isoformat()
@@ -207,7 +210,7 @@ def _stored_values(memory: Memory) -> dict[str, Any]:
 
 
 def _default_values() -> dict[str, Any]:
-    """A new memory as the form shows it: the defaults of the draft."""
+    """Return the initial values for a new memory: the defaults of the draft."""
     defaults = {
         name: info.get_default(call_default_factory=True) for name, info in MemoryDraft.model_fields.items()
     }
@@ -218,7 +221,7 @@ def _default_values() -> dict[str, Any]:
 
 
 def _is_given(name: str, value: Any) -> bool:
-    """Empty fields of a new memory take their defaults; but an empty time to live means never."""
+    """Whether a field overrides the default; an empty time to live does, and means never."""
     return name in ("ttl_days", "content") or value not in ("", None, [])
 
 

@@ -1,4 +1,4 @@
-"""Change single fields of a memory on its page or in its list row."""
+"""Edit single fields of a memory inline, on its page or in a list row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRedirect, reselect, reswap, retarget, trigger_client_event
 
 from memoryhub import memories
-from memoryhub.accounts.clearance import full_clearance, record_reveal, request_actor, request_clearance
+from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.memories.versions import current_value
 from memoryhub.models import Memory
 from memoryhub.web.base.htmx import HtmxHttpRequest, patch_vary
@@ -26,14 +26,13 @@ from memoryhub.web.memories.versions import redirect_to_memory, undo_form
 
 FIELDS = ("title", "tags", "importance", "sensitivity")
 _FIELD_LABELS = {"sensitivity": "level"}
-_UNCHANGED_MESSAGE = "Nothing was changed."
 _FORM_TEMPLATE = "memory/inline/form.html"
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @permission_required("memoryhub.change_memory", raise_exception=True)
 def memory_field(request: HtmxHttpRequest, uid: str, name: str) -> HttpResponse:
-    """The form of one field, or the field as text with ``leave``; POST saves it."""
+    """Show the form of one field, or its value with ``leave``; POST saves it."""
     memory = queries.get_visible_memory(request, uid)
     if request.method == "POST":
         return _save(request, memory, name)
@@ -41,18 +40,16 @@ def memory_field(request: HtmxHttpRequest, uid: str, name: str) -> HttpResponse:
         return redirect(f"{reverse('memory-edit', args=[uid])}#id_{name}")
     if "leave" in request.GET:
         return _text_response(request, memory, name)
-    if queries.is_secret(memory.sensitivity):
-        record_reveal(request, memory, "edit")
+    queries.reveal_if_secret(request, memory, "edit")
     return _form_response(request, memory, FieldForm(None, full_clearance(request), memory, name), name)
 
 
 def _save(request: HtmxHttpRequest, memory: Memory, name: str) -> HttpResponse:
     clearance = request_clearance(request)
-    typed = FieldForm(request.POST, full_clearance(request), memory, name)
-    form, theirs = edit_conflicts.merge_if_changed(typed, memory, clearance, name)
+    submitted = FieldForm(request.POST, full_clearance(request), memory, name)
+    form, theirs = edit_conflicts.merge_if_changed(submitted, memory, clearance, name)
     if theirs:
-        if queries.is_secret(memory.sensitivity):
-            record_reveal(request, memory, "edit")
+        queries.reveal_if_secret(request, memory, "edit")
         return _form_response(request, memory, form, name, status=409, theirs=theirs[0])
     if not form.is_valid():
         return _form_response(request, memory, form, name, status=422)
@@ -64,7 +61,7 @@ def _save(request: HtmxHttpRequest, memory: Memory, name: str) -> HttpResponse:
     except memories.NotFound:
         raise Http404 from None
     except memories.StoreError as refusal:
-        if refusal.field == "updated_at":  # somebody was quicker by a moment
+        if refusal.field == "updated_at":  # a concurrent change, found while saving
             return _save(request, queries.get_visible_memory(request, memory.uid), name)
         form.refuse(refusal)
         return _form_response(request, memory, form, name, status=422)
@@ -72,21 +69,19 @@ def _save(request: HtmxHttpRequest, memory: Memory, name: str) -> HttpResponse:
 
 
 def _saved_response(request: HtmxHttpRequest, memory: Memory, name: str, *, changed: bool) -> HttpResponse:
-    """The field as text with a button that undoes the change; or elsewhere, when it may not be seen now."""
-    said = undo_form(request, memory, _saved_message(name)) if changed else _UNCHANGED_MESSAGE
-    is_seen = request_clearance(request).opens(memory.project, memory.sensitivity)
-    messages.add_message(request, messages.SUCCESS if changed else messages.INFO, said)
-    if request.htmx and is_seen:
+    """Show the value with an undo message; redirect if the memory is hidden now, or without htmx."""
+    if changed:
+        text = f"The {_FIELD_LABELS.get(name, name)} {'are' if name == 'tags' else 'is'} saved."
+        messages.success(request, undo_form(request, memory, text))
+    else:
+        messages.info(request, "Nothing was changed.")
+    if request.htmx and request_clearance(request).opens(memory.project, memory.sensitivity):
         response = _text_response(
             request, queries.get_visible_memory(request, memory.uid), name, done=True, changed=changed
         )
         return trigger_client_event(response, "memory-changed") if changed else response
     response = redirect_to_memory(request, memory)
     return HttpResponseClientRedirect(response["Location"]) if request.htmx else response
-
-
-def _saved_message(name: str) -> str:
-    return f"The {_FIELD_LABELS.get(name, name)} {'are' if name == 'tags' else 'is'} saved."
 
 
 def _text_response(request: HtmxHttpRequest, memory: Memory, name: str, **more: Any) -> HttpResponse:
@@ -117,7 +112,7 @@ def _form_response(
         "part": _FORM_TEMPLATE,
     }
     template = _FORM_TEMPLATE if request.htmx else "memory/inline/page.html"
-    # htmx shows what comes with 422, and takes other refusals for failures.
+    # htmx swaps in a 422 response, and treats other 4xx codes as failures.
     response = render(request, template, context, status=422 if request.htmx and status == 409 else status)
     patch_vary(response)
     return response
@@ -126,14 +121,13 @@ def _form_response(
 @require_http_methods(["GET", "HEAD", "POST"])
 @permission_required("memoryhub.change_memory", raise_exception=True)
 def memory_row(request: HtmxHttpRequest, uid: str) -> HttpResponse:
-    """The form, for under the row; POST saves it and leads to ``next``, where a message undoes it."""
+    """Show the form below the row; POST saves it and redirects to ``next``, with an undo message."""
     memory = queries.get_visible_memory(request, uid)
     if request.method == "POST":
         return _save_row(request, memory)
     if not request.htmx:
         return redirect("memory-edit", uid=uid)
-    if queries.is_secret(memory.sensitivity):
-        record_reveal(request, memory, "edit")
+    queries.reveal_if_secret(request, memory, "edit")
     form = FieldForm(None, full_clearance(request), memory, *FIELDS)
     back = request.htmx.current_url_abs_path or reverse("memories")
     return _row_response(request, memory, form, back)
@@ -142,11 +136,10 @@ def memory_row(request: HtmxHttpRequest, uid: str) -> HttpResponse:
 def _save_row(request: HtmxHttpRequest, memory: Memory) -> HttpResponse:
     back = return_url(request)
     clearance = request_clearance(request)
-    typed = FieldForm(request.POST, full_clearance(request), memory, *FIELDS)
-    form, theirs = edit_conflicts.merge_if_changed(typed, memory, clearance, *FIELDS)
+    submitted = FieldForm(request.POST, full_clearance(request), memory, *FIELDS)
+    form, theirs = edit_conflicts.merge_if_changed(submitted, memory, clearance, *FIELDS)
     if theirs:
-        if queries.is_secret(memory.sensitivity):
-            record_reveal(request, memory, "edit")
+        queries.reveal_if_secret(request, memory, "edit")
         return _row_response(request, memory, form, back, status=409, theirs=theirs)
     if not form.is_valid():
         return _row_response(request, memory, form, back, status=422)
@@ -175,19 +168,19 @@ def _row_response(
         return render(
             request, "memory/inline/page.html", context | {"part": "memory/inline/row.html"}, status=status
         )
-    # htmx shows what comes with 422, and takes other refusals for failures.
+    # htmx swaps in a 422 response, and treats other 4xx codes as failures.
     response = render(request, "memory/inline/row.html", context, status=422 if status == 409 else status)
     patch_vary(response)
-    if status != 200:  # in the place of the form, which else brings the list anew
-        place = f"#row-{memory.uid}"
-        response = reswap(reselect(retarget(response, place), place), "outerHTML")
+    if status != 200:  # replace the form instead of the list
+        target = f"#row-{memory.uid}"
+        response = reswap(reselect(retarget(response, target), target), "outerHTML")
     return response
 
 
 def _focus_first_error(form: MemoryForm) -> None:
-    """The focus goes to the first field with an error, else to where it goes anyway."""
-    wrong = next((field.field for field in form.visible_fields() if field.errors), None)
-    if wrong is not None:
+    """Move the focus to the first field with an error, if any."""
+    invalid = next((field.field for field in form.visible_fields() if field.errors), None)
+    if invalid is not None:
         for field in form.fields.values():
             field.widget.attrs.pop("autofocus", None)
-        wrong.widget.attrs["autofocus"] = True
+        invalid.widget.attrs["autofocus"] = True

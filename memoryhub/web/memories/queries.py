@@ -1,14 +1,14 @@
-"""Opening one memory, and what hangs together with it: behind the gate, in a fixed number of queries."""
+"""Queries for the page of a memory, limited to visible rows and to a fixed number of queries."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from django.db.models import Q
 from django.http import Http404, HttpRequest
 
 from memoryhub.access.policy import Clearance, Sensitivity, level_rank
-from memoryhub.accounts.clearance import full_clearance, request_clearance
+from memoryhub.accounts.clearance import full_clearance, record_reveal, request_clearance
 from memoryhub.memories.versions import memory_journal
 from memoryhub.models import Event, Fact, JournalEntry, Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -18,8 +18,14 @@ MAX_FACTS = 50
 MAX_JOURNAL_ENTRIES = 15
 
 
+def live_memories(clearance: Clearance, project: str = "") -> MemoryQuerySet:
+    """Return the visible live memories of one project or of all."""
+    memories: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
+    return memories.filter(project=project) if project else memories
+
+
 def get_visible_memory(request: HttpRequest, uid: str) -> Memory:
-    """The memory, also an expired or trashed one; 404 when it may not be seen."""
+    """Return the memory, even if expired or in the trash; 404 if it is not visible."""
     visible = Memory.objects.visible_to(request_clearance(request)).with_details()
     memory: Memory | None = visible.filter(uid=uid).first()
     if memory is None:
@@ -27,30 +33,32 @@ def get_visible_memory(request: HttpRequest, uid: str) -> Memory:
     return memory
 
 
-def is_secret(level: str) -> bool:
-    return level == Sensitivity.SECRET.value
+def reveal_if_secret(request: HttpRequest, memory: Memory, page: str, levels: Iterable[str] = ()) -> None:
+    """Journal that a page shows a secret: a secret memory, or a version of it with one of these levels."""
+    if Sensitivity.SECRET.value in {memory.sensitivity, *levels}:
+        record_reveal(request, memory, page)
 
 
 def hidden_notice(request: HttpRequest, memories: Sequence[Memory]) -> str:
-    """Which of those just written are not shown now, and what brings them back; empty when all are.
+    """Explain which of the memories just written are hidden now, and how to show them; empty if none are.
 
-    The person may have put them under a level whose switch is off, or that they never see in that project.
+    Their new level may have its switch off, or be one that the person never sees in that project.
     """
-    shown, reach = request_clearance(request), full_clearance(request)
+    shown, full = request_clearance(request), full_clearance(request)
     hidden = [one for one in memories if not shown.opens(one.project, one.sensitivity)]
     if not hidden:
         return ""
     levels = sorted({one.sensitivity for one in hidden}, key=level_rank)
     what, them = ("It is", "it") if len(memories) == 1 else (f"{len(hidden)} of them are", "them")
     named = " or ".join(levels)
-    if not all(reach.opens(one.project, one.sensitivity) for one in hidden):
+    if not all(full.opens(one.project, one.sensitivity) for one in hidden):
         return f"{what} {named} now, which you may not see there."
     switch = "switch of that level" if len(levels) == 1 else "switches of these levels"
     return f"{what} {named} now and out of sight: turn on the {switch} to see {them}."
 
 
 def session_neighbours(memory: Memory, clearance: Clearance) -> list[Memory]:
-    """Live memories of the same session: those just before and just after, in order."""
+    """Return live memories of the same session: those just before and just after, in order."""
     if not memory.session_id:
         return []
     same = _other_live_memories(memory, clearance).in_session(memory.session_id, project=memory.project)
@@ -61,36 +69,35 @@ def session_neighbours(memory: Memory, clearance: Clearance) -> list[Memory]:
 
 
 def facts_of(memory: Memory, clearance: Clearance) -> list[Fact]:
-    """One more than :data:`FACTS` when there are more."""
+    """Return the newest facts from the memory; one more than :data:`MAX_FACTS` if there are more."""
     return list(
         Fact.objects.visible_to(clearance).filter(memory=memory).order_by("-updated_at")[: MAX_FACTS + 1]
     )
 
 
 def journal_entries_of(memory: Memory, clearance: Clearance) -> list[JournalEntry]:
-    """The newest rows about it; one more than :data:`JOURNAL_ROWS` when there are more."""
+    """Return the newest entries; one more than :data:`MAX_JOURNAL_ENTRIES` if there are more."""
     return list(memory_journal(memory, clearance)[: MAX_JOURNAL_ENTRIES + 1])
 
 
 def events_of(memory: Memory, clearance: Clearance) -> list[Event]:
-    """The events that it was made from."""
+    """Return the events from which the memory was created."""
     events = Event.objects.visible_to(clearance).filter(memory=memory).select_related("session")
     return list(events.order_by("-at")[:MAX_RELATED])
 
 
 def merged_into(memory: Memory, clearance: Clearance) -> Memory | None:
-    """The memory that holds its text now, if that may be seen."""
+    """Return the memory that this one was merged into, if visible."""
     if memory.merged_into_id is None:
         return None
-    whole: Memory | None = Memory.objects.visible_to(clearance).filter(pk=memory.merged_into_id).first()
-    return whole
+    target: Memory | None = Memory.objects.visible_to(clearance).filter(pk=memory.merged_into_id).first()
+    return target
 
 
 def merged_from(memory: Memory, clearance: Clearance) -> list[Memory]:
-    """Memories whose text went into this one; they lie in the trash."""
+    """Return the memories that were merged into this one; they are in the trash."""
     return list(Memory.objects.visible_to(clearance).filter(merged_into=memory).order_by("created_at")[:50])
 
 
 def _other_live_memories(memory: Memory, clearance: Clearance) -> MemoryQuerySet:
-    others: MemoryQuerySet = Memory.objects.visible_to(clearance).live().exclude(pk=memory.pk)
-    return others.defer("content", "overview")
+    return live_memories(clearance).exclude(pk=memory.pk).defer("content", "overview")

@@ -1,8 +1,7 @@
-"""What a memory was before each change, as far as one reader may see it.
+"""The changes of a memory, as far as they are visible.
 
-A revision keeps the values that its change replaced, under the level they were under. What they were replaced
-by is what the next revision of the same field replaced, or what the memory says now; it shows only if
-that may be seen too.
+A revision stores the values that its change replaced, with the level they had. The new value of a field is
+the one that its next revision replaced, or the current one; it is shown only if it is visible too.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from memoryhub.memories.versions import current_value, walk_revisions
 from memoryhub.models import Memory, Revision
 from memoryhub.web.base import diffs
 
-# In the order in which a reader wants to know of them.
+# In the order in which they are shown.
 FIELD_ORDER = (
     *("title", "subtitle", "content", "abstract", "overview", "type", "category", "tags", "concepts"),
     *(
@@ -41,8 +40,8 @@ _UNKNOWN = object()
 class FieldChange:
     """One field of one change.
 
-    ``kind``: lines, words, list, value; or what may not be seen: hidden (what came after), unseen (what was
-    before), sealed (both).
+    ``kind``: lines, words, list, value; or if a value is not visible: hidden (the new one), unseen (the old
+    one), sealed (both).
     """
 
     name: str
@@ -69,14 +68,14 @@ class MemoryChange:
 
     @property
     def names(self) -> str:
-        """The fields, as the beginning of a sentence."""
+        """Return the names of the fields, capitalised."""
         return ", ".join(change.label.lower() for change in self.changes).capitalize()
 
 
 def visible_changes(
     memory: Memory, clearance: Clearance, *, limit: int = 10, before: int | None = None
 ) -> tuple[list[MemoryChange], int | None]:
-    """The newest changes that may be seen, and the number to go on before; one query."""
+    """Return the newest visible changes, and the number where the next page starts; one query."""
     found: list[MemoryChange] = []
     for revision, after in _visible_revisions(memory, clearance):
         if before is not None and revision.number >= before:
@@ -88,7 +87,7 @@ def visible_changes(
 
 
 def state_at(memory: Memory, moment: datetime, clearance: Clearance) -> dict[str, Any]:
-    """The values of the fields that have changed since a moment, as they were then; ``None`` where hidden."""
+    """Return the values at ``moment`` of the fields that have changed since; None for hidden ones."""
     state: dict[str, Any] = {}
     for revision, seen in walk_revisions(memory, clearance):
         if revision.at <= moment:
@@ -98,12 +97,11 @@ def state_at(memory: Memory, moment: datetime, clearance: Clearance) -> dict[str
 
 
 def field_change(name: str, old: Any, new: Any) -> FieldChange:
-    """How one field differs, in the form that suits it."""
+    """Compare two values of a field by lines, words or items."""
     if isinstance(old, list) or isinstance(new, list):
-        gone, come = _item_texts(old), _item_texts(new)
-        return FieldChange(
-            name, "list", [one for one in gone if one not in come], [one for one in come if one not in gone]
-        )
+        before, after = _item_texts(old), _item_texts(new)
+        removed, added = [x for x in before if x not in after], [x for x in after if x not in before]
+        return FieldChange(name, "list", removed, added)
     if not isinstance(old, str) or not isinstance(new, str):
         return FieldChange(name, "value", old, new)
     if name in _LONG_FIELDS or "\n" in old + new:
@@ -113,7 +111,7 @@ def field_change(name: str, old: Any, new: Any) -> FieldChange:
 
 
 def _visible_revisions(memory: Memory, clearance: Clearance) -> Iterator[tuple[Revision, dict[str, Any]]]:
-    """Visible revisions, newest first, and what their fields were afterwards (``_UNKNOWN`` where hidden)."""
+    """Yield visible revisions, newest first, with the new values (``_UNKNOWN`` if hidden)."""
     later: dict[str, Any] = {}
     for revision, seen in walk_revisions(memory, clearance):
         if seen:
@@ -141,14 +139,9 @@ def _known_fields(revision: Revision) -> list[str]:
 
 
 def list_to_text(value: Any) -> Any:
-    """A value as one text, where it is a list."""
+    """Join a list to one text; return other values unchanged."""
     return ", ".join(_item_texts(value)) if isinstance(value, list) else value
 
 
 def _item_texts(value: Any) -> list[str]:
-    """The items of a list field as texts."""
-    return [_item_text(one) for one in value or []]
-
-
-def _item_text(one: Any) -> str:
-    return f"{one['entity']} ({one['entity_type']})" if isinstance(one, dict) else str(one)
+    return [f"{x['entity']} ({x['entity_type']})" if isinstance(x, dict) else str(x) for x in value or []]

@@ -1,4 +1,4 @@
-"""The trash: what was thrown away and why, what has expired, and the way back."""
+"""The trash: deleted and expired memories, restored by bulk actions or erased here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from memoryhub.memories.rows import is_unchanged
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.web.base.redirects import return_url
-from memoryhub.web.memories.bulk_actions import changed_since_text
+from memoryhub.web.memories.bulk_actions import changed_since_text, count_text
 from memoryhub.web.memories.bulk_selection import Selection, parse_selection
 from memoryhub.web.memories.filters import filter_url
 
@@ -31,12 +31,11 @@ ERASE_PERMISSION = "memoryhub.erase_memory"
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def trash_page(request: HttpRequest) -> HttpResponse:
-    """GET lists; POST with ``uid``s erases, after a confirmation. (What is restored is an act.)"""
+    """List the trash; POST with ``uid``s erases after a confirmation."""
     return _handle_erase(request) if request.method == "POST" else _trash_list(request)
 
 
 def may_restore(request: HttpRequest) -> bool:
-    """Who may throw away or change may bring back."""
     return any(request.user.has_perm(permission) for permission in RESTORE_PERMISSIONS)
 
 
@@ -83,67 +82,60 @@ def _handle_erase(request: HttpRequest) -> HttpResponse:
     if not may_erase(request):
         raise PermissionDenied
     try:
-        found = _selected(request)
+        selection = _selected(request)
     except memories.StoreError as refusal:
         messages.error(request, f"Nothing was erased: {refusal.message}.")
         return redirect(_trash_url(request))
-    if not found.uids:
+    if not selection.uids:
         messages.warning(request, "Nothing was chosen; tick what it is to be done with.")
     elif request.POST.get("confirmed") != "yes":
-        return _confirmation_page(request, found)
+        return _confirmation_page(request, selection)
     else:
-        _erase(request, found)
+        _erase(request, selection)
     return redirect(_trash_url(request))
 
 
 def _selected(request: HttpRequest) -> Selection:
-    """The ticked ones, or with ``every`` all of the tab; StoreError where they are too many."""
-    found = parse_selection(request.POST, request_clearance(request))
-    if len(found.uids) > MAX_ERASED_AT_ONCE:
+    """Return the ticked memories, or with ``every`` the whole tab; StoreError if there are too many."""
+    selection = parse_selection(request.POST, request_clearance(request))
+    if len(selection.uids) > MAX_ERASED_AT_ONCE:
         raise memories.StoreError(f"at most {MAX_ERASED_AT_ONCE} at once; tick fewer", "uid")
-    return found
+    return selection
 
 
-def _erase(request: HttpRequest, found: Selection) -> None:
-    """Only what has ended can be erased here, and only as the person read it."""
-    ended = [row.uid for row in _selected_ended(request, found)]
-    erased = memories.erase_memories(ended, request_actor(request), seen=found.seen) if ended else []
-    messages.success(request, f"{_count_text(len(erased))} erased for good.")
+def _erase(request: HttpRequest, selection: Selection) -> None:
+    """Erase trashed and expired memories that have not changed since they were shown."""
+    ended = [row.uid for row in _selected_ended(request, selection)]
+    erased = memories.erase_memories(ended, request_actor(request), seen=selection.seen) if ended else []
+    messages.success(request, f"{count_text(len(erased))} erased for good.")
     _add_changed_message(request, len(ended) - len(erased))
 
 
-def _confirmation_page(request: HttpRequest, found: Selection) -> HttpResponse:
-    """The confirmation: names what is going to be lost, without what was changed since it was ticked."""
-    ended = _selected_ended(request, found)
-    meant = [row for row in ended if is_unchanged(row, found.seen)]
-    _add_changed_message(request, len(ended) - len(meant))
+def _confirmation_page(request: HttpRequest, selection: Selection) -> HttpResponse:
+    """List the memories to be erased, without those that have changed since they were ticked."""
+    ended = _selected_ended(request, selection)
+    unchanged = [row for row in ended if is_unchanged(row, selection.seen)]
+    _add_changed_message(request, len(ended) - len(unchanged))
     if not ended:
-        messages.warning(request, "None of these lies in the trash any more.")
-    if not meant:
-        return redirect(_trash_url(request))
-    return render(
-        request, "trash_erase.html", {"chosen": meant, "back": _trash_url(request), "action": request.path}
-    )
+        messages.warning(request, "None of these is in the trash any more.")
+    back = _trash_url(request)
+    if not unchanged:
+        return redirect(back)
+    context = {"chosen": unchanged, "back": back, "action": request.path}
+    return render(request, "trash_erase.html", context)
 
 
 def _add_changed_message(request: HttpRequest, count: int) -> None:
     if count:
-        messages.warning(request, changed_since_text(_count_text(count), count))
+        messages.warning(request, changed_since_text(count_text(count), count))
 
 
-def _selected_ended(request: HttpRequest, found: Selection) -> list[Memory]:
-    """Those that still lie in the trash or have expired."""
-    clearance, uids = request_clearance(request), found.uids
-    ended = _memories_in_tab(clearance, "trashed").filter(uid__in=uids) | _memories_in_tab(
-        clearance, "expired"
-    ).filter(uid__in=uids)
-    return list(ended.order_by("-pk"))
-
-
-def _count_text(count: int) -> str:
-    return "1 memory" if count == 1 else f"{count} memories"
+def _selected_ended(request: HttpRequest, selection: Selection) -> list[Memory]:
+    """Return the selected memories that are in the trash or have expired."""
+    selected: MemoryQuerySet = Memory.objects.visible_to(request_clearance(request))
+    selected = selected.filter(uid__in=selection.uids)
+    return list((selected.trashed() | selected.expired()).order_by("-pk"))
 
 
 def _trash_url(request: HttpRequest) -> str:
-    """The page of the trash that was acted on."""
     return return_url(request, "/trash/", "/trash/")

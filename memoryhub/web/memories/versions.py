@@ -1,4 +1,4 @@
-"""Versions of a memory: compare any two, restore one, undo the last change."""
+"""Versions of a memory: compare two, restore one, undo the last change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub import memories
 from memoryhub.access.policy import Clearance
-from memoryhub.accounts.clearance import full_clearance, record_reveal, request_actor, request_clearance
+from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.memories.versions import HiddenValue, Version, load_versions, walk_revisions
 from memoryhub.models import Memory
 from memoryhub.web.base.fields import parse_aware_datetime, parse_whole_number
@@ -26,12 +26,13 @@ from memoryhub.web.memories import queries
 from memoryhub.web.memories.revisions import FIELD_ORDER, FieldChange, field_change, list_to_text
 
 NOW = "now"
-MAX_VERSIONS = 300  # versions offered at once
+MAX_VERSIONS = 300  # offered in a form
+_CHANGE_PERMISSION = "memoryhub.change_memory"
 
 
 @dataclass(frozen=True)
 class VersionChoice:
-    """A version to choose; ``until`` is when it was replaced, ``number`` 0 is what the memory says now."""
+    """A version to choose; ``until`` is when it was replaced, ``number`` 0 is the current version."""
 
     number: int
     until: datetime | None = None
@@ -48,7 +49,7 @@ class VersionChoice:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``left`` and ``right``: the versions; ``same``: how many fields are equal."""
+    """Two versions; ``same``: the number of equal fields."""
 
     left: Version
     right: Version
@@ -57,7 +58,7 @@ class Comparison:
 
     @property
     def levels(self) -> set[str]:
-        """The levels of all values that are shown."""
+        """Return the levels of all values that are shown."""
         names = [change.name for change in self.changes]
         sides = (self.left, self.right)
         return {
@@ -66,8 +67,8 @@ class Comparison:
 
 
 def version_choices(memory: Memory, clearance: Clearance) -> list[VersionChoice]:
-    """What it says now, and the newest :data:`MOST` versions that may be seen; one query."""
-    seen = (row for row, may_be_seen in walk_revisions(memory, clearance) if may_be_seen)
+    """Return the current version and the newest visible :data:`MAX_VERSIONS`; one query."""
+    seen = (row for row, is_visible in walk_revisions(memory, clearance) if is_visible)
     return [
         VersionChoice(0),
         *(VersionChoice(row.number, row.at, row.actor) for row in islice(seen, MAX_VERSIONS)),
@@ -75,14 +76,14 @@ def version_choices(memory: Memory, clearance: Clearance) -> list[VersionChoice]
 
 
 def compare_versions(memory: Memory, left: int, right: int, clearance: Clearance) -> Comparison | None:
-    """The two versions field by field; ``None`` when one of them is not there or may not be seen."""
+    """Compare two versions field by field; None if one does not exist or is not visible."""
     found = load_versions(memory, {left, right}, clearance)
     if left not in found or right not in found:
         return None
     one, other = found[left], found[right]
-    unlike = [name for name in FIELD_ORDER if one.values[name] != other.values[name]]
-    changes = [_field_change(name, one.values[name], other.values[name]) for name in unlike]
-    return Comparison(one, other, changes, len(FIELD_ORDER) - len(unlike))
+    changed = [name for name in FIELD_ORDER if one.values[name] != other.values[name]]
+    changes = [_field_change(name, one.values[name], other.values[name]) for name in changed]
+    return Comparison(one, other, changes, len(FIELD_ORDER) - len(changed))
 
 
 def _field_change(name: str, old: Any, new: Any) -> FieldChange:
@@ -96,12 +97,9 @@ def _field_change(name: str, old: Any, new: Any) -> FieldChange:
     return field_change(name, old, new)
 
 
-_CHANGE_PERMISSION = "memoryhub.change_memory"
-
-
 @require_safe
 def memory_compare(request: HttpRequest, uid: str) -> HttpResponse:
-    """``from`` and ``to`` in the address: numbers of versions, or ``now``; the last change without them."""
+    """Compare the versions ``from`` and ``to``, numbers or ``now``; by default show the last change."""
     memory = queries.get_visible_memory(request, uid)
     clearance = request_clearance(request)
     offered = version_choices(memory, clearance)
@@ -113,8 +111,7 @@ def memory_compare(request: HttpRequest, uid: str) -> HttpResponse:
     compared = compare_versions(memory, left, right, clearance)
     if compared is None:
         raise Http404
-    if any(map(queries.is_secret, {memory.sensitivity, *compared.levels})):
-        record_reveal(request, memory, "compare")
+    queries.reveal_if_secret(request, memory, "compare", compared.levels)
     sides = [
         VersionChoice(side.number, side.until, side.replaced_by) for side in (compared.left, compared.right)
     ]
@@ -128,31 +125,30 @@ def memory_compare(request: HttpRequest, uid: str) -> HttpResponse:
     return render(request, "memory/compare.html", context)
 
 
-def _parse_side(text: str | None, otherwise: int) -> int:
+def _parse_side(text: str | None, default: int) -> int:
     if text is None:
-        return otherwise
+        return default
     return 0 if text == NOW else _parse_version(text)
 
 
 def _parse_version(text: str) -> int:
-    """The number of a version."""
-    found = parse_whole_number(text, 9)
-    if not found:
+    number = parse_whole_number(text, 9)
+    if not number:
         raise BadRequest("that is not the number of a version")
-    return found
+    return number
 
 
 def _add_missing_choices(offered: list[VersionChoice], chosen: list[VersionChoice]) -> list[VersionChoice]:
-    """The versions on offer, also with those that are older than all of them but shown now."""
-    there = {choice.number for choice in offered}
-    older = {choice.number: choice for choice in chosen if choice.number not in there}
+    """Add the shown versions that are older than all offered ones."""
+    numbers = {choice.number for choice in offered}
+    older = {choice.number: choice for choice in chosen if choice.number not in numbers}
     return [*offered, *sorted(older.values(), key=lambda choice: -choice.number)]
 
 
 @require_POST
 @permission_required(_CHANGE_PERMISSION, raise_exception=True)
 def version_restore(request: HttpRequest, uid: str) -> HttpResponse:
-    """``version``: its number; ``unchanged_since``: the memory's ``updated_at`` as the person saw it."""
+    """Restore ``version``; ``unchanged_since`` is the ``updated_at`` of the memory as it was shown."""
     before = queries.get_visible_memory(request, uid)
     number = _parse_version(request.POST.get("version", ""))
     seen = _parse_unchanged_since(request.POST.get("unchanged_since", ""))
@@ -164,7 +160,7 @@ def version_restore(request: HttpRequest, uid: str) -> HttpResponse:
         messages.error(request, f"Version {number} was not restored: {refusal.message}.")
         return redirect(f"{reverse('memory-compare', args=[uid])}?from={number}")
     if memory.updated_at == before.updated_at:
-        messages.info(request, f"Version {number} is what the memory says already.")
+        messages.info(request, f"Version {number} is already the current content.")
     else:
         messages.success(request, undo_form(request, memory, f"Version {number} is restored."))
     return redirect_to_memory(request, memory)
@@ -173,19 +169,16 @@ def version_restore(request: HttpRequest, uid: str) -> HttpResponse:
 @require_POST
 @permission_required(_CHANGE_PERMISSION, raise_exception=True)
 def version_undo(request: HttpRequest, uid: str) -> HttpResponse:
-    """Take back the change of this number, as long as it is the last one.
-
-    Also of a memory that the change put under a level whose switch is off.
-    """
-    reach = full_clearance(request)
-    get_object_or_404(Memory.objects.visible_to(reach), uid=uid)  # before the form says what it lacks
-    person = request_actor(request, reach)
+    """Undo the change ``version`` if it is the last one, even if it moved the memory to a hidden level."""
+    clearance = full_clearance(request)
+    get_object_or_404(Memory.objects.visible_to(clearance), uid=uid)  # before the form is validated
+    actor = request_actor(request, clearance)
     try:
-        memory = memories.undo_last_change(uid, _parse_version(request.POST.get("version", "")), person)
+        memory = memories.undo_last_change(uid, _parse_version(request.POST.get("version", "")), actor)
     except memories.NotFound:
         raise Http404 from None
     except memories.StoreError as refusal:
-        messages.error(request, f"It was not taken back: {refusal.message}.")
+        messages.error(request, f"The change was not undone: {refusal.message}.")
         is_seen = Memory.objects.visible_to(request_clearance(request)).filter(uid=uid).exists()
         return redirect("memory", uid=uid) if is_seen else redirect("memories")
     hidden = queries.hidden_notice(request, [memory])
@@ -193,20 +186,20 @@ def version_undo(request: HttpRequest, uid: str) -> HttpResponse:
     return redirect_to_memory(request, memory)
 
 
-def undo_form(request: HttpRequest, memory: Memory, said: str) -> str:
-    """A message that says if the memory is hidden now, with a button that takes its last change back.
+def undo_form(request: HttpRequest, memory: Memory, text: str) -> str:
+    """Render a message with a button that undoes the last change, and a notice if the memory is hidden now.
 
-    Without the button for who may not see it any more, whatever switches they turn.
+    There is no button if the person cannot see the memory any more, even with all switches on.
     """
-    within_reach = full_clearance(request).opens(memory.project, memory.sensitivity)
-    last = memory.revisions.first() if within_reach else None
-    said = f"{said} {queries.hidden_notice(request, [memory])}".rstrip()
-    context = {"memory": memory, "said": said, "number": last.number if last else 0}
+    may_undo = full_clearance(request).opens(memory.project, memory.sensitivity)
+    last = memory.revisions.first() if may_undo else None
+    text = f"{text} {queries.hidden_notice(request, [memory])}".rstrip()
+    context = {"memory": memory, "said": text, "number": last.number if last else 0}
     return render_to_string("memory/change_undo.html", context, request=request)
 
 
 def redirect_to_memory(request: HttpRequest, memory: Memory) -> HttpResponse:
-    """To the memory's page, if this request may see it still."""
+    """Redirect to the page of the memory if it is still visible, else to the list."""
     if request_clearance(request).opens(memory.project, memory.sensitivity):
         return redirect("memory", uid=memory.uid)
     return redirect("memories")
@@ -215,5 +208,5 @@ def redirect_to_memory(request: HttpRequest, memory: Memory) -> HttpResponse:
 def _parse_unchanged_since(text: str) -> datetime:
     moment = parse_aware_datetime(text)
     if moment is None:
-        raise BadRequest("this form is not whole; open the memory again")
+        raise BadRequest("this form is incomplete; open the memory again")
     return moment

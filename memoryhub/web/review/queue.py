@@ -1,4 +1,4 @@
-"""The review queue as its page shows it: tabs with counts, cards with what a person needs to decide."""
+"""Tabs, counts and cards of the review queue."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from django.utils.safestring import SafeString
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_actor, request_clearance
+from memoryhub.core.text import without_title_line
 from memoryhub.facts import contradictions
 from memoryhub.memories.schemas import MAX_CONTENT
-from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.security.prompt_injection import inspect_fields
 from memoryhub.stats import review_items
 from memoryhub.stats.review_items import Reviewer
 from memoryhub.web.base import markdown
-from memoryhub.web.base.caching import cached, clearance_key
+from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.filters import ListFilter, ProjectField
 from memoryhub.web.base.markdown import MarkedSpan
+from memoryhub.web.memories.queries import live_memories
 
 NEW, UNSURE, FLAGGED, DUPLICATES, CONTRADICTIONS = *review_items.REASONS, "alike", "clashes"
 TITLES = {
@@ -36,17 +37,15 @@ TITLES = {
     CONTRADICTIONS: "Contradictions",
 }
 PAGE_SIZE = 10
-CARD_CHARS = 1500  # of a text that is looked through for a card
-_SHOWN_CHARS, _SHOWN_LINES = 800, 14  # characters and lines of it that the card begins with
-_SLACK = 1.25  # so much more is shown too: nothing is cut off for a few words
-_MAX_PARTIAL_WORD = 40  # of a word at the end of them
+CARD_CHARS = 1500  # of the content that are loaded for a card
+_SHOWN_CHARS, _SHOWN_LINES = 800, 14  # of it that a card shows at first
+_SLACK = 1.25  # a text longer by less than this factor is shown whole
+_MAX_PARTIAL_WORD = 40  # characters of a cut word that are dropped
 _CARD_HEADING = 3  # the level of a card's heading
-MAX_BADGE = 99  # a larger count says so and no more
+MAX_BADGE = 99  # larger counts show as "99+"
 
 
 class ReviewFilter(ListFilter):
-    """What of the queue is looked at."""
-
     project = ProjectField()
     tab = forms.ChoiceField(
         required=False,
@@ -61,7 +60,7 @@ class ReviewFilter(ListFilter):
 
 @dataclass(frozen=True)
 class ReviewTab:
-    """``count`` is None while it is not known: comparing memories takes a while."""
+    """A tab; ``count`` is None while unknown, because comparing memories takes a while."""
 
     name: str
     title: str
@@ -72,9 +71,9 @@ class ReviewTab:
 
 @dataclass(frozen=True)
 class ReviewCard:
-    """A memory to look at. ``is_cut``: there is more text than is shown.
+    """A memory to review.
 
-    ``html``: the text as on the memory's own page. ``flags``: in words; ``is_found``: what they are about is
+    ``is_cut``: the text is longer than shown; ``flags``: their labels; ``is_found``: the flagged spans are
     marked in the text.
     """
 
@@ -86,59 +85,50 @@ class ReviewCard:
 
     @property
     def has_text(self) -> bool:
-        """Whether there is more to read than the title."""
         return self.is_cut or bool(self.html)
 
 
 def reader_for(request: HttpRequest, now: datetime | None = None) -> Reviewer:
-    """Who looks, and since when."""
+    """Return the reviewer of a request."""
     return Reviewer.of(request_actor(request).name, last_reviewed_at(request), now or timezone.now())
 
 
 def last_reviewed_at(request: HttpRequest) -> datetime | None:
-    """When the person last said that they have looked at what is new; None for never."""
+    """Return when the person last marked the new memories as seen; None for never."""
     profile = getattr(request.user, "profile", None)
     return profile.looked_at if profile is not None else None
 
 
-def live_memories(clearance: Clearance, project: str = "") -> MemoryQuerySet:
-    """What may be looked at."""
-    memories: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
-    return memories.filter(project=project) if project else memories
-
-
 def count_by_tab(clearance: Clearance, reader: Reviewer, project: str = "") -> dict[str, int]:
-    """How many wait, for each tab whose count takes no comparing, and as ``all`` how many memories do."""
-    found = review_items.count_by_reason(live_memories(clearance, project), reader)
-    return {**found, CONTRADICTIONS: count_contradictions(clearance, project)}
+    """Count the items of each tab except near-duplicates, and the memories of all tabs as ``all``."""
+    counts = review_items.count_by_reason(live_memories(clearance, project), reader)
+    return {**counts, CONTRADICTIONS: count_contradictions(clearance, project)}
 
 
 def count_contradictions(clearance: Clearance, project: str = "") -> int:
-    """How many contradictions of facts are open."""
+    """Count the open contradictions of facts."""
     about = repr((clearance_key(clearance), project))
-    return cached(
+    return cached_until_change(
         "clashes", about, lambda: len(contradictions.find_contradictions(clearance, project=project).open)
     )
 
 
 def badge_text(request: HttpRequest) -> str:
-    """The badge: how many memories and contradictions wait for this person; empty for none."""
-    counted: dict[str, int] | None = getattr(request, "review_counted", None)
-    found = _count_waiting(request) if counted is None else _total(counted)
-    return f"{MAX_BADGE}+" if found > MAX_BADGE else str(found or "")
-
-
-def _total(counted: dict[str, int]) -> int:
-    return counted[review_items.ALL_REASONS] + counted[CONTRADICTIONS]
+    """Return the number of memories and contradictions to review, for the badge; empty for none."""
+    counts: dict[str, int] | None = getattr(request, "review_counted", None)
+    if counts is None:
+        total = _count_waiting(request)
+    else:
+        total = counts[review_items.ALL_REASONS] + counts[CONTRADICTIONS]
+    return f"{MAX_BADGE}+" if total > MAX_BADGE else str(total or "")
 
 
 def _count_waiting(request: HttpRequest) -> int:
     clearance, reader = request_clearance(request), reader_for(request)
-    # Who has never looked has a window that moves on; a day more or less of it is the same question.
+    # For a person who has never reviewed, ``since`` moves with the clock: its date is precise enough.
     about = repr((clearance_key(clearance), reader.name, reader.since.date(), last_reviewed_at(request)))
-
-    # One more than is shown tells that there are more.
-    found = cached(
+    # Counting stops at one more than the badge shows.
+    found = cached_until_change(
         "review", about, lambda: review_items.count_waiting(live_memories(clearance), reader, MAX_BADGE + 1)
     )
     return found + count_contradictions(clearance)
@@ -155,18 +145,17 @@ def build_tabs(
 
 
 def tab_url(tab: str, project: str = "", **more: str) -> str:
-    """Of a tab of the queue."""
     query = {"tab": tab, **({"project": project} if project else {}), **more}
     return f"/review/?{urlencode(query)}"
 
 
 def first_nonempty_tab(counted: dict[str, int]) -> str:
-    """The first that has something to look at."""
+    """Return the first tab with items."""
     return next((name for name in (NEW, UNSURE, FLAGGED, CONTRADICTIONS) if counted[name]), NEW)
 
 
 def build_cards(memories: MemoryQuerySet, whole: bool = False) -> list[ReviewCard]:
-    """One query; of long texts only the beginning is read, unless the whole is wanted."""
+    """Load cards in one query, with the start of the content only unless ``whole``."""
     chars = MAX_CONTENT if whole else CARD_CHARS
     rows = memories.defer("content", "overview").annotate(
         begins=Substr("content", 1, chars), chars=Length("content")
@@ -177,22 +166,22 @@ def build_cards(memories: MemoryQuerySet, whole: bool = False) -> list[ReviewCar
 def _build_card(memory: Any, whole: bool = False) -> ReviewCard:
     flags, is_cut = _flag_texts(memory.flags), memory.chars > len(memory.begins)
     text = _drop_partial_word(memory.begins) if is_cut else memory.begins
-    # What is flagged may stand in the first line as well.
-    text = text if flags else _body(memory.title, text)
+    # The first line may contain flagged text.
+    text = text if flags else without_title_line(text, memory.title)
     shown = text if flags or whole else _shorten_text(text)
     is_cut = is_cut or shown != text
-    places = _flagged_spans(memory.title, shown) if flags else []
+    spans = _flagged_spans(memory.title, shown) if flags else []
     return ReviewCard(
         memory,
-        markdown.render(shown, below=_CARD_HEADING, places=places, links=not flags),
+        markdown.render(shown, below=_CARD_HEADING, spans=spans, links=not flags),
         is_cut,
         flags,
-        bool(places),
+        bool(spans),
     )
 
 
 def _shorten_text(text: str) -> str:
-    """As much as a card shows of itself: no text is cut through a line, none scrolls within the page."""
+    """Cut a text at a line, or a long line at a word."""
     lines = text.split("\n")
     if len(text) <= _SHOWN_CHARS * _SLACK and len(lines) <= _SHOWN_LINES * _SLACK:
         return text
@@ -201,24 +190,18 @@ def _shorten_text(text: str) -> str:
 
 
 def _drop_partial_word(text: str) -> str:
-    """The beginning of a text without the word that was cut off, if that is short."""
+    """Drop the last word of a cut text, unless it is long."""
     head, _, tail = text.rpartition(" ")
     return head if head and len(tail) < _MAX_PARTIAL_WORD else text
 
 
-def _body(title: str, text: str) -> str:
-    """The text, without a first line that the title above it says already."""
-    first, _, rest = text.partition("\n")
-    return rest.strip() if first.lstrip("#").strip().rstrip(".") == title.strip().rstrip(".") else text
-
-
 def _flag_texts(flags: Any) -> list[str]:
-    """Flags as they are read out; whatever else was put there is told as it is."""
+    """Format flags for display; stored flags may have any shape."""
     return [str(flag).replace(":", ": ", 1) for flag in flags] if isinstance(flags, list) else []
 
 
 def _flagged_spans(title: str, text: str) -> list[MarkedSpan]:
-    """Where the governor would take something out of the text."""
+    """Return the spans that the prompt injection detector would remove from the text."""
     verdict = inspect_fields({"title": title[:1000], "content": text})
     return [
         MarkedSpan(one.finding.start, one.finding.end, one.finding.kind)

@@ -1,4 +1,4 @@
-"""The review queue: new, unsure, flagged, nearly the same, contradicting; decided one after the other."""
+"""The review queue: decide on new, unsure, flagged, duplicate and contradicting memories."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from memoryhub import memories
-from memoryhub.accounts.clearance import record_reveal, request_actor, request_clearance
+from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.facts import contradictions
 from memoryhub.models import Memory, Profile
+from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import review_items
 from memoryhub.web.base.fields import parse_aware_datetime, parse_whole_number
 from memoryhub.web.base.htmx import HtmxHttpRequest, patch_vary
 from memoryhub.web.base.redirects import return_url
 from memoryhub.web.duplicates import presenters
 from memoryhub.web.duplicates.views import decision_rights
-from memoryhub.web.facts.contradictions import contradiction_cards as shown_facts
+from memoryhub.web.facts.contradictions import contradiction_cards
 from memoryhub.web.memories import bulk_actions, queries
 from memoryhub.web.review import queue as review_queue
 from memoryhub.web.review.queue import CONTRADICTIONS, DUPLICATES, NEW, PAGE_SIZE, ReviewCard, ReviewFilter
 
-# What each button does, as an act of the store, and what it is called when done. Whoever demotes has looked.
+# The bulk action of each button, and its label when done. Demoting marks a memory as reviewed.
 _ACTIONS = {
     "approve": ("approve", "Approved"),
     "demote": ("demote_and_approve", "Demoted"),
@@ -40,21 +41,22 @@ _ACTIONS = {
 
 @require_safe
 def review_page(request: HttpRequest) -> HttpResponse:
-    """``tab``, ``project``, ``page`` in the address; ``at``: the memory to begin with."""
+    """Show a tab; ``GET`` takes ``tab``, ``project``, ``page`` and ``at``, the memory to show first."""
     form = ReviewFilter(request.GET)
     clearance, reader = request_clearance(request), review_queue.reader_for(request)
     if not form.is_valid():
-        wrong = " ".join(str(error) for errors in form.errors.values() for error in errors)
+        error_text = " ".join(str(error) for errors in form.errors.values() for error in errors)
         tabs = review_queue.build_tabs(
             review_queue.count_by_tab(clearance, reader), "", "", presenters.cached_count(clearance)
         )
-        return render(request, "review/page.html", {"form": form, "wrong": wrong, "tabs": tabs}, status=422)
+        invalid = {"form": form, "wrong": error_text, "tabs": tabs}
+        return render(request, "review/page.html", invalid, status=422)
     project = form.value("project")
     counted = review_queue.count_by_tab(clearance, reader, project)
     tab = form.value("tab") or review_queue.first_nonempty_tab(counted)
     if not project:
-        request.review_counted = counted  # type: ignore[attr-defined]  # the badge counts the same
-    context = {
+        request.review_counted = counted  # type: ignore[attr-defined]  # reused by the badge
+    context: dict[str, Any] = {
         "form": form,
         "tab": tab,
         "project": project,
@@ -67,6 +69,7 @@ def review_page(request: HttpRequest) -> HttpResponse:
         "has_looked": review_queue.last_reviewed_at(request) is not None,
         **decision_rights(request),
     }
+    # Near-duplicates that have not been counted yet are compared by a later request.
     context["compare"] = tab != DUPLICATES and context["tabs"][-2].count is None
     context |= _tab_context(request, tab, project, counted)
     return render(request, "review/page.html", context)
@@ -74,19 +77,17 @@ def review_page(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 def review_tabs(request: HttpRequest) -> HttpResponse:
-    """The tabs anew, after something was decided, or with near-duplicates counted (``compare``): a part."""
+    """Return the tabs with new counts; with ``compare``, near-duplicates are found and counted too."""
     form, clearance = _valid_filter(request), request_clearance(request)
     tab, project = form.value("tab") or NEW, form.value("project")
     counted = review_queue.count_by_tab(clearance, review_queue.reader_for(request), project)
-    compared = tab == DUPLICATES or "compare" in request.GET
-    alike = (
-        len(presenters.cached_clusters(clearance, project).near)
-        if compared
-        else presenters.cached_count(clearance, project)
-    )
+    if tab == DUPLICATES or "compare" in request.GET:
+        duplicates: int | None = len(presenters.cached_clusters(clearance, project).near)
+    else:
+        duplicates = presenters.cached_count(clearance, project)
     context = {
-        "tabs": review_queue.build_tabs(counted, tab, project, alike),
-        "left": alike if tab == DUPLICATES else counted[tab],
+        "tabs": review_queue.build_tabs(counted, tab, project, duplicates),
+        "left": duplicates if tab == DUPLICATES else counted[tab],
         "waiting": review_queue.badge_text(request),
         "tab": tab,
     }
@@ -95,7 +96,7 @@ def review_tabs(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 def review_duplicates(request: HttpRequest) -> HttpResponse:
-    """The near-duplicates: a part of the page that comes later, because comparing takes a while."""
+    """Return the near-duplicates, loaded after the page because comparing takes a while."""
     project = _valid_filter(request).value("project")
     back = review_queue.tab_url(DUPLICATES, project, look="1")
     context = {
@@ -110,10 +111,7 @@ def review_duplicates(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def review_card(request: HtmxHttpRequest, uid: str) -> HttpResponse:
-    """One memory as a card of the queue: a part of the page, else the page that begins with it.
-
-    ``whole``: with all of its text, however long.
-    """
+    """Return the card of one memory, with its whole text if ``whole``; redirect to the queue without htmx."""
     tab = _parse_tab(request.GET.get("tab", ""))
     if not request.htmx:
         return redirect(review_queue.tab_url(tab, at=uid))
@@ -122,18 +120,18 @@ def review_card(request: HtmxHttpRequest, uid: str) -> HttpResponse:
 
 @require_safe
 def review_merge(request: HtmxHttpRequest, uid: str) -> HttpResponse:
-    """A memory beside those most like it, to be merged: in the place of its card, else a page."""
+    """Compare a memory with the most similar ones, in place of its card or as a page."""
     memory = queries.get_visible_memory(request, uid)
     clearance = request_clearance(request)
     tab = _parse_tab(request.GET.get("tab", ""))
-    found = None
+    cluster = None
     if memory.deleted_at is None:
-        found = presenters.build_merge_card(memory, clearance, settings.MEMORYHUB.near_duplicate_similarity)
-    for one in found.everyone if found else []:
-        _reveal_if_secret(request, one)
+        cluster = presenters.build_merge_card(memory, clearance, settings.MEMORYHUB.near_duplicate_similarity)
+    for one in cluster.everyone if cluster else []:
+        queries.reveal_if_secret(request, one, "review")
     context = {
         "memory": memory,
-        "cluster": found,
+        "cluster": cluster,
         "tab": tab,
         "back": review_queue.tab_url(tab),
         **decision_rights(request),
@@ -145,11 +143,11 @@ def review_merge(request: HtmxHttpRequest, uid: str) -> HttpResponse:
 
 @require_POST
 def review_action(request: HtmxHttpRequest) -> HttpResponse:
-    """``act``: approve, demote or trash; ``uid``; ``seen``: the version of it that the person read.
+    """Approve, demote or trash (``act``) the memory ``uid``, unless it has changed since ``seen``.
 
-    ``card``: ids of the cards that are on the page, which the next one is not.
+    ``card``: ids of the cards on the page, which the next card must not repeat.
     """
-    kind, said = _ACTIONS.get(request.POST.get("act", ""), ("", ""))
+    kind, label = _ACTIONS.get(request.POST.get("act", ""), ("", ""))
     if not kind:
         raise BadRequest("act is approve, demote or trash")
     if not bulk_actions.is_allowed(request, kind):
@@ -161,21 +159,21 @@ def review_action(request: HtmxHttpRequest) -> HttpResponse:
     )
     if acted.refused:
         return _refused_response(request, memory, acted.refused[0][1])
-    context = {"memory": memory, "said": said, "acted": acted, "tab": _parse_tab(request.POST.get("tab", ""))}
-    context["back"] = _review_url(request)
+    back, tab = _review_url(request), _parse_tab(request.POST.get("tab", ""))
+    context = {"memory": memory, "said": label, "acted": acted, "tab": tab, "back": back}
     if not request.htmx:
         messages.success(request, render_to_string("review/undo.html", context, request=request))
-        return redirect(_review_url(request))
+        return redirect(back)
     context["more"] = _next_card(request)
     return render(request, "review/done.html", context | decision_rights(request))
 
 
 @require_POST
 def review_undo(request: HtmxHttpRequest) -> HttpResponse:
-    """``undo``: id, first and last journal row of the act; ``uid``: the memory that it was about."""
-    act_id, first, last = _parse_undo(request.POST.get("undo", ""))
+    """Undo an action on ``uid``; ``undo``: the id of the action, its first and last journal entry."""
+    action_id, first, last = _parse_undo(request.POST.get("undo", ""))
     memory = queries.get_visible_memory(request, request.POST.get("uid", ""))
-    undone = bulk_actions.undo_own_action(request, act_id, first, last)
+    undone = bulk_actions.undo_own_action(request, action_id, first, last)
     if undone.refused:
         return _refused_response(request, memory, undone.refused[0][1])
     if request.htmx:
@@ -186,7 +184,7 @@ def review_undo(request: HtmxHttpRequest) -> HttpResponse:
 
 @require_POST
 def review_mark_seen(request: HttpRequest) -> HttpResponse:
-    """``until``: the moment up to which the person has looked, as ISO 8601; empty takes it back to never."""
+    """Mark memories as seen ``until`` a datetime (ISO 8601); empty resets it to never."""
     text = request.POST.get("until", "")
     until = parse_aware_datetime(text)
     if text and (until is None or until > timezone.now()):
@@ -202,7 +200,7 @@ def review_mark_seen(request: HttpRequest) -> HttpResponse:
 
 
 def _tab_context(request: HttpRequest, tab: str, project: str, counted: Mapping[str, int]) -> dict[str, Any]:
-    """What a tab holds; near-duplicates come later, unless they are asked for at once (``look``)."""
+    """Return the content of a tab; near-duplicates are loaded later, unless requested with ``look``."""
     if tab == CONTRADICTIONS:
         return _contradictions_context(request, project)
     if tab == DUPLICATES:
@@ -211,22 +209,26 @@ def _tab_context(request: HttpRequest, tab: str, project: str, counted: Mapping[
 
 
 def _cards_context(request: HttpRequest, tab: str, project: str, count: int) -> dict[str, Any]:
-    """A page of cards; the one that was asked for first, wherever it stands."""
-    found = review_items.select_queue(
-        review_queue.live_memories(request_clearance(request), project), tab, review_queue.reader_for(request)
-    )
+    """Return a page of cards, the requested memory first."""
+    live = queries.live_memories(request_clearance(request), project)
+    found = review_items.select_queue(live, tab, review_queue.reader_for(request))
     last = max(-(-count // PAGE_SIZE), 1)
     number = min(parse_whole_number(request.GET.get("page", ""), 6) or 1, last)
-    at = request.GET.get("at", "")
-    begin = review_queue.build_cards(found.filter(uid=at)) if at else []
-    begun = [card.memory.pk for card in begin]
-    rest = found.exclude(pk__in=begun) if begun else found
-    place = (number - 1) * PAGE_SIZE
-    cards = begin + review_queue.build_cards(rest[place : place + PAGE_SIZE - len(begin)])
-    for card in cards:
-        _reveal_if_secret(request, card.memory)
-    missing = queries.get_visible_memory(request, at) if at and not begin else None
+    uid = request.GET.get("at", "")
+    first = _load_cards(request, found.filter(uid=uid)) if uid else []
+    rest = found.exclude(pk=first[0].memory.pk) if first else found
+    start = (number - 1) * PAGE_SIZE
+    cards = first + _load_cards(request, rest[start : start + PAGE_SIZE - len(first)])
+    missing = queries.get_visible_memory(request, uid) if uid and not first else None
     return {"cards": cards, "number": number, "last": last, "missing": missing}
+
+
+def _load_cards(request: HttpRequest, memories: MemoryQuerySet, whole: bool = False) -> list[ReviewCard]:
+    """Load cards, and journal the reveal of secrets: a card shows the content."""
+    cards = review_queue.build_cards(memories, whole)
+    for card in cards:
+        queries.reveal_if_secret(request, card.memory, "review")
+    return cards
 
 
 def _duplicates_context(request: HttpRequest, project: str) -> dict[str, Any]:
@@ -235,77 +237,65 @@ def _duplicates_context(request: HttpRequest, project: str) -> dict[str, Any]:
     clusters = presenters.build_first_cards(found, clearance, PAGE_SIZE)
     for cluster in clusters:
         for memory in cluster.everyone:
-            _reveal_if_secret(request, memory)
+            queries.reveal_if_secret(request, memory, "review")
     return {"found": found, "clusters": clusters, "more": len(found.near) - len(clusters)}
 
 
 def _contradictions_context(request: HttpRequest, project: str) -> dict[str, Any]:
     survey = contradictions.find_contradictions(request_clearance(request), project=project)
     return {
-        "groups": shown_facts(request, survey.open[:PAGE_SIZE]),
+        "groups": contradiction_cards(request, survey.open[:PAGE_SIZE]),
         "more": len(survey.open) - PAGE_SIZE,
         "left": len(survey.open),
     }
 
 
 def _card_response(request: HttpRequest, uid: str, tab: str, is_whole: bool = False) -> HttpResponse:
-    card = _get_card(request, uid, is_whole)
+    """Return the card of a live memory, whether it is in the queue or not; 404 if it is not visible."""
+    live = queries.live_memories(request_clearance(request))
+    cards = _load_cards(request, live.filter(uid=uid), is_whole)
+    if not cards:
+        raise Http404
     context = {
-        "card": card,
+        "card": cards[0],
         "tab": tab,
         "back": review_queue.tab_url(tab),
         "is_fresh": True,
         "is_whole": is_whole,
+        **decision_rights(request),
     }
-    context |= decision_rights(request)
     response = render(request, "review/card.html", context)
     patch_vary(response)
     return response
 
 
-def _get_card(request: HttpRequest, uid: str, is_whole: bool) -> ReviewCard:
-    """A live memory as a card, whether it waits or not; 404 where it may not be seen."""
-    found = review_queue.build_cards(
-        review_queue.live_memories(request_clearance(request)).filter(uid=uid), is_whole
-    )
-    if not found:
-        raise Http404
-    _reveal_if_secret(request, found[0].memory)
-    return found[0]
-
-
 def _next_card(request: HttpRequest) -> ReviewCard | None:
-    """The first that waits and is not on the page yet."""
+    """Return the first card of the queue that is not on the page yet."""
     tab, project = _parse_tab(request.POST.get("tab", "")), request.POST.get("project", "")
-    there = request.POST.getlist("card")[: 4 * PAGE_SIZE]
-    live = review_queue.live_memories(request_clearance(request), project).exclude(uid__in=there)
-    found = review_queue.build_cards(
-        review_items.select_queue(live, tab, review_queue.reader_for(request))[:1]
-    )
-    for card in found:
-        _reveal_if_secret(request, card.memory)
-    return found[0] if found else None
+    shown = request.POST.getlist("card")[: 4 * PAGE_SIZE]
+    live = queries.live_memories(request_clearance(request), project).exclude(uid__in=shown)
+    queue = review_items.select_queue(live, tab, review_queue.reader_for(request))
+    return next(iter(_load_cards(request, queue[:1])), None)
 
 
 def _refused_response(request: HtmxHttpRequest, memory: Memory, refusal: str) -> HttpResponse:
-    """Why it was not done, above the card as it is now."""
+    """Return the current card with the reason of the refusal, or a message without htmx."""
     text = f"Not done: {refusal}."
     if not request.htmx:
         messages.error(request, text)
         return redirect(_review_url(request))
     tab = _parse_tab(request.POST.get("tab", ""))
-    live = review_queue.live_memories(request_clearance(request)).filter(pk=memory.pk)
-    card = next(iter(review_queue.build_cards(live)), None)
-    context = {"card": card, "memory": memory, "tab": tab, "back": review_queue.tab_url(tab), "refusal": text}
-    return render(
-        request, "review/card.html", context | {"is_fresh": True, **decision_rights(request)}, status=422
-    )
-
-
-def _reveal_if_secret(request: HttpRequest, memory: Memory) -> None:
-    """A card shows what a memory says: a secret was read."""
-    if queries.is_secret(memory.sensitivity):
-        record_reveal(request, memory, "review")
+    live = queries.live_memories(request_clearance(request)).filter(pk=memory.pk)
+    context = {
+        "card": next(iter(review_queue.build_cards(live)), None),
+        "memory": memory,
+        "tab": tab,
+        "back": review_queue.tab_url(tab),
+        "refusal": text,
+        "is_fresh": True,
+        **decision_rights(request),
+    }
+    return render(request, "review/card.html", context, status=422)
 
 
 def _valid_filter(request: HttpRequest) -> ReviewFilter:
@@ -316,19 +306,17 @@ def _valid_filter(request: HttpRequest) -> ReviewFilter:
 
 
 def _parse_tab(name: str) -> str:
-    """One of the tabs of memories."""
     return name if name in review_items.REASONS else NEW
 
 
 def _parse_undo(text: str) -> tuple[str, int, int]:
     uid, _, numbers = text.partition(" ")
     first, _, last = numbers.partition(" ")
-    if not (bulk_actions.parse_journal_number(first) and bulk_actions.parse_journal_number(last)):
+    entries = bulk_actions.parse_journal_number(first), bulk_actions.parse_journal_number(last)
+    if not all(entries):
         raise BadRequest("undo is the id of an act and the numbers of its journal rows")
-    return uid, bulk_actions.parse_journal_number(first), bulk_actions.parse_journal_number(last)
+    return uid, *entries
 
 
 def _review_url(request: HttpRequest) -> str:
-    """The page of the queue that was acted on."""
-    here = reverse("review")
-    return return_url(request, here, here)
+    return return_url(request, reverse("review"), reverse("review"))

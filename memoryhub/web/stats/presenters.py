@@ -1,4 +1,4 @@
-"""What the page "at a glance" draws: numbers with their words, shares and links."""
+"""Charts of the statistics page: counts with labels, percentages and links."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ DEFAULT_PERIOD = 30
 MAX_ROWS, MAX_ROWS_IN_FULL = (
     8,
     500,
-)  # rows of a chart with one for each name: at first, and if all are asked for
+)  # rows of a bar chart, and of one shown in full
 FULL_CHARTS = ("project", "category", "use", "capture", "activity", "secret-kinds", "facts")
 _AGE_LABELS = ("a week", "a month", "3 months", "6 months", "a year", "older")
-_SHADES = 5  # of a cell with something in it: classes heat-1 to heat-5
+_SHADES = 5  # of a cell that is not empty: CSS classes heat-1 to heat-5
 _CHANGE_OPERATIONS = {
     "added": {"insert", "evidence", "restore", "reinstate", "issue"},
     "changed": {"update", "dedup_refresh", "consolidate", "compressed", "merged", "supersede"},
@@ -36,11 +36,11 @@ _CHANGE_OPERATIONS = {
 }
 OTHER = "other"
 
-Days = tuple[date, date]  # the first and the last
+Days = tuple[date, date]  # first and last
 
 
 class StatsFilter(ListFilter):
-    """Of which project, over which time what happens day by day is counted, which chart is shown in full."""
+    """The project, the period of activity, and the chart shown in full."""
 
     project = ProjectField()
     days = forms.ChoiceField(
@@ -63,22 +63,21 @@ class StatsFilter(ListFilter):
         )
 
     def project_asked(self) -> str:
-        """Empty for all of them, and where a wrong one was asked for."""
-        asked: str = self.cleaned_data.get("project") or ""
-        return asked
+        """Return the project; empty for all of them or if invalid."""
+        return str(self.cleaned_data.get("project") or "")
 
     def period(self) -> int:
-        """In days; the default where a wrong one was asked for."""
+        """Return the period in days; the default if invalid."""
         return int(self.cleaned_data.get("days") or DEFAULT_PERIOD)
 
     def most(self, chart: str) -> int:
-        """How many rows of a chart are asked for."""
+        """Return the maximum number of rows of a chart."""
         return MAX_ROWS_IN_FULL if self.cleaned_data.get("all") == chart else MAX_ROWS
 
 
 @dataclass(frozen=True)
 class BarPart:
-    """A piece of a bar: ``x`` and ``width`` in percent of the longest bar."""
+    """A segment of a bar: ``x`` and ``width`` in percent of the longest bar."""
 
     kind: str
     words: str
@@ -90,7 +89,7 @@ class BarPart:
 
 @dataclass(frozen=True)
 class BarRow:
-    """A row of a chart that is a table: a name, a number for each series, and the bar of them."""
+    """A row of a bar chart: a name, a number for each series, and the bar."""
 
     label: str
     total: int
@@ -100,7 +99,7 @@ class BarRow:
 
 @dataclass(frozen=True)
 class BarChart:
-    """``series``: (kind, words) of each piece, in order; ``hidden``: rows that are left out."""
+    """A bar chart; ``series``: (kind, label) in order; ``hidden``: number of omitted rows."""
 
     series: list[tuple[str, str]]
     rows: list[BarRow]
@@ -109,10 +108,10 @@ class BarChart:
 
 @dataclass(frozen=True)
 class DayChart:
-    """A chart of days with the words around it.
+    """A chart of days with its texts and links.
 
-    ``href`` is the list that a column leads to, ``by`` the filter of it that a series is, ``day`` the one
-    that a day is where it is not from ``since`` to ``until``.
+    ``href``: the list that a column links to; ``by``: its filter for a series; ``day``: its filter for a day,
+    if not ``since`` and ``until``.
     """
 
     name: str
@@ -126,14 +125,14 @@ class DayChart:
 
     @property
     def legend(self) -> list[tuple[str, str, int]]:
-        """Of each series its class, words and count."""
+        """The class, label and count of each series."""
         if self.chart is None:
             return []
         return [(kind, self.words.get(kind, kind), count) for kind, count in self.chart.types]
 
     @property
     def rows(self) -> list[tuple[charts.Bar, str, list[tuple[int, str]]]]:
-        """Each step with something in it, its list, and of each series the number and the list."""
+        """Each step that is not empty, with its link, and the count and link of each series."""
         found = []
         for bar in self.chart.bars if self.chart else []:
             days = (
@@ -153,7 +152,7 @@ class DayChart:
 
 @dataclass(frozen=True)
 class HealthIssue:
-    """A line of the health report: how many, of how many, and where it is mended."""
+    """A line of the health report, with a link to the list where the issue can be fixed."""
 
     title: str
     means: str
@@ -163,8 +162,8 @@ class HealthIssue:
 
 
 def health_issues(found: MemoryUsage, contradictions: int, project: str = "") -> list[HealthIssue]:
-    """What is known without comparing memories with each other; of one project or of all."""
-    said = {
+    """Return the issues that are found without comparing memories, of one project or of all."""
+    labels = {
         usage.STALE: ("Stale", f"neither read nor changed for {usage.STALE_DAYS} days"),
         usage.UNUSED: ("Never used", f"not read once in {usage.UNUSED_DAYS} days or more"),
         usage.NO_FILES: ("Without files", "linked to no file"),
@@ -178,18 +177,18 @@ def health_issues(found: MemoryUsage, contradictions: int, project: str = "") ->
             _percent(found.ailing[name], found.total),
             page_url("memories", mend=name, project=project),
         )
-        for name, (title, means) in said.items()
+        for name, (title, means) in labels.items()
         if not (project and name == usage.NO_PROJECT)
     ]
-    clash = "other things are said of one subject, and only one can be true"
-    mended = page_url("fact-conflicts", project=project)
-    return [HealthIssue("Contradicting facts", clash, contradictions, 0, mended), *lines]
+    meaning = "other things are said of one subject, and only one can be true"
+    href = page_url("fact-conflicts", project=project)
+    return [HealthIssue("Contradicting facts", meaning, contradictions, 0, href), *lines]
 
 
 def page_url(page: str, **query: object) -> str:
-    """Of a page with these parameters, those left out that are empty."""
-    asked = urlencode({name: str(value) for name, value in query.items() if value})
-    return f"{reverse(page)}?{asked}" if asked else reverse(page)
+    """Return the URL of a page with these parameters, empty ones omitted."""
+    encoded = urlencode({name: str(value) for name, value in query.items() if value})
+    return f"{reverse(page)}?{encoded}" if encoded else reverse(page)
 
 
 def _percent(count: int, total: int) -> float:
@@ -197,106 +196,104 @@ def _percent(count: int, total: int) -> float:
 
 
 def importance_by_age(found: MemoryUsage, today: date, project: str = "") -> dict[str, Any]:
-    """Importance against age, as rows of cells (count, shade, list), the most important first."""
-    most = max(found.worth.values(), default=0)
+    """Return a table of importance by age: rows of cells (count, shade, link), most important first."""
+    highest = max(found.worth.values(), default=0)
     days = usage.age_steps(today)
     rows = []
     for step, label in reversed(list(enumerate(usage.IMPORTANCE_STEPS))):
         counts = [found.worth[step, age] for age in range(len(_AGE_LABELS))]
-        lists = [
+        urls = [
             page_url("memories", worth=label, since=first, until=last, project=project)
             for first, last in days
         ]
-        cells = [(count, _shade(count, most), href) for count, href in zip(counts, lists, strict=True)]
+        cells = [(count, _shade(count, highest), href) for count, href in zip(counts, urls, strict=True)]
         rows.append({"label": label, "cells": cells})
     return {"ages": _AGE_LABELS, "rows": rows}
 
 
-def _shade(count: int, most: int) -> int:
-    """0 for nothing, else 1 to 5 by the root of its share, so that small numbers show beside large ones."""
-    return 0 if not count else max(1, round(_SHADES * (count / most) ** 0.5))
+def _shade(count: int, highest: int) -> int:
+    """Return 0 for none, else 1 to 5 by the square root of the share, so that small numbers are visible."""
+    return 0 if not count else max(1, round(_SHADES * (count / highest) ** 0.5))
 
 
 def reads_by_type(found: MemoryUsage, project: str = "", most: int = MAX_ROWS) -> BarChart:
-    """How much of each type is read."""
+    """Return the number of reads by memory type."""
     series = [("often", "5 times or more"), ("some", "1 to 4 times"), ("never", "never")]
-    counted = {kind: dict(zip(usage.USE_STEPS, n, strict=True)) for kind, n in found.use.items()}
-    named = {kind: kind.replace("_", " ") for kind in counted}
+    counts = {kind: dict(zip(usage.USE_STEPS, n, strict=True)) for kind, n in found.use.items()}
+    labels = {kind: kind.replace("_", " ") for kind in counts}
 
-    def listed(kind: str, reads: str) -> str:
+    def url(kind: str, reads: str) -> str:
         return page_url("memories", type=kind, reads=reads, project=project)
 
-    return _bar_chart(series, counted, named, listed, most)
+    return _bar_chart(series, counts, labels, url, most)
 
 
 def capture_chart(kept: int, skipped: Counter[str], most: int = MAX_ROWS) -> BarChart:
-    """What became of what agents did: kept, and skipped by reason."""
-    counted = {"": {"kept": kept}} | {reason: {"skipped": count} for reason, count in skipped.items()}
+    """Return the captured events: stored as a memory, or skipped by reason."""
+    counts = {"": {"kept": kept}} | {reason: {"skipped": count} for reason, count in skipped.items()}
     series = [("kept", "kept"), ("skipped", "skipped")]
-    return _bar_chart(series, counted, {"": "kept as a memory"}, most=most)
+    return _bar_chart(series, counts, {"": "kept as a memory"}, most=most)
 
 
-def facts_chart(counted: Mapping[str, int], project: str, most: int = MAX_ROWS) -> BarChart:
-    """The facts of a project by what they say."""
-
-    def listed(predicate: str, kind: str) -> str:
+def facts_chart(by_predicate: Mapping[str, int], project: str, most: int = MAX_ROWS) -> BarChart:
+    def url(predicate: str, kind: str) -> str:
         return page_url("facts", predicate=predicate, project=project)
 
-    return _bar_chart(
-        [("facts", "facts")], {name: {"facts": n} for name, n in counted.items()}, {}, listed, most
-    )
+    counts = {predicate: {"facts": count} for predicate, count in by_predicate.items()}
+    return _bar_chart([("facts", "facts")], counts, {}, url, most)
 
 
 def activity_chart(
     found: Mapping[str, Counter[str]], since: date, project: str = "", most: int = MAX_ROWS
 ) -> BarChart:
-    """Who did how much, by what it did to the store."""
+    """Return journal entries by actor and kind of change."""
     series = [*((kind, kind) for kind in _CHANGE_OPERATIONS), (OTHER, OTHER)]
-    counted: dict[str, dict[str, int]] = {}
+    kinds = {operation: kind for kind, operations in _CHANGE_OPERATIONS.items() for operation in operations}
+    counts: dict[str, Counter[str]] = {}
     for actor, operations in found.items():
-        of = counted.setdefault(actor, {})
+        counts[actor] = Counter()
         for operation, count in operations.items():
-            kind = next((kind for kind, named in _CHANGE_OPERATIONS.items() if operation in named), OTHER)
-            of[kind] = of.get(kind, 0) + count
+            counts[actor][kinds.get(operation, OTHER)] += count
 
-    def rows(actor: str, kind: str) -> str:
+    def url(actor: str, kind: str) -> str:
         return "" if kind else page_url("journal", actor=actor, since=since, project=project)
 
-    return _bar_chart(series, counted, {}, rows, most)
+    return _bar_chart(series, counts, {}, url, most)
 
 
 def storage_chart(numbers: Mapping[str, Any], vector_bytes: int) -> BarChart:
-    """What the database file is filled with."""
-    words, free = numbers["index_bytes"], numbers["free_bytes"]
-    rest = max(numbers["database_bytes"] - words - free - vector_bytes, 0)
-    counted = {
+    """Return what the database file contains, in bytes."""
+    index, free = numbers["index_bytes"], numbers["free_bytes"]
+    rest = max(numbers["database_bytes"] - index - free - vector_bytes, 0)
+    counts = {
         "memories, journal, events": {"bytes": rest},
-        "index of words": {"bytes": words},
+        "index of words": {"bytes": index},
         "vectors": {"bytes": vector_bytes},
         "free": {"bytes": free},
     }
-    return _bar_chart([("bytes", "size")], counted, {})
+    return _bar_chart([("bytes", "size")], counts, {})
 
 
 def _bar_chart(
     series: list[tuple[str, str]],
-    counted: Mapping[str, Mapping[str, int]],
-    named: Mapping[str, str],
-    lists: Callable[[str, str], str] = lambda name, kind: "",
+    counts: Mapping[str, Mapping[str, int]],
+    labels: Mapping[str, str],
+    url: Callable[[str, str], str] = lambda name, kind: "",
     most: int = MAX_ROWS,
 ) -> BarChart:
-    """The longest bar first; ``lists`` gives the address of a name and a kind, or of all its kinds.
+    """Build a chart with the longest bar first; ``url`` takes a name and a kind, or "" for all kinds.
 
-    ``most``: rows; the others are counted as hidden.
+    Rows beyond ``most`` are counted as hidden.
     """
-    order = sorted(counted, key=lambda name: (-sum(counted[name].values()), name))
-    longest = max((sum(counts.values()) for counts in counted.values()), default=0)
+    totals = {name: sum(by_kind.values()) for name, by_kind in counts.items()}
+    order = sorted(totals, key=lambda name: (-totals[name], name))
+    longest = max(totals.values(), default=0)
     rows = [
         BarRow(
-            named.get(name, name),
-            sum(counted[name].values()),
-            _bar_parts(series, counted[name], longest, partial(lists, name)),
-            lists(name, ""),
+            labels.get(name, name),
+            totals[name],
+            _bar_parts(series, counts[name], longest, partial(url, name)),
+            url(name, ""),
         )
         for name in order[:most]
     ]
@@ -304,13 +301,13 @@ def _bar_chart(
 
 
 def _bar_parts(
-    series: Sequence[tuple[str, str]], counts: Mapping[str, int], longest: int, lists: Callable[[str], str]
+    series: Sequence[tuple[str, str]], counts: Mapping[str, int], longest: int, url: Callable[[str], str]
 ) -> list[BarPart]:
     parts, x = [], 0.0
-    for kind, words in series:
+    for kind, label in series:
         count = counts.get(kind, 0)
         width = 100 * count / longest if longest else 0
-        parts.append(BarPart(kind, words, count, round(x, 2), round(width, 2), lists(kind)))
+        parts.append(BarPart(kind, label, count, round(x, 2), round(width, 2), url(kind)))
         x += width
     return parts
 
@@ -323,16 +320,16 @@ def injections_chart(rows: DailyCounts, days: Days, project: str = "") -> DayCha
 
 
 def _extendable_url(href: str) -> str:
-    """An address to which parameters are added."""
+    """Return a URL to which parameters can be appended."""
     return f"{href}&" if "?" in href else f"{href}?"
 
 
 def secrets_chart(rows: DailyCounts, days: Days, project: str = "") -> DayChart:
-    """One series: which kinds there were stands in a table beside it."""
-    counted: Counter[date] = Counter()
+    """Return one series; :func:`secret_kinds_chart` shows the kinds."""
+    counts: Counter[date] = Counter()
     for day, _, count in rows:
-        counted[day] += count
-    chart = charts.over_time([(day, "blocked", n) for day, n in sorted(counted.items())], days)
+        counts[day] += count
+    chart = charts.over_time([(day, "blocked", count) for day, count in sorted(counts.items())], days)
     href = _extendable_url(page_url("journal", operation=SECRET_BLOCKED, project=project))
     return DayChart("secrets", "Secrets blocked", "Credentials refused", chart, {"blocked": "blocked"}, href)
 
@@ -341,8 +338,8 @@ def secret_kinds_chart(rows: DailyCounts, most: int = MAX_ROWS) -> BarChart:
     kinds: Counter[str] = Counter()
     for _, kind, count in rows:
         kinds[kind] += count
-    counted = {kind: {"blocked": count} for kind, count in kinds.items()}
-    return _bar_chart([("blocked", "blocked")], counted, {"": "of no kind"}, most=most)
+    counts = {kind: {"blocked": count} for kind, count in kinds.items()}
+    return _bar_chart([("blocked", "blocked")], counts, {"": "of no kind"}, most=most)
 
 
 def expiring_chart(rows: DailyCounts, today: date, project: str = "") -> DayChart:

@@ -1,4 +1,4 @@
-"""Understand at a glance: what there is, what becomes of it, and what wants mending."""
+"""The statistics page: counts, activity, and issues to fix."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from memoryhub.facts.services import query_facts
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import counts as stats_counts
-from memoryhub.stats import usage as numbers
+from memoryhub.stats import usage as usage_counts
 from memoryhub.stats.calendar import DailyCounts
+from memoryhub.stats.usage import MemoryUsage, summarize_usage
 from memoryhub.web.base import charts
 from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.charts import breakdown
-from memoryhub.web.duplicates import presenters
-from memoryhub.web.stats import presenters as shown
+from memoryhub.web.duplicates.presenters import cached_clusters
+from memoryhub.web.stats import presenters
 
 _ALL_LEVELS = LEVELS[-1]
 
 
 @require_safe
 def stats_page(request: HttpRequest) -> HttpResponse:
-    """``project`` in the address: of which; ``days``: over which time is counted what happens; ``all``: the
-    chart that is shown with all its rows."""
-    form = shown.StatsFilter(request.GET)
+    """``GET`` takes ``project``, ``days`` (the period of activity) and ``all`` (the chart with all rows)."""
+    form = presenters.StatsFilter(request.GET)
     valid = form.is_valid()
     project = form.project_asked()
     clearance = _narrow_to_project(request_clearance(request), project)
@@ -43,43 +43,42 @@ def stats_page(request: HttpRequest) -> HttpResponse:
         "in_full": form.cleaned_data.get("all"),
         "days": form.period(),
         "project": project,
-        "duplicates_at": shown.page_url("duplicates", project=project),
+        "duplicates_at": presenters.page_url("duplicates", project=project),
         **_memories_context(clearance, form),
         **_activity_context(clearance, form),
     }
     if project and not context["total"]:
-        context["facts"] = shown.facts_chart(_count_facts(clearance, project), project, form.most("facts"))
-    if not (project or is_confined(request.user)):  # the sizes of the files tell of every project
+        context["facts"] = presenters.facts_chart(
+            _count_facts(clearance, project), project, form.most("facts")
+        )
+    if not (project or is_confined(request.user)):  # the sizes depend on all projects
         context |= _storage_context(clearance)
     return render(request, "glance/page.html", context, status=200 if valid else 422)
 
 
 def _narrow_to_project(clearance: Clearance, project: str) -> Clearance:
-    """What may be seen, of one project or of all."""
     return clearance.within(Clearance.up_to(_ALL_LEVELS, projects=[project])) if project else clearance
 
 
 @require_safe
 def stats_duplicates(request: HttpRequest) -> HttpResponse:
-    """How many near-duplicates there are: a fragment of its own, because comparing takes a while."""
-    form = shown.StatsFilter(request.GET)
+    """Return the number of near-duplicates, loaded later because comparing takes a while."""
+    form = presenters.StatsFilter(request.GET)
     form.is_valid()
-    looked = presenters.cached_clusters(request_clearance(request), form.project_asked())
-    members = sum(len(one.others) + 1 for one in looked.near)
-    found = {"clusters": len(looked.near), "members": members, "complete": looked.complete}
-    return render(request, "glance/duplicates.html", {"found": found})
+    clusters = cached_clusters(request_clearance(request), form.project_asked())
+    members = sum(len(one.others) + 1 for one in clusters.near)
+    counts = {"clusters": len(clusters.near), "members": members, "complete": clusters.complete}
+    return render(request, "glance/duplicates.html", {"found": counts})
 
 
 @require_safe
 def stats_health(request: HttpRequest) -> HttpResponse:
-    """What wants mending, in short: a fragment for the first page."""
+    """Return the issues to fix, for the home page."""
     clearance, now = request_clearance(request), timezone.now()
-    about = _cache_key(clearance, now)
-    found = cached_until_change(
-        "lives", about, lambda: numbers.summarize_usage(_live_memories(clearance, now), now)
-    )
-    lines = shown.health_issues(found, _count_contradictions(clearance, now))
-    return render(request, "glance/brief.html", {"lines": [line for line in lines if line.count]})
+    live = _live_memories(clearance, now)
+    usage = cached_until_change("lives", _cache_key(clearance, now), lambda: summarize_usage(live, now))
+    issues = presenters.health_issues(usage, _count_contradictions(clearance, now))
+    return render(request, "glance/brief.html", {"lines": [issue for issue in issues if issue.count]})
 
 
 def _live_memories(clearance: Clearance, now: datetime) -> MemoryQuerySet:
@@ -88,49 +87,44 @@ def _live_memories(clearance: Clearance, now: datetime) -> MemoryQuerySet:
 
 
 def _cache_key(clearance: Clearance, now: datetime) -> str:
-    """What the numbers of memories depend on beside the store."""
+    """Return what the counts of memories depend on besides the store."""
     return f"{clearance_key(clearance)} {timezone.get_current_timezone_name()} {timezone.localdate(now)}"
 
 
 def _count_memories(
     live: MemoryQuerySet, now: datetime
-) -> tuple[numbers.MemoryUsage, dict[str, dict[str, int]], DailyCounts]:
-    """Over all of them, in three passes: their lives, how many of each value, and of each day."""
+) -> tuple[MemoryUsage, dict[str, dict[str, int]], DailyCounts]:
+    """Count memories by usage, by value and by day, in three passes."""
     return (
-        numbers.summarize_usage(live, now),
+        summarize_usage(live, now),
         stats_counts.count_facets(live),
         stats_counts.count_memories_by_day(live),
     )
 
 
-def _memories_context(clearance: Clearance, form: shown.StatsFilter) -> dict[str, Any]:
+def _memories_context(clearance: Clearance, form: presenters.StatsFilter) -> dict[str, Any]:
     now, project = timezone.now(), form.project_asked()
     today, live = timezone.localdate(now), _live_memories(clearance, now)
-    found, counts, days = cached_until_change(
+    usage, counts, days = cached_until_change(
         "glance", _cache_key(clearance, now), lambda: _count_memories(live, now)
     )
+    columns = [] if project else [("project", "By project")]
+    columns += [("category", "By category")]
     return {
-        "total": found.total,
-        "health": shown.health_issues(found, _count_contradictions(clearance, now), project),
+        "total": usage.total,
+        "health": presenters.health_issues(usage, _count_contradictions(clearance, now), project),
         "chart": charts.over_time(days),
         "breakdowns": [
-            *(
-                []
-                if project
-                else [breakdown(counts["project"], "project", "By project", form.most("project"))]
-            ),
-            breakdown(counts["category"], "category", "By category", form.most("category")),
-        ]
-        if found.total
-        else [],
-        "worth": shown.importance_by_age(found, today, project),
-        "use": shown.reads_by_type(found, project, form.most("use")),
-        "ending": shown.expiring_chart(numbers.count_expiring(live, now), today, project),
+            breakdown(counts[name], name, title, form.most(name)) for name, title in columns if usage.total
+        ],
+        "worth": presenters.importance_by_age(usage, today, project),
+        "use": presenters.reads_by_type(usage, project, form.most("use")),
+        "ending": presenters.expiring_chart(usage_counts.count_expiring(live, now), today, project),
     }
 
 
 def _count_facts(clearance: Clearance, project: str) -> dict[str, int]:
-    """How many facts hold now, by predicate; not the hub's own marks, which the list leaves out too."""
+    """Count valid facts by predicate, without segment boundaries, which the list omits too."""
     facts = query_facts(clearance, project=project).exclude(BOUNDARY_FACTS)
     return dict(facts.order_by().values_list("predicate").annotate(n=Count("pk")))
 
@@ -139,29 +133,31 @@ def _count_contradictions(clearance: Clearance, now: datetime) -> int:
     return len(contradictions.find_contradictions(clearance, now=now).open)
 
 
-def _activity_context(clearance: Clearance, form: shown.StatsFilter) -> dict[str, Any]:
-    """What happened within the days that were asked for, whole days of the reader's time zone."""
+def _activity_context(clearance: Clearance, form: presenters.StatsFilter) -> dict[str, Any]:
+    """Count activity within the period, in whole days of the reader's time zone."""
     today = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
     since = today - timedelta(days=form.period() - 1)
     days = (since.date(), today.date())
-    kept, skipped = numbers.count_captured(clearance, since)
-    judged = kept + skipped.total()
-    refused, project = numbers.count_blocked_secrets(clearance, since), form.project_asked()
+    kept, skipped = usage_counts.count_captured(clearance, since)
+    total = kept + skipped.total()
+    refused, project = usage_counts.count_blocked_secrets(clearance, since), form.project_asked()
     return {
         "kept": kept,
-        "judged": judged,
-        "kept_percent": round(100 * kept / judged) if judged else 0,
-        "capture": shown.capture_chart(kept, skipped, form.most("capture")),
-        "injections": shown.injections_chart(numbers.count_injections(clearance, since), days, project),
-        "secrets": shown.secrets_chart(refused, days, project),
-        "secret_kinds": shown.secret_kinds_chart(refused, form.most("secret-kinds")),
-        "activity": shown.activity_chart(
-            numbers.count_actions(clearance, since), since.date(), project, form.most("activity")
+        "judged": total,
+        "kept_percent": round(100 * kept / total) if total else 0,
+        "capture": presenters.capture_chart(kept, skipped, form.most("capture")),
+        "injections": presenters.injections_chart(
+            usage_counts.count_injections(clearance, since), days, project
         ),
-        "most_journal": numbers.MAX_JOURNAL_ROWS,
+        "secrets": presenters.secrets_chart(refused, days, project),
+        "secret_kinds": presenters.secret_kinds_chart(refused, form.most("secret-kinds")),
+        "activity": presenters.activity_chart(
+            usage_counts.count_actions(clearance, since), since.date(), project, form.most("activity")
+        ),
+        "most_journal": usage_counts.MAX_JOURNAL_ROWS,
     }
 
 
 def _storage_context(clearance: Clearance) -> dict[str, Any]:
     sizes = stats_counts.database_sizes(clearance)
-    return {"sizes": sizes, "storage": shown.storage_chart(sizes, stats_counts.vector_bytes())}
+    return {"sizes": sizes, "storage": presenters.storage_chart(sizes, stats_counts.vector_bytes())}

@@ -1,4 +1,4 @@
-"""The bar under a list: what can be done to the memories that are ticked in it."""
+"""The bar of bulk actions under a list."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from memoryhub.web.memories.filters import filter_url
 register = template.Library()
 
 
-@register.simple_tag(takes_context=True)
-def may_act(context: dict[str, Any]) -> bool:
-    """Whether this person may do anything to a memory: then its row has a box."""
+@register.simple_tag(takes_context=True, name="may_act")
+def may_use_bulk_actions(context: dict[str, Any]) -> bool:
+    """Whether this person may do any bulk action: then each row has a checkbox."""
     return any(bulk_actions.allowed_actions(context["request"]).values())
 
 
-@register.filter
-def as_read(row: Memory | Fact) -> str:
-    """What a box says of its row: the id, and the version that the page shows."""
+@register.filter("as_read")
+def checkbox_value(row: Memory | Fact) -> str:
+    """Return the value of a row's checkbox: the id, and the version that the page shows."""
     return f"{row.uid} {row.updated_at.isoformat()}"
 
 
@@ -34,9 +34,10 @@ def as_read(row: Memory | Fact) -> str:
 def bulk_bar(
     context: dict[str, Any], total: int = 0, ended: bool = False, demote: str = "demote"
 ) -> dict[str, Any]:
-    """``total``: how many match on all pages; 0 where they cannot be taken as a whole.
+    """Render the bar.
 
-    ``ended``: the list is of what lies in the trash or has expired. ``demote``: what that button does.
+    ``total``: the number of matches on all pages; 0 if the list cannot be selected as a whole. ``ended``: the
+    list is of trashed or expired memories. ``demote``: the action of that button.
     """
     request = context["request"]
     offered = full_clearance(request).somewhere()

@@ -1,4 +1,4 @@
-"""What every page shows in the same way: icons, badges, moments, shares, scores, links."""
+"""Template tags for all pages: icons, badges, dates, bars, scores, links."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from django.utils.timesince import timesince
 
 from memoryhub.access import redaction
 from memoryhub.core import dates
-from memoryhub.core.text import collapse_whitespace, shorten
+from memoryhub.core.text import collapse_whitespace, shorten, without_title_prefix
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.models import Memory
 from memoryhub.search.hybrid import Hit, default_weights
@@ -36,25 +36,25 @@ _TRASH_REASONS = {
     TrashReason.COMPRESSED.value: "compressed into a summary",
     TrashReason.MERGED.value: "merged into another",
 }
-_BREAK_POINTS = re.compile(r"(?<=[:_/.@])(?=\w)")  # nothing, between a mark and what follows it
-_RELATIVE_DAYS = 30  # older moments are told by their date as well
+_BREAK_POINTS = re.compile(r"(?<=[:_/.@])(?=\w)")  # the empty match between a separator and the next word
+_RELATIVE_DAYS = 30  # older datetimes are shown with their date too
 
 
 @register.filter
 def words(text: str) -> list[str]:
-    """The words of a text, for a loop over a few names."""
+    """Split a text into words, for a loop over a few names."""
     return text.split()
 
 
 @register.simple_tag
 def asset(path: str) -> str:
-    """The address of a static file with a digest of its bytes: a new version is never taken for the old."""
+    """Return the URL of a static file with a digest of its content, so that caches never serve an old one."""
     return f"{static(path)}?v={file_digest(path)}" if not settings.DEBUG else static(path)
 
 
 @register.simple_tag
 def icon(name: str, label: str = "") -> SafeString:
-    """An inline SVG; decoration unless it has a label."""
+    """Render an inline SVG; decorative unless it has a label."""
     return _decorative_icon(name) if not label else _render_icon(name, label)
 
 
@@ -69,7 +69,7 @@ def _render_icon(name: str, label: str) -> SafeString:
 
 @register.inclusion_tag("includes/nav_link.html", takes_context=True)
 def nav_link(context: dict[str, Any], name: str, text: str, also: str = "") -> dict[str, Any]:
-    """A link of the main navigation; ``aria-current`` says page on it and true on a page below it.
+    """Render a link of the main navigation; ``aria-current``: "page" on that page, "true" on pages below it.
 
     ``also`` names another page that counts as below it.
     """
@@ -81,62 +81,60 @@ def nav_link(context: dict[str, Any], name: str, text: str, also: str = "") -> d
 
 @register.inclusion_tag("includes/levels_shown.html", takes_context=True)
 def levels_shown(context: dict[str, Any]) -> dict[str, Any]:
-    """The strip that names the levels above public which are on."""
+    """Name the levels above public that are switched on."""
     return {"levels": [switch["level"] for switch in context.get("switches") or [] if switch["on"]]}
 
 
 @register.inclusion_tag("includes/level_badge.html")
 def level_badge(level: str, always: bool = False) -> dict[str, Any]:
-    """A badge for a level above public; for public too when ``always``."""
+    """Render a badge for a level above public; for public too with ``always``."""
     return {"level": level, "always": always}
 
 
 @register.simple_tag
 def type_badge(kind: str) -> SafeString:
-    """A memory's type with its colour."""
+    """Render a memory type with its colour."""
     dot = '<span class="type"><span class="dot t-{}" aria-hidden="true"></span>{}</span>'
     return format_html(dot, kind, type_name(kind))
 
 
 @register.filter
 def grouped(number: int) -> str:
-    """``1,234,567``"""
+    """Format a number like ``1,234,567``."""
     return f"{number:,}"
 
 
 @register.filter
 def type_name(kind: str) -> str:
-    """``session_summary`` as people write it."""
+    """Replace underscores by spaces: ``session_summary`` becomes "session summary"."""
     return kind.replace("_", " ")
 
 
 @register.filter
 def trash_reason(reason: str) -> str:
-    """Why a memory lies in the trash, in words."""
+    """Describe why a memory is in the trash."""
     return _TRASH_REASONS.get(reason, reason or "thrown away")
 
 
 @register.simple_tag
 def memory_url(memory: Memory) -> str:
-    """The address of a memory's page."""
     return reverse("memory", args=[memory.uid])
 
 
-@register.filter
-def called(memory: Memory) -> str:
-    """The title, or of a secret, which no list tells, that it is one."""
+@register.filter("called")
+def display_title(memory: Memory) -> str:
+    """Return the title of a memory, redacted if it is secret."""
     return redaction.display_name(memory)
 
 
-@register.filter
-def gist(memory: Memory) -> str:
-    """What stands under the title in a list: abstract, else content; neither marks nor the title again."""
+@register.filter("gist")
+def preview_text(memory: Memory) -> str:
+    """Return the preview under a title: abstract, else content, without Markdown and without the title."""
     if redaction.is_redacted(memory.sensitivity):
         return redaction.REDACTED_NOTICE
-    title = collapse_whitespace(to_plain_text(memory.title)).rstrip("…")
+    title = collapse_whitespace(to_plain_text(memory.title))
     for text in (memory.abstract, memory.content):
-        rest = collapse_whitespace(to_plain_text(text[:4000]))
-        rest = rest[len(title) :] if rest.startswith(title) else rest
+        rest = without_title_prefix(collapse_whitespace(to_plain_text(text[:4000])), title)
         if rest.strip(" .…:-*#"):
             return shorten(rest.lstrip(" .…:-"), settings.MEMORYHUB.preview_chars)
     return ""
@@ -144,20 +142,20 @@ def gist(memory: Memory) -> str:
 
 @register.filter
 def breakable(name: str) -> SafeString:
-    """A name of pieces, with a place to break it at behind each: ``system:``, ``create_``, ``token``."""
+    """Allow line breaks between the parts of a name: ``system:``, ``create_``, ``token``."""
     return format_html_join(SafeString("<wbr>"), "{}", ((piece,) for piece in _BREAK_POINTS.split(name)))
 
 
 @register.filter
 def expires_soon(memory: Memory) -> bool:
-    """Whether a memory ends within the days that the statistics count as soon."""
+    """Whether a memory expires within :data:`EXPIRING_DAYS`."""
     end = memory.expires_at
     return end is not None and end <= timezone.now() + timedelta(days=EXPIRING_DAYS)
 
 
 @register.simple_tag
 def moment(at: datetime, dated: bool = True) -> SafeString:
-    """How long ago, or how soon, with the exact time in the title; ``dated``: with the date when long ago."""
+    """Render a relative time with the exact time in the title; ``dated``: with the date if it is far away."""
     here, now = timezone.localtime(at), timezone.now()
     ago = "" if abs((now - at).total_seconds()) >= _RELATIVE_DAYS * 86_400 else " data-ago"
     shown: SafeString | str = _relative_time(at, now)
@@ -169,7 +167,7 @@ def moment(at: datetime, dated: bool = True) -> SafeString:
 
 @register.simple_tag
 def when(at: date, how: str = "day") -> SafeString:
-    """A day or a moment in the reader's zone and language; ``how`` is one of :func:`dates.told`."""
+    """Render a date or datetime in the reader's zone and language; ``how`` is a format of ``core.dates``."""
     if not isinstance(at, datetime):
         return format_html(
             '<time datetime="{}">{}</time>', at.isoformat(), _mark_language(dates.format_date(at, how))
@@ -181,20 +179,20 @@ def when(at: date, how: str = "day") -> SafeString:
     )
 
 
-@register.filter
-def told(at: date, how: str) -> str:
-    """The words of :func:`when` alone, for a title or a label."""
+@register.filter("told")
+def format_date(at: date, how: str) -> str:
+    """Return the text of :func:`when` without markup, for a title or a label."""
     return dates.format_date(timezone.localtime(at) if isinstance(at, datetime) else at, how)
 
 
-@register.filter
-def exactly(at: datetime) -> str:
-    """A moment to the second, for a title."""
+@register.filter("exactly")
+def format_exact_time(at: datetime) -> str:
+    """Format a datetime to the second, for a title."""
     return dates.format_exact(timezone.localtime(at))
 
 
 def _mark_language(words: str) -> SafeString | str:
-    """Words of another language say so to a screen reader; digits are said in any."""
+    """Mark the language of a text that is not English, for screen readers."""
     language = dates.active_language()
     is_foreign = bool(language) and not language.startswith("en")
     return format_html('<span lang="{}">{}</span>', language, words) if is_foreign else words
@@ -213,13 +211,13 @@ def _relative_time(at: datetime, now: datetime) -> str:
 
 @register.inclusion_tag("includes/share_bar.html")
 def share_bar(value: float, label: str = "") -> dict[str, Any]:
-    """A number from 0 to 1 as a bar and in figures."""
+    """Render a number from 0 to 1 as a bar and as text."""
     return {"percent": round(value * 100, 1), "value": f"{value:.2f}", "label": label}
 
 
 @register.inclusion_tag("includes/score.html")
 def score(hit: Hit) -> dict[str, Any]:
-    """The composite score as a bar of its four weighted parts, and each part in figures."""
+    """Render the score as a bar of its four weighted parts, and each part as numbers."""
     weights = default_weights()
     parts: list[dict[str, Any]] = []
     at = 0.0
@@ -234,6 +232,5 @@ def score(hit: Hit) -> dict[str, Any]:
 
 @register.simple_tag
 def listing(**filters: str) -> str:
-    """The address of the list of memories with these filters, blanks left out:
-    ``{% listing tag=word project=name %}``."""
+    """Return the URL of the memory list with these filters, empty ones omitted."""
     return f"{reverse('memories')}?{urlencode({name: value for name, value in filters.items() if value})}"

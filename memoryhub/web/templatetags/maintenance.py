@@ -1,4 +1,4 @@
-"""Runs and their changes in templates: words, and the small bars of importance before and after."""
+"""Template tags for maintenance runs: labels, and bars of importance before and after."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ register.filter("is_broken", results.is_failed)
 
 @register.filter
 def param_name(name: str) -> str:
-    """``older_than_days`` as people write it."""
+    """Replace underscores by spaces: ``older_than_days`` becomes "older than days"."""
     return name.replace("_", " ")
 
 
 @register.filter
 def operation_help(name: str) -> str:
-    """What an operation does and what of it can be undone."""
+    """Describe an operation and what can be undone."""
     return OPERATIONS[name].help if name in OPERATIONS else ""
 
 
-@register.filter
-def deed(change: Change, run: MaintenanceRun) -> str:
-    """What the run did to a memory, or would do."""
+@register.filter("deed")
+def change_action(change: Change, run: MaintenanceRun) -> str:
+    """Describe what a run did to a memory, or what a dry run would do."""
     return results.action_label(change.action, run.dry_run)
 
 
-@register.inclusion_tag("maintenance/turn.html")
-def turn(change: Change) -> dict[str, Any]:
-    """Importance before and after, as a bar with what was gained or lost."""
+@register.inclusion_tag("maintenance/turn.html", name="turn")
+def importance_change(change: Change) -> dict[str, Any]:
+    """Render importance before and after as a bar with the gain or loss."""
     before, after = change.before, change.after
     if before is None or after is None:
         return {"is_shown": False}

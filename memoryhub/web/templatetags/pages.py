@@ -1,4 +1,4 @@
-"""What the content pages show in the same way: exact moments, sessions, details of the journal."""
+"""Template tags for facts, sessions, events and the journal."""
 
 from __future__ import annotations
 
@@ -30,46 +30,45 @@ _EVENT_NAMES = {
     "session:end": "Session end",
     "session:checkpoint": "Checkpoint",
 }
-# The parts of memorability, with the setting that weighs each.
+# The parts of memorability, with the setting of their weight.
 _MEMORABILITY_WEIGHTS = {
     "substance": "substance_weight",
     "salience": "salience_weight",
     "distinctiveness": "distinctiveness_weight",
     "type_weight": "type_weight",
 }
-BELOW_THRESHOLD = "below the gate"  # the reason that capture gives
+BELOW_THRESHOLD = "below the gate"  # the reason given by capture
 _ROUNDING_ERROR = 0.01  # parts are stored with three decimals
 
 
 @register.simple_tag
 def exact(at: datetime) -> SafeString:
-    """A moment twice: how long ago, and to the second."""
+    """Render a relative time followed by the exact time."""
     shown = dates.format_exact(timezone.localtime(at))
     return format_html('{} <span class="exact">{}</span>', moment(at, dated=False), shown)
 
 
-@register.filter
-def yet_to_begin(fact: Fact) -> bool:
-    """Whether a fact is known already and does not hold before a day to come."""
+@register.filter("yet_to_begin")
+def starts_later(fact: Fact) -> bool:
+    """Whether a fact becomes valid in the future."""
     return fact.valid_from is not None and fact.valid_from > timezone.now()
 
 
-@register.filter
-def held_within_a_day(fact: Fact) -> bool:
-    """Whether a fact began and ended on one day in the reader's time zone."""
+@register.filter("held_within_a_day")
+def lasted_one_day(fact: Fact) -> bool:
+    """Whether a fact began and ended on the same day in the reader's time zone."""
     ends = [timezone.localtime(at).date() for at in (fact.valid_from, fact.valid_until) if at]
     return len(ends) == 2 and ends[0] == ends[1]
 
 
 @register.simple_tag
 def session_url(session_id: str, project: str) -> str:
-    """The address of one session's page."""
     return f"{reverse('session', args=[session_id])}?{urlencode({'project': project})}"
 
 
 @register.simple_tag
 def entry_url(entry: TimelineEntry) -> str:
-    """The address of an entry of a timeline in the page of its session; empty for one of no session."""
+    """Return the URL of a timeline entry on the page of its session; empty without a session."""
     row: Any = entry.row
     where = row if entry.kind in ("memory", "session_start", "session_end") else row.session
     if where is None or not where.session_id:
@@ -79,39 +78,39 @@ def entry_url(entry: TimelineEntry) -> str:
 
 @register.simple_tag
 def thing_url(name: str) -> str:
-    """The address of the graph with this subject or object opened."""
+    """Return the URL of the graph with this subject or object opened."""
     return f"{reverse('facts-graph')}?{urlencode({'node': node_key(name)})}"
 
 
 @register.filter
 def event_name(event: Event) -> str:
-    """The tool that was called, or in words what else happened."""
+    """Return the tool that was called, or a label of the event."""
     return event.tool_name or _EVENT_NAMES.get(event.event, event.event)
 
 
-@register.filter
-def preview_told(event: Event) -> str:
-    """What an event showed; where it became a secret memory, the memory's own page tells."""
-    became = event.memory
+@register.filter("preview_told")
+def event_preview(event: Event) -> str:
+    """Return the preview of an event, redacted if it became a secret memory."""
+    memory = event.memory
     return (
-        redaction.REDACTED_NOTICE if became and redaction.is_redacted(became.sensitivity) else event.preview
+        redaction.REDACTED_NOTICE if memory and redaction.is_redacted(memory.sensitivity) else event.preview
     )
 
 
 @register.filter
 def detail_items(detail: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The details of a journal row, as names and texts; the hash last and short, empty lists not at all."""
+    """Format the details of a journal entry: the hash last and short, empty lists omitted."""
     hashes = {"content_hash"}
-    told = {name: value for name, value in detail.items() if name not in hashes and value != []}
-    if told.get("level") == "":  # of a membership: in the words of the person's page
-        told["level"] = "as elsewhere"
-    items = [(name.replace("_", " "), _value_to_text(value)) for name, value in told.items()]
+    shown = {name: value for name, value in detail.items() if name not in hashes and value != []}
+    if shown.get("level") == "":  # of a membership: as on the person's page
+        shown["level"] = "as elsewhere"
+    items = [(name.replace("_", " "), _value_to_text(value)) for name, value in shown.items()]
     return items + [("SHA-256", f"{str(detail[name])[:_HASH_CHARS]}…") for name in hashes & detail.keys()]
 
 
 @register.filter
 def field_value(value: Any) -> str:
-    """A plain value of a field as people read it."""
+    """Format the value of a field."""
     if value is None or value == "":
         return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -121,7 +120,7 @@ def _value_to_text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        if any(isinstance(one, list) for one in value):  # of each memory: too much for a line
+        if any(isinstance(one, list) for one in value):  # one list per memory is too much for a line
             return str(len(value))
         return ", ".join(map(_value_to_text, value))
     if isinstance(value, dict):
@@ -131,13 +130,13 @@ def _value_to_text(value: Any) -> str:
 
 @register.inclusion_tag("timeline/memorability.html")
 def memorability(event: Event) -> dict[str, Any]:
-    """The four parts of an event's memorability as bars, and their total against the gate.
+    """Render the four parts of an event's memorability as bars, and their total against the threshold.
 
-    Weights and gate are those of today; where they were clearly others then, ``changed`` says so.
+    Weights and threshold are the current ones; ``changed`` is set if they clearly differed at that time.
     """
     config = settings.MEMORYHUB
-    gate = config.memorability_threshold
-    context = {"gate": f"{gate:.2f}", "gate_percent": round(100 * gate, 1)}
+    threshold = config.memorability_threshold
+    context = {"gate": f"{threshold:.2f}", "gate_percent": round(100 * threshold, 1)}
     context["reason"] = "" if event.memory else event.skip_reason
     if event.memorability is None:
         return context
@@ -151,7 +150,7 @@ def memorability(event: Event) -> dict[str, Any]:
             shown = {"value": f"{value:.2f}", "weight": f"{weight:.2f}", "points": f"{value * weight:.2f}"}
             parts.append({"name": name.replace("_", " "), "percent": _to_percent(value), **shown})
     total = event.memorability
-    passes = total >= gate
+    passes = total >= threshold
     context["parts"] = parts
     context["changed"] = (
         bool(parts and total > whole + _ROUNDING_ERROR)
@@ -167,23 +166,23 @@ def memorability(event: Event) -> dict[str, Any]:
     return context
 
 
-@register.simple_tag
-def handlers_said(event: Event) -> list[dict[str, Any]]:
-    """What the handlers of the hook said to an event and its line does not say already.
+@register.simple_tag(name="handlers_said")
+def handler_results(event: Event) -> list[dict[str, Any]]:
+    """Return the results of the hook handlers, without those that the line of the event shows already.
 
-    The reason why it was not kept stands there; of the segment it is told where it begins.
+    The line shows why an event was not stored, and the segment where one begins.
     """
-    said = event.handlers if isinstance(event.handlers, list) else []
+    results = event.handlers if isinstance(event.handlers, list) else []
     names = ("name", "priority", "status", "detail")
-    told = [] if event.boundary else [("ok", f"segment {event.segment}")]
-    told += [("skipped", f"not kept: {event.skip_reason}")] if event.skip_reason else []
-    found = [{name: one.get(name, "") for name in names} for one in said if isinstance(one, dict)]
-    return [one for one in found if (one["status"], one["detail"]) not in told]
+    on_line = [] if event.boundary else [("ok", f"segment {event.segment}")]
+    on_line += [("skipped", f"not kept: {event.skip_reason}")] if event.skip_reason else []
+    found = [{name: one.get(name, "") for name in names} for one in results if isinstance(one, dict)]
+    return [one for one in found if (one["status"], one["detail"]) not in on_line]
 
 
 @register.inclusion_tag("injections/budget.html")
 def budget(used: int, budget: int) -> dict[str, Any]:
-    """How much of a budget of tokens was used, as a bar and in figures."""
+    """Render the used share of a token budget as a bar and as numbers."""
     share = used / budget if budget else float(bool(used))
     return {"used": used, "budget": budget, "percent": _to_percent(share), "over": used > budget}
 

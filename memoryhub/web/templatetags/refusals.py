@@ -1,4 +1,4 @@
-"""What a page says of a form that was refused, before anything else."""
+"""The title prefix of a page with a rejected form."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ register = template.Library()
 
 @register.simple_tag(takes_context=True)
 def error_mark(context: template.Context) -> str:
-    """What the title begins with, where a form of the page was sent and refused; else nothing.
+    """Return "Error: " if a submitted form of the page has errors, else nothing.
 
-    A page that says what was wrong in another way fills the block ``refused`` itself.
+    A page that reports errors in another way fills the block ``refused`` itself.
     """
-    shown: Iterable[object] = context.flatten().values()
-    refused = any(isinstance(one, BaseForm) and one.is_bound and bool(one.errors) for one in shown)
-    return "Error: " if refused else ""
+    values: Iterable[object] = context.flatten().values()
+    has_errors = any(isinstance(one, BaseForm) and one.is_bound and bool(one.errors) for one in values)
+    return "Error: " if has_errors else ""

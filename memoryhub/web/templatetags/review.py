@@ -1,4 +1,4 @@
-"""The way to the review queue in the main navigation."""
+"""The link to the review queue in the main navigation."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ register = template.Library()
 
 @register.inclusion_tag("review/badge.html", takes_context=True)
 def review_link(context: dict[str, Any]) -> dict[str, Any]:
-    """The link to the queue, with how many wait for this person."""
+    """Render the link to the queue with the number of items for this person."""
     return {**nav_link(context, "review", "Review"), "waiting": queue.badge_text(context["request"])}

@@ -13,8 +13,8 @@ register = template.Library()
 
 @register.inclusion_tag("saved/here.html", takes_context=True)
 def saved_here(context: dict[str, Any], assets: bool = True) -> dict[str, Any]:
-    """Save what this page shows, or open what was saved; nothing on a page that cannot be saved.
+    """Render the menu; empty on a page that cannot be saved.
 
-    ``assets``: whether the style and the script come along; else the page has them in its head.
+    ``assets``: include style sheet and script; else the page has them in its head.
     """
     return {"place": list_address_of(context["request"]), "assets": assets}

@@ -1,4 +1,4 @@
-"""What a session's picture holds in thousands. A template's loop over as many takes ten times as long."""
+"""Parts of a session's picture with thousands of elements: ten times faster than a template loop."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ register = template.Library()
 
 @register.simple_tag
 def quiet_marks(picture: SessionPicture, titled: bool) -> SafeString:
-    """A small mark each, and what it is as its title; one that leads somewhere is a link.
+    """Render each mark with its title, as a link if it has a target.
 
-    Not ``titled``: those that lead nowhere are drawn as one line for each lane, without words.
+    Without ``titled``, marks without a target are drawn as one path per lane, without titles.
     """
     single = [mark for mark in picture.quiet if titled or mark.what.href]
     drawn = "\n".join(map(_quiet_mark, single))
@@ -29,7 +29,7 @@ def quiet_marks(picture: SessionPicture, titled: bool) -> SafeString:
 
 @register.simple_tag
 def curve_points(picture: SessionPicture) -> SafeString:
-    """The points of the curve: those that do not pass, and those that do."""
+    """Render the points of the curve below the threshold, then those above."""
     drawn = (
         _dots_path(
             f"story-point{' passes' * passes}", [one for one in picture.points if one.passes is passes]
@@ -40,13 +40,13 @@ def curve_points(picture: SessionPicture) -> SafeString:
 
 
 def _nested_svg(drawn: str, picture: SessionPicture) -> str:
-    """In a picture within the picture, whose measures are percent across and pixels down."""
+    """Nest an SVG whose units are percent across and pixels down."""
     high = picture.height
     return f'<svg viewBox="0 0 100 {high}" height="{high}" preserveAspectRatio="none">{drawn}</svg>'
 
 
 def _dots_path(kind: str, points: Sequence[Point]) -> str:
-    """Lines of no length, whose round ends are the dots: a tenth of the bytes of a circle each."""
+    """Draw dots as round ends of lines without length: a tenth of the size of circles."""
     path = "".join(f"M{point.x:g} {point.y:g}h0" for point in points)
     return f'<path class="{kind}" d="{path}"/>' if path else ""
 
