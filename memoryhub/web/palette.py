@@ -23,7 +23,7 @@ from memoryhub.core.text import collapse_whitespace, fold
 from memoryhub.models import Fact, Memory, Session
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats.counts import count_values
-from memoryhub.web.saved_searches import saved_list_address
+from memoryhub.web.saved_searches import to_list_address
 from memoryhub.web.templatetags.pages import session_url, thing_url
 
 
@@ -173,7 +173,7 @@ def _matching_names(facts: QuerySet[Fact], column: str, typed: str) -> list[str]
 def _saved_searches(user: Any, typed: str) -> list[PaletteItem]:
     """One's own, by words of their names that begin like these."""
     fitting = [search for search in list_saved_searches(user) if _matches_prefixes(search.name, typed)]
-    places = [(search, saved_list_address(search)) for search in fitting[:MAX_SAVED]]
+    places = [(search, to_list_address(search.page, search.query)) for search in fitting[:MAX_SAVED]]
     return [PaletteItem(search.name, place.href, place.title) for search, place in places if place]
 
 

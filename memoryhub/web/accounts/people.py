@@ -27,6 +27,7 @@ from memoryhub.web.accounts.forms import (
     PlainForm,
     RightsForm,
 )
+from memoryhub.web.base.users import signed_in_user
 
 PAGE_SIZE, MAX_JOURNAL_ROWS, MAX_FAILED_LOGINS = 50, 30, 10  # people, journal rows of one, failed logins
 
@@ -65,7 +66,7 @@ def form_view(called: str) -> Callable[[Callable[[User, User, dict[str, Any]], s
         @managers_only
         @wraps(write)
         def changed(request: HttpRequest, name: str) -> HttpResponse:
-            user, by = _find_person(name), _acting_user(request)
+            user, by = _find_person(name), signed_in_user(request)
             form = PERSON_FORMS[called](by, user, request.POST)
             if form.is_valid():
                 try:
@@ -88,7 +89,7 @@ def button_view(write: Callable[[User, User, QueryDict], str]) -> View:
     @wraps(write)
     def changed(request: HttpRequest, name: str) -> HttpResponse:
         try:
-            messages.success(request, write(_find_person(name), _acting_user(request), request.POST))
+            messages.success(request, write(_find_person(name), signed_in_user(request), request.POST))
         except StoreError as error:
             messages.error(request, f"Nothing was changed: {error.message}.")
         return redirect("person", name=name)
@@ -105,7 +106,7 @@ def people_list(request: HttpRequest) -> HttpResponse:
         try:
             given = form.cleaned_data
             made = people.create_account(
-                given["username"], given["password"], _acting_user(request), given.get("email", "")
+                given["username"], given["password"], signed_in_user(request), given.get("email", "")
             )
         except StoreError as error:
             form.refuse(error)
@@ -183,7 +184,7 @@ def unbind(user: User, by: User, sent: QueryDict) -> str:
 
 
 def _render_person(request: HttpRequest, user: User, **forms: PlainForm) -> HttpResponse:
-    by = _acting_user(request)
+    by = signed_in_user(request)
     context = {
         "person": user,
         "within_reach": people.may_change_account(by, user),
@@ -212,8 +213,3 @@ def _describe_projects(user: Any) -> str:
 def _find_person(name: str) -> User:
     found: User = get_object_or_404(User.objects.select_related("profile"), username=name)
     return found
-
-
-def _acting_user(request: HttpRequest) -> User:
-    assert isinstance(request.user, User)  # noqa: S101 the middleware asks for a login before any page
-    return request.user

@@ -21,6 +21,7 @@ from memoryhub.accounts.clearance import is_confined, request_actor, user_cleara
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, Profile
 from memoryhub.web.accounts.forms import PasswordForm, PlainForm, PreferencesForm, TokenForm
+from memoryhub.web.base.users import signed_in_user
 
 ISSUE_PERMISSION = "memoryhub.add_agenttoken"
 SESSIONS_PER_PAGE = 20  # on a page
@@ -39,7 +40,7 @@ def preferences(request: HttpRequest) -> HttpResponse:
     form = PreferencesForm(request.POST)
     if not form.is_valid():
         return _render_page(request, preferences=form)
-    people.save_preferences(_signed_in_user(request), **form.cleaned_data)
+    people.save_preferences(signed_in_user(request), **form.cleaned_data)
     messages.success(request, "Kept: this is how the pages look from now on.")
     return redirect("you")
 
@@ -47,7 +48,7 @@ def preferences(request: HttpRequest) -> HttpResponse:
 @require_POST
 def password(request: HttpRequest) -> HttpResponse:
     """Every other session of the account ends with the old password."""
-    user = _signed_in_user(request)
+    user = signed_in_user(request)
     form = PasswordForm(request, request.POST)
     if form.is_valid() and not _is_refused(form, people.change_password, user, *form.passwords()):
         update_session_auth_hash(request, user)
@@ -65,7 +66,7 @@ def password(request: HttpRequest) -> HttpResponse:
 @require_POST
 def token_new(request: HttpRequest) -> HttpResponse:
     """Answers with the token itself, this once; there is no redirect, which would have to keep it."""
-    user = _signed_in_user(request)
+    user = signed_in_user(request)
     if not user.has_perm(ISSUE_PERMISSION):
         raise PermissionDenied
     form = TokenForm(user, request.POST)
@@ -92,7 +93,7 @@ def token_new(request: HttpRequest) -> HttpResponse:
 @require_POST
 def token_rotate(request: HttpRequest, uid: str) -> HttpResponse:
     """Another token in the place of one, shown this once; the old one is refused from now on."""
-    user = _signed_in_user(request)
+    user = signed_in_user(request)
     if not user.has_perm(ISSUE_PERMISSION):
         raise PermissionDenied
     try:
@@ -144,7 +145,7 @@ def sessions_end(request: HttpRequest) -> HttpResponse:
 
 def _render_page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
     """The page, with the forms that were sent and refused."""
-    user = _signed_in_user(request)
+    user = signed_in_user(request)
     profile = getattr(user, "profile", None) or Profile()
     kept = {name: getattr(profile, name) for name in ("theme", "time_zone", "language")}
     may_issue = user.has_perm(ISSUE_PERMISSION)
@@ -194,11 +195,6 @@ def _is_refused(form: PlainForm, write: Any, *arguments: Any) -> bool:
         form.refuse(error)
         return True
     return False
-
-
-def _signed_in_user(request: HttpRequest) -> User:
-    assert isinstance(request.user, User)  # noqa: S101 the middleware asks for a login before any page
-    return request.user
 
 
 def _active_tokens(request: HttpRequest) -> Any:
