@@ -1,7 +1,7 @@
-"""The admin: where a curator keeps the memory healthy.
+"""The Django admin for curators.
 
-Every list begins with the gate of the person's request, every change goes through ``store``, ``facts`` and
-``tokens`` under the person's name, and nothing one may not see leaks through widgets, logs or confirmations.
+Every list contains only rows that the user may see. Every change goes through the services under the user's
+name. Widgets, logs and confirmation pages reveal nothing hidden.
 """
 
 from django.contrib import admin
@@ -13,6 +13,6 @@ __all__ = ["facts", "journal", "memories", "people", "runs", "sessions", "tokens
 admin.site.site_header = "memoryhub curation"
 admin.site.site_title = "memoryhub curation"
 admin.site.index_title = "Curation"
-# Its place goes to the columns of the lists, which are cut off at 1280 pixels otherwise.
+# With the sidebar, lists would be cut off at a width of 1280 pixels.
 admin.site.enable_nav_sidebar = False
 admin.site.empty_value_display = "–"

@@ -37,7 +37,7 @@ _HISTORY_PAGE_SIZE = 100
 def render_history(
     model_admin: ModelAdmin[Any], request: HttpRequest, obj: Any, journal_type: str, uid: str
 ) -> TemplateResponse:
-    """Newest first, as far as the person may see; of versions which fields were replaced, not their texts."""
+    """Show the visible journal rows of an object, newest first, and the fields that its versions changed."""
     clearance = request_clearance(request)
     rows = JournalEntry.objects.visible_to(clearance)
     rows = rows.filter(object_type=journal_type, object_id=uid).order_by("-seq")
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 else:
     _ModelAdmin = admin.ModelAdmin
 
-# The greatest integer key that SQLite can compare.
+# The largest integer of SQLite.
 _MAX_KEY = 2**63 - 1
 
 
@@ -71,15 +71,15 @@ _Cell = TypeVar("_Cell", bound=Callable[..., Any])
 
 
 def is_key(text: str) -> bool:
-    """Whether a text from a request can be a primary key."""
+    """Return whether text from a request can be a primary key."""
     return text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= _MAX_KEY
 
 
 class VisibleRowsAdmin(_ModelAdmin):
-    """A model whose rows are shown as far as the person's clearance goes, and changed by the core alone."""
+    """A model whose rows are filtered by the user's clearance and changed by services only."""
 
     journal_type = ""  # object_type of this model's journal rows; empty: it has none
-    link_lookups: tuple[str, ...] = ()  # plain lookups that links from other pages may carry
+    link_lookups: tuple[str, ...] = ()  # lookups that links from other pages use
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     list_per_page = 50
@@ -87,7 +87,7 @@ class VisibleRowsAdmin(_ModelAdmin):
     view_on_site: Any = False
 
     def visible_to(self, request: HttpRequest, clearance: Clearance) -> QuerySet[Any]:
-        """The rows of this model that a clearance opens."""
+        """Return the rows of this model that are visible to a clearance."""
         rows: QuerySet[Any] = self.model._default_manager.visible_to(clearance)
         return rows
 
@@ -96,13 +96,13 @@ class VisibleRowsAdmin(_ModelAdmin):
         return rows.order_by(*(self.get_ordering(request) or ("-pk",)))
 
     def uid_of(self, obj: Any) -> str:
-        """What the journal, the log and messages call an object: never its text."""
+        """Return the id of an object for the journal, the log and messages, which never contain its text."""
         return str(getattr(obj, "uid", obj.pk))
 
-    # What may be asked
+    # Requests
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
-        """Filters of the list and named links alone: others could search any column, or crash by regex."""
+        """Allow filters and known links only. Other lookups could search any column, or crash by regex."""
         filters: Iterable[Any] = self.get_list_filter(request) if request else ()
         known = {getattr(one, "parameter_name", "") for one in filters}
         if lookup not in known | set(self.link_lookups):
@@ -113,11 +113,11 @@ class VisibleRowsAdmin(_ModelAdmin):
         return super().get_object(request, object_id) if is_key(object_id) else None
 
     def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> Any:
-        """Hidden and missing look the same, here as everywhere."""
+        """Answer 404 for hidden and for missing objects."""
         raise Http404(f"there is no such {opts.verbose_name}")
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        """Django's own deletion of a selection knows nothing of the store."""
+        """Remove Django's own bulk deletion, which bypasses the services."""
         actions = super().get_actions(request)
         actions.pop("delete_selected", None)
         return actions
@@ -126,17 +126,17 @@ class VisibleRowsAdmin(_ModelAdmin):
         self, request: HttpRequest, queryset: QuerySet[Any], *args: Any, **kwargs: Any
     ) -> HttpResponse | None:
         if not all(map(is_key, request.POST.getlist(ACTION_CHECKBOX_NAME))):
-            self.message_user(request, "Select rows of the list; nothing was changed.", "ERROR")
+            self.message_user(request, "Nothing was changed. Select rows of the list.", "ERROR")
             return None
         return super().response_action(request, queryset, *args, **kwargs)
 
     def get_deleted_objects(
         self, objs: Any, request: HttpRequest
     ) -> tuple[list[Any], dict[Any, Any], set[Any], list[Any]]:
-        """The objects alone: a list of everything that hangs on them could name what is hidden."""
+        """Return the objects alone, because the list of related objects could name hidden ones."""
         return [str(one) for one in objs], {}, set(), []
 
-    # What is kept of a change besides the journal
+    # Django's log
 
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> LogEntry:
         return self._log(request, obj, ADDITION, message)
@@ -148,7 +148,7 @@ class VisibleRowsAdmin(_ModelAdmin):
         return [self._log(request, obj, DELETION, "") for obj in queryset]
 
     def _log(self, request: HttpRequest, obj: Model, flag: int, message: Any) -> LogEntry:
-        """For "Recent actions": by id, for a title may be secret while the log is not gated."""
+        """Log the id only, because a title may be secret and the log has no access filter."""
         return LogEntry.objects.create(
             user=cast(User, request.user),
             content_type=ContentType.objects.get_for_model(obj),
@@ -161,13 +161,12 @@ class VisibleRowsAdmin(_ModelAdmin):
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """What the journal tells about an object, as far as the person may see."""
         obj = self.get_object(request, object_id)
         if obj is None or not self.journal_type or not self.has_view_permission(request, obj):
             raise Http404("there is no such history")
         return render_history(self, request, obj, self.journal_type, self.uid_of(obj))
 
-    # Answers
+    # Responses
 
     def render_change_form(
         self,
@@ -191,9 +190,7 @@ class VisibleRowsAdmin(_ModelAdmin):
         named = f"{capfirst(self.opts.verbose_name)} {self.uid_of(obj)}"
         self.message_user(request, f"{named} {done}.", "SUCCESS")
         if not self.get_queryset(request).filter(pk=obj.pk).exists():
-            self.message_user(
-                request, "Your switches do not show its level: it is out of your sight now.", "INFO"
-            )
+            self.message_user(request, "It is hidden now. Turn on the switch of its level to see it.", "INFO")
         elif "_continue" in request.POST:
             return self._redirect("change", obj.pk)
         if "_addanother" in request.POST and self.has_add_permission(request):
@@ -209,7 +206,7 @@ class VisibleRowsAdmin(_ModelAdmin):
 
 
 class ReadOnlyAdmin(VisibleRowsAdmin):
-    """A model that the admin shows and never changes, whatever the person's permissions."""
+    """A model that the admin never changes, whatever the user's permissions."""
 
     actions = None
 
@@ -224,13 +221,13 @@ class ReadOnlyAdmin(VisibleRowsAdmin):
 
 
 def admin_url(model: type[Model], view: str, *args: Any, query: str = "") -> str:
-    """The address of a page of the admin, with an optional query string."""
+    """Return the address of an admin page."""
     path = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{view}", args=args)
     return f"{path}?{query}" if query else path
 
 
 def column(title: str, order: str | None = None) -> Callable[[_Cell], _Cell]:
-    """``admin.display`` in fewer words."""
+    """Shorten ``admin.display``."""
     return admin.display(description=title, ordering=order)
 
 
@@ -238,7 +235,7 @@ EMPTY_CELL = "–"
 
 
 def level_badge(level: str) -> SafeString:
-    """A level, coloured; one that nobody knows is marked as such."""
+    """Render a sensitivity level as a coloured badge."""
     kind = level if level in LEVELS else "unknown"
     return format_html('<span class="hub-level hub-level-{}">{}</span>', kind, level)
 
@@ -248,7 +245,7 @@ def format_link(address: str, text: str) -> SafeString:
 
 
 def format_moment(at: datetime | None) -> str:
-    """A moment that stays on one line."""
+    """Render a time that does not wrap."""
     if at is None:
         return EMPTY_CELL
     local = timezone.localtime(at)
@@ -260,6 +257,5 @@ def format_moment(at: datetime | None) -> str:
 
 
 def format_json(value: Any) -> SafeString:
-    """JSON, readable."""
     text = json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
     return format_html('<pre class="hub-json">{}</pre>', text)

@@ -1,6 +1,6 @@
-"""Changing many rows at once: which rows were meant, a page that asks and shows, a message that tells.
+"""Bulk changes: the selected rows, the confirmation page and the message about the result.
 
-The page carries the keys it named: what is confirmed is what was shown, whatever came into the list since.
+The confirmation page contains the keys of the rows that it shows, so that only these are changed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from django.template.response import TemplateResponse
 from memoryhub.admin.base import is_key
 
 ActionResponse = HttpResponse | None
-MAX_ROWS = 2000  # rows of one bulk change
-_MAX_NAMED_ROWS = 100  # rows that a page names, unless it must name all
+MAX_ROWS = 2000
+_MAX_NAMED_ROWS = 100  # on the confirmation page, unless it must name all
 
 
 @dataclass(frozen=True)
 class SelectedRow:
-    """One selected row: its key, its opaque id, how it is called, and the value that will change."""
+    """A selected row with its id, its label and the value that will change."""
 
     pk: int
     uid: str
@@ -35,7 +35,7 @@ class SelectedRow:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What the page asks. ``names_all`` for what cannot be undone."""
+    """The texts of a confirmation page. ``names_all``: list every row, for actions that cannot be undone."""
 
     title: str
     lead: str
@@ -45,7 +45,7 @@ class Confirmation:
 
 
 def is_confirmed(request: HttpRequest) -> bool:
-    """Whether the form of the intermediate page was sent."""
+    """Return whether the confirmation page was submitted."""
     return "confirmed" in request.POST
 
 
@@ -57,19 +57,19 @@ def select_rows(
     value: str = "pk",
     most: int = MAX_ROWS,
 ) -> list[SelectedRow]:
-    """The rows that are meant; none, with a message, when they are too many or none is left."""
+    """Return the selected rows; none, with a message, if they are too many or gone."""
     if is_confirmed(request):
         keys = [int(key) for key in request.POST.get("keys", "").split(",") if is_key(key)]
         queryset = queryset.filter(pk__in=keys[: most + 1])
     found = queryset.values_list("pk", "uid", label, value)[: most + 1]
     rows = [SelectedRow(pk, uid, called or uid, now) for pk, uid, called, now in found]
     if len(rows) > most:
-        text = f"Nothing was changed: at most {most} at once; narrow the filters."
+        text = f"Nothing was changed: at most {most} at once. Narrow the filters."
         show_message(model_admin, request, text, "ERROR")
         return []
     if not rows:
         show_message(
-            model_admin, request, "None of these can be changed any more. Nothing was changed.", "WARNING"
+            model_admin, request, "Nothing was changed: none of these can be changed any more.", "WARNING"
         )
     return rows
 
@@ -82,7 +82,6 @@ def render_confirmation(
     rows: list[SelectedRow],
     form: forms.Form | None = None,
 ) -> TemplateResponse:
-    """The page between choosing an action and doing it."""
     shown = rows if question.names_all else rows[:_MAX_NAMED_ROWS]
     context = {
         **model_admin.admin_site.each_context(request),

@@ -1,4 +1,4 @@
-"""Facts: subject, predicate, object; corrected through ``memoryhub.facts.services``."""
+"""Facts: stored, corrected and deleted through ``memoryhub.facts.services``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from memoryhub.admin.bulk import (
     select_rows,
     show_message,
 )
-from memoryhub.admin.filters import LevelFilter, ProjectFilter, value_filter, when
+from memoryhub.admin.filters import LevelFilter, ProjectFilter, age_filter, value_filter
 from memoryhub.admin.forms import DraftAdmin, DraftForm, PlainTextField
 from memoryhub.capture.segments import BOUNDARY_FACTS, BOUNDARY_PREDICATE
 from memoryhub.core.form_fields import ShareField
@@ -37,14 +37,14 @@ _MAX_CELL_CHARS = 80
 
 
 class FactForm(DraftForm):
-    """A triple. Its memory is named by id: a list to choose from would show hidden ones."""
+    """A fact. Its memory is entered by id, because a list of choices would show hidden memories."""
 
     object = PlainTextField(rows=2, required=True)
     memory_id = forms.CharField(
         required=False,
         max_length=64,
         label="Memory",
-        help_text="Id of the memory it was drawn from; may be empty",
+        help_text="Id of the memory that the fact comes from; may be empty",
     )
     accepted: FactDraft | None = None
 
@@ -71,7 +71,7 @@ class FactForm(DraftForm):
 
 @admin.action(description="Delete facts…", permissions=["delete"])
 def delete(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Fact]) -> ActionResponse:
-    """This asks first: facts have no trash."""
+    """Delete facts after a confirmation, because facts have no trash."""
     rows = select_rows(model_admin, request, queryset, "subject", "object")
     if not rows:
         return None
@@ -91,12 +91,12 @@ def _delete_each(uids: list[str], request: HttpRequest) -> int:
             services.delete_fact(uid, request_actor(request))
             gone += 1
         except NotFound:
-            continue  # someone else was quicker
+            continue  # already deleted by someone else
     return gone
 
 
 class SegmentFactFilter(SimpleListFilter):
-    """Without the hub's own notes of where sessions change their subject, unless they are asked for."""
+    """Hides the facts that mark segment boundaries of sessions unless they are requested."""
 
     title = "what"
     parameter_name = "what"
@@ -128,7 +128,7 @@ class FactAdmin(DraftAdmin):
         LevelFilter,
         value_filter("predicate"),
         ProjectFilter,
-        when("updated_at", "changed"),
+        age_filter("updated_at", "changed"),
     )
     list_select_related = ("memory",)
     search_fields = ("subject", "predicate", "object")
@@ -158,7 +158,7 @@ class FactAdmin(DraftAdmin):
         else:
             stored, is_new = services.create_fact(draft, request_actor(request))
             if not is_new:
-                self.message_user(request, "This was known already: its confidence was updated.", "INFO")
+                self.message_user(request, "This fact already exists. Its confidence was updated.", "INFO")
         self.adopt(obj, stored)
 
     def delete_model(self, request: HttpRequest, obj: Fact) -> None:
@@ -185,7 +185,7 @@ class FactAdmin(DraftAdmin):
 
     @column("drawn from")
     def memory_shown(self, fact: Fact) -> str:
-        """A fact is seen only where its memory is, so this leaks nothing."""
+        """Link the memory, which is visible wherever the fact is."""
         if fact.memory is None:
             return EMPTY_CELL
         return format_link(

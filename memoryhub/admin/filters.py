@@ -1,4 +1,4 @@
-"""The filters of the lists. The query string names a choice; anything else finds nothing."""
+"""List filters. A value in the query string that is not a choice finds nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Choices = list[tuple[str, str]]
 
 
 def is_repair_list(request: HttpRequest) -> bool:
-    """Whether this is the list of memories under an unknown level, asked for by one who may repair them."""
+    """Return whether the request is for the list that repairs memories with an unknown level."""
     match = request.resolver_match
     if match is None or match.url_name != "memoryhub_memory_changelist":
         return False
@@ -30,7 +30,7 @@ def is_repair_list(request: HttpRequest) -> bool:
 
 
 class LevelFilter(SimpleListFilter):
-    """The levels that the switches show, and the repair of unknown ones."""
+    """Offers the visible levels and, for memories, the repair of unknown levels."""
 
     title = "sensitivity"
     parameter_name = "level"
@@ -49,7 +49,7 @@ class LevelFilter(SimpleListFilter):
 
 
 class StateFilter(SimpleListFilter):
-    """Live memories unless something else is asked for."""
+    """Shows live memories by default."""
 
     title = "state"
     parameter_name = "state"
@@ -82,7 +82,7 @@ class StateFilter(SimpleListFilter):
 
 
 class _TwoChoiceFilter(SimpleListFilter):
-    """Two choices; ``conditions`` maps each to what it filters by."""
+    """A filter with two choices."""
 
     labels: Choices = []
 
@@ -99,7 +99,7 @@ class _TwoChoiceFilter(SimpleListFilter):
 
 
 class UseFilter(_TwoChoiceFilter):
-    """Memories that nobody ever asked for."""
+    """Memories that were never accessed, or were."""
 
     title = "use"
     parameter_name = "use"
@@ -111,7 +111,7 @@ class UseFilter(_TwoChoiceFilter):
 
 
 class FlagFilter(_TwoChoiceFilter):
-    """Memories that something asks a reviewer to look at."""
+    """Memories with or without flags for review."""
 
     title = "flags"
     parameter_name = "flags"
@@ -122,7 +122,7 @@ class FlagFilter(_TwoChoiceFilter):
 
 
 class _AgeFilter(SimpleListFilter):
-    """By age; the column is the subclass's ``parameter_name``."""
+    """Filters by the age of the column in the subclass's ``parameter_name``."""
 
     days = {"day": 1, "week": 7, "month": 30, "year": 365}
 
@@ -140,13 +140,13 @@ class _AgeFilter(SimpleListFilter):
         return queryset.filter(**{f"{self.parameter_name}__{lookup}": since})
 
 
-def when(column: str, title: str) -> type[SimpleListFilter]:
-    """A filter by the age of a moment."""
+def age_filter(column: str, title: str) -> type[SimpleListFilter]:
+    """Make a filter by the age of a time column."""
     return type(f"{column.title()}Filter", (_AgeFilter,), {"title": title, "parameter_name": column})
 
 
 class ActorFilter(SimpleListFilter):
-    """Who did something, by the kind of name that the journal keeps."""
+    """Filters journal rows by the kind of actor."""
 
     title = "who"
     parameter_name = "who"
@@ -164,7 +164,7 @@ class ActorFilter(SimpleListFilter):
 
 
 class _ColumnFilter(SimpleListFilter):
-    """By a column's value; the column is the subclass's ``parameter_name``."""
+    """Filters by the value of the column in the subclass's ``parameter_name``."""
 
     offered: tuple[str, ...] = ()
 
@@ -177,7 +177,7 @@ class _ColumnFilter(SimpleListFilter):
 
 
 class _ValueFilter(_ColumnFilter):
-    """Offers the most frequent values among the rows that the person may see."""
+    """Offers the most frequent values among the visible rows."""
 
     def rows(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Any:
         return model_admin.get_queryset(request)
@@ -188,7 +188,7 @@ class _ValueFilter(_ColumnFilter):
 
 
 class ProjectFilter(_ValueFilter):
-    """Offers the projects of memories: counting sessions or journal rows behind their gate takes long."""
+    """Offers the projects of memories, because counting visible sessions or journal rows is slow."""
 
     title = "project"
     parameter_name = "project"
@@ -200,12 +200,12 @@ class ProjectFilter(_ValueFilter):
 
 
 def choice_filter(column: str, choices: tuple[str, ...], title: str = "") -> type[SimpleListFilter]:
-    """A filter by a column of a closed vocabulary."""
+    """Make a filter by a column with fixed values."""
     named = {"title": title or column, "parameter_name": column, "offered": choices}
     return type(f"{column.title()}Filter", (_ColumnFilter,), named)
 
 
 def value_filter(column: str, title: str = "") -> type[SimpleListFilter]:
-    """A filter by a column's value, as free as agents make it."""
+    """Make a filter by a column with free values."""
     named = {"title": title or column, "parameter_name": column}
     return type(f"{column.title()}Filter", (_ValueFilter,), named)

@@ -1,4 +1,4 @@
-"""The journal: to look at, never to change."""
+"""The read-only list of the journal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from memoryhub.admin.base import (
     format_moment,
     level_badge,
 )
-from memoryhub.admin.filters import ActorFilter, LevelFilter, ProjectFilter, choice_filter, when
+from memoryhub.admin.filters import ActorFilter, LevelFilter, ProjectFilter, age_filter, choice_filter
 from memoryhub.models import AgentToken, Fact, JournalEntry, MaintenanceRun, Memory
 
 _OBJECT_MODELS: dict[str, type[Model]] = {
@@ -36,7 +36,7 @@ _FILTERED_MODELS = (Memory, Fact)
 
 
 class OperationFilter(choice_filter("operation", ())):  # type: ignore[misc]
-    """Offers the operations of rows that may be seen: others would tell that there was such a one."""
+    """Offers only operations of visible rows, so that the choices reveal nothing about hidden ones."""
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
         visible = JournalEntry.objects.visible_to(request_clearance(request))
@@ -45,7 +45,7 @@ class OperationFilter(choice_filter("operation", ())):  # type: ignore[misc]
 
 
 def _object_addresses(rows: list[JournalEntry], clearance: Clearance) -> dict[tuple[str, str], str]:
-    """Where these rows' objects are shown, of those that can be seen still: a query for each kind."""
+    """Return the addresses of the rows' objects that exist and are visible, with one query per kind."""
     found = {}
     for kind, model in _OBJECT_MODELS.items():
         uids = {row.object_id for row in rows if row.object_type == kind}
@@ -85,7 +85,7 @@ class JournalAdmin(ReadOnlyAdmin):
         ActorFilter,
         ProjectFilter,
         LevelFilter,
-        when("at", "when"),
+        age_filter("at", "when"),
     )
     search_fields = ("=object_id", "actor", "operation")
     search_help_text = "The id of an object, or part of who or what"

@@ -1,12 +1,12 @@
-"""Memories: found through the hub's search, curated one by one or many at once."""
+"""Memories: searched like in the hub and changed in bulk. One memory is edited on its page in the hub."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from django.conf import settings
 from django.contrib import admin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.utils import flatten_fieldsets
 from django.contrib.admin.views.main import ORDER_VAR, ChangeList
 from django.db.models import Case, IntegerField, QuerySet, Value, When
 from django.forms import CheckboxInput
@@ -16,12 +16,19 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memoryhub import memories
 from memoryhub.access import redaction
 from memoryhub.access.policy import Sensitivity
-from memoryhub.accounts.clearance import record_reveal, request_actor, request_clearance
+from memoryhub.accounts.clearance import record_reveal, request_clearance
 from memoryhub.admin import memory_actions
-from memoryhub.admin.base import EMPTY_CELL, admin_url, column, format_link, format_moment, level_badge
+from memoryhub.admin.base import (
+    EMPTY_CELL,
+    VisibleRowsAdmin,
+    admin_url,
+    column,
+    format_link,
+    format_moment,
+    level_badge,
+)
 from memoryhub.admin.bulk import format_count
 from memoryhub.admin.filters import (
     FlagFilter,
@@ -29,12 +36,11 @@ from memoryhub.admin.filters import (
     ProjectFilter,
     StateFilter,
     UseFilter,
+    age_filter,
     choice_filter,
     is_repair_list,
     value_filter,
-    when,
 )
-from memoryhub.admin.forms import DraftAdmin, MemoryForm, format_entity
 from memoryhub.core.text import shorten
 from memoryhub.core.vocabulary import SCOPES, TYPES
 from memoryhub.memories.rows import list_values
@@ -42,11 +48,11 @@ from memoryhub.models import Fact, Memory
 from memoryhub.search.hybrid import search_memories
 
 _MAX_TITLE_CHARS = 90
-_MAX_ORDERED = 500  # search results that are put in the order of their score
+_MAX_ORDERED = 500  # search results that are sorted by score
 
 
 class MemoryList(ChangeList):
-    """The list reads no long text."""
+    """The list of memories, which loads no long texts."""
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
         rows: QuerySet[Any] = super().get_queryset(request, exclude_parameters)
@@ -54,8 +60,7 @@ class MemoryList(ChangeList):
 
 
 @admin.register(Memory)
-class MemoryAdmin(DraftAdmin):
-    form = MemoryForm
+class MemoryAdmin(VisibleRowsAdmin):
     journal_type = "memory"
     link_lookups = ("session_id",)
     list_display = (
@@ -71,18 +76,13 @@ class MemoryAdmin(DraftAdmin):
         choice_filter("scope", SCOPES),
         UseFilter,
         FlagFilter,
-        when("updated_at", "changed"),
-        when("created_at", "created"),
+        age_filter("updated_at", "changed"),
+        age_filter("created_at", "created"),
     )
     ordering = ("-updated_at",)
-    search_fields = ("title",)  # only so that there is a box: get_search_results asks the indexes
+    search_fields = ("title",)  # makes Django show the search box; see get_search_results
     search_help_text = "Finds like the hub's own search, best first, or one memory by its id."
     actions = memory_actions.ALL_ACTIONS
-    readonly_fields = (
-        *("id_shown", "state", "owner", "author", "created_at", "updated_at", "expires_at", "deleted_at"),
-        *("trash_reason", "merged_into_shown", "accessed_count", "last_accessed_at", "flags", "reviewed_at"),
-        *("facts_shown", "content_hash"),
-    )
     fieldsets = (
         (None, {"fields": ("title", "content")}),
         ("Kind", {"fields": ("sensitivity", "type", "category", "project", "scope", "tags", "concepts")}),
@@ -97,12 +97,23 @@ class MemoryAdmin(DraftAdmin):
                 ),
             },
         ),
+        (
+            "Record",
+            {
+                "fields": (
+                    *("id_shown", "state", "owner", "author", "created_at", "updated_at", "expires_at"),
+                    *("deleted_at", "trash_reason", "merged_into_shown", "accessed_count"),
+                    *("last_accessed_at", "flags", "reviewed_at", "facts_shown", "content_hash"),
+                )
+            },
+        ),
     )
+    readonly_fields = flatten_fieldsets(fieldsets)
 
-    # Which rows
+    # The list
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Behind the gate; the unknown levels only in the list that repairs them."""
+        """Return the visible rows, or those with an unknown level in the list that repairs them."""
         if is_repair_list(request):
             return Memory.objects.of_unknown_level(request_clearance(request)).order_by(*self.ordering)
         return super().get_queryset(request)
@@ -111,13 +122,13 @@ class MemoryAdmin(DraftAdmin):
         return MemoryList
 
     def get_list_display_links(self, request: HttpRequest, list_display: Any) -> Any:
-        """What is under an unknown level cannot be opened."""
+        """Memories with an unknown level cannot be opened."""
         return None if is_repair_list(request) else super().get_list_display_links(request, list_display)
 
     def get_search_results(
         self, request: HttpRequest, queryset: Any, search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """What the hub's search finds among the rows that gate and filters leave, best first."""
+        """Search the visible and filtered rows like the hub does, best match first."""
         if not search_term.strip():
             return queryset, False
         ids = search_memories(queryset, search_term, limit=0).ids
@@ -131,17 +142,19 @@ class MemoryAdmin(DraftAdmin):
         return found, False
 
     def get_list_filter(self, request: HttpRequest) -> Any:
-        """Nothing to choose by in the list that repairs unknown levels but where they are."""
+        """Offer only level and project in the list that repairs unknown levels."""
         return (LevelFilter, ProjectFilter) if is_repair_list(request) else self.list_filter
 
-    # What may be done
+    # Permissions. Without an object they are those of the bulk actions.
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
 
     def has_change_permission(self, request: HttpRequest, obj: Memory | None = None) -> bool:
-        """What lies in the trash is read-only until it is restored."""
-        return super().has_change_permission(request, obj) and (obj is None or obj.deleted_at is None)
+        return obj is None and super().has_change_permission(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Memory | None = None) -> bool:
-        return super().has_delete_permission(request, obj) and (obj is None or obj.deleted_at is None)
+        return obj is None and super().has_delete_permission(request)
 
     def has_erase_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("memoryhub.erase_memory")
@@ -155,42 +168,12 @@ class MemoryAdmin(DraftAdmin):
         repair = memory_actions.repair_level
         return {"repair_level": (repair, "repair_level", "Set a known level…")}
 
-    # What happens
-
-    def save_model(self, request: HttpRequest, obj: Memory, form: MemoryForm, change: bool) -> None:
-        if not change:
-            outcome = memories.create_memory(form.accepted, request_actor(request))  # type: ignore[arg-type]
-            if outcome.outcome != "created":
-                self.message_user(request, "This was known already: the memory there was refreshed.", "INFO")
-            self.adopt(obj, outcome.memory)
-        elif form.accepted:
-            patch: Any = form.accepted
-            self.adopt(
-                obj,
-                memories.update_memory(
-                    obj.uid, patch, request_actor(request), unchanged_since=form.opened_at
-                ),
-            )
-
-    def delete_model(self, request: HttpRequest, obj: Memory) -> None:
-        memories.trash_memories([obj.uid], request_actor(request))
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
-        memories.trash_memories(queryset.values_list("uid", flat=True), request_actor(request))
-
-    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        initial = super().get_changeform_initial_data(request)
-        return {"ttl_days": settings.MEMORYHUB.default_ttl_days or None, **initial}
-
-    def get_fieldsets(self, request: HttpRequest, obj: Memory | None = None) -> Any:
-        if obj is None:
-            return self.fieldsets
-        return (*self.fieldsets, ("Record", {"fields": self.readonly_fields}))
+    # The page of one memory
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         memory = super().get_object(request, object_id, from_field)
         if memory is not None:
-            memory.clearance = request_clearance(request)  # for the columns below that read other rows
+            memory.clearance = request_clearance(request)  # for columns that query other rows
         return memory
 
     def render_change_form(
@@ -202,30 +185,28 @@ class MemoryAdmin(DraftAdmin):
         form_url: str = "",
         obj: Memory | None = None,
     ) -> Any:
-        """Opening a secret memory is journaled."""
+        """Journal the opening of a secret memory, and offer actions as buttons."""
         if obj is not None:
             if obj.sensitivity == Sensitivity.SECRET.value:
                 record_reveal(request, obj, "admin")
-            context["show_delete"], context["can_trash"] = False, self.has_delete_permission(request, obj)
             context["single_actions"] = self._single_actions(request, obj)
             context["all_states"] = admin_url(Memory, "changelist", query="state=all")
         return super().render_change_form(request, context, add, change, form_url, obj)
 
     def _single_actions(self, request: HttpRequest, memory: Memory) -> list[tuple[str, str]]:
-        """Actions of the list that fit this memory, as buttons of its page."""
+        """Return the bulk actions that apply to this memory."""
         ended = memory.deleted_at is not None or _is_expired(memory)
-        fitting = ("restore", "erase") if ended else ("expire", "erase")
+        fitting = ("restore", "erase") if ended else ("expire", "trash", "erase")
         allowed = self.get_actions(request)
         return [(name, allowed[name][2]) for name in fitting if name in allowed]
 
     def view_on_site(self, obj: Memory) -> str:
-        """Its page in the hub."""
         return reverse("memory", args=[obj.uid])
 
     # Columns
 
     def action_checkbox(self, obj: Memory) -> SafeString:
-        """Django's names the row by its title."""
+        """Label the checkbox with the redacted title, where Django would use ``str()``."""
         words = f"Select this object for an action - {redaction.display_name(obj)}"
         box = CheckboxInput({"class": "action-select", "aria-label": words}, lambda value: False)
         return box.render(ACTION_CHECKBOX_NAME, str(obj.pk))
@@ -279,7 +260,7 @@ class MemoryAdmin(DraftAdmin):
         address = admin_url(Fact, "changelist", query=f"memory__uid={memory.uid}")
         return format_link(address, format_count(count, "fact")) if count else EMPTY_CELL
 
-    # The lists of the form, for those who may only look
+    # Lists of values
 
     def tags(self, memory: Memory) -> str:
         return "\n".join(list_values(memory, "tags"))
@@ -294,7 +275,8 @@ class MemoryAdmin(DraftAdmin):
         return "\n".join(list_values(memory, "files_modified"))
 
     def entities(self, memory: Memory) -> str:
-        return "\n".join(map(format_entity, list_values(memory, "entities")))
+        entities = list_values(memory, "entities")
+        return "\n".join(f"{entity['entity']} | {entity['entity_type']}" for entity in entities)
 
 
 def _is_expired(memory: Memory) -> bool:

@@ -1,4 +1,4 @@
-"""What a curator does to many memories at once. Each goes through the store, under the person's name."""
+"""Bulk actions on memories, done by the services under the user's name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from memoryhub.admin.bulk import (
 )
 from memoryhub.models import Memory
 
-MAX_ERASED = 500  # all of them are named on the confirmation page
+MAX_ERASED = 500  # the confirmation page lists all of them
 _MAX_REFUSALS_SHOWN = 5
 
 _LEVEL_CHOICES = [(level, level) for level in LEVELS]
@@ -34,7 +34,8 @@ _LEVEL_CHOICES = [(level, level) for level in LEVELS]
 
 class SensitivityForm(forms.Form):
     sensitivity = forms.ChoiceField(
-        choices=_LEVEL_CHOICES, help_text="Memories above the levels that your switches show leave this list."
+        choices=_LEVEL_CHOICES,
+        help_text="Memories disappear from this list if their level is switched off.",
     )
 
 
@@ -58,7 +59,7 @@ def _set_value(
     queryset: QuerySet[Memory],
     form_class: type[forms.Form],
 ) -> ActionResponse:
-    """Ask for a value and show what it replaces; then set it."""
+    """Ask for a value, showing the current ones, and set it."""
     [name] = form_class.base_fields
     rows = select_rows(model_admin, request, queryset, "title", name)
     if not rows:
@@ -72,7 +73,7 @@ def _set_value(
         acted = memories.apply_bulk_action(
             "set", [row.uid for row in rows], request_actor(request), **form.cleaned_data
         )
-    except memories.StoreError as refusal:  # a credential, as a rule
+    except memories.StoreError as refusal:  # for example a credential in the value
         show_message(model_admin, request, f"Nothing was changed: {refusal.message}.", "ERROR")
         return None
     if held := len(acted.done) + len(acted.same):
@@ -94,7 +95,7 @@ def _set_value(
 def _show_undo_message(
     model_admin: ModelAdmin[Any], request: HttpRequest, acted: memories.BulkResult, text: str
 ) -> None:
-    """What was done, with a button that takes it back where anything was."""
+    """Show the result, with an undo button if anything was changed."""
     if acted.done:
         context = {"acted": acted, "text": text, "back": request.get_full_path()}
         text = render_to_string("admin/memoryhub/acted.html", context, request=request)
@@ -129,7 +130,7 @@ def _run_action(
     kind: str,
     done: str,
 ) -> None:
-    """A change that can be undone: done at once."""
+    """Run an action that can be undone, without asking first."""
     rows = select_rows(model_admin, request, queryset, "title")
     if not rows:
         return
@@ -159,7 +160,7 @@ def restore(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QueryS
 
 @admin.action(description="Erase for good…", permissions=["erase"])
 def erase(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]) -> ActionResponse:
-    """Not to be undone: the page names every memory, and what is confirmed is exactly that."""
+    """Erase memories for good after a confirmation page that lists every one of them."""
     rows = select_rows(model_admin, request, queryset, "title", most=MAX_ERASED)
     if not rows:
         return None
@@ -173,8 +174,8 @@ def erase(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet
 def _erase_question(rows: list[SelectedRow]) -> Confirmation:
     what = _count_memories(len(rows))
     lead = (
-        f"{what} will be erased with earlier versions, labels, files, and the facts drawn from them, down to "
-        "the last byte in the database file. This cannot be undone; the journal keeps a hash of each."
+        f"{what} will be erased with their versions, labels, file references and facts, also from the "
+        "database file. This cannot be undone. The journal keeps a hash of each."
     )
     return Confirmation("Erase for good", lead, f"Erase {what} for good", names_all=True, danger=True)
 
@@ -183,13 +184,13 @@ def _erase_question(rows: list[SelectedRow]) -> Confirmation:
 def repair_level(
     model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]
 ) -> ActionResponse:
-    """For memories under an unknown level: all that can be done with them."""
+    """Set a known level, the only action on memories with an unknown one."""
     rows = select_rows(model_admin, request, queryset, "title", "sensitivity")
     if not rows:
         return None
     form = SensitivityForm(request.POST if is_confirmed(request) else None)
     if not form.is_valid():
-        lead = f"{_count_memories(len(rows))} under a level that nobody knows will be set to:"
+        lead = f"{_count_memories(len(rows))} with an unknown level will be set to:"
         question = Confirmation("Set a known level", lead, "Set level")
         return render_confirmation(model_admin, request, "repair_level", question, rows, form)
     level = Sensitivity(form.cleaned_data["sensitivity"])

@@ -1,7 +1,7 @@
-"""Accounts and groups: for superusers alone, since Django's forms give any right to anyone.
+"""Accounts and groups, for superusers only, because Django's forms can grant any right.
 
-Administrators manage people on the hub's own pages, as far as their own rights go. Changes here are journaled
-too: Django logs each of them, and the journal hears of it with the log.
+Administrators manage people on the hub's own pages, within the limits of their own rights. Changes in the
+admin are journaled together with Django's log.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _RIGHTS_FIELDS = {"groups", "user_permissions", "is_superuser"}  # fields
 
 
 def is_unconfined_superuser(request: HttpRequest) -> bool:
-    """Who may do anything, and is not confined: lists of people tell of projects beyond."""
+    """Return whether the user is a superuser who sees every project, since accounts name projects."""
     user = request.user
     return bool(user.is_active and user.is_superuser) and not is_confined(user)
 
 
 class SuperusersOnly:
-    """No permission of a model opens these pages."""
+    """Restricts a model to superusers, whatever the permissions."""
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return is_unconfined_superuser(request)
@@ -67,8 +67,7 @@ class MembershipInline(SuperusersOnly, _Inline):
 
 @admin.action(description="Unbind from the organisation's sign-in", permissions=["change"])
 def unbind(model_admin: Any, request: HttpRequest, queryset: Any) -> None:
-    """Of those who are bound; who comes next with the account's address has it, so it is no matter of course
-    that the address is right."""
+    """Unbind the selected accounts. The next sign-in with an account's address is bound to it."""
     assert isinstance(request.user, User)  # noqa: S101 the admin asks for a login before any page
     bound = list(queryset.filter(identity__isnull=False).exclude(pk=request.user.pk))
     for person in bound:
@@ -86,13 +85,13 @@ class PersonAdmin(SuperusersOnly, _UserAdmin):
     actions = (unbind,)
 
     def get_inlines(self, request: HttpRequest, obj: User | None) -> Any:
-        """Memberships of an account that is there: the first one confines it."""
+        """Offer memberships for existing accounts only, because the first one confines the account."""
         return self.inlines if obj is not None else ()
 
     def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> Any:
-        """A name is for good: personal memories, tokens and the journal know the person by it.
+        """Make the user name read-only, because memories, tokens and the journal refer to it.
 
-        One's own address too is another's to change: by it the organisation's sign-in finds an account.
+        Users cannot change their own address either, because the organisation's sign-in is matched with it.
         """
         fields = super().get_readonly_fields(request, obj)
         if obj is None:
@@ -100,9 +99,9 @@ class PersonAdmin(SuperusersOnly, _UserAdmin):
         return (*fields, "username", *(("email",) if obj == request.user else ()))
 
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
-        """Of others; one's own takes the old one."""
+        """Set the password of others. Changing one's own requires the old one, on the hub's page."""
         if self.get_object(request, unquote(id)) == request.user:
-            messages.error(request, "Nothing was changed: give your own password here, with the old one.")
+            messages.error(request, "Nothing was changed. Change your own password here, with the old one.")
             return redirect("you")
         answer: HttpResponse = super().user_change_password(request, id, form_url)
         return answer
@@ -142,13 +141,13 @@ class RoleAdmin(SuperusersOnly, GroupAdmin):
 
 
 def _limit_tokens(request: HttpRequest, accounts: Iterable[int]) -> None:
-    """The tokens of these people do no more than they do now."""
+    """Limit the tokens of these people to their current rights."""
     for person in User.objects.filter(pk__in=accounts):
         tokens.reduce_tokens_to_owner(person, request_actor(request))
 
 
 def _changed_fields(message: Any) -> list[str]:
-    """What Django says was changed: names of fields, and of what hangs on the account."""
+    """Return the names of changed fields and related objects from Django's log message."""
     if not isinstance(message, list):
         return [str(message)]
     parts = [part for said in message for part in said.values()]

@@ -1,4 +1,4 @@
-"""Sessions, their events and what was injected into them: to look at, written by agents alone."""
+"""Read-only lists of sessions, events and injections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from memoryhub.admin.base import (
     level_badge,
 )
 from memoryhub.admin.bulk import format_count
-from memoryhub.admin.filters import LevelFilter, ProjectFilter, value_filter, when
+from memoryhub.admin.filters import LevelFilter, ProjectFilter, age_filter, value_filter
 from memoryhub.core.text import shorten
 from memoryhub.injection.queries import InjectionReport, load_reports
 from memoryhub.models import Event, Injection, Memory, Session
@@ -35,7 +35,7 @@ _MAX_MEMORIES = 20
 
 
 class SessionList(ChangeList):
-    """Counts of what may be seen, for all sessions of the page in two queries."""
+    """Adds counts of visible memories and events to the sessions of a page, in two queries."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
@@ -56,7 +56,7 @@ class SessionList(ChangeList):
 @admin.register(Session)
 class SessionAdmin(ReadOnlyAdmin):
     list_display = ("session_id", "project", "agent_shown", "started", "last", "memory_count", "event_count")
-    list_filter = (ProjectFilter, when("last_seen", "last active"))
+    list_filter = (ProjectFilter, age_filter("last_seen", "last active"))
     search_fields = ("session_id", "project")
     fields = (
         *("session_id", "project", "agent_shown", "folder", "started", "last", "ended"),
@@ -67,7 +67,7 @@ class SessionAdmin(ReadOnlyAdmin):
         return SessionList
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
-        return ("-last_seen",)  # which `ordering` cannot name: it is no column
+        return ("-last_seen",)  # not in `ordering`, because it is an annotation
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         session = super().get_object(request, object_id, from_field)
@@ -149,7 +149,12 @@ class EventAdmin(ReadOnlyAdmin):
     list_display = (
         *("when", "event", "tool_name", "session_shown", "memorability", "skip_reason", "memory_shown"),
     )
-    list_filter = (value_filter("event"), value_filter("tool_name", "tool"), LevelFilter, when("at", "when"))
+    list_filter = (
+        value_filter("event"),
+        value_filter("tool_name", "tool"),
+        LevelFilter,
+        age_filter("at", "when"),
+    )
     search_fields = ("tool_name", "preview", "skip_reason", "=session__session_id")
     ordering = ("-at",)
     fields = (
@@ -174,7 +179,7 @@ class EventAdmin(ReadOnlyAdmin):
 
     @column("became")
     def memory_shown(self, event: Event) -> str:
-        """An event is seen only where its memory is, so this leaks nothing."""
+        """Link the memory, which is visible wherever the event is."""
         if event.memory is None:
             return EMPTY_CELL
         return format_link(
@@ -192,7 +197,7 @@ class EventAdmin(ReadOnlyAdmin):
 
 
 class InjectionList(ChangeList):
-    """Each injection with what may be seen of it, for all of the page in one query."""
+    """Adds the visible part of each injection, in one query."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
@@ -208,7 +213,7 @@ class InjectionAdmin(ReadOnlyAdmin):
         *("when", "session_shown", "project", "level", "tokens", "shown_count", "withheld_count"),
         "took_ms",
     )
-    list_filter = (ProjectFilter, LevelFilter, when("at", "when"))
+    list_filter = (ProjectFilter, LevelFilter, age_filter("at", "when"))
     search_fields = ("=uid", "prompt_preview", "=session__session_id")
     ordering = ("-at",)
     fields = (

@@ -1,4 +1,4 @@
-"""Tokens of agents: issued and shown once, changed within one's own reach, revoked."""
+"""Agent tokens: issued and shown once, changed within the user's own rights, revoked."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ else:
 
 
 def may_change_token(request: HttpRequest, token: AgentToken) -> bool:
-    """Whether the person may decide what this token can do; anyone who manages tokens may revoke it."""
+    """Return whether the user may change this token; revoking only needs the permission."""
     if request.user.is_superuser and not is_confined(request.user):
         return True
     own = token.owner == request.user.get_username() and token.clearance in grantable_clearances(request.user)
@@ -48,7 +48,7 @@ def may_change_token(request: HttpRequest, token: AgentToken) -> bool:
 
 
 class TokenForm(_ModelForm):
-    """What a token is called and may do. The choices are those that the person may grant."""
+    """The name and rights of a token. The choices are limited to those that the user may grant."""
 
     refusal: StoreError | None = None
     owners: list[str] = []
@@ -56,7 +56,7 @@ class TokenForm(_ModelForm):
     may: list[str] = []
 
     owner = forms.ChoiceField(help_text="Whose personal memories the agent reads and writes")
-    clearance = forms.ChoiceField(help_text="The strictest level that it may ask for")
+    clearance = forms.ChoiceField(help_text="The highest level that it may read")
     rights = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple)
     projects = LinesField(help_text="One a line; empty: all projects")
 
@@ -77,7 +77,7 @@ class TokenForm(_ModelForm):
             }
 
     def _offer(self, name: str, choices: list[str]) -> None:
-        """Set the choices of a field, where the person may choose: Django drops what is read-only."""
+        """Set the choices of a field. Read-only fields are not in the form."""
         if field := self.fields.get(name):
             field.choices = [(choice, choice) for choice in choices]  # type: ignore[attr-defined]
 
@@ -89,14 +89,14 @@ class TokenForm(_ModelForm):
         return cleaned
 
     def _post_clean(self) -> None:
-        """The stored row is for ``memoryhub.accounts.tokens`` to change."""
+        """Skip the model's validation: ``memoryhub.accounts.tokens`` validates and saves."""
 
 
 @admin.action(description="Revoke…", permissions=["change"])
 def revoke(
     model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[AgentToken]
 ) -> ActionResponse:
-    """A revoked token stays revoked, so this asks first."""
+    """Revoke tokens after a confirmation, because this cannot be undone."""
     rows = select_rows(model_admin, request, queryset.filter(revoked_at=None), "name")
     if not rows:
         return None
@@ -126,7 +126,7 @@ class TokenAdmin(DraftAdmin):
     )
 
     def visible_to(self, request: HttpRequest, clearance: Clearance) -> QuerySet[Any]:
-        """Tokens have no level: who manages tokens sees what there are, a member of projects their own."""
+        """Show every token, or to users confined to some projects only their own."""
         rows: QuerySet[Any] = AgentToken.objects.all()
         return rows.filter(owner=request.user.get_username()) if is_confined(request.user) else rows
 
@@ -140,7 +140,7 @@ class TokenAdmin(DraftAdmin):
         return () if obj is None else (*self.readonly_fields, "owner")
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """Django's label of a moment is for neither of its two fields: each is told by name."""
+        """Label the date and the time field of a moment, which Django's label does not cover."""
         field = super().formfield_for_dbfield(db_field, request, **kwargs)
         if isinstance(field, SplitDateTimeField):
             for part, widget in zip(("date", "time"), field.widget.widgets, strict=True):
@@ -164,24 +164,24 @@ class TokenAdmin(DraftAdmin):
         return allowed and (obj is None or (obj.revoked_at is None and may_change_token(request, obj)))
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """The journal names tokens for ever: they are revoked, not deleted."""
+        """Tokens are revoked instead, because the journal refers to them."""
         return False
 
     def save_model(self, request: HttpRequest, obj: AgentToken, form: TokenForm, change: bool) -> None:
-        # In the form an empty list says all projects, as its help tells.
+        # In the form an empty list means all projects.
         values = {**form.cleaned_data, "projects": form.cleaned_data["projects"] or None}
         values["within"] = user_clearance(request.user)
         if change:
             stored = tokens.change_token(obj.uid, request_actor(request), **values)
         else:
-            # Kept on the request alone, for the one answer that shows it.
+            # Stored on the request only, for the one response that shows it.
             stored, request.new_token = tokens.issue_token(**values, actor=request_actor(request))  # type: ignore[attr-defined]
         self.adopt(obj, stored)
 
     def response_add(
         self, request: HttpRequest, obj: AgentToken, post_url_continue: str | None = None
     ) -> HttpResponse:
-        """The token itself, this once: it is in no message, no log and no other page."""
+        """Show the token once. No message, log or other page contains it."""
         context = {
             **self.admin_site.each_context(request),
             "title": "Token issued",
@@ -241,7 +241,7 @@ class TokenAdmin(DraftAdmin):
 
 
 def _possible_owners(request: HttpRequest) -> list[str]:
-    """Oneself; a superuser may issue tokens for others."""
+    """Return the user and, for superusers, all other active users."""
     mine = request.user.get_username()
     if not request.user.is_superuser or is_confined(request.user):
         return [mine]

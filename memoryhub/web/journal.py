@@ -1,4 +1,4 @@
-"""The journal: who did what to which object, and whether the chain of its rows is whole."""
+"""The journal pages: the list of actions, one row, and the verification of the hash chain."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import BadRequest
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
@@ -18,11 +17,12 @@ from memoryhub.audit import journal as chain
 from memoryhub.core import pagination
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.models.querysets import JournalQuerySet
+from memoryhub.web.base.errors import bad_cursor_as_400
 from memoryhub.web.base.filters import JournalFilter
 from memoryhub.web.base.htmx import HtmxHttpRequest
 
 PAGE_SIZE = 50
-# Suggestions for the filter; looking up the names in use would read a long journal whole.
+# Suggestions for the filter. Querying the operations in use would read the whole journal.
 SUGGESTED_OPERATIONS = (
     *("insert", "update", "dedup_refresh", "delete", "restore", "expire", "evict", "purge", "erase"),
     *("login", "login_failed", "login_refused", "logout", "rights", "joined", "left", "password_change"),
@@ -56,7 +56,7 @@ SUGGESTED_OPERATIONS = (
 
 @require_safe
 def journal(request: HttpRequest) -> HttpResponse:
-    """Rows about what may be seen, newest first."""
+    """List the visible rows, newest first."""
     form = JournalFilter(request.GET)
     context = _list_context(request, form)
     return render(request, "journal/page.html", context, status=200 if form.is_valid() else 422)
@@ -64,7 +64,7 @@ def journal(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def journal_row(request: HttpRequest, seq: int) -> HttpResponse:
-    """One row, by its number, with those beside it that may be seen."""
+    """Show one row, with links to the visible rows before and after it."""
     visible = _visible_rows(request)
     row = visible.filter(seq=seq).first() if seq < 2**63 else None
     if row is None:
@@ -81,10 +81,10 @@ def journal_row(request: HttpRequest, seq: int) -> HttpResponse:
 
 @require_POST
 def journal_verify(request: HtmxHttpRequest) -> HttpResponse:
-    """Recompute the chain, which reads every row: only when someone asks."""
-    began = time.perf_counter()
+    """Verify the hash chain, which reads every row."""
+    started = time.perf_counter()
     result = chain.verify()
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - started
     context = {"result": result, "seconds": seconds, "confined": is_confined(request.user)}
     context["loss"] = result.loss if full_clearance(request).is_whole else None
     if request.htmx:
@@ -98,19 +98,17 @@ def journal_verify(request: HtmxHttpRequest) -> HttpResponse:
 
 
 def _visible_rows(request: HttpRequest) -> JournalQuerySet:
-    """Rows about what may be seen, and those about one's own account, which is in no project."""
-    seen: JournalQuerySet = JournalEntry.objects.visible_to(request_clearance(request))
-    return seen | JournalEntry.objects.filter(object_type="person", object_id=request.user.get_username())
+    """Return the visible rows, and those about the user's own account, which belong to no project."""
+    visible: JournalQuerySet = JournalEntry.objects.visible_to(request_clearance(request))
+    return visible | JournalEntry.objects.filter(object_type="person", object_id=request.user.get_username())
 
 
 def _list_context(request: HttpRequest, form: JournalFilter) -> dict[str, Any]:
     rows = _visible_rows(request)
     rows = _apply_filter(rows, form) if form.is_valid() else rows.none()
     cursor = request.GET.get("cursor")
-    try:
+    with bad_cursor_as_400():
         page = pagination.paginate(rows, "seq", PAGE_SIZE, cursor)
-    except pagination.InvalidCursor as error:
-        raise BadRequest(str(error)) from None
     _attach_titles(request, page.items)
     return {
         "form": form,
@@ -122,13 +120,13 @@ def _list_context(request: HttpRequest, form: JournalFilter) -> dict[str, Any]:
 
 def _apply_filter(rows: JournalQuerySet, form: JournalFilter) -> JournalQuerySet:
     exact = {name: form.value(name) for name in ("operation", "object_id", "project") if form.value(name)}
-    if who := form.value("actor"):
-        rows = rows.filter(actor__icontains=who)
+    if actor := form.value("actor"):
+        rows = rows.filter(actor__icontains=actor)
     return rows.filter(**exact).between("at", form.begin(), form.end())
 
 
 def _attach_titles(request: HttpRequest, rows: list[JournalEntry]) -> None:
-    """Give the rows the titles of their memories, where those are still there and may be seen."""
+    """Set the titles of visible memories on the rows about them."""
     uids = {row.object_id for row in rows if row.object_type == "memory"}
     visible = Memory.objects.visible_to(request_clearance(request)).filter(uid__in=uids)
     titles = {

@@ -1,4 +1,4 @@
-"""The language model: who reads conversations, what that may cost in a day, what it did, what went wrong."""
+"""The language model page: provider, daily budget, usage, queue and recent problems."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from django.views.decorators.http import require_safe
 
 from memoryhub.accounts.clearance import is_confined, request_clearance
 from memoryhub.extraction import llm_budget, queue
-from memoryhub.extraction.llm_budget import DailyUsage
 from memoryhub.llm.settings import LlmSettings, find_problems, sends_in_clear
 from memoryhub.maintenance.forms import can_view_runs
 
@@ -22,7 +21,7 @@ MAX_DAYS, MAX_TROUBLES = 14, 10
 
 @dataclass(frozen=True)
 class BudgetShare:
-    """What is used of a limit today; a limit of 0 is none."""
+    """Today's use of a limit; 0 means unlimited."""
 
     words: str
     used: int
@@ -39,19 +38,24 @@ class BudgetShare:
 
 @require_safe
 def language_model(request: HttpRequest) -> HttpResponse:
-    """For those who look after the memory. No key, and none of what was asked."""
+    """Show the state of the language model, without its API key or any prompts."""
     if not can_view_runs(request.user):
         raise PermissionDenied
     chosen = LlmSettings.now()
+    config, confined = settings.MEMORYHUB, is_confined(request.user)
     days = llm_budget.recent_usage(MAX_DAYS)
-    shares, confined = _budget_shares(days[0][1]), is_confined(request.user)
+    today = days[0][1]
+    shares = [
+        BudgetShare("calls", today.calls, config.llm_daily_calls),
+        BudgetShare("tokens", today.tokens, config.llm_daily_tokens),
+    ]
     context = {
         "chosen": chosen,
         "host": urlsplit(chosen.url).netloc,
         "problems": find_problems(chosen),
         "in_clear": sends_in_clear(chosen),
-        "config": settings.MEMORYHUB,
-        # What was spent tells of every project: who sees some of them is told whether there is any left.
+        "config": config,
+        # Usage counts every project. Users confined to some projects only see whether it is used up.
         "confined": confined,
         "shares": [] if confined else shares,
         "is_spent": any(share.is_spent for share in shares),
@@ -61,11 +65,3 @@ def language_model(request: HttpRequest) -> HttpResponse:
         "troubles": list(queue.find_with_notes(request_clearance(request))[:MAX_TROUBLES]),
     }
     return render(request, "language_model/page.html", context)
-
-
-def _budget_shares(today: DailyUsage) -> list[BudgetShare]:
-    config = settings.MEMORYHUB
-    return [
-        BudgetShare("calls", today.calls, config.llm_daily_calls),
-        BudgetShare("tokens", today.tokens, config.llm_daily_tokens),
-    ]

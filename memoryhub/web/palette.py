@@ -23,13 +23,13 @@ from memoryhub.core.text import collapse_whitespace, fold
 from memoryhub.models import Fact, Memory, Session
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats.counts import count_values
-from memoryhub.web.saved_searches import saved_list_address
+from memoryhub.web.saved_searches import to_list_address
 from memoryhub.web.templatetags.pages import session_url, thing_url
 
 
 @dataclass(frozen=True)
 class Command:
-    """``does``: a CSS selector of what is clicked; a page that has none does not offer the command."""
+    """A click on the element that the CSS selector ``does`` finds; offered only on pages that have it."""
 
     text: str
     does: str
@@ -59,9 +59,9 @@ _RUN_PERMISSIONS = ("memoryhub.view_maintenancerun", "memoryhub.add_maintenancer
 
 @dataclass(frozen=True)
 class PaletteItem:
-    """Somewhere to go. ``note`` says more about it, ``level`` how far it may travel.
+    """An entry with its address, a ``note`` and its sensitivity ``level``.
 
-    ``does``: of a command, the CSS selector of what it clicks; it goes nowhere itself.
+    A command has the CSS selector ``does`` instead of an address.
     """
 
     text: str
@@ -79,7 +79,7 @@ class PaletteGroup:
 
 @dataclass(frozen=True)
 class _Page:
-    """``also``: words by which it is found too. ``needs``: permissions, one of which opens it."""
+    """A page. ``also``: more words that find it. ``needs``: permissions, any of which opens it."""
 
     name: str
     text: str
@@ -113,7 +113,7 @@ _PAGES = (
 
 
 def find_groups(user: Any, clearance: Clearance, typed: str) -> list[PaletteGroup]:
-    """What fits, without empty groups; for nothing typed the pages and the largest projects."""
+    """Return the matching entries without empty groups; without a query, pages and the largest projects."""
     live = Memory.objects.visible_to(clearance).live()
     found = [
         PaletteGroup("Saved searches", _saved_searches(user, typed)),
@@ -132,7 +132,7 @@ def find_groups(user: Any, clearance: Clearance, typed: str) -> list[PaletteGrou
 
 
 def _pages(user: Any, typed: str) -> list[PaletteItem]:
-    """Those that this person may open and whose name or other words have words that begin like these."""
+    """Return the pages that the user may open and that match the query."""
     shown = [page for page in _PAGES if not page.needs or any(map(user.has_perm, page.needs))]
     places = [(f"{page.text} {page.also}", PaletteItem(page.text, reverse(page.name))) for page in shown]
     if may_manage_people(user):
@@ -148,7 +148,7 @@ def _commands(typed: str) -> list[PaletteItem]:
 
 
 def _sessions(clearance: Clearance, typed: str) -> list[PaletteItem]:
-    """By a part of their id, those active last first."""
+    """Return the sessions whose id contains the query, most recently active first."""
     rows = Session.objects.visible_to(clearance).filter(session_id__icontains=typed)
     return [
         PaletteItem(one.session_id, session_url(one.session_id, one.project), one.project)
@@ -157,7 +157,7 @@ def _sessions(clearance: Clearance, typed: str) -> list[PaletteItem]:
 
 
 def _things(clearance: Clearance, typed: str) -> list[PaletteItem]:
-    """Subjects and objects of facts by a part of their name, the shortest first: they fit best."""
+    """Return the subjects and objects of facts that contain the query, shortest first."""
     facts = Fact.objects.visible_to(clearance).exclude(predicate=BOUNDARY)
     names = {name for column in ("subject", "object") for name in _matching_names(facts, column, typed)}
     by_address = {thing_url(name): name for name in sorted(names, reverse=True)}
@@ -171,19 +171,20 @@ def _matching_names(facts: QuerySet[Fact], column: str, typed: str) -> list[str]
 
 
 def _saved_searches(user: Any, typed: str) -> list[PaletteItem]:
-    """One's own, by words of their names that begin like these."""
+    """Return the user's saved searches that match the query."""
     fitting = [search for search in list_saved_searches(user) if _matches_prefixes(search.name, typed)]
-    places = [(search, saved_list_address(search)) for search in fitting[:MAX_SAVED]]
+    places = [(search, to_list_address(search.page, search.query)) for search in fitting[:MAX_SAVED]]
     return [PaletteItem(search.name, place.href, place.title) for search, place in places if place]
 
 
-def _matches_prefixes(words: str, typed: str) -> bool:
-    there = fold(words).split()
-    return all(any(word.startswith(one) for word in there) for one in fold(typed).split())
+def _matches_prefixes(text: str, typed: str) -> bool:
+    """Return whether each typed word is the beginning of a word of the text."""
+    words = fold(text).split()
+    return all(any(word.startswith(prefix) for word in words) for prefix in fold(typed).split())
 
 
 def _projects(live: MemoryQuerySet, typed: str) -> list[PaletteItem]:
-    """Those with most memories first."""
+    """Return the projects that contain the query, those with the most memories first."""
     named = live.exclude(project="")
     found = count_values(named.filter(project__icontains=typed) if typed else named, "project", MAX_PROJECTS)
     at = reverse("memories")
@@ -196,7 +197,7 @@ def _projects(live: MemoryQuerySet, typed: str) -> list[PaletteItem]:
 
 
 def _memories(live: MemoryQuerySet, typed: str) -> list[PaletteItem]:
-    """By words that begin like these, then by a part of the title; the newest first."""
+    """Return the memories whose title has words with these prefixes, then those that contain the query."""
     bare = live.defer("content", "overview", "abstract", "subtitle")
     found = list(bare.titled_like(typed)[:MAX_MEMORIES])
     if room := MAX_MEMORIES - len(found):
@@ -218,7 +219,7 @@ def _search_item(typed: str) -> PaletteItem:
 
 @require_safe
 def palette(request: HttpRequest) -> HttpResponse:
-    """``q``: what was typed; the options of a listbox, in groups."""
+    """Return the entries that match ``q`` as grouped listbox options."""
     typed = collapse_whitespace(request.GET.get("q", "").replace("\x00", " "))[:MAX_CHARS].strip()
     found = find_groups(request.user, request_clearance(request), typed)
     return render(request, "palette/found.html", {"groups": found})

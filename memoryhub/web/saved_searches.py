@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.contrib import messages
-from django.contrib.auth.models import User
 from django.core.exceptions import BadRequest
 from django.forms import BooleanField
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
@@ -32,11 +31,13 @@ from memoryhub.web.base.filters import (
     TimelineFilter,
 )
 from memoryhub.web.base.htmx import HtmxHttpRequest, patch_vary
+from memoryhub.web.base.users import signed_in_user
 from memoryhub.web.duplicates.presenters import DuplicatesFilter
 from memoryhub.web.facts.filters import ContradictionFilter, GraphFilter
 from memoryhub.web.memories.filters import BrowseFilter, SearchFilter
+from memoryhub.web.runs import to_sentence
 
-# The lists that can be saved, by the name of their address, in the order of the navigation.
+# The lists that can be saved, by URL name, in the order of the navigation.
 LIST_TITLES = {
     "search": "Search",
     "memories": "Memories",
@@ -65,15 +66,15 @@ _FILTER_FORMS: dict[str, type[ListFilter]] = {
     "journal": JournalFilter,
     "trash": ListFilter,
 }
-# Where one was in a list is no part of the search.
+# Parameters for the position in a list, which are not saved.
 _POSITION_PARAMETERS = {"page", "cursor", "before"}
 _URL_SAFE = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/?%-]*")
-_MAX_DESCRIPTION_CHARS = 160  # characters of what a search looks for
+_MAX_DESCRIPTION_CHARS = 160
 
 
 @dataclass(frozen=True)
 class ListAddress:
-    """A list and what it is narrowed to: ``page`` is a key of :data:`PAGES`."""
+    """A list with its filters. ``page`` is a key of :data:`LIST_TITLES`."""
 
     page: str
     query: str
@@ -89,7 +90,7 @@ class ListAddress:
 
     @property
     def told(self) -> str:
-        """What is looked for, in the words of the list's own form."""
+        """Describe the filters with the labels of the list's form."""
         given = {name: str(value) for name, value in QueryDict(self.query).items() if value}
         form = _FILTER_FORMS[self.page](given)
         words = [_describe_filter(form, name, value) for name, value in given.items()]
@@ -97,7 +98,7 @@ class ListAddress:
 
     @property
     def save_href(self) -> str:
-        """The page that asks for a name."""
+        """The address of the form that saves this list."""
         return f"{reverse('searches')}?{urlencode({'page': self.page, 'query': self.query})}"
 
 
@@ -111,18 +112,18 @@ def _describe_filter(form: ListFilter, name: str, value: str) -> str:
 
 
 def to_list_address(page: str, query: str) -> ListAddress | None:
-    """A place to be saved; ``None`` for a page that is none of the lists."""
+    """Return the address to save; None for a page that cannot be saved."""
     return ListAddress(page, without_position(query)) if page in LIST_TITLES else None
 
 
 def list_address_of(request: HttpRequest) -> ListAddress | None:
-    """The page that is being shown."""
+    """Return the list that this request shows."""
     match = request.resolver_match
     return to_list_address(str(match.url_name), request.META.get("QUERY_STRING", "")) if match else None
 
 
 def list_address_at(address: str) -> ListAddress | None:
-    """The page at an address of this hub; its host is not looked at, a link never leads there."""
+    """Return the list at an address. The host is ignored, because only the path and the query are used."""
     try:
         parts = urlsplit(address)
         match = resolve(parts.path)
@@ -131,24 +132,19 @@ def list_address_at(address: str) -> ListAddress | None:
     return None if match.namespaces else to_list_address(str(match.url_name), parts.query)
 
 
-def saved_list_address(search: SavedSearch) -> ListAddress | None:
-    """Where a saved search leads; ``None`` when its list is not there any more."""
-    return to_list_address(search.page, search.query)
-
-
 def without_position(query: str) -> str:
-    """A query string as it is, but for the place in the list; what cannot stand in an address is encoded."""
+    """Return a query string without the position in the list, encoded if it contains unsafe characters."""
     parts = [part for part in query.lstrip("?").split("&") if part]
     whole = "&".join(part for part in parts if part.partition("=")[0] not in _POSITION_PARAMETERS)
     return whole if _URL_SAFE.fullmatch(whole) else QueryDict(whole).urlencode()
 
 
-_MAX_MENU_ITEMS = 20  # of one list in its menu
+_MAX_MENU_ITEMS = 20
 
 
 @dataclass(frozen=True)
 class SavedListItem:
-    """A saved search and where it leads."""
+    """A saved search and its list."""
 
     search: SavedSearch
     place: ListAddress
@@ -156,7 +152,7 @@ class SavedListItem:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def searches(request: HtmxHttpRequest) -> HttpResponse:
-    """All of one's own; with ``page`` and ``query`` in the address a form that saves these. POST saves."""
+    """List the user's saved searches, with a form to save ``page`` and ``query``. POST saves them."""
     if request.method == "POST":
         return _save_search(request)
     place = to_list_address(request.GET.get("page", ""), request.GET.get("query", ""))
@@ -165,7 +161,7 @@ def searches(request: HtmxHttpRequest) -> HttpResponse:
 
 @require_safe
 def searches_menu(request: HtmxHttpRequest) -> HttpResponse:
-    """The menu of the page that asks for it, by the address that htmx names."""
+    """Return the menu of the page that htmx requests it from."""
     place = list_address_at(request.htmx.current_url or "") if request.htmx else None
     return _render_menu(request, place) if place else redirect("searches")
 
@@ -174,44 +170,44 @@ def searches_menu(request: HtmxHttpRequest) -> HttpResponse:
 def search_rename(request: HttpRequest, uid: str) -> HttpResponse:
     name = request.POST.get("name", "")
     try:
-        search = saved_searches.rename_search(_signed_in_user(request), uid, name)
+        search = saved_searches.rename_search(signed_in_user(request), uid, name)
     except NotFound:
         raise Http404 from None
     except StoreError as refusal:
         return _render_page(
             request, None, wrong={"uid": uid, "name": name, "error": _error_sentence(refusal)}, status=422
         )
-    messages.success(request, f"It is called “{search.name}” now.")
+    messages.success(request, f"Renamed to “{search.name}”.")
     return redirect("searches")
 
 
 @require_POST
 def search_delete(request: HttpRequest, uid: str) -> HttpResponse:
-    """The message on the next page has a button that brings it back."""
+    """Delete a saved search and offer to undo that on the next page."""
     try:
-        gone = saved_searches.delete_search(_signed_in_user(request), uid)
+        deleted = saved_searches.delete_search(signed_in_user(request), uid)
     except NotFound:
         raise Http404 from None
-    messages.success(request, render_to_string("saved/undo.html", {"search": gone}, request=request))
+    messages.success(request, render_to_string("saved/undo.html", {"search": deleted}, request=request))
     return redirect("searches")
 
 
 def _save_search(request: HtmxHttpRequest) -> HttpResponse:
     place = to_list_address(request.POST.get("page", ""), request.POST.get("query", ""))
     if place is None:
-        raise BadRequest("there is no such list to be saved")
+        raise BadRequest("this list cannot be saved")
     name, replace = request.POST.get("name", ""), bool(request.POST.get("replace"))
-    show = _render_menu if request.htmx else _render_page
+    render_form = _render_menu if request.htmx else _render_page
     try:
         search = saved_searches.save_search(
-            _signed_in_user(request), name, place.page, place.query, replace=replace
+            signed_in_user(request), name, place.page, place.query, replace=replace
         )
     except StoreError as refusal:
-        there = saved_searches.list_saved_searches(_signed_in_user(request)).filter(
+        same_name = saved_searches.list_saved_searches(signed_in_user(request)).filter(
             name=" ".join(name.split())
         )
-        taken = isinstance(refusal, Conflict) and there.exists()
-        return show(request, place, status=422, name=name, error=_error_sentence(refusal), taken=taken)
+        taken = isinstance(refusal, Conflict) and same_name.exists()
+        return render_form(request, place, status=422, name=name, error=_error_sentence(refusal), taken=taken)
     if request.htmx:
         return _render_menu(request, place, done=search)
     messages.success(request, f"Saved as “{search.name}”.")
@@ -221,10 +217,10 @@ def _save_search(request: HtmxHttpRequest) -> HttpResponse:
 def _render_page(
     request: HttpRequest, place: ListAddress | None, status: int = 200, **more: Any
 ) -> HttpResponse:
-    """In the order of the lists that they open, then of their names."""
-    shown = _list_items(saved_searches.list_saved_searches(_signed_in_user(request)))
+    """Show the saved searches grouped by list, each group sorted by name."""
+    items = _list_items(saved_searches.list_saved_searches(signed_in_user(request)))
     groups = [
-        (title, [one for one in shown if one.place.page == page]) for page, title in LIST_TITLES.items()
+        (title, [item for item in items if item.place.page == page]) for page, title in LIST_TITLES.items()
     ]
     context = {
         "place": place,
@@ -236,7 +232,7 @@ def _render_page(
 
 
 def _render_menu(request: HttpRequest, place: ListAddress, status: int = 200, **more: Any) -> HttpResponse:
-    of_page = saved_searches.list_saved_searches(_signed_in_user(request)).filter(page=place.page)
+    of_page = saved_searches.list_saved_searches(signed_in_user(request)).filter(page=place.page)
     context = {"place": place, "shown": _list_items(of_page[:_MAX_MENU_ITEMS]), **more}
     response = render(request, "saved/menu.html", context, status=status)
     patch_vary(response)
@@ -244,15 +240,10 @@ def _render_menu(request: HttpRequest, place: ListAddress, status: int = 200, **
 
 
 def _list_items(searches: Any) -> list[SavedListItem]:
-    found = ((search, saved_list_address(search)) for search in searches)
+    found = ((search, to_list_address(search.page, search.query)) for search in searches)
     return [SavedListItem(search, place) for search, place in found if place]
 
 
 def _error_sentence(refusal: StoreError) -> str:
     text = refusal.message if isinstance(refusal, Conflict) else f"The {refusal.field} {refusal.message}"
-    return f"{text[:1].upper()}{text[1:]}."
-
-
-def _signed_in_user(request: HttpRequest) -> User:
-    assert isinstance(request.user, User)  # noqa: S101 the middleware asks for a login before any page
-    return request.user
+    return to_sentence(text)

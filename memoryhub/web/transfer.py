@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from django import forms
 from django.conf import settings
-from django.contrib import messages
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
@@ -15,7 +13,6 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from django.views.decorators.http import require_POST, require_safe
-from django_htmx.http import reswap, retarget
 
 from memoryhub.access.policy import Actor
 from memoryhub.accounts.clearance import SWITCHABLE_LEVELS, request_actor, request_clearance
@@ -26,7 +23,7 @@ from memoryhub.models import MaintenanceRun
 from memoryhub.transfer import jobs, uploads
 from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, WRITERS
-from memoryhub.web.base.fields import parse_whole_number
+from memoryhub.web.runs import control, number_parameter, progress_context, render_progress, to_sentence
 
 
 def _project_field(help_text: str) -> forms.CharField:
@@ -35,7 +32,7 @@ def _project_field(help_text: str) -> forms.CharField:
 
 
 class ImportForm(forms.Form):
-    """What is to come in."""
+    """The file to import and how to read it."""
 
     file = forms.FileField(
         help_text="Plain or packed, as the other program wrote it. End that program before you upload its"
@@ -52,13 +49,13 @@ class ImportForm(forms.Form):
     def __init__(self, data: Any = None, files: Any = None) -> None:
         super().__init__(data, files, label_suffix="", auto_id="import_%s")
         extensions = dict.fromkeys(ending for one in FORMATS.values() for ending in one.extensions)
-        # A chooser knows the last part of a name alone.
+        # File choosers only match the last part of an extension.
         accepted = dict.fromkeys("." + ending.rpartition(".")[2] for ending in extensions)
         self.fields["file"].widget.attrs["accept"] = ",".join(accepted)
 
 
 class ExportForm(forms.Form):
-    """What is to go out."""
+    """The format and the contents of an export."""
 
     format = forms.ChoiceField(
         required=False,
@@ -97,26 +94,26 @@ def transfer(request: HttpRequest) -> HttpResponse:
 @csrf_exempt
 @require_POST
 def import_start(request: HttpRequest) -> HttpResponse:
-    """``file``, ``format``, ``project``, and ``do``: dry_run or run.
+    """Import ``file``; ``do`` is run or dry_run.
 
-    Whether the request is the person's own is asked for (``_import``) once its size is known: to look for the
-    form's token is to write the whole body to the disk.
+    The CSRF token is checked after the size (in ``_start_import``), because reading the token writes the
+    whole body to disk.
     """
     if not request.user.has_perm(IMPORT_PERMISSION):
         raise PermissionDenied
     length = request.META.get("CONTENT_LENGTH") or ""
     if length.isdecimal() and int(length) > uploads.max_upload_bytes() + 1024 * 1024:
         form = ImportForm({}, {})
-        form.add_error("file", _to_sentence(str(uploads.upload_too_large())))
+        form.add_error("file", to_sentence(str(uploads.upload_too_large())))
         return _render_page(request, form, status=413)
     return _start_import(request)
 
 
 @csrf_protect
 def _start_import(request: HttpRequest) -> HttpResponse:
-    doing = request.POST.get("do")
-    if doing not in ("run", "dry_run"):
-        raise BadRequest("do names what is to be done; take it as the page gives it")
+    mode = request.POST.get("do")
+    if mode not in ("run", "dry_run"):
+        raise BadRequest("unknown do")
     form = ImportForm(request.POST, request.FILES)
     if not form.is_valid():
         return _render_page(request, form, status=422)
@@ -128,67 +125,60 @@ def _start_import(request: HttpRequest) -> HttpResponse:
             request_actor(request),
             format=form.cleaned_data["format"],
             project=form.cleaned_data["project"].strip(),
-            dry_run=doing == "dry_run",
+            dry_run=mode == "dry_run",
             restores=_may_restore_history(request),
         )
     except uploads.UploadTooLarge as error:
-        form.add_error("file", _to_sentence(str(error)))
+        form.add_error("file", to_sentence(str(error)))
         return _render_page(request, form, status=413)
     except StoreError as refusal:
-        form.add_error(refusal.field if refusal.field in form.fields else None, _to_sentence(refusal.message))
+        form.add_error(refusal.field if refusal.field in form.fields else None, to_sentence(refusal.message))
         return _render_page(request, form, status=422)
     return redirect("import", run.uid)
 
 
 @require_safe
 def import_page(request: HttpRequest, uid: str) -> HttpResponse:
-    """One import: how far it is, and what became of the file."""
-    run = _find_import(request, uid)
-    return render(request, "transfer/import.html", _import_context(request, run))
+    """Show the progress and the report of one import."""
+    return render(request, "transfer/import.html", _import_context(request, _find_import(request, uid)))
 
 
 @require_safe
 def import_progress(request: HttpRequest, uid: str) -> HttpResponse:
-    """The state of an import, for htmx to ask for again and again; all of it, once it has ended."""
-    run = _find_import(request, uid)
-    if results.is_active(run):
-        return render(request, "transfer/progress.html", _progress_context(request, run))
-    whole = render(request, "transfer/import_body.html", _import_context(request, run) | {"is_news": True})
-    return reswap(retarget(whole, "#import"), "outerHTML")
+    """Answer the page's polls while an import is active."""
+    context = _import_context(request, _find_import(request, uid))
+    return render_progress(request, context, "transfer/progress.html", "transfer/import_body.html", "#import")
 
 
 @require_POST
 def import_stop(request: HttpRequest, uid: str) -> HttpResponse:
-    return _control_import(request, uid, jobs.stop_import)
+    run = _find_import(request, uid)
+    return control(request, "import", run, lambda: jobs.stop_import(run, request_actor(request)))
 
 
 @require_POST
 def import_resume(request: HttpRequest, uid: str) -> HttpResponse:
-    def resume(run: MaintenanceRun, actor: Actor) -> MaintenanceRun:
-        most = Actor(actor.name, request_clearance(request, also=SWITCHABLE_LEVELS))
-        return jobs.resume_import(run, most, restores=_may_restore_history(request))
-
-    return _control_import(request, uid, resume)
+    run = _find_import(request, uid)
+    actor = Actor(request_actor(request).name, request_clearance(request, also=SWITCHABLE_LEVELS))
+    restores = _may_restore_history(request)
+    return control(request, "import", run, lambda: jobs.resume_import(run, actor, restores=restores))
 
 
 @require_POST
 def import_after_dry_run(request: HttpRequest, uid: str) -> HttpResponse:
-    """Import what a dry run looked through."""
+    """Import the file of a finished dry run."""
     if not request.user.has_perm(IMPORT_PERMISSION):
         raise PermissionDenied
     run = _find_import(request, uid)
     if not _may_import_for_real(request, run):
         raise Http404
-    try:
-        run = jobs.import_after_dry_run(run, request_actor(request), restores=_may_restore_history(request))
-    except StoreError as refusal:
-        messages.error(request, _to_sentence(refusal.message))
-    return redirect("import", run.uid)
+    actor, restores = request_actor(request), _may_restore_history(request)
+    return control(request, "import", run, lambda: jobs.import_after_dry_run(run, actor, restores=restores))
 
 
 @require_safe
 def export(request: HttpRequest) -> HttpResponseBase:
-    """The file itself, as a stream; a secret that goes out leaves a row in the journal."""
+    """Stream the exported file. Exported secrets are journaled."""
     form = ExportForm(request.GET)
     if not form.is_valid():
         return _render_page(request, export=form, status=422)
@@ -240,7 +230,7 @@ def _find_import(request: HttpRequest, uid: str) -> MaintenanceRun:
 
 
 def _may_restore_history(request: HttpRequest) -> bool:
-    """Who may do anything may bring in ids, authors and history: they say who did what."""
+    """Only superusers may import ids, authors and history, since these attribute actions to other people."""
     return bool(request.user.is_active and request.user.is_superuser)
 
 
@@ -249,39 +239,17 @@ def _may_import_for_real(request: HttpRequest, run: MaintenanceRun) -> bool:
     return is_done and request.user.has_perm(IMPORT_PERMISSION) and run.actor == request_actor(request).name
 
 
-def _control_import(
-    request: HttpRequest, uid: str, steer: Callable[[MaintenanceRun, Actor], MaintenanceRun]
-) -> HttpResponse:
-    run = _find_import(request, uid)
-    try:
-        steer(run, request_actor(request))
-    except StoreError as refusal:
-        messages.error(request, _to_sentence(refusal.message))
-    return redirect("import", run.uid)
-
-
-def _progress_context(request: HttpRequest, run: MaintenanceRun) -> dict[str, Any]:
-    percent = min(100, 100 * run.done // run.total) if run.total else 0
-    # What a screen reader is told: each quarter once, not every second.
-    step = f"{run.status}-{percent // 25}-{run.stop_requested:d}"
-    return {
-        "run": run,
-        "percent": percent,
-        "step": step,
-        "is_news": request.GET.get("told") != step,
-        "is_polling": True,
-    }
-
-
 def _import_context(request: HttpRequest, run: MaintenanceRun) -> dict[str, Any]:
-    always = {"label": jobs.format_label(run), "name": run.params.get("name", "")}
+    percent = min(100, 100 * run.done // run.total) if run.total else 0
+    context = {
+        **progress_context(request, run, percent),
+        "label": jobs.format_label(run),
+        "name": run.params.get("name", ""),
+    }
     if results.is_active(run):
-        return {**_progress_context(request, run), **always}
-    start = _first_error(request)
-    return {
-        **always,
-        **_progress_context(request, run),
-        "is_polling": False,
+        return context
+    start = number_parameter(request, "start", "0")
+    return context | {
         "report": jobs.build_report(
             run, request_clearance(request, also=SWITCHABLE_LEVELS), start, ERRORS_PER_PAGE
         ),
@@ -293,15 +261,3 @@ def _import_context(request: HttpRequest, run: MaintenanceRun) -> dict[str, Any]
         "days": settings.MEMORYHUB.default_ttl_days,
         "cap": settings.MEMORYHUB.max_memories,
     }
-
-
-def _first_error(request: HttpRequest) -> int:
-    """How many errors the page passes over."""
-    found = parse_whole_number(request.GET.get("start", "0"), 7)
-    if found is None:
-        raise BadRequest("start is not a number")
-    return found
-
-
-def _to_sentence(words: str) -> str:
-    return f"{words[:1].upper()}{words[1:]}."

@@ -9,7 +9,7 @@ from django.urls import URLPattern, path, register_converter
 from django.views.generic import RedirectView
 
 from memoryhub.web import home as home_views
-from memoryhub.web import journal, language_model, maintenance, palette, recall_test, search, transfer
+from memoryhub.web import journal, language_model, maintenance, palette, recall_test, runs, search, transfer
 from memoryhub.web import saved_searches as saved_searches_views
 from memoryhub.web.accounts import people, profile, sign_in
 from memoryhub.web.base import views as base_views
@@ -131,12 +131,12 @@ urlpatterns: list[URLPattern] = [
     path("maintenance/", maintenance.maintenance, name="maintenance"),
     path("maintenance/start/", maintenance.run_start, name="run-start"),
     path("maintenance/language-model/", language_model.language_model, name="language-model"),
-    path("maintenance/runs/", maintenance.run_list, name="runs"),
-    path("maintenance/runs/<slug:uid>/", maintenance.run, name="run"),
-    path("maintenance/runs/<slug:uid>/progress/", maintenance.run_progress, name="run-progress"),
-    path("maintenance/runs/<slug:uid>/stop/", maintenance.run_stop, name="run-stop"),
-    path("maintenance/runs/<slug:uid>/resume/", maintenance.run_resume, name="run-resume"),
-    path("maintenance/runs/<slug:uid>/undo/", maintenance.run_undo, name="run-undo"),
+    path("maintenance/runs/", runs.run_list, name="runs"),
+    path("maintenance/runs/<slug:uid>/", runs.run, name="run"),
+    path("maintenance/runs/<slug:uid>/progress/", runs.run_progress, name="run-progress"),
+    path("maintenance/runs/<slug:uid>/stop/", runs.run_stop, name="run-stop"),
+    path("maintenance/runs/<slug:uid>/resume/", runs.run_resume, name="run-resume"),
+    path("maintenance/runs/<slug:uid>/undo/", runs.run_undo, name="run-undo"),
     path("you/", profile.you, name="you"),
     path("you/preferences/", profile.preferences, name="you-preferences"),
     path("you/password/", profile.password, name="you-password"),

@@ -162,7 +162,7 @@ class TestTokens:
         theirs, raw = tokens.issue_token("theirs", "bob", actor=system_actor("tests"))
         form = {"uid": theirs.uid, "confirmed": "yes"}
         answer = sign_in().post("/you/tokens/revoke/", form, follow=True)
-        assert "Nothing was chosen" in answer.content.decode()
+        assert "No token was selected" in answer.content.decode()
         assert tokens.authenticate_token(raw)
 
     def test_where_it_was_last_used_is_told(self, ada):

@@ -59,7 +59,7 @@ def test_the_same_fact_again_updates_its_confidence(keeper):
     keeper.post(page(Fact, "add"), FORM)
     response = keeper.post(page(Fact, "add"), FORM | {"confidence": "0.2"})
     assert Fact.objects.get().confidence == 0.2
-    assert any("known already" in text for text in shown_messages(keeper, response))
+    assert any("already exists" in text for text in shown_messages(keeper, response))
 
 
 def test_a_fact_is_corrected(keeper, fact):

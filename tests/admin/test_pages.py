@@ -32,6 +32,7 @@ from tests.clients import turn_on_levels
 from tests.csp import parse_policy
 
 MODELS = [Memory, Fact, Session, Event, Injection, JournalEntry, AgentToken, MaintenanceRun]
+WITH_PAGE = [model for model in MODELS if model is not MaintenanceRun]
 WITH_HISTORY = [Memory, Fact, AgentToken, MaintenanceRun]
 # What a policy of default-src 'self' forbids in a page.
 INLINE = re.compile(r"<style|<script(?![^>]*\bsrc=)[^>]*>|\sstyle=|\son\w+\s*=|javascript:", re.IGNORECASE)
@@ -72,11 +73,11 @@ def pages():
     yield "/admin/memoryhub/"
     for model in MODELS:
         yield page(model)
+    for model in WITH_PAGE:
         yield page(model, "change", model.objects.latest("pk").pk)
     for model in WITH_HISTORY:
         yield page(model, "history", model.objects.latest("pk").pk)
-    yield from (page(model, "add") for model in (Memory, Fact, AgentToken, MaintenanceRun))
-    yield page(Memory, "delete", Memory.objects.latest("pk").pk)
+    yield from (page(model, "add") for model in (Fact, AgentToken))
     yield page(Fact, "delete", Fact.objects.latest("pk").pk)
     yield from (page(Memory) + "?q=number", page(Memory) + "?level=unknown", page(Memory) + "?_popup=1")
 
@@ -104,6 +105,7 @@ def test_the_pages_answer_one_who_may_only_look(staff, filled):
     client = staff(*(f"view_{model._meta.model_name}" for model in MODELS))
     for model in MODELS:
         assert client.get(page(model)).status_code == 200
+    for model in WITH_PAGE:
         response = client.get(page(model, "change", model.objects.latest("pk").pk))
         assert response.status_code == 200
         assert b'name="_save"' not in response.content

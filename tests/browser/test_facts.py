@@ -217,7 +217,7 @@ def test_what_ended_holds_again_from_the_table(
     page = open_page("/facts/?state=ended", insider)
     expect(page.get_by_role("row")).to_have_count(2)
     page.get_by_role("button", name="Holds again: board led_by Bram").click()
-    expect(page.get_by_text("Taken back")).to_be_visible()
+    expect(page.get_by_text("Undone")).to_be_visible()
     expect(page.get_by_text("No fact fits")).to_be_visible()
 
 

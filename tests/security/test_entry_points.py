@@ -153,7 +153,7 @@ def test_an_import_refuses_the_line_and_goes_on(
     assert_nowhere(out.getvalue(), errors.getvalue())
 
 
-@pytest.mark.parametrize("path", ["/memories/new/", "/admin/memoryhub/memory/add/"])
+@pytest.mark.parametrize("path", ["/memories/new/"])
 def test_a_form_refuses_it_and_says_the_kind(
     admin_client: Client, assert_nowhere: Callable[..., None], path: str
 ) -> None:

@@ -54,7 +54,7 @@ def test_facts_end_and_hold_again(hand: Client, three: list[Fact]) -> None:
     assert "2 facts hold no more from now on" in page
     assert holding() == {"s2"}
     address, fields = undo_of(page)
-    assert "Taken back: 2 facts hold again." in hand.post(address, fields, follow=True).content.decode()
+    assert "Undone: 2 facts hold again." in hand.post(address, fields, follow=True).content.decode()
     assert holding() == {"s0", "s1", "s2"}
     assert list(Fact.objects.order_by("pk").values_list("valid_until", flat=True)) == [None, until, None]
     assert journal.verify().ok
@@ -65,7 +65,7 @@ def test_what_was_ended_otherwise_since_stays(hand: Client, three: list[Fact]) -
     address, fields = undo_of(end(hand, three[:1]))
     moment = timezone.now() - timedelta(days=1)
     Fact.objects.filter(pk=three[0].pk).update(valid_until=moment)
-    assert "Nothing was taken back" in hand.post(address, fields, follow=True).content.decode()
+    assert "Nothing was undone" in hand.post(address, fields, follow=True).content.decode()
     assert Fact.objects.get(pk=three[0].pk).valid_until == moment
 
 
@@ -91,7 +91,7 @@ def test_what_may_not_be_seen_neither_ends_nor_goes(hand: Client, actor: Actor) 
     hidden, _ = fact_store.create_fact(
         FactDraft(subject="hush", predicate="is", object="o", sensitivity="secret"), actor
     )
-    assert "Nothing was chosen" in end(hand, [hidden])
+    assert "No current fact was selected" in end(hand, [hidden])
     form = {"uid": hidden.uid, "confirmed": "yes"}
     assert "0 facts are deleted" in hand.post("/facts/delete/", form, follow=True).content.decode()
     assert holding() == {"hush"}
@@ -112,6 +112,6 @@ def test_deleting_asks_first_and_names_each(hand: Client, three: list[Fact]) -> 
 def test_too_many_and_none_are_said(hand: Client, three: list[Fact], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fact_store, "MAX_FACTS", 2)
     assert "at most 2 facts at once" in end(hand, three)
-    assert "Nothing was chosen" in end(hand, [])
-    assert "Nothing was chosen" in hand.post("/facts/delete/", follow=True).content.decode()
+    assert "No current fact was selected" in end(hand, [])
+    assert "No fact was selected" in hand.post("/facts/delete/", follow=True).content.decode()
     assert len(holding()) == 3

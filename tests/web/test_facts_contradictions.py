@@ -122,7 +122,7 @@ class TestDeciding:
         response = changer.post(DECIDE, {"fact": [fact.uid for fact in two], "keep": two[0].uid}, follow=True)
         assert f'name="gone" value="{two[1].uid}"' in response.content.decode()
         response = changer.post(UNDO, {"gone": two[1].uid}, follow=True)
-        assert "Taken back" in main(response).words
+        assert "Undone" in main(response).words
         assert len(forms(response)) == 1
         assert held(two[1])
 
@@ -152,7 +152,7 @@ class TestDeciding:
     ) -> None:
         decide(changer, two, two[0].uid)
         response = decide(changer, two, two[0].uid)
-        assert "Not done: fact" in main(changer.get(response["Location"])).words
+        assert "Nothing was changed: fact" in main(changer.get(response["Location"])).words
         refused = decide(changer, two, two[0].uid, headers=HTMX)
         assert refused.status_code == 422
         assert b"ended already" in refused.content

@@ -47,7 +47,7 @@ def test_names_cover_neither_each_other_nor_a_node():
         [(300.0, 300.0), (320.0, 300.0), (340.0, 300.0)],
         ["first name", "second name", "third name"],
     )
-    names = LabelPlacer(points, [8.0, 8.0, 8.0]).names(texts)
+    names = LabelPlacer(points, [8.0, 8.0, 8.0]).place_names(texts)
     assert names[0].has_room
     assert names[0].anchor != "start"  # the second node stands there
     assert len({(name.x, name.y) for name in names}) == 3
@@ -55,19 +55,19 @@ def test_names_cover_neither_each_other_nor_a_node():
 
 def test_a_name_without_room_says_so():
     crowd = [(100.0 + 9 * n, 100.0) for n in range(12)]
-    names = LabelPlacer(crowd, [6.0] * 12).names(["a rather long name"] * 12)
+    names = LabelPlacer(crowd, [6.0] * 12).place_names(["a rather long name"] * 12)
     assert names[0].has_room
     assert not all(name.has_room for name in names)
 
 
 def test_names_stay_within_the_picture():
-    [name] = LabelPlacer([(WIDTH - 20.0, 100.0)], [5.0]).names(["far to the right"])
+    [name] = LabelPlacer([(WIDTH - 20.0, 100.0)], [5.0]).place_names(["far to the right"])
     assert (name.anchor, name.has_room) == ("end", True)
 
 
 def test_words_of_a_line_find_room_beside_its_middle():
-    room = LabelPlacer([(100.0, 100.0), (500.0, 100.0), (300.0, 100.0)], [5.0, 5.0, 30.0])
-    at = room.between((100.0, 100.0), (500.0, 100.0), "uses")
+    placer = LabelPlacer([(100.0, 100.0), (500.0, 100.0), (300.0, 100.0)], [5.0, 5.0, 30.0])
+    at = placer.place_on_line((100.0, 100.0), (500.0, 100.0), "uses")
     assert at is not None
     assert at[0] != 300.0
 
@@ -80,20 +80,20 @@ def test_seeds_stand_around_their_node_within_the_picture():
 
 def test_a_name_keeps_off_the_lines_of_its_own_node():
     points = [(150.0, 300.0), (1050.0, 300.0)]
-    for name in LabelPlacer(points, [8.0, 8.0], [(0, 1)]).names(["a name too long for the side"] * 2):
+    for name in LabelPlacer(points, [8.0, 8.0], [(0, 1)]).place_names(["a name too long for the side"] * 2):
         assert name.has_room
         assert abs(name.y - 300) > 8
 
 
 def test_a_name_stands_at_a_corner_where_all_sides_are_taken():
     around_it = [(300.0, 300.0), (330.0, 300.0), (270.0, 300.0), (300.0, 330.0), (300.0, 270.0)]
-    names = LabelPlacer(around_it, [6.0, 14.0, 14.0, 10.0, 14.0]).names(["x", "", "", "", ""])
+    names = LabelPlacer(around_it, [6.0, 14.0, 14.0, 10.0, 14.0]).place_names(["x", "", "", "", ""])
     assert names[0].has_room
 
 
 def test_a_loop_is_told_where_the_name_stands_above():
     walls = [(300.0, 300.0), (340.0, 300.0), (260.0, 300.0), (300.0, 330.0)]
-    room = LabelPlacer(walls, [6.0, 30.0, 30.0, 20.0])
-    room.names(["up"])
-    assert room.is_above(0)
-    assert not room.is_above(1)
+    placer = LabelPlacer(walls, [6.0, 30.0, 30.0, 20.0])
+    placer.place_names(["up"])
+    assert placer.is_above(0)
+    assert not placer.is_above(1)

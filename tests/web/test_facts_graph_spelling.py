@@ -142,8 +142,8 @@ class TestContradictions:
     @pytest.mark.parametrize(
         ("subject", "projects", "why"),
         [
-            ("one", ("fleet", "moon"), "Compared within each project alone."),
-            ("two", ("fleet", "fleet"), "May all hold: such words go with many things."),
+            ("one", ("fleet", "moon"), "Facts are compared within each project only."),
+            ("two", ("fleet", "fleet"), "These can all be true: such words go with many things."),
         ],
     )
     def test_why_several_objects_are_no_contradiction_is_told(
@@ -160,7 +160,7 @@ class TestContradictions:
         uids = Fact.objects.filter(subject="api").values_list("uid", flat=True)
         contradictions.mark_compatible(uids, actor)
         response = visitor.get(GRAPH, {"node": "api"})
-        assert "Somebody said that all of these hold." in panel_of(response).words
+        assert "Someone confirmed that all of these are true." in panel_of(response).words
 
     def test_hidden_facts_contradict_nothing_beside(self, say: Say, visitor: Client) -> None:
         say("lone", "points_to", "a secret place", sensitivity="secret")

@@ -195,7 +195,7 @@ class TestAdd:
     def test_the_same_triple_again_is_told(self, adder: Client, fact: StoreFact) -> None:
         fact("the lock", "is held by", "the writer", confidence=0.2)
         response = adder.post("/facts/", NEW | {"confidence": "0.8"}, follow=True)
-        assert "was there already: its confidence is updated" in main(response).words
+        assert "already exists. Its confidence is updated" in main(response).words
         assert Fact.objects.get().confidence == 0.8
 
     def test_a_fact_of_a_memory_leads_back_to_it(self, adder: Client, remember: Remember) -> None:

@@ -59,7 +59,7 @@ class TestAlways:
         assert sorted(id(mark.what) for mark in marks) == sorted(map(id, happenings))
         for mark in marks:
             assert 0 < mark.x < 100
-            assert HEADER_HEIGHT <= mark.y <= picture.floor
+            assert HEADER_HEIGHT <= mark.y <= picture.lanes_bottom
         assert all(0 <= tick.x <= 100 for tick in picture.ticks)
         assert all(fold.x > 0 and fold.x + fold.width < 100.001 for fold in picture.folds)
 

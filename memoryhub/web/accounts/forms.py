@@ -1,4 +1,4 @@
-"""What a person says about themselves and their tokens, and who manages people about others."""
+"""Forms for the user's own account and tokens, and for managing people."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LEVEL_LABELS = {"public": "public alone", "private": "public and private", "sec
 
 
 class PlainForm(forms.Form):
-    """Labels without a colon; what the core refuses goes beside its field."""
+    """A form with labels without a colon, which shows refusals at the field that they name."""
 
     def __init__(self, data: Mapping[str, Any] | None = None, **options: Any) -> None:
         super().__init__(data, label_suffix="", **options)
@@ -35,27 +35,27 @@ class PlainForm(forms.Form):
 
 class PreferencesForm(PlainForm):
     theme = forms.ChoiceField(
-        choices=[("", "As the device has it"), ("light", "Light"), ("dark", "Dark")], required=False
+        choices=[("", "Same as the device"), ("light", "Light"), ("dark", "Dark")], required=False
     )
     time_zone = forms.ChoiceField(required=False)
     language = forms.ChoiceField(
         label="Dates",
         choices=list(dates.LANGUAGES.items()),
         required=False,
-        help_text="How days are written.",
+        help_text="The format of dates.",
     )
 
     def __init__(self, data: Mapping[str, Any] | None = None, **options: Any) -> None:
         super().__init__(data, **options)
         named = ((name, name.replace("_", " ")) for name in dates.time_zones())
-        zones = [("", "As the browser has it"), *named]
+        zones = [("", "Same as the browser"), *named]
         self.fields["time_zone"].choices = zones  # type: ignore[attr-defined]
 
 
 class PasswordForm(PlainForm):
-    """One's own password, which takes the old one."""
+    """Changes the user's own password, which requires the old one."""
 
-    wait = 0  # seconds until a password is looked at again, after too many that were wrong
+    wait = 0  # seconds until the next attempt, after too many wrong passwords
 
     old = forms.CharField(
         label="Password now",
@@ -65,7 +65,7 @@ class PasswordForm(PlainForm):
     password = forms.CharField(
         label="New password",
         strip=False,
-        help_text="At least 8 characters, not a common word, not like your name.",
+        help_text="At least 8 characters, not a common word, not similar to your name.",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
     again = forms.CharField(
@@ -79,7 +79,7 @@ class PasswordForm(PlainForm):
         self.request = request
 
     def clean_old(self) -> str:
-        """Asked like a login: who is signed in on a machine that is not theirs guesses no better."""
+        """Check the password with the throttling of a sign-in, so that an open session helps no guessing."""
         name, old = self.request.user.get_username(), str(self.cleaned_data["old"])
         if authenticate(self.request, username=name, password=old) is not None:
             return old
@@ -87,29 +87,29 @@ class PasswordForm(PlainForm):
             raise forms.ValidationError("This is not your password.")
         self.wait = max(sign_in.login_wait(self.request, name), 1)
         minutes = -(-self.wait // 60)
-        told = "1 minute" if minutes == 1 else f"{minutes} minutes"
-        raise forms.ValidationError(f"Too many passwords were wrong. Wait {told}, then try again.")
+        wait = "1 minute" if minutes == 1 else f"{minutes} minutes"
+        raise forms.ValidationError(f"Too many wrong passwords. Wait {wait}, then try again.")
 
     def clean_again(self) -> str:
         if self.cleaned_data["again"] != self.cleaned_data.get("password"):
-            raise forms.ValidationError("The two are not the same.")
+            raise forms.ValidationError("The passwords do not match.")
         return str(self.cleaned_data["again"])
 
     def passwords(self) -> tuple[str, str]:
-        """Of a valid form: the old one and the new one."""
+        """Return the old and the new password of a valid form."""
         return self.cleaned_data["old"], self.cleaned_data["password"]
 
 
 class TokenForm(PlainForm):
-    """A token for an agent of one's own. ``once``: another one in each form, which makes one token."""
+    """A token for one of the user's agents. ``once`` differs in each form, so that it issues one token."""
 
-    name = forms.CharField(max_length=100, help_text="What the journal calls the agent.")
-    clearance = forms.ChoiceField(label="May read", help_text="No more than you may see yourself.")
+    name = forms.CharField(max_length=100, help_text="The agent's name in the journal.")
+    clearance = forms.ChoiceField(label="May read", help_text="At most your own clearance.")
     rights = forms.MultipleChoiceField(label="May", widget=forms.CheckboxSelectMultiple)
     projects = forms.CharField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="One a line. Empty: every project.",
+        help_text="One per line. Empty: every project.",
     )
     days = forms.IntegerField(
         label="Ends after days", required=False, min_value=1, max_value=3650, help_text="Empty: never."
@@ -130,7 +130,7 @@ class TokenForm(PlainForm):
             )
 
     def values(self) -> dict[str, Any]:
-        """The arguments of ``tokens.issue_token``; of a valid form."""
+        """Return the arguments of ``tokens.issue_token`` from a valid form."""
         given = self.cleaned_data["projects"]
         projects = (
             [line.strip() for line in given.splitlines() if line.strip()] if isinstance(given, str) else given
@@ -151,13 +151,13 @@ class AddPersonForm(PlainForm):
         label="First password",
         required=False,
         strip=False,
-        help_text="Tell them, and let them change it.",
+        help_text="Give it to the person and ask them to change it.",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
     email = forms.EmailField(
         label="E-mail address",
         required=False,
-        help_text="By which your organisation's sign-in knows them; the first password may be empty then.",
+        help_text="Identifies the person in your organisation's sign-in. Then no password is needed.",
     )
 
     def __init__(self, data: Mapping[str, Any] | None = None) -> None:
@@ -167,7 +167,7 @@ class AddPersonForm(PlainForm):
 
 
 class NewPasswordForm(PlainForm):
-    """A password for somebody else."""
+    """Sets the password of another person."""
 
     password = forms.CharField(
         label="New password",
@@ -180,29 +180,29 @@ class AddressForm(PlainForm):
     email = forms.EmailField(
         label="E-mail address",
         required=False,
-        help_text="By which your organisation's sign-in knows them, the first time.",
+        help_text="Identifies the person at their first sign-in through your organisation.",
     )
 
 
-def _including(given: Iterable[str], held: str) -> list[str]:
-    """What may be given, and what is held already: to leave it takes no right."""
-    return list(dict.fromkeys([*given, held]))
+def _including(grantable: Iterable[str], current: str) -> list[str]:
+    """Return the values that may be granted and the current one, which may always stay."""
+    return list(dict.fromkeys([*grantable, current]))
 
 
 class RightsForm(PlainForm):
     role = forms.ChoiceField(
         required=False,
-        help_text="A viewer reads, a curator writes and mends too, a maintainer also runs maintenance and"
+        help_text="A viewer reads, a curator also writes and corrects, a maintainer also runs maintenance and"
         " erases, an administrator manages people as well.",
     )
     level = forms.ChoiceField(
-        label="Reads up to", help_text="In projects whose membership says nothing else."
+        label="Reads up to", help_text="In projects whose membership sets no other level."
     )
     is_staff = forms.BooleanField(label="May enter the admin", required=False)
     is_active = forms.BooleanField(
         label="Account is open",
         required=False,
-        help_text="A closed one cannot sign in; its tokens are refused.",
+        help_text="The person can sign in, and their tokens work.",
     )
 
     def __init__(self, by: User, user: User, data: Mapping[str, Any] | None = None) -> None:

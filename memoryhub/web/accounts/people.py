@@ -1,4 +1,4 @@
-"""People and their rights: for administrators, and only as far as their own rights go."""
+"""The pages on which administrators manage people, within the limits of their own rights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.models import User
-from django.core.exceptions import BadRequest, PermissionDenied
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -27,14 +27,16 @@ from memoryhub.web.accounts.forms import (
     PlainForm,
     RightsForm,
 )
+from memoryhub.web.base.errors import bad_cursor_as_400
+from memoryhub.web.base.users import signed_in_user
 
-PAGE_SIZE, MAX_JOURNAL_ROWS, MAX_FAILED_LOGINS = 50, 30, 10  # people, journal rows of one, failed logins
+PAGE_SIZE, MAX_JOURNAL_ROWS, MAX_FAILED_LOGINS = 50, 30, 10
 
 View = Callable[..., HttpResponse]
 
 
 def managers_only(view: View) -> View:
-    """403 for who manages nobody."""
+    """Answer 403 to users who may not manage people."""
 
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -45,85 +47,83 @@ def managers_only(view: View) -> View:
     return guarded
 
 
-# The forms of a person's page, by what it calls them: for who changes, about whom, of what was sent.
+# The forms of a person's page, made from the manager, the person and the submitted data.
 PERSON_FORMS: dict[str, Callable[[User, User, QueryDict | None], PlainForm]] = {
     "rights": RightsForm,
-    "join": lambda by, user, sent: JoinForm(by, sent),
-    "password": lambda by, user, sent: NewPasswordForm(sent),
-    "address": lambda by, user, sent: AddressForm(sent, initial={"email": user.email}),
+    "join": lambda manager, user, data: JoinForm(manager, data),
+    "password": lambda manager, user, data: NewPasswordForm(data),
+    "address": lambda manager, user, data: AddressForm(data, initial={"email": user.email}),
 }
 
 
-def form_view(called: str) -> Callable[[Callable[[User, User, dict[str, Any]], str]], View]:
-    """A view out of what writes the values of a valid form and says what is done.
+def form_view(form_name: str) -> Callable[[Callable[[User, User, dict[str, Any]], str]], View]:
+    """Turn a function that applies the values of a valid form and returns a message into a view.
 
-    What is wrong, or is refused, stands in the form, on the person's page.
+    Errors and refusals are shown in the form, on the person's page.
     """
 
-    def made(write: Callable[[User, User, dict[str, Any]], str]) -> View:
+    def decorate(apply: Callable[[User, User, dict[str, Any]], str]) -> View:
         @require_POST
         @managers_only
-        @wraps(write)
-        def changed(request: HttpRequest, name: str) -> HttpResponse:
-            user, by = _find_person(name), _acting_user(request)
-            form = PERSON_FORMS[called](by, user, request.POST)
+        @wraps(apply)
+        def view(request: HttpRequest, name: str) -> HttpResponse:
+            user, manager = _find_person(name), signed_in_user(request)
+            form = PERSON_FORMS[form_name](manager, user, request.POST)
             if form.is_valid():
                 try:
-                    messages.success(request, write(user, by, form.cleaned_data))
+                    messages.success(request, apply(user, manager, form.cleaned_data))
                     return redirect("person", name=name)
                 except StoreError as error:
                     form.refuse(error)
-            return _render_person(request, user, **{called: form})
+            return _render_person(request, user, **{form_name: form})
 
-        return changed
+        return view
 
-    return made
+    return decorate
 
 
-def button_view(write: Callable[[User, User, QueryDict], str]) -> View:
-    """The same out of what writes at the press of a button: there is no form to tell what is refused."""
+def button_view(apply: Callable[[User, User, QueryDict], str]) -> View:
+    """Do the same for a single button. Without a form, refusals are shown as messages."""
 
     @require_POST
     @managers_only
-    @wraps(write)
-    def changed(request: HttpRequest, name: str) -> HttpResponse:
+    @wraps(apply)
+    def view(request: HttpRequest, name: str) -> HttpResponse:
         try:
-            messages.success(request, write(_find_person(name), _acting_user(request), request.POST))
+            messages.success(request, apply(_find_person(name), signed_in_user(request), request.POST))
         except StoreError as error:
             messages.error(request, f"Nothing was changed: {error.message}.")
         return redirect("person", name=name)
 
-    return changed
+    return view
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @managers_only
 def people_list(request: HttpRequest) -> HttpResponse:
-    """Everyone with an account; POST makes one."""
+    """List the accounts. POST creates one."""
     form = AddPersonForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         try:
-            given = form.cleaned_data
-            made = people.create_account(
-                given["username"], given["password"], _acting_user(request), given.get("email", "")
+            data = form.cleaned_data
+            user = people.create_account(
+                data["username"], data["password"], signed_in_user(request), data.get("email", "")
             )
         except StoreError as error:
             form.refuse(error)
         else:
-            messages.success(request, "The account is made; now say what they may do and see.")
-            return redirect("person", name=made.username)
-    typed = request.GET.get("q", "").strip()
-    rows = User.objects.filter(username__icontains=typed).select_related("profile")
+            messages.success(request, "Account created. Now set its role and projects.")
+            return redirect("person", name=user.username)
+    query = request.GET.get("q", "").strip()
+    rows = User.objects.filter(username__icontains=query).select_related("profile")
     rows = rows.prefetch_related("groups", "memberships", "user_permissions")
-    try:
+    with bad_cursor_as_400():
         page = pagination.paginate(rows, "pk", PAGE_SIZE, request.GET.get("cursor"))
-    except pagination.InvalidCursor as error:
-        raise BadRequest(str(error)) from None
     context = {
         "page": page,
         "first": not request.GET.get("cursor"),
         "rows": [(user, roles.user_role(user), _describe_projects(user)) for user in page.items],
-        "q": typed,
+        "q": query,
         "form": form,
         "may_add": request.user.has_perm(people.ADD_PERMISSION),
         "failed": JournalEntry.objects.failed_logins()[:MAX_FAILED_LOGINS],
@@ -138,56 +138,56 @@ def person(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @form_view("rights")
-def rights(user: User, by: User, said: dict[str, Any]) -> str:
-    people.change_rights(user, by, **said)
-    return "Kept."
+def rights(user: User, manager: User, data: dict[str, Any]) -> str:
+    people.change_rights(user, manager, **data)
+    return "Saved."
 
 
 @form_view("join")
-def join(user: User, by: User, said: dict[str, Any]) -> str:
-    """Make a membership, or change its level."""
-    people.add_membership(user, said["project"], said["clearance"], by)
-    return f"{user} is a member of {said['project']}, and sees their own projects alone."
+def join(user: User, manager: User, data: dict[str, Any]) -> str:
+    """Add a membership, or change its level."""
+    people.add_membership(user, data["project"], data["clearance"], manager)
+    return f"{user} is a member of {data['project']}, and sees only their own projects."
 
 
 @button_view
-def leave(user: User, by: User, sent: QueryDict) -> str:
-    project = sent.get("project", "")
-    people.remove_membership(user, project, by)
+def leave(user: User, manager: User, data: QueryDict) -> str:
+    project = data.get("project", "")
+    people.remove_membership(user, project, manager)
     return f"{user} has left {project}."
 
 
 @button_view
-def open_every_project(user: User, by: User, sent: QueryDict) -> str:
-    people.lift_confinement(user, by)
-    return f"{user} sees every project now."
+def open_every_project(user: User, manager: User, data: QueryDict) -> str:
+    people.lift_confinement(user, manager)
+    return f"{user} now sees every project."
 
 
 @form_view("password")
-def new_password(user: User, by: User, said: dict[str, Any]) -> str:
-    people.set_password(user, said["password"], by)
+def new_password(user: User, manager: User, data: dict[str, Any]) -> str:
+    people.set_password(user, data["password"], manager)
     return f"{user} has a new password, and is signed out everywhere."
 
 
 @form_view("address")
-def address(user: User, by: User, said: dict[str, Any]) -> str:
-    """Set the e-mail address by which the organisation's sign-in knows them the first time."""
-    people.set_email(user, said["email"], by)
-    return "Kept."
+def address(user: User, manager: User, data: dict[str, Any]) -> str:
+    """Set the e-mail address that the organisation's first sign-in is matched with."""
+    people.set_email(user, data["email"], manager)
+    return "Saved."
 
 
 @button_view
-def unbind(user: User, by: User, sent: QueryDict) -> str:
-    people.unbind_account(user, by)
-    return f"{user} is not bound any more: who next comes with the account's address has it."
+def unbind(user: User, manager: User, data: QueryDict) -> str:
+    people.unbind_account(user, manager)
+    return f"{user} is unbound. The next sign-in with the account's address is bound to it."
 
 
 def _render_person(request: HttpRequest, user: User, **forms: PlainForm) -> HttpResponse:
-    by = _acting_user(request)
+    manager = signed_in_user(request)
     context = {
         "person": user,
-        "within_reach": people.may_change_account(by, user),
-        "is_own": by.pk == user.pk,
+        "within_reach": people.may_change_account(manager, user),
+        "is_own": manager.pk == user.pk,
         "role": roles.user_role(user),
         "level": people.permitted_level(user),
         "memberships": list(Membership.objects.filter(user=user)),
@@ -195,25 +195,22 @@ def _render_person(request: HttpRequest, user: User, **forms: PlainForm) -> Http
         "organisation": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
         "identity": getattr(user, "identity", None),
         "journal": JournalEntry.objects.about_person(user.username)[:MAX_JOURNAL_ROWS],
-        **{called: make(by, user, None) for called, make in PERSON_FORMS.items() if called not in forms},
+        **{name: make(manager, user, None) for name, make in PERSON_FORMS.items() if name not in forms},
         **forms,
     }
     return render(request, "people/person.html", context, status=422 if forms else 200)
 
 
 def _describe_projects(user: Any) -> str:
-    """The projects that a person sees, in a few words; their memberships are fetched already."""
+    """Describe the projects that a user sees, from prefetched memberships."""
     if not is_confined(user):
         return "every project"
-    members = user.memberships.all()
-    return ", ".join(f"{one.project} ({one.clearance})" if one.clearance else one.project for one in members)
+    return ", ".join(
+        f"{member.project} ({member.clearance})" if member.clearance else member.project
+        for member in user.memberships.all()
+    )
 
 
 def _find_person(name: str) -> User:
     found: User = get_object_or_404(User.objects.select_related("profile"), username=name)
     return found
-
-
-def _acting_user(request: HttpRequest) -> User:
-    assert isinstance(request.user, User)  # noqa: S101 the middleware asks for a login before any page
-    return request.user

@@ -1,4 +1,4 @@
-"""A person's own page: rights, preferences, tokens, where they are signed in, the password."""
+"""The user's own page: rights, preferences, password, tokens and sessions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
@@ -21,16 +21,16 @@ from memoryhub.accounts.clearance import is_confined, request_actor, user_cleara
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, Profile
 from memoryhub.web.accounts.forms import PasswordForm, PlainForm, PreferencesForm, TokenForm
+from memoryhub.web.base.users import signed_in_user
 
 ISSUE_PERMISSION = "memoryhub.add_agenttoken"
 SESSIONS_PER_PAGE = 20  # on a page
-MAX_TOKENS = 100  # tokens listed, forms remembered
-_USED_FORMS_KEY = "token_forms_used"  # in the session: those that made a token
+MAX_TOKENS = 100  # listed; also the number of remembered forms
+_USED_FORMS_KEY = "token_forms_used"  # session key of the forms that issued a token
 
 
 @require_safe
 def you(request: HttpRequest) -> HttpResponse:
-    """Everything of one's own, on one page."""
     return _render_page(request)
 
 
@@ -39,44 +39,42 @@ def preferences(request: HttpRequest) -> HttpResponse:
     form = PreferencesForm(request.POST)
     if not form.is_valid():
         return _render_page(request, preferences=form)
-    people.save_preferences(_signed_in_user(request), **form.cleaned_data)
-    messages.success(request, "Kept: this is how the pages look from now on.")
+    people.save_preferences(signed_in_user(request), **form.cleaned_data)
+    messages.success(request, "Preferences saved.")
     return redirect("you")
 
 
 @require_POST
 def password(request: HttpRequest) -> HttpResponse:
-    """Every other session of the account ends with the old password."""
-    user = _signed_in_user(request)
+    """Change the password, which ends all other sessions of the account."""
+    user = signed_in_user(request)
     form = PasswordForm(request, request.POST)
     if form.is_valid() and not _is_refused(form, people.change_password, user, *form.passwords()):
         update_session_auth_hash(request, user)
-        messages.success(
-            request, "Your password is changed. Wherever else you were signed in, you are not now."
-        )
+        messages.success(request, "Password changed. You are signed out everywhere else.")
         return redirect("you")
-    answer = _render_page(request, password=form)
+    response = _render_page(request, password=form)
     if form.wait:
-        answer.status_code = 429
-        answer["Retry-After"] = str(form.wait)
-    return answer
+        response.status_code = 429
+        response["Retry-After"] = str(form.wait)
+    return response
 
 
 @require_POST
 def token_new(request: HttpRequest) -> HttpResponse:
-    """Answers with the token itself, this once; there is no redirect, which would have to keep it."""
-    user = _signed_in_user(request)
+    """Issue a token and show it once. A redirect would have to store the token somewhere."""
+    user = signed_in_user(request)
     if not user.has_perm(ISSUE_PERMISSION):
         raise PermissionDenied
     form = TokenForm(user, request.POST)
     used = request.session.get(_USED_FORMS_KEY, [])
     if form.is_valid() and form.cleaned_data["once"] in used:
-        messages.info(request, "This form has made its token already, and showed it that once.")
+        messages.info(request, "This form has already issued its token, which is shown only once.")
         return redirect("you")
     if not form.is_valid():
         return _render_page(request, token=form)
     try:
-        made, secret = tokens.issue_token(
+        token, secret = tokens.issue_token(
             owner=user.get_username(),
             actor=request_actor(request),
             within=user_clearance(user),
@@ -86,39 +84,37 @@ def token_new(request: HttpRequest) -> HttpResponse:
         form.refuse(error)
         return _render_page(request, token=form)
     request.session[_USED_FORMS_KEY] = [*used, form.cleaned_data["once"]][-MAX_TOKENS:]
-    return render(request, "you/token.html", {"token": made, "secret": secret})
+    return render(request, "you/token.html", {"token": token, "secret": secret})
 
 
 @require_POST
 def token_rotate(request: HttpRequest, uid: str) -> HttpResponse:
-    """Another token in the place of one, shown this once; the old one is refused from now on."""
-    user = _signed_in_user(request)
+    """Replace a token by a new one that is shown once. The old one stops working."""
+    user = signed_in_user(request)
     if not user.has_perm(ISSUE_PERMISSION):
         raise PermissionDenied
     try:
-        made, secret = tokens.rotate_token(
+        token, secret = tokens.rotate_token(
             _own_token(request, uid).uid, request_actor(request), user_clearance(user)
         )
     except StoreError as error:
-        messages.error(request, f"It was not replaced: {error.message}.")
+        messages.error(request, f"The token was not replaced: {error.message}.")
         return redirect("you")
-    return render(request, "you/token.html", {"token": made, "secret": secret, "rotated": True})
+    return render(request, "you/token.html", {"token": token, "secret": secret, "rotated": True})
 
 
 @require_POST
 def token_revoke(request: HttpRequest, uid: str) -> HttpResponse:
-    """Ending what is one's own takes no permission."""
-    token = tokens.revoke_token(_own_token(request, uid).uid, request_actor(request))
-    messages.success(request, f"{token.name} is revoked: what comes with this token is refused from now on.")
+    revoke_own_token(request, uid)
     return redirect("you")
 
 
 @require_POST
 def tokens_revoke(request: HttpRequest) -> HttpResponse:
-    """``uid``: several of one's own tokens. Asks first, and names them."""
-    chosen = list(_active_tokens(request).filter(uid__in=request.POST.getlist("uid")[:MAX_TOKENS]))
+    """Revoke several of the user's own tokens (``uid``) after a confirmation page that lists them."""
+    chosen = list(own_tokens(request).filter(uid__in=request.POST.getlist("uid")[:MAX_TOKENS]))
     if not chosen:
-        messages.warning(request, "Nothing was chosen; tick the tokens to revoke.")
+        messages.warning(request, "No token was selected. Tick the tokens to revoke.")
         return redirect("you")
     if request.POST.get("confirmed") != "yes":
         return render(
@@ -128,14 +124,14 @@ def tokens_revoke(request: HttpRequest) -> HttpResponse:
         )
     for token in chosen:
         tokens.revoke_token(token.uid, request_actor(request))
-    told = "1 token is" if len(chosen) == 1 else f"{len(chosen)} tokens are"
-    messages.success(request, f"{told} revoked: what comes with one is refused from now on.")
+    count = "1 token is" if len(chosen) == 1 else f"{len(chosen)} tokens are"
+    messages.success(request, f"{count} revoked. Requests with them are refused from now on.")
     return redirect("you")
 
 
 @require_POST
 def sessions_end(request: HttpRequest) -> HttpResponse:
-    """``mark``: one other session; without one, all others."""
+    """End the other session with this ``mark``, or all others without one."""
     ended = browser_sessions.end_sessions(request, request.POST.get("mark", ""))
     text = f"{ended} session{'' if ended == 1 else 's'} ended." if ended else "There was no other session."
     messages.success(request, text)
@@ -143,8 +139,8 @@ def sessions_end(request: HttpRequest) -> HttpResponse:
 
 
 def _render_page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
-    """The page, with the forms that were sent and refused."""
-    user = _signed_in_user(request)
+    """Render the page with the given forms in place of fresh ones."""
+    user = signed_in_user(request)
     profile = getattr(user, "profile", None) or Profile()
     kept = {name: getattr(profile, name) for name in ("theme", "time_zone", "language")}
     may_issue = user.has_perm(ISSUE_PERMISSION)
@@ -157,7 +153,7 @@ def _render_page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
         "identity": getattr(user, "identity", None) if settings.OIDC_ISSUER else None,
         "may_issue": may_issue,
         "token_form": forms.get("token") or (TokenForm(user) if may_issue else None),
-        "tokens": _active_tokens(request)[:MAX_TOKENS],
+        "tokens": own_tokens(request)[:MAX_TOKENS],
         **_sessions_context(request),
         "wrong": next(iter(forms), ""),
     }
@@ -165,7 +161,7 @@ def _render_page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
 
 
 def _sessions_context(request: HttpRequest) -> dict[str, Any]:
-    """A page of where the person is signed in; a wrong number leads to the nearest one."""
+    """Return one page of the user's sessions; an invalid page number selects the nearest page."""
     pages = Paginator(browser_sessions.list_sessions(request), SESSIONS_PER_PAGE)
     shown = pages.get_page(request.GET.get("page"))
     return {
@@ -177,7 +173,7 @@ def _sessions_context(request: HttpRequest) -> dict[str, Any]:
 
 
 def _project_levels(user: User) -> list[tuple[str, list[str]]] | None:
-    """The person's projects, each with its levels; None for all of them at the same."""
+    """Return the levels in each of the user's projects; None for users who see every project."""
     if not is_confined(user):
         return None
     clearance = user_clearance(user)
@@ -196,17 +192,17 @@ def _is_refused(form: PlainForm, write: Any, *arguments: Any) -> bool:
     return False
 
 
-def _signed_in_user(request: HttpRequest) -> User:
-    assert isinstance(request.user, User)  # noqa: S101 the middleware asks for a login before any page
-    return request.user
-
-
-def _active_tokens(request: HttpRequest) -> Any:
+def own_tokens(request: HttpRequest) -> Any:
+    """Return the active tokens of the signed-in user, newest first."""
     return AgentToken.objects.active().filter(owner=request.user.get_username()).order_by("-created_at")
 
 
+def revoke_own_token(request: HttpRequest, uid: str) -> None:
+    """Revoke one of the user's own tokens, which needs no permission, and confirm it with a message."""
+    token = tokens.revoke_token(_own_token(request, uid).uid, request_actor(request))
+    messages.success(request, f"{token.name} is revoked. Requests with this token are refused from now on.")
+
+
 def _own_token(request: HttpRequest, uid: str) -> AgentToken:
-    token: AgentToken | None = _active_tokens(request).filter(uid=uid).first()
-    if token is None:
-        raise Http404
+    token: AgentToken = get_object_or_404(own_tokens(request), uid=uid)
     return token

@@ -1,4 +1,4 @@
-"""Sign in and out, with a password or through the organisation's provider."""
+"""Sign-in with a password or through the organisation's provider, and sign-out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memoryhub.accounts import sign_in
 
 
 class Login(LoginView):
-    """Someone who is signed in already goes straight on; who guesses passwords has to wait."""
+    """The sign-in page. Signed-in users are redirected; too many wrong passwords response 429."""
 
     redirect_authenticated_user = True
 
@@ -28,14 +28,14 @@ class Login(LoginView):
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if seconds := sign_in.login_wait(request, request.POST.get("username", "")):
             context = self.get_context_data(form=self.get_form_class()(request), minutes=-(-seconds // 60))
-            answer = self.render_to_response(context, status=429)
-            answer["Retry-After"] = str(seconds)
-            return answer
+            response = self.render_to_response(context, status=429)
+            response["Retry-After"] = str(seconds)
+            return response
         return super().post(request, *args, **kwargs)
 
 
 class Logout(LogoutView):
-    """POST only; ends the session, and with it the switches."""
+    """End the session, and with it the sensitivity switches."""
 
 
 logger = logging.getLogger(__name__)
@@ -44,41 +44,41 @@ logger = logging.getLogger(__name__)
 @login_not_required
 @require_safe
 def single_sign_on_start(request: HttpRequest) -> HttpResponse:
-    """``next``: a page of this site to come back to."""
+    """Redirect to the organisation's provider. ``next``: a page of this site to return to."""
     if not settings.OIDC_ISSUER:
         raise Http404
-    # The library comes with an extra that is not installed everywhere.
+    # The library is part of an optional extra.
     from memoryhub.accounts.single_sign_on import FAILED_URL, ProviderUnavailable, StartSingleSignOnView
 
     try:
-        answer: HttpResponse = StartSingleSignOnView.as_view()(request)
+        response: HttpResponse = StartSingleSignOnView.as_view()(request)
     except ProviderUnavailable as error:
         logger.warning("%s", error)
         return redirect(FAILED_URL)
-    return answer
+    return response
 
 
 @login_not_required
 @require_safe
 def single_sign_on_return(request: HttpRequest) -> HttpResponse:
-    """Where the provider sends the browser back to; 429 where too many from there were not let in."""
+    """Handle the return from the provider; too many failed sign-ins response 429."""
     if not settings.OIDC_ISSUER:
         raise Http404
     if seconds := sign_in.single_sign_on_wait(request):
         return _render_wait(request, seconds)
     from memoryhub.accounts.single_sign_on import SingleSignOnCallbackView
 
-    answer: HttpResponse = SingleSignOnCallbackView.as_view()(request)
-    return answer
+    response: HttpResponse = SingleSignOnCallbackView.as_view()(request)
+    return response
 
 
 def _render_wait(request: HttpRequest, seconds: int) -> HttpResponse:
-    """The login page, where a password can be given meanwhile."""
+    """Render the sign-in page, which accepts a password meanwhile."""
     context = {
         "organisation": settings.OIDC_NAME,
         "organisation_minutes": -(-seconds // 60),
         "action": reverse("login"),
     }
-    answer = render(request, "registration/login.html", context, status=429)
-    answer["Retry-After"] = str(seconds)
-    return answer
+    response = render(request, "registration/login.html", context, status=429)
+    response["Retry-After"] = str(seconds)
+    return response

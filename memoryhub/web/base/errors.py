@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from csp.constants import HEADER
 from csp.utils import build_policy
-from django.core.exceptions import DisallowedHost
+from django.core.exceptions import BadRequest, DisallowedHost
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
 
+from memoryhub.core.pagination import InvalidCursor
 from memoryhub.web.base.middleware import mark_as_page
 
 
@@ -44,3 +48,12 @@ def _set_security_policy(page: HttpResponse) -> HttpResponse:
     """Add the content security policy: an early refusal never reaches CSPMiddleware."""
     page.headers[HEADER] = build_policy()
     return page
+
+
+@contextmanager
+def bad_cursor_as_400() -> Iterator[None]:
+    """Answer 400 when a cursor from the address does not fit the list."""
+    try:
+        yield
+    except InvalidCursor as error:
+        raise BadRequest(str(error)) from None

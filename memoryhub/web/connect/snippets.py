@@ -1,7 +1,7 @@
-"""What connects an agent to the hub, ready to be copied: configuration of MCP clients, and programs. Pure.
+"""Snippets that connect an agent to the hub: configuration of MCP clients, and example programs.
 
-The page in the browser and docs/connect.md show the same; tests run each of them. The token comes from the
-environment wherever a client can read it there, for such files are shared and committed.
+The connect page and docs/connect.md show the same snippets, and tests run each of them. Where a client can
+read the token from the environment, the snippet does so, because such files are shared and committed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from memoryhub.core.claude_code import ENVIRONMENT_VARIABLE
 
-# What each toolset is for, and a call that shows it at work.
+# The toolsets with their purpose.
 TOOLSETS: dict[str, str] = {
     "letsgo": "memories, facts, timeline and upkeep, with every field",
     "memory-mcp": "store, recall and forget, with entities and provenance",
@@ -28,14 +28,15 @@ _RECALL_CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "mira": ("memory", {"action": "recall", "query": _QUESTION}),
     "pigo": ("memory_recall", {"query": _QUESTION}),
 }
-_SERVER_NAME = "memoryhub"  # under which a client lists the server
-NO_TOKEN = "mh_..."  # noqa: S105 stands where a token goes
+_SERVER_NAME = "memoryhub"  # in the client's list of servers
+NO_TOKEN = "mh_..."  # noqa: S105 placeholder
 
 
 @dataclass(frozen=True)
 class HubConnection:
-    """Where the hub is: its address like ``http://127.0.0.1:8000``; for clients on its own machine, its
-    ``manage.py`` and the folder of its store. ``token``: for clients that take none from the environment.
+    """The address of the hub, and the paths of ``manage.py`` and the store for clients on the same machine.
+
+    ``token`` is for clients that cannot read it from the environment.
     """
 
     base_url: str
@@ -55,7 +56,7 @@ class HubConnection:
 
 @dataclass(frozen=True)
 class Snippet:
-    """``key`` names it on the page; ``where`` is the file it goes into, or what runs it."""
+    """``key`` identifies the snippet on the page; ``where`` is the file it belongs in, or what runs it."""
 
     key: str
     title: str
@@ -65,18 +66,18 @@ class Snippet:
     note: str = ""
 
 
-def client_snippets(place: HubConnection) -> list[Snippet]:
-    """MCP configuration of the clients that people use."""
-    return [_snippet(place, *one) for one in _CLIENTS]
+def client_snippets(hub: HubConnection) -> list[Snippet]:
+    """Return the configuration of common MCP clients."""
+    return [_snippet(hub, *one) for one in _CLIENTS]
 
 
-def program_snippets(place: HubConnection) -> list[Snippet]:
-    """Scripts that store something and find it again."""
-    return [_snippet(place, *one) for one in _PROGRAMS]
+def program_snippets(hub: HubConnection) -> list[Snippet]:
+    """Return scripts that store a memory and find it again."""
+    return [_snippet(hub, *one) for one in _PROGRAMS]
 
 
 def _snippet(
-    place: HubConnection,
+    hub: HubConnection,
     key: str,
     title: str,
     where: str,
@@ -84,69 +85,69 @@ def _snippet(
     text: Callable[[HubConnection], str],
     note: str,
 ) -> Snippet:
-    return Snippet(key, title, where, language, text(place), note)
+    return Snippet(key, title, where, language, text(hub), note)
 
 
-def _claude_code(place: HubConnection) -> str:
-    server = {"type": "http", "url": place.mcp, "headers": _bearer(f"${{{ENVIRONMENT_VARIABLE}}}")}
+def _claude_code(hub: HubConnection) -> str:
+    server = {"type": "http", "url": hub.mcp, "headers": _bearer(f"${{{ENVIRONMENT_VARIABLE}}}")}
     return _json({"mcpServers": {_SERVER_NAME: server}})
 
 
-def _claude_add(place: HubConnection) -> str:
+def _claude_add(hub: HubConnection) -> str:
     return (
-        f"claude mcp add --transport http {_SERVER_NAME} {shlex.quote(place.mcp)} \\\n"
+        f"claude mcp add --transport http {_SERVER_NAME} {shlex.quote(hub.mcp)} \\\n"
         f'  --header "Authorization: Bearer ${ENVIRONMENT_VARIABLE}"'
     )
 
 
-def stdio_config(place: HubConnection) -> str:
-    """For a client that starts the server itself."""
+def stdio_config(hub: HubConnection) -> str:
+    """Return the configuration of a client that starts the server itself."""
     server = {
         "command": "python3",
-        "args": [place.manage, "mcp", place.toolset],
-        "env": {"LETSGO_HOME": place.home, ENVIRONMENT_VARIABLE: place.token},
+        "args": [hub.manage, "mcp", hub.toolset],
+        "env": {"LETSGO_HOME": hub.home, ENVIRONMENT_VARIABLE: hub.token},
     }
     return _json({"mcpServers": {_SERVER_NAME: server}})
 
 
 def _server_config(address: str, variable: str) -> Callable[[HubConnection], str]:
-    """For a client that calls the address of a server so, and reads a variable so."""
+    """Make the configuration of a client with this key for the address and this syntax for variables."""
 
-    def text(place: HubConnection) -> str:
-        return _json({"mcpServers": {_SERVER_NAME: {address: place.mcp, "headers": _bearer(variable)}}})
+    def text(hub: HubConnection) -> str:
+        return _json({"mcpServers": {_SERVER_NAME: {address: hub.mcp, "headers": _bearer(variable)}}})
 
     return text
 
 
-def _vscode(place: HubConnection) -> str:
+def _vscode(hub: HubConnection) -> str:
     token = {"type": "promptString", "id": "memoryhub-token", "description": "Token of the hub"}
-    server = {"type": "http", "url": place.mcp, "headers": _bearer("${input:memoryhub-token}")}
+    server = {"type": "http", "url": hub.mcp, "headers": _bearer("${input:memoryhub-token}")}
     return _json({"inputs": [{**token, "password": True}], "servers": {_SERVER_NAME: server}})
 
 
-def _codex(place: HubConnection) -> str:
-    address = json.dumps(place.mcp, ensure_ascii=False)
+def _codex(hub: HubConnection) -> str:
+    address = json.dumps(hub.mcp, ensure_ascii=False)
     return f'[mcp_servers.{_SERVER_NAME}]\nurl = {address}\nbearer_token_env_var = "{ENVIRONMENT_VARIABLE}"'
 
 
-def _curl(place: HubConnection) -> str:
+def _curl(hub: HubConnection) -> str:
     bearer = f'-H "Authorization: Bearer ${ENVIRONMENT_VARIABLE}"'
     return f"""\
-curl -sS {shlex.quote(place.base + "/api/v1/memories")} {bearer} \\
+curl -sS {shlex.quote(hub.base + "/api/v1/memories")} {bearer} \\
   -H 'Content-Type: application/json' \\
   -d '{{"content": "We deploy on Tuesdays: the vendor is in the office then.", "type": "decision"}}'
 
-curl -sS -G {shlex.quote(place.base + "/api/v1/search")} {bearer} \\
+curl -sS -G {shlex.quote(hub.base + "/api/v1/search")} {bearer} \\
   --data-urlencode 'query={_QUESTION}'"""
 
 
-def _python(place: HubConnection) -> str:
+def _python(hub: HubConnection) -> str:
     return f'''\
 import json
 import os
 import urllib.request
 
-HUB = {_quote(place.base + "/api/v1")}
+HUB = {_quote(hub.base + "/api/v1")}
 
 
 def post(path, body):
@@ -165,8 +166,8 @@ for hit in post("/search", {{"query": "{_QUESTION}"}})["results"]:
     print(f"{{hit['score']:.2f}}", hit["memory"]["content"])'''
 
 
-def _mcp_python(place: HubConnection) -> str:
-    tool, arguments = _RECALL_CALLS[place.toolset]
+def _mcp_python(hub: HubConnection) -> str:
+    tool, arguments = _RECALL_CALLS[hub.toolset]
     return f'''\
 import asyncio
 import os
@@ -175,7 +176,7 @@ import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-HUB = {_quote(place.mcp)}
+HUB = {_quote(hub.mcp)}
 
 
 async def main():
@@ -190,12 +191,12 @@ async def main():
 asyncio.run(main())'''
 
 
-def _mcp_javascript(place: HubConnection) -> str:
-    tool, arguments = _RECALL_CALLS[place.toolset]
+def _mcp_javascript(hub: HubConnection) -> str:
+    tool, arguments = _RECALL_CALLS[hub.toolset]
     return f"""\
 import {{ Client, StreamableHTTPClientTransport }} from "@modelcontextprotocol/client";
 
-const HUB = {_quote(place.mcp)};
+const HUB = {_quote(hub.mcp)};
 
 const headers = {{ Authorization: `Bearer ${{process.env.{ENVIRONMENT_VARIABLE}}}` }};
 const hub = new Client({{ name: "my-agent", version: "1.0.0" }});
@@ -217,11 +218,11 @@ def _json(value: dict[str, Any]) -> str:
 
 
 def _quote(text: str) -> str:
-    """A text as Python and JSON write it."""
+    """Return a string literal that is valid in Python and in JavaScript."""
     return json.dumps(text, ensure_ascii=False)
 
 
-# Of each snippet its key, title, place, language and text, and what is to be said of it.
+# Key, title, file, language, text and note of each snippet.
 _SnippetSpec = tuple[str, str, str, str, Callable[[HubConnection], str], str]
 _CLIENTS: tuple[_SnippetSpec, ...] = (
     ("claude-code", "Claude Code", ".mcp.json", "json", _claude_code, ""),

@@ -11,9 +11,8 @@ from urllib.parse import urlsplit
 
 from django import forms
 from django.conf import settings
-from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -30,6 +29,7 @@ from memoryhub.core.client_ip import is_loopback
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, Event
 from memoryhub.models.token import default_rights
+from memoryhub.web.accounts.profile import ISSUE_PERMISSION, own_tokens, revoke_own_token
 from memoryhub.web.connect import snippets
 from memoryhub.web.connect.snippets import HubConnection
 
@@ -41,24 +41,24 @@ _LEVEL_LABELS = {
 
 
 class ConnectForm(forms.Form):
-    """``levels`` are the clearances that this person may hand on.
+    """The token to issue. ``levels``: the clearances that the user may grant.
 
-    ``once`` is another one in each form that is shown: what is sent a second time has it again.
+    ``once`` differs in each rendered form, so that a form sent twice issues one token.
     """
 
-    name = forms.CharField(max_length=100, initial="my-agent", help_text="What the journal calls the agent.")
+    name = forms.CharField(max_length=100, initial="my-agent", help_text="The agent's name in the journal.")
     project = forms.CharField(
         max_length=200,
         required=False,
-        help_text="Empty: every project, each session filed under the name of its folder.",
+        help_text="Empty: every project. Sessions are filed under the name of their folder.",
         widget=forms.TextInput(attrs={"list": "projects"}),
     )
-    clearance = forms.ChoiceField(label="May read", help_text="No more than you may see yourself.")
+    clearance = forms.ChoiceField(label="May read", help_text="At most your own clearance.")
 
     toolset = forms.ChoiceField(
         label="MCP tools",
         required=False,
-        help_text="In whose words the agent speaks over MCP. Each name has its own address.",
+        help_text="The vocabulary that the agent uses over MCP. Each one has its own address.",
         choices=[(name, f"{name}: {about}") for name, about in snippets.TOOLSETS.items()],
     )
     once = forms.CharField(max_length=100, required=False, widget=forms.HiddenInput())
@@ -72,17 +72,16 @@ class ConnectForm(forms.Form):
         choices.choices = [(level, _LEVEL_LABELS[level]) for level in levels]  # type: ignore[attr-defined]
 
 
-ISSUE_PERMISSION = "memoryhub.add_agenttoken"
-MAX_TOKENS = 50  # tokens listed, forms remembered
-_USED_FORMS_KEY = "connect_forms_used"  # in the session: those that made a token
+MAX_TOKENS = 50  # listed; also the number of remembered forms
+_USED_FORMS_KEY = "connect_forms_used"  # session key of the forms that issued a token
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def connect(request: HttpRequest) -> HttpResponse:
-    """GET explains; POST makes a token and answers with the settings that hold it, this once.
+    """Explain how to connect an agent. POST issues a token and shows the settings with it, once.
 
-    There is no redirect, for it would have to keep the token somewhere on its way. Instead a form makes one
-    token: who reloads the answer, and so sends the form again, gets no second.
+    A redirect would have to store the token somewhere. Instead, each form issues only one token, so that
+    reloading the page, which sends the form again, issues no second one.
     """
     levels = grantable_clearances(request.user)
     if request.method != "POST":
@@ -93,16 +92,16 @@ def connect(request: HttpRequest) -> HttpResponse:
     used = request.session.get(_USED_FORMS_KEY, [])
     if form.is_valid() and form.cleaned_data["once"] in used:
         return _render_page(request, ConnectForm(levels), status=409)
-    made = _issue_token(request, form) if form.is_valid() else None
-    if made is None:
+    issued = _issue_token(request, form) if form.is_valid() else None
+    if issued is None:
         return _render_page(request, form, status=422)
     if once := form.cleaned_data["once"]:
         request.session[_USED_FORMS_KEY] = [*used, once][-MAX_TOKENS:]
-    return _render_page(request, form, *made)
+    return _render_page(request, form, *issued)
 
 
 def _issue_token(request: HttpRequest, form: ConnectForm) -> tuple[AgentToken, str] | None:
-    """A token of this person, who is named in the journal; None when a field is refused."""
+    """Issue a token owned by the user. Return None and show the error if a field is refused."""
     project = form.cleaned_data["project"]
     try:
         return tokens.issue_token(
@@ -128,7 +127,7 @@ def _render_page(
     status: int = 200,
 ) -> HttpResponse:
     base = request.build_absolute_uri("/")
-    place = _hub_connection(request, base, secret)
+    hub = _hub_connection(request, base, secret)
     levels = LEVELS[1 : level_rank(token.clearance) + 1] if token else ()
     context = {
         "form": form,
@@ -138,59 +137,49 @@ def _render_page(
         "secret": secret,
         "settings": claude_code.to_json(claude_code.settings_snippet(base, secret, levels)),
         "command": claude_code.session_start_command(base, levels),
-        "clients": snippets.client_snippets(place),
-        "programs": snippets.program_snippets(place),
-        "toolset": place.toolset,
+        "clients": snippets.client_snippets(hub),
+        "programs": snippets.program_snippets(hub),
+        "toolset": hub.toolset,
         "toolsets": snippets.TOOLSETS,
         "variable": claude_code.ENVIRONMENT_VARIABLE,
-        "mine": _own_tokens(request)[:MAX_TOKENS],
+        "mine": own_tokens(request)[:MAX_TOKENS],
         **_latest_event_context(request, token),
     }
     return render(request, "connect/page.html", context, status=status)
 
 
 def _hub_connection(request: HttpRequest, base: str, secret: str | None) -> HubConnection:
-    """Where the hub is; paths of this machine are told to those who are at it."""
-    place = HubConnection(
+    """Return the addresses of the hub. Only users on the same machine get its paths."""
+    hub = HubConnection(
         base, token=secret or snippets.NO_TOKEN, toolset=_toolset(request.POST or request.GET)
     )
     if is_loopback(urlsplit(base).hostname or ""):
         manage = str(Path(settings.BASE_DIR) / "manage.py")
-        return replace(place, manage=manage, home=str(settings.HOME))
-    return place
+        return replace(hub, manage=manage, home=str(settings.HOME))
+    return hub
 
 
-def _toolset(asked: Mapping[str, Any]) -> str:
-    """The one that is asked for, if there is such a one."""
-    name = str(asked.get("toolset", ""))
+def _toolset(parameters: Mapping[str, Any]) -> str:
+    """Return the requested toolset, or the first one."""
+    name = str(parameters.get("toolset", ""))
     return name if name in snippets.TOOLSETS else next(iter(snippets.TOOLSETS))
 
 
 @require_safe
 def latest_event(request: HttpRequest) -> HttpResponse:
-    """The line that says what came last: a fragment that the page asks for again and again."""
+    """Return the line with the latest event, which the page polls."""
     uid = request.GET.get("token", "")
-    token = _own_tokens(request).filter(uid=uid).first() if uid else None
+    token = own_tokens(request).filter(uid=uid).first() if uid else None
     return render(request, "connect/arrived.html", _latest_event_context(request, token))
 
 
 @require_POST
 def revoke_token(request: HttpRequest) -> HttpResponse:
-    """End one of one's own tokens, for good; that takes no permission."""
-    token = _own_tokens(request).filter(uid=request.POST.get("uid", "")).first()
-    if token is None:
-        raise Http404
-    tokens.revoke_token(token.uid, request_actor(request))
-    messages.success(request, f"{token.name} is revoked: what comes with this token is refused from now on.")
+    revoke_own_token(request, request.POST.get("uid", ""))
     return redirect("connect")
 
 
-def _own_tokens(request: HttpRequest) -> Any:
-    """The tokens in force that this person owns."""
-    return AgentToken.objects.active().filter(owner=request.user.get_username()).order_by("-created_at")
-
-
 def _latest_event_context(request: HttpRequest, token: AgentToken | None) -> dict[str, Any]:
-    """The newest event that may be seen, and the token that is being waited for."""
+    """Return the newest visible event, and the token whose first event is awaited."""
     events = Event.objects.visible_to(request_clearance(request)).select_related("session")
     return {"last": events.order_by("-at", "-pk").first(), "waiting_for": token}

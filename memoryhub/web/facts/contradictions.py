@@ -1,4 +1,4 @@
-"""Facts that contradict each other: the newer supersedes the others with one click, and undo with another."""
+"""The page of contradictory facts, with the actions that settle a contradiction and undo the decision."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CHANGE_PERMISSION = "memoryhub.change_fact"
 
 @require_safe
 def contradiction_list(request: HttpRequest) -> HttpResponse:
-    """``subject``, ``predicate``, ``project``, ``tab`` (open or together) and ``page`` in the address."""
+    """List contradictions, filtered by ``subject``, ``predicate``, ``project`` and ``tab`` of the address."""
     form = ContradictionFilter(request.GET)
     if not form.is_valid():
         return render(request, "facts/conflicts.html", {"form": form}, status=422)
@@ -63,12 +63,12 @@ def contradiction_list(request: HttpRequest) -> HttpResponse:
 
 
 def _tab_counts(survey: ContradictionReport) -> dict[str, int]:
-    """How many there are, by tab."""
+    """Return the number of contradictions on each tab."""
     return {"open": len(survey.open), "together": len(survey.together)}
 
 
 def contradiction_cards(request: HttpRequest, groups: list[Contradiction]) -> list[dict[str, Any]]:
-    """Each group with its whole facts, in one query for all."""
+    """Return the context of each contradiction's card; all facts are loaded in one query."""
     wanted = [row.pk for group in groups for row in group.rows]
     visible = (
         Fact.objects.visible_to(request_clearance(request)).select_related("memory").defer("memory__content")
@@ -87,7 +87,7 @@ def contradiction_cards(request: HttpRequest, groups: list[Contradiction]) -> li
 @require_POST
 @permission_required(_CHANGE_PERMISSION, raise_exception=True)
 def decide_contradiction(request: HtmxHttpRequest) -> HttpResponse:
-    """``fact``: the ids of all that were shown; ``keep``: the one that holds, or none when all of them do."""
+    """Settle a contradiction. ``fact``: the ids of its facts; ``keep``: the true one; empty: all are."""
     uids, keep = request.POST.getlist("fact"), request.POST.get("keep", "")
     try:
         if keep:
@@ -107,7 +107,7 @@ def decide_contradiction(request: HtmxHttpRequest) -> HttpResponse:
 @require_POST
 @permission_required(_CHANGE_PERMISSION, raise_exception=True)
 def undo_decision(request: HtmxHttpRequest) -> HttpResponse:
-    """``gone``: the ids of facts that gave way to another; or ``decision``, that all hold."""
+    """Undo a decision. ``gone``: the ids of superseded facts, or ``decision``: that all are true."""
     gone = request.POST.getlist("gone")
     try:
         if gone:
@@ -118,12 +118,12 @@ def undo_decision(request: HtmxHttpRequest) -> HttpResponse:
         return _refused_response(request, refusal)
     if request.htmx:
         return _card_response(request)
-    messages.success(request, "Taken back: all is as it was.")
+    messages.success(request, "Undone.")
     return redirect(_back_address(request))
 
 
 def _decided_response(request: HtmxHttpRequest, context: dict[str, Any]) -> HttpResponse:
-    """What was decided, with a button that undoes it: in the place of the card, or as a message."""
+    """Show the decision with an undo button: in place of the card, or as a message without htmx."""
     context |= {"back": _back_address(request)}
     if request.htmx:
         return render(request, "facts/decided.html", context | _current_counts(request))
@@ -132,32 +132,32 @@ def _decided_response(request: HtmxHttpRequest, context: dict[str, Any]) -> Http
 
 
 def _card_response(request: HtmxHttpRequest) -> HttpResponse:
-    """The facts that were shown, as they are now."""
+    """Show the card of these facts again."""
     uids = set(request.POST.getlist("fact"))
     survey = contradictions.find_contradictions(request_clearance(request))
     group = next((group for group in survey.groups if uids & {row.uid for row in group.rows}), None)
     if group is None:
         raise Http404
-    [one] = contradiction_cards(request, [group])
-    context = {"one": one, "back": _back_address(request), "is_fresh": True, **_current_counts(request)}
+    [card] = contradiction_cards(request, [group])
+    context = {"one": card, "back": _back_address(request), "is_fresh": True, **_current_counts(request)}
     response = render(request, "facts/conflict_again.html", context)
     patch_vary(response)
     return response
 
 
 def _refused_response(request: HtmxHttpRequest, refusal: memories.StoreError) -> HttpResponse:
-    """Why it was not done; what one may not see is not there."""
+    """Show why the action was refused; 404 for facts that are not visible."""
     if isinstance(refusal, memories.NotFound):
         raise Http404
     if request.htmx:
         context = {"refusal": refusal.message, "back": _back_address(request), **_current_counts(request)}
         return render(request, "facts/refused.html", context, status=422)
-    messages.error(request, f"Not done: {refusal.message}.")
+    messages.error(request, f"Nothing was changed: {refusal.message}.")
     return redirect(_back_address(request))
 
 
 def _current_counts(request: HttpRequest) -> dict[str, Any]:
-    """How many there are by now under the filters of the page that was acted on; nothing for another page."""
+    """Return the new counts under the filters of the page of contradictions; nothing for another page."""
     path, _, query = _back_address(request).partition("?")
     form = ContradictionFilter(QueryDict(query))
     if path != reverse("fact-conflicts") or not form.is_valid():
@@ -167,5 +167,5 @@ def _current_counts(request: HttpRequest) -> dict[str, Any]:
 
 
 def _back_address(request: HttpRequest) -> str:
-    """The page of facts that was acted on, or the review."""
+    """Return the page to go back to: a page of facts, or the review queue."""
     return return_url(request, "/facts/contradictions/", ("/facts/", "/review/"))

@@ -1,8 +1,8 @@
-"""The forms over the pages of facts, and the addresses of their graph."""
+"""Filter forms of the fact pages, and the addresses of the graph."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from urllib.parse import urlencode
 
 from django import forms
@@ -24,7 +24,7 @@ _CONTRADICTION_FILTERS = ("project", "predicate")
 
 
 class ConfidenceField(forms.FloatField):
-    """A lowest confidence, 0 to 1."""
+    """A minimum confidence from 0 to 1."""
 
     def __init__(self) -> None:
         widget = forms.NumberInput(attrs={"step": "0.05", "min": "0", "max": "1"})
@@ -32,7 +32,7 @@ class ConfidenceField(forms.FloatField):
 
 
 class GraphFilter(ListFilter):
-    """What the graph is made of; ``find`` names what to open."""
+    """The filters of the graph. ``find`` names a node to open."""
 
     find = WordField(
         label="Find a subject or object", widget=forms.TextInput(attrs={"type": "search", "list": "things"})
@@ -42,43 +42,43 @@ class GraphFilter(ListFilter):
     min_confidence = ConfidenceField()
 
     def select(self, clearance: Clearance) -> FactQuerySet:
-        """The facts that hold now and fit; where sessions fall into segments only when it is asked for."""
-        asked, project = self.value("predicate"), self.value("project")
-        least = self.value("min_confidence") or 0.0
-        facts = query_facts(clearance, project=project, min_confidence=least).select_related(None)
-        return queries.filter_by_predicate(facts, asked) if asked else facts.exclude(predicate=BOUNDARY)
+        """Return the matching current facts, without segment boundaries unless their predicate is given."""
+        predicate, project = self.value("predicate"), self.value("project")
+        confidence = self.value("min_confidence") or 0.0
+        facts = query_facts(clearance, project=project, min_confidence=confidence).select_related(None)
+        if predicate:
+            return queries.filter_by_predicate(facts, predicate)
+        return facts.exclude(predicate=BOUNDARY)
 
 
 class ContradictionFilter(ListFilter):
-    """Which contradictions are shown; names are found however they are written."""
+    """The filters of the contradictions; names match in any spelling."""
 
     subject = WordField()
     predicate = PredicateField()
     project = ProjectField()
 
     def select(self, survey: ContradictionReport) -> ContradictionReport:
-        """Of a survey of the project, what is asked for."""
         return survey.narrowed(subject=self.value("subject"), predicate=self.value("predicate"))
 
 
 def suggested_predicates(clearance: Clearance, project: str = "") -> list[str]:
-    """What a field of predicates suggests: the commonest of the facts that hold now and may be seen."""
+    """Return the most common predicates of the visible current facts."""
     return queries.common_predicates(query_facts(clearance, project=project), MAX_SUGGESTED)
 
 
 class GraphAddress:
-    """Addresses of the graph under the filters in force, by the keys of the nodes that are opened."""
+    """Addresses of the graph and of related pages that keep the current filters and open nodes."""
 
-    def __init__(self, asked: QueryDict, opened: Sequence[str] = ()) -> None:
+    def __init__(self, parameters: QueryDict, opened: Sequence[str] = ()) -> None:
         self._opened = list(opened)
-        self._filters = [(name, asked[name]) for name in _GRAPH_FILTERS if asked.get(name)]
+        self._filters = [(name, str(parameters[name])) for name in _GRAPH_FILTERS if parameters.get(name)]
 
     def of(self, keys: Sequence[str]) -> str:
-        query = urlencode([*self._filters, *(("node", key) for key in keys)])
-        return f"{reverse('facts-graph')}?{query}" if query else reverse("facts-graph")
+        return _address("facts-graph", [*self._filters, *(("node", key) for key in keys)])
 
     def opening(self, key: str) -> str:
-        """With this node opened too, the last of them; the first gives way when there are too many."""
+        """Return the address with this node opened last; the first one is closed when there are too many."""
         others = [other for other in self._opened if other != key]
         return self.of([*others[-(MAX_OPEN_NODES - 1) :], key])
 
@@ -86,19 +86,20 @@ class GraphAddress:
         return self.of([other for other in self._opened if other != key])
 
     def narrowed(self, **filters: str) -> str:
-        """With other filters; an empty one is left out."""
+        """Return the address with changed filters; empty ones are left out."""
         query = dict(self._filters) | filters
-        kept = [(name, value) for name, value in query.items() if value]
-        encoded = urlencode([*kept, *(("node", key) for key in self._opened)])
-        return f"{reverse('facts-graph')}?{encoded}" if encoded else reverse("facts-graph")
+        return _address("facts-graph", [*query.items(), *(("node", key) for key in self._opened)])
 
     def table(self, **filters: str) -> str:
-        """The same facts as a table, narrowed further."""
-        query = dict(self._filters) | filters
-        return f"{reverse('facts')}?{urlencode(query)}" if query else reverse("facts")
+        """Return the address of the table with the same and additional filters."""
+        return _address("facts", (dict(self._filters) | filters).items())
 
     def conflicts(self, **filters: str) -> str:
-        """The page of contradictions, under those of the filters that it has and what narrows it further."""
+        """Return the address of the contradictions with the filters that apply there and additional ones."""
         query = {name: value for name, value in self._filters if name in _CONTRADICTION_FILTERS} | filters
-        kept = {name: value for name, value in query.items() if value}
-        return f"{reverse('fact-conflicts')}?{urlencode(kept)}" if kept else reverse("fact-conflicts")
+        return _address("fact-conflicts", query.items())
+
+
+def _address(view: str, query: Iterable[tuple[str, str]]) -> str:
+    encoded = urlencode([(name, value) for name, value in query if value])
+    return f"{reverse(view)}?{encoded}" if encoded else reverse(view)

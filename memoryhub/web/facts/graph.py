@@ -1,7 +1,7 @@
-"""Facts as a graph: subjects and objects are nodes, predicates edges. What of it is drawn, and where.
+"""The picture of the fact graph: subjects and objects are nodes, predicates are edges.
 
-A node exists only through facts that may be seen. Of a large graph the nodes with most neighbours are drawn
-with their names, and the rest as dust around them; opening a node draws its neighbours.
+Nodes come from visible facts only. In a large graph the nodes with the most neighbours are drawn with their
+names and the others as points around them. An opened node is drawn with its neighbours.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from memoryhub.facts.predicates import normalise_predicate
 from memoryhub.facts.queries import most_common_spelling
 from memoryhub.web.facts import graph_layout
 
-MAX_NAMED_NODES = 80  # nodes with names when none is opened; half as many again rather than leave out a few
-MAX_NEIGHBOURS = 36  # drawn of a node that is opened
+MAX_NAMED_NODES = 80  # when no node is open; a graph of up to half as many more is drawn whole
+MAX_NEIGHBOURS = 36  # of an open node
 MAX_OPEN_NODES = 8
-MAX_COLOURS = 6  # predicates with a colour of their own
-MAX_LABELLED_EDGES = 28  # edges of a picture that bear their predicates
+MAX_COLOURS = 6  # predicates with their own colour
+MAX_LABELLED_EDGES = 28
 _MAX_LABEL_CHARS = 26
 
 
@@ -39,13 +39,13 @@ class Node:
     beside: int
     more: int  # neighbours that are not drawn
     is_open: bool
-    is_subject: bool  # something is said of it
+    is_subject: bool  # of a fact
     links: str  # the numbers of its drawn neighbours
 
 
 @dataclass(frozen=True)
 class Edge:
-    """All that is said between two things; ``path`` runs from subject to object."""
+    """All facts between two nodes; ``path`` runs from subject to object."""
 
     path: str
     x: int
@@ -54,7 +54,7 @@ class Edge:
     label: str
     colour: str
     contradicts: bool
-    is_beside: bool  # between two nodes neither of which is opened
+    is_beside: bool  # neither of its nodes is open
 
 
 @dataclass(frozen=True)
@@ -67,16 +67,15 @@ class PredicateColour:
 @dataclass(frozen=True)
 class GraphPicture:
     nodes: list[Node]
-    edges: list[Edge]  # of opened nodes, each with its words
-    bundles: list[
-        tuple[str, str]
-    ]  # of the whole graph: the classes and the path of all edges that look alike
+    edges: list[Edge]  # with labels; empty when no node is open
+    # When no node is open: CSS classes and path of all edges that look alike.
+    bundles: list[tuple[str, str]]
     links: int  # how many edges there are
     colours: list[PredicateColour]
     dust: str  # the other nodes as a path of points
-    total: int  # things in all
+    total: int  # nodes in the graph
     facts: int
-    contradicting: int  # of the facts that are counted by their predicates
+    contradicting: int  # facts
     is_cut: bool
 
     @property
@@ -89,14 +88,14 @@ class GraphPicture:
 
 
 def draw_graph(index: GraphIndex, opened: Sequence[str], contradicting: Collection[int] = ()) -> GraphPicture:
-    """The picture of the opened things and their neighbours, or of the foremost when none is.
+    """Draw the open nodes with their neighbours, or the most connected nodes if none is open.
 
     ``contradicting``: primary keys of facts that contradict others.
     """
     names = _select_nodes(index, opened)
-    between = _find_edges(index, names)
-    radii, places = _arrange(index, names, opened, list(between))
-    counted = list(chain.from_iterable(between.values())) if opened else index.triples
+    triples_by_pair = _find_edges(index, names)
+    radii, places = _arrange(index, names, opened, list(triples_by_pair))
+    counted = list(chain.from_iterable(triples_by_pair.values())) if opened else index.triples
     colours = _assign_colours(triple.predicate for triple in counted)
     drawing = _Drawing(
         index=index,
@@ -106,10 +105,10 @@ def draw_graph(index: GraphIndex, opened: Sequence[str], contradicting: Collecti
         radii=radii,
         colours={normalise_predicate(colour.predicate): colour.name for colour in colours},
         contradicting=set(contradicting),
-        room=graph_layout.LabelPlacer(places, radii, list(between)),
+        placer=graph_layout.LabelPlacer(places, radii, list(triples_by_pair)),
     )
-    nodes = drawing.nodes(between)  # before the edges: words on these go where names leave room
-    edges = drawing.edges(between)
+    nodes = drawing.nodes(triples_by_pair)  # before the edges, whose labels take the space that names leave
+    edges = drawing.edges(triples_by_pair)
     return GraphPicture(
         nodes=nodes,
         edges=edges if opened else [],
@@ -125,13 +124,13 @@ def draw_graph(index: GraphIndex, opened: Sequence[str], contradicting: Collecti
 
 
 def _select_nodes(index: GraphIndex, opened: Sequence[str]) -> list[str]:
-    """What is drawn with its name, the foremost first."""
+    """Return the nodes that are drawn with their names, the most important first."""
     if not opened:
         return index.foremost(len(index.of) if len(index.of) <= MAX_NAMED_NODES * 3 // 2 else MAX_NAMED_NODES)
     names = list(opened)
     for name in opened:
-        sure = index.beside[name]
-        nearest = sorted(sure, key=lambda other: (-sure[other], -index.degree(other), other))
+        confidence = index.beside[name]
+        nearest = sorted(confidence, key=lambda other: (-confidence[other], -index.degree(other), other))
         names += nearest[:MAX_NEIGHBOURS]
     return list(dict.fromkeys(names))
 
@@ -139,7 +138,7 @@ def _select_nodes(index: GraphIndex, opened: Sequence[str]) -> list[str]:
 def _arrange(
     index: GraphIndex, names: Sequence[str], opened: Sequence[str], links: Sequence[tuple[int, int]]
 ) -> tuple[list[float], list[tuple[float, float]]]:
-    """The radius and the place of each node."""
+    """Return the radius and the position of each node."""
     most = max(map(index.degree, names), default=1)
     radii = [_node_radius(index.degree(name) / most, name in opened) for name in names]
     points = graph_layout.arrange_nodes(len(names), links, radii)
@@ -147,9 +146,9 @@ def _arrange(
 
 
 def _find_edges(index: GraphIndex, names: Sequence[str]) -> dict[tuple[int, int], list[Triple]]:
-    """The facts between any two that are drawn, by their places; both directions are one edge.
+    """Return the facts between drawn nodes by the nodes' indexes; both directions share an edge.
 
-    What a thing says of itself is an edge from its place to its place.
+    A fact whose subject is its object is an edge from an index to itself.
     """
     number = {name: place for place, name in enumerate(names)}
     found: dict[tuple[int, int], list[Triple]] = defaultdict(list)
@@ -164,25 +163,25 @@ def _find_edges(index: GraphIndex, names: Sequence[str]) -> dict[tuple[int, int]
 
 
 def _assign_colours(predicates: Iterable[str]) -> list[PredicateColour]:
-    """Those of most edges have one each, however they are written."""
+    """Give the most common predicates a colour each; the spellings of a predicate share it."""
     spellings: dict[str, Counter[str]] = defaultdict(Counter)
     for predicate, count in Counter(predicates).items():
         spellings[normalise_predicate(predicate)][predicate] += count
-    foremost = sorted(spellings.values(), key=lambda found: -found.total())[:MAX_COLOURS]
+    top = sorted(spellings.values(), key=lambda counts: -counts.total())[:MAX_COLOURS]
     return [
-        PredicateColour(most_common_spelling(found), found.total(), f"p{place}")
-        for place, found in enumerate(foremost)
+        PredicateColour(most_common_spelling(counts), counts.total(), f"p{number}")
+        for number, counts in enumerate(top)
     ]
 
 
 def _node_radius(share: float, is_open: bool) -> float:
-    """``share``: how many neighbours a node has, of those that the foremost has."""
+    """Return a node's radius. ``share``: its number of neighbours relative to the maximum."""
     return 4.5 + 12 * math.sqrt(share) if not is_open else 13 + 6 * math.sqrt(share)
 
 
 @dataclass(frozen=True)
 class _Drawing:
-    """What nodes and edges are drawn with; each node is known by its place among the ``names``."""
+    """The state that nodes and edges are drawn with. A node is identified by its index in ``names``."""
 
     index: GraphIndex
     names: Sequence[str]
@@ -191,13 +190,13 @@ class _Drawing:
     radii: Sequence[float]
     colours: Mapping[str, str]
     contradicting: set[int]
-    room: graph_layout.LabelPlacer
+    placer: graph_layout.LabelPlacer
 
-    def nodes(self, between: Iterable[tuple[int, int]]) -> list[Node]:
+    def nodes(self, pairs: Iterable[tuple[int, int]]) -> list[Node]:
         labels = [shorten(self.index.text(name), _MAX_LABEL_CHARS) for name in self.names]
-        written = self.room.names(labels)
+        written = self.placer.place_names(labels)
         links: dict[int, set[int]] = defaultdict(set)
-        for one, other in between:
+        for one, other in pairs:
             links[one].add(other)
             links[other].add(one)
         return [
@@ -225,25 +224,26 @@ class _Drawing:
             links=" ".join(map(str, sorted(links))),
         )
 
-    def edges(self, between: Mapping[tuple[int, int], list[Triple]]) -> list[Edge]:
-        near = sum(not self._is_beside(pair) for pair in between)
-        return [self._edge(pair, triples, near <= MAX_LABELLED_EDGES) for pair, triples in between.items()]
+    def edges(self, triples_by_pair: Mapping[tuple[int, int], list[Triple]]) -> list[Edge]:
+        of_open_nodes = sum(not self._touches_no_open_node(pair) for pair in triples_by_pair)
+        labelled = bool(self.opened) and of_open_nodes <= MAX_LABELLED_EDGES
+        return [self._edge(pair, triples, labelled) for pair, triples in triples_by_pair.items()]
 
-    def _is_beside(self, pair: tuple[int, int]) -> bool:
+    def _touches_no_open_node(self, pair: tuple[int, int]) -> bool:
         return bool(self.opened) and not any(self.names[place] in self.opened for place in pair)
 
     def _edge(self, pair: tuple[int, int], triples: Sequence[Triple], labelled: bool) -> Edge:
         path, ends = self._loop(pair[0]) if pair[0] == pair[1] else self._line(pair)
         predicates = list(dict.fromkeys(triple.predicate for triple in triples))
-        said = "; ".join(f"{t.subject} {t.predicate} {t.object}" for t in triples[:4])
-        is_beside = self._is_beside(pair)
-        label = shorten(", ".join(predicates), 30) if labelled and self.opened and not is_beside else ""
-        at = self.room.between(*ends, label) if label else None
+        sentences = "; ".join(f"{t.subject} {t.predicate} {t.object}" for t in triples[:4])
+        is_beside = self._touches_no_open_node(pair)
+        label = shorten(", ".join(predicates), 30) if labelled and not is_beside else ""
+        at = self.placer.place_on_line(*ends, label) if label else None
         return Edge(
             path=path,
             x=round(at[0]) if at else 0,
             y=round(at[1]) if at else 0,
-            title=shorten(said, 200),
+            title=shorten(sentences, 200),
             label=label if at else "",
             colour=self.colours.get(normalise_predicate(predicates[0]), ""),
             contradicts=any(triple.pk in self.contradicting for triple in triples),
@@ -251,7 +251,7 @@ class _Drawing:
         )
 
     def _line(self, pair: tuple[int, int]) -> tuple[str, tuple[graph_layout.Point, graph_layout.Point]]:
-        """From one node to where the head of the arrow begins, and where words on it may stand."""
+        """Return the path from a node to the arrowhead at the other, and the line for the label."""
         (x, y), (to_x, to_y) = (self.places[place] for place in pair)
         length = max(math.hypot(to_x - x, to_y - y), 1.0)
         stop = max(length - self.radii[pair[1]] - 3, 0) / length
@@ -259,9 +259,9 @@ class _Drawing:
         return f"M{x:.0f} {y:.0f}L{end_x:.0f} {end_y:.0f}", ((x, y), (end_x, end_y))
 
     def _loop(self, place: int) -> tuple[str, tuple[graph_layout.Point, graph_layout.Point]]:
-        """From a node back to itself, above it, or below where its name stands above."""
+        """Return a loop above the node, or below it if its name is above, and the line for the label."""
         (x, y), r = self.places[place], self.radii[place]
-        way = 1 if self.room.is_above(place) else -1
+        way = 1 if self.placer.is_above(place) else -1
         side, root, top = r + 16, y + way * r, y + way * (r + 34)
         path = f"M{x - r / 2:.0f} {root:.0f}C{x - side:.0f} {top:.0f} {x + side:.0f} {top:.0f}"
         words = y + way * (r + 38)
@@ -269,7 +269,7 @@ class _Drawing:
 
 
 def _bundle_edges(edges: Iterable[Edge]) -> list[tuple[str, str]]:
-    """Hundreds of edges without words of their own are a few paths; contradictions lie above the others."""
+    """Combine hundreds of unlabelled edges into a few paths, contradictions last so that they are on top."""
     paths: dict[tuple[bool, str], list[str]] = defaultdict(list)
     for edge in edges:
         paths[(edge.contradicts, edge.colour)].append(edge.path)
@@ -280,7 +280,7 @@ def _bundle_edges(edges: Iterable[Edge]) -> list[tuple[str, str]]:
 
 
 def _dust_path(index: GraphIndex, places: Mapping[str, tuple[float, float]]) -> str:
-    """What is not drawn by name, as points around what it hangs on."""
+    """Return the unnamed nodes as a path of points around their best connected named neighbour."""
     hung: dict[str, list[str]] = defaultdict(list)
     for name, beside in index.beside.items():
         if name in places:

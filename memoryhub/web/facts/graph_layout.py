@@ -1,6 +1,6 @@
-"""Where the nodes of a graph stand, and which of their names have room. Pure.
+"""Positions of the nodes and labels of a graph in a picture of ``WIDTH`` × ``HEIGHT`` pixels.
 
-The same graph is laid out the same way each time, in a picture of ``WIDTH`` × ``HEIGHT`` pixels.
+The layout is deterministic.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 WIDTH, HEIGHT = 1200, 780
-MARGIN = 56  # that the outermost nodes keep from the edge; names need more at the sides
+MARGIN = 56  # above and below the outermost nodes; names need more at the sides
 SIDE_MARGIN = 90
 STEPS = 160
-MAX_PUSH_DISTANCE = 4.0  # of the ideal distance: nodes farther from each other do not push
-LETTER_WIDTH, LINE_HEIGHT = 6.6, 17.0  # what a letter of a name takes across, and a line downwards
+MAX_PUSH_DISTANCE = 4.0  # times the ideal distance: nodes farther apart do not repel each other
+LETTER_WIDTH, LINE_HEIGHT = 6.6, 17.0
 GAP = 5.0  # between a node and its name
 _GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
 
@@ -28,9 +28,9 @@ Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 def arrange_nodes(count: int, links: Sequence[tuple[int, int]], radii: Sequence[float]) -> Points:
-    """Positions of ``count`` nodes: springs along the links, and everything keeps away from everything else.
+    """Return the positions of ``count`` nodes, where links attract and all nodes repel each other.
 
-    Nodes stand the nearer to the middle at first the lower their number is. About 0.1 s of CPU for 150.
+    Nodes start on a spiral with the first one in the middle. Takes about 0.1 s of CPU for 150 nodes.
     """
     if count == 0:
         return np.zeros((0, 2))
@@ -39,10 +39,10 @@ def arrange_nodes(count: int, links: Sequence[tuple[int, int]], radii: Sequence[
     points: Points = np.stack([np.cos(turn) * out * WIDTH / 2, np.sin(turn) * out * HEIGHT / 2], axis=1)
     pairs = np.array(sorted({(a, b) for a, b in links if a != b}), dtype=np.intp).reshape(-1, 2)
     ideal = 0.82 * math.sqrt(WIDTH * HEIGHT / count)
-    # A link of a hub pulls less: it would draw all that hangs on it into one heap.
+    # The links of a hub pull less. Otherwise they would draw its neighbours into one heap.
     degrees = np.bincount(pairs.ravel(), minlength=count).astype(float)
     pull = 1 / np.maximum(np.minimum(degrees[pairs[:, 0]], degrees[pairs[:, 1]]), 1.0) ** 0.85
-    # What hangs on nothing is held by nothing else.
+    # Nothing but the middle attracts unlinked nodes.
     home = np.where(degrees[:, None] > 0, 0.9, 2.6) * np.array([1.0, WIDTH / HEIGHT])
     heat = WIDTH / 8
     for step in range(STEPS):
@@ -53,10 +53,10 @@ def arrange_nodes(count: int, links: Sequence[tuple[int, int]], radii: Sequence[
 def _move_nodes(
     points: Points, pairs: NDArray[np.intp], pull: Points, home: Points, ideal: float, heat: float
 ) -> Points:
-    """One turn of the forces of Fruchterman and Reingold; nothing moves farther than ``heat``."""
+    """Apply the forces of Fruchterman and Reingold once; no node moves farther than ``heat``."""
     away = points[:, None, :] - points[None, :, :]
     square = np.maximum((away**2).sum(axis=2), 1.0)
-    # Beyond some distance nobody pushes: what hangs on nothing would leave the picture.
+    # Without a maximum distance, unlinked nodes would leave the picture.
     push = np.where(square < (MAX_PUSH_DISTANCE * ideal) ** 2, ideal**2 / square, 0.0)
     force = (away * push[:, :, None]).sum(axis=1)
     along = points[pairs[:, 0]] - points[pairs[:, 1]]
@@ -71,7 +71,7 @@ def _move_nodes(
 
 
 def _scale_to_picture(points: Points) -> Points:
-    """The points spread over the picture; a single one stands in the middle."""
+    """Scale the points to the picture; a single one is centered."""
     low, high = points.min(axis=0), points.max(axis=0)
     span = np.maximum(high - low, 1.0)
     room = np.array([WIDTH - 2 * SIDE_MARGIN, HEIGHT - 2 * MARGIN])
@@ -82,7 +82,7 @@ def _scale_to_picture(points: Points) -> Points:
 
 
 def _separate_nodes(points: Points, radii: Points, turns: int = 24) -> Points:
-    """Nodes that touch each other are moved apart, within the picture."""
+    """Move overlapping nodes apart, within the picture."""
     low, high = (
         np.array([SIDE_MARGIN / 2, MARGIN / 2]),
         np.array([WIDTH - SIDE_MARGIN / 2, HEIGHT - MARGIN / 2]),
@@ -103,7 +103,7 @@ def _separate_nodes(points: Points, radii: Points, turns: int = 24) -> Points:
 def place_around(
     places: Mapping[str, tuple[float, float]], hung: Mapping[str, Sequence[str]]
 ) -> dict[str, tuple[int, int]]:
-    """Where things stand that hang on placed ones: in a spiral around each, like the seeds of a flower."""
+    """Return positions for names around the placed node that each belongs to, in a spiral."""
     found = {}
     for anchor, names in hung.items():
         x, y = places[anchor]
@@ -115,7 +115,7 @@ def place_around(
 
 
 class NamePlacement(NamedTuple):
-    """Where a name stands: its anchor point, which end of it is there, and whether it has room."""
+    """The anchor point of a name, which end of the text it is, and whether there is space for the name."""
 
     x: int
     y: int
@@ -124,49 +124,53 @@ class NamePlacement(NamedTuple):
 
 
 class LabelPlacer:
-    """What the names of a picture have taken of it so far."""
+    """Places names and edge labels where they cover nothing that is already placed."""
 
     def __init__(
         self, points: Sequence[Point], radii: Sequence[float], links: Sequence[tuple[int, int]] = ()
     ) -> None:
         self._points, self._radii = points, radii
-        self._taken: list[Box] = [
+        self._reserved: list[Box] = [
             (x - r, y - r, x + r, y + r) for (x, y), r in zip(points, radii, strict=True)
         ]
         self._above: set[int] = set()
-        self._beside: dict[int, list[int]] = defaultdict(list)
+        self._neighbours: dict[int, list[int]] = defaultdict(list)
         for one, other in links:
             if one != other:
-                self._beside[one].append(other)
-                self._beside[other].append(one)
+                self._neighbours[one].append(other)
+                self._neighbours[other].append(one)
 
-    def names(self, texts: Sequence[str]) -> list[NamePlacement]:
-        """Each name beside its node, the first nodes first; one that would cover something has no room."""
+    def place_names(self, texts: Sequence[str]) -> list[NamePlacement]:
+        """Place each name next to its node, in order. A name that would cover something has no room."""
         return [self._name(number, text) for number, text in enumerate(texts)]
 
     def is_above(self, number: int) -> bool:
-        """Whether the name of a node stands above it."""
+        """Return whether the name of a node is above it."""
         return number in self._above
 
     def _name(self, number: int, text: str) -> NamePlacement:
-        ways = self._ways(number, text)
-        for across, down, anchor, box in sorted(ways, key=lambda way: self._on_a_line(number, way[3])):
-            if self._take(box, number):
+        candidates = self._candidates(number, text)
+        for across, down, anchor, box in sorted(
+            candidates, key=lambda candidate: self._covers_own_edge(number, candidate[3])
+        ):
+            if self._reserve(box, number):
                 if down < self._points[number][1] - self._radii[number]:
                     self._above.add(number)
                 return NamePlacement(round(across), round(down), anchor, True)
         x = self._points[number][0]
-        rightwards = next(way for way in ways if way[2] == "start")
-        leftwards = next(way for way in ways if way[2] == "end")
+        rightwards = next(one for one in candidates if one[2] == "start")
+        leftwards = next(one for one in candidates if one[2] == "end")
         across, down, anchor, _ = rightwards if x < WIDTH / 2 else leftwards
         return NamePlacement(round(across), round(down), anchor, False)
 
-    def _ways(self, number: int, text: str) -> list[tuple[float, float, str, Box]]:
-        """Where a name may stand, the best first: beside its node, under or over it, at its corners."""
+    def _candidates(self, number: int, text: str) -> list[tuple[float, float, str, Box]]:
+        """Return the candidate positions of a name, best first: left and right, below, above, corners."""
         (x, y), r, width = self._points[number], self._radii[number], len(text) * LETTER_WIDTH
         aside, corner = r + GAP, r * 0.75 + 2
         right, left = ("start", 1, 0.0), ("end", -1, width)
-        sides = (left, right) if x < WIDTH / 2 else (right, left)  # outwards first: lines come from within
+        sides = (
+            (left, right) if x < WIDTH / 2 else (right, left)
+        )  # outwards first: most edges come from the middle
         ways = [(x + way * aside, y + 4, anchor, back) for anchor, way, back in sides]
         ways += [(x, y + r + 13, "middle", width / 2), (x, y - r - GAP, "middle", width / 2)]
         for down in (y + r + 9, y - r - 1):
@@ -181,26 +185,26 @@ class LabelPlacer:
             for at, down, anchor, back in ways
         ]
 
-    def _on_a_line(self, number: int, box: Box) -> bool:
-        """Whether a name would lie on a line of its own node."""
+    def _covers_own_edge(self, number: int, box: Box) -> bool:
+        """Return whether a name would cover an edge of its node."""
         start = self._points[number]
-        return any(_crosses_box(start, self._points[other], box) for other in self._beside[number])
+        return any(_crosses_box(start, self._points[other], box) for other in self._neighbours[number])
 
-    def between(self, start: Point, end: Point, text: str) -> Point | None:
-        """The middle of a text on a line, near the line's; None where there is no room."""
+    def place_on_line(self, start: Point, end: Point, text: str) -> Point | None:
+        """Return the center of a label on a line, near the middle of the line; None without space."""
         width = len(text) * LETTER_WIDTH * 0.9
         for share in (0.5, 0.64, 0.36, 0.76, 0.24):
             x, y = (a + (b - a) * share for a, b in zip(start, end, strict=True))
-            if self._take((x - width / 2, y - LINE_HEIGHT / 2, x + width / 2, y + LINE_HEIGHT / 2)):
+            if self._reserve((x - width / 2, y - LINE_HEIGHT / 2, x + width / 2, y + LINE_HEIGHT / 2)):
                 return x, y
         return None
 
-    def _take(self, box: Box, own: int = -1) -> bool:
-        """Whether a box had room. It may cover its own node."""
+    def _reserve(self, box: Box, own: int = -1) -> bool:
+        """Reserve the box if it is free. It may cover its own node."""
         inside = box[0] >= 2 and box[2] <= WIDTH - 2 and box[1] >= 2 and box[3] <= HEIGHT - 2
-        if not inside or any(_overlap(box, other) for at, other in enumerate(self._taken) if at != own):
+        if not inside or any(_overlap(box, other) for at, other in enumerate(self._reserved) if at != own):
             return False
-        self._taken.append(box)
+        self._reserved.append(box)
         return True
 
 
@@ -209,7 +213,7 @@ def _overlap(one: Box, other: Box) -> bool:
 
 
 def _crosses_box(start: Point, end: Point, box: Box) -> bool:
-    """Whether a line goes through a box (after Liang and Barsky)."""
+    """Return whether a line crosses a box (Liang-Barsky)."""
     enters, leaves = 0.0, 1.0
     for axis in (0, 1):
         way, low, high = end[axis] - start[axis], box[axis] - start[axis], box[axis + 2] - start[axis]

@@ -1,4 +1,4 @@
-"""What stands beside the graph: a node's facts, those that ended, and the memories it is known from."""
+"""The panel next to the graph: a node's facts, its ended facts and the memories that mention it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from memoryhub.web.facts.filters import GraphAddress
 
 MAX_GROUPS, MAX_LINES, MAX_ENDED, MAX_MEMORIES = 12, 5, 8, 5
 MAX_QUESTIONS = 4
-MAX_SPELLINGS = 5  # in which the node is written too, by name
-MAX_HEADING_CHARS = 90  # characters of the node's name that stand over it
+MAX_SPELLINGS = 5  # other spellings of the node's name
+MAX_HEADING_CHARS = 90  # of the node's name
 
 
 @dataclass(frozen=True)
 class FactLine:
-    """What stands at the other end of a fact; ``href`` opens it. ``project``: told where they differ."""
+    """The other end of a fact; ``href`` opens it. ``project`` is set if the projects of the facts differ."""
 
     triple: Triple
     other: str
@@ -34,7 +34,7 @@ class FactLine:
 
 @dataclass(frozen=True)
 class OpenContradiction:
-    """Facts that cannot all be true, the newest first; ``href`` is where that is decided closer."""
+    """Contradictory facts, newest first; ``href`` is the page that settles them."""
 
     predicate: str
     objects: list[str]
@@ -45,9 +45,9 @@ class OpenContradiction:
 
 @dataclass(frozen=True)
 class PredicateGroup:
-    """What one predicate says of the node, what is contested first; ``more`` others are in the ``table``.
+    """The node's facts of one predicate, contradictory ones first; ``more`` others are in the ``table``.
 
-    ``why``: why several objects are no contradiction, where there are several.
+    ``why``: why several objects do not contradict each other.
     """
 
     predicate: str
@@ -64,144 +64,150 @@ class NodePanel:
     spellings: list[str]  # others than the text
     count: int
     questions: list[OpenContradiction]
-    unasked: int  # questions that are left out
+    unasked: int  # number of omitted questions
     all_questions: str
-    says: list[PredicateGroup]  # of the node
-    named: list[PredicateGroup]  # of others, with the node as object
-    unsaid: int  # predicates that are left out of both
+    says: list[PredicateGroup]  # with the node as subject
+    named: list[PredicateGroup]  # with the node as object
+    unsaid: int  # number of omitted predicates
     ended: list[Fact]
     memories: list[Memory]
 
     @property
     def is_long(self) -> bool:
-        """Whether the name is cut in the heading."""
+        """Return whether the name is cut in the heading."""
         return len(self.text) > MAX_HEADING_CHARS
 
     @property
     def is_contested(self) -> bool:
-        """Whether something that names it is contradicted."""
+        """Return whether a fact with the node as object is contradicted."""
         return any(line.contradicts for said in self.named for line in said.lines)
 
 
-@dataclass(frozen=True)
-class PanelBuilder:
-    """What the panel of a node is made of."""
+def build_panel(
+    thing: str,
+    index: GraphIndex,
+    facts: FactQuerySet,
+    ended: FactQuerySet,
+    survey: ContradictionReport,
+    address: GraphAddress,
+    clearance: Clearance,
+) -> NodePanel:
+    """Return the panel of a node of the index, from current and ended facts, in at most three queries."""
+    spellings = index.spellings(thing)
+    text, triples = spellings[0], index.of[thing]
+    own = [triple for triple in triples if index.ends[triple.pk][0] == thing]
+    others = [triple for triple in triples if index.ends[triple.pk][0] != thing]
+    grouper = _FactGrouper(
+        index,
+        address,
+        text,
+        {group.key: group for group in survey.groups},
+        {row.pk for group in survey.open for row in group.rows},
+    )
+    questions = grouper.questions(own)
+    about = queries.about_condition(text, spellings)
+    return NodePanel(
+        text=text,
+        key=node_key(text),
+        spellings=spellings[1 : MAX_SPELLINGS + 1],
+        count=len(triples),
+        questions=questions[:MAX_QUESTIONS],
+        unasked=max(len(questions) - MAX_QUESTIONS, 0),
+        all_questions=address.conflicts(subject=text),
+        says=grouper.by_predicate(own, "subject"),
+        named=grouper.by_predicate(others, "object"),
+        unsaid=_count_left_out(own) + _count_left_out(others),
+        ended=list(ended.filter(about).order_by("-valid_until", "-pk")[:MAX_ENDED]),
+        memories=_find_memories(text, facts.filter(about), clearance),
+    )
 
-    index: GraphIndex
-    facts: FactQuerySet  # that hold now
-    ended: FactQuerySet
-    clearance: Clearance
-    address: GraphAddress
-    survey: ContradictionReport
 
-    def of(self, thing: str) -> NodePanel:
-        """Three queries at most. ``thing`` is one of the index."""
-        spellings = self.index.spellings(thing)
-        text, triples = spellings[0], self.index.of[thing]
-        own = [triple for triple in triples if self.index.ends[triple.pk][0] == thing]
-        others = [triple for triple in triples if self.index.ends[triple.pk][0] != thing]
-        compared = {group.key: group for group in self.survey.groups}
-        contested = {row.pk for group in self.survey.open for row in group.rows}
-        sides = _FactGrouper(self, text, compared, contested)
-        questions = sides.questions(own)
-        return NodePanel(
-            text=text,
-            key=node_key(text),
-            spellings=spellings[1 : MAX_SPELLINGS + 1],
-            count=len(triples),
-            questions=questions[:MAX_QUESTIONS],
-            unasked=max(len(questions) - MAX_QUESTIONS, 0),
-            all_questions=self.address.conflicts(subject=text),
-            says=sides.said(own, "subject"),
-            named=sides.said(others, "object"),
-            unsaid=_count_left_out(own) + _count_left_out(others),
-            ended=list(
-                self.ended.filter(queries.about_condition(text, spellings)).order_by("-valid_until", "-pk")[
-                    :MAX_ENDED
-                ]
-            ),
-            memories=self._memories(text, self.facts.filter(queries.about_condition(text, spellings))),
-        )
-
-    def _memories(self, text: str, facts: FactQuerySet) -> list[Memory]:
-        """Those that its facts were drawn from; where there are few, those too that name it."""
-        live: MemoryQuerySet = Memory.objects.visible_to(self.clearance).live()
-        sources = facts.filter(memory__isnull=False).order_by().values("memory")
-        found = list(live.filter(pk__in=sources).order_by("-updated_at", "-pk")[:MAX_MEMORIES])
-        if len(found) < MAX_MEMORIES:
-            others = live.about_entity(text).exclude(pk__in=[memory.pk for memory in found])
-            found += others.order_by("-updated_at", "-pk")[: MAX_MEMORIES - len(found)]
-        return found
+def _find_memories(text: str, facts: FactQuerySet, clearance: Clearance) -> list[Memory]:
+    """Return the memories that the facts come from and, if they are few, others that mention the node."""
+    live: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
+    sources = facts.filter(memory__isnull=False).order_by().values("memory")
+    found = list(live.filter(pk__in=sources).order_by("-updated_at", "-pk")[:MAX_MEMORIES])
+    if len(found) < MAX_MEMORIES:
+        others = live.about_entity(text).exclude(pk__in=[memory.pk for memory in found])
+        found += others.order_by("-updated_at", "-pk")[: MAX_MEMORIES - len(found)]
+    return found
 
 
 def _count_left_out(triples: Sequence[Triple]) -> int:
-    """How many predicates there are beyond those that stand in the panel."""
+    """Return the number of predicates that exceed the panel's limit."""
     return max(len({normalise_predicate(triple.predicate) for triple in triples}) - MAX_GROUPS, 0)
 
 
 @dataclass(frozen=True)
 class _FactGrouper:
-    """What is said of a node, and what names it."""
+    """Groups the facts of the node ``text`` by predicate.
 
-    of: PanelBuilder
+    ``compared``: the contradictions and compatible groups of the survey; ``contested``: keys of facts in open
+    contradictions.
+    """
+
+    index: GraphIndex
+    address: GraphAddress
     text: str
     compared: Mapping[FactKey, Contradiction]
     contested: set[int]
 
     def questions(self, triples: Sequence[Triple]) -> list[OpenContradiction]:
-        """What is to be decided about the facts of this subject, one for each project and predicate."""
+        """Return the open contradictions of this subject, one for each project and predicate."""
         keys = dict.fromkeys(self._key(triple) for triple in triples)
-        groups = [self.compared[key] for key in keys if key in self.compared and self.compared[key].is_open]
-        return [self._question(group) for group in groups]
+        groups = (self.compared[key] for key in keys if key in self.compared)
+        return [self._question(group) for group in groups if group.is_open]
 
     def _question(self, group: Contradiction) -> OpenContradiction:
         row = group.newest
         objects: dict[str, str] = {}
-        for one in group.rows:
-            objects.setdefault(normalise_name(one.object), one.object)
-        href = self.of.address.conflicts(subject=self.text, predicate=row.predicate, project=row.project)
+        for fact in group.rows:
+            objects.setdefault(normalise_name(fact.object), fact.object)
+        href = self.address.conflicts(subject=self.text, predicate=row.predicate, project=row.project)
         return OpenContradiction(
-            row.predicate, list(objects.values()), row.project, [one.uid for one in group.rows], href
+            row.predicate, list(objects.values()), row.project, [fact.uid for fact in group.rows], href
         )
 
-    def said(self, triples: Sequence[Triple], side: str) -> list[PredicateGroup]:
-        """By predicate: what is contested, then those with one object, they say most."""
+    def by_predicate(self, triples: Sequence[Triple], side: str) -> list[PredicateGroup]:
+        """Group facts by predicate: contradictory ones first, then by ascending number of facts."""
         groups: dict[str, list[Triple]] = defaultdict(list)
         for triple in triples:
             groups[normalise_predicate(triple.predicate)].append(triple)
-        first = sorted(groups.items(), key=lambda one: (not self._is_contested(one[1]), len(one[1]), one[0]))
-        return [self._one(found, side) for _, found in first[:MAX_GROUPS]]
+        ordered = sorted(
+            groups.items(), key=lambda item: (not self._is_contested(item[1]), len(item[1]), item[0])
+        )
+        return [self._group(found, side) for _, found in ordered[:MAX_GROUPS]]
 
-    def _one(self, triples: Sequence[Triple], side: str) -> PredicateGroup:
+    def _group(self, triples: Sequence[Triple], side: str) -> PredicateGroup:
         predicate = queries.most_common_spelling(Counter(triple.predicate for triple in triples))
-        first = sorted(triples, key=lambda one: (one.pk not in self.contested, -one.confidence, one.object))
+        ordered = sorted(triples, key=lambda t: (t.pk not in self.contested, -t.confidence, t.object))
         by_project = len({triple.project for triple in triples}) > 1
         return PredicateGroup(
             predicate,
-            [self._line(triple, side, by_project) for triple in first[:MAX_LINES]],
+            [self._line(triple, side, by_project) for triple in ordered[:MAX_LINES]],
             max(len(triples) - MAX_LINES, 0),
-            self.of.address.table(predicate=predicate, **{side: self.text}),
+            self.address.table(predicate=predicate, **{side: self.text}),
             self._why(triples) if side == "subject" else "",
         )
 
     def _line(self, triple: Triple, side: str, by_project: bool) -> FactLine:
-        ends = self.of.index.ends[triple.pk]
-        other = self.of.index.text(ends[1] if side == "subject" else ends[0])
+        ends = self.index.ends[triple.pk]
+        other = self.index.text(ends[1] if side == "subject" else ends[0])
         project = (triple.project or "no project") if by_project else ""
-        href = self.of.address.opening(node_key(other))
+        href = self.address.opening(node_key(other))
         return FactLine(triple, other, href, triple.pk in self.contested, project)
 
     def _why(self, triples: Sequence[Triple]) -> str:
-        """Why different objects do not contradict each other, as far as they do not."""
-        if len({self.of.index.ends[triple.pk][1] for triple in triples}) < 2:
+        """Return why different objects do not contradict each other; empty if they do."""
+        if len({self.index.ends[triple.pk][1] for triple in triples}) < 2:
             return ""
         keys = {self._key(triple) for triple in triples}
         groups = [self.compared[key] for key in keys if key in self.compared]
         if any(group.settled for group in groups):
-            return "Somebody said that all of these hold."
+            return "Someone confirmed that all of these are true."
         if groups and not any(group.is_open for group in groups):
-            return f"May all hold: {groups[0].verdict.why}."
-        return "Compared within each project alone." if len(keys) > 1 else ""
+            return f"These can all be true: {groups[0].verdict.why}."
+        return "Facts are compared within each project only." if len(keys) > 1 else ""
 
     def _is_contested(self, triples: Sequence[Triple]) -> bool:
         return any(triple.pk in self.contested for triple in triples)

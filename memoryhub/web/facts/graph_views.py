@@ -1,4 +1,4 @@
-"""Facts as a graph: drawn by the server, opened node by node, with memories beside it."""
+"""The pages of the fact graph, which is drawn on the server and explored node by node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memoryhub.facts.services import query_facts
 from memoryhub.web.base.htmx import HtmxHttpRequest, page_or_fragment, update_address_bar
 from memoryhub.web.facts import graph
 from memoryhub.web.facts.filters import GraphAddress, GraphFilter, suggested_predicates
-from memoryhub.web.facts.graph_panel import PanelBuilder
+from memoryhub.web.facts.graph_panel import build_panel
 
 TARGET = "graph-view"
 MAX_TOP_NODES, MAX_FOUND, MAX_SUGGESTED = 14, 12, 50
@@ -24,7 +24,7 @@ MAX_TOP_NODES, MAX_FOUND, MAX_SUGGESTED = 14, 12, 50
 
 @require_safe
 def facts_graph(request: HtmxHttpRequest) -> HttpResponse:
-    """``node`` (once for each that is opened), ``find`` and the filters in the address."""
+    """Show the graph with the nodes, filters and search term (``find``) of the address."""
     form = GraphFilter(request.GET)
     if not form.is_valid():
         return render(request, "facts/graph.html", {"form": form}, status=422)
@@ -36,11 +36,15 @@ def facts_graph(request: HtmxHttpRequest) -> HttpResponse:
         opened, found = [*(name for name in opened if name != exact), exact], []
     opened = opened[-graph.MAX_OPEN_NODES :]
     texts = [index.text(name) for name in opened]
-    address = GraphAddress(request.GET, [graph_index.node_key(text) for text in texts])
+    keys = [graph_index.node_key(text) for text in texts]
+    address = GraphAddress(request.GET, keys)
     context = {
         "form": form,
         "address": address,
-        "opened": [_open_node(text, address) for text in texts],
+        "opened": [
+            {"name": text, "key": key, "open": address.opening(key), "close": address.closing(key)}
+            for text, key in zip(texts, keys, strict=True)
+        ],
         "missing": missing,
         "found": _node_links(index, found, address),
         "found_nothing": bool(form.value("find")) and not found and not exact,
@@ -58,11 +62,6 @@ def facts_graph(request: HtmxHttpRequest) -> HttpResponse:
     return update_address_bar(request, response, context["here"], replace=False)
 
 
-def _open_node(name: str, address: GraphAddress) -> dict[str, str]:
-    key = graph_index.node_key(name)
-    return {"name": name, "key": key, "open": address.opening(key), "close": address.closing(key)}
-
-
 def _picture_context(
     index: graph_index.GraphIndex,
     opened: list[str],
@@ -70,36 +69,38 @@ def _picture_context(
     clearance: Clearance,
     address: GraphAddress,
 ) -> dict[str, Any]:
-    """What is drawn, and what stands beside it."""
-    survey = contradictions.find_contradictions(clearance, project=form.value("project"))
+    """Return the picture and, with open nodes, the panel of the last one."""
+    project = form.value("project")
+    survey = contradictions.find_contradictions(clearance, project=project)
     survey = survey.narrowed(predicate=form.value("predicate"))
     picture = graph.draw_graph(index, opened, {row.pk for group in survey.open for row in group.rows})
-    keys = {node.key: address.opening(node.key) for node in picture.nodes}
     context: dict[str, Any] = {
         "picture": picture,
-        "nodes": [(node, keys[node.key]) for node in picture.nodes],
+        "nodes": [(node, address.opening(node.key)) for node in picture.nodes],
         "colours": [(colour, address.narrowed(predicate=colour.predicate)) for colour in picture.colours],
         "contradictions": len(survey.open),
         "foremost": _node_links(index, index.ranked(index.of)[:MAX_TOP_NODES], address),
     }
     if opened:
-        ended = query_facts(clearance, project=form.value("project"), ended=True)
-        panel = PanelBuilder(index, form.select(clearance), ended, clearance, address, survey).of(opened[-1])
-        context["panel"] = panel
-        context["alone"] = address.of([panel.key])
-        context["past"] = address.table(thing=panel.text, state="ended")
-        context["without"] = address.closing(panel.key)
+        ended = query_facts(clearance, project=project, ended=True)
+        panel = build_panel(opened[-1], index, form.select(clearance), ended, survey, address, clearance)
+        context |= {
+            "panel": panel,
+            "alone": address.of([panel.key]),
+            "past": address.table(thing=panel.text, state="ended"),
+            "without": address.closing(panel.key),
+        }
     return context
 
 
 def _parse_open_nodes(index: graph_index.GraphIndex, keys: list[str]) -> tuple[list[str], list[str]]:
-    """The things that the address names, each once, and the keys of which nothing is known."""
+    """Return the distinct nodes that the address names, and the keys without a node."""
     names = {key: index.known(key) for key in keys}
     return list(dict.fromkeys(filter(None, names.values()))), [key for key, name in names.items() if not name]
 
 
 def _exact_match(found: list[str], typed: str) -> str | None:
-    """The only thing that was found, or the one that is called just so."""
+    """Return the only node found, or the one with exactly this name."""
     if len(found) == 1:
         return found[0]
     wanted = normalise_name(typed)
@@ -115,7 +116,7 @@ def _node_links(
 
 @require_safe
 def suggest_things(request: HttpRequest) -> HttpResponse:
-    """Options for a ``<datalist>``: what visible facts name that holds what was typed in ``find``."""
+    """Return ``<datalist>`` options: names in visible facts that contain the text in ``find``."""
     form = GraphFilter(request.GET)
     names: list[str] = []
     if form.is_valid():

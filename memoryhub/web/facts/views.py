@@ -1,4 +1,4 @@
-"""Facts: list, add, end or delete, one or many."""
+"""The pages of facts: list, add, end and delete facts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import permission_required
-from django.core.exceptions import BadRequest
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -24,6 +23,7 @@ from memoryhub.facts.graph_index import node_key
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import Fact
 from memoryhub.models.querysets import FactQuerySet
+from memoryhub.web.base.errors import bad_cursor_as_400
 from memoryhub.web.base.filters import FactFilter
 from memoryhub.web.base.htmx import HtmxHttpRequest
 from memoryhub.web.base.redirects import return_url
@@ -34,12 +34,13 @@ from memoryhub.web.memories.forms import FactForm
 
 PAGE_SIZE = 30
 _CHANGE_PERMISSION = "memoryhub.change_fact"
+_FACTS_URL = "/facts/"
 _PREFILLED_FIELDS = ("subject", "predicate", "object", "project", "session_id", "memory_id")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def facts(request: HttpRequest) -> HttpResponse:
-    """The table; POST stores a fact."""
+    """List the facts. POST stores a new one."""
     if request.method == "POST":
         return _add_fact(request)
     return _render_table(request, FactForm(None, full_clearance(request), initial=_initial_values(request)))
@@ -54,21 +55,21 @@ def _add_fact(request: HttpRequest) -> HttpResponse:
         except memories.StoreError as refusal:
             form.refuse(refusal)
         else:
-            told = "Stored." if is_new else "This fact was there already: its confidence is updated."
-            messages.success(request, told + _hidden_level_hint(request, fact))
+            text = "Stored." if is_new else "This fact already exists. Its confidence is updated."
+            messages.success(request, text + _hidden_level_hint(request, fact))
             return redirect("memory", uid=fact.memory.uid) if fact.memory else redirect("facts")
     return _render_table(request, form, status=422)
 
 
 def _hidden_level_hint(request: HttpRequest, fact: Fact) -> str:
-    """What brings a fact into sight that was stored under a level whose switch is off."""
+    """Return which switch shows the stored fact, if its level is switched off."""
     if request_clearance(request).opens(fact.project, fact.sensitivity):
         return ""
     return f" It is {fact.sensitivity}: turn on the switch of that level to see it."
 
 
 def _initial_values(request: HttpRequest) -> dict[str, Any]:
-    """What the address fills into the form, when it says ``add``."""
+    """Return the values that an address with ``add`` fills into the form."""
     if "add" not in request.GET:
         return {}
     return {name: request.GET[name] for name in _PREFILLED_FIELDS if request.GET.get(name)}
@@ -79,10 +80,8 @@ def _render_table(request: HttpRequest, add: FactForm, status: int = 200) -> Htt
     valid = form.is_valid()
     rows = _filter_facts(request_clearance(request), form) if valid else Fact.objects.none()
     cursor = request.GET.get("cursor")
-    try:
+    with bad_cursor_as_400():
         page = pagination.paginate(rows, "updated_at", PAGE_SIZE, cursor)
-    except pagination.InvalidCursor as error:
-        raise BadRequest(str(error)) from None
     context = {
         "form": form,
         "add": add,
@@ -105,13 +104,13 @@ def _has_segment_facts(request: HttpRequest) -> bool:
 
 
 def _graph_address(request: HttpRequest, form: FactFilter) -> str:
-    """The same facts as a graph, as far as it has these filters."""
+    """Return the address of the graph under the same filters, as far as it has them."""
     opened = form.value("thing") or form.value("subject")
     return GraphAddress(request.GET).of([node_key(opened)] if opened else [])
 
 
 def _filter_facts(clearance: Clearance, form: FactFilter) -> FactQuerySet:
-    """Names are found however they are written; an object exactly when that is asked for."""
+    """Filter facts. Names match in any spelling, an object literally with ``how=exact``."""
     exact, subject, predicate = form.value("how") == "exact", form.value("subject"), form.value("predicate")
     rows = fact_store.query_facts(
         clearance,
@@ -133,11 +132,9 @@ def _filter_facts(clearance: Clearance, form: FactFilter) -> FactQuerySet:
 
 @require_safe
 def fact(request: HttpRequest, uid: str) -> HttpResponse:
-    """One fact, and where to look on from it."""
+    """Show one fact with links to its subject, object and memory."""
     visible = Fact.objects.visible_to(request_clearance(request)).select_related("memory", "superseded_by")
-    found = visible.filter(uid=uid).first()
-    if found is None:
-        raise Http404
+    found = get_object_or_404(visible, uid=uid)
     context = {"fact": found, "facts": [found], "may_reinstate": request.user.has_perm(_CHANGE_PERMISSION)}
     return render(request, "facts/one.html", context)
 
@@ -145,21 +142,16 @@ def fact(request: HttpRequest, uid: str) -> HttpResponse:
 @require_POST
 @permission_required("memoryhub.delete_fact", raise_exception=True)
 def fact_delete(request: HttpRequest, uid: str) -> HttpResponse:
-    """Ask whether this fact is to be deleted for good; the answer goes where many are deleted at once."""
-    found = Fact.objects.visible_to(request_clearance(request)).filter(uid=uid).first()
-    if found is None:
-        raise Http404
-    context = {"chosen": [found], "back": return_url(request, "/facts/"), "action": reverse("facts-delete")}
+    """Ask for confirmation before one fact is deleted for good; the form posts to ``facts_delete``."""
+    found = get_object_or_404(Fact.objects.visible_to(request_clearance(request)), uid=uid)
+    context = {"chosen": [found], "back": return_url(request, _FACTS_URL), "action": reverse("facts-delete")}
     return render(request, "facts/delete.html", context)
 
 
-_FACTS_URL = "/facts/"
-
-
 @require_POST
-@permission_required("memoryhub.change_fact", raise_exception=True)
+@permission_required(_CHANGE_PERMISSION, raise_exception=True)
 def facts_end(request: HtmxHttpRequest) -> HttpResponse:
-    """``uid``: the facts that hold no more from now on."""
+    """End the facts in ``uid``: they are no longer true from now on."""
     back = return_url(request, _FACTS_URL)
     try:
         found = parse_ticked(request.POST.getlist("uid"))
@@ -171,42 +163,42 @@ def facts_end(request: HtmxHttpRequest) -> HttpResponse:
         context = {"ended": ended, "told": _count_facts(len(ended.facts), "holds", "hold"), "back": back}
         messages.success(request, render_to_string("facts/ended.html", context, request=request))
     elif not ended.outdated:
-        messages.warning(request, "Nothing was chosen that holds now; tick what holds no more.")
+        messages.warning(request, "No current fact was selected. Tick the facts to end.")
     _warn_changed(request, len(ended.outdated))
     return redirect(back)
 
 
 @require_POST
-@permission_required("memoryhub.change_fact", raise_exception=True)
+@permission_required(_CHANGE_PERMISSION, raise_exception=True)
 def facts_end_undo(request: HttpRequest, uid: str) -> HttpResponse:
-    """``first`` and ``last``: the journal numbers; only who ended the facts takes it back."""
+    """Undo the end of facts. ``first`` and ``last`` are journal numbers; only the same person may do it."""
     first, last = (parse_journal_number(request.POST.get(name, "")) for name in ("first", "last"))
     try:
         again = fact_store.undo_end_facts(uid, request_actor(request), first, last)
     except NotFound:
         raise Http404 from None
     if again:
-        messages.success(request, f"Taken back: {_count_facts(len(again), 'holds', 'hold')} again.")
+        messages.success(request, f"Undone: {_count_facts(len(again), 'holds', 'hold')} again.")
     else:
-        messages.warning(request, "Nothing was taken back: it was changed since.")
+        messages.warning(request, "Nothing was undone: the facts have changed since.")
     return redirect(return_url(request, _FACTS_URL))
 
 
 @require_POST
 @permission_required("memoryhub.delete_fact", raise_exception=True)
 def facts_delete(request: HttpRequest) -> HttpResponse:
-    """``uid``: the facts to delete for good. Asks first, and names them as they are now."""
+    """Delete the facts in ``uid`` for good, after a confirmation page that lists them."""
     back = return_url(request, _FACTS_URL)
     found = parse_ticked(request.POST.getlist("uid")[: fact_store.MAX_FACTS])
-    there = Fact.objects.visible_to(request_clearance(request)).filter(uid__in=found.uids)
+    visible = Fact.objects.visible_to(request_clearance(request)).filter(uid__in=found.uids)
     if request.POST.get("confirmed") == "yes":
         gone = fact_store.delete_facts(found.uids, request_actor(request), seen=found.seen)
         messages.success(request, f"{_count_facts(len(gone), 'is', 'are')} deleted for good.")
-        _warn_changed(request, there.count())
+        _warn_changed(request, visible.count())
         return redirect(_FACTS_URL if back in {reverse("fact", args=[fact.uid]) for fact in gone} else back)
-    chosen = list(there.order_by("-pk"))
+    chosen = list(visible.order_by("-pk"))
     if not chosen:
-        messages.warning(request, "Nothing was chosen; tick what is to be deleted.")
+        messages.warning(request, "No fact was selected. Tick the facts to delete.")
         return redirect(back)
     return render(request, "facts/delete.html", {"chosen": chosen, "back": back, "action": request.path})
 

@@ -1,8 +1,7 @@
-"""What agents were told with their prompts, over all sessions."""
+"""The injection log over all sessions, and the page of one injection."""
 
 from __future__ import annotations
 
-from django.core.exceptions import BadRequest
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -12,6 +11,7 @@ from memoryhub.core import pagination
 from memoryhub.injection.queries import load_reports
 from memoryhub.models import Injection
 from memoryhub.models.querysets import InjectionQuerySet
+from memoryhub.web.base.errors import bad_cursor_as_400
 from memoryhub.web.base.filters import InjectionFilter
 
 PAGE_SIZE = 20
@@ -19,16 +19,14 @@ PAGE_SIZE = 20
 
 @require_safe
 def injections(request: HttpRequest) -> HttpResponse:
-    """The injections that may be seen, newest first; their memories have gates of their own."""
+    """List the visible injections, newest first; each shows only its visible memories."""
     form = InjectionFilter(request.GET)
     valid = form.is_valid()
     clearance = request_clearance(request)
     visible: InjectionQuerySet = Injection.objects.visible_to(clearance).select_related("session")
     rows = _apply_filter(visible, form) if valid else visible.none()
-    try:
+    with bad_cursor_as_400():
         page = pagination.paginate(rows, "at", PAGE_SIZE, request.GET.get("cursor"))
-    except pagination.InvalidCursor as error:
-        raise BadRequest(str(error)) from None
     context = {
         "form": form,
         "logs": load_reports(page.items, clearance),
@@ -40,7 +38,7 @@ def injections(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def injection(request: HttpRequest, uid: str) -> HttpResponse:
-    """One injection, with what of it may be seen."""
+    """Show the visible part of one injection."""
     clearance = request_clearance(request)
     visible = Injection.objects.visible_to(clearance).select_related("session").filter(uid=uid)
     logs = load_reports(visible, clearance)
@@ -53,8 +51,8 @@ def _apply_filter(rows: InjectionQuerySet, form: InjectionFilter) -> InjectionQu
     rows = rows.between("at", form.begin(), form.end())
     if outcome := form.value("outcome"):
         rows = rows.empty() if outcome == "empty" else rows.filled()
-    if typed := form.value("q"):
-        rows = rows.filter(prompt_preview__icontains=typed)
+    if query := form.value("q"):
+        rows = rows.filter(prompt_preview__icontains=query)
     if project := form.value("project"):
         rows = rows.filter(project=project)
     if session_id := form.value("session_id"):

@@ -1,4 +1,4 @@
-"""The events, injections and memories of a session for its picture, within a byte budget of markup."""
+"""The picture of a session: its events, injections and memories, within a budget of bytes."""
 
 from __future__ import annotations
 
@@ -20,26 +20,8 @@ from memoryhub.models import Event, Memory
 from memoryhub.web.sessions.picture_layout import END, START, PictureItem, lay_out_picture
 from memoryhub.web.templatetags.pages import event_name, session_url
 
-
-def byte_length(markup: str) -> int:
-    """Bytes as they are sent."""
-    return len(markup.encode())
-
-
-def fit_to_bytes(shown: Callable[[int], str], count: int, most: int, least: int = 1) -> tuple[str, int]:
-    """The markup of the first of ``count`` things, no heavier than ``most`` bytes, and how many those are.
-
-    ``shown`` makes the markup of so many. The first ``least`` are shown whatever they weigh.
-    """
-    markup = shown(count)
-    while (heavy := byte_length(markup)) > most and count > least:
-        count = max(least, min(count - 1, count * most // heavy))
-        markup = shown(count)
-    return markup, count
-
-
-MAX_ITEMS = 1500  # of a kind; a picture of more would be a grey wall
-MAX_PICTURE_BYTES = 36_000  # bytes of the picture and its table
+MAX_ITEMS = 1500  # of each kind; with more of them no mark can be told from the next
+MAX_PICTURE_BYTES = 36_000  # with its table
 MAX_TITLE_CHARS = 90
 _EVENT_LANES = {
     "prompt:submit": "prompt",
@@ -49,16 +31,30 @@ _EVENT_LANES = {
 }
 
 
-def render_picture(session: Any, clearance: Clearance) -> str:
-    """The picture of a session that ``SessionQuerySet.visible_to`` gave, as markup; empty of nothing.
+def fit_to_bytes(
+    render: Callable[[int], str], count: int, max_bytes: int, min_count: int = 1
+) -> tuple[str, int]:
+    """Render the first ``count`` items, or fewer to stay within ``max_bytes``. Return markup and count.
 
-    What does not fit into the page's weight goes: first the words under single marks, then the end.
+    ``render`` makes the markup of that many items. At least ``min_count`` are rendered, whatever their size.
+    """
+    markup = render(count)
+    while (size := len(markup.encode())) > max_bytes and count > min_count:
+        count = max(min_count, min(count - 1, count * max_bytes // size))
+        markup = render(count)
+    return markup, count
+
+
+def render_picture(session: Any, clearance: Clearance) -> str:
+    """Return the markup of the picture of a visible session; empty without items.
+
+    To stay within the byte budget, first the titles of small marks are left out, then the last items.
     """
     drawn, more = _collect_items(session, clearance)
     if not drawn:
         return ""
     markup = _render_items(drawn, more=more, titled=True)
-    if byte_length(markup) <= MAX_PICTURE_BYTES:
+    if len(markup.encode()) <= MAX_PICTURE_BYTES:
         return markup
     return fit_to_bytes(
         lambda count: _render_items(drawn[:count], more=more or count < len(drawn), titled=False),
@@ -74,30 +70,32 @@ def _render_items(drawn: Sequence[PictureItem], *, more: bool, titled: bool) -> 
 
 
 def _collect_items(session: Any, clearance: Clearance) -> tuple[list[PictureItem], bool]:
-    """What there is to draw, in its order; and whether that is the beginning of more."""
+    """Return the items to draw in their order, and whether more of them exist."""
     events = _event_rows(session, clearance)
     more = len(events) > MAX_ITEMS
-    drawn = [_event_item(one) for one in events[:MAX_ITEMS]]
+    drawn = [_event_item(item) for item in events[:MAX_ITEMS]]
     drawn += [_injection_item(log, session) for log in load_session_reports(session, clearance, MAX_ITEMS)]
-    drawn += [_memory_item(one) for one in _other_memories(session, clearance, {e.memory_id for e in events})]
+    drawn += [
+        _memory_item(item) for item in _other_memories(session, clearance, {e.memory_id for e in events})
+    ]
     if more:
         last = events[MAX_ITEMS - 1].at
-        drawn = [one for one in drawn if one.at <= last]
-    drawn += _edge_items(session, {one.lane for one in drawn}, ends=not more)
-    return sorted(drawn, key=lambda one: one.at), more
+        drawn = [item for item in drawn if item.at <= last]
+    drawn += _edge_items(session, {item.lane for item in drawn}, ends=not more)
+    return sorted(drawn, key=lambda item: item.at), more
 
 
 def _event_rows(session: Any, clearance: Clearance) -> list[Any]:
-    """One more than :data:`MOST` when there are more."""
+    """Return the events, one more than :data:`MAX_ITEMS` when more exist."""
     events = Event.objects.visible_to(clearance).filter(session=session)
     names = ("at", "event", "tool_name", "segment", "memorability", "skip_reason", "files", "keywords")
     became = ("memory_id", "memory__uid", "memory__title", "memory__type", "memory__sensitivity")
-    # Rows and no models: a thousand of them take half the time.
+    # Rows take half the time of model instances.
     return list(events.order_by("at", "pk").values_list(*names, *became, named=True)[: MAX_ITEMS + 1])
 
 
 def _other_memories(session: Any, clearance: Clearance, drawn: set[int | None]) -> list[Memory]:
-    """Those that came by another way than an event: checkpoints, summaries, what an agent stored itself."""
+    """Return memories that come from no event: checkpoints, summaries, those that an agent stored."""
     memories = Memory.objects.visible_to(clearance).live()
     mine = memories.in_session(session.session_id, project=session.project)
     rows = mine.only("uid", "title", "type", "created_at", "sensitivity").order_by("created_at", "pk")[
@@ -136,24 +134,24 @@ def _event_title(event: Any) -> str:
 
 
 def _injection_item(log: InjectionReport, session: Any) -> PictureItem:
-    """It leads to its place in the log of this session."""
-    told = (
-        "; ".join(shorten(redaction.display_name(one.memory), MAX_TITLE_CHARS) for one in log.told)
+    """Link the item to its entry in the injection log of this session."""
+    titles = (
+        "; ".join(shorten(redaction.display_name(item.memory), MAX_TITLE_CHARS) for item in log.told)
         or "nothing to be listed"
     )
     at, uid = log.injection.at, log.injection.uid
     here = f"{session_url(session.session_id, session.project)}&kind=injection#injection-{uid}"
-    return PictureItem(at, "injection", f"{_clock(at)} injected: {told}", href=here)
+    return PictureItem(at, "injection", f"{_clock(at)} injected: {titles}", href=here)
 
 
 def _memory_item(memory: Memory) -> PictureItem:
-    told = shorten(redaction.display_name(memory), MAX_TITLE_CHARS)
-    title = f"{_clock(memory.created_at)} {memory.type.replace('_', ' ')}: {told}"
+    name = shorten(redaction.display_name(memory), MAX_TITLE_CHARS)
+    title = f"{_clock(memory.created_at)} {memory.type.replace('_', ' ')}: {name}"
     return PictureItem(memory.created_at, "memory", title, memory.type, reverse("memory", args=[memory.uid]))
 
 
 def _edge_items(session: Any, lanes: set[str], *, ends: bool) -> list[PictureItem]:
-    """Where it began and ended, as far as no event of its own says so."""
+    """Return the start and end of the session, unless events mark them."""
     edges = []
     if START not in lanes:
         edges.append(PictureItem(session.first_seen, START, f"{_clock(session.first_seen)} session began"))

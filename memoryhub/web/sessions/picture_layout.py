@@ -1,7 +1,7 @@
-"""A session as a picture: time from left to right, a lane for each kind of thing. Positions and words. Pure.
+"""Positions and labels of a session's picture: time runs from left to right, with a lane for each activity.
 
-Across, positions are percent of the picture's width, which is at least ``width`` pixels; downwards they are
-pixels.
+Horizontal positions are percent of the picture's width, which is at least ``width`` pixels.
+Vertical positions are pixels.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import groupby, pairwise
 from memoryhub.capture.boundaries import most_common_keywords
 from memoryhub.web.sessions.time_axis import Axis, Fold, Tick, build_axis, find_folds, make_ticks
 
-# Lanes from above, with what stands beside them.
+# Lanes from top to bottom, with their labels.
 LANES = {
     "prompt": "Prompts",
     "injection": "Injected",
@@ -31,7 +31,7 @@ LANES = {
 START, END = "start", "end"  # drawn across all lanes
 
 # Pixels
-SMALL_MARK_WIDTH, LARGE_MARK_WIDTH = 2.6, 15.0  # what a mark takes across, and one that stands out
+SMALL_MARK_WIDTH, LARGE_MARK_WIDTH = 2.6, 15.0
 HEADER_HEIGHT, LANE_HEIGHT, GAP, CURVE_HEIGHT, FOOTER_HEIGHT = 30, 24, 8, 64, 26
 LETTER_WIDTH = 6.6
 
@@ -40,10 +40,10 @@ MAX_KEYWORDS = 6
 
 @dataclass(frozen=True)
 class PictureItem:
-    """Something to draw. ``lane`` is one of :data:`LANES`, or START or END.
+    """An event, injection or memory to draw. ``lane`` is a key of :data:`LANES`, or START or END.
 
-    ``type`` is that of the memory it is or became, which makes it stand out; ``href`` leads there.
-    ``segment`` None: of whatever segment is going on.
+    ``type`` is the type of the memory that the item is or became; such an item stands out. ``href`` links to
+    that memory. An item whose ``segment`` is None belongs to the current segment.
     """
 
     at: datetime
@@ -69,7 +69,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Point:
-    """A memorability on the curve, in the picture's own measures."""
+    """A memorability on the curve. ``passes``: it reaches the memorability threshold."""
 
     x: float
     y: float
@@ -78,16 +78,16 @@ class Point:
 
 @dataclass(frozen=True)
 class SegmentBand:
-    """A segment: what it is about, what it holds."""
+    """A segment with its keywords and contents."""
 
     number: int
     x: float
     width: float
-    words: str  # that fit above it
+    words: str  # the keywords that fit above it
     keywords: tuple[str, ...]
     first: datetime
     last: datetime
-    counts: list[tuple[str, int]]  # of each lane that occurs, in the lanes' order
+    counts: list[tuple[str, int]]  # label and count of each lane with items, in the order of LANES
     kept: list[PictureItem]
     peak: float | None  # the highest memorability
 
@@ -109,19 +109,18 @@ class SessionPicture:
     marks: list[Mark]
     edges: list[Mark]
     ticks: list[Tick]
-    curve: str  # in a box of 100 × 100, empty without any memorability
+    curve: str  # path in a box of 100 × 100; empty without any memorability
     points: list[Point]
     gate: float
-    types: list[str] = field(default_factory=list)  # of the memories in it
+    types: list[str] = field(default_factory=list)  # of its memories
 
     @property
-    def floor(self) -> int:
-        """Where the lanes end."""
+    def lanes_bottom(self) -> int:
         return HEADER_HEIGHT + LANE_HEIGHT * len(self.lanes)
 
     @property
     def curve_top(self) -> int:
-        return self.floor + GAP
+        return self.lanes_bottom + GAP
 
     @property
     def curve_bottom(self) -> int:
@@ -129,8 +128,8 @@ class SessionPicture:
 
     @property
     def middle(self) -> int:
-        """Half way down the lanes."""
-        return (HEADER_HEIGHT + self.floor) // 2
+        """The vertical center of the lanes."""
+        return (HEADER_HEIGHT + self.lanes_bottom) // 2
 
     @property
     def curve_height(self) -> int:
@@ -142,7 +141,7 @@ class SessionPicture:
 
     @property
     def words_y(self) -> int:
-        """Where the times stand."""
+        """The baseline of the time labels."""
         return self.curve_bottom + 18
 
     @property
@@ -158,67 +157,68 @@ class SessionPicture:
         return [mark for mark in self.marks if mark.what.stands_out]
 
 
-def lay_out_picture(
-    happenings: Sequence[PictureItem], gate: float, zone: tzinfo = UTC
-) -> SessionPicture | None:
-    """The picture of these happenings, with the times of a zone below it; None of none."""
-    if not happenings:
+def lay_out_picture(items: Sequence[PictureItem], gate: float, zone: tzinfo = UTC) -> SessionPicture | None:
+    """Lay out the items, with times of the zone on the axis. Return None without items."""
+    if not items:
         return None
-    happenings = sorted(happenings, key=lambda one: one.at)
+    items = sorted(items, key=lambda item: item.at)
     sizes: dict[datetime, float] = {}
-    for one in happenings:
-        sizes[one.at] = max(
-            sizes.get(one.at, SMALL_MARK_WIDTH), LARGE_MARK_WIDTH if one.stands_out else SMALL_MARK_WIDTH
+    for item in items:
+        sizes[item.at] = max(
+            sizes.get(item.at, SMALL_MARK_WIDTH), LARGE_MARK_WIDTH if item.stands_out else SMALL_MARK_WIDTH
         )
     axis = build_axis(sizes)
-    laned = [one for one in happenings if one.lane in LANES]
-    counts = Counter(one.lane for one in laned)
+    laned = [item for item in items if item.lane in LANES]
+    counts = Counter(item.lane for item in laned)
     lanes = [
         Lane(name, LANES[name], HEADER_HEIGHT + LANE_HEIGHT * (index + 0.5), counts[name])
         for index, name in enumerate(name for name in LANES if counts[name])
     ]
     heights = {lane.name: lane.y for lane in lanes}
     across = dict(zip(axis.moments, map(axis.percent, axis.places), strict=True))
-    memorable = _memorability_values(happenings, across)
+    memorable = _memorability_values(items, across)
+    top = HEADER_HEIGHT + LANE_HEIGHT * len(lanes) + GAP
     return SessionPicture(
         width=round(axis.width),
         lanes=lanes,
-        bands=_segment_bands(happenings, axis),
+        bands=_segment_bands(items, axis),
         folds=find_folds(axis),
-        marks=[Mark(across[one.at], heights[one.lane], one) for one in laned],
-        edges=[Mark(across[one.at], HEADER_HEIGHT, one) for one in happenings if one.lane in (START, END)],
+        marks=[Mark(across[item.at], heights[item.lane], item) for item in laned],
+        edges=[Mark(across[item.at], HEADER_HEIGHT, item) for item in items if item.lane in (START, END)],
         ticks=make_ticks(axis, zone),
         curve=_curve_path(memorable, axis),
-        points=_curve_points(memorable, HEADER_HEIGHT + LANE_HEIGHT * len(lanes) + GAP, gate),
+        points=[
+            Point(x, round(top + CURVE_HEIGHT * (1 - value), 1), value >= gate) for _, x, value in memorable
+        ],
         gate=gate,
-        types=sorted({one.type for one in laned if one.type}),
+        types=sorted({item.type for item in laned if item.type}),
     )
 
 
-def _segment_bands(happenings: Sequence[PictureItem], axis: Axis) -> list[SegmentBand]:
-    """One after the other without a gap, from the left edge to the right."""
-    groups = [list(some) for _, some in groupby(_with_segments(happenings), key=lambda pair: pair[0])]
+def _segment_bands(items: Sequence[PictureItem], axis: Axis) -> list[SegmentBand]:
+    """Return bands that cover the picture from left to right without gaps."""
+    groups = [list(some) for _, some in groupby(_with_segments(items), key=lambda pair: pair[0])]
     starts = [0.0, *(axis.place(group[0][1].at) - SMALL_MARK_WIDTH for group in groups[1:]), axis.width]
     return [
-        _segment_band(group[0][0], [one for _, one in group], left, right, axis)
+        _segment_band(group[0][0], [item for _, item in group], left, right, axis)
         for group, (left, right) in zip(groups, pairwise(starts), strict=True)
     ]
 
 
-def _with_segments(happenings: Sequence[PictureItem]) -> Iterator[tuple[int, PictureItem]]:
-    """Each with its segment; what has none belongs to the one that goes on, at the beginning to the first."""
-    segment = next((one.segment for one in happenings if one.segment is not None), 0)
-    for one in happenings:
-        segment = one.segment if one.segment is not None else segment
-        yield segment, one
+def _with_segments(items: Sequence[PictureItem]) -> Iterator[tuple[int, PictureItem]]:
+    """Pair each item with its own segment, else with the segment before it, else with the first one."""
+    segment = next((item.segment for item in items if item.segment is not None), 0)
+    for item in items:
+        segment = item.segment if item.segment is not None else segment
+        yield segment, item
 
 
 def _segment_band(
     number: int, members: list[PictureItem], left: float, right: float, axis: Axis
 ) -> SegmentBand:
-    keywords = tuple(most_common_keywords((one.keywords for one in members), MAX_KEYWORDS))
-    lanes = Counter(one.lane for one in members)
-    memorable = [one.memorability for one in members if one.memorability is not None]
+    keywords = tuple(most_common_keywords((item.keywords for item in members), MAX_KEYWORDS))
+    lanes = Counter(item.lane for item in members)
+    memorable = [item.memorability for item in members if item.memorability is not None]
     x = axis.percent(left)
     return SegmentBand(
         number=number,
@@ -229,13 +229,13 @@ def _segment_band(
         first=members[0].at,
         last=members[-1].at,
         counts=[(label, lanes[name]) for name, label in LANES.items() if lanes[name]],
-        kept=[one for one in members if one.stands_out],
+        kept=[item for item in members if item.stands_out],
         peak=max(memorable, default=None),
     )
 
 
 def _words_that_fit(keywords: Sequence[str], pixels: float) -> str:
-    """As many of the words as have room in one line."""
+    """Return as many of the words as fit into one line."""
     letters, fitting = int((pixels - 12) / LETTER_WIDTH), ""
     for word in keywords:
         longer = f"{fitting}, {word}" if fitting else word
@@ -246,18 +246,18 @@ def _words_that_fit(keywords: Sequence[str], pixels: float) -> str:
 
 
 def _memorability_values(
-    happenings: Sequence[PictureItem], across: Mapping[datetime, float]
+    items: Sequence[PictureItem], across: Mapping[datetime, float]
 ) -> list[tuple[datetime, float, float]]:
-    """When, where in percent, and the memorability within 0..1."""
+    """Return time, place in percent and memorability (limited to 0..1) of each item that has one."""
     return [
-        (one.at, across[one.at], min(max(one.memorability, 0.0), 1.0))
-        for one in happenings
-        if one.memorability is not None
+        (item.at, across[item.at], min(max(item.memorability, 0.0), 1.0))
+        for item in items
+        if item.memorability is not None
     ]
 
 
 def _curve_path(memorable: Sequence[tuple[datetime, float, float]], axis: Axis) -> str:
-    """Memorability along the way; it breaks off at a fold."""
+    """Return the memorability curve as a path that is interrupted at each fold."""
     drawn: list[str] = []
     breaks = [axis.moments[n] for n in sorted(axis.folded)]
     before = None
@@ -266,7 +266,3 @@ def _curve_path(memorable: Sequence[tuple[datetime, float, float]], axis: Axis) 
         drawn.append(f"{'L' if part == before else 'M'}{x:g} {100 * (1 - value):.4g}")
         before = part
     return "".join(drawn)
-
-
-def _curve_points(memorable: Sequence[tuple[datetime, float, float]], top: float, gate: float) -> list[Point]:
-    return [Point(x, round(top + CURVE_HEIGHT * (1 - value), 1), value >= gate) for _, x, value in memorable]

@@ -1,10 +1,9 @@
-"""One session as a report to be read from top to bottom, and printed, with its memories whole."""
+"""The printable report of one session, with the full text of its memories."""
 
 from __future__ import annotations
 
 from itertools import accumulate
 
-from django.core.exceptions import BadRequest
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
@@ -12,24 +11,24 @@ from django.views.decorators.http import require_safe
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
-from memoryhub.core import pagination
-from memoryhub.injection import queries
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Memory, Session
 from memoryhub.stats import timeline
 from memoryhub.stats.timeline import sessions_with_counts
 from memoryhub.web.base.days import group_by_day
 from memoryhub.web.sessions.picture import fit_to_bytes
+from memoryhub.web.sessions.views import read_entries, visible_summary
 
 MAX_ENTRIES = 500
-MAX_REPORT_BYTES = 78_000  # bytes of the entries of a part
+MAX_REPORT_BYTES = 78_000  # of the entries in one part
 
 
 @require_safe
 def session_report(request: HttpRequest, session_id: str) -> HttpResponse:
-    """All that happened, oldest first; a long session in parts, by ``cursor``.
+    """Show all entries, oldest first; ``cursor`` leads to the next part of a long session.
 
-    Where several projects have a session of this name, and none is named, its page lets one choose.
+    If several projects have a session with this id and the address names none of them, redirect to the
+    session's page, which offers the choice.
     """
     clearance, cursor = request_clearance(request), request.GET.get("cursor")
     sessions = _find_sessions(session_id, request.GET.get("project"), clearance)
@@ -38,11 +37,14 @@ def session_report(request: HttpRequest, session_id: str) -> HttpResponse:
     if len(sessions) > 1:
         return redirect("session", session_id)
     [found] = sessions
-    summary = Memory.objects.visible_to(clearance).live().filter(pk=found.summary_id).first()
-    entries, next_cursor = _read_entries(found, clearance, cursor)
-    most = _count_within_budget(entries)
+    summary = visible_summary(found, clearance)
+    entries, next_cursor = read_entries(
+        found, clearance, cursor, limit=MAX_ENTRIES, kinds=timeline.PAGE_KINDS, oldest_first=True
+    )
     listing, fit = fit_to_bytes(
-        lambda count: _render_entries(entries[:count], summary), most, MAX_REPORT_BYTES
+        lambda count: _render_entries(entries[:count], summary),
+        _count_within_budget(entries),
+        MAX_REPORT_BYTES,
     )
     if fit < len(entries):
         entries, next_cursor = entries[:fit], timeline.cursor_after(entries[fit - 1])
@@ -63,7 +65,7 @@ def session_report(request: HttpRequest, session_id: str) -> HttpResponse:
 
 
 def _count_within_budget(entries: list[timeline.TimelineEntry]) -> int:
-    """How many of them to try to show, by the lengths of their texts: to draw ten parts for one is slow."""
+    """Estimate from the text lengths how many entries fit, because rendering all of them is slow."""
     weights = accumulate(len(getattr(entry.row, "content", "")) for entry in entries)
     return max(1, sum(weight <= MAX_REPORT_BYTES for weight in weights)) if entries else 0
 
@@ -73,26 +75,6 @@ def _render_entries(entries: list[timeline.TimelineEntry], summary: Memory | Non
 
 
 def _find_sessions(session_id: str, project: str | None, clearance: Clearance) -> list[Session]:
-    """Two at most: more than one is too many already. ``project``: None for any."""
+    """Return up to two sessions with this id, in one project or, with None, in any."""
     rows = sessions_with_counts(clearance).filter(session_id=session_id)
     return list((rows if project is None else rows.filter(project=project))[:2])
-
-
-def _read_entries(
-    session: Session, clearance: Clearance, cursor: str | None
-) -> tuple[list[timeline.TimelineEntry], str | None]:
-    """A part of what happened, and where the next one begins."""
-    try:
-        entries, next_cursor = timeline.load_timeline(
-            clearance,
-            MemoryFilter(),
-            limit=MAX_ENTRIES,
-            cursor=cursor,
-            kinds=timeline.PAGE_KINDS,
-            of=session,
-            oldest_first=True,
-        )
-    except pagination.InvalidCursor as error:
-        raise BadRequest(str(error)) from None
-    queries.attach_reports(entries, clearance)
-    return entries, next_cursor

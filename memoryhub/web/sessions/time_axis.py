@@ -1,7 +1,7 @@
-"""Time along a picture: even, but with room between neighbours, and with long pauses folded away.
+"""A time axis that is drawn to scale, keeps neighbours apart and folds long pauses.
 
-Places are pixels from the left; :meth:`Axis.x` gives them as percent of the whole, so that a picture can be
-stretched.
+Places are pixels from the left. :meth:`Axis.percent` converts them to percent of the width, so that the
+picture can be stretched.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from statistics import median
 from memoryhub.core import dates
 
 # Pixels
-MIN_WIDTH = 720.0  # that a picture of few things fills
-MARGIN = 16.0  # left of the first thing and right of the last
+MIN_WIDTH = 720.0
+MARGIN = 16.0  # left of the first item and right of the last
 FOLD_WIDTH = 46.0
 TICK_SPACING, DATE_SPACING = 62.0, 108.0
 LETTER_WIDTH = 8.5
 
-MIN_TIME_WIDTH = 150.0  # for time itself, however many things there are
-MIN_FOLDED_PAUSE = timedelta(minutes=5)  # shorter ones are never folded
-PAUSE_FACTOR = 20  # times the usual distance
+MIN_TIME_WIDTH = 150.0  # shared among the gaps in proportion to their duration
+MIN_FOLDED_PAUSE = timedelta(minutes=5)
+PAUSE_FACTOR = 20  # times the median gap
 
 _INTERVALS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
 
@@ -54,7 +54,10 @@ class Tick:
 
 @dataclass(frozen=True)
 class Axis:
-    """Moments in order and their places in pixels; ``folded``: indices of moments after a folded pause."""
+    """Moments in order and their places in pixels.
+
+    ``folded`` contains the indices of the moments that follow a folded pause.
+    """
 
     moments: list[datetime]
     places: list[float]
@@ -65,7 +68,7 @@ class Axis:
         return round(100 * pixels / self.width, 3)
 
     def place(self, at: datetime) -> float:
-        """Between two moments by the share of time; in a fold at its middle."""
+        """Return the place of any moment: interpolated in time, or the middle of a fold."""
         after = bisect_right(self.moments, at)
         if after == 0 or after == len(self.moments):
             return self.places[max(after - 1, 0)]
@@ -75,12 +78,9 @@ class Axis:
         share = (at - self.moments[after - 1]) / (self.moments[after] - self.moments[after - 1])
         return left + share * (right - left)
 
-    def x(self, at: datetime) -> float:
-        return self.percent(self.place(at))
-
 
 def format_pause(pause: timedelta) -> str:
-    """``45 min``, ``3 h 20 min``, ``14 h``, ``2 days``: no more exact than it has to be."""
+    """Return a rounded duration: ``45 min``, ``3 h 20 min``, ``14 h`` or ``2 days``."""
     minutes = max(round(pause.total_seconds() / 60), 1)
     if minutes < 60:
         return f"{minutes} min"
@@ -92,7 +92,7 @@ def format_pause(pause: timedelta) -> str:
 
 
 def build_axis(sizes: Mapping[datetime, float]) -> Axis:
-    """The axis for moments in ascending order, each with the pixels that it takes across; at least one."""
+    """Return the axis of one or more ascending moments, each with the width of its mark in pixels."""
     moments = list(sizes)
     gaps = [later - earlier for earlier, later in pairwise(moments)]
     longest = _longest_unfolded_pause(gaps)
@@ -114,7 +114,7 @@ def build_axis(sizes: Mapping[datetime, float]) -> Axis:
 
 
 def _longest_unfolded_pause(gaps: Sequence[timedelta]) -> timedelta:
-    """The longest pause that is drawn as it was."""
+    """Return the longest pause that is drawn to scale."""
     if not gaps:
         return MIN_FOLDED_PAUSE
     return max(
@@ -134,7 +134,7 @@ def find_folds(axis: Axis) -> list[Fold]:
 
 
 def make_ticks(axis: Axis, zone: tzinfo) -> list[Tick]:
-    """Times below the picture, as many as can stand side by side: where a stretch begins, and round ones."""
+    """Return the labels below the picture: the start of each stretch and round times, without overlaps."""
     found: list[Tick] = []
     free, day = 0.0, None
     interval = _tick_interval(axis)
@@ -152,21 +152,21 @@ def make_ticks(axis: Axis, zone: tzinfo) -> list[Tick]:
 
 
 def _stretches(axis: Axis) -> list[tuple[datetime, datetime]]:
-    """What lies between folds, each from its first moment to its last."""
+    """Return the first and last moment of each stretch between folds."""
     starts = [0, *sorted(axis.folded)]
     ends = [*(n - 1 for n in sorted(axis.folded)), len(axis.moments) - 1]
     return [(axis.moments[first], axis.moments[last]) for first, last in zip(starts, ends, strict=True)]
 
 
 def _tick_interval(axis: Axis) -> int:
-    """Seconds between two round times, so that their words have room."""
+    """Return the seconds between two round times that leaves room for their labels."""
     drawn = sum((last - first for first, last in _stretches(axis)), timedelta()).total_seconds()
     wanted = drawn / max(axis.width / (1.5 * TICK_SPACING), 1)
     return next((seconds for seconds in _INTERVALS if seconds >= wanted), int(wanted) + 1)
 
 
 def _tick_times(axis: Axis, interval: int, zone: tzinfo) -> set[datetime]:
-    """The beginning of each stretch, and the times in it that are round in the zone."""
+    """Return the start of each stretch and the times in it that are round in the zone."""
     found = set()
     for first, last in _stretches(axis):
         found.add(first)

@@ -25,12 +25,27 @@ from memoryhub.stats import timeline
 from memoryhub.stats.timeline import EventFilter, sessions_with_counts
 from memoryhub.web.base import live
 from memoryhub.web.base.days import group_by_day
+from memoryhub.web.base.errors import bad_cursor_as_400
 from memoryhub.web.base.filters import SessionFilter
 from memoryhub.web.base.htmx import HtmxHttpRequest, page_or_fragment
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import filter_url
 from memoryhub.web.sessions.picture import MAX_ITEMS, fit_to_bytes, render_picture
 
+PAGE_SIZE = 50
+ENTRIES_PER_PAGE = 30
+MAX_LIST_BYTES = 34_000  # of the entries on a page: fewer entries if they are long
+CONTEXT_ENTRIES = 6  # entries before the one that the address names
+# The tabs of a session's page, with their labels and the kinds of entries that they show.
+KINDS = {
+    "": ("All", timeline.PAGE_KINDS),
+    "memory": ("Memories", ("memory",)),
+    "event": ("Events", ("event", "boundary")),
+    "boundary": ("Boundaries", ("boundary",)),
+    "injection": ("Injections", ("injection",)),
+}
+_WITH_EVENTS = {"", "event", "boundary"}
+_MAX_SAME_ID = 50
 _OUTCOME_LABELS = {"kept": "Kept", "skipped": "Not kept"}
 _EVENT_LABELS = {
     "prompt:submit": "Prompts",
@@ -43,7 +58,7 @@ _EVENT_LABELS = {
 
 @dataclass(frozen=True)
 class Chip:
-    """One choice with its count; ``href`` makes it, or takes it back when it is made."""
+    """One filter value with its count. ``href`` turns the filter on, or off if it is on."""
 
     label: str
     count: int
@@ -58,13 +73,11 @@ class ChipGroup:
 
 
 def parse_event_filter(request: HttpRequest) -> EventFilter:
-    """The events that the address asks for."""
-    given = {name: request.GET.get(name, "") for name in ("tool", "kept", "reason")}
-    return EventFilter(**given)
+    return EventFilter(**{name: request.GET.get(name, "") for name in ("tool", "kept", "reason")})
 
 
 def chip_groups(request: HttpRequest, events: QuerySet[Event]) -> list[ChipGroup]:
-    """The chips for gated events, with counts of all of them; one query. A group of one chip is left out."""
+    """Return the filter chips of visible events, counted in one query; groups of one chip are left out."""
     tools: Counter[str] = Counter()
     kept: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
@@ -97,32 +110,17 @@ def _chip_group(
     return ChipGroup(title, chips)
 
 
-PAGE_SIZE = 50
-ENTRIES_PER_PAGE = 30
-MAX_LIST_BYTES = 34_000  # bytes of the entries: fewer where they are long
-CONTEXT_ENTRIES = 6  # entries before the one that an address leads to
-# The tabs of a session's page, and what each shows.
-KINDS = {
-    "": ("All", timeline.PAGE_KINDS),
-    "memory": ("Memories", ("memory",)),
-    "event": ("Events", ("event", "boundary")),
-    "boundary": ("Boundaries", ("boundary",)),
-    "injection": ("Injections", ("injection",)),
-}
-_WITH_EVENTS = {"", "event", "boundary"}
-_MAX_SAME_ID = 50
-
-
 @require_safe
 @live.answers_polls
 def sessions(request: HtmxHttpRequest) -> HttpResponse:
-    """Sessions with something in them that may be seen, those active last first."""
+    """List the sessions with visible content, the most recently active first."""
     form = SessionFilter(request.GET)
     valid = form.is_valid()
     everything = sessions_with_counts(request_clearance(request))
     rows = _apply_filter(everything, form) if valid else everything.none()
-    page = _read_page(rows, request.GET.get("cursor"))
-    live.set_etag(request, [_session_version(one) for one in page.items])
+    with bad_cursor_as_400():
+        page = pagination.paginate(rows, "last_seen", PAGE_SIZE, request.GET.get("cursor"))
+    live.set_etag(request, [_session_version(row) for row in page.items])
     context = {
         "form": form,
         "page": page,
@@ -138,30 +136,23 @@ def sessions(request: HtmxHttpRequest) -> HttpResponse:
     )
 
 
-def _session_version(one: Any) -> tuple[Any, ...]:
-    """What the pages tell of a session; it changes as the session goes on."""
-    return (one.pk, one.memory_count, one.event_count, one.last_seen, one.ended_seen, one.summary_id)
+def _session_version(row: Any) -> tuple[Any, ...]:
+    """Return the values that change as a session goes on."""
+    return (row.pk, row.memory_count, row.event_count, row.last_seen, row.ended_seen, row.summary_id)
 
 
 def _apply_filter(rows: SessionQuerySet, form: SessionFilter) -> SessionQuerySet:
-    if typed := form.value("q"):
-        rows = rows.filter(Q(session_id__icontains=typed) | Q(project__icontains=typed))
+    if query := form.value("q"):
+        rows = rows.filter(Q(session_id__icontains=query) | Q(project__icontains=query))
     if project := form.value("project"):
         rows = rows.filter(project=project)
     return rows
 
 
-def _read_page(rows: SessionQuerySet, cursor: str | None) -> pagination.Page:
-    try:
-        return pagination.paginate(rows, "last_seen", PAGE_SIZE, cursor)
-    except pagination.InvalidCursor as error:
-        raise BadRequest(str(error)) from None
-
-
 @require_safe
 @live.answers_polls
 def session(request: HttpRequest, session_id: str) -> HttpResponse:
-    """One session's timeline; a choice where several projects have a session of this name."""
+    """Show one session's timeline, or a choice if several projects have a session with this id."""
     rows = sessions_with_counts(request_clearance(request)).filter(session_id=session_id)
     if (project := request.GET.get("project")) is not None:
         rows = rows.filter(project=project)
@@ -183,92 +174,93 @@ def session(request: HttpRequest, session_id: str) -> HttpResponse:
 
 
 def _session_context(request: HttpRequest, found: Session) -> dict[str, Any]:
-    """The whole page: what is known of the session, its picture, and a page of what happened.
-
-    Who goes on in the list has seen the picture, which takes longer than the list.
-    """
+    """Return the context of the page. Only the first page of entries has the picture, which is slow."""
     clearance = request_clearance(request)
     kind, order = request.GET.get("kind", ""), request.GET.get("order", "")
     if kind not in KINDS or order not in ("", "newest"):
-        raise BadRequest("kind or order is not one of this page's")
+        raise BadRequest("unknown kind or order")
     events = Event.objects.visible_to(clearance).filter(session=found)
-    shown = _entries_context(request, found, clearance, kind, order)
+    page = _entries_context(request, found, clearance, kind, order)
     return {
         "session": found,
-        "summary": _visible_summary(request, found),
+        "summary": visible_summary(found, clearance),
         "boundaries": events.filter(boundary=True).count(),
-        "picture": render_picture(found, clearance) if shown["first"] else "",
+        "picture": render_picture(found, clearance) if page["first"] else "",
         "chips": chip_groups(request, events) if kind in _WITH_EVENTS else [],
         "injections": Injection.objects.visible_to(clearance).filter(session=found).count(),
-        "known": _injected_knowledge(found, clearance) if kind == "injection" else None,
+        "known": queries.summarize_reports(queries.load_session_reports(found, clearance, MAX_ITEMS))
+        if kind == "injection"
+        else None,
         "kind": kind,
         "kinds": [(name, label) for name, (label, _) in KINDS.items()],
         "order": order,
-        **shown,
+        **page,
     }
 
 
 def _entries_context(
     request: HttpRequest, found: Session, clearance: Clearance, kind: str, order: str
 ) -> dict[str, Any]:
-    which = parse_event_filter(request) if kind in _WITH_EVENTS else timeline.EventFilter()
-    # Who asks for some events wants no memories between them.
-    kinds = KINDS["event" if kind == "" and which != timeline.EventFilter() else kind][1]
+    which = parse_event_filter(request) if kind in _WITH_EVENTS else EventFilter()
+    is_filtered = which != EventFilter()
+    # A filter for events leaves out the memories between them.
+    kinds = KINDS["event" if kind == "" and is_filtered else kind][1]
     cursor, anchor = request.GET.get("cursor"), request.GET.get("entry", "")
     if anchor and not cursor:
         cursor = timeline.cursor_before(anchor, clearance, found, CONTEXT_ENTRIES, oldest_first=not order)
-    try:
-        entries, next_cursor = timeline.load_timeline(
-            clearance,
-            MemoryFilter(),
-            limit=ENTRIES_PER_PAGE,
-            cursor=cursor,
-            kinds=kinds,
-            of=found,
-            oldest_first=not order,
-            which=which,
-        )
-    except pagination.InvalidCursor as error:
-        raise BadRequest(str(error)) from None
-    queries.attach_reports(entries, clearance)
+    entries, next_cursor = read_entries(
+        found,
+        clearance,
+        cursor,
+        limit=ENTRIES_PER_PAGE,
+        kinds=kinds,
+        oldest_first=not order,
+        which=which,
+    )
     anchors = [entry.anchor for entry in entries]
-    least = anchors.index(anchor) + 1 if anchor in anchors else 1
-    listing, fit = _render_entries(request, entries, least)
+    min_count = anchors.index(anchor) + 1 if anchor in anchors else 1
+    listing, fit = _render_entries(request, entries, min_count)
     if fit < len(entries):
         entries, next_cursor = entries[:fit], timeline.cursor_after(entries[fit - 1])
-    narrowed = which != timeline.EventFilter()
     return {
         "days": group_by_day(entries),
         "listing": listing,
         "shown": len(entries),
         "next_cursor": next_cursor,
         "first": not cursor,
-        "narrowed": narrowed,
+        "narrowed": is_filtered,
         "lost": bool(anchor) and anchor not in anchors,
     }
 
 
+def read_entries(
+    found: Session, clearance: Clearance, cursor: str | None, **options: Any
+) -> tuple[list[timeline.TimelineEntry], str | None]:
+    """Return one page of a session's entries with their injection logs, and the cursor of the next page."""
+    with bad_cursor_as_400():
+        entries, next_cursor = timeline.load_timeline(
+            clearance, MemoryFilter(), cursor=cursor, of=found, **options
+        )
+    queries.attach_reports(entries, clearance)
+    return entries, next_cursor
+
+
 def _render_entries(
-    request: HttpRequest, entries: list[timeline.TimelineEntry], least: int
+    request: HttpRequest, entries: list[timeline.TimelineEntry], min_count: int
 ) -> tuple[str, int]:
-    """As many of the entries as a page bears, and how many those are; ``least`` of them in any case."""
+    """Render as many entries as the page's budget allows, but at least ``min_count``. Return their number."""
     context = {"in_session": True, "level": 3, "bulk": any(bulk_actions.allowed_actions(request).values())}
 
-    def shown(count: int) -> str:
+    def render_first(count: int) -> str:
         days = {"days": group_by_day(entries[:count])}
         return render_to_string("timeline/days.html", {**context, **days}, request)
 
-    return fit_to_bytes(shown, len(entries), MAX_LIST_BYTES, least)
+    return fit_to_bytes(render_first, len(entries), MAX_LIST_BYTES, min_count)
 
 
-def _injected_knowledge(found: Session, clearance: Clearance) -> queries.SessionKnowledge:
-    return queries.summarize_reports(queries.load_session_reports(found, clearance, MAX_ITEMS))
-
-
-def _visible_summary(request: HttpRequest, found: Session) -> Memory | None:
-    """The memory that sums the session up, if that may be seen."""
+def visible_summary(found: Session, clearance: Clearance) -> Memory | None:
+    """Return the summary memory of the session if it is visible."""
     if found.summary_id is None:
         return None
-    visible = Memory.objects.visible_to(request_clearance(request)).live()
-    summary: Memory | None = visible.filter(pk=found.summary_id).first()
+    summary: Memory | None = Memory.objects.visible_to(clearance).live().filter(pk=found.summary_id).first()
     return summary

@@ -1,0 +1,219 @@
+"""The pages of maintenance runs, and the progress and control logic that imports share with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.core.exceptions import BadRequest, PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django_htmx.http import reswap, retarget
+
+from memoryhub.access.policy import Actor
+from memoryhub.accounts.clearance import request_actor, request_clearance
+from memoryhub.core import pagination
+from memoryhub.maintenance import results, run_scope, runs
+from memoryhub.maintenance.forms import ADD_RUN, IRREVERSIBLE_OPERATIONS, can_start_run, can_view_runs
+from memoryhub.maintenance.registry import OPERATIONS
+from memoryhub.memories import NotFound, StoreError
+from memoryhub.models import MaintenanceRun
+from memoryhub.web.base.errors import bad_cursor_as_400
+from memoryhub.web.base.fields import parse_whole_number
+from memoryhub.web.base.filters import ListFilter
+
+RUNS_PER_PAGE = 30
+CHANGES_PER_PAGE = 50
+
+
+def to_sentence(text: str) -> str:
+    """Return an error message with a capital letter and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}".rstrip(".") + "."
+
+
+def number_parameter(request: HttpRequest, name: str, default: str) -> int:
+    """Return a number from the address; anything else is a bad request."""
+    number = parse_whole_number(request.GET.get(name, default), 7)
+    if number is None:
+        raise BadRequest(f"{name} is not a number")
+    return number
+
+
+def progress_context(request: HttpRequest, run: MaintenanceRun, percent: int) -> dict[str, Any]:
+    """Return the state of a run; ``is_news`` if it differs from the one in the address (``told``)."""
+    # A screen reader announces each quarter once instead of every second.
+    step = f"{run.status}-{percent // 25}-{run.stop_requested:d}"
+    return {
+        "run": run,
+        "percent": percent,
+        "step": step,
+        "is_news": request.GET.get("told") != step,
+        "is_polling": results.is_active(run),
+    }
+
+
+def render_progress(
+    request: HttpRequest, context: dict[str, Any], progress: str, body: str, target: str
+) -> HttpResponse:
+    """Answer a poll: the progress of an active run, or the whole body of a finished one at ``target``."""
+    if context["is_polling"]:
+        return render(request, progress, context)
+    whole = render(request, body, context | {"is_news": True})
+    return reswap(retarget(whole, target), "outerHTML")
+
+
+def control(
+    request: HttpRequest, page: str, run: MaintenanceRun, action: Callable[[], MaintenanceRun]
+) -> HttpResponse:
+    """Stop, resume, undo or repeat a run and go to the page of the resulting run, or show the refusal."""
+    try:
+        run = action()
+    except StoreError as refusal:
+        messages.error(request, to_sentence(refusal.message))
+    return redirect(page, run.uid)
+
+
+class RunFilter(ListFilter):
+    operation = forms.ChoiceField(
+        required=False,
+        choices=lambda: [
+            ("", "Any"),
+            *((operation.name, operation.label) for operation in OPERATIONS.values()),
+        ],
+    )
+    status = forms.ChoiceField(
+        required=False,
+        choices=[("", "Any"), *((status, status) for status in MaintenanceRun.Status.values)],
+    )
+
+    def select(self, rows: QuerySet[MaintenanceRun]) -> QuerySet[MaintenanceRun]:
+        wanted = {name: self.value(name) for name in ("operation", "status") if self.value(name)}
+        return rows.filter(**wanted)
+
+
+@require_safe
+def run_list(request: HttpRequest) -> HttpResponse:
+    """List the visible runs, newest first."""
+    _require_view_permission(request)
+    form, clearance = RunFilter(request.GET), request_clearance(request)
+    rows = runs.visible_runs(clearance).select_related("undoes")
+    rows = form.select(rows) if form.is_valid() else rows.none()
+    cursor = request.GET.get("cursor")
+    with bad_cursor_as_400():
+        page = pagination.paginate(rows, "created_at", RUNS_PER_PAGE, cursor)
+    params = results.visible_params(page.items, clearance)
+    rows_shown = [
+        (run, runs.visible_result(run, clearance, counted=False), params[run.pk]) for run in page.items
+    ]
+    context = {"form": form, "page": page, "told": rows_shown, "first": not cursor}
+    return render(request, "maintenance/runs.html", context, status=200 if form.is_valid() else 422)
+
+
+@require_safe
+def run(request: HttpRequest, uid: str) -> HttpResponse:
+    """Show one run and a page of its changes."""
+    return render(request, "maintenance/run.html", _run_context(request, _find_run(request, uid)))
+
+
+@require_safe
+def run_progress(request: HttpRequest, uid: str) -> HttpResponse:
+    """Answer the page's polls while a run is active."""
+    context = _run_context(request, _find_run(request, uid))
+    return render_progress(request, context, "maintenance/progress.html", "maintenance/run_body.html", "#run")
+
+
+@require_POST
+def run_stop(request: HttpRequest, uid: str) -> HttpResponse:
+    return _control_run(request, uid, runs.stop)
+
+
+@require_POST
+def run_resume(request: HttpRequest, uid: str) -> HttpResponse:
+    return _control_run(request, uid, runs.resume)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def run_undo(request: HttpRequest, uid: str) -> HttpResponse:
+    """Ask whether to undo a run. POST starts the run that undoes it, and leads to its page."""
+    if request.method == "POST":
+        return _control_run(request, uid, runs.undo)
+    found = _find_run(request, uid)
+    if not (_may_control(request, found) and runs.is_undoable(found)):
+        raise Http404
+    return render(request, "maintenance/undo.html", _run_context(request, found))
+
+
+def _find_run(request: HttpRequest, uid: str) -> MaintenanceRun:
+    """Return a visible run or raise 404. Marks runs as interrupted whose worker has died."""
+    _require_view_permission(request)
+    runs.mark_interrupted()
+    try:
+        return runs.get_run(uid, request_actor(request))
+    except NotFound:
+        raise Http404 from None
+
+
+def _require_view_permission(request: HttpRequest) -> None:
+    if not can_view_runs(request.user):
+        raise PermissionDenied
+
+
+def _may_control(request: HttpRequest, found: MaintenanceRun) -> bool:
+    return request.user.has_perm(ADD_RUN) and run_scope.can_control(request_clearance(request), found)
+
+
+def _is_control_withheld(request: HttpRequest, found: MaintenanceRun) -> bool:
+    """Return whether only hidden levels or projects keep a maintainer from stopping, resuming or undoing."""
+    if not request.user.has_perm(ADD_RUN) or _may_control(request, found):
+        return False
+    is_open = results.is_active(found) or runs.is_resumable(found)
+    return is_open or runs.is_undoable(found)
+
+
+def _control_run(request: HttpRequest, uid: str, do: Callable[[str, Actor], MaintenanceRun]) -> HttpResponse:
+    if not request.user.has_perm(ADD_RUN):
+        raise PermissionDenied
+    return control(request, "run", _find_run(request, uid), lambda: do(uid, request_actor(request)))
+
+
+def _run_context(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
+    clearance = request_clearance(request)
+    params = results.visible_params([found], clearance)[found.pk]
+    is_active = results.is_active(found)
+    result = runs.visible_result(found, clearance, counted=not is_active)
+    context = {
+        **progress_context(request, found, results.progress_percent(found, result)),
+        "told": result,
+        "params": params,
+        "may_steer": _may_control(request, found),
+        "out_of_reach": _is_control_withheld(request, found),
+    }
+    if is_active:
+        return context
+    listed = (
+        min(result.changes, found.result.get("listed", result.changes)) if result.whole else result.changes
+    )
+    last = max(1, -(-listed // CHANGES_PER_PAGE))
+    number = min(max(number_parameter(request, "page", "1"), 1), last)
+    return context | {
+        "results": results.result_lines(found, result),
+        "changes": runs.list_changes(found, clearance, (number - 1) * CHANGES_PER_PAGE, CHANGES_PER_PAGE),
+        "unlisted": result.changes - listed,
+        "number": number,
+        "last": last,
+        "may_undo": runs.is_undoable(found),
+        "may_do": _may_run_for_real(request, found, params),
+        "is_for_good": found.operation in IRREVERSIBLE_OPERATIONS,
+    }
+
+
+def _may_run_for_real(request: HttpRequest, found: MaintenanceRun, params: list[tuple[str, Any]]) -> bool:
+    """Return whether a dry run can be started as a real run: not if a parameter is hidden."""
+    if not found.dry_run or found.operation not in OPERATIONS or found.status != MaintenanceRun.Status.DONE:
+        return False
+    is_whole = len(params) == sum(value is not None for value in found.params.values())
+    return is_whole and can_start_run(request.user, found.operation, dry_run=False)
