@@ -1,4 +1,4 @@
-"""What reads may ask for, in the query string or in the body of a search."""
+"""Parameters of reads, in the query string or in the body of a search."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from memoryhub.core.vocabulary import MemoryType
 from memoryhub.http.authentication import AccessParams, FactQuery, Limit, Ratio
 from memoryhub.memories.filters import MemoryFilter, Order, TextFilter, Timestamp
 from memoryhub.search.hybrid import SearchMode
+
+
+class Asking(AccessParams):  # the name is part of the OpenAPI document
+    """The levels beside public that a read asks for; it sees them only if its token clears them too."""
 
 
 class PageParams(BaseModel):

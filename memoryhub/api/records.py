@@ -8,7 +8,7 @@ from django.http import HttpResponse
 from ninja import Query, Router
 
 from memoryhub import serializers
-from memoryhub.api.parameters import FactList, JournalList
+from memoryhub.api.parameters import Asking, FactList, JournalList
 from memoryhub.api.schemas import (
     Ended,
     FactShape,
@@ -22,7 +22,7 @@ from memoryhub.api.schemas import (
 from memoryhub.audit import journal
 from memoryhub.core.pagination import paginate
 from memoryhub.facts import services
-from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest
+from memoryhub.http.authentication import READ, WRITE, ApiRequest
 from memoryhub.http.json import json_response
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import JournalEntry
@@ -118,7 +118,7 @@ def verify_journal(request: ApiRequest) -> HttpResponse:
 
 
 @router.get("/stats", auth=READ, response=documented(Statistics), tags=["stats"], summary="Counts and sizes")
-def get_statistics(request: ApiRequest, wanted: Query[AccessParams]) -> HttpResponse:
+def get_statistics(request: ApiRequest, wanted: Query[Asking]) -> HttpResponse:
     """Counts of what the token may see and asks for; sizes of the whole store."""
     clearance = wanted.clearance(request.auth)
     return json_response(

@@ -29,9 +29,8 @@ from memoryhub.api import (
     tools,
     transfer,
 )
-from memoryhub.http.error_responses import handle_exception
 from memoryhub.http.json import StrictParser
-from memoryhub.http.problems import MEDIA_TYPE
+from memoryhub.http.problems import MEDIA_TYPE, handle_exception
 
 _DESCRIPTION = """What agents remember: stored, searched, corrected, forgotten.
 

@@ -13,9 +13,8 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from memoryhub.http.authentication import Caller, require_token
-from memoryhub.http.error_responses import handle_exception
 from memoryhub.http.json import json_response, require_json
-from memoryhub.http.problems import Problem, get_request_id
+from memoryhub.http.problems import Problem, get_request_id, handle_exception
 from memoryhub.mcp import jsonrpc, sessions
 from memoryhub.mcp.jsonrpc import HEADER_MISMATCH, VERSION_KEY, Request, RpcError
 from memoryhub.mcp.server import Server, is_stateless, requested_version, unsupported_version

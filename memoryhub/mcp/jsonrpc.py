@@ -121,7 +121,7 @@ def decode_message(raw: bytes) -> Any:
     Half of a surrogate pair, which a model's text may hold and nobody can mend, is read as U+FFFD.
     """
     try:
-        return parse_json(raw, halves=True)
+        return parse_json(raw, replace_surrogates=True)
     except InvalidJson as problem:
         raise RpcError(PARSE_ERROR, str(problem), id=find_message_id(raw)) from None
 

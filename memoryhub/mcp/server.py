@@ -10,8 +10,7 @@ from typing import Any
 
 import memoryhub
 from memoryhub.http.authentication import Caller
-from memoryhub.http.error_responses import to_problem
-from memoryhub.http.problems import Problem
+from memoryhub.http.problems import Problem, to_problem
 from memoryhub.mcp import jsonrpc
 from memoryhub.mcp.jsonrpc import (
     CAPABILITIES_KEY,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 from memoryhub.http.authentication import Caller
-from memoryhub.http.error_responses import to_problem
+from memoryhub.http.problems import to_problem
 from memoryhub.mcp import jsonrpc, sessions
 from memoryhub.mcp.jsonrpc import Id, Request, RpcError
 from memoryhub.mcp.server import Server, is_stateless, requested_version
