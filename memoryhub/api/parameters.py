@@ -7,6 +7,7 @@ from typing import Annotated
 from django.conf import settings
 from pydantic import BaseModel, BeforeValidator, Field
 
+from memoryhub.core.pagination import InvalidCursor
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.http.authentication import AccessParams, FactQuery, Limit, Ratio
 from memoryhub.memories.filters import MemoryFilter, Order, TextFilter, Timestamp
@@ -24,6 +25,15 @@ class PageParams(BaseModel):
 
 class OneMemory(AccessParams):
     trashed: bool = Field(False, description="Look in the trash.")
+
+
+def parse_offset(cursor: str | None) -> int:
+    """Return the position of a cursor in a list without a sort key: the cursor is a number."""
+    if not cursor:
+        return 0
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= 6):
+        raise InvalidCursor
+    return int(cursor)
 
 
 class MemoryList(MemoryFilter, AccessParams, PageParams):

@@ -76,16 +76,16 @@ def call_tool(request: ApiRequest, toolset: str, call: ToolCall) -> HttpResponse
 def _run_named_tool(
     request: ApiRequest, toolset: str, tool: str, arguments: dict[str, Any] | None
 ) -> HttpResponse:
-    found = _find_toolset(toolset).find(tool)
-    if found is None:
+    handler = _find_toolset(toolset).find(tool)
+    if handler is None:
         raise Problem(404, "unknown_tool", "this toolset has no such tool; GET /tools/{toolset} lists them")
-    done = found.run(request.auth, arguments or {})
-    return json_response({"result": done.result, "ignored": done.ignored})
+    outcome = handler.run(request.auth, arguments or {})
+    return json_response({"result": outcome.result, "ignored": outcome.ignored})
 
 
 def _find_toolset(name: str) -> Toolset:
     if name not in TOOLSETS:
-        raise Problem(404, "unknown_toolset", "there is no such toolset; GET /tools lists them")
+        raise Problem(404, "unknown_toolset", "unknown toolset; GET /tools lists them")
     return TOOLSETS[name]
 
 
