@@ -62,7 +62,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "memoryhub.http.middleware.SecurityHeadersMiddleware",
     "memoryhub.http.middleware.ReadTimeoutMiddleware",
-    "memoryhub.http.problems.ApiProblemMiddleware",
+    "memoryhub.http.middleware.ApiProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "memoryhub.web.base.static_files.StaticFilesMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

@@ -1,1 +1,1 @@
-"""Who is who, and who may do what: people, their roles, projects, levels, sign-ins, tokens and searches."""
+"""Accounts: people, roles, memberships, sign-in, tokens, sessions and saved searches."""

@@ -1,4 +1,4 @@
-"""Where a person is signed in: the sessions of their account, with the device and when it was last seen."""
+"""Browser sessions of an account: list them with device and last use, and end them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from memoryhub.accounts import sign_in
 from memoryhub.core.transactions import write_transaction
 
 TOUCH_INTERVAL = timedelta(minutes=5)
-NO_LOGIN = "made without the login page"  # by a script or a command: nothing is noted of it
+NO_LOGIN = "made without the login page"  # by a script or a command, so without device and address
 
 
 @dataclass(frozen=True)
 class BrowserSession:
-    """``mark`` names the session in a form: its key would open it."""
+    """``mark`` identifies the session in a form; its key would open it."""
 
     key: str
     mark: str
@@ -36,9 +36,9 @@ class BrowserSession:
 
 
 def touch_session(request: HttpRequest, now: datetime | None = None) -> None:
-    """Note that the session is in use, at most every five minutes: a read must not become a write each time.
+    """Record that the session is in use, at most every five minutes: a read must not always write.
 
-    Sessions that came from nowhere (a script's) are left alone.
+    Sessions created by scripts are ignored.
     """
     now = now or timezone.now()
     if not request.session.get("device"):
@@ -49,33 +49,38 @@ def touch_session(request: HttpRequest, now: datetime | None = None) -> None:
 
 
 def list_sessions(request: HttpRequest) -> list[BrowserSession]:
-    """Those of the person who asks, this one first, then by last use. Reads the sessions of everyone."""
-    this = request.session.session_key
-    found = [
-        _to_browser_session(row, kept, this)
-        for row, kept in _account_sessions(request.user.pk)
+    """Return the sessions of the person, the current one first, then by last use. Reads every session."""
+    current = request.session.session_key
+    sessions = [
+        _to_browser_session(row, data, current)
+        for row, data in _account_sessions(request.user.pk)
         if row.expire_date > timezone.now()
     ]
-    return sorted(found, key=lambda one: (not one.is_this, -(one.seen or one.ends).timestamp()))
+    return sorted(
+        sessions, key=lambda session: (not session.is_this, -(session.seen or session.ends).timestamp())
+    )
 
 
 def end_all_sessions(user: User) -> None:
-    """End all sessions of an account: none of them comes back, also when a closed one is opened again."""
+    """End all sessions of an account for good, even if a closed account is opened again."""
     Session.objects.filter(pk__in=[row.pk for row, _ in _account_sessions(user.pk)]).delete()
 
 
 def _account_sessions(account: int | None) -> Iterator[tuple[Session, dict[str, Any]]]:
-    """The sessions of an account, each with what it keeps. Django's table does not know whose they are."""
+    """Yield the sessions of an account with their data. Django's table does not have the account."""
     for row in Session.objects.exclude(session_data="").iterator():
-        kept = row.get_decoded()
-        if kept.get(SESSION_KEY) == str(account):
-            yield row, kept
+        data = row.get_decoded()
+        if data.get(SESSION_KEY) == str(account):
+            yield row, data
 
 
 def end_sessions(request: HttpRequest, mark: str = "") -> int:
-    """End one other session of the person's own, or all others; returns how many ended."""
-    others = [one for one in list_sessions(request) if not one.is_this]
-    ended = [one.key for one in others if not mark or constant_time_compare(one.mark, mark)]
+    """End one other session of the person, or all others; return how many ended."""
+    ended = [
+        session.key
+        for session in list_sessions(request)
+        if not session.is_this and (not mark or constant_time_compare(session.mark, mark))
+    ]
     user = request.user
     if ended and isinstance(user, User):
         with write_transaction():
@@ -84,19 +89,19 @@ def end_sessions(request: HttpRequest, mark: str = "") -> int:
     return len(ended)
 
 
-def _to_browser_session(row: Session, kept: dict[str, Any], this: str | None) -> BrowserSession:
-    since, key = _parse_moment(kept.get("since")), str(row.session_key)
+def _to_browser_session(row: Session, data: dict[str, Any], current: str | None) -> BrowserSession:
+    since, key = _parse_moment(data.get("since")), str(row.session_key)
     return BrowserSession(
         key=key,
         mark=salted_hmac("memoryhub.signed_in", key).hexdigest()[:20],
-        device=str(kept.get("device", "")) or NO_LOGIN,
-        address=str(kept.get("from", "")),
+        device=str(data.get("device", "")) or NO_LOGIN,
+        address=str(data.get("from", "")),
         since=since,
-        seen=_parse_moment(kept.get("seen")) or since,
+        seen=_parse_moment(data.get("seen")) or since,
         ends=row.expire_date,
-        is_this=key == this,
+        is_this=key == current,
     )
 
 
-def _parse_moment(written: Any) -> datetime | None:
-    return datetime.fromisoformat(written) if isinstance(written, str) else None
+def _parse_moment(text: Any) -> datetime | None:
+    return datetime.fromisoformat(text) if isinstance(text, str) else None

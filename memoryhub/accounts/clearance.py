@@ -1,4 +1,13 @@
-"""Clearance of people: permissions, project memberships, and the levels that a browser session shows."""
+"""Clearance of people: permissions, project memberships, and the levels that a browser session shows.
+
+A person without memberships sees every project, at the levels of their permissions. The first membership
+confines them to the projects that they are a member of, permanently: without the last one they see
+nothing (``Profile.confined``, set by a signal). Inside a project, the level of the membership replaces
+the permissions, whether higher or lower; a membership without a level leaves them as they are.
+
+A level above public needs the permission *and* a switch that the person has turned on. The switches are
+in the session, are visible in the page header, and end with the login.
+"""
 
 from __future__ import annotations
 
@@ -22,44 +31,46 @@ LEVEL_PERMISSIONS = {
     Sensitivity.PRIVATE.value: "memoryhub.view_private",
     Sensitivity.SECRET.value: "memoryhub.view_secret",
 }
-
+SWITCHABLE_LEVELS = LEVEL_PERMISSIONS
 VIEW_TOKENS_PERMISSION = "memoryhub.view_agenttoken"
 
 
 def is_confined(user: User | AnonymousUser) -> bool:
-    """Whether memberships say which projects the person sees."""
-    profile: Profile | None = getattr(
-        user, "profile", None
-    )  # none for who has neither preference nor project
+    """Return whether memberships limit the projects that the person sees."""
+    profile: Profile | None = getattr(user, "profile", None)  # created with the first preference or project
     return profile is not None and profile.confined
 
 
 def user_clearance(user: User | AnonymousUser, levels: Collection[str] = LEVELS) -> Clearance:
-    """What a person may see, of these levels and public.
+    """Return the clearance of a person, limited to these levels and public.
 
-    Asks for the permissions of these levels alone (and for that to see everyone's tokens), and for
-    memberships only where there are any; both are kept on ``user``, so that asking again costs nothing.
+    Checks only the permissions of these levels (and the one to see all tokens), and reads memberships
+    only of confined people. Django and ``user`` cache both, so repeated calls cost nothing.
     """
-    asked = frozenset(levels) | {Sensitivity.PUBLIC.value}
-    held = {
-        level for level in LEVEL_PERMISSIONS if level in asked and user.has_perm(LEVEL_PERMISSIONS[level])
+    requested = frozenset(levels) | {Sensitivity.PUBLIC.value}
+    permitted = {
+        level
+        for level, permission in LEVEL_PERMISSIONS.items()
+        if level in requested and user.has_perm(permission)
     }
-    own = Clearance(frozenset(held | {Sensitivity.PUBLIC.value}), owner=user.get_username())
+    clearance = Clearance(frozenset(permitted | {Sensitivity.PUBLIC.value}), owner=user.get_username())
     if is_confined(user):
-        return _limit_to_projects(own, user, asked)
-    return replace(own, every_token=user.has_perm(VIEW_TOKENS_PERMISSION))
+        return _limit_to_projects(clearance, user, requested)
+    return replace(clearance, every_token=user.has_perm(VIEW_TOKENS_PERMISSION))
 
 
-def _limit_to_projects(own: Clearance, user: Any, asked: frozenset[str]) -> Clearance:
+def _limit_to_projects(clearance: Clearance, user: Any, requested: frozenset[str]) -> Clearance:
     if not hasattr(user, "_members"):
         user._members = list(user.memberships.values_list("project", "clearance"))
-    grants = tuple((name, Clearance.up_to(level).levels & asked) for name, level in user._members if level)
+    grants = tuple(
+        (name, Clearance.up_to(level).levels & requested) for name, level in user._members if level
+    )
     projects = frozenset(name for name, _ in user._members)
-    return Clearance(own.levels, own.owner, projects, grants=grants)
+    return Clearance(clearance.levels, clearance.owner, projects, grants=grants)
 
 
 def confined_owner_clearance(name: str) -> Clearance | None:
-    """What the person of this name sees when membership confines them; else None, for all."""
+    """Return the clearance of the person with this name if they are confined, otherwise None."""
     user = User.objects.select_related("profile").filter(username=name, profile__confined=True).first()
     return None if user is None else user_clearance(user)
 
@@ -69,18 +80,12 @@ def _confine_member(instance: Membership, **kwargs: Any) -> None:
 
 
 def connect_signals() -> None:
-    """Whoever makes a membership, at any door, confines the person with it."""
+    """Confine a person whenever a membership is saved, by whatever code."""
     post_save.connect(_confine_member, sender=Membership, dispatch_uid="membership confines")
 
 
-SWITCHABLE_LEVELS = LEVEL_PERMISSIONS
-
-
 class AccountBackend(ModelBackend):
-    """Accounts of the hub; with the person comes their profile, which every page asks for.
-
-    Who has guessed too often waits, at every door that takes a password: until then none is looked at.
-    """
+    """Password login for accounts, throttled after too many failures. Loads the profile with the user."""
 
     def authenticate(
         self,
@@ -92,9 +97,8 @@ class AccountBackend(ModelBackend):
         _refuse_if_throttled(request, username)
         found: User | None = super().authenticate(request, username, password, **more)
         if found is not None:
-            _refuse_if_throttled(
-                request, username
-            )  # many may be guessing at once: those before this one count
+            # Again: concurrent attempts may have failed while this password was checked.
+            _refuse_if_throttled(request, username)
         return found
 
     def get_user(self, user_id: int) -> User | None:
@@ -109,17 +113,18 @@ def _refuse_if_throttled(request: HttpRequest | None, name: str | None) -> None:
 
 
 def may_view_level(user: User | AnonymousUser, level: str) -> bool:
-    """Whether the person may see a level above public, in one project at least."""
+    """Return whether the person may see a level above public in at least one project."""
     if not user.is_authenticated:
         return False
     return level in user_clearance(user, [level]).somewhere()
 
 
 def grantable_clearances(user: User | AnonymousUser) -> list[str]:
-    """The clearances that a person may hand to an agent: a token must not reach further than they do.
+    """Return the clearances that a person may give to a token: none above their own.
 
-    A token reads every level up to its clearance, so one that the person lacks bars all above it. Where
-    projects differ for this person, ``tokens.issue_token`` holds each of the token's against ``reach_of``.
+    A token reads every level up to its clearance, so the first level that the person lacks ends the
+    list. ``tokens.issue_token`` checks every project of the token, because a person's levels can differ
+    by project.
     """
     levels = [Sensitivity.PUBLIC.value]
     for level in SWITCHABLE_LEVELS:
@@ -130,45 +135,45 @@ def grantable_clearances(user: User | AnonymousUser) -> list[str]:
 
 
 def is_level_shown(request: HttpRequest, level: str) -> bool:
-    """Whether the person asks for a level and may see it."""
+    """Return whether the person has switched a level on and may see it."""
     return bool(request.session.get(f"show_{level}")) and may_view_level(request.user, level)
 
 
 def show_level(request: HttpRequest, level: str, on: bool) -> None:
-    """Turn a switch; turning one on without the permission does nothing. Secrets turned on are journaled."""
+    """Switch a level on or off for this session, if the person may see it. Secrets on is journaled."""
     shown = on and may_view_level(request.user, level)
     if shown and level == Sensitivity.SECRET.value and not request.session.get(f"show_{level}"):
-        assert isinstance(request.user, User)  # noqa: S101 nobody else may see anything above public
+        assert isinstance(request.user, User)  # noqa: S101 anonymous users see public only
         with write_transaction():
             sign_in.record_account_event(request.user, "secrets_on")
     request.session[f"show_{level}"] = shown
 
 
 def request_clearance(request: HttpRequest, also: Iterable[str] = ()) -> Clearance:
-    """What this request sees: public, and the levels whose switches are on, in the person's projects.
+    """Return what this request may see: public and the switched-on levels, in the person's projects.
 
-    ``also``: levels to count as switched on.
+    ``also``: levels to treat as switched on.
     """
-    asked = {level for level in SWITCHABLE_LEVELS if request.session.get(f"show_{level}")}
-    return user_clearance(request.user, asked | set(also))
+    shown = {level for level in SWITCHABLE_LEVELS if request.session.get(f"show_{level}")}
+    return user_clearance(request.user, shown | set(also))
 
 
 def full_clearance(request: HttpRequest) -> Clearance:
-    """All that this person may see, as if every switch were on.
+    """Return everything that this person may see, as if every switch were on.
 
-    For what they write, and for taking back what they wrote; never for showing anything.
+    For writes and for undoing them; never for showing data.
     """
     return user_clearance(request.user)
 
 
 def request_actor(request: HttpRequest, clearance: Clearance | None = None) -> Actor:
-    """The person, for the store and the journal; writes reach what the pages show, or ``clearance``."""
+    """Return the person as an actor. Writes reach what the pages show, or ``clearance``."""
     name = f"user:{request.user.get_username()}"
     may_delete = request.user.has_perm("memoryhub.delete_memory")
     return Actor(name, clearance or request_clearance(request), may_delete)
 
 
 def record_reveal(request: HttpRequest, memory: Memory, page: str) -> None:
-    """Write down that this person opened a secret, and where; without that row nothing is shown."""
+    """Journal that this person opened a secret on a page. Call it before showing the secret."""
     with write_transaction():
         journal.record(request_actor(request), [journal.memory_change("reveal", memory, page=page)])

@@ -1,9 +1,9 @@
-"""Whose account somebody has whom the organisation's provider vouches for.
+"""Find, bind or create the account for claims of the organisation's OpenID Connect provider.
 
-The provider's name for a person, its *subject*, is theirs for ever; their e-mail address may become somebody
-else's. So an account is bound to (issuer, subject) when its person comes for the first time, known by an
-address that the provider has verified, and from then on is found by these two alone. The address of a bound
-account opens nothing. A superuser's account is bound only where its own session is open already.
+The provider's *subject* identifies a person permanently; an e-mail address may be given to someone else
+later. An account is therefore bound to (issuer, subject) at its first login, found by an address that
+the provider has verified; from then on only issuer and subject count, and the address of a bound account
+gives no access. A superuser's account is bound only while its own session is open.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from memoryhub.accounts import sign_in
 from memoryhub.core.transactions import write_transaction
 from memoryhub.models import Identity
 
-MAX_SUBJECT_CHARS = 255  # characters of a subject, as the standard says
-# Reasons that the login page explains.
+MAX_SUBJECT_CHARS = 255  # limit of the OpenID Connect standard
+# Reasons that the login page explains; they are stored in the journal.
 ALREADY_BOUND, PASSWORD_REQUIRED = "the account is another person's", "a superuser's password comes first"
 
 
 class LoginRefused(Exception):
-    """Nobody is signed in. ``reason``: a few words; ``user``: whose account it is about, if anyone's."""
+    """The login is refused. ``reason``: a few words; ``user``: the account concerned, if known."""
 
     def __init__(self, reason: str, user: User | None = None) -> None:
         self.reason, self.user = reason, user
@@ -33,27 +33,28 @@ class LoginRefused(Exception):
 
 
 def find_account(request: HttpRequest, claims: dict[str, Any]) -> User:
-    """The account of whom these claims are about; binds or makes it where that may be. Else Refused.
+    """Return the account for these claims, and bind or create it if allowed; otherwise LoginRefused.
 
-    ``claims`` must come from the provider, about the subject of its signed token. A refusal is journaled.
+    The claims must come from the provider and be about the subject of its signed token. A refusal is
+    journaled.
     """
     try:
         with write_transaction():
             return _find_or_bind(request, claims)
-    except LoginRefused as refused:
+    except LoginRefused as refusal:
         with write_transaction():
             sign_in.record_single_sign_on_refusal(
-                request, refused.user, refused.reason, str(claims.get("email") or "")
+                request, refusal.user, refusal.reason, str(claims.get("email") or "")
             )
         raise
 
 
 def unbind_identity(user: User, by: str) -> bool:
-    """Forget whom the provider means by this account; returns whether it was bound. Must run in ``write``."""
-    gone, _ = Identity.objects.filter(user=user).delete()
-    if gone:
+    """Remove the identity of an account; return whether it had one. Must run in a write transaction."""
+    deleted, _ = Identity.objects.filter(user=user).delete()
+    if deleted:
         sign_in.record_account_event(user, "unbound", by)
-    return bool(gone)
+    return bool(deleted)
 
 
 def _find_or_bind(request: HttpRequest, claims: dict[str, Any]) -> User:
@@ -68,23 +69,23 @@ def _find_or_bind(request: HttpRequest, claims: dict[str, Any]) -> User:
 
 
 def _bind_by_email(request: HttpRequest, claims: dict[str, Any], subject: str) -> User:
-    """The account of the address, bound from now on."""
+    """Bind the account with this verified address to the subject."""
     email = claims.get("email")
     if not email or not isinstance(email, str) or claims.get("email_verified") is not True:
         raise LoginRefused("address not verified")
-    having = list(User.objects.filter(email__iexact=email).select_related("identity")[:2])
-    if len(having) > 1:
+    users = list(User.objects.filter(email__iexact=email).select_related("identity")[:2])
+    if len(users) > 1:
         raise LoginRefused("several accounts")
-    if not having and not settings.OIDC_CREATE:
+    if not users and not settings.OIDC_CREATE:
         raise LoginRefused("no account")
-    user = _require_bindable(having[0], request) if having else _create_account(email)
+    user = _require_bindable(users[0], request) if users else _create_account(email)
     Identity.objects.create(user=user, issuer=settings.OIDC_ISSUER, subject=subject)
     sign_in.record_account_event(user, "bound", through=settings.OIDC_ISSUER, subject=subject)
     return user
 
 
 def _require_bindable(user: User, request: HttpRequest) -> User:
-    """An account that nobody is bound to yet; a superuser's only for who has given its password."""
+    """Return the account if it is unbound and active; a superuser must also be logged in to it."""
     if hasattr(user, "identity"):
         raise LoginRefused(ALREADY_BOUND, user)
     if not user.is_active:
@@ -95,7 +96,10 @@ def _require_bindable(user: User, request: HttpRequest) -> User:
 
 
 def _create_account(email: str) -> User:
-    """An account without a role or a password, called by its address, where nobody is or was called so."""
+    """Create an account without role or password, with the address as its name.
+
+    Refused if an account has, or a deleted one had, this name.
+    """
     user = User(username=email, email=email)
     user.set_unusable_password()
     try:

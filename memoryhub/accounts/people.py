@@ -1,7 +1,8 @@
-"""People and their rights: the only writer of roles, levels, memberships and accounts; all is journaled.
+"""Accounts of people: the only writer of roles, levels, memberships and accounts. All changes are
+journaled.
 
-Nobody gives more than they hold: a role, a level or an account that reaches further than one's own is
-refused. Who is confined to projects manages nobody, for a list of people tells of projects beyond.
+No one can grant more than they have: a role, level or account with more rights than one's own is
+refused. People confined to projects manage no one, because the list of people names other projects.
 """
 
 from __future__ import annotations
@@ -27,44 +28,44 @@ MANAGE_PERMISSION, ADD_PERMISSION = "auth.change_user", "auth.add_user"
 
 
 def may_manage_people(user: Any) -> bool:
-    """Whether the person may give rights to others."""
+    """Return whether the person may change the rights of others."""
     return bool(user.is_active and user.has_perm(MANAGE_PERMISSION)) and not is_confined(user)
 
 
 def permitted_level(user: User) -> str:
-    """The level up to which the person's own permissions read."""
-    held = [level for level, permission in LEVEL_PERMISSIONS.items() if user.has_perm(permission)]
-    return max(held, key=level_rank, default=Sensitivity.PUBLIC.value)
+    """Return the highest level that the person's own permissions allow."""
+    permitted = [level for level, permission in LEVEL_PERMISSIONS.items() if user.has_perm(permission)]
+    return max(permitted, key=level_rank, default=Sensitivity.PUBLIC.value)
 
 
 def grantable_levels(by: User) -> list[str]:
-    """The levels that a person may give: all up to the first that they lack."""
-    given = [Sensitivity.PUBLIC.value]
+    """Return the levels that a person may grant: all below the first that they lack."""
+    levels = [Sensitivity.PUBLIC.value]
     for level in LEVELS[1:]:
         if not by.has_perm(LEVEL_PERMISSIONS[level]):
             break
-        given.append(level)
-    return given
+        levels.append(level)
+    return levels
 
 
 def grantable_roles(by: User) -> list[str]:
-    """The roles of which the person may do everything themselves, as the groups are now."""
+    """Return the roles whose current permissions the person has themselves."""
     groups = Group.objects.filter(name__in=roles.ROLE_NAMES).prefetch_related("permissions__content_type")
-    open_to = {group.name for group in groups if _has_permissions(by, group.permissions.all())}
-    return [name for name in roles.ROLE_NAMES if name in open_to]
+    grantable = {group.name for group in groups if _has_permissions(by, group.permissions.all())}
+    return [name for name in roles.ROLE_NAMES if name in grantable]
 
 
 def may_change_account(by: User, user: User) -> bool:
-    """Whether ``by`` may change this account: it may do and see nothing that they may not.
+    """Return whether the account has no right that ``by`` lacks.
 
-    Who sets a password can sign in with it, and read what a membership opens there.
+    This matters because whoever sets a password can sign in with it.
     """
     if by.is_superuser:
         return True
     if Membership.objects.filter(user=user).exclude(clearance__in=["", *grantable_levels(by)]).exists():
         return False
-    held = Permission.objects.filter(Q(user=user) | Q(group__user=user)).select_related("content_type")
-    return not user.is_superuser and _has_permissions(by, held.distinct())
+    permissions = Permission.objects.filter(Q(user=user) | Q(group__user=user)).select_related("content_type")
+    return not user.is_superuser and _has_permissions(by, permissions.distinct())
 
 
 def _has_permissions(by: User, permissions: Iterable[Permission]) -> bool:
@@ -72,22 +73,22 @@ def _has_permissions(by: User, permissions: Iterable[Permission]) -> bool:
 
 
 def create_account(name: str, password: str, by: User, email: str = "") -> User:
-    """Make an account without a role, which sees what is public. A StoreError names a bad value.
+    """Create an account without a role: it sees public data. StoreError names an invalid value.
 
-    ``email``: by which a provider of OpenID Connect knows them; with it ``password`` may be empty, and they
-    sign in through that provider alone.
+    ``email``: the address by which an OpenID Connect provider knows the person. With it, ``password``
+    may be empty; then only the provider can sign them in.
     """
     if not (may_manage_people(by) and by.has_perm(ADD_PERMISSION)):
-        raise Forbidden("you may not make accounts; ask an administrator")
+        raise Forbidden("you may not create accounts; ask an administrator")
     name = name.strip()
     try:
         UnicodeUsernameValidator()(name)
-    except ValidationError as wrong:
-        raise StoreError(" ".join(wrong.messages), "username") from None
+    except ValidationError as error:
+        raise StoreError(" ".join(error.messages), "username") from None
     if len(name) > 150:
         raise StoreError("must be 1 to 150 characters", "username")
     if User.objects.filter(username__iexact=name).exists():
-        raise Conflict("somebody has this name; choose another", "username")
+        raise Conflict("this name is taken; choose another", "username")
     _require_unused_email(email)
     user = User(username=name, email=email)
     if password or not email:
@@ -104,9 +105,9 @@ def create_account(name: str, password: str, by: User, email: str = "") -> User:
 def change_rights(
     user: User, by: User, *, role: str, level: str, is_active: bool, is_staff: bool
 ) -> list[str]:
-    """Set what a person may do and see; returns the names of what changed.
+    """Set role, level and status of an account; return the names of the changed settings.
 
-    Only ready-made roles are exchanged, other groups stay. A StoreError names a bad value.
+    Only built-in roles are replaced; other groups stay. StoreError names an invalid value.
     """
     _require_may_change(by, user)
     before = {"role": roles.user_role(user), "level": permitted_level(user), "active": user.is_active}
@@ -116,9 +117,9 @@ def change_rights(
     if user.pk == by.pk and {"role", "active", "staff"} & set(changed):
         raise Conflict("this is your own account; ask another administrator", "role")
     if "role" in changed and role and role not in grantable_roles(by):
-        raise StoreError(f"you may give: {', '.join(grantable_roles(by)) or 'no role'}", "role")
+        raise StoreError(f"you may grant: {', '.join(grantable_roles(by)) or 'no role'}", "role")
     if "level" in changed and level not in grantable_levels(by):
-        raise StoreError(f"you may give: {', '.join(grantable_levels(by))}", "level")
+        raise StoreError(f"you may grant: {', '.join(grantable_levels(by))}", "level")
     if not changed:
         return []
     with write_transaction():
@@ -129,58 +130,60 @@ def change_rights(
     return changed
 
 
-def _set_rights(user: User, wanted: Mapping[str, Any], changed: list[str]) -> None:
+def _set_rights(user: User, values: Mapping[str, Any], changed: list[str]) -> None:
     if "role" in changed:
         user.groups.remove(*Group.objects.filter(name__in=roles.ROLE_NAMES))
-        if wanted["role"]:
-            user.groups.add(Group.objects.get(name=wanted["role"]))
+        if values["role"]:
+            user.groups.add(Group.objects.get(name=values["role"]))
     if "level" in changed:
         codenames = {level: name.partition(".")[2] for level, name in LEVEL_PERMISSIONS.items()}
-        both = Permission.objects.filter(content_type__app_label="memoryhub", codename__in=codenames.values())
-        upto = LEVELS[: level_rank(wanted["level"]) + 1]
-        user.user_permissions.remove(*both)
-        user.user_permissions.add(*(one for one in both if one.codename in {codenames.get(x) for x in upto}))
+        level_permissions = Permission.objects.filter(
+            content_type__app_label="memoryhub", codename__in=codenames.values()
+        )
+        granted = {codenames.get(level) for level in LEVELS[: level_rank(values["level"]) + 1]}
+        user.user_permissions.remove(*level_permissions)
+        user.user_permissions.add(*(one for one in level_permissions if one.codename in granted))
     if {"active", "staff"} & set(changed):
-        user.is_active, user.is_staff = wanted["active"], wanted["staff"]
+        user.is_active, user.is_staff = values["active"], values["staff"]
         user.save(update_fields=["is_active", "is_staff"])
         if not user.is_active:
             browser_sessions.end_all_sessions(user)
 
 
 def add_membership(user: User, project: str, level: str, by: User) -> Membership:
-    """Make a person a member of a project, or change up to which level they read there.
+    """Make a person a member of a project, or change the level they read there.
 
-    ``level`` empty: that of their permissions. The first membership confines them to their projects. A
-    StoreError names a bad value.
+    An empty ``level`` means that of their permissions. The first membership confines them to their
+    projects. StoreError names an invalid value.
     """
     _require_may_change(by, user)
     project = project.strip()
     if not project or len(project) > 200 or not project.isprintable():
         raise StoreError("must be 1 to 200 printable characters", "project")
     if level and level not in grantable_levels(by):
-        raise StoreError(f"you may give: {', '.join(grantable_levels(by))}", "clearance")
+        raise StoreError(f"you may grant: {', '.join(grantable_levels(by))}", "clearance")
     with write_transaction():
-        membership, made = Membership.objects.update_or_create(
+        membership, created = Membership.objects.update_or_create(
             user=user, project=project, defaults={"clearance": level}
         )
         record_account_event(
-            user, "joined" if made else "membership", by.get_username(), in_project=project, level=level
+            user, "joined" if created else "membership", by.get_username(), in_project=project, level=level
         )
     return membership
 
 
 def remove_membership(user: User, project: str, by: User) -> None:
-    """End a membership; NotFound when there is none. The person stays confined to those that are left."""
+    """End a membership, or raise NotFound. The person stays confined to their other projects."""
     _require_may_change(by, user)
     with write_transaction():
-        gone, _ = Membership.objects.filter(user=user, project=project).delete()
-        if not gone:
-            raise NotFound("there is no such membership", "project")
+        deleted, _ = Membership.objects.filter(user=user, project=project).delete()
+        if not deleted:
+            raise NotFound("this membership does not exist", "project")
         record_account_event(user, "left", by.get_username(), in_project=project)
 
 
 def lift_confinement(user: User, by: User) -> None:
-    """End all memberships and the confinement with them: the person sees every project."""
+    """End all memberships and the confinement: the person sees every project."""
     _require_may_change(by, user)
     with write_transaction():
         Membership.objects.filter(user=user).delete()
@@ -189,10 +192,10 @@ def lift_confinement(user: User, by: User) -> None:
 
 
 def set_password(user: User, password: str, by: User) -> None:
-    """Give somebody else a password; who is signed in with the old one is not any more.
+    """Set the password of someone else and end their sessions. StoreError names a weakness.
 
-    A StoreError says what is weak. Conflict for one's own, which takes the old one: whoever holds somebody's
-    session must not make it their account.
+    Conflict for one's own account, which needs the old password: a stolen session must not be enough to
+    take the account over.
     """
     if user.pk == by.pk:
         raise Conflict("this is your own account; change your password on the page You", "password")
@@ -201,7 +204,7 @@ def set_password(user: User, password: str, by: User) -> None:
 
 
 def change_password(user: User, old: str, password: str) -> None:
-    """Change one's own; every session of the account ends. A StoreError says what is weak or wrong."""
+    """Change one's own password and end all sessions of the account. StoreError if weak or wrong."""
     if not user.check_password(old):
         raise StoreError("this is not your password", "old")
     _save_password(user, password, user, "password_change")
@@ -216,10 +219,10 @@ def _save_password(user: User, password: str, by: User, operation: str) -> None:
 
 
 def set_email(user: User, email: str, by: User) -> None:
-    """Set the e-mail address by which the provider knows the person until the account is bound.
+    """Set the address by which the provider finds the account until it is bound; empty for none.
 
-    Empty: none. Conflict when somebody else has it, and for one's own: whoever holds a session could bind
-    the account to themselves.
+    Conflict if it is in use, or for one's own account: a stolen session could bind the account to
+    someone else.
     """
     _require_may_change(by, user)
     _require_other_account(by, user, "email")
@@ -233,8 +236,10 @@ def set_email(user: User, email: str, by: User) -> None:
 
 
 def unbind_account(user: User, by: User) -> None:
-    """Forget whom the provider means by this account, and end its sessions: the next who comes from there
-    with its verified address has it. NotFound when it is not bound; Conflict for one's own.
+    """Remove the provider identity of an account and end its sessions.
+
+    The next person with the account's verified address is then bound to it. NotFound if it is not bound;
+    Conflict for one's own account.
     """
     _require_may_change(by, user)
     _require_other_account(by, user)
@@ -245,35 +250,35 @@ def unbind_account(user: User, by: User) -> None:
 
 
 def _require_unused_email(email: str, user: User | None = None) -> None:
-    """An address is one person's, or nobody can be known by it."""
-    having = User.objects.filter(email__iexact=email)
-    others = having if user is None else having.exclude(pk=user.pk)
+    others = User.objects.filter(email__iexact=email)
+    if user is not None:
+        others = others.exclude(pk=user.pk)
     if email and others.exists():
-        raise Conflict("somebody has this address; an address is one person's", "email")
+        raise Conflict("this address is taken; an address belongs to one person", "email")
 
 
 def save_preferences(user: User, *, theme: str, time_zone: str, language: str) -> None:
-    """Keep how the person likes the pages; values are those of the form that offers them."""
-    wanted = {"theme": theme, "time_zone": time_zone, "language": language}
+    """Save the display preferences of a person. The form has validated the values."""
+    values = {"theme": theme, "time_zone": time_zone, "language": language}
     with write_transaction():
-        Profile.objects.update_or_create(user=user, defaults=wanted)
+        Profile.objects.update_or_create(user=user, defaults=values)
 
 
 def _check_password(user: User, password: str) -> None:
     try:
         validate_password(password, user)
-    except ValidationError as wrong:
-        raise StoreError(" ".join(wrong.messages), "password") from None
+    except ValidationError as error:
+        raise StoreError(" ".join(error.messages), "password") from None
 
 
 def _require_other_account(by: User, user: User, field: str = "") -> None:
-    """How the organisation finds an account is not for its own session to say: it may be a stolen one."""
+    """Raise Conflict for one's own account: its session may be stolen."""
     if user.pk == by.pk:
-        raise Conflict("this is your own account; another administrator does it", field)
+        raise Conflict("this is your own account; ask another administrator", field)
 
 
 def _require_may_change(by: User, user: User) -> None:
     if not may_manage_people(by):
         raise Forbidden("you may not manage people; ask an administrator")
     if not may_change_account(by, user):
-        raise Forbidden(f"{user.get_username()} may do more than you; ask who may do as much")
+        raise Forbidden(f"{user.get_username()} has more rights than you; ask someone with the same rights")

@@ -1,8 +1,8 @@
-"""Roles ready-made: Django groups whose permissions say what a person may do.
+"""Built-in roles: Django groups whose permissions say what a person may do.
 
-What a person may *see* is apart from that: levels and projects are given to each person by itself. A role is
-made once, after a migration; from then on its permissions are the operator's, and a group that was removed is
-made again.
+Roles do not decide what a person may *see*: levels and projects are granted separately. A role is
+created after a migration. From then on the operator may change its permissions; a deleted group is
+created again.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _APPS = ("contenttypes", "auth", "memoryhub")
 
 @dataclass(frozen=True)
 class Role:
-    """``about``: what who has it does. ``adds``: permissions, each ``app.codename``, beside those of the role
-    before it.
+    """``about``: what people with the role do. ``adds``: permissions (``app.codename``) that it adds to
+    the previous role.
     """
 
     name: str
@@ -38,7 +38,7 @@ def _permission_names(app: str, *codenames: str) -> tuple[str, ...]:
 ROLES = (
     Role(
         "viewer",
-        "reads memories, facts, sessions, the journal and runs of maintenance",
+        "reads memories, facts, sessions, the journal and maintenance runs",
         _permission_names(
             "memoryhub",
             *("view_memory", "view_fact", "view_session", "view_event", "view_injection"),
@@ -47,7 +47,7 @@ ROLES = (
     ),
     Role(
         "curator",
-        "writes and mends memories and facts, merges, uses the trash, and makes tokens for their own agents",
+        "writes and corrects memories and facts, merges, uses the trash, creates tokens for their own agents",
         _permission_names(
             "memoryhub",
             *("add_memory", "change_memory", "delete_memory", "add_fact", "change_fact", "delete_fact"),
@@ -65,7 +65,7 @@ ROLES = (
     ),
     Role(
         "administrator",
-        "manages people, as far as their own rights go",
+        "manages people, within their own rights",
         _permission_names("auth", "add_user", "change_user", "view_user", "view_group"),
     ),
 )
@@ -73,25 +73,25 @@ ROLE_NAMES = tuple(role.name for role in ROLES)
 
 
 def role_permissions(name: str) -> list[str]:
-    """All permissions that a role begins with; ValueError for one that is not known."""
+    """Return all initial permissions of a role; ValueError for an unknown one."""
     return [one for role in ROLES[: ROLE_NAMES.index(name) + 1] for one in role.adds]
 
 
 def user_role(user: User) -> str:
-    """The highest of the ready-made roles that the person has; empty for none. One query at most."""
-    held = {group.name for group in user.groups.all()}
-    return next((name for name in reversed(ROLE_NAMES) if name in held), "")
+    """Return the highest built-in role of a person, or an empty string. At most one query."""
+    groups = {group.name for group in user.groups.all()}
+    return next((name for name in reversed(ROLE_NAMES) if name in groups), "")
 
 
 def install_roles(**kwargs: Any) -> None:
-    """Make the roles that are missing, with their permissions; after any migration."""
-    wanted = {model._meta.db_table for model in (Group, Permission)}
-    if not wanted <= set(connection.introspection.table_names()):
-        return  # migrated back to before there were people
+    """Create missing roles with their permissions, after any migration."""
+    tables = {model._meta.db_table for model in (Group, Permission)}
+    if not tables <= set(connection.introspection.table_names()):
+        return  # migrated back to before accounts existed
     missing = set(ROLE_NAMES) - set(Group.objects.filter(name__in=ROLE_NAMES).values_list("name", flat=True))
     if not missing:
         return
-    for app in _APPS:  # Django makes them after each app's migration, which may come later than this
+    for app in _APPS:  # Django creates permissions after the migration of each app, which may run later
         create_permissions(apps.get_app_config(app), verbosity=0)
     for name in ROLE_NAMES:
         if name in missing:
@@ -99,11 +99,11 @@ def install_roles(**kwargs: Any) -> None:
 
 
 def _find_permissions(names: list[str]) -> list[Permission]:
-    wanted = Q()
+    condition = Q()
     for name in names:
         app, _, codename = name.partition(".")
-        wanted |= Q(content_type__app_label=app, codename=codename)
-    found = list(Permission.objects.filter(wanted))
+        condition |= Q(content_type__app_label=app, codename=codename)
+    found = list(Permission.objects.filter(condition))
     if len(found) < len(names):
-        raise LookupError(f"a permission of the roles is unknown: {len(found)} of {len(names)} found")
+        raise LookupError(f"unknown permission in a role: found {len(found)} of {len(names)}")
     return found

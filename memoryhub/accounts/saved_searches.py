@@ -1,4 +1,4 @@
-"""A person's saved searches: a list with its filters under a name of their own. Nobody else sees them."""
+"""Saved searches: a list with its filters under a name. Each is visible to its owner only."""
 
 from __future__ import annotations
 
@@ -9,50 +9,50 @@ from memoryhub.core.transactions import write_transaction
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.models import SavedSearch
 
-MAX_SAVED_SEARCHES = 200  # of one person
+MAX_SAVED_SEARCHES = 200  # per person
 LONGEST_NAME, LONGEST_QUERY = 100, 2000
 
 
 def list_saved_searches(user: User) -> QuerySet[SavedSearch]:
-    """In the order of their names."""
+    """Return the searches of a person, by name."""
     return SavedSearch.objects.filter(user=user).order_by("name")
 
 
 def save_search(user: User, name: str, page: str, query: str, *, replace: bool = False) -> SavedSearch:
-    """Keep a search. ``page``: the list it opens; ``query``: its part of the address.
+    """Save a search. ``page``: the list that it opens; ``query``: its query string.
 
-    A :class:`Conflict` about the ``name`` when the person has one of it, unless it is to be replaced; a
-    :class:`StoreError` names what is too long or too many.
+    Conflict about ``name`` if the person has a different search of this name and ``replace`` is false;
+    StoreError names a value over its limit.
     """
     name = _clean_name(name)
     if len(query) > LONGEST_QUERY:
-        raise StoreError(f"has more than {LONGEST_QUERY} characters; take filters off", "query")
+        raise StoreError(f"has more than {LONGEST_QUERY} characters; remove some filters", "query")
     with write_transaction():
-        there = list_saved_searches(user).filter(name=name).first()
-        if there and not replace and (there.page, there.query) != (page, query):
-            raise Conflict("you have a search of this name; give another, or replace it", "name")
-        if not there and list_saved_searches(user).count() >= MAX_SAVED_SEARCHES:
+        existing = list_saved_searches(user).filter(name=name).first()
+        if existing and not replace and (existing.page, existing.query) != (page, query):
+            raise Conflict("you have a search with this name; choose another name, or replace it", "name")
+        if not existing and list_saved_searches(user).count() >= MAX_SAVED_SEARCHES:
             raise Conflict(f"you have {MAX_SAVED_SEARCHES} saved searches already; delete one first", "name")
-        kept = there or SavedSearch(user=user, name=name)
-        kept.page, kept.query = page, query
-        kept.save()
-    return kept
+        search = existing or SavedSearch(user=user, name=name)
+        search.page, search.query = page, query
+        search.save()
+    return search
 
 
 def rename_search(user: User, uid: str, name: str) -> SavedSearch:
-    """Give a search another name; NotFound when it is not the person's own."""
+    """Rename a search; NotFound if the person has none with this id."""
     name = _clean_name(name)
     with write_transaction():
         search = _find_own(user, uid)
         if list_saved_searches(user).filter(name=name).exclude(pk=search.pk).exists():
-            raise Conflict("you have a search of this name; give another", "name")
+            raise Conflict("you have a search with this name; choose another", "name")
         search.name = name
         search.save(update_fields=["name"])
     return search
 
 
 def delete_search(user: User, uid: str) -> SavedSearch:
-    """Delete a search; what comes back can be saved again."""
+    """Delete and return a search, so that it can be saved again."""
     with write_transaction():
         search = _find_own(user, uid)
         search.delete()
@@ -62,7 +62,7 @@ def delete_search(user: User, uid: str) -> SavedSearch:
 def _find_own(user: User, uid: str) -> SavedSearch:
     search = list_saved_searches(user).filter(uid=uid).first()
     if search is None:
-        raise NotFound("there is no such saved search")
+        raise NotFound("this saved search does not exist")
     return search
 
 

@@ -1,9 +1,9 @@
-"""Signing in and out: what the journal keeps of it, and how long who guesses passwords has to wait.
+"""Sign-in and sign-out: journal rows, and throttling of failed attempts.
 
-The journal is the count, too: a failure is a row, and where the newest rows hold too many failures for a
-name and an address, for an address, or for a name, no password is looked at until they have aged. It holds
-for every door where a password is asked for, in all processes, and survives a restart. A typed name that is
-nobody's may be a password typed into the wrong field: its keyed hash alone is kept.
+The journal rows are also the counters. When recent rows contain too many failures for a name and
+address, for an address, or for a name, no password is checked until they are old enough. This covers
+every password form in all processes and survives a restart. A typed name without an account may be a
+password in the wrong field, so only its keyed hash is stored.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from memoryhub.core.transactions import write_transaction
 from memoryhub.models import JournalEntry
 
 PERSON_TYPE = "person"  # object_type of journal rows about people
-SYSTEM_OWNER = "system:accounts"  # owner of rows that are nobody's own: no account can be called so
+SYSTEM_OWNER = "system:accounts"  # owner of rows without an account; not a valid user name
 FAILURE_WINDOW = timedelta(minutes=15)
 PER_PAIR, PER_ADDRESS, PER_NAME = 5, 30, 50  # failures within the window
-# Rows looked at; the index of operations has them in order. Nobody has passwords hashed much faster than this
-# many times within the window, so that a flood of failures elsewhere does not hide those that count.
+# Rows read per operation, in index order. More than the server can hash in one window, so a flood of failures
+# elsewhere cannot hide the relevant ones.
 _MAX_ROWS_READ = 5000
-# As some proxies write an address; the port is another for each connection.
+# Some proxies add the port, which differs for each connection.
 _ADDRESS_WITH_PORT = re.compile(r"(?P<v4>[0-9.]+):\d+|\[(?P<v6>[0-9a-fA-F:.]+)\](?::\d+)?")
 _IN, _FAILED = "login", "login_failed"
-_SSO_REFUSED = (
-    "login_refused"  # of who came back from the organisation: no guess at a password, counted apart
-)
+_SSO_REFUSED = "login_refused"  # single sign-on: not a password guess, counted separately
 
 
 def client_address(request: HttpRequest) -> str:
-    """Where a request comes from; behind a proxy, what the nearest proxy says. Empty: from no client."""
+    """Return the address of the client; behind a proxy, the one that the nearest proxy reports. May be
+    empty.
+    """
     forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "") if settings.BEHIND_PROXY else ""
     nearest = forwarded.rpartition(",")[2].strip()
     if with_port := _ADDRESS_WITH_PORT.fullmatch(nearest):
@@ -52,9 +52,9 @@ def client_address(request: HttpRequest) -> str:
 
 
 def record_account_event(user: User, operation: str, by: str = "", **detail: Any) -> None:
-    """A journal row about a person: theirs to see, and of those who manage people.
+    """Journal an event of an account, visible to its owner and to people who manage accounts.
 
-    Must run in a transaction. ``by``: the name of who did it, when it was somebody else.
+    Must run in a transaction. ``by``: name of the person who did it, if someone else.
     """
     name = user.get_username()
     change = journal.Change(operation, PERSON_TYPE, name, detail, owner=name)
@@ -70,7 +70,7 @@ class _Attempt:
 
 
 def login_wait(request: HttpRequest, name: str, now: datetime | None = None) -> int:
-    """Seconds until a password for this name is looked at again from this address; 0 for at once."""
+    """Return the seconds until a password for this name is checked again from this address; 0 for now."""
     now = now or timezone.now()
     network, hashed = _network_key(client_address(request)), _hash_name(name)
     recent = _recent_attempts(now, _IN, _FAILED)
@@ -86,9 +86,9 @@ def login_wait(request: HttpRequest, name: str, now: datetime | None = None) -> 
 
 
 def single_sign_on_wait(request: HttpRequest, now: datetime | None = None) -> int:
-    """Seconds until the provider is asked again about who comes back from it to this address; 0 for at once.
+    """Return the seconds until single sign-on is tried again from this address; 0 for now.
 
-    As many may fail as passwords of one address. The two are counted apart: neither holds back the other.
+    The limit equals that of passwords from one address, but the two are counted separately.
     """
     now = now or timezone.now()
     network = _network_key(client_address(request))
@@ -97,18 +97,20 @@ def single_sign_on_wait(request: HttpRequest, now: datetime | None = None) -> in
     )
 
 
-def _wait_seconds(failed: list[_Attempt], most: int, now: datetime) -> int:
-    """Seconds until there are fewer; the one that has to age is the oldest of the newest ``most``."""
-    return int((failed[most - 1].at + FAILURE_WINDOW - now).total_seconds()) + 1 if len(failed) >= most else 0
+def _wait_seconds(failed: list[_Attempt], limit: int, now: datetime) -> int:
+    """Return the seconds until fewer than ``limit`` of these failures (newest first) are in the window."""
+    return (
+        int((failed[limit - 1].at + FAILURE_WINDOW - now).total_seconds()) + 1 if len(failed) >= limit else 0
+    )
 
 
 def _recent_attempts(now: datetime, *operations: str) -> list[_Attempt]:
-    """Newest first. Each operation is asked for by itself, for then the index has its rows in order."""
+    """Return attempts within the window, newest first. One query per operation, to use the index order."""
     found = []
     for operation in operations:
         rows = JournalEntry.objects.filter(operation=operation, object_type=PERSON_TYPE).order_by("-seq")
         newest = rows.values_list("at", "object_id", "detail")[:_MAX_ROWS_READ]
-        for at, account, detail in newest.iterator(chunk_size=100):  # as a rule there are few in the window
+        for at, account, detail in newest.iterator(chunk_size=100):  # usually few are in the window
             if at <= now - FAILURE_WINDOW:
                 break
             name = detail.get("name") or _hash_name(account)
@@ -117,7 +119,7 @@ def _recent_attempts(now: datetime, *operations: str) -> list[_Attempt]:
 
 
 def _has_signed_in_from(name: str, network: str) -> bool:
-    """Whether somebody of this name signed in from there lately: guesses elsewhere do not shut them out."""
+    """Return whether the account recently signed in from there: guesses elsewhere do not lock it out."""
     logins = JournalEntry.objects.filter(operation=_IN, object_type=PERSON_TYPE, object_id=name).order_by(
         "-seq"
     )
@@ -127,12 +129,12 @@ def _has_signed_in_from(name: str, network: str) -> bool:
 
 
 def _network_key(address: str) -> str:
-    """What counts as one address: of IPv6 all that one subscriber has."""
+    """Return what counts as one address: for IPv6, the network of one subscriber."""
     return client_network(address) or address
 
 
 def _failures_since_success(attempts: list[_Attempt]) -> list[_Attempt]:
-    """The failures after the last time that the password was right."""
+    """Return the failures since the last correct password."""
     failed = []
     for one in attempts:
         if not one.failed:
@@ -146,14 +148,14 @@ def _hash_name(name: str) -> str:
 
 
 def describe_device(request: HttpRequest) -> str:
-    """The browser and the system in a few words, from what the browser says of itself."""
-    said = request.META.get("HTTP_USER_AGENT", "")
-    browser = next((name for mark, name in _BROWSERS if mark in said), "an unknown browser")
-    system = next((name for mark, name in _SYSTEMS if mark in said), "")
+    """Return browser and system, from the user agent."""
+    agent = request.META.get("HTTP_USER_AGENT", "")
+    browser = next((name for token, name in _BROWSERS if token in agent), "an unknown browser")
+    system = next((name for token, name in _SYSTEMS if token in agent), "")
     return f"{browser} on {system}" if system else browser
 
 
-# The first mark that is found decides: most browsers claim to be others too.
+# In order of precedence: most browsers also name others.
 _BROWSERS = (
     ("Edg/", "Edge"),
     ("OPR/", "Opera"),
@@ -173,7 +175,7 @@ _SYSTEMS = (
 
 
 def _record_login(request: HttpRequest | None, user: User, **kwargs: Any) -> None:
-    """A login by script, which comes from nowhere, is no event of an account."""
+    """Journal a login and remember it in the session. A login by a script has no address and is ignored."""
     if request is None or not (address := client_address(request)):
         return
     device = describe_device(request)
@@ -194,26 +196,26 @@ def _record_failure(
     credentials: Mapping[str, Any], request: HttpRequest | None = None, **kwargs: Any
 ) -> None:
     if request is None or getattr(request, "login_held_back", False):
-        return  # no password was looked at
+        return  # no password was checked
     if "username" not in credentials:
-        return  # who comes from the organisation brings none: see note_refused
+        return  # single sign-on: see record_single_sign_on_refusal
     typed = str(credentials["username"])
     user = User.objects.filter(username=typed).first()
-    asking = getattr(request, "user", AnonymousUser())
-    inside = asking.is_authenticated  # and is asked for the password once more
+    visitor = getattr(request, "user", AnonymousUser())
+    is_reconfirming = visitor.is_authenticated  # already logged in, asked for the password again
     detail = {"from": client_address(request), "with": describe_device(request)}
-    if inside:
+    if is_reconfirming:
         detail["asked_on"] = request.path
-    by = Actor(f"user:{asking.get_username()}") if inside else Actor("nobody")
+    by = Actor(f"user:{visitor.get_username()}") if is_reconfirming else Actor("nobody")
     with write_transaction():
         journal.record(by, [_refusal_change(_FAILED, user, typed, detail)])
 
 
 def record_single_sign_on_refusal(request: HttpRequest, user: User | None, why: str, address: str) -> None:
-    """A journal row: who came back from the organisation was not let in. Must run in a transaction.
+    """Journal that a login through the provider was refused. Must run in a transaction.
 
-    ``user``: whose account it was about; without one, ``address`` is the e-mail address, of which a keyed
-    hash is kept; empty where the provider vouched for nobody.
+    ``user``: the account concerned. Without one, a keyed hash of ``address`` (an e-mail address) is
+    stored; it is empty if the provider confirmed no one.
     """
     detail = {"from": client_address(request), "with": describe_device(request), "why": why}
     journal.record(Actor("nobody"), [_refusal_change(_SSO_REFUSED, user, address, detail)])
@@ -228,7 +230,7 @@ def _refusal_change(operation: str, user: User | None, typed: str, detail: dict[
 
 
 def connect_signals() -> None:
-    """Hear of every login, at whatever door."""
+    """Record every login, logout and failure, through any form."""
     for signal, receiver in (
         (user_logged_in, _record_login),
         (user_logged_out, _record_logout),

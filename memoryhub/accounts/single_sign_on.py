@@ -1,8 +1,9 @@
-"""Signing in through an organisation's OpenID Connect provider: off unless ``MEMORYHUB_OIDC_ISSUER`` is set.
+"""Single sign-on through an organisation's OpenID Connect provider; off unless ``MEMORYHUB_OIDC_ISSUER`` is
+set.
 
-The library mozilla-django-oidc (the extra ``oidc``) walks the code flow, with state, nonce and PKCE. Added
-here: addresses come from the issuer's own discovery document; the token must be from that issuer and for this
-client; whose account it is, ``memoryhub.accounts.identities`` knows.
+The library mozilla-django-oidc (extra ``oidc``) implements the code flow with state, nonce and PKCE.
+This module adds: endpoints from the issuer's discovery document, checks of issuer and audience, and the
+account of the claims (``memoryhub.accounts.identities``).
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from memoryhub.core.transactions import write_transaction
 
 logger = logging.getLogger(__name__)
 
-PROVIDER_TIMEOUT = 10  # seconds that the provider has for an answer
-DISCOVERY_CACHE_SECONDS = 3600  # seconds that its discovery document holds
+PROVIDER_TIMEOUT = 10  # seconds to wait for the provider
+DISCOVERY_CACHE_SECONDS = 3600  # seconds
 FAILED_URL = "/login/?failed=1"
 NOT_CONFIRMED = "not vouched for"
 EXPLAINED_REASONS = {
@@ -46,35 +47,37 @@ _discovery_cache: dict[str, tuple[float, dict[str, str]]] = {}
 
 
 class ProviderUnavailable(Exception):
-    """The provider does not answer, or says what cannot be used."""
+    """The provider does not answer, or its answer is unusable."""
 
 
 def discover_endpoints() -> dict[str, str]:
-    """The provider's addresses, from its discovery document. NoProvider when there are none to be had."""
+    """Return the endpoints in the provider's discovery document (cached), or raise ProviderUnavailable."""
     issuer = settings.OIDC_ISSUER
-    at, known = _discovery_cache.get(issuer, (0.0, {}))
-    if known and time.monotonic() - at < DISCOVERY_CACHE_SECONDS:
-        return known
+    fetched_at, cached = _discovery_cache.get(issuer, (0.0, {}))
+    if cached and time.monotonic() - fetched_at < DISCOVERY_CACHE_SECONDS:
+        return cached
     try:
-        answer = requests.get(
+        response = requests.get(
             f"{issuer.rstrip('/')}/.well-known/openid-configuration", timeout=PROVIDER_TIMEOUT
         )
-        answer.raise_for_status()
-        said = answer.json()
-        found = {name: str(said[name]) for name in _ENDPOINTS.values()}
-        if said["issuer"] != issuer:
-            raise ValueError(f"it calls itself {said['issuer']!r}")
+        response.raise_for_status()
+        document = response.json()
+        endpoints = {name: str(document[name]) for name in _ENDPOINTS.values()}
+        if document["issuer"] != issuer:
+            raise ValueError(f"its issuer is {document['issuer']!r}")
     except (requests.RequestException, ValueError, KeyError, TypeError) as error:
-        raise ProviderUnavailable(f"no discovery document of {issuer}: {error}") from error
-    # One that is reached over TLS sends nobody, and no secret, over the open wire.
-    if urlsplit(issuer).scheme == "https" and any(urlsplit(one).scheme != "https" for one in found.values()):
-        raise ProviderUnavailable(f"{issuer} names addresses without TLS")
-    _discovery_cache[issuer] = (time.monotonic(), found)
-    return found
+        raise ProviderUnavailable(f"no usable discovery document of {issuer}: {error}") from error
+    # An issuer behind TLS must not send people or secrets over plain HTTP.
+    if urlsplit(issuer).scheme == "https" and any(
+        urlsplit(one).scheme != "https" for one in endpoints.values()
+    ):
+        raise ProviderUnavailable(f"{issuer} names endpoints without TLS")
+    _discovery_cache[issuer] = (time.monotonic(), endpoints)
+    return endpoints
 
 
 def get_oidc_setting(name: str, *default: Any) -> Any:
-    """What the library asks for, from the hub's own settings."""
+    """Return a setting of the library from the hub's own settings."""
     if name in _ENDPOINTS:
         return discover_endpoints()[_ENDPOINTS[name]]
     own = {
@@ -91,52 +94,52 @@ def get_oidc_setting(name: str, *default: Any) -> Any:
 
 
 class SingleSignOnBackend(OIDCAuthenticationBackend):  # type: ignore[misc]  # the library has no types
-    """Knows an account by the subject that the provider vouches for."""
+    """Finds the account by the subject that the provider confirms."""
 
     get_settings = staticmethod(get_oidc_setting)
 
     def __init__(self) -> None:
-        """The provider is asked when somebody comes back from it, not whenever a session is read."""
+        """Skip the library's setup, which asks the provider: this runs whenever a session is read."""
         self.UserModel = User
 
     def authenticate(self, request: HttpRequest | None, **kwargs: Any) -> User | None:
-        """None for whatever is wrong with what the provider says: the log has it, the page does not."""
+        """Return None for any fault of the provider: the log has the reason, the page does not."""
         if request is None or "nonce" not in kwargs:
             return None
         try:
             super().__init__()
             found: User | None = super().authenticate(request, **kwargs)
         except (ProviderUnavailable, SuspiciousOperation, requests.RequestException, jwt.PyJWTError) as error:
-            logger.warning("a login through %s failed: %s", settings.OIDC_ISSUER, error)
+            logger.warning("login through %s failed: %s", settings.OIDC_ISSUER, error)
             return None
         except (KeyError, TypeError, ValueError) as error:
-            logger.warning("%s said what cannot be read: %r", settings.OIDC_ISSUER, error)
+            logger.warning("unreadable response of %s: %r", settings.OIDC_ISSUER, error)
             return None
         return found
 
     def verify_token(self, token: str, **kwargs: Any) -> dict[str, Any]:
-        """Besides the signature, the time and the nonce: from this issuer, for this client."""
+        """Check issuer, audience and expiry too; the library checks signature, time and nonce."""
         payload: dict[str, Any] = super().verify_token(token, **kwargs)
         audience = payload.get("aud")
         audiences = audience if isinstance(audience, list) else [audience]
         if payload.get("iss") != settings.OIDC_ISSUER or settings.OIDC_CLIENT_ID not in audiences:
             raise SuspiciousOperation("the token is from another issuer or for another client")
         if "exp" not in payload:
-            raise SuspiciousOperation("the token has no end")
+            raise SuspiciousOperation("the token does not expire")
         return payload
 
     def get_userinfo(self, access_token: str, id_token: str, payload: dict[str, Any]) -> dict[str, Any]:
         claims: dict[str, Any] = super().get_userinfo(access_token, id_token, payload)
         if claims.get("sub") != payload.get("sub"):
-            raise SuspiciousOperation("the claims are about somebody else")
+            raise SuspiciousOperation("the claims are about another subject")
         return claims
 
     def get_or_create_user(self, access_token: str, id_token: str, payload: dict[str, Any]) -> User | None:
         try:
             return identities.find_account(self.request, self.get_userinfo(access_token, id_token, payload))
-        except identities.LoginRefused as refused:
-            logger.warning("a login through %s was refused: %s", settings.OIDC_ISSUER, refused.reason)
-            self.request.refused_because = refused.reason
+        except identities.LoginRefused as refusal:
+            logger.warning("login through %s refused: %s", settings.OIDC_ISSUER, refusal.reason)
+            self.request.refused_because = refusal.reason
             return None
 
     def get_user(self, user_id: int) -> User | None:
@@ -151,22 +154,24 @@ class SingleSignOnCallbackView(OIDCAuthenticationCallbackView):  # type: ignore[
     get_settings = staticmethod(get_oidc_setting)
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """An error ends the session, but only where this browser went to the provider for it.
+        """Let an error end the session only if this browser had started a login.
 
-        Else any link to here, on any page, would sign out who follows it.
+        Otherwise a link on any other page could sign people out.
         """
-        self.went_there = request.GET.get("state") in request.session.get("oidc_states", {})
-        if "error" in request.GET and not self.went_there:
-            failed: HttpResponse = self.login_failure()
-            return failed
-        answer: HttpResponse = super().get(request)
-        return answer
+        self.started_login = request.GET.get("state") in request.session.get("oidc_states", {})
+        if "error" in request.GET and not self.started_login:
+            return self.login_failure()
+        response: HttpResponse = super().get(request)
+        return response
 
     def login_failure(self) -> HttpResponse:
-        """What fails counts where this browser went to the provider: links elsewhere lock nobody out."""
-        because = getattr(self.request, "refused_because", "")
-        if self.went_there and not because:  # else it is in the journal already
+        """Count the failure only if this browser had started a login.
+
+        Otherwise links on other pages could lock people out.
+        """
+        reason = getattr(self.request, "refused_because", "")
+        if self.started_login and not reason:  # a refusal is in the journal already
             with write_transaction():
                 sign_in.record_single_sign_on_refusal(self.request, None, NOT_CONFIRMED, "")
-        told = EXPLAINED_REASONS.get(because)
-        return redirect(f"/login/?failed={told}" if told else FAILED_URL)
+        explained = EXPLAINED_REASONS.get(reason)
+        return redirect(f"/login/?failed={explained}" if explained else FAILED_URL)

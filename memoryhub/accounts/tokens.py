@@ -1,7 +1,7 @@
-"""Tokens of agents: issued, recognised, changed, revoked. The only writer of them; all but use is journaled.
+"""Tokens of agents: the only module that writes them. All changes are journaled, use is not.
 
-A token is 256 random bits behind a prefix that a secret scanner can recognise. The store keeps its SHA-256:
-nothing slower is needed for a secret that nobody chose, and every request looks one up.
+A token is 256 random bits behind a prefix that secret scanners recognise. The store has only its
+SHA-256: a random secret needs no slower hash, and every request looks one up.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from memoryhub.models.token import default_rights
 logger = logging.getLogger(__name__)
 
 PREFIX = "mh_"
-_PREFIX_CHARS = 10  # characters of a token that lists show
+_PREFIX_CHARS = 10  # characters of a token shown in lists
 _COLUMNS = [str(field.column) for field in AgentToken._meta.concrete_fields]
 _ATTRIBUTES = [field.attname for field in AgentToken._meta.concrete_fields]
-# Every request begins with this one; through the ORM it would take several times as long.
-# With it comes what concerns its owner's account, where there is one: whether it is active and confined.
+# Runs on every request, several times faster than through the ORM. Includes whether the owner's account, if
+# there is one, is active and confined.
 _TOKEN_SQL = (
-    f"SELECT {', '.join(f't.{name}' for name in _COLUMNS)}, u.is_active, p.confined"  # noqa: S608 own names
+    f"SELECT {', '.join(f't.{name}' for name in _COLUMNS)}, u.is_active, p.confined"  # noqa: S608 constants
     f" FROM {AgentToken._meta.db_table} t LEFT JOIN {User._meta.db_table} u ON u.username = t.owner"
     f" LEFT JOIN {Profile._meta.db_table} p ON p.user_id = u.id WHERE t.digest = %s"
 )
-USE_WRITE_TIMEOUT = 0.1  # seconds that a caller waits for others to have written, before the note is left out
+USE_WRITE_TIMEOUT = 0.1  # seconds to wait for a busy database before the use is not recorded
 USE_WRITE_INTERVAL = timedelta(minutes=1)
-# What a person must be allowed, for a token to get a right from them.
+# The permission that a person needs to give a right to a token.
 _PERMISSION_OF_RIGHT = {
     Right.WRITE.value: "memoryhub.add_memory",
     Right.MAINTAIN.value: "memoryhub.add_maintenancerun",
@@ -54,7 +54,7 @@ _PERMISSION_OF_RIGHT = {
 
 
 def grantable_rights(user: User | AnonymousUser) -> list[str]:
-    """The rights that a person may hand to an agent: none that they lack."""
+    """Return the rights that a person may give to a token: only their own."""
     return [
         right
         for right in RIGHTS
@@ -74,15 +74,15 @@ def issue_token(
     expires_at: datetime | None = None,
     now: datetime | None = None,
 ) -> tuple[AgentToken, str]:
-    """Make a token; returns its row and the token itself, which cannot be had again.
+    """Create a token; return its row and the raw token, which cannot be read again.
 
-    ``rights`` default to read and write; ``projects`` None: all of them, while an empty list, which could be
-    meant as a confinement to nothing, is refused. ``within``: what the issuer may see; a token that would
-    reach further is refused. A StoreError names a bad value.
+    ``rights`` default to read and write. ``projects`` None means all; an empty list is refused, because
+    it could be meant as none. ``within``: clearance of the issuer; a token beyond it is refused.
+    StoreError names an invalid value.
     """
     now = now or timezone.now()
     if usernames.is_former_username(owner.strip()):
-        raise StoreError("the account of this name was deleted, and its memories are nobody's", "owner")
+        raise StoreError("the account with this name was deleted; name an existing or a new owner", "owner")
     raw = PREFIX + secrets.token_urlsafe(32)
     token = AgentToken(
         owner=_clean_name("owner", owner, 150),
@@ -112,18 +112,16 @@ def change_token(
     within: Clearance | None = None,
     now: datetime | None = None,
 ) -> AgentToken:
-    """Set what a token is called and may do; its owner stays. ``projects`` None: all. A StoreError names a
-    bad value. ``within``: as in :func:`issue_token`.
+    """Change everything about a token but its owner. NotFound, or Conflict when it is revoked.
 
-    NotFound when there is none, Conflict when it was revoked: nothing brings it back.
+    ``projects`` None means all. ``within``: as in :func:`issue_token`. StoreError names an invalid
+    value.
     """
     now = now or timezone.now()
     with write_transaction():
-        token: AgentToken | None = AgentToken.objects.filter(uid=uid).first()
-        if token is None:
-            raise NotFound("there is no such token")
+        token = _get_token(uid)
         if token.revoked_at:
-            raise Conflict("this token was revoked; issue another one")
+            raise Conflict("this token is revoked; issue another one")
         before = {field: getattr(token, field) for field in _CHANGEABLE_FIELDS}
         _set_fields(token, name, clearance, rights, projects, expires_at, now)
         _require_within(token, within)
@@ -137,10 +135,7 @@ def change_token(
 
 
 def authenticate_token(raw: str, address: str = "", now: datetime | None = None) -> AgentToken | None:
-    """The token that this is, if it may still be used; notes its use.
-
-    One whose owner's account was closed rests with it.
-    """
+    """Return the valid token and record its use; None if it is invalid or its owner's account is closed."""
     if not raw.startswith(PREFIX):
         return None
     now = now or timezone.now()
@@ -167,7 +162,7 @@ def _find_by_digest(value: str) -> AgentToken | None:
 
 @cache
 def _converters() -> list[Callable[[Any], Any] | None]:
-    """For each column, from what SQLite keeps to what the model holds; most are the same."""
+    """Return, for each column, the function from SQLite's value to the model's; None if they are equal."""
     by_kind: dict[type, Callable[[Any], Any]] = {models.DateTimeField: _to_utc, models.JSONField: json.loads}
     return [by_kind.get(type(field)) for field in AgentToken._meta.concrete_fields]
 
@@ -177,12 +172,10 @@ def _to_utc(stored: datetime | None) -> datetime | None:
 
 
 def revoke_token(uid: str, actor: Actor, now: datetime | None = None) -> AgentToken:
-    """End a token at once; NotFound when there is none. Revoking twice changes nothing."""
+    """Revoke a token at once; NotFound if it does not exist. Revoking twice changes nothing."""
     now = now or timezone.now()
     with write_transaction():
-        token: AgentToken | None = AgentToken.objects.filter(uid=uid).first()
-        if token is None:
-            raise NotFound("there is no such token")
+        token = _get_token(uid)
         if token.revoked_at is None:
             token.revoked_at = now
             token.save(update_fields=["revoked_at"])
@@ -193,19 +186,16 @@ def revoke_token(uid: str, actor: Actor, now: datetime | None = None) -> AgentTo
 def rotate_token(
     uid: str, actor: Actor, within: Clearance | None = None, now: datetime | None = None
 ) -> tuple[AgentToken, str]:
-    """Put another token in the place of one: same name, same reach, the old one refused from now on.
+    """Replace the secret of a token; return its row and the new raw token. The old one stops working.
 
-    Returns the row and the new token itself, this once. NotFound when there is none, Conflict when it was
-    revoked or has run out. ``within``: as in :func:`issue_token`.
+    NotFound, or Conflict when the token is revoked or expired. ``within``: as in :func:`issue_token`.
     """
     now = now or timezone.now()
     raw = PREFIX + secrets.token_urlsafe(32)
     with write_transaction():
-        token: AgentToken | None = AgentToken.objects.filter(uid=uid).first()
-        if token is None:
-            raise NotFound("there is no such token")
+        token = _get_token(uid)
         if token.revoked_at or (token.expires_at and token.expires_at <= now):
-            raise Conflict("this token is not in force any more; issue another one")
+            raise Conflict("this token is revoked or expired; issue another one")
         _require_within(token, within)
         token.prefix, token.digest = raw[:_PREFIX_CHARS], hash_token(raw)
         token.last_used_at, token.last_used_from = None, ""
@@ -214,11 +204,18 @@ def rotate_token(
     return token, raw
 
 
-def reduce_tokens_to_owner(owner: User, actor: Actor, now: datetime | None = None) -> list[AgentToken]:
-    """Take from a person's tokens the levels and rights that they lack; returns those that it changed.
+def _get_token(uid: str) -> AgentToken:
+    token: AgentToken | None = AgentToken.objects.filter(uid=uid).first()
+    if token is None:
+        raise NotFound("this token does not exist")
+    return token
 
-    For when a person's rights were changed; ``owner`` must have been read since. A token that is left without
-    a right is revoked. Projects need no such care: see :func:`actor_of`.
+
+def reduce_tokens_to_owner(owner: User, actor: Actor, now: datetime | None = None) -> list[AgentToken]:
+    """Remove from a person's tokens the levels and rights that they lack; return the changed tokens.
+
+    Call it after their rights changed, with a freshly loaded ``owner``. A token without any right left
+    is revoked. Projects are checked on every request: see :func:`token_actor`.
     """
     now = now or timezone.now()
     changed = []
@@ -242,13 +239,12 @@ def reduce_tokens_to_owner(owner: User, actor: Actor, now: datetime | None = Non
 
 
 def _lower_clearance(clearance: str, levels: frozenset[str]) -> str:
-    """The highest level up to this one below which all are among ``levels``; at least public."""
-    fits = [one for one in LEVELS[: level_rank(clearance) + 1] if Clearance.up_to(one).levels <= levels]
-    return fits[-1] if fits else Sensitivity.PUBLIC.value
+    """Return the highest clearance up to this one whose levels are all allowed; at least public."""
+    allowed = [one for one in LEVELS[: level_rank(clearance) + 1] if Clearance.up_to(one).levels <= levels]
+    return allowed[-1] if allowed else Sensitivity.PUBLIC.value
 
 
 def _revoke_tokens_of_owner(instance: User, **kwargs: Any) -> None:
-    """Nothing says any more what the owner might see."""
     with write_transaction():
         for uid in (
             AgentToken.objects.active().filter(owner=instance.get_username()).values_list("uid", flat=True)
@@ -257,19 +253,19 @@ def _revoke_tokens_of_owner(instance: User, **kwargs: Any) -> None:
 
 
 def connect_signals() -> None:
-    """Tokens end with their owner's account, at whatever door it is deleted."""
+    """Revoke the tokens of an account when it is deleted."""
     pre_delete.connect(_revoke_tokens_of_owner, sender=User, dispatch_uid="tokens end with their owner")
 
 
 def token_actor(token: AgentToken) -> Actor:
-    """Who acts with this token: the agent's name, and everything that the token may reach.
+    """Return the actor of a token: the agent's name and the token's clearance.
 
-    Where membership confines its owner, no more than the owner sees at this moment.
+    If memberships confine its owner, the clearance is limited to what the owner sees now.
     """
-    reach = token.reach()
-    if token.owner_is_confined and (owners := confined_owner_clearance(token.owner)) is not None:
-        reach = reach.within(owners)
-    return Actor(f"token:{token.name}", reach)
+    clearance = token.reach()
+    if token.owner_is_confined and (owner := confined_owner_clearance(token.owner)) is not None:
+        clearance = clearance.within(owner)
+    return Actor(f"token:{token.name}", clearance)
 
 
 def hash_token(raw: str) -> str:
@@ -277,7 +273,9 @@ def hash_token(raw: str) -> str:
 
 
 def _record_use(token: AgentToken, address: str, now: datetime) -> None:
-    """At most once a minute, for a read must not become a write; a busy database does not make it fail."""
+    """Record the last use, at most once a minute: a read must not become a write. A busy database is no
+    error.
+    """
     if token.last_used_at and now - token.last_used_at < USE_WRITE_INTERVAL:
         return
     stale = Q(last_used_at__isnull=True) | Q(last_used_at__lt=now)
@@ -286,7 +284,7 @@ def _record_use(token: AgentToken, address: str, now: datetime) -> None:
             used = AgentToken.objects.filter(stale, pk=token.pk)
             used.update(last_used_at=now, last_used_from=address[:45])
     except OperationalError as error:
-        logger.warning("the use of token %s was not noted: %s", token.prefix, error)
+        logger.warning("use of token %s not recorded: %s", token.prefix, error)
 
 
 _CHANGEABLE_FIELDS = ("name", "clearance", "rights", "projects", "expires_at")
@@ -308,33 +306,33 @@ def _set_fields(
     if not token.rights:
         raise StoreError(f"a token needs at least one of: {', '.join(RIGHTS)}", "rights")
     if expires_at and expires_at <= now and expires_at != token.expires_at:
-        raise StoreError("must lie in the future", "expires_at")
+        raise StoreError("must be in the future", "expires_at")
     token.expires_at = expires_at
 
 
 def _require_within(token: AgentToken, within: Clearance | None) -> None:
-    """A token reaches no further than who issues it: not in levels, not in projects."""
+    """Refuse a token with levels or projects that its issuer does not have."""
     wanted = token.reach()
     if within is None or within.covers(wanted):
         return
     if wanted.projects is None and within.projects is not None:
-        named = ", ".join(sorted(within.projects)) or "no project is open to you"
-        raise StoreError(f"name projects of your own: {named}", "projects")
+        named = ", ".join(sorted(within.projects)) or "you have none"
+        raise StoreError(f"choose from your own projects: {named}", "projects")
     for project in token.projects:
         if not within.reaches(project):
-            raise StoreError(f"{project} is not open to you; name projects of your own", "projects")
+            raise StoreError(f"you do not see {project}; choose from your own projects", "projects")
         if not wanted.levels <= within.levels_in(project):
             raise StoreError(f"you do not read {token.clearance} memories of {project}", "clearance")
     raise StoreError(f"you do not read {token.clearance} memories yourself", "clearance")
 
 
 def _clean_projects(projects: Iterable[str] | None) -> list[str]:
-    """The projects as a token keeps them, where empty means all: an empty list must not come to mean that."""
+    """Return the projects as stored, where an empty list means all; refuse an empty list as input."""
     if projects is None:
         return []
     named = sorted({_clean_name("projects", project, 200) for project in projects})
     if not named:
-        raise StoreError("names no project; name at least one, or leave it out for all of them", "projects")
+        raise StoreError("is empty; name at least one project, or omit it for all", "projects")
     return named
 
 
@@ -346,16 +344,16 @@ def _token_change(operation: str, token: AgentToken, **detail: object) -> journa
     return journal.Change(operation, "token", token.uid, {"name": token.name, "owner": token.owner, **detail})
 
 
-def _clean_name(field: str, value: str, longest: int) -> str:
+def _clean_name(field: str, value: str, max_chars: int) -> str:
     value = value.strip()
-    if not value or len(value) > longest or not value.isprintable():
-        raise StoreError(f"must be 1 to {longest} printable characters", field)
+    if not value or len(value) > max_chars or not value.isprintable():
+        raise StoreError(f"must be 1 to {max_chars} printable characters", field)
     return value
 
 
 def _clean_choices(field: str, values: Iterable[str], allowed: tuple[str, ...]) -> list[str]:
-    """The values in the order of the vocabulary, each once."""
-    given = {value.strip() for value in values}
-    if given - set(allowed):
+    """Return the values without duplicates, in the order of the vocabulary."""
+    chosen = {value.strip() for value in values}
+    if chosen - set(allowed):
         raise StoreError(f"must be of: {', '.join(allowed)}", field)
-    return [value for value in allowed if value in given]
+    return [value for value in allowed if value in chosen]

@@ -1,8 +1,7 @@
-"""Names of accounts are given once: personal memories, tokens and the journal know a person by their name.
+"""User names are never reused: personal memories, tokens and the journal refer to a person by name.
 
-A deleted account leaves a row in the journal, which nobody can take out again; that row is what is asked. It
-holds at every door where an account is made, by the validators of the field, and beneath all of them when a
-row is saved.
+The deletion of an account leaves a row in the append-only journal, which is what is checked: by a
+validator of the field in forms, and by a signal for every other save.
 """
 
 from __future__ import annotations
@@ -21,36 +20,36 @@ from memoryhub.memories.errors import Conflict
 from memoryhub.models import JournalEntry
 
 ACCOUNT_DELETED = "account_deleted"
-FORMER_NAME_ERROR = "somebody had this name, whose memories keep it; choose another"
+FORMER_NAME_ERROR = "this name belonged to a deleted account; choose another"
 
 
 def is_former_username(name: str) -> bool:
-    """Whether an account that was deleted was called so."""
+    """Return whether a deleted account had this name."""
     gone = JournalEntry.objects.filter(operation=ACCOUNT_DELETED, object_type=PERSON_TYPE)
     return gone.filter(object_id__iexact=name).exists()
 
 
 def validate_username_not_former(name: str) -> None:
-    """A validator of user names: of what is new, since an account that is there is not deleted."""
+    """Refuse the name of a deleted account (a validator of the user name field)."""
     if is_former_username(name):
         raise ValidationError(FORMER_NAME_ERROR.capitalize() + ".", code="former")
 
 
 def _forbid_reuse_and_rename(instance: User, update_fields: Any = None, **kwargs: Any) -> None:
-    """No account takes the name of a former one, and none changes its own: who came next would inherit."""
+    """Refuse former names and renames: a new owner of the name would inherit private data."""
     if update_fields is not None and "username" not in update_fields:
         return
     name = instance.get_username()
-    kept = None if instance._state.adding else User.objects.filter(pk=instance.pk).values_list("username")
-    before = kept.first() if kept is not None else None
+    stored = None if instance._state.adding else User.objects.filter(pk=instance.pk).values_list("username")
+    before = stored.first() if stored is not None else None
     if before is None and is_former_username(name):
         raise Conflict(FORMER_NAME_ERROR, "username")
     if before is not None and before[0] != name:
-        raise Conflict(f"an account keeps its name; this one is called {before[0]}", "username")
+        raise Conflict(f"an account cannot be renamed; this one is called {before[0]}", "username")
 
 
 def _record_deletion(instance: User, **kwargs: Any) -> None:
-    """The admin has told already, and who did it; every other door is told of here."""
+    """Journal the deletion, unless the admin has already done so with the name of the person who did it."""
     name = instance.get_username()
     if is_former_username(name):
         return
@@ -61,7 +60,7 @@ def _record_deletion(instance: User, **kwargs: Any) -> None:
 
 
 def connect_signals() -> None:
-    """Watch over names at whatever door an account is made, renamed or deleted."""
+    """Check names whenever an account is created, renamed or deleted."""
     validators = User._meta.get_field("username").validators
     if validate_username_not_former not in validators:
         validators.append(validate_username_not_former)

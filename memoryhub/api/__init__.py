@@ -1,1 +1,1 @@
-"""The JSON API under ``/api/v1`` (docs/api.md): thin views over store, facts, retrieval and journal."""
+"""The JSON API under ``/api/v1`` (docs/api.md)."""

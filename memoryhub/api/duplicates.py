@@ -13,10 +13,9 @@ from memoryhub import memories as store
 from memoryhub import serializers
 from memoryhub.access.policy import Actor
 from memoryhub.api.memories import make_etag
-from memoryhub.api.parameters import PageParams
+from memoryhub.api.parameters import PageParams, parse_offset
 from memoryhub.api.schemas import ListOf, MemoryShape, PreviewShape, documented
 from memoryhub.audit.reveals import record_reveals
-from memoryhub.core.pagination import InvalidCursor
 from memoryhub.duplicates import clusters as duplicates_clusters
 from memoryhub.duplicates.clusters import Cluster
 from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Limit, Ratio
@@ -107,13 +106,13 @@ class MergedShape(BaseModel):
     response=documented(RelatedList, errors=(404,)),
     summary="What has to do with it",
 )
-def get_related(request: ApiRequest, id: str, wanted: Query[RelatedTo]) -> HttpResponse:
+def get_related(request: ApiRequest, id: str, params: Query[RelatedTo]) -> HttpResponse:
     """By vectors, shared files and labels, each with its reasons. Counts no access."""
-    clearance = wanted.clearance(request.auth)
+    clearance = params.clearance(request.auth)
     memory = Memory.objects.visible_to(clearance).live().with_details().filter(uid=id).first()
     if memory is None:
         raise Http404
-    found = related.find_related(memory, clearance, wanted.limit)
+    found = related.find_related(memory, clearance, params.limit)
     record_reveals((one.memory for one in found.items), request.auth.actor, "api related")
     shown = serializers.memories((one.memory for one in found.items), serializers.preview)
     items = [
@@ -124,16 +123,16 @@ def get_related(request: ApiRequest, id: str, wanted: Query[RelatedTo]) -> HttpR
 
 
 @router.get("/duplicates", auth=READ, response=documented(ClusterList), summary="Near-duplicates")
-def list_duplicates(request: ApiRequest, wanted: Query[DuplicateList]) -> HttpResponse:
+def list_duplicates(request: ApiRequest, params: Query[DuplicateList]) -> HttpResponse:
     """Clusters of memories that nearly say the same, the surest first."""
-    start = _parse_offset(wanted.cursor)
-    clearance = wanted.clearance(request.auth)
+    start = parse_offset(params.cursor)
+    clearance = params.clearance(request.auth)
     memories: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
-    narrowed = {name: value for name in ("project", "category") if (value := getattr(wanted, name))}
+    filters = {name: value for name in ("project", "category") if (value := getattr(params, name))}
     found = duplicates_clusters.find_clusters(
-        memories.filter(**narrowed), clearance, similarity=wanted.similarity
+        memories.filter(**filters), clearance, similarity=params.similarity
     )
-    end = start + wanted.limit
+    end = start + params.limit
     return json_response(
         {
             "items": _serialize_clusters(found.clusters[start:end], memories, request.auth.actor),
@@ -155,8 +154,8 @@ def list_duplicates(request: ApiRequest, wanted: Query[DuplicateList]) -> HttpRe
 )
 def merge_memories(request: ApiRequest, id: str, body: MergeRequest) -> HttpResponse:
     """Keeps this one; the others go to the trash. Lists are united, the level is the highest."""
-    done = store.merge_memories(id, body.others, request.auth.actor, content=body.content or "")
-    return _merge_response("merged", done)
+    merge = store.merge_memories(id, body.others, request.auth.actor, content=body.content or "")
+    return _merge_response("merged", merge)
 
 
 @router.post(
@@ -170,32 +169,23 @@ def undo_merge(request: ApiRequest, id: str) -> HttpResponse:
     return _merge_response("undone", store.undo_merge(id, request.auth.actor))
 
 
-def _merge_response(outcome: str, done: store.MergeResult) -> HttpResponse:
-    memory = Memory.objects.get(pk=done.memory.pk)
+def _merge_response(outcome: str, merge: store.MergeResult) -> HttpResponse:
+    memory = Memory.objects.get(pk=merge.memory.pk)
     body = {
         "outcome": outcome,
-        "merge": done.uid,
+        "merge": merge.uid,
         "memory": serializers.memories([memory])[0],
-        "others": [other.uid for other in done.others],
+        "others": [other.uid for other in merge.others],
     }
     return json_response(body, headers={"ETag": make_etag(memory)})
-
-
-def _parse_offset(cursor: str | None) -> int:
-    """Clusters have no order that a key could stand for: the cursor is a number."""
-    if not cursor:
-        return 0
-    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 10):
-        raise InvalidCursor
-    return int(cursor)
 
 
 def _serialize_clusters(
     clusters: Sequence[Cluster], memories: MemoryQuerySet, actor: Actor
 ) -> list[dict[str, Any]]:
-    """As the contract has them; what has gone meanwhile is left out."""
-    wanted = [pk for one in clusters for pk in (one.keep, *(pk for pk, _ in one.others))]
-    rows = list(memories.filter(pk__in=wanted))
+    """Return clusters with previews of their memories, without memories that are gone meanwhile."""
+    params = [pk for one in clusters for pk in (one.keep, *(pk for pk, _ in one.others))]
+    rows = list(memories.filter(pk__in=params))
     record_reveals(rows, actor, "api duplicates")
     previews = dict(
         zip((row.pk for row in rows), serializers.memories(rows, serializers.preview), strict=True)
@@ -207,6 +197,6 @@ def _serialize_clusters(
         ]
         if one.keep in previews and others:
             likeness = min(other["similarity"] for other in others)
-            told = {"why": one.why, "numbers_differ": one.differs, "profile": one.by_rule}
-            items.append({"keep": previews[one.keep], **told, "similarity": likeness, "others": others})
+            reasons = {"why": one.why, "numbers_differ": one.differs, "profile": one.by_rule}
+            items.append({"keep": previews[one.keep], **reasons, "similarity": likeness, "others": others})
     return items

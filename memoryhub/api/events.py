@@ -25,13 +25,11 @@ from memoryhub.memories import StoreError
 from memoryhub.memories.schemas import Moment, Name, Text, Word
 
 logger = logging.getLogger(__name__)
-MAX_CONTEXT_CHARS = 10_000  # that Claude Code takes of an additionalContext
-MAX_CONTEXT_TOKENS = 2400  # of Latin script these are 9600 characters
-WRITE_WAIT_SECONDS = 1.0  # seconds that a hook waits for other writers, all its writes together
-PROMPT_WAIT_SECONDS = (
-    0.4  # the same where a person waits for the answer: the injection's deadline, and a little
-)
-_TOOL_FAILURE = "PostToolUseFailure"  # in the place of PostToolUse, where the tool failed
+MAX_CONTEXT_CHARS = 10_000  # limit of Claude Code for additionalContext
+MAX_CONTEXT_TOKENS = 2400  # about 9600 characters of Latin script
+WRITE_WAIT_SECONDS = 1.0  # total time that the writes of a hook wait for a busy database
+PROMPT_WAIT_SECONDS = 0.4  # the same while a person waits: a little more than the injection deadline
+_TOOL_FAILURE = "PostToolUseFailure"  # sent instead of PostToolUse when the tool failed
 _EVENT_OF_HOOK = {
     "SessionStart": capture.SESSION_START,
     "UserPromptSubmit": capture.PROMPT_SUBMIT,
@@ -53,16 +51,16 @@ def handle_hook(
     private: bool = False,
     secret: bool = False,
 ) -> dict[str, Any]:
-    """Take one hook; ``{}`` where there is nothing to say, also when something went wrong here.
+    """Process one hook of Claude Code; return ``{}`` if there is nothing to add or the hub failed.
 
-    ``at``: when it happened, for hooks that come later or are played again; Claude Code tells no time.
-    What the caller did wrong (a project out of reach, no session_id) is a problem as everywhere.
+    ``at``: time of the event, for late or replayed hooks, because Claude Code sends none. Errors of the
+    caller (a project outside its clearance, no session_id) are problems as everywhere.
     """
     name = hook.get("hook_event_name")
     event = _EVENT_OF_HOOK.get(name) if isinstance(name, str) else None
     if event is None:
         return {}
-    happening = capture.HookEvent(
+    hook_event = capture.HookEvent(
         event=event,
         session_id=_session_id(hook),
         project=project or _hook_project(hook, caller),
@@ -78,11 +76,11 @@ def handle_hook(
     )
     try:
         with lock_timeout(PROMPT_WAIT_SECONDS if name == "UserPromptSubmit" else WRITE_WAIT_SECONDS):
-            context = capture.dispatch(happening, caller.actor).context
+            context = capture.dispatch(hook_event, caller.actor).context
     except StoreError:
         raise
     except Exception:
-        logger.exception("a hook of Claude Code was not taken: %s", event)
+        logger.exception("hook of Claude Code failed: %s", event)
         return {}
     if not context or name not in _CONTEXT_HOOKS or len(context) > MAX_CONTEXT_CHARS:
         return {}
@@ -90,52 +88,52 @@ def handle_hook(
 
 
 def _event_data(hook: Mapping[str, Any]) -> dict[str, Any]:
-    """What an event brings; a failure in the shape of a response.
+    """Return the data of an event. A failed tool call looks like a response with ``is_error``.
 
-    What a person interrupted did not happen either, but there is nothing wrong with it.
+    An interrupted call has no error text: nothing is wrong with it.
     """
     data = {name: hook[name] for name in _DATA_FIELDS if name in hook}
     if hook.get("hook_event_name") == _TOOL_FAILURE:
-        told = None if hook.get("is_interrupt") else hook.get("error")
-        data["tool_response"] = {"is_error": True, "error": told}
+        error = None if hook.get("is_interrupt") else hook.get("error")
+        data["tool_response"] = {"is_error": True, "error": error}
     return data
 
 
 def _hook_delivery_id(event: str, hook: Mapping[str, Any], at: datetime | None) -> str:
-    """What tells a second delivery: the call's own id, or else the moment, if one is told."""
-    used = hook.get("tool_use_id")
-    if isinstance(used, str) and used:
-        return delivery_id(event, used)
+    """Return what identifies a repeated delivery: the id of the tool call, else the time if given."""
+    call_id = hook.get("tool_use_id")
+    if isinstance(call_id, str) and call_id:
+        return delivery_id(event, call_id)
     return delivery_id(event, at.isoformat()) if at else ""
 
 
-def delivery_id(event: str, used: str) -> str:
-    """A short mark of a tool call's id."""
-    return hashlib.sha256(f"{event}\n{used}".encode("utf-8", "replace")).hexdigest()[:16]
+def delivery_id(event: str, call_id: str) -> str:
+    """Return a short hash of a tool call's id."""
+    return hashlib.sha256(f"{event}\n{call_id}".encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def project_from_folder(cwd: str) -> str:
-    """The name of the working folder, on any system; empty for the root."""
+    """Return the name of the working folder, on any system; empty for the root."""
     parts = [part for part in re.split(r"[/\\]+", cwd.strip()) if part]
     return parts[-1][:200] if parts and not re.fullmatch(r"[A-Za-z]:", parts[-1]) else ""
 
 
 def _hook_project(hook: Mapping[str, Any], caller: Caller) -> str:
-    """A token confined to one project writes there, whatever the folder is called."""
-    confined = caller.actor.clearance.projects
-    return "" if confined and len(confined) == 1 else project_from_folder(_text_field(hook, "cwd"))
+    """Return the project of a hook: a token confined to one project writes there, in any folder."""
+    projects = caller.actor.clearance.projects
+    return "" if projects and len(projects) == 1 else project_from_folder(_text_field(hook, "cwd"))
 
 
 def _session_id(hook: Mapping[str, Any]) -> str:
-    found = hook.get("session_id")
-    if not isinstance(found, str) or not found.strip() or len(found) > 200:
+    session_id = hook.get("session_id")
+    if not isinstance(session_id, str) or not session_id.strip() or len(session_id) > 200:
         raise invalid_fields([field_error("session_id", "must be a text of 1 to 200 characters")])
-    return found
+    return session_id
 
 
 def _text_field(hook: Mapping[str, Any], name: str) -> str:
-    found = hook.get(name)
-    return found if isinstance(found, str) else ""
+    value = hook.get(name)
+    return value if isinstance(value, str) else ""
 
 
 router = Router(tags=["lifecycle"])
@@ -182,7 +180,7 @@ class ClaudeCodeOptions(AccessParams):
 def post_event(request: ApiRequest, body: EventBody) -> HttpResponse:
     """Runs the chain of hooks; ``context`` is the memory-context block for a prompt, or empty."""
     _check_data(body)
-    happening = capture.HookEvent(
+    hook_event = capture.HookEvent(
         event=body.event,
         session_id=body.session_id,
         project=body.project,
@@ -195,9 +193,9 @@ def post_event(request: ApiRequest, body: EventBody) -> HttpResponse:
         allow_secret=body.allow_secret,
         reads=Right.READ.value in request.auth.rights,
     )
-    done = capture.dispatch(happening, request.auth.actor)
-    handlers = [report.as_dict() for report in done.handlers]
-    return json_response({"event": body.event, "handlers": handlers, "context": done.context})
+    result = capture.dispatch(hook_event, request.auth.actor)
+    handlers = [report.as_dict() for report in result.handlers]
+    return json_response({"event": body.event, "handlers": handlers, "context": result.context})
 
 
 @router.post(
@@ -210,7 +208,7 @@ def post_claude_code_hook(
     request: ApiRequest, options: Query[ClaudeCodeOptions], hook: Body[dict[str, Any]]
 ) -> HttpResponse:
     """The hook's JSON as it is; answers what Claude Code reads. Never an error of the server."""
-    said = handle_hook(
+    response = handle_hook(
         hook,
         request.auth,
         options.project,
@@ -218,22 +216,22 @@ def post_claude_code_hook(
         private=options.allow_private,
         secret=options.allow_secret,
     )
-    return json_response(said)
+    return json_response(response)
 
 
 def _check_data(body: EventBody) -> None:
-    """What each event cannot do without."""
-    wanted = {capture.TOOL_POST: "tool_name", capture.PROMPT_SUBMIT: "prompt"}.get(body.event)
-    if wanted is None:
+    """Raise 422 if an event lacks its required data."""
+    params = {capture.TOOL_POST: "tool_name", capture.PROMPT_SUBMIT: "prompt"}.get(body.event)
+    if params is None:
         return
-    value = body.data.get(wanted)
-    if not isinstance(value, str) or (wanted == "tool_name" and not value.strip()):
-        raise invalid_fields([field_error(f"data.{wanted}", f"{body.event} needs it, as a text")])
+    value = body.data.get(params)
+    if not isinstance(value, str) or (params == "tool_name" and not value.strip()):
+        raise invalid_fields([field_error(f"data.{params}", f"{body.event} needs it, as a text")])
 
 
 def _event_delivery_id(body: EventBody, raw: bytes) -> str:
-    """What tells a second delivery: the call's own id, or the same bytes about the same moment."""
-    used = body.data.get("tool_use_id")
-    if isinstance(used, str) and used:
-        return delivery_id(body.event, used)
+    """Return what identifies a repeated delivery: the id of the tool call, else body and time."""
+    call_id = body.data.get("tool_use_id")
+    if isinstance(call_id, str) and call_id:
+        return delivery_id(body.event, call_id)
     return hashlib.sha256(raw).hexdigest()[:16] if body.at else ""

@@ -85,19 +85,19 @@ def extract(request: ApiRequest, conversation: Conversation) -> HttpResponse:
     200 with the results where rules read it; 202 where a language model is configured, that reads it in the
     background: ask ``GET /extract/{id}``. Messages are kept without credentials, until they are read.
     """
-    most = settings.MEMORYHUB.max_extract_messages
-    if len(conversation.messages) > most:
-        raise invalid_fields([field_error("messages", f"holds more than {most}; send them in parts")])
+    limit = settings.MEMORYHUB.max_extract_messages
+    if len(conversation.messages) > limit:
+        raise invalid_fields([field_error("messages", f"has more than {limit} items; send them in parts")])
     actor = request.auth.actor
     place = queue.resolve_destination(conversation.place(), actor)
     try:
-        said = parse_turns(message.model_dump() for message in conversation.messages)
+        turns = parse_turns(message.model_dump() for message in conversation.messages)
     except CheckTooCostly:
         raise TooCostlyToCheck("messages") from None
     if not services.will_use_model(place):
-        read = services.extract_by_model(said, place, actor)
-        return json_response(_extraction_body(None, "done", read.extractor, read.results, read.notes))
-    row = queue.enqueue(said, place, actor)
+        result = services.extract_by_model(turns, place, actor)
+        return json_response(_extraction_body(None, "done", result.extractor, result.results, result.notes))
+    row = queue.enqueue(turns, place, actor)
     return json_response(_serialize_extraction(row, []), 202, {"Location": f"{request.path}/{row.uid}"})
 
 

@@ -1,4 +1,4 @@
-"""``/healthz`` and ``/readyz``: for what watches the process. Open to all; they say nothing of memories."""
+"""``/healthz`` and ``/readyz`` for monitoring. They need no token and show no data of memories."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
 
 
 def serve_at_root(view: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponseBase]:
-    """One of the two outside the API, where ninja does not catch its problem."""
+    """Wrap one of the two views for a path outside the API, where ninja does not handle its problem."""
 
     def answer_or_problem(request: HttpRequest) -> HttpResponse:
         try:
@@ -46,16 +46,16 @@ def serve_at_root(view: Callable[[HttpRequest], HttpResponse]) -> Callable[[Http
 
 
 def find_store_errors() -> list[dict[str, str]]:
-    """What keeps the store from serving, and its mend."""
+    """Return what prevents the store from working, each with its fix."""
     try:
         executor = MigrationExecutor(connection)
         pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
-        found = [
-            field_error("schema", f"{problem}; manage.py doctor tells the mend")
+        errors = [
+            field_error("schema", f"{problem}; run manage.py doctor for the fix")
             for problem in schema.find_problems()
         ]
     except DatabaseError as error:
         return [field_error("database", f"{type(error).__name__}: {error}")]
     if pending:
-        found.append(field_error("migrations", f"{len(pending)} not applied; run manage.py migrate"))
-    return found
+        errors.append(field_error("migrations", f"{len(pending)} not applied; run manage.py migrate"))
+    return errors

@@ -41,12 +41,12 @@ class InjectionRequest(AccessParams):
     tags=["search"],
     summary="Memories for a prompt",
 )
-def inject_memories(request: ApiRequest, wanted: InjectionRequest) -> HttpResponse:
+def inject_memories(request: ApiRequest, params: InjectionRequest) -> HttpResponse:
     """A block of memories to put before the prompt; empty when nothing is relevant, or when it took too long.
 
     What is shown is logged and counts as one access of each memory.
     """
-    given = Wanted(**{name: getattr(wanted, name) for name in InjectionRequest.model_fields})
+    given = Wanted(**{name: getattr(params, name) for name in InjectionRequest.model_fields})
     found = inject_context(given, request.auth.actor)
     return json_response(
         {

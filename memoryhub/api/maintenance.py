@@ -13,10 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub import serializers
 from memoryhub.access.policy import Actor
-from memoryhub.api.parameters import PageParams
+from memoryhub.api.parameters import PageParams, parse_offset
 from memoryhub.api.schemas import ListOf, documented
 from memoryhub.audit.reveals import record_reveals
-from memoryhub.core.pagination import InvalidCursor, paginate
+from memoryhub.core.pagination import paginate
 from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import MAINTAIN, AccessParams, ApiRequest
 from memoryhub.http.json import json_response
@@ -102,46 +102,46 @@ class OneRun(AccessParams, PageParams):
 
 
 @router.post("/maintenance", response=documented(RunShape, status=202, errors=(409,)), summary="Start a run")
-def start_maintenance(request: ApiRequest, wanted: RunRequest) -> HttpResponse:
+def start_maintenance(request: ApiRequest, body: RunRequest) -> HttpResponse:
     """Queues it and answers at once; the run reaches what the token clears. 409 while another is at it."""
-    params = {**(wanted.model_extra or {}), **wanted.params}
-    run = runs.enqueue(wanted.operation, params, request.auth.actor, dry_run=wanted.dry_run)
+    params = {**(body.model_extra or {}), **body.params}
+    run = runs.enqueue(body.operation, params, request.auth.actor, dry_run=body.dry_run)
     return json_response(_serialize_run(run, request.auth.actor), 202)
 
 
 @router.get("/maintenance", response=documented(ListOf[RunShape]), summary="List runs")
-def list_maintenance(request: ApiRequest, wanted: Query[RunList]) -> HttpResponse:
+def list_maintenance(request: ApiRequest, params: Query[RunList]) -> HttpResponse:
     """Newest first."""
     actor = request.auth.actor
     rows = runs.visible_runs(actor.clearance).select_related("undoes")
-    named = {name: getattr(wanted, name) for name in ("operation", "status")}
+    named = {name: getattr(params, name) for name in ("operation", "status")}
     rows = rows.filter(**{name: value for name, value in named.items() if value})
-    found = paginate(rows, "created_at", wanted.limit, wanted.cursor)
-    items = [_serialize_run(run, actor) for run in found.items]
-    return json_response({"items": items, "next_cursor": found.next_cursor, "total": rows.count()})
+    page = paginate(rows, "created_at", params.limit, params.cursor)
+    items = [_serialize_run(run, actor) for run in page.items]
+    return json_response({"items": items, "next_cursor": page.next_cursor, "total": rows.count()})
 
 
 @router.get("/maintenance/{id}", response=documented(RunWithChanges, errors=(404,)), summary="One run")
-def get_maintenance(request: ApiRequest, id: str, wanted: Query[OneRun]) -> HttpResponse:
+def get_maintenance(request: ApiRequest, id: str, params: Query[OneRun]) -> HttpResponse:
     """Its progress and what it changed, or, of a dry run, would change; a page of it.
 
     Counted and listed is what the levels asked for show.
     """
-    actor, start = request.auth.actor, _parse_offset(wanted.cursor)
+    actor, start = request.auth.actor, parse_offset(params.cursor)
     run = runs.get_run(id, actor)
-    asked = wanted.clearance(request.auth)
-    told = runs.visible_result(run, asked)
-    changes = runs.list_changes(run, asked, start, wanted.limit + 1)
-    titled = Right.READ.value in request.auth.rights
-    if titled:
-        named = chain.from_iterable((one.memory, *one.members) for one in changes[: wanted.limit])
-        record_reveals({one.pk: one for one in named if one}.values(), actor, "api run")
+    clearance = params.clearance(request.auth)
+    summary = runs.visible_result(run, clearance)
+    changes = runs.list_changes(run, clearance, start, params.limit + 1)
+    with_titles = Right.READ.value in request.auth.rights
+    if with_titles:
+        memories = chain.from_iterable((one.memory, *one.members) for one in changes[: params.limit])
+        record_reveals({one.pk: one for one in memories if one}.values(), actor, "api run")
     result = {
-        "counts": told.counts,
-        "changes": told.changes,
-        "listed": told.listed,
-        "items": [_serialize_change(change, titled) for change in changes[: wanted.limit]],
-        "next_cursor": str(start + wanted.limit) if len(changes) > wanted.limit else None,
+        "counts": summary.counts,
+        "changes": summary.changes,
+        "listed": summary.listed,
+        "items": [_serialize_change(change, with_titles) for change in changes[: params.limit]],
+        "next_cursor": str(start + params.limit) if len(changes) > params.limit else None,
     }
     return json_response({**_serialize_run(run, actor), "result": result})
 
@@ -181,38 +181,38 @@ def _run_accepted(run: MaintenanceRun, request: ApiRequest) -> HttpResponse:
 
 
 def _serialize_run(run: MaintenanceRun, actor: Actor) -> dict[str, Any]:
-    told = runs.visible_result(run, actor.clearance, counted=False)
-    may_steer = run_scope.can_control(actor.clearance, run)
-    waits = run.status == MaintenanceRun.Status.QUEUED and not settings.MEMORYHUB.maintenance_worker
+    summary = runs.visible_result(run, actor.clearance, counted=False)
+    may_control = run_scope.can_control(actor.clearance, run)
+    is_waiting = run.status == MaintenanceRun.Status.QUEUED and not settings.MEMORYHUB.maintenance_worker
     moments = ("created_at", "started_at", "finished_at", "undone_at")
     return {
         "id": run.uid,
         "operation": run.operation,
         "status": run.status,
         "dry_run": run.dry_run,
-        "done": told.done,
-        "total": told.total,
-        "in_percent": not told.whole,
+        "done": summary.done,
+        "total": summary.total,
+        "in_percent": not summary.whole,
         "cause": run.cause,
         "error": run.error,
-        "detail": _WORKER_OFF if waits else "",
+        "detail": _WORKER_OFF if is_waiting else "",
         "params": dict(results.visible_params([run], actor.clearance)[run.pk]),
         "actor": run.actor,
         "undoes": run.undoes.uid if run.undoes else None,
-        "undoable": may_steer and runs.is_undoable(run),
-        "resumable": may_steer and runs.is_resumable(run),
+        "undoable": may_control and runs.is_undoable(run),
+        "resumable": may_control and runs.is_resumable(run),
         **{name: serializers.moment(getattr(run, name)) for name in moments},
     }
 
 
-def _serialize_change(shown: VisibleChange, titled: bool) -> dict[str, Any]:
-    change, memory = shown.change, shown.memory
-    titles = {member.uid: member.title for member in shown.members} if titled else {}
+def _serialize_change(visible: VisibleChange, with_titles: bool) -> dict[str, Any]:
+    change, memory = visible.change, visible.memory
+    titles = {member.uid: member.title for member in visible.members} if with_titles else {}
     return {
         "id": change.uid,
         "action": change.action,
         "count": change.count,
-        "title": memory.title if memory and titled else "",
+        "title": memory.title if memory and with_titles else "",
         "before": change.before,
         "after": change.after,
         "reason": change.reason,
@@ -220,11 +220,3 @@ def _serialize_change(shown: VisibleChange, titled: bool) -> dict[str, Any]:
         "member_titles": [titles.get(uid, "") for uid in change.members],
         "into": change.into,
     }
-
-
-def _parse_offset(cursor: str | None) -> int:
-    if cursor is None:
-        return 0
-    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= 6):
-        raise InvalidCursor
-    return int(cursor)

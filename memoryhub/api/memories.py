@@ -30,9 +30,8 @@ from memoryhub.audit.reveals import record_reveals
 from memoryhub.core.pagination import paginate
 from memoryhub.extraction.deduplication import create_deduplicated
 from memoryhub.http.authentication import READ, WRITE, ApiRequest, Caller
-from memoryhub.http.error_responses import to_problem
 from memoryhub.http.json import json_response
-from memoryhub.http.problems import Problem, field_error, invalid_fields
+from memoryhub.http.problems import Problem, field_error, invalid_fields, to_problem
 from memoryhub.memories import versions
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.memories.temporal import count_accesses_and_promote
@@ -70,37 +69,39 @@ def store_memory(request: ApiRequest, draft: NewMemory) -> HttpResponse:
     known; ``memory`` is that memory then. ``warnings`` has ``over_cap`` when its owner has more than
     ``max_memories`` in the project and too few of them may be moved to the trash.
     """
-    keep = create_deduplicated if draft.deduplicate else store.create_memory
-    done = keep(draft, request.auth.actor)
-    shown = toolsets_results.serialize_written_memory(done, draft, request.auth.actor)
-    body = {"outcome": done.outcome, "memory": shown, "ignored": draft.ignored}
-    body |= toolsets_results.write_warnings(done.memory)
-    return json_response(body, 201 if done.outcome == "created" else 200, {"ETag": make_etag(done.memory)})
+    store_draft = create_deduplicated if draft.deduplicate else store.create_memory
+    result = store_draft(draft, request.auth.actor)
+    memory = toolsets_results.serialize_written_memory(result, draft, request.auth.actor)
+    body = {"outcome": result.outcome, "memory": memory, "ignored": draft.ignored}
+    body |= toolsets_results.write_warnings(result.memory)
+    return json_response(
+        body, 201 if result.outcome == "created" else 200, {"ETag": make_etag(result.memory)}
+    )
 
 
 @router.post("/memories/batch", auth=WRITE, response=documented(BatchResults), summary="Store many memories")
 def store_memories(request: ApiRequest, batch: Batch) -> HttpResponse:
     """One result for each, in order; one that is refused does not lose the others."""
-    most = settings.MEMORYHUB.max_batch
-    if len(batch.memories) > most:
-        raise invalid_fields([field_error("memories", f"holds more than {most}; send them in parts")])
-    read = [_parse_draft(item) for item in batch.memories]
-    drafts = [draft for draft in read if isinstance(draft, MemoryDraft)]
-    done = iter(store.create_memories(drafts, request.auth.actor))
-    results = [next(done) if isinstance(draft, MemoryDraft) else draft for draft in read]
+    limit = settings.MEMORYHUB.max_batch
+    if len(batch.memories) > limit:
+        raise invalid_fields([field_error("memories", f"has more than {limit} items; send them in parts")])
+    parsed = [_parse_draft(item) for item in batch.memories]
+    drafts = [draft for draft in parsed if isinstance(draft, MemoryDraft)]
+    stored = iter(store.create_memories(drafts, request.auth.actor))
+    results = [next(stored) if isinstance(draft, MemoryDraft) else draft for draft in parsed]
     return json_response({"results": [_serialize_batch_result(result) for result in results]})
 
 
 @router.get("/memories", auth=READ, response=documented(ListOf[PreviewShape]), summary="List memories")
-def list_memories(request: ApiRequest, wanted: Query[MemoryList]) -> HttpResponse:
+def list_memories(request: ApiRequest, params: Query[MemoryList]) -> HttpResponse:
     """By any of the filters together; ``file`` is search_by_file, ``concept`` is search_by_concept."""
-    memories = wanted.select(wanted.clearance(request.auth))
-    found = paginate(memories, wanted.order.removeprefix("-"), wanted.limit, wanted.cursor)
-    record_reveals(found.items, request.auth.actor, "api list")
+    memories = params.select(params.clearance(request.auth))
+    page = paginate(memories, params.order.removeprefix("-"), params.limit, params.cursor)
+    record_reveals(page.items, request.auth.actor, "api list")
     return json_response(
         {
-            "items": serializers.memories(found.items, serializers.preview),
-            "next_cursor": found.next_cursor,
+            "items": serializers.memories(page.items, serializers.preview),
+            "next_cursor": page.next_cursor,
             "total": memories.count(),
         }
     )
@@ -109,14 +110,13 @@ def list_memories(request: ApiRequest, wanted: Query[MemoryList]) -> HttpRespons
 @router.get(
     "/memories/{id}", auth=READ, response=documented(MemoryShape, errors=(404,)), summary="Read a memory"
 )
-def get_memory(request: ApiRequest, id: str, wanted: Query[OneMemory]) -> HttpResponse:
+def get_memory(request: ApiRequest, id: str, params: Query[OneMemory]) -> HttpResponse:
     """The whole memory; counts one access."""
-    memory = _find_memory(id, wanted, request.auth)
+    memory = _find_memory(id, params, request.auth)
     record_reveals([memory], request.auth.actor, "api")
-    if not wanted.trashed:
+    if not params.trashed:
         count_accesses_and_promote([memory])
-    [shown] = serializers.memories([memory])
-    return json_response(shown, headers={"ETag": make_etag(memory)})
+    return json_response(serializers.memories([memory])[0], headers={"ETag": make_etag(memory)})
 
 
 @router.patch(
@@ -144,7 +144,7 @@ def update_memory(request: ApiRequest, id: str, patch: MemoryPatch) -> HttpRespo
         if conflict.field == "updated_at":
             raise _precondition_failed() from None
         raise
-    if outcome == "unchanged":  # a change has a row of its own
+    if outcome == "unchanged":  # the journal has a row for a change
         record_reveals([memory], request.auth.actor, "api change")
     body = {"outcome": outcome, "memory": serializers.memory(memory), "ignored": patch.ignored}
     body |= toolsets_results.write_warnings(memory)
@@ -156,8 +156,8 @@ def update_memory(request: ApiRequest, id: str, patch: MemoryPatch) -> HttpRespo
 )
 def delete_memory(request: ApiRequest, id: str, hard: bool = False) -> HttpResponse:
     """To the trash; ``hard=true`` erases it so that nothing but a hash in the journal is left."""
-    done: list[Any] = (store.erase_memories if hard else store.trash_memories)([id], request.auth.actor)
-    if not done:
+    deleted: list[Any] = (store.erase_memories if hard else store.trash_memories)([id], request.auth.actor)
+    if not deleted:
         raise Http404
     return json_response({"outcome": "erased" if hard else "trashed", "id": id})
 
@@ -187,11 +187,11 @@ def restore_memory(request: ApiRequest, id: str) -> HttpResponse:
     response=documented(History, errors=(404,)),
     summary="What became of it",
 )
-def get_history(request: ApiRequest, id: str, wanted: Query[OneMemory]) -> HttpResponse:
+def get_history(request: ApiRequest, id: str, params: Query[OneMemory]) -> HttpResponse:
     """Earlier versions and journal rows, newest first, as far as the token may see them."""
-    memory = _find_memory(id, wanted, request.auth)
+    memory = _find_memory(id, params, request.auth)
     record_reveals([memory], request.auth.actor, "api history")
-    clearance = wanted.clearance(request.auth)
+    clearance = params.clearance(request.auth)
     return json_response(
         {
             "revisions": [serializers.revision(row) for row in versions.visible_revisions(memory, clearance)],
@@ -201,12 +201,12 @@ def get_history(request: ApiRequest, id: str, wanted: Query[OneMemory]) -> HttpR
 
 
 def make_etag(memory: Memory) -> str:
-    """Changes with each change of the memory, and not when it is read."""
+    """Return an ETag that changes with every change of the memory, but not when it is read."""
     return f'"{memory.updated_at.astimezone(UTC).strftime(_ETAG_FORMAT)}"'
 
 
 def _expected_version(request: ApiRequest, uid: str) -> datetime | None:
-    """The ``updated_at`` that If-Match stands for; ``None`` where it does not matter."""
+    """Return the ``updated_at`` that If-Match requires; None if it does not matter."""
     tags = parse_etags(request.headers.get("If-Match", ""))
     if not tags or tags == ["*"]:
         return None
@@ -222,9 +222,9 @@ def _precondition_failed() -> Problem:
     return Problem(412, "precondition_failed", "the memory was changed since that version; read it again")
 
 
-def _find_memory(uid: str, wanted: OneMemory, caller: Caller) -> Memory:
-    memories: MemoryQuerySet = Memory.objects.visible_to(wanted.clearance(caller)).filter(uid=uid)
-    memories = memories.trashed() if wanted.trashed else memories.live()
+def _find_memory(uid: str, params: OneMemory, caller: Caller) -> Memory:
+    memories: MemoryQuerySet = Memory.objects.visible_to(params.clearance(caller)).filter(uid=uid)
+    memories = memories.trashed() if params.trashed else memories.live()
     memory: Memory | None = next(iter(memories), None)
     if memory is None:
         raise Http404
@@ -232,7 +232,7 @@ def _find_memory(uid: str, wanted: OneMemory, caller: Caller) -> Memory:
 
 
 def _writable_memories(caller: Caller) -> MemoryQuerySet:
-    """All that the token may see: writes need not ask."""
+    """Return all memories that the token may see: writes need not ask for levels."""
     memories: MemoryQuerySet = Memory.objects.visible_to(caller.actor.clearance)
     return memories
 

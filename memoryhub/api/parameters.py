@@ -1,4 +1,4 @@
-"""What reads may ask for, in the query string or in the body of a search."""
+"""Parameters of reads, in the query string or in the body of a search."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from typing import Annotated
 from django.conf import settings
 from pydantic import BaseModel, BeforeValidator, Field
 
+from memoryhub.core.pagination import InvalidCursor
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.http.authentication import AccessParams, FactQuery, Limit, Ratio
 from memoryhub.memories.filters import MemoryFilter, Order, TextFilter, Timestamp
 from memoryhub.search.hybrid import SearchMode
+
+
+class Asking(AccessParams):  # the name is part of the OpenAPI document
+    """The levels beside public that a read asks for; it sees them only if its token clears them too."""
 
 
 class PageParams(BaseModel):
@@ -20,6 +25,15 @@ class PageParams(BaseModel):
 
 class OneMemory(AccessParams):
     trashed: bool = Field(False, description="Look in the trash.")
+
+
+def parse_offset(cursor: str | None) -> int:
+    """Return the position of a cursor in a list without a sort key: the cursor is a number."""
+    if not cursor:
+        return 0
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= 6):
+        raise InvalidCursor
+    return int(cursor)
 
 
 class MemoryList(MemoryFilter, AccessParams, PageParams):

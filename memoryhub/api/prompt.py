@@ -43,12 +43,12 @@ class PromptShape(BaseModel):
     tags=["memory"],
     summary="Top memories for a system prompt",
 )
-def get_prompt(request: ApiRequest, wanted: Query[PromptRequest]) -> HttpResponse:
+def get_prompt(request: ApiRequest, params: Query[PromptRequest]) -> HttpResponse:
     """One line for each of the most used memories, under their categories. Counts no access."""
     narrowed = MemoryFilter(
-        category=wanted.category, project=wanted.project, session_id=wanted.session_id
-    ).select(wanted.clearance(request.auth))
-    listed = format_most_used(narrowed, wanted.max_entries)
+        category=params.category, project=params.project, session_id=params.session_id
+    ).select(params.clearance(request.auth))
+    listed = format_most_used(narrowed, params.max_entries)
     record_reveals(listed.shown, request.auth.actor, "api prompt")
     return json_response(
         {

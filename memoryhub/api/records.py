@@ -8,7 +8,7 @@ from django.http import HttpResponse
 from ninja import Query, Router
 
 from memoryhub import serializers
-from memoryhub.api.parameters import FactList, JournalList
+from memoryhub.api.parameters import Asking, FactList, JournalList
 from memoryhub.api.schemas import (
     Ended,
     FactShape,
@@ -22,7 +22,7 @@ from memoryhub.api.schemas import (
 from memoryhub.audit import journal
 from memoryhub.core.pagination import paginate
 from memoryhub.facts import services
-from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest
+from memoryhub.http.authentication import READ, WRITE, ApiRequest
 from memoryhub.http.json import json_response
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import JournalEntry
@@ -41,22 +41,22 @@ router = Router()
 )
 def store_fact(request: ApiRequest, draft: FactDraft) -> HttpResponse:
     """201 ``created``; 200 ``updated`` when the triple was there: its confidence is now this one."""
-    done = results.store_fact_with_outcome(draft, request.auth.actor)
-    body = {**done, "ignored": sorted(draft.model_extra or {})}
-    return json_response(body, 201 if done["outcome"] == "created" else 200)
+    stored = results.store_fact_with_outcome(draft, request.auth.actor)
+    body = {**stored, "ignored": sorted(draft.model_extra or {})}
+    return json_response(body, 201 if stored["outcome"] == "created" else 200)
 
 
 @router.get(
     "/facts", auth=READ, response=documented(ListOf[FactShape]), tags=["facts"], summary="Query facts"
 )
-def query_facts(request: ApiRequest, wanted: Query[FactList]) -> HttpResponse:
+def query_facts(request: ApiRequest, params: Query[FactList]) -> HttpResponse:
     """Facts that fit every filter given, newest first."""
-    rows = wanted.facts(request.auth)
-    found = paginate(rows, "updated_at", wanted.limit, wanted.cursor)
+    rows = params.facts(request.auth)
+    page = paginate(rows, "updated_at", params.limit, params.cursor)
     return json_response(
         {
-            "items": [serializers.fact(row) for row in found.items],
-            "next_cursor": found.next_cursor,
+            "items": [serializers.fact(row) for row in page.items],
+            "next_cursor": page.next_cursor,
             "total": rows.count(),
         }
     )
@@ -82,17 +82,17 @@ def delete_fact(request: ApiRequest, id: str) -> HttpResponse:
     tags=["journal"],
     summary="Read the journal",
 )
-def read_journal(request: ApiRequest, wanted: Query[JournalList]) -> HttpResponse:
+def read_journal(request: ApiRequest, params: Query[JournalList]) -> HttpResponse:
     """Changes to what the token may see, newest first."""
-    rows = JournalEntry.objects.visible_to(wanted.clearance(request.auth))
-    rows = rows.between("at", wanted.since, wanted.until)
-    named = {name: getattr(wanted, name) for name in ("operation", "object_type", "object_id")}
-    rows = rows.filter(**{name: value for name, value in named.items() if value})
-    found = paginate(rows, "seq", wanted.limit, wanted.cursor)
+    rows = JournalEntry.objects.visible_to(params.clearance(request.auth))
+    rows = rows.between("at", params.since, params.until)
+    filters = {name: getattr(params, name) for name in ("operation", "object_type", "object_id")}
+    rows = rows.filter(**{name: value for name, value in filters.items() if value})
+    page = paginate(rows, "seq", params.limit, params.cursor)
     return json_response(
         {
-            "items": [journal.to_line(row) for row in found.items],
-            "next_cursor": found.next_cursor,
+            "items": [journal.to_line(row) for row in page.items],
+            "next_cursor": page.next_cursor,
             "total": rows.count(),
         }
     )
@@ -111,16 +111,16 @@ def verify_journal(request: ApiRequest) -> HttpResponse:
     ``loss`` names rows that were lost, until an administrator acknowledges that. It is null for a token that
     does not see every level of every project; ``ok`` is false for every token.
     """
-    found = journal.verify()
+    result = journal.verify()
     if not request.auth.actor.clearance.is_whole:
-        found = replace(found, loss=None)
-    return json_response(asdict(found))
+        result = replace(result, loss=None)
+    return json_response(asdict(result))
 
 
 @router.get("/stats", auth=READ, response=documented(Statistics), tags=["stats"], summary="Counts and sizes")
-def get_statistics(request: ApiRequest, wanted: Query[AccessParams]) -> HttpResponse:
+def get_statistics(request: ApiRequest, params: Query[Asking]) -> HttpResponse:
     """Counts of what the token may see and asks for; sizes of the whole store."""
-    clearance = wanted.clearance(request.auth)
+    clearance = params.clearance(request.auth)
     return json_response(
         {**store_statistics(clearance), **database_sizes(clearance), **vector_statistics(clearance)}
     )

@@ -1,4 +1,4 @@
-"""The API put together: routers, strict JSON, problems for every error, the OpenAPI description, its page."""
+"""The API: routers, strict JSON parser, exception handler, OpenAPI document and its page."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ from memoryhub.api import (
     tools,
     transfer,
 )
-from memoryhub.http.error_responses import handle_exception
 from memoryhub.http.json import StrictParser
-from memoryhub.http.problems import MEDIA_TYPE
+from memoryhub.http.problems import MEDIA_TYPE, handle_exception
 
 _DESCRIPTION = """What agents remember: stored, searched, corrected, forgotten.
 
@@ -43,10 +42,10 @@ _PROBLEM = "#/components/schemas/ProblemShape"
 
 
 class Api(NinjaAPI):
-    """Ninja, with short operation ids, problems under their media type, and one description for all."""
+    """Ninja with view names as operation ids and problem responses for every error."""
 
     def set_default_exception_handlers(self) -> None:
-        """One for all, in the place of ninja's own."""
+        """Register one handler instead of ninja's own."""
         self.add_exception_handler(Exception, handle_exception)
 
     def get_openapi_operation_id(self, operation: Operation) -> str:
@@ -57,13 +56,13 @@ class Api(NinjaAPI):
 
     @cached_property
     def _description(self) -> OpenAPISchema:
-        made = super().get_openapi_schema()
-        for operations in made["paths"].values():
+        document = super().get_openapi_schema()
+        for operations in document["paths"].values():
             for operation in operations.values():
                 for status, response in operation["responses"].items():
                     if status >= 400:
                         response["content"] = {MEDIA_TYPE: {"schema": {"$ref": _PROBLEM}}}
-        return made
+        return document
 
 
 api = Api(
@@ -72,11 +71,11 @@ api = Api(
     description=_DESCRIPTION,
     urls_namespace="api",
     parser=StrictParser(),
-    docs_url=None,  # served below, behind a login
+    docs_url=None,  # served below, after login
     docs_decorator=require_safe,
 )
 for router in (
-    prompt.router,  # before memories: a path of theirs takes any word as an id
+    prompt.router,  # before memories, whose path /memories/{id} would match too
     memories.router,
     duplicates.router,
     search.router,
@@ -95,8 +94,8 @@ for router in (
 @require_safe
 @login_required
 def docs(request: HttpRequest) -> HttpResponse:
-    """Swagger UI out of ninja's static files, for people who are logged in."""
-    # Without a validator: its badge would be fetched from a site outside.
+    """Swagger UI from ninja's static files, for people who are logged in."""
+    # No validator: its badge would be loaded from another site.
     return Swagger({"validatorUrl": None}).render_page(request, api)
 
 

@@ -1,4 +1,4 @@
-"""The shapes of answers, for the OpenAPI description (``memoryhub.serializers`` makes them)."""
+"""Response schemas for the OpenAPI document (``memoryhub.serializers`` makes the responses)."""
 
 from __future__ import annotations
 
@@ -39,8 +39,6 @@ class EntityShape(BaseModel):
 
 
 class _Described(BaseModel):
-    """What the list and the whole memory share."""
-
     id: str
     title: str
     subtitle: str
@@ -348,7 +346,7 @@ class Alive(BaseModel):
 
 
 def documented(shape: Any, *, status: int = 200, errors: tuple[int, ...] = ()) -> dict[Any, Any]:
-    """The ``response`` of an operation behind a token: its shape, and the problems that any may answer."""
+    """Return the ``response`` of an operation with a token: its schema, and the possible problems."""
     problems = (400, 401, 403, 413, 415, 422, 429, 503, *errors)
-    # No shape for the problems: ninja would make a model for each of some 400. The description adds it.
+    # No schema for the problems: ninja would create about 400 models. ``Api`` adds it to the document.
     return {status: shape, **dict.fromkeys(sorted(problems))}

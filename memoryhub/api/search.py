@@ -38,21 +38,21 @@ router = Router()
 
 
 @router.get("/search", auth=READ, response=documented(SearchResults), tags=["search"], summary="Search")
-def search_by_query(request: ApiRequest, wanted: Query[SearchRequest]) -> HttpResponse:
+def search_by_query(request: ApiRequest, params: Query[SearchRequest]) -> HttpResponse:
     """The best first, each with its score and what the score is made of."""
-    return _search_response(request, wanted)
+    return _search_response(request, params)
 
 
 @router.post("/search", auth=READ, response=documented(SearchResults), tags=["search"], summary="Search")
-def search_by_body(request: ApiRequest, wanted: SearchRequest) -> HttpResponse:
+def search_by_body(request: ApiRequest, params: SearchRequest) -> HttpResponse:
     """The same as GET, for queries that are too long or too private for a URL."""
-    return _search_response(request, wanted)
+    return _search_response(request, params)
 
 
-def _search_response(request: ApiRequest, wanted: SearchRequest) -> HttpResponse:
-    memories = wanted.select(wanted.clearance(request.auth))
+def _search_response(request: ApiRequest, params: SearchRequest) -> HttpResponse:
+    memories = params.select(params.clearance(request.auth))
     found = search_memories(
-        memories, wanted.query, limit=wanted.limit, min_score=wanted.min_score, mode=wanted.mode
+        memories, params.query, limit=params.limit, min_score=params.min_score, mode=params.mode
     )
     record_reveals((hit.memory for hit in found.hits), request.auth.actor, "api search")
     return json_response(
@@ -79,10 +79,10 @@ def _search_response(request: ApiRequest, wanted: SearchRequest) -> HttpResponse
     tags=["timeline"],
     summary="What happened when",
 )
-def get_timeline(request: ApiRequest, wanted: Query[TimelineRequest]) -> HttpResponse:
+def get_timeline(request: ApiRequest, params: Query[TimelineRequest]) -> HttpResponse:
     """Memories, events, boundaries, starts and ends of sessions, newest first; ``type``: memories only."""
     return json_response(
-        _timeline_page(request.auth, wanted.clearance(request.auth), wanted.filter(), wanted)
+        _timeline_page(request.auth, params.clearance(request.auth), params.filter(), params)
     )
 
 
@@ -93,16 +93,16 @@ def get_timeline(request: ApiRequest, wanted: Query[TimelineRequest]) -> HttpRes
     tags=["timeline"],
     summary="List sessions",
 )
-def list_sessions(request: ApiRequest, wanted: Query[SessionList]) -> HttpResponse:
+def list_sessions(request: ApiRequest, params: Query[SessionList]) -> HttpResponse:
     """Sessions with something in them that may be seen, latest first."""
-    bounds = {"project": wanted.project, "last_seen__gte": wanted.since, "first_seen__lt": wanted.until}
-    sessions = sessions_with_counts(wanted.clearance(request.auth))
+    bounds = {"project": params.project, "last_seen__gte": params.since, "first_seen__lt": params.until}
+    sessions = sessions_with_counts(params.clearance(request.auth))
     sessions = sessions.filter(**{name: value for name, value in bounds.items() if value})
-    found = paginate(sessions, "last_seen", wanted.limit, wanted.cursor)
+    page = paginate(sessions, "last_seen", params.limit, params.cursor)
     return json_response(
         {
-            "items": [_serialize_session(row) for row in found.items],
-            "next_cursor": found.next_cursor,
+            "items": [_serialize_session(row) for row in page.items],
+            "next_cursor": page.next_cursor,
             "total": sessions.count(),
         }
     )
@@ -115,28 +115,28 @@ def list_sessions(request: ApiRequest, wanted: Query[SessionList]) -> HttpRespon
     tags=["timeline"],
     summary="One session with its timeline",
 )
-def get_session(request: ApiRequest, session_id: str, wanted: Query[OneSession]) -> HttpResponse:
+def get_session(request: ApiRequest, session_id: str, params: Query[OneSession]) -> HttpResponse:
     """Of several projects' sessions with this id the latest, unless ``project`` is given."""
-    clearance = wanted.clearance(request.auth)
+    clearance = params.clearance(request.auth)
     sessions = sessions_with_counts(clearance).filter(session_id=session_id).order_by("-last_seen", "-pk")
-    rows = list(sessions.filter(project=wanted.project) if wanted.project else sessions)
+    rows = list(sessions.filter(project=params.project) if params.project else sessions)
     if not rows:
         raise Http404
     chosen, *others = rows
     return json_response(
         {
             "session": _serialize_session(chosen),
-            "timeline": _timeline_page(request.auth, clearance, MemoryFilter(), wanted, chosen),
+            "timeline": _timeline_page(request.auth, clearance, MemoryFilter(), params, chosen),
             "other_projects": [row.project for row in others],
         }
     )
 
 
 def _timeline_page(
-    caller: Caller, clearance: Clearance, within: MemoryFilter, wanted: PageParams, of: Session | None = None
+    caller: Caller, clearance: Clearance, within: MemoryFilter, params: PageParams, of: Session | None = None
 ) -> dict[str, Any]:
     entries, following = timeline.load_timeline(
-        clearance, within, limit=wanted.limit, cursor=wanted.cursor, of=of
+        clearance, within, limit=params.limit, cursor=params.cursor, of=of
     )
     record_reveals(timeline.timeline_memories(entries), caller.actor, "api session" if of else "api timeline")
     return {
@@ -172,13 +172,13 @@ class RecallRequest(MemoryFilter, AccessParams):
     tags=["search"],
     summary="Recall within a budget of tokens",
 )
-def recall_memories(request: ApiRequest, wanted: RecallRequest) -> HttpResponse:
+def recall_memories(request: ApiRequest, params: RecallRequest) -> HttpResponse:
     """An index of all matches, 20 words each, and whole memories that fill what is left of ``max_tokens``.
 
     What is shown whole counts one access.
     """
-    memories = wanted.select(wanted.clearance(request.auth))
-    asked = Wanted(wanted.query, wanted.max_tokens, wanted.ranking, wanted.min_score, wanted.mode)
+    memories = params.select(params.clearance(request.auth))
+    asked = Wanted(params.query, params.max_tokens, params.ranking, params.min_score, params.mode)
     actor = request.auth.actor
     return json_response(
         recall(

@@ -13,7 +13,7 @@ from memoryhub.http.authentication import ANY_RIGHT, READ, ApiRequest
 from memoryhub.http.json import json_response
 from memoryhub.http.problems import Problem
 from memoryhub.toolsets import TOOLSETS
-from memoryhub.toolsets.base import Tool, Toolset
+from memoryhub.toolsets.base import Toolset
 
 router = Router(tags=["tools"])
 
@@ -37,7 +37,7 @@ def list_toolsets(request: ApiRequest) -> HttpResponse:
 )
 def list_tools(request: ApiRequest, toolset: str) -> HttpResponse:
     """Each with the JSON Schema of its arguments."""
-    return _list_response([_describe_tool(tool) for tool in _find_toolset(toolset).tools])
+    return _list_response([tool.as_dict() for tool in _find_toolset(toolset).tools])
 
 
 @router.post(
@@ -76,26 +76,17 @@ def call_tool(request: ApiRequest, toolset: str, call: ToolCall) -> HttpResponse
 def _run_named_tool(
     request: ApiRequest, toolset: str, tool: str, arguments: dict[str, Any] | None
 ) -> HttpResponse:
-    found = _find_toolset(toolset).find(tool)
-    if found is None:
+    handler = _find_toolset(toolset).find(tool)
+    if handler is None:
         raise Problem(404, "unknown_tool", "this toolset has no such tool; GET /tools/{toolset} lists them")
-    done = found.run(request.auth, arguments or {})
-    return json_response({"result": done.result, "ignored": done.ignored})
+    outcome = handler.run(request.auth, arguments or {})
+    return json_response({"result": outcome.result, "ignored": outcome.ignored})
 
 
 def _find_toolset(name: str) -> Toolset:
     if name not in TOOLSETS:
-        raise Problem(404, "unknown_toolset", "there is no such toolset; GET /tools lists them")
+        raise Problem(404, "unknown_toolset", "unknown toolset; GET /tools lists them")
     return TOOLSETS[name]
-
-
-def _describe_tool(tool: Tool[Any]) -> dict[str, Any]:
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "inputSchema": tool.input_schema,
-        "annotations": tool.annotations,
-    }
 
 
 def _list_response(items: list[dict[str, Any]]) -> HttpResponse:

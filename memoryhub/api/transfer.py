@@ -1,4 +1,4 @@
-"""``/import`` and ``/export``: files of memories in and out, whatever program they are from or for."""
+"""``/import`` and ``/export``: files of memories, in the hub's own and in other programs' formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from memoryhub.api.schemas import ListOf, documented
 from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import READ, WRITE, ApiRequest, Limit
 from memoryhub.http.json import json_response
-from memoryhub.http.problems import Problem, field_error, invalid_fields
+from memoryhub.http.problems import Problem, field_error, invalid_fields, unreadable_body
 from memoryhub.maintenance import runs
 from memoryhub.memories.filters import TextFilter
 from memoryhub.models import MaintenanceRun
@@ -119,36 +119,36 @@ class ExportRequest(HistoryFilter):
     summary="Import a file",
     openapi_extra=_FILE_BODY,
 )
-def import_file(request: ApiRequest, wanted: Query[ImportRequest]) -> HttpResponse:
+def import_file(request: ApiRequest, params: Query[ImportRequest]) -> HttpResponse:
     """Keeps the file and answers at once; a run stores it. The same file again adds nothing.
 
     What the token clears and its projects hold for every line. With the right ``maintain`` a file of the
     hub's own restores a store: ids, authors, versions, sessions and the journal come along.
     """
-    name, chunks = _read_upload(request, wanted.name)
+    name, chunks = _read_upload(request, params.name)
     restores = Right.MAINTAIN.value in request.auth.rights
     try:
         run = jobs.start_import(
             chunks,
             name,
             request.auth.actor,
-            format=wanted.format,
-            project=wanted.project,
-            dry_run=wanted.dry_run,
+            format=params.format,
+            project=params.project,
+            dry_run=params.dry_run,
             restores=restores,
         )
     except uploads.UploadTooLarge as error:
         raise Problem(413, "body_too_large", str(error)) from None
     except OSError as error:
-        raise Problem(400, "unreadable_body", "the body broke off; send it again") from error
+        raise unreadable_body() from error
     return json_response(_serialize_import(run), 202)
 
 
 @router.get("/import", auth=WRITE, response=documented(ListOf[ImportShape]), summary="List one's own imports")
-def list_imports(request: ApiRequest, wanted: Query[OneImport]) -> HttpResponse:
+def list_imports(request: ApiRequest, params: Query[OneImport]) -> HttpResponse:
     """Newest first."""
     rows = jobs.own_imports(request.auth.actor)
-    items = [_serialize_import(run) for run in rows[: wanted.limit]]
+    items = [_serialize_import(run) for run in rows[: params.limit]]
     return json_response({"items": items, "next_cursor": None, "total": rows.count()})
 
 
@@ -158,19 +158,19 @@ def list_imports(request: ApiRequest, wanted: Query[OneImport]) -> HttpResponse:
     response=documented(ImportReport, errors=(404,)),
     summary="Progress and report of an import",
 )
-def get_import(request: ApiRequest, id: str, wanted: Query[OneImport]) -> HttpResponse:
+def get_import(request: ApiRequest, id: str, params: Query[OneImport]) -> HttpResponse:
     """``errors`` is a page: ``start`` goes on in them."""
     run = jobs.get_import(id, request.auth.actor)
-    told = jobs.build_report(run, request.auth.actor.clearance, wanted.start, wanted.limit)
+    report = jobs.build_report(run, request.auth.actor.clearance, params.start, params.limit)
     return json_response(
         {
             **_serialize_import(run),
-            "counts": dict(told.counts),
-            "failed": told.failed,
-            "errors": told.errors,
-            "more_errors": told.more_errors,
+            "counts": dict(report.counts),
+            "failed": report.failed,
+            "errors": report.errors,
+            "more_errors": report.more_errors,
             **{
-                name: _serialize_counts(getattr(told, name))
+                name: _serialize_counts(getattr(report, name))
                 for name in ("unmapped", "ignored", "not_taken", "over_cap")
             },
         }
@@ -210,11 +210,11 @@ def resume_import(request: ApiRequest, id: str) -> HttpResponse:
     summary="Export memories as a file",
     openapi_extra=_FILE_RESPONSES,
 )
-def export_file(request: ApiRequest, wanted: Query[ExportRequest]) -> HttpResponseBase:
+def export_file(request: ApiRequest, params: Query[ExportRequest]) -> HttpResponseBase:
     """A stream. ``X-Left-Out`` counts what the token clears and was not asked for; secrets are journaled."""
-    if wanted.format not in WRITERS:
+    if params.format not in WRITERS:
         raise invalid_fields([field_error("format", f"must be one of: {', '.join(WRITERS)}")])
-    narrowing = {
+    filters = {
         "type",
         "since",
         "until",
@@ -222,23 +222,25 @@ def export_file(request: ApiRequest, wanted: Query[ExportRequest]) -> HttpRespon
         "category",
         "tag",
         "trashed",
-    } & wanted.model_fields_set
-    if wanted.whole and (narrowing or wanted.format != OWN_FORMAT):
+    } & params.model_fields_set
+    if params.whole and (filters or params.format != OWN_FORMAT):
         raise invalid_fields(
             [field_error("whole", f"goes with the format {OWN_FORMAT} and with project alone")]
         )
-    actor = Actor(request.auth.actor.name, wanted.clearance(request.auth))
-    selection = ExportSelection(actor, wanted.filter(), wanted.whole)
+    actor = Actor(request.auth.actor.name, params.clearance(request.auth))
+    selection = ExportSelection(actor, params.filter(), params.whole)
     selection.journal_secrets()
-    writer = WRITERS[wanted.format]
-    left = ", ".join(f"{what}={n}" for what, n in selection.left_out(request.auth.actor.clearance).items())
+    writer = WRITERS[params.format]
+    left_out = ", ".join(
+        f"{what}={n}" for what, n in selection.left_out(request.auth.actor.clearance).items()
+    )
     name = f"memories-{timezone.now():%Y-%m-%d}{writer.extension}"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Left-Out": left or "nothing"}
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Left-Out": left_out or "nothing"}
     return StreamingHttpResponse(writer.write(selection), content_type=writer.content_type, headers=headers)
 
 
 def _read_upload(request: ApiRequest, name: str) -> tuple[str, Iterator[bytes]]:
-    """The file's name and its content, a piece at a time."""
+    """Return name and content of the uploaded file, in chunks."""
     if request.content_type == "multipart/form-data":
         try:
             file = request.FILES.get("file")

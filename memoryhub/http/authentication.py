@@ -1,4 +1,4 @@
-"""Token authentication: the caller of a request, their rights, and the levels that they asked to see."""
+"""Token authentication: the caller of a request, its rights, and the levels that it asks to see."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ from memoryhub.models.querysets import FactQuerySet
 
 @dataclass(frozen=True)
 class Caller:
-    """An agent at one of the doors. ``actor`` reaches all that its token clears: writes use that as it is.
+    """An authenticated agent. ``actor`` has the full clearance of its token; writes use it unchanged.
 
-    ``session``: what the door knows of the conversation this call belongs to (MCP's session); empty where it
-    knows none.
+    ``session``: the id of the MCP session; empty outside one.
     """
 
     actor: Actor
@@ -39,15 +38,15 @@ class Caller:
         return cls(tokens.token_actor(token), frozenset(token.rights))
 
     def require(self, right: Right) -> None:
-        """403 without the right."""
+        """Raise 403 without the right."""
         if right.value not in self.rights:
             raise Problem(
-                403, "missing_right", f"this token lacks the right {right.value!r}; use one that was given it"
+                403, "missing_right", f"this token lacks the right {right.value!r}; use a token that has it"
             )
 
 
 class ApiRequest(HttpRequest):
-    """A request that passed :class:`BearerToken` or :class:`ApiKey`."""
+    """A request authenticated by :class:`BearerToken` or :class:`ApiKey`."""
 
     auth: Caller
     request_id: str
@@ -78,7 +77,7 @@ class ApiKey(APIKeyHeader):
 
 
 def token_auth(right: Right | None) -> list[Any]:
-    """The ``auth`` of an operation: a token by either header, with this right."""
+    """Return the ``auth`` of an operation: a token with this right, in either header."""
     return [BearerToken(right), ApiKey(right)]
 
 
@@ -87,7 +86,7 @@ ANY_RIGHT = token_auth(None)
 
 
 def require_token(request: HttpRequest) -> AgentToken:
-    """The token of a request, by either header; 401 without one that may be used."""
+    """Return the token of a request from either header; raise 401 unless it is valid."""
     scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
     raw = bearer if scheme.lower() == "bearer" else request.headers.get("X-API-Key", "")
     token = _find_token(request, raw.strip())
@@ -97,7 +96,7 @@ def require_token(request: HttpRequest) -> AgentToken:
 
 
 def _find_token(request: HttpRequest, raw: str) -> AgentToken | None:
-    """The token that this is, if it may be used and is not used too often (429)."""
+    """Return the valid token, or None; raise 429 when it is used too often."""
     if not raw:
         return None
     address = client_address(request)
@@ -108,8 +107,8 @@ def _find_token(request: HttpRequest, raw: str) -> AgentToken | None:
             rate_limit.count_request_of_token(token.uid, token.digest)
         else:
             rate_limit.count_token_guess(address)
-    except rate_limit.RateLimitExceeded as refusal:
-        raise too_many_requests(refusal) from None
+    except rate_limit.RateLimitExceeded as error:
+        raise too_many_requests(error) from None
     return token
 
 
@@ -129,7 +128,7 @@ Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class AccessParams(BaseModel):
-    """The levels beside public that a read asks for; it sees them only if its token clears them too."""
+    """The levels above public that a read asks for; it sees those that its token may see."""
 
     allow_private: bool = Field(False, description="Ask for private memories as well.")
     allow_secret: bool = Field(False, description="Ask for secret memories as well.")
@@ -139,7 +138,7 @@ class AccessParams(BaseModel):
 
 
 class FactQuery(AccessParams):
-    """Facts that hold now and fit every part that is given."""
+    """Filters for current facts. All given filters must match."""
 
     subject: TextFilter = Field(None, description="Facts about exactly this.")
     predicate: TextFilter = Field(None, description="Facts with exactly this verb.")
@@ -149,7 +148,8 @@ class FactQuery(AccessParams):
     session_id: TextFilter = Field(None, description="Facts of this session.")
 
     def facts(self, caller: Caller) -> FactQuerySet:
-        """Newest first. Lazy. None that another one superseded."""
-        wanted = {name: getattr(self, name) or "" for name in _FACT_FILTERS}
-        clearance, least = self.clearance(caller), self.min_confidence
-        return services.query_facts(clearance, min_confidence=least, ended=False, **wanted)
+        """Return the matching facts, newest first, without superseded ones. Lazy."""
+        filters = {name: getattr(self, name) or "" for name in _FACT_FILTERS}
+        return services.query_facts(
+            self.clearance(caller), min_confidence=self.min_confidence, ended=False, **filters
+        )

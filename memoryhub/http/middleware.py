@@ -1,25 +1,37 @@
-"""Middleware: response headers, a time limit for database reads, and large uploads."""
+"""Middleware: security headers, a time limit for database reads, limits for uploads, and API problems."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from http import HTTPStatus
 
 from django.conf import settings
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
 
+from memoryhub.accounts.sign_in import client_address
 from memoryhub.core.timeouts import read_timeout
+from memoryhub.http import rate_limit
+from memoryhub.http.problems import (
+    INTERNAL_ERROR_DETAIL,
+    MEDIA_TYPE,
+    Problem,
+    body_too_large,
+    get_request_id,
+    too_many_requests,
+    unreadable_body,
+)
 
-# What pages never use; a script that got in could not either.
+# Browser features that no page uses, denied so that an injected script cannot use them either.
 _DENIED_FEATURES = (
     *("accelerometer", "autoplay", "camera", "display-capture", "encrypted-media", "fullscreen"),
     *("geolocation", "gyroscope", "magnetometer", "microphone", "midi", "payment", "picture-in-picture"),
     *("publickey-credentials-get", "screen-wake-lock", "usb", "xr-spatial-tracking"),
 )
 SECURITY_HEADERS = {
-    # Pages have a wider one of their own (settings.CONTENT_SECURITY_POLICY): nothing else loads anything.
+    # For responses that load nothing; pages have their own policy (settings.CONTENT_SECURITY_POLICY).
     "Content-Security-Policy": "; ".join(
         f"{name} 'none'" for name in ("default-src", "base-uri", "form-action", "frame-ancestors")
     ),
@@ -29,13 +41,13 @@ SECURITY_HEADERS = {
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # Static files say how long they may be kept; what says nothing may have come out of the store.
+    # The default: a response may contain stored data. Static files set their own.
     "Cache-Control": "private, no-store",
 }
 
 
 class SecurityHeadersMiddleware:
-    """Stands before every other, so that what any of those answers passes through here."""
+    """Adds the security headers. Runs first, so that responses of all other middleware get them."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -48,7 +60,7 @@ class SecurityHeadersMiddleware:
 
 
 class ReadTimeoutMiddleware:
-    """Breaks off reads after ``request_seconds``; downloads, read as they are sent, may take longer."""
+    """Cancels database reads after ``request_seconds``. A streaming download may take longer."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -62,9 +74,9 @@ _FORM_TYPES = ("multipart/form-data", "application/x-www-form-urlencoded")
 
 
 class UploadLimitMiddleware:
-    """Answers before the check of forms, which would read all of it, and wait for it, to find the token.
+    """Refuses large forms before the CSRF check, which would read the whole body to find its token.
 
-    The doors of agents bound theirs before this.
+    ``ApiProblemMiddleware`` limits the bodies of API requests.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
@@ -87,3 +99,107 @@ def _is_large_form(request: HttpRequest) -> bool:
 
 def _may_upload(request: HttpRequest) -> bool:
     return request.path_info == reverse("import-start") or request.path_info.startswith("/api/")
+
+
+_HEALTH_PATHS = frozenset({"/healthz", "/readyz"})
+_API_PATHS = _HEALTH_PATHS | {"/api", "/mcp"}
+_IMPORT_PATH = "/api/v1/import"  # its body is a file, stored while it arrives
+_ERROR_MEDIA_TYPES = (MEDIA_TYPE, "application/json")  # problems, and the JSON-RPC errors of MCP
+_BODY_HEADERS = frozenset({"content-type", "content-length", "content-encoding", "content-disposition"})
+_PROBLEM_BY_STATUS = {
+    400: ("bad_request", "the request cannot be read; look at its headers and its host"),
+    403: ("forbidden", "this is not allowed"),
+    404: ("not_found", "there is nothing at this path; /api/v1/openapi.json lists what there is"),
+    405: ("method_not_allowed", "this method is not served here; Allow names those that are"),
+    413: ("body_too_large", "the body is too large"),
+    500: ("internal_error", INTERNAL_ERROR_DETAIL),
+    503: ("unavailable", "the service cannot answer now; try again"),
+}
+
+
+class ApiProblemMiddleware:
+    """For API and MCP: limits rate and body size, sets the request id, and turns every error into a problem.
+
+    Runs before Django's own middleware, so that its errors (a bad host, an unknown path) become problems too.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if not is_api_path(request.path_info):
+            return self.get_response(request)
+        try:
+            _limit_rate(request)
+            _limit_body(request)
+            response = self._get_response(request)
+        except Problem as problem:
+            response = problem.response(request)
+        if response.status_code >= 400 and response.headers.get("Content-Type") not in _ERROR_MEDIA_TYPES:
+            response = _convert_to_problem(request, response)
+        response.headers["X-Request-ID"] = get_request_id(request)
+        response.headers["Cache-Control"] = "no-store"
+        return response
+
+    def _get_response(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer HEAD like GET, which is the only one that ninja routes; the server drops the body."""
+        if request.method != "HEAD":
+            return _allow_head(self.get_response(request))
+        request.method = "GET"
+        try:
+            return _allow_head(self.get_response(request))
+        finally:
+            request.method = "HEAD"
+
+
+def is_api_path(path: str) -> bool:
+    """Whether programs, not people, use this path."""
+    return path.startswith(("/api/", "/mcp/")) or path in _API_PATHS
+
+
+def _allow_head(response: HttpResponseBase) -> HttpResponseBase:
+    """Add HEAD to an ``Allow`` header that contains GET."""
+    allowed = [method.strip() for method in response.headers.get("Allow", "").split(",")]
+    if "GET" in allowed and "HEAD" not in allowed:
+        response.headers["Allow"] = ", ".join(sorted([*allowed, "HEAD"]))
+    return response
+
+
+def _limit_rate(request: HttpRequest) -> None:
+    if request.path_info in _HEALTH_PATHS:  # monitoring is never limited
+        return
+    try:
+        rate_limit.count_request_of_address(client_address(request))
+    except rate_limit.RateLimitExceeded as error:
+        raise too_many_requests(error) from None
+
+
+def _limit_body(request: HttpRequest) -> None:
+    """Raise 413 before a large body is read. A chunked one has no length: read it here, up to the limit."""
+    length = request.META.get("CONTENT_LENGTH") or ""
+    if request.path_info == _IMPORT_PATH:  # without a length, the import counts while it stores the file
+        limit = settings.MEMORYHUB.max_upload_mb
+        if length.isdecimal() and int(length) > (limit + 1) * 1024 * 1024:
+            detail = f"the file is larger than {limit} MiB; import it with manage.py import_memories"
+            raise Problem(413, "body_too_large", detail)
+        return
+    limit = settings.MEMORYHUB.max_body_bytes
+    if length:
+        if length.isdecimal() and int(length) > limit:
+            raise body_too_large()
+    elif request.META.get("wsgi.input_terminated") and request.META.get("HTTP_TRANSFER_ENCODING"):
+        try:
+            body = request.META["wsgi.input"].read(limit + 1)
+        except OSError as error:
+            raise unreadable_body() from error
+        if len(body) > limit:
+            raise body_too_large()
+        request._body = body  # where Django caches a body that it has read
+
+
+def _convert_to_problem(request: HttpRequest, response: HttpResponseBase) -> HttpResponse:
+    """Return a problem with the same status and the same headers, except those about the body."""
+    status = response.status_code
+    code, detail = _PROBLEM_BY_STATUS.get(status, ("error", HTTPStatus(status).phrase))
+    kept = {name: value for name, value in response.items() if name.lower() not in _BODY_HEADERS}
+    return Problem(status, code, detail, headers=kept).response(request)

@@ -1,59 +1,50 @@
-"""Errors of the agents' doors as ``application/problem+json`` (RFC 9457), whatever layer they come from.
+"""API errors as ``application/problem+json`` (RFC 9457).
 
-Views raise :class:`Problem`. :class:`ApiProblemMiddleware` stands before every other middleware, so that what
-those answer under ``/api`` (a bad host, an unknown path, a body too large) is a problem too and not a page.
-It leaves the pages alone.
+Views raise :class:`Problem`. :func:`to_problem` maps every other exception to one. ``ApiProblemMiddleware``
+(``memoryhub.http.middleware``) converts error responses of Django, such as an unknown path or a bad host.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import re
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import singledispatch
 from http import HTTPStatus
 from typing import Any
 
+import pydantic
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
-from django.http.response import HttpResponseBase
+from django.core.exceptions import RequestDataTooBig
+from django.db import OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
+from ninja.errors import AuthenticationError, HttpError, ValidationError
 
-from memoryhub.accounts.sign_in import client_address
-from memoryhub.http import rate_limit
+from memoryhub.core import claude_code
+from memoryhub.core.pagination import InvalidCursor
+from memoryhub.core.timeouts import is_interrupted
+from memoryhub.core.transactions import is_database_busy
+from memoryhub.http.rate_limit import RateLimitExceeded
+from memoryhub.memories import Conflict, Forbidden, NotFound, StoreError
 
+logger = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = "1"  # seconds until a busy database is worth another try
-# Errors that say what they have to say: problems, and JSON-RPC's of MCP.
-_ERROR_MEDIA_TYPES = (MEDIA_TYPE, "application/json")
-_API_PREFIXES = ("/api/", "/mcp/")
-_API_PATHS = frozenset({"/api", "/mcp", "/healthz", "/readyz"})
-IMPORT_PATH = "/api/v1/import"  # whose body is a file, written down as it comes
-_BODY_HEADERS = frozenset({"content-type", "content-length", "content-encoding", "content-disposition"})
+INTERNAL_ERROR_DETAIL = "something went wrong here; the log has the details under this request_id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _RATE_LIMIT_DETAILS = {
     "rate_per_token": "this token is used too often",
     "rate_per_address": "too many requests come from this address",
-    "refusals_per_minute": "too much was sent from this address that is no token",
-}
-_UNLIMITED_PATHS = frozenset(
-    {"/healthz", "/readyz"}
-)  # what watches the hub asks for them, whatever else goes on
-# What an answer that is not a problem yet is turned into, by its status.
-_PROBLEM_BY_STATUS = {
-    400: ("bad_request", "the request cannot be read; look at its headers and its host"),
-    403: ("forbidden", "this is not allowed"),
-    404: ("not_found", "there is nothing at this path; /api/v1/openapi.json lists what there is"),
-    405: ("method_not_allowed", "this method is not served here; Allow names those that are"),
-    413: ("body_too_large", "the body is too large"),
-    500: ("internal_error", "something went wrong here; the log has the details under this request_id"),
-    503: ("unavailable", "the service cannot answer now; try again"),
+    "refusals_per_minute": "too many invalid tokens were sent from this address",
 }
 
 
 @dataclass
 class Problem(Exception):
-    """An error to be answered. ``code`` is what clients branch on; no text repeats a value of the request."""
+    """An error response. Clients branch on ``code``; no text repeats a value of the request."""
 
     status: int
     code: str
@@ -81,13 +72,13 @@ class Problem(Exception):
 
 
 def get_request_id(request: HttpRequest) -> str:
-    """The request's id: the caller's ``X-Request-ID`` if that is one, else one made here."""
-    known = getattr(request, "request_id", "")
-    if not known:
-        brought = request.headers.get("X-Request-ID", "")
-        known = brought if _REQUEST_ID.fullmatch(brought) else uuid.uuid4().hex
-        request.request_id = known  # type: ignore[attr-defined]
-    return str(known)
+    """Return the id of a request: a valid ``X-Request-ID`` of the caller, otherwise a new one."""
+    request_id = getattr(request, "request_id", "")
+    if not request_id:
+        sent = request.headers.get("X-Request-ID", "")
+        request_id = sent if _REQUEST_ID.fullmatch(sent) else uuid.uuid4().hex
+        request.request_id = request_id  # type: ignore[attr-defined]
+    return str(request_id)
 
 
 def field_error(name: str, message: str) -> dict[str, str]:
@@ -95,13 +86,16 @@ def field_error(name: str, message: str) -> dict[str, str]:
 
 
 def invalid_fields(errors: list[dict[str, str]], code: str = "invalid") -> Problem:
-    """422, naming every bad field."""
+    """Return a 422 that names every bad field."""
     names = ", ".join(dict.fromkeys(error["field"] for error in errors))
     return Problem(422, code, f"these fields cannot be used as they are: {names}", errors)
 
 
 def pydantic_field_errors(errors: Iterable[Mapping[str, Any]], skip: int = 0) -> list[dict[str, str]]:
-    """Pydantic's errors by field, without the values it saw; ``skip`` parts of each location are left out."""
+    """Return pydantic's errors by field, without input values.
+
+    ``skip``: number of leading parts of a location to drop.
+    """
     return [
         field_error(".".join(map(str, error["loc"][skip:])) or "body", _error_message(error))
         for error in errors
@@ -109,10 +103,10 @@ def pydantic_field_errors(errors: Iterable[Mapping[str, Any]], skip: int = 0) ->
 
 
 def _error_message(error: Mapping[str, Any]) -> str:
-    """Pydantic's own words; it counts "items" of a text whose length it looks at after validation."""
-    counted = error.get("ctx", {})
-    if error.get("type") == "too_long" and counted.get("field_type") == "Value":
-        return f"String should have at most {counted['max_length']} characters"
+    """Return pydantic's message. For a text checked after validation, it says "items" for characters."""
+    context = error.get("ctx", {})
+    if error.get("type") == "too_long" and context.get("field_type") == "Value":
+        return f"String should have at most {context['max_length']} characters"
     return str(error["msg"]).removeprefix("Value error, ")
 
 
@@ -130,98 +124,105 @@ def body_too_large() -> Problem:
     return Problem(413, "body_too_large", f"the body is larger than {limit} bytes; send it in parts")
 
 
-def too_many_requests(refusal: rate_limit.RateLimitExceeded) -> Problem:
-    """429, with the wait and the setting that an operator may change."""
-    whose = _RATE_LIMIT_DETAILS[refusal.setting]
-    detail = f"{whose}; wait {refusal.seconds} s ({refusal.setting} in the hub's configuration)"
-    return Problem(429, "too_many_requests", detail, headers={"Retry-After": str(refusal.seconds)})
+def unreadable_body() -> Problem:
+    return Problem(400, "unreadable_body", "the request body is incomplete; send it again")
 
 
-def is_api_path(path: str) -> bool:
-    """Whether agents and machines, not people, come to this path."""
-    return path.startswith(_API_PREFIXES) or path in _API_PATHS
+def too_many_requests(error: RateLimitExceeded) -> Problem:
+    """Return a 429 with the wait, and with the setting that an operator can change."""
+    reason = _RATE_LIMIT_DETAILS[error.setting]
+    detail = f"{reason}; wait {error.seconds} s ({error.setting} in the hub's configuration)"
+    return Problem(429, "too_many_requests", detail, headers={"Retry-After": str(error.seconds)})
 
 
-class ApiProblemMiddleware:
-    """Gives answers under ``/api`` their request id, forbids caching, and makes every error a problem."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        if not is_api_path(request.path_info):
-            return self.get_response(request)
-        try:
-            _limit_rate(request)
-            _limit_body(request)
-            response = self._answer(request)
-        except Problem as problem:
-            response = problem.response(request)
-        if response.status_code >= 400 and response.headers.get("Content-Type") not in _ERROR_MEDIA_TYPES:
-            response = _convert_to_problem(request, response)
-        response.headers["X-Request-ID"] = get_request_id(request)
-        response.headers["Cache-Control"] = "no-store"
-        return response
-
-    def _answer(self, request: HttpRequest) -> HttpResponseBase:
-        """HEAD is answered like GET, which ninja's paths know alone; the server leaves the body out."""
-        if request.method != "HEAD":
-            return _allow_head(self.get_response(request))
-        request.method = "GET"
-        try:
-            return _allow_head(self.get_response(request))
-        finally:
-            request.method = "HEAD"
+def handle_exception(request: HttpRequest, exc: Exception | type[Exception]) -> HttpResponse:
+    """Answer any exception of a view (Ninja's exception handler)."""
+    assert isinstance(exc, Exception)  # noqa: S101 ninja passes instances
+    problem = to_problem(exc)
+    if problem.status >= 500:
+        logger.error(
+            "%s %s %s: %s", get_request_id(request), request.method, request.path, problem.code, exc_info=exc
+        )
+        if request.path_info == claude_code.HOOK_PATH:
+            return HttpResponse(b"{}", content_type="application/json")  # an error never blocks the agent
+    return problem.response(request)
 
 
-def _allow_head(response: HttpResponseBase) -> HttpResponseBase:
-    """Where ``Allow`` names GET, HEAD is served too."""
-    allowed = [method.strip() for method in response.headers.get("Allow", "").split(",")]
-    if "GET" in allowed and "HEAD" not in allowed:
-        response.headers["Allow"] = ", ".join(sorted([*allowed, "HEAD"]))
-    return response
+@singledispatch
+def to_problem(exc: Exception) -> Problem:
+    """Return the problem for an exception; ``internal_error`` for an unexpected one."""
+    return Problem(500, "internal_error", INTERNAL_ERROR_DETAIL)
 
 
-def _limit_rate(request: HttpRequest) -> None:
-    if request.path_info in _UNLIMITED_PATHS:
-        return
-    try:
-        rate_limit.count_request_of_address(client_address(request))
-    except rate_limit.RateLimitExceeded as refusal:
-        raise too_many_requests(refusal) from None
+@to_problem.register
+def _(exc: Problem) -> Problem:
+    return exc
 
 
-def _limit_body(request: HttpRequest) -> None:
-    """413 before a large body is read. One sent in chunks has no length: it is read here, up to the limit."""
-    if request.path_info == IMPORT_PATH:
-        _limit_upload(request)
-        return
-    limit = settings.MEMORYHUB.max_body_bytes
-    length = request.META.get("CONTENT_LENGTH")
-    if length:
-        if length.isdecimal() and int(length) > limit:
-            raise body_too_large()
-    elif request.META.get("wsgi.input_terminated") and request.META.get("HTTP_TRANSFER_ENCODING"):
-        try:
-            body = request.META["wsgi.input"].read(limit + 1)
-        except OSError as error:
-            raise Problem(400, "unreadable_body", "the body broke off; send it again") from error
-        if len(body) > limit:
-            raise body_too_large()
-        request._body = body  # where Django keeps a body it has read
+@to_problem.register
+def _(exc: StoreError) -> Problem:
+    errors = [field_error(exc.field, exc.message)] if exc.field else []
+    if isinstance(exc, NotFound) and exc.field:
+        return invalid_fields(errors, exc.code)  # a field refers to a row that does not exist
+    statuses: dict[type[StoreError], int] = {NotFound: 404, Forbidden: 403, Conflict: 409}
+    return Problem(statuses.get(type(exc), 422), exc.code, exc.message, errors)
 
 
-def _limit_upload(request: HttpRequest) -> None:
-    """413 for a file whose length is told and too much; what is not told is counted as it is written down."""
-    length, limit = request.META.get("CONTENT_LENGTH") or "", settings.MEMORYHUB.max_upload_mb
-    if length.isdecimal() and int(length) > (limit + 1) * 1024 * 1024:
-        detail = f"the file is larger than {limit} MiB; import it with manage.py import_memories"
-        raise Problem(413, "body_too_large", detail)
+@to_problem.register
+def _(exc: InvalidCursor) -> Problem:
+    return invalid_fields([field_error("cursor", str(exc))])
 
 
-def _convert_to_problem(request: HttpRequest, response: HttpResponseBase) -> HttpResponse:
-    """The same status as a problem; the headers that do not speak of the old body are kept."""
-    status = response.status_code
-    code, detail = _PROBLEM_BY_STATUS.get(status, ("error", HTTPStatus(status).phrase))
-    kept = {name: value for name, value in response.items() if name.lower() not in _BODY_HEADERS}
-    return Problem(status, code, detail, headers=kept).response(request)
+@to_problem.register
+def _(exc: ValidationError) -> Problem:
+    """Ninja's locations begin with the source; those of a body also with the name of the view's argument."""
+    found: list[dict[str, str]] = []
+    for error in exc.errors:
+        found += pydantic_field_errors([error], skip=2 if error["loc"][0] == "body" else 1)
+    return invalid_fields(found)
+
+
+@to_problem.register
+def _(exc: pydantic.ValidationError) -> Problem:
+    return invalid_fields(pydantic_field_errors(exc.errors(include_url=False, include_input=False)))
+
+
+@to_problem.register
+def _(exc: AuthenticationError) -> Problem:
+    return unauthenticated()
+
+
+@to_problem.register
+def _(exc: HttpError) -> Problem:
+    """Ninja wraps exceptions of the body parser."""
+    if isinstance(exc.__cause__, Exception):
+        return to_problem(exc.__cause__)
+    return Problem(exc.status_code, "bad_request", exc.message)
+
+
+@to_problem.register
+def _(exc: Http404) -> Problem:
+    return Problem(404, "not_found", "there is no such thing, or you may not see it")
+
+
+@to_problem.register
+def _(exc: OperationalError) -> Problem:
+    code, detail = "database_unavailable", "the database cannot serve this; see /readyz"
+    if is_database_busy(exc):
+        code, detail = "database_busy", "the database is busy; try again"
+    elif is_interrupted(exc):
+        code, detail = (
+            "took_too_long",
+            "this took too long and was cancelled; ask for less, or try again later",
+        )
+    return Problem(503, code, detail, headers={"Retry-After": RETRY_AFTER})
+
+
+@to_problem.register
+def _(exc: RequestDataTooBig) -> Problem:
+    return body_too_large()
+
+
+@to_problem.register
+def _(exc: UnreadablePostError) -> Problem:
+    return unreadable_body()

@@ -1,9 +1,9 @@
-"""How often one caller may come: by token, by address, and by address with what is no token.
+"""Rate limits: requests by token, requests by address, and invalid tokens by address.
 
-Each count is a bucket that fills again all the time: so many requests a second for as long as one likes, and
-``burst`` of them at once. It lives in the memory of one process: no request writes anything for it, every
-worker of the server counts for itself, and a restart forgets it. A bucket that is full again is forgotten
-too, and of very many callers at once those that came least lately.
+Each limit is a token bucket that refills continuously: a steady rate, and ``burst`` requests at once.
+Buckets live in the memory of one process: nothing is written, each worker process counts separately, and
+a restart resets the counts. Full buckets are dropped, and above ``MAX_BUCKETS`` those used least
+recently.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from django.conf import settings
 
 from memoryhub.core.client_ip import client_network
 
-_ROUNDING_TOLERANCE = 1e-6  # seconds: what adding up fractions may be wrong by
-MAX_BUCKETS = 20_000  # buckets of one kind; each takes some 200 bytes
+_ROUNDING_TOLERANCE = 1e-6  # seconds
+MAX_BUCKETS = 20_000  # per limit; a bucket takes about 200 bytes
 
 
 @dataclass(frozen=True)
 class RateLimitExceeded(Exception):
-    """``seconds`` until the next try is taken; ``setting`` is the tunable whose limit was met."""
+    """``seconds`` until the next request is accepted; ``setting``: the tunable that sets the limit."""
 
     seconds: int
     setting: str
 
 
 class TokenBuckets:
-    """What each caller has used up. Safe in several threads."""
+    """Token buckets by caller. Thread-safe."""
 
-    def __init__(self, most: int = MAX_BUCKETS) -> None:
-        self.most = most
-        # For each caller, when its bucket is full again (on the monotonic clock); who came latest is last.
+    def __init__(self, max_size: int = MAX_BUCKETS) -> None:
+        self.max_size = max_size
+        # When the bucket of each caller is full again (monotonic clock), least recently used first.
         self._full_at: OrderedDict[str, float] = OrderedDict()
         self._lock = threading.Lock()
 
     def take(self, key: str, per_second: float, burst: int, cost: int = 1) -> float:
-        """Take ``cost`` out of a bucket; 0 if it was there, else the seconds until it is.
+        """Take ``cost`` tokens out of a bucket; return 0, or the seconds until they are available.
 
-        ``per_second`` 0: without a limit.
+        ``per_second`` 0 means no limit.
         """
         if per_second <= 0:
             return 0
@@ -54,11 +54,11 @@ class TokenBuckets:
                 return missing
             self._full_at[key] = full_at
             self._full_at.move_to_end(key)
-            self._forget(now)
+            self._drop_full(now)
         return 0
 
     def wait(self, key: str, per_second: float, burst: int) -> float:
-        """Seconds until one could be taken; nothing is."""
+        """Return the seconds until one token is available, without taking it."""
         if per_second <= 0:
             return 0
         now = time.monotonic()
@@ -66,11 +66,11 @@ class TokenBuckets:
             missing = self._full_at.get(key, now) + (1 - burst) / per_second - now
         return missing if missing > _ROUNDING_TOLERANCE else 0
 
-    def _forget(self, now: float) -> None:
-        """Some of those that are full again, and whoever is one too many."""
+    def _drop_full(self, now: float) -> None:
+        """Drop full buckets, and the one used least recently when there are too many."""
         while self._full_at:
             key, full_at = next(iter(self._full_at.items()))
-            if full_at > now and len(self._full_at) <= self.most:
+            if full_at > now and len(self._full_at) <= self.max_size:
                 return
             del self._full_at[key]
 
@@ -83,10 +83,10 @@ class TokenBuckets:
 
 
 class RecentTokens:
-    """The tokens that were good lately: who guesses at the same address does not shut them out."""
+    """Recently valid tokens: they still work while another client guesses at the same address."""
 
-    def __init__(self, most: int = MAX_BUCKETS) -> None:
-        self.most = most
+    def __init__(self, max_size: int = MAX_BUCKETS) -> None:
+        self.max_size = max_size
         self._digests: OrderedDict[str, None] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -94,7 +94,7 @@ class RecentTokens:
         with self._lock:
             self._digests[digest] = None
             self._digests.move_to_end(digest)
-            if len(self._digests) > self.most:
+            if len(self._digests) > self.max_size:
                 self._digests.popitem(last=False)
 
     def has(self, digest: str) -> bool:
@@ -117,7 +117,7 @@ _PER_TOKEN, _PER_ADDRESS, _INVALID_TOKENS, _VALID_TOKENS = (
 
 
 def count_request_of_address(address: str) -> None:
-    """One request from there; :class:`TooOften` where it is one too many. This machine has no limit."""
+    """Count a request; raise :class:`RateLimitExceeded` above the limit. Loopback has no limit."""
     if (network := client_network(address)) is not None:
         config = settings.MEMORYHUB
         _raise_if_waiting(
@@ -126,14 +126,14 @@ def count_request_of_address(address: str) -> None:
 
 
 def count_request_of_token(uid: str, digest: str) -> None:
-    """One request with this token, which is good; :class:`TooOften` where it is one too many."""
+    """Count a request with a valid token; raise :class:`RateLimitExceeded` above the limit."""
     _VALID_TOKENS.add(digest)
     config = settings.MEMORYHUB
     _raise_if_waiting(_PER_TOKEN.take(uid, config.rate_per_token, config.rate_burst_token), "rate_per_token")
 
 
 def check_token_guesses(address: str, digest: str) -> None:
-    """:class:`TooOften` for what nobody here knows as a token, from where too much was sent that is none."""
+    """Raise :class:`RateLimitExceeded` for an unknown token when its address sent too many invalid ones."""
     network = client_network(address)
     if network is None or _VALID_TOKENS.has(digest):
         return
@@ -142,13 +142,13 @@ def check_token_guesses(address: str, digest: str) -> None:
 
 
 def count_token_guess(address: str) -> None:
-    """What came from there was no token that may be used."""
+    """Count an invalid token."""
     if (network := client_network(address)) is not None:
         _INVALID_TOKENS.take(network, *_guess_limit())
 
 
 def reset_limits() -> None:
-    """Count anew."""
+    """Reset all counts."""
     for counted in (_PER_TOKEN, _PER_ADDRESS, _INVALID_TOKENS, _VALID_TOKENS):
         counted.clear()
 

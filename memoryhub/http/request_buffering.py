@@ -1,10 +1,9 @@
-"""Clients that send slowly, or not at all, hold up nobody else.
+"""Buffer request bodies in the event loop, so that slow clients occupy no worker thread.
 
-The server's event loop reads the bodies of requests, so that waiting for one takes no thread, and can be
-given up: what does not come in time is answered with 408. Only a request whose body is there is handed to one
-of the few threads that work (more of them would take turns at Python). The rest of a body above ``MOST``, a
-file that is imported, comes while it is read, by one who was let in with it: each further ``MOST`` of it in
-as much time.
+The event loop of the server reads each body and answers 408 when it does not arrive in time. Only a
+request whose body has arrived goes to one of the few worker threads (more threads would only compete for
+the GIL). Of a body above ``BUFFER_BYTES``, such as an imported file, the first part is buffered; the
+view reads the rest as it arrives, and each further ``BUFFER_BYTES`` has the same time limit.
 """
 
 from __future__ import annotations
@@ -16,16 +15,15 @@ from contextlib import suppress
 from io import BufferedReader, BytesIO, RawIOBase
 from typing import Any, TypeVar
 
-from granian.rsgi import HTTPProtocol, ProtocolClosed, Scope  # type: ignore[attr-defined] # names of its own
+from granian.rsgi import HTTPProtocol, ProtocolClosed, Scope  # type: ignore[attr-defined] # not in its stubs
 
 from memoryhub.http import rsgi
-from memoryhub.http.rsgi import build_environ
 
-BODY_TIMEOUT = 20.0  # that a body may take to come, up to MOST bytes of it
-BUFFER_BYTES = 1024 * 1024  # bytes that are read before anybody works on the request
-THREADS_VARIABLE = "HUB_THREADS"  # in the environment of a worker: how many threads work
-SENDER_THREADS = 32  # threads that send answers which come in pieces: they wait for who reads them
-MAX_CONNECTIONS = 512  # connections of one worker
+BODY_TIMEOUT = 20.0  # seconds for a body, or the next part of it, to arrive
+BUFFER_BYTES = 1024 * 1024  # bytes of a body that are read before a thread works on the request
+THREADS_VARIABLE = "HUB_THREADS"  # environment variable of a worker process: number of worker threads
+SENDER_THREADS = 32  # threads that send streaming responses: they wait for their clients
+MAX_CONNECTIONS = 512  # connections of one worker process
 
 _T = TypeVar("_T")
 _PROBLEM_BODY = (
@@ -39,141 +37,142 @@ _PROBLEM_HEADERS = [
 
 
 class RequestBuffer:
-    """What granian serves: a WSGI application that is asked once the body of a request has come.
+    """The RSGI application that granian serves: it calls a WSGI application once the body has arrived.
 
-    ``threads`` work at once. ``seconds`` are for a body to come, ``reading`` is how long a client may take
-    nothing of its answer. ``leave`` is called in a thread that has sent an answer in pieces: such an answer
-    asks the database there, and these threads must not keep a connection each.
+    ``body_timeout``: seconds for a body to arrive. ``read_timeout``: seconds that a client may read
+    nothing of its response. ``leave`` is called in the thread that sent a streaming response: such a
+    response queries the database there, and these threads must not keep a connection each.
     """
 
     def __init__(
         self,
         application: rsgi.WsgiApplication,
         threads: int,
-        seconds: float = BODY_TIMEOUT,
-        reading: float = rsgi.CLIENT_READ_TIMEOUT,
+        body_timeout: float = BODY_TIMEOUT,
+        read_timeout: float = rsgi.CLIENT_READ_TIMEOUT,
         leave: Callable[[], None] = lambda: None,
     ) -> None:
         self.application = application
-        self.seconds = seconds
-        self.reading = reading
+        self.body_timeout = body_timeout
+        self.read_timeout = read_timeout
         self.leave = leave
-        self._working = ThreadPoolExecutor(threads, "working")
-        self._sending = ThreadPoolExecutor(SENDER_THREADS, "sending")
+        self._workers = ThreadPoolExecutor(threads, "working")
+        self._senders = ThreadPoolExecutor(SENDER_THREADS, "sending")
 
     def __rsgi_init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Called by granian before it listens, which it does before the loop runs."""
-        loop.call_soon(rsgi.set_client_read_timeout, self.reading)
+        """Schedule the socket option: granian calls this before it listens and before the loop runs."""
+        loop.call_soon(rsgi.set_client_read_timeout, self.read_timeout)
 
     async def __rsgi__(self, scope: Scope, protocol: HTTPProtocol) -> None:
         """Answer one request."""
         try:
-            body = await self._body(scope, protocol)
+            body = await self._open_body(scope, protocol)
         except TimeoutError:
             _send_problem(protocol, 408, b"Request Timeout", b"too_slow", b"the body did not come in time")
             return
         except OSError:
             _send_problem(protocol, 400, b"Bad Request", b"unreadable_body", b"the body broke off")
             return
-        environ = build_environ(scope, body)
-        rest = await _run_in_pool(self._working, lambda: rsgi.call_wsgi(self.application, environ, protocol))
-        if rest is not None:
-            await _run_in_pool(self._sending, lambda: self._send(rest))
+        environ = rsgi.build_environ(scope, body)
+        stream = await _run_in_pool(
+            self._workers, lambda: rsgi.call_wsgi(self.application, environ, protocol)
+        )
+        if stream is not None:
+            await _run_in_pool(self._senders, lambda: self._send(stream))
 
-    def _send(self, rest: rsgi.StreamedResponse) -> None:
+    def _send(self, stream: rsgi.StreamedResponse) -> None:
         try:
-            rest.send()
+            stream.send()
         finally:
             self.leave()
 
-    async def _body(self, scope: Scope, protocol: HTTPProtocol) -> BytesIO | BufferedReader:
-        """The body, as a view reads it. Raises TimeoutError, or another OSError when it breaks off."""
+    async def _open_body(self, scope: Scope, protocol: HTTPProtocol) -> BytesIO | BufferedReader:
+        """Return the body as a file.
+
+        Raises TimeoutError when it is late, another OSError when the connection ends before it does.
+        """
         headers = scope.headers
-        said = headers.get("content-length") or ""
-        length = int(said) if said.isdecimal() else None
+        declared = headers.get("content-length") or ""
+        length = int(declared) if declared.isdecimal() else None
         if length == 0 or (length is None and "transfer-encoding" not in headers):
             return BytesIO()
         if length is not None and length <= BUFFER_BYTES:
-            return BytesIO(await _read_body(protocol, self.seconds))
-        coming = _BodyStream(protocol, self.seconds)
-        begun = await coming.more()
-        return BufferedReader(_BufferedBody(begun, coming, asyncio.get_running_loop()))
+            try:
+                async with asyncio.timeout(self.body_timeout):
+                    return BytesIO(await protocol())
+            except ProtocolClosed as error:
+                raise OSError("the body broke off") from error
+        stream = _BodyStream(protocol, self.body_timeout)
+        start = await stream.read_part()
+        return BufferedReader(_BufferedBody(start, stream, asyncio.get_running_loop()))
 
 
-def _run_in_pool(pool: ThreadPoolExecutor, act: Callable[[], _T]) -> asyncio.Future[_T]:
-    """What ``act`` gives in a thread of the pool, with less work than the loop's own ``run_in_executor``."""
+def _run_in_pool(pool: ThreadPoolExecutor, function: Callable[[], _T]) -> asyncio.Future[_T]:
+    """Run a function in a thread of the pool, with less overhead than ``loop.run_in_executor``."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[_T] = loop.create_future()
 
-    def in_thread() -> None:
+    def run() -> None:
         try:
-            found = act()
-        except BaseException as error:  # noqa: BLE001 whatever it is, it is raised where it is awaited
+            result = function()
+        except BaseException as error:  # noqa: BLE001 re-raised where the future is awaited
             loop.call_soon_threadsafe(future.set_exception, error)
         else:
-            loop.call_soon_threadsafe(future.set_result, found)
+            loop.call_soon_threadsafe(future.set_result, result)
 
-    pool.submit(in_thread)
+    pool.submit(run)
     return future
 
 
 def _send_problem(protocol: HTTPProtocol, status: int, title: bytes, code: bytes, detail: bytes) -> None:
-    words = _PROBLEM_BODY % (title, status, code, detail + b"; send it again")
-    protocol.response_bytes(status, _PROBLEM_HEADERS, words)
-
-
-async def _read_body(protocol: HTTPProtocol, seconds: float) -> bytes:
-    try:
-        async with asyncio.timeout(seconds):
-            return await protocol()
-    except ProtocolClosed as error:
-        raise OSError("the body broke off") from error
+    body = _PROBLEM_BODY % (title, status, code, detail + b"; send it again")
+    protocol.response_bytes(status, _PROBLEM_HEADERS, body)
 
 
 class _BodyStream:
-    """A body that is long, or of unknown length, as it comes. Read by one at a time, in the event loop."""
+    """The body of a long or chunked request, read in the event loop by one reader at a time."""
 
-    def __init__(self, protocol: HTTPProtocol, seconds: float) -> None:
-        self._pieces = aiter(protocol)
-        self._seconds = seconds
+    def __init__(self, protocol: HTTPProtocol, timeout: float) -> None:
+        self._chunks = aiter(protocol)
+        self._timeout = timeout
         self.ended = False
 
-    async def more(self) -> bytes:
-        """At least ``MOST`` of it, or what is left: nothing at its end. Raises like ``BodyFirst._body``."""
-        pieces: list[bytes] = []
+    async def read_part(self) -> bytes:
+        """Read ``BUFFER_BYTES`` or a little more, or the rest. Raises like ``RequestBuffer._open_body``."""
+        chunks: list[bytes] = []
         size = 0
-        async with asyncio.timeout(self._seconds):
+        async with asyncio.timeout(self._timeout):
             while size < BUFFER_BYTES and not self.ended:
-                pieces.append(await self._piece())
-                size += len(pieces[-1])
-        return b"".join(pieces)
+                chunks.append(await self._read_chunk())
+                size += len(chunks[-1])
+        return b"".join(chunks)
 
-    async def _piece(self) -> bytes:
-        """Granian (2.8) gives an empty piece at the end, and two when the body broke off before it."""
-        piece: bytes = await anext(self._pieces)
-        if not piece:
+    async def _read_chunk(self) -> bytes:
+        """Granian (2.8) yields one empty chunk at the end of a body, and two when the connection was lost."""
+        chunk: bytes = await anext(self._chunks)
+        if not chunk:
             self.ended = True
-            # Not anext() with a default: CPython (3.11) dies of it when granian's future is not a coroutine.
+            # Not anext() with a default: CPython (3.11) crashes when granian's future is not a coroutine.
             with suppress(StopAsyncIteration):
-                await anext(self._pieces)
+                await anext(self._chunks)
                 raise OSError("the body broke off")
-        return piece
+        return chunk
 
 
 class _BufferedBody(RawIOBase):
-    """What was read already, and then the rest as it comes; read in a thread."""
+    """The buffered start of a body, then the rest as it arrives. Read in a worker thread."""
 
-    def __init__(self, begun: bytes, coming: _BodyStream, loop: asyncio.AbstractEventLoop) -> None:
-        self._begun, self._coming, self._loop = BytesIO(begun), coming, loop
+    def __init__(self, start: bytes, stream: _BodyStream, loop: asyncio.AbstractEventLoop) -> None:
+        self._part, self._stream, self._loop = BytesIO(start), stream, loop
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, room: Any) -> int:
-        found = self._begun.read(len(room))
-        if not found and not self._coming.ended:
-            more = asyncio.run_coroutine_threadsafe(self._coming.more(), self._loop).result()
-            self._begun = BytesIO(more)
-            found = self._begun.read(len(room))
-        room[: len(found)] = found
-        return len(found)
+    def readinto(self, buffer: Any) -> int:
+        data = self._part.read(len(buffer))
+        if not data and not self._stream.ended:
+            part = asyncio.run_coroutine_threadsafe(self._stream.read_part(), self._loop).result()
+            self._part = BytesIO(part)
+            data = self._part.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)

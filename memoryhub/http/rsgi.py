@@ -1,4 +1,4 @@
-"""WSGI over granian's RSGI interface: the environ of a request and the streaming of a response."""
+"""Run a WSGI application behind granian's RSGI interface: build the environ, send or stream the response."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
-from granian.rsgi import HTTPProtocol, Scope  # type: ignore[attr-defined] # a name of its own
+from granian.rsgi import HTTPProtocol, Scope  # type: ignore[attr-defined] # not in its stubs
 
 WsgiApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-CLIENT_READ_TIMEOUT = 60  # for which a client may read nothing of its answer
-PIPE_OPEN_TIMEOUT = 10  # seconds for the server to open a pipe, which it never does once the client has left
-MAX_UNSTREAMED_BYTES = 256 * 1024  # bytes: an answer in pieces that is shorter is sent at once
+CLIENT_READ_TIMEOUT = 60  # seconds that a client may read nothing of its response
+PIPE_OPEN_TIMEOUT = 10  # seconds for the server to open a pipe; it never does once the client has left
+MAX_UNSTREAMED_BYTES = 256 * 1024  # a shorter streaming response is sent at once
 _IP_FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
 logger = logging.getLogger(__name__)
@@ -28,117 +28,121 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StreamedResponse:
-    """An answer that comes in pieces; ``send`` it in a thread that may wait for the client."""
+    """A streaming response. ``send`` blocks while the client reads, so it needs a thread that may wait."""
 
     protocol: HTTPProtocol
-    client: tuple[str, str]  # its address and port
+    client: tuple[str, str]  # address and port
     status: int
     headers: list[tuple[str, str]]
-    answer: Iterable[bytes]
+    chunks: Iterable[bytes]
 
     def send(self) -> None:
-        """Send all of it, or as much as the client takes; the answer is closed then.
+        """Send the response until its end or until the client leaves, then close it.
 
-        What the answer raises is raised; if some of it was sent, the client's connection ends before it does.
+        Exceptions of the response propagate. If some of it was sent, the connection is shut down first.
         """
         try:
-            pieces = iter(self.answer)
-            begun = _read_start(pieces)
-            if len(begun) < MAX_UNSTREAMED_BYTES:
-                self.protocol.response_bytes(self.status, self.headers, begun)
+            chunks = iter(self.chunks)
+            start = _read_start(chunks)
+            if len(start) < MAX_UNSTREAMED_BYTES:
+                self.protocol.response_bytes(self.status, self.headers, start)
             else:
-                self._through_pipe(begun, pieces)
+                self._stream_through_pipe(start, chunks)
         except (BrokenPipeError, _ClientDisconnected):
-            logger.info("a client left before the end of its answer")
+            logger.info("client disconnected before the end of the response")
         finally:
-            _close_response(self.answer)
+            _close_response(self.chunks)
 
-    def _through_pipe(self, begun: bytes, pieces: Iterator[bytes]) -> None:
+    def _stream_through_pipe(self, start: bytes, chunks: Iterator[bytes]) -> None:
+        """Give granian a named pipe as the response file. A full pipe blocks the writer: back-pressure."""
         with TemporaryDirectory(prefix="memoryhub-answer-") as folder:
             path = Path(folder, "pipe")
             os.mkfifo(path, 0o600)
             self.protocol.response_file(self.status, self.headers, str(path))
             pipe = _open_pipe(path)
         with open(pipe, "wb", buffering=0) as file:
-            _write_all(file.fileno(), begun)
+            _write_all(file.fileno(), start)
             try:
-                for piece in pieces:
-                    _write_all(file.fileno(), piece)
+                for chunk in chunks:
+                    _write_all(file.fileno(), chunk)
             except BaseException:
-                _end_connection(self.client)  # the end of the pipe alone would pass for the end of the answer
+                _shut_down_connection(self.client)  # otherwise the response would look complete
                 raise
 
 
 class _ClientDisconnected(Exception):
-    """Nobody reads the answer."""
+    """No one reads the response."""
 
 
 def call_wsgi(
     application: WsgiApplication, environ: dict[str, Any], protocol: HTTPProtocol
 ) -> StreamedResponse | None:
-    """Ask the application, and answer what it says; what comes in pieces is left to the caller to send."""
-    told: list[Any] = []
-    answer = application(environ, lambda *said: told.extend(said))
-    status, headers = int(told[0].split(" ", 1)[0]), told[1]
-    in_pieces = getattr(answer, "streaming", False)
-    if in_pieces and environ["REQUEST_METHOD"] != "HEAD":
+    """Call the application and send its response. A streaming response is returned for the caller to send."""
+    started: list[Any] = []
+    response = application(environ, lambda *arguments: started.extend(arguments))
+    status, headers = int(started[0].split(" ", 1)[0]), started[1]
+    is_streaming = getattr(response, "streaming", False)
+    if is_streaming and environ["REQUEST_METHOD"] != "HEAD":
         client = environ["REMOTE_ADDR"], environ["REMOTE_PORT"]
-        return StreamedResponse(protocol, client, status, headers, answer)
+        return StreamedResponse(protocol, client, status, headers, response)
     try:
-        # Of an answer in pieces HEAD gets none, and the server would never open a pipe for it.
-        protocol.response_bytes(status, headers, b"" if in_pieces else b"".join(answer))
+        # HEAD gets no body of a streaming response; the server would never open a pipe for it.
+        protocol.response_bytes(status, headers, b"" if is_streaming else b"".join(response))
     finally:
-        _close_response(answer)
+        _close_response(response)
     return None
 
 
 def set_client_read_timeout(seconds: float) -> None:
-    """Let the system end connections of this server whose client takes nothing of its answer for that long.
+    """Let the kernel close connections whose client reads nothing of its response for that long.
 
-    It is said to the sockets that listen; what they accept inherits it. Only Linux knows how.
+    Set on the listening sockets; accepted connections inherit it. Linux only.
     """
-    for one in _open_sockets() if hasattr(socket, "TCP_USER_TIMEOUT") else ():
-        if one.family in _IP_FAMILIES and one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
+    for sock in _open_sockets() if hasattr(socket, "TCP_USER_TIMEOUT") else ():
+        if sock.family in _IP_FAMILIES and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
 
 
-def _end_connection(client: tuple[str, str]) -> None:
-    """Granian (2.8) has no word for it."""
-    for one in _open_sockets():
-        with suppress(OSError):  # it has no other end
-            if one.family in _IP_FAMILIES and one.getpeername()[:2] == (client[0], int(client[1])):
-                one.shutdown(socket.SHUT_RDWR)
+def _shut_down_connection(client: tuple[str, str]) -> None:
+    """Shut down the connection of this client. Granian (2.8) has no call for it."""
+    for sock in _open_sockets():
+        with suppress(OSError):  # not connected
+            if sock.family in _IP_FAMILIES and sock.getpeername()[:2] == (client[0], int(client[1])):
+                sock.shutdown(socket.SHUT_RDWR)
 
 
 def _open_sockets() -> Iterator[socket.socket]:
-    """Those that this process has open. They stay so: closing a copy of a database's file drops its locks."""
+    """Yield the open sockets of this process without duplicating or closing their file descriptors.
+
+    Closing a duplicate of a descriptor of the database file would drop SQLite's locks.
+    """
     for name in os.listdir("/dev/fd"):
-        with suppress(OSError):  # no socket, or closed since
-            one = socket.socket(fileno=int(name))
+        with suppress(OSError):  # not a socket, or closed meanwhile
+            sock = socket.socket(fileno=int(name))
             try:
-                yield one
+                yield sock
             finally:
-                one.detach()
+                sock.detach()
 
 
-def _read_start(pieces: Iterator[bytes]) -> bytes:
-    """The first of them, ``WHOLE`` bytes or more; fewer when that is all."""
-    begun = bytearray()
-    for piece in pieces:
-        begun += piece
-        if len(begun) >= MAX_UNSTREAMED_BYTES:
+def _read_start(chunks: Iterator[bytes]) -> bytes:
+    """Return the first ``MAX_UNSTREAMED_BYTES`` or a little more; fewer if the response ends before."""
+    start = bytearray()
+    for chunk in chunks:
+        start += chunk
+        if len(start) >= MAX_UNSTREAMED_BYTES:
             break
-    return bytes(begun)
+    return bytes(start)
 
 
 def _open_pipe(path: Path) -> int:
-    """The pipe's end to write into, once the server reads from the other."""
-    end = time.monotonic() + PIPE_OPEN_TIMEOUT
-    while time.monotonic() < end:
+    """Open the pipe for writing as soon as the server has opened it for reading."""
+    deadline = time.monotonic() + PIPE_OPEN_TIMEOUT
+    while time.monotonic() < deadline:
         try:
             pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
         except OSError as error:
-            if error.errno != errno.ENXIO:  # nobody reads yet
+            if error.errno != errno.ENXIO:  # ENXIO: no reader yet
                 raise
             time.sleep(0.002)
         else:
@@ -147,25 +151,25 @@ def _open_pipe(path: Path) -> int:
     raise _ClientDisconnected
 
 
-def _write_all(pipe: int, piece: bytes) -> None:
-    left = memoryview(piece)
+def _write_all(pipe: int, chunk: bytes) -> None:
+    left = memoryview(chunk)
     while left:
         left = left[os.write(pipe, left) :]
 
 
-def _close_response(answer: Iterable[bytes]) -> None:
-    if close := getattr(answer, "close", None):
+def _close_response(response: Iterable[bytes]) -> None:
+    if close := getattr(response, "close", None):
         close()
 
 
 UNREADABLE_HEADER = "?"
 _UNPREFIXED_HEADERS = {"content-type": "CONTENT_TYPE", "content-length": "CONTENT_LENGTH"}
 _FIXED_ENVIRON = {
-    "HTTP_HOST": "",  # of a request that names none, which is then refused
+    "HTTP_HOST": "",  # a request without Host: Django refuses it
     "SCRIPT_NAME": "",
     "SERVER_SOFTWARE": "Granian",
     "wsgi.errors": sys.stderr,
-    "wsgi.input_terminated": True,  # so that a body in chunks is read to its end
+    "wsgi.input_terminated": True,  # a chunked body is read to its end
     "wsgi.multiprocess": True,
     "wsgi.multithread": True,
     "wsgi.run_once": False,
@@ -174,7 +178,7 @@ _FIXED_ENVIRON = {
 
 
 def build_environ(scope: Scope, body: IO[bytes]) -> dict[str, Any]:
-    """The environment of the request, with ``body`` to be read."""
+    """Return the WSGI environ of a request."""
     server, port = _split_address(scope.server)
     client, client_port = _split_address(scope.client)
     return {
@@ -194,32 +198,35 @@ def build_environ(scope: Scope, body: IO[bytes]) -> dict[str, Any]:
 
 
 def _unreadable_headers(scope: Scope) -> list[tuple[str, str]]:
-    """The headers that were sent, but not in ASCII: granian (2.8) gives their names alone.
+    """Return headers whose value is not ASCII: granian (2.8) lists only their names.
 
-    They must not pass for headers that nobody sent: without what a proxy says, its own address would count.
+    They must not look absent: without X-Forwarded-For, the address of the proxy would count.
     """
-    read = {name for name, _ in scope.headers.items()}
-    return [(name, UNREADABLE_HEADER) for name in set(scope.headers.keys()) - read]
+    readable = {name for name, _ in scope.headers.items()}
+    return [(name, UNREADABLE_HEADER) for name in set(scope.headers.keys()) - readable]
 
 
 def _header_variables(items: list[tuple[str, str]]) -> dict[str, str]:
-    """Repeated ones are joined. A name with an underscore is left out: it would pass for another."""
-    found: dict[str, str] = {}
+    """Return headers as WSGI variables: repeated headers joined, names with an underscore dropped.
+
+    ``X_Name`` would otherwise be taken for ``X-Name``.
+    """
+    variables: dict[str, str] = {}
     for name, value in items:
         if "_" in name:
             continue
         key = _UNPREFIXED_HEADERS.get(name) or f"HTTP_{name.upper().replace('-', '_')}"
-        joint = ";" if name == "cookie" else ","
-        found[key] = f"{found[key]}{joint}{value}" if key in found else value
-    return found
+        separator = ";" if name == "cookie" else ","
+        variables[key] = f"{variables[key]}{separator}{value}" if key in variables else value
+    return variables
 
 
-def _split_address(said: str) -> tuple[str, str]:
-    """``host:port`` or ``[host]:port`` as its parts."""
-    host, _, port = said.rpartition(":")
+def _split_address(address: str) -> tuple[str, str]:
+    """Split ``host:port`` or ``[host]:port``."""
+    host, _, port = address.rpartition(":")
     return host.removeprefix("[").removesuffix("]"), port
 
 
 def _to_wsgi_string(text: str) -> str:
-    """WSGI's texts are bytes, each as the character of its number."""
+    """Return the UTF-8 bytes of a text as Latin-1 characters, as WSGI requires."""
     return text.encode().decode("latin-1")

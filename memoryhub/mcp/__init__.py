@@ -1,5 +1,5 @@
-"""The toolsets as MCP servers (docs/mcp.md): messages and methods here know nothing of how they travel.
+"""The toolsets as MCP servers (docs/mcp.md). ``server`` and ``jsonrpc`` are independent of the transport.
 
-Two eras of the protocol are served side by side. Up to 2025-11-25 a client shakes hands with ``initialize``;
-since 2026-07-28 every request says its version itself and nothing is remembered between two of them.
+Two generations of the protocol are served. Up to version 2025-11-25, a client starts with ``initialize``.
+Since 2026-07-28, every request carries its version and the server keeps no state between requests.
 """

@@ -13,9 +13,8 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from memoryhub.http.authentication import Caller, require_token
-from memoryhub.http.error_responses import handle_exception
 from memoryhub.http.json import json_response, require_json
-from memoryhub.http.problems import Problem, get_request_id
+from memoryhub.http.problems import Problem, get_request_id, handle_exception
 from memoryhub.mcp import jsonrpc, sessions
 from memoryhub.mcp.jsonrpc import HEADER_MISMATCH, VERSION_KEY, Request, RpcError
 from memoryhub.mcp.server import Server, is_stateless, requested_version, unsupported_version
@@ -28,22 +27,22 @@ _BASE64_VALUE = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 
 
 def require_matching_headers(request: Request, headers: Mapping[str, str]) -> None:
-    """RpcError where a header is missing or says something else than the body."""
+    """Raise RpcError if a header is missing or differs from the body."""
     meta: Any = request.params.get("_meta")
     version = meta.get(VERSION_KEY) if isinstance(meta, Mapping) else None
     wanted = [(VERSION_HEADER, version), (METHOD, request.method)]
     if request.method == "tools/call" and isinstance(request.params.get("name"), str):
         wanted.append((NAME, request.params["name"]))
-    for header, said in wanted:
-        found = headers.get(header)
-        if found is None:
+    for header, expected in wanted:
+        sent = headers.get(header)
+        if sent is None:
             raise RpcError(HEADER_MISMATCH, f"Header mismatch: {header} is missing")
-        if (decode_header(found) if header == NAME else found) != said:
-            raise RpcError(HEADER_MISMATCH, f"Header mismatch: {header} and the body say different things")
+        if (decode_header(sent) if header == NAME else sent) != expected:
+            raise RpcError(HEADER_MISMATCH, f"Header mismatch: {header} and the body differ")
 
 
 def decode_header(value: str) -> str | None:
-    """A header's value, out of Base64 where it stands between its marks; None when that is broken."""
+    """Return the value of a header, decoded if it is marked as Base64; None if that is invalid."""
     wrapped = _BASE64_VALUE.fullmatch(value)
     if wrapped is None:
         return value
@@ -55,7 +54,7 @@ def decode_header(value: str) -> str | None:
 
 SESSION_HEADER = "Mcp-Session-Id"
 _METHODS = ("DELETE", "POST")
-# The stateless era says an error by the status as well; before it, only what is no request at all.
+# Status of errors in stateless versions. In older ones, only an invalid message has an error status.
 _STATUS_OF_ERROR = {
     jsonrpc.PARSE_ERROR: 400,
     jsonrpc.INVALID_REQUEST: 400,
@@ -68,10 +67,10 @@ _STATUS_OF_ERROR = {
 
 @csrf_exempt
 def mcp_endpoint(request: HttpRequest, toolset: str = "") -> HttpResponse:
-    """One MCP server for each toolset; a token comes with every request, as to the API."""
+    """Serve one MCP server per toolset. Every request carries a token, as for the API."""
     try:
         return _handle_request(request, toolset)
-    except Exception as exc:  # noqa: BLE001 it logs what nobody foresaw
+    except Exception as exc:  # noqa: BLE001 logged and answered as a problem
         return handle_exception(request, exc)
 
 
@@ -82,13 +81,13 @@ def _handle_request(request: HttpRequest, toolset: str) -> HttpResponse:
         raise Problem(405, "method_not_allowed", detail, headers={"Allow": ", ".join(_METHODS)})
     token = require_token(request)
     if toolset not in TOOLSETS:
-        raise Problem(404, "unknown_toolset", f"there is no such toolset; there are: {', '.join(TOOLSETS)}")
-    door = _McpExchange(request, token, TOOLSETS[toolset])
-    return door.end() if request.method == "DELETE" else door.post()
+        raise Problem(404, "unknown_toolset", f"unknown toolset; available: {', '.join(TOOLSETS)}")
+    exchange = _McpExchange(request, token, TOOLSETS[toolset])
+    return exchange.end() if request.method == "DELETE" else exchange.post()
 
 
 class _McpExchange:
-    """One request with a token, at one toolset."""
+    """One authenticated request to a toolset."""
 
     def __init__(self, request: HttpRequest, token: AgentToken, toolset: Toolset) -> None:
         self.request = request
@@ -97,14 +96,14 @@ class _McpExchange:
         self.version = request.headers.get(VERSION_HEADER)
 
     def post(self) -> HttpResponse:
-        """Take a message, or several where the version has it."""
+        """Answer a message, or a batch in the version that has them."""
         require_json(self.request)
         if not self.request.accepts("application/json"):
             raise Problem(406, "not_acceptable", "answers are JSON; send Accept: application/json")
         try:
             body = jsonrpc.decode_message(self.request.body)
             if isinstance(body, list):
-                return self._several(body)
+                return self._batch(body)
             message = jsonrpc.parse_message(body)
             if isinstance(message, Request):
                 return self._request(message)
@@ -116,9 +115,9 @@ class _McpExchange:
         return HttpResponse(status=HTTPStatus.ACCEPTED)
 
     def end(self) -> HttpResponse:
-        """Forget a session; one that is none is not found."""
+        """End a session."""
         if SESSION_HEADER not in self.request.headers:
-            raise Problem(400, "no_session", f"name the session that ends, as {SESSION_HEADER}")
+            raise Problem(400, "no_session", f"name the session to end in {SESSION_HEADER}")
         self._session()
         sessions.end_session(self.request.headers[SESSION_HEADER])
         return HttpResponse(status=HTTPStatus.NO_CONTENT)
@@ -132,13 +131,13 @@ class _McpExchange:
         return json_response(self._server(self._session()).answer(message, stateless=False))
 
     def _begin(self, message: Request) -> HttpResponse:
-        """The handshake; what the client has to send along from now on is in a header."""
-        made = self._server(None).answer(message, stateless=False)
-        if "error" in made:
-            return json_response(made)
+        """Answer the handshake; the session id is in a header of the response."""
+        response = self._server(None).answer(message, stateless=False)
+        if "error" in response:
+            return json_response(response)
         agreed = jsonrpc.negotiate_version(requested_version(message.params))
         return json_response(
-            made, headers={SESSION_HEADER: sessions.begin_session(self.token, self.toolset.name, agreed)}
+            response, headers={SESSION_HEADER: sessions.begin_session(self.token, self.toolset.name, agreed)}
         )
 
     def _stateless(self, message: Request) -> HttpResponse:
@@ -146,12 +145,12 @@ class _McpExchange:
             require_matching_headers(message, self.request.headers)
         except RpcError as problem:
             return json_response(jsonrpc.error_message(problem, message.id), 400)
-        made = self._server(None).answer(message, stateless=True)
+        response = self._server(None).answer(message, stateless=True)
         return json_response(
-            made, _STATUS_OF_ERROR.get(made["error"]["code"], 200) if "error" in made else 200
+            response, _STATUS_OF_ERROR.get(response["error"]["code"], 200) if "error" in response else 200
         )
 
-    def _several(self, items: list[Any]) -> HttpResponse:
+    def _batch(self, items: list[Any]) -> HttpResponse:
         session = self._session()
         version = self.version or (session.version if session else jsonrpc.DEFAULT_VERSION)
         if version != jsonrpc.BATCH_VERSION:
@@ -159,21 +158,23 @@ class _McpExchange:
                 f"send one message at a time: arrays of them are of version {jsonrpc.BATCH_VERSION} alone"
             )
             raise RpcError(jsonrpc.INVALID_REQUEST, reason)
-        made = self._server(session).answer_batch(items)
-        return json_response(made) if made else HttpResponse(status=HTTPStatus.ACCEPTED)
+        responses = self._server(session).answer_batch(items)
+        return json_response(responses) if responses else HttpResponse(status=HTTPStatus.ACCEPTED)
 
     def _server(self, session: sessions.McpSession | None) -> Server:
         caller = replace(Caller.of(self.token), session=session.name if session else "")
         return Server(self.toolset, caller, get_request_id(self.request))
 
     def _session(self) -> sessions.McpSession | None:
-        """The one that the request names; a client that is told of none begins another."""
+        """Return the session of the request, if it names one; 404 for an unknown one, so that the client
+        starts anew.
+        """
         raw = self.request.headers.get(SESSION_HEADER)
         if raw is None:
             return None
         session = sessions.resume_session(raw, self.token, self.toolset.name)
         if session is None:
-            detail = "this session has ended, or was not begun here with this token; initialize again"
+            detail = "this session has ended, or belongs to another token or toolset; initialize again"
             raise Problem(404, "unknown_session", detail)
         return session
 
@@ -183,8 +184,8 @@ class _McpExchange:
 
 
 def _require_known_origin(request: HttpRequest) -> None:
-    """403 for a page of another site: a browser that was told a wrong address for its name could reach us."""
+    """Raise 403 for a page of another site: DNS rebinding could let a browser reach the hub."""
     origin = request.headers.get("Origin")
     if origin is not None and origin.partition("://")[2] != request.get_host():
-        detail = "pages of other sites may not use this; an agent sends no Origin, or the hub's own"
+        detail = "pages of other sites may not use this; send no Origin, or the hub's own"
         raise Problem(403, "foreign_origin", detail)

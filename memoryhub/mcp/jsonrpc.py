@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 messages as MCP narrows them, and the protocol revisions that are served."""
+"""JSON-RPC 2.0 messages as MCP uses them, and the supported protocol versions."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 
 from memoryhub.http.json import InvalidJson, parse_json
 
-# A client opens with ``initialize``; oldest first.
+# Versions with an ``initialize`` handshake, oldest first.
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-# Every request carries its version and the client's capabilities.
+# Versions in which every request carries version and client capabilities.
 STATELESS_VERSIONS = ("2026-07-28",)
 SUPPORTED_VERSIONS = tuple(reversed(HANDSHAKE_VERSIONS + STATELESS_VERSIONS))
-# Said by no header and no handshake, as the revisions before 2025-06-18 left it.
+# Without header and handshake: versions before 2025-06-18 did not require them.
 DEFAULT_VERSION = "2025-03-26"
-# The one revision in which several messages may come in one array.
+# The only version with batches.
 BATCH_VERSION = "2025-03-26"
 
-# Where a request says its version itself: in its ``_meta``, beside what the client can do.
+# Keys in ``_meta`` of a stateless request.
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 
 
 def negotiate_version(requested: str) -> str:
-    """The version of a handshake: the one asked for, or the newest, which the client may decline."""
+    """Return the requested version if it is supported, else the newest, which the client may decline."""
     return requested if requested in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
 
 
@@ -42,7 +42,7 @@ UNSUPPORTED_VERSION = -32022
 
 @dataclass
 class RpcError(Exception):
-    """A refusal of the message itself. ``message`` repeats no value of the request."""
+    """A protocol error. ``message`` repeats no value of the request."""
 
     code: int
     message: str
@@ -52,7 +52,7 @@ class RpcError(Exception):
 
 @dataclass(frozen=True)
 class Request:
-    """Waits for an answer under its ``id``."""
+    """Needs a response with the same ``id``."""
 
     id: Id
     method: str
@@ -61,46 +61,46 @@ class Request:
 
 @dataclass(frozen=True)
 class Notification:
-    """Waits for nothing."""
+    """Needs no response."""
 
     method: str
 
 
 @dataclass(frozen=True)
 class Response:
-    """Of a client, to a question that this server never asks."""
+    """A response of the client. This server never sends requests."""
 
 
 Message = Request | Notification | Response
 
 
 def parse_message(item: Any) -> Message:
-    """One decoded message; RpcError when it is none, with its id as far as it has one."""
+    """Parse a decoded message; raise RpcError, with the id of the message if it has one."""
     if not isinstance(item, dict):
         raise RpcError(INVALID_REQUEST, "a message must be one JSON object")
-    known = message_id(item)
+    request_id = message_id(item)
     if item.get("jsonrpc") != "2.0":
-        raise RpcError(INVALID_REQUEST, 'a message must say "jsonrpc": "2.0"', id=known)
+        raise RpcError(INVALID_REQUEST, 'a message must say "jsonrpc": "2.0"', id=request_id)
     if "method" not in item and ("result" in item or "error" in item):
         return Response()
     method, params = item.get("method"), item.get("params", {})
     if not isinstance(method, str):
-        raise RpcError(INVALID_REQUEST, "method must be a text", id=known)
+        raise RpcError(INVALID_REQUEST, "method must be a text", id=request_id)
     if "id" not in item:
         return Notification(method)
-    if known is None:
+    if request_id is None:
         raise RpcError(INVALID_REQUEST, "id must be a text or a whole number")
     if params is None:
         params = {}
     if not isinstance(params, dict):
-        raise RpcError(INVALID_PARAMS, "params must be an object", id=known)
-    return Request(known, method, params)
+        raise RpcError(INVALID_PARAMS, "params must be an object", id=request_id)
+    return Request(request_id, method, params)
 
 
 def message_id(item: Any) -> Id | None:
-    """What a message must be answered under, if it can be told."""
-    found = item.get("id") if isinstance(item, dict) else None
-    return found if isinstance(found, str | int) and not isinstance(found, bool) else None
+    """Return the id of a message, if valid."""
+    value = item.get("id") if isinstance(item, dict) else None
+    return value if isinstance(value, str | int) and not isinstance(value, bool) else None
 
 
 def result_message(id: Id, value: dict[str, Any]) -> dict[str, Any]:
@@ -108,26 +108,26 @@ def result_message(id: Id, value: dict[str, Any]) -> dict[str, Any]:
 
 
 def error_message(problem: RpcError, id: Id | None = None) -> dict[str, Any]:
-    """``id`` null where it cannot be told whose error it is."""
-    told: dict[str, Any] = {"code": problem.code, "message": problem.message}
+    """Return an error response. ``id`` is null if the id of the request is unknown."""
+    error: dict[str, Any] = {"code": problem.code, "message": problem.message}
     if problem.data:
-        told["data"] = problem.data
-    return {"jsonrpc": "2.0", "id": problem.id if id is None else id, "error": told}
+        error["data"] = problem.data
+    return {"jsonrpc": "2.0", "id": problem.id if id is None else id, "error": error}
 
 
 def decode_message(raw: bytes) -> Any:
-    """What came; RpcError when it is no JSON that can be used.
+    """Decode the JSON of a message, or raise RpcError.
 
-    Half of a surrogate pair, which a model's text may hold and nobody can mend, is read as U+FFFD.
+    Half of a surrogate pair becomes U+FFFD: a model's text may contain one.
     """
     try:
-        return parse_json(raw, halves=True)
+        return parse_json(raw, replace_surrogates=True)
     except InvalidJson as problem:
         raise RpcError(PARSE_ERROR, str(problem), id=find_message_id(raw)) from None
 
 
 def find_message_id(raw: bytes) -> Id | None:
-    """Whose error it is: a client that cannot tell waits for its answer until it gives up."""
+    """Return the id of a message that failed, if readable: without it, the client waits until its timeout."""
     with suppress(ValueError, RecursionError):
         return message_id(json.loads(raw))
     return None

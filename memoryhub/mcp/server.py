@@ -10,8 +10,7 @@ from typing import Any
 
 import memoryhub
 from memoryhub.http.authentication import Caller
-from memoryhub.http.error_responses import to_problem
-from memoryhub.http.problems import Problem
+from memoryhub.http.problems import Problem, to_problem
 from memoryhub.mcp import jsonrpc
 from memoryhub.mcp.jsonrpc import (
     CAPABILITIES_KEY,
@@ -28,14 +27,14 @@ from memoryhub.toolsets.base import Tool, Toolset
 
 
 def describe_tools(toolset: Toolset) -> list[dict[str, Any]]:
-    """Every tool, always in the same order; one that needs a right the caller lacks says so when called."""
+    """Return all tools in a fixed order, including those that the caller may not call."""
     return [_describe_tool(tool) for tool in toolset.tools]
 
 
 def call_tool(toolset: Toolset, caller: Caller, params: dict[str, Any], reference: str) -> dict[str, Any]:
-    """Run a tool. What the tool refuses is a result that says so, for the model to read and mend.
+    """Run a tool. A refusal of the tool is a result with ``isError``, so that the model can correct the call.
 
-    RpcError where the call itself is no call. ``reference``: what the log calls this request.
+    Raises RpcError for an invalid call. ``reference``: id of the request in the log.
     """
     name, arguments = params.get("name"), params.get("arguments")
     if not isinstance(name, str):
@@ -48,27 +47,25 @@ def call_tool(toolset: Toolset, caller: Caller, params: dict[str, Any], referenc
     if tool is None:
         raise RpcError(INVALID_PARAMS, "Unknown tool: tools/list names those of this toolset")
     try:
-        done = tool.run(caller, arguments)
+        outcome = tool.run(caller, arguments)
     except Exception as exc:
         problem = to_problem(exc)
         if problem.status >= 500:
             logger.exception("%s %s/%s: %s", reference, toolset.name, tool.name, problem.code)
         return _error_result(problem, reference)
-    return _success_result(done.result, done.ignored)
+    return _success_result(outcome.result, outcome.ignored)
 
 
 def _describe_tool(tool: Tool[Any]) -> dict[str, Any]:
     return {
         "name": tool.name,
         "title": tool.name.replace("_", " ").capitalize(),
-        "description": tool.description,
-        "inputSchema": tool.input_schema,
-        "annotations": tool.annotations,
+        **tool.as_dict(),
     }
 
 
 def _success_result(value: Any, ignored: list[str]) -> dict[str, Any]:
-    """The result as text for every client, and as data, which must be an object, for those that take it."""
+    """Return the result as text for every client, and as a JSON object for those that read it."""
     content = [_text_content(value if isinstance(value, str) else _to_json(value))]
     if ignored:
         content.append(_text_content(f"These arguments are not known and were ignored: {', '.join(ignored)}"))
@@ -77,11 +74,11 @@ def _success_result(value: Any, ignored: list[str]) -> dict[str, Any]:
 
 
 def _error_result(problem: Problem, reference: str) -> dict[str, Any]:
-    """The words of the JSON API's problem, and the problem itself."""
-    more = [error for error in problem.errors if error["message"] not in problem.detail]
-    words = [problem.detail, *(f"{error['field']}: {error['message']}" for error in more)]
+    """Return the problem of the JSON API, as text and as data."""
+    errors = [error for error in problem.errors if error["message"] not in problem.detail]
+    lines = [problem.detail, *(f"{error['field']}: {error['message']}" for error in errors)]
     return {
-        "content": [_text_content("\n".join(words))],
+        "content": [_text_content("\n".join(lines))],
         "structuredContent": problem.as_dict(reference),
         "isError": True,
     }
@@ -98,9 +95,7 @@ def _to_json(value: Any) -> str:
 _SERVER_KEY = "io.modelcontextprotocol/serverInfo"
 logger = logging.getLogger(__name__)
 MAX_BATCH = 50  # messages in one array
-_LIST_TTL_MS = (
-    300_000  # how long a client may keep a listing: tools change with a new version of the hub alone
-)
+_LIST_TTL_MS = 300_000  # cache time of a tool list: tools change only with the version of the hub
 _CAPABILITIES = {"tools": {"listChanged": False}}
 _INSTRUCTIONS = """\
 {about}
@@ -117,35 +112,35 @@ A refusal names the field and how to mend it; correct the call rather than repea
 
 @dataclass(frozen=True)
 class Server:
-    """One toolset, for one caller. ``reference``: what the log calls the request at hand."""
+    """One toolset for one caller. ``reference``: id of the current request in the log."""
 
     toolset: Toolset
     caller: Caller
     reference: str = ""
 
     def answer(self, request: Request, stateless: bool) -> dict[str, Any]:
-        """The response to a request of either era."""
+        """Return the response to a request."""
         try:
-            found = self._stateless(request) if stateless else self._after_handshake(request)
+            result = self._stateless(request) if stateless else self._after_handshake(request)
         except RpcError as problem:
             return jsonrpc.error_message(problem, request.id)
         except Exception:
             logger.exception("%s %s %s", self.reference, self.toolset.name, request.method)
-            unforeseen = RpcError(
+            unexpected = RpcError(
                 INTERNAL_ERROR, f"something went wrong here; the log has it as {self.reference}"
             )
-            return jsonrpc.error_message(unforeseen, request.id)
-        return jsonrpc.result_message(request.id, found)
+            return jsonrpc.error_message(unexpected, request.id)
+        return jsonrpc.result_message(request.id, result)
 
     def answer_batch(self, items: list[Any]) -> list[dict[str, Any]]:
-        """The responses to those of an array's messages that wait for one; RpcError where it is none."""
+        """Return the responses to the requests of a batch; RpcError for an invalid batch."""
         if not items:
-            raise RpcError(INVALID_REQUEST, "an array of messages must hold at least one")
+            raise RpcError(INVALID_REQUEST, "an array of messages must contain at least one")
         if len(items) > MAX_BATCH:
-            raise RpcError(INVALID_REQUEST, f"an array may hold {MAX_BATCH} messages; send it in parts")
-        return [made for item in items if (made := self._of_batch(item)) is not None]
+            raise RpcError(INVALID_REQUEST, f"an array may contain {MAX_BATCH} messages; send it in parts")
+        return [response for item in items if (response := self._answer_item(item)) is not None]
 
-    def _of_batch(self, item: Any) -> dict[str, Any] | None:
+    def _answer_item(self, item: Any) -> dict[str, Any] | None:
         try:
             message = jsonrpc.parse_message(item)
         except RpcError as problem:
@@ -162,8 +157,8 @@ class Server:
 
     def _stateless(self, request: Request) -> dict[str, Any]:
         require_version(request)
-        found = _find_method(_STATELESS_METHODS, request)(self, request.params)
-        return {"resultType": "complete", **found, "_meta": {_SERVER_KEY: self._info()}}
+        result = _find_method(_STATELESS_METHODS, request)(self, request.params)
+        return {"resultType": "complete", **result, "_meta": {_SERVER_KEY: self._info()}}
 
     def _initialize(self, params: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -185,8 +180,8 @@ class Server:
         return {}
 
     def _list(self, params: dict[str, Any]) -> dict[str, Any]:
-        if params.get("cursor") not in (None, ""):  # some clients begin with an empty one
-            raise RpcError(INVALID_PARAMS, "params.cursor: there is one page alone; leave the cursor out")
+        if params.get("cursor") not in (None, ""):  # some clients send an empty one first
+            raise RpcError(INVALID_PARAMS, "params.cursor: there is only one page; omit the cursor")
         return {"tools": describe_tools(self.toolset)}
 
     def _list_stateless(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -221,7 +216,7 @@ _STATELESS_METHODS: dict[str, _Method] = {
 
 
 def requested_version(params: dict[str, Any]) -> str:
-    """What ``initialize`` asks for."""
+    """Return the protocol version that ``initialize`` asks for."""
     requested = params.get("protocolVersion")
     if not isinstance(requested, str):
         raise RpcError(INVALID_PARAMS, "params.protocolVersion must be a text")
@@ -229,17 +224,17 @@ def requested_version(params: dict[str, Any]) -> str:
 
 
 def is_stateless(request: Request) -> bool:
-    """Whether a request says its version itself; ``initialize`` never does, whatever it carries."""
+    """Return whether a request names its version in ``_meta``; ``initialize`` never counts as stateless."""
     meta = request.params.get("_meta")
     return request.method != "initialize" and isinstance(meta, Mapping) and VERSION_KEY in meta
 
 
 def require_version(request: Request) -> None:
-    """RpcError unless a stateless request carries what it must, under a version that is served."""
+    """Raise RpcError unless a stateless request has its required metadata and a supported version."""
     meta = request.params.get("_meta")
     if not isinstance(meta, dict) or not {VERSION_KEY, CAPABILITIES_KEY} <= meta.keys():
         needed = f"{VERSION_KEY} and {CAPABILITIES_KEY}"
-        raise RpcError(INVALID_PARAMS, f"params._meta must be an object that holds {needed}")
+        raise RpcError(INVALID_PARAMS, f"params._meta must be an object that contains {needed}")
     requested = meta[VERSION_KEY]
     if not isinstance(requested, str):
         raise RpcError(INVALID_PARAMS, f"params._meta: {VERSION_KEY} must be a text")
@@ -250,7 +245,7 @@ def require_version(request: Request) -> None:
 
 
 def unsupported_version(requested: str) -> RpcError:
-    """Names the versions that are served, which lets a client choose another."""
+    """Return an error with the supported versions, so that the client can choose another."""
     data = {"supported": list(jsonrpc.SUPPORTED_VERSIONS), "requested": requested[:100]}
     return RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
 

@@ -1,8 +1,8 @@
-"""Sessions of the handshake's era over HTTP: ids that any worker process can verify by itself.
+"""Sessions of handshake versions over HTTP, with signed ids that every worker process can verify.
 
-An id is signed and says the version that was agreed on; it is good for one token at one toolset. It lets
-nobody in: the token does that, with every request. Ids that a client has ended are kept where Django keeps
-its own sessions, until they would have run out.
+An id contains the agreed version and is valid for one token and one toolset. It authenticates no one: the
+token does that on every request. Ids of ended sessions are stored in Django's session table until they would
+have expired.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import secrets
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.contrib.sessions.models import Session as Row
+from django.contrib.sessions.models import Session as SessionRow
 from django.core import signing
 from django.utils import timezone
 
@@ -24,7 +24,7 @@ SESSION_LIFETIME = timedelta(days=30)
 
 @dataclass(frozen=True)
 class McpSession:
-    """``name``: what tools and stored memories know it by. ``version``: of the protocol."""
+    """``name``: the session id of stored memories and tool calls. ``version``: of the protocol."""
 
     name: str
     version: str
@@ -35,25 +35,25 @@ def new_session_name() -> str:
 
 
 def begin_session(token: AgentToken, toolset: str, version: str) -> str:
-    """A new session's id, for the header ``Mcp-Session-Id``."""
+    """Return the id of a new session, for the header ``Mcp-Session-Id``."""
     return signing.dumps([new_session_name(), version], salt=_signing_salt(token, toolset))
 
 
 def resume_session(raw: str, token: AgentToken, toolset: str) -> McpSession | None:
-    """The session under this id; None when it was never one of this token here, has run out or was ended."""
+    """Return the session of an id; None if it is not of this token and toolset, expired or ended."""
     try:
         name, version = signing.loads(raw, salt=_signing_salt(token, toolset), max_age=SESSION_LIFETIME)
     except signing.BadSignature:
         return None
-    return None if Row.objects.filter(pk=_ended_key(raw)).exists() else McpSession(name, version)
+    return None if SessionRow.objects.filter(pk=_ended_key(raw)).exists() else McpSession(name, version)
 
 
 def end_session(raw: str) -> None:
-    """No worker takes this id from now on."""
+    """End a session for all worker processes."""
     now = timezone.now()
     with write_transaction():
-        Row.objects.filter(expire_date__lt=now).delete()
-        Row.objects.get_or_create(
+        SessionRow.objects.filter(expire_date__lt=now).delete()
+        SessionRow.objects.get_or_create(
             pk=_ended_key(raw), defaults={"session_data": "", "expire_date": now + SESSION_LIFETIME}
         )
 

@@ -1,4 +1,4 @@
-"""Tools: a name, a description, arguments with their JSON Schema, and the rights that they need."""
+"""Tools: name, description, arguments with JSON Schema, and the right that they need."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ _NULL = {"type": "null"}
 
 
 def build_schema(arguments: type[BaseModel], *, nulls: bool) -> dict[str, Any]:
-    """``nulls`` False: a null means that an argument is left out, so the schema does not speak of it."""
-    whole = arguments.model_json_schema()
-    definitions = whole.pop("$defs", {})
+    """Return the JSON Schema of arguments.
+
+    ``nulls`` False: null means that an argument is absent, so the schema does not mention it.
+    """
+    schema = arguments.model_json_schema()
+    definitions = schema.pop("$defs", {})
     for name in ("title", "description"):
-        whole.pop(name, None)
-    made = {"properties": {}, **_inline_references(whole, definitions, nulls)}
-    made["properties"] = _order_properties(made["properties"], made.get("required", []))
-    return made
+        schema.pop(name, None)
+    result = {"properties": {}, **_inline_references(schema, definitions, nulls)}
+    result["properties"] = _order_properties(result["properties"], result.get("required", []))
+    return result
 
 
 def _order_properties(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
-    """What is needed first, what opens further levels last."""
+    """Order properties: required ones first, those that ask for more levels last."""
     names = sorted(properties, key=lambda name: (name not in required, name.startswith("allow_")))
     return {name: properties[name] for name in names}
 
@@ -35,23 +38,23 @@ def _order_properties(properties: dict[str, Any], required: list[str]) -> dict[s
 def _inline_references(schema: dict[str, Any], definitions: dict[str, Any], nulls: bool) -> dict[str, Any]:
     if reference := schema.get("$ref"):
         schema = {**definitions[reference.rpartition("/")[2]], **schema}
-    made: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, value in schema.items():
         if name in ("$ref", "title"):
             continue
         if name == "properties":
-            made[name] = {key: _inline_references(one, definitions, nulls) for key, one in value.items()}
+            result[name] = {key: _inline_references(one, definitions, nulls) for key, one in value.items()}
         elif name == "anyOf":
-            made[name] = [_inline_references(one, definitions, nulls) for one in value]
+            result[name] = [_inline_references(one, definitions, nulls) for one in value]
         elif isinstance(value, dict):
-            made[name] = _inline_references(value, definitions, nulls)
+            result[name] = _inline_references(value, definitions, nulls)
         else:
-            made[name] = value
-    return made if nulls else _remove_null(made)
+            result[name] = value
+    return result if nulls else _remove_null(result)
 
 
 def _remove_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """What is left where a null is not spoken of."""
+    """Remove the null alternative from the schema of a property."""
     if _NULL not in schema.get("anyOf", ()):
         return schema
     others = [one for one in schema["anyOf"] if one != _NULL]
@@ -66,8 +69,7 @@ Arguments = TypeVar("Arguments", bound=BaseModel)
 
 @dataclass(frozen=True)
 class ToolOutcome:
-    """A tool's result (an object, or what its document says: a sentence, a list), and the arguments that it
-    does not know."""
+    """The result of a tool (an object, a sentence or a list) and the names of unknown arguments."""
 
     result: Any
     ignored: list[str]
@@ -75,11 +77,11 @@ class ToolOutcome:
 
 @dataclass(frozen=True)
 class Tool(Generic[Arguments]):
-    """One operation. ``handler`` gets the caller and the validated arguments and returns the result.
+    """One operation. ``handler`` gets the caller and the validated arguments, and returns the result.
 
-    ``destructive``: it may end something that was there. ``idempotent``: the same call again adds nothing.
-    ``right`` None: it depends on the arguments, and the handler asks for it. ``refusal`` says in the words of
-    the tool's document what is wrong with arguments.
+    ``destructive``: it may end something that exists. ``idempotent``: repeating a call changes nothing more.
+    ``right`` None: the right depends on the arguments and the handler checks it. ``refusal`` turns a
+    validation error into one with the wording of the documented system.
     """
 
     name: str
@@ -97,12 +99,19 @@ class Tool(Generic[Arguments]):
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
-        """The JSON Schema of the arguments."""
         return build_schema(self.input, nulls=not getattr(self.input, "nulls_are_left_out", False))
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "description": self.description,
+            "inputSchema": self.input_schema,
+            "annotations": self.annotations,
+        }
 
     @property
     def annotations(self) -> dict[str, bool]:
-        """MCP's hints."""
+        """Return the hints of MCP."""
         return {
             "readOnlyHint": self.read_only,
             "destructiveHint": self.destructive,
@@ -111,13 +120,13 @@ class Tool(Generic[Arguments]):
         }
 
     def run(self, caller: Caller, arguments: dict[str, Any]) -> ToolOutcome:
-        """Check right and arguments, and run it; refusals come as the exceptions of the layers below."""
+        """Check right and arguments, and call the handler. Exceptions of the layers below propagate."""
         if self.right:
             caller.require(self.right)
-        given = self._read(arguments)
-        return ToolOutcome(self.handler(caller, given), sorted(given.model_extra or {}))
+        parsed = self._parse(arguments)
+        return ToolOutcome(self.handler(caller, parsed), sorted(parsed.model_extra or {}))
 
-    def _read(self, arguments: dict[str, Any]) -> Arguments:
+    def _parse(self, arguments: dict[str, Any]) -> Arguments:
         try:
             return self.input.model_validate(arguments)
         except ValidationError as error:
@@ -128,7 +137,7 @@ class Tool(Generic[Arguments]):
 
 @dataclass(frozen=True)
 class Toolset:
-    """The tools of one documented system, under its name."""
+    """The tools of one documented system."""
 
     name: str
     description: str
@@ -139,7 +148,7 @@ class Toolset:
 
 
 def int_to_text(value: object) -> object:
-    """Ids are opaque texts; an agent may well send one as a number."""
+    """Return an id as text: agents sometimes send a number."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -153,17 +162,14 @@ Id = Annotated[
 
 
 def without_nulls(data: Any, *, but: str = "") -> Any:
-    """Arguments without those that are null; ``but``: the one of which a null says something."""
+    """Return arguments without nulls. ``but``: the one argument for which null has a meaning."""
     if not isinstance(data, dict):
         return data
     return {name: value for name, value in data.items() if value is not None or name == but}
 
 
 class ToolArguments(BaseModel):
-    """Arguments that a tool does not know are not an error; the answer names them.
-
-    Agents send null for what they leave out: it is as if it had not been sent.
-    """
+    """Base of arguments. Unknown arguments are allowed and reported; null means absent."""
 
     model_config = ConfigDict(extra="allow")
     nulls_are_left_out: ClassVar[bool] = True
@@ -175,7 +181,7 @@ class ToolArguments(BaseModel):
 
 
 class ReadArguments(ToolArguments, AccessParams):
-    """What every read takes."""
+    """Base of the arguments of reads."""
 
 
 class IdArguments(ToolArguments):

@@ -1,4 +1,4 @@
-"""LetsGo's tools: every operation of its memory store and its memory guide, and ``delete_fact``."""
+"""LetsGo's tools: the operations of its memory store and memory guide, and ``delete_fact``."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class FilterArguments(ReadArguments):
     session_id: TextFilter = Field(None, description="Only memories of this session.")
 
     def memories(self, caller: Caller) -> MemoryQuerySet:
-        wanted = MemoryFilter(
+        filters = MemoryFilter(
             category=self.category, type=self.type, project=self.project, session_id=self.session_id
         )
-        return wanted.select(self.clearance(caller))
+        return filters.select(self.clearance(caller))
 
 
 class SearchArguments(FilterArguments):
@@ -91,7 +91,7 @@ class FactArguments(ToolArguments, FactQuery):
 
 
 class _NullableTtl(BaseModel):
-    """What is null is left out; but of ``ttl_days`` a null means never."""
+    """Null means absent, except for ``ttl_days``, where it means never."""
 
     @model_validator(mode="before")
     @classmethod
@@ -100,11 +100,11 @@ class _NullableTtl(BaseModel):
 
 
 class NewMemory(_NullableTtl, MemoryDraft):
-    """A memory to be stored."""
+    """The arguments of ``store_memory``."""
 
 
 class NewFact(FactDraft):
-    """What is null is left out."""
+    """The arguments of ``store_fact``. Null means absent."""
 
     @model_validator(mode="before")
     @classmethod
@@ -113,7 +113,7 @@ class NewFact(FactDraft):
 
 
 class UpdateArguments(_NullableTtl, MemoryPatch):
-    """``id`` names the memory; it is not among the fields that are set."""
+    """The arguments of ``update_memory``. ``id`` is not one of the fields to set."""
 
     id: Id
 
@@ -134,12 +134,12 @@ class SummarizeArguments(ToolArguments):
 
 
 def store_memory(caller: Caller, draft: MemoryDraft) -> dict[str, Any]:
-    done = store.create_memory(draft, caller.actor)
-    return {"id": done.memory.uid, "outcome": done.outcome, **results.write_warnings(done.memory)}
+    result = store.create_memory(draft, caller.actor)
+    return {"id": result.memory.uid, "outcome": result.outcome, **results.write_warnings(result.memory)}
 
 
-def search_memories(caller: Caller, wanted: SearchArguments) -> dict[str, Any]:
-    found = search(wanted.memories(caller), wanted.query, limit=wanted.limit, min_score=wanted.min_score)
+def search_memories(caller: Caller, args: SearchArguments) -> dict[str, Any]:
+    found = search(args.memories(caller), args.query, limit=args.limit, min_score=args.min_score)
     record_reveals((hit.memory for hit in found.hits), caller.actor, "letsgo search_memories")
     return {
         "results": [
@@ -149,15 +149,15 @@ def search_memories(caller: Caller, wanted: SearchArguments) -> dict[str, Any]:
     }
 
 
-def list_memories(caller: Caller, wanted: ListArguments) -> dict[str, Any]:
-    found = _newest(wanted.memories(caller), wanted.limit)
+def list_memories(caller: Caller, args: ListArguments) -> dict[str, Any]:
+    found = _newest(args.memories(caller), args.limit)
     record_reveals(found, caller.actor, "letsgo list_memories")
     return {"memories": serializers.memories(found, serializers.preview)}
 
 
-def get_memory(caller: Caller, wanted: GetArguments) -> dict[str, Any]:
-    live: MemoryQuerySet = Memory.objects.visible_to(wanted.clearance(caller)).live()
-    memory = next(iter(live.filter(uid=wanted.id)), None)
+def get_memory(caller: Caller, args: GetArguments) -> dict[str, Any]:
+    live: MemoryQuerySet = Memory.objects.visible_to(args.clearance(caller)).live()
+    memory = next(iter(live.filter(uid=args.id)), None)
     if memory is None:
         raise Http404
     record_reveals([memory], caller.actor, "letsgo get_memory")
@@ -170,54 +170,54 @@ def update_memory(caller: Caller, change: UpdateArguments) -> dict[str, Any]:
     return {"id": memory.uid, "outcome": outcome, **results.write_warnings(memory)}
 
 
-def delete_memory(caller: Caller, wanted: IdArguments) -> dict[str, Any]:
-    if not store.trash_memories([wanted.id], caller.actor):
+def delete_memory(caller: Caller, args: IdArguments) -> dict[str, Any]:
+    if not store.trash_memories([args.id], caller.actor):
         raise Http404
-    return {"id": wanted.id, "outcome": "trashed"}
+    return {"id": args.id, "outcome": "trashed"}
 
 
-def search_by_file(caller: Caller, wanted: FileArguments) -> dict[str, Any]:
-    found = _newest(MemoryFilter(file=wanted.path).select(wanted.clearance(caller)), wanted.limit)
+def search_by_file(caller: Caller, args: FileArguments) -> dict[str, Any]:
+    found = _newest(MemoryFilter(file=args.path).select(args.clearance(caller)), args.limit)
     record_reveals(found, caller.actor, "letsgo search_by_file")
     return {"results": serializers.memories(found)}
 
 
-def search_by_concept(caller: Caller, wanted: ConceptArguments) -> dict[str, Any]:
-    found = _newest(MemoryFilter(concept=wanted.concept).select(wanted.clearance(caller)), wanted.limit)
+def search_by_concept(caller: Caller, args: ConceptArguments) -> dict[str, Any]:
+    found = _newest(MemoryFilter(concept=args.concept).select(args.clearance(caller)), args.limit)
     record_reveals(found, caller.actor, "letsgo search_by_concept")
     return {"results": serializers.memories(found)}
 
 
-def get_timeline(caller: Caller, wanted: TimelineArguments) -> dict[str, Any]:
-    within = MemoryFilter(type=wanted.type, project=wanted.project, session_id=wanted.session_id)
-    entries, _ = timeline.load_timeline(wanted.clearance(caller), within, limit=wanted.limit)
+def get_timeline(caller: Caller, args: TimelineArguments) -> dict[str, Any]:
+    within = MemoryFilter(type=args.type, project=args.project, session_id=args.session_id)
+    entries, _ = timeline.load_timeline(args.clearance(caller), within, limit=args.limit)
     record_reveals(timeline.timeline_memories(entries), caller.actor, "letsgo get_timeline")
     return {"timeline": [serializers.entry(entry) for entry in entries]}
 
 
 def store_fact(caller: Caller, draft: FactDraft) -> dict[str, Any]:
-    done = results.store_fact_with_outcome(draft, caller.actor)
-    return {"id": done["id"], "outcome": done["outcome"]}
+    result = results.store_fact_with_outcome(draft, caller.actor)
+    return {"id": result["id"], "outcome": result["outcome"]}
 
 
-def query_facts(caller: Caller, wanted: FactArguments) -> dict[str, Any]:
-    return {"facts": [serializers.fact(row) for row in wanted.facts(caller)[: wanted.limit]]}
+def query_facts(caller: Caller, args: FactArguments) -> dict[str, Any]:
+    return {"facts": [serializers.fact(row) for row in args.facts(caller)[: args.limit]]}
 
 
-def delete_fact(caller: Caller, wanted: IdArguments) -> dict[str, Any]:
-    services.delete_fact(wanted.id, caller.actor)
-    return {"id": wanted.id, "outcome": "deleted"}
+def delete_fact(caller: Caller, args: IdArguments) -> dict[str, Any]:
+    services.delete_fact(args.id, caller.actor)
+    return {"id": args.id, "outcome": "deleted"}
 
 
 def purge_expired(caller: Caller, nothing: ToolArguments) -> dict[str, Any]:
     return {"purged": store.purge_expired(caller.actor)}
 
 
-def summarize_old(caller: Caller, wanted: SummarizeArguments) -> dict[str, Any]:
-    done = operations_summarize_old.summarise_old(
-        caller.actor, older_than_days=wanted.older_than_days, min_entries=wanted.min_entries
+def summarize_old(caller: Caller, args: SummarizeArguments) -> dict[str, Any]:
+    counts = operations_summarize_old.summarise_old(
+        caller.actor, older_than_days=args.older_than_days, min_entries=args.min_entries
     )
-    return {"summarized": done.summarised, "created": done.created}
+    return {"summarized": counts.summarised, "created": counts.created}
 
 
 def _newest(memories: MemoryQuerySet, limit: int) -> list[Memory]:

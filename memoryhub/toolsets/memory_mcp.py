@@ -1,8 +1,7 @@
-"""How Memory MCP shows a memory: under the names of its document, importance on its scale of 0 to 10.
+"""Memory MCP's three tools: store or update, recall in two parts, forget.
 
-Memory MCP's three tools: store or update, recall in two parts, forget.
-
-Importance is told on its scale of 0 to 10 here, and kept as 0 to 1. The time to live follows from it.
+They use the field names of its document. Importance is 0 to 10 here and 0 to 1 in the store; the time to live
+depends on it.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ from memoryhub.search.recall import MAX_TOKENS, MIN_TOKENS, RecallRequest, recal
 from memoryhub.toolsets import results
 from memoryhub.toolsets.base import Id, Tool, ToolArguments, Toolset
 
-IMPORTANCE_SCALE = 10  # of importance
+IMPORTANCE_SCALE = 10
 
 
 def serialize_stored(shown: dict[str, Any]) -> dict[str, Any]:
-    """What storing answers: little, and all that was worked out. Of a hidden memory the id alone."""
+    """Return a short description of a stored memory; of a hidden one only the id."""
     if "content" not in shown:
         return {"id": shown["id"]}
     return {
@@ -70,7 +69,7 @@ def serialize_stored(shown: dict[str, Any]) -> dict[str, Any]:
 
 
 def round_importance(importance: float) -> float:
-    """0 to 1 on the scale of 0 to 10, a whole number where it is one."""
+    """Convert from the scale 0 to 1 to 0 to 10; an int if it is whole."""
     steps = round(importance * IMPORTANCE_SCALE, 1)
     return int(steps) if steps == int(steps) else steps
 
@@ -79,13 +78,13 @@ def index_entry(memory: Memory, words: int) -> dict[str, Any]:
     return {**recall.serialize_entry(memory, words), "importance": round_importance(memory.importance)}
 
 
-def memory_detail(memory: Memory, score: float, known: Provenance) -> dict[str, Any]:
-    """A memory under the names of its document; of the rest only what says something: each costs tokens."""
+def memory_detail(memory: Memory, score: float, provenance: Provenance) -> dict[str, Any]:
+    """Return a whole memory with its provenance; empty fields are omitted, because each costs tokens."""
     rest = {
         "project": memory.project,
         "entities": [one["entity"] for one in list_values(memory, "entities")],
         "tags": list_values(memory, "tags"),
-        "provenance": [provenance_row(one) for one in known.rows.get(memory.uid, [])],
+        "provenance": [provenance_row(one) for one in provenance.rows.get(memory.uid, [])],
     }
     return {
         "id": memory.uid,
@@ -103,7 +102,7 @@ def memory_detail(memory: Memory, score: float, known: Provenance) -> dict[str, 
 
 
 def memory_summary(memory: Memory, score: float) -> dict[str, Any]:
-    """A memory's whole text, and what it takes to use it."""
+    """Return the content of a memory with its most important fields."""
     return {
         "id": memory.uid,
         "type": memory.type,
@@ -122,18 +121,18 @@ def provenance_row(entry: JournalEntry) -> dict[str, Any]:
 
 
 def iso_seconds(at: datetime | None) -> str | None:
-    """A moment without its fraction: digits are tokens."""
+    """Format a time without fractional seconds, to save tokens."""
     return serializers.moment(at.replace(microsecond=0)) if at else None
 
 
-MIN_QUOTED_WORDS = 4  # words of a memory in a row: a reason that holds them repeats it
-MAX_PROVENANCE_ROWS = 1  # rows in each detail; forgetting tells all
-# What stands around the result on the wire, in tokens: the budget is the whole answer's.
+MIN_QUOTED_WORDS = 4  # consecutive words of a memory in a reason that count as a quotation
+MAX_PROVENANCE_ROWS = 1  # journal rows per detail; memory_forget returns all
+# Tokens of the response around the result; the budget covers the whole response.
 ENVELOPE_TOKENS = estimate_tokens(json.dumps({"result": 0, "ignored": []}))
 
 
 def _to_entity(value: object) -> object:
-    """An entity may come as a bare name, or with ``name`` and ``type``."""
+    """Return an entity from a name, or from an object with ``name`` and ``type``."""
     if isinstance(value, str):
         return {"entity": value}
     if isinstance(value, dict) and "entity" not in value and "name" in value:
@@ -147,7 +146,7 @@ NamedEntity = Annotated[EntityDraft, BeforeValidator(_to_entity, json_schema_inp
 
 
 class StoreArguments(ToolArguments):
-    """``id`` makes it an update."""
+    """With ``id``, an update."""
 
     content: Content | None = Field(
         None, description="What to remember, in full. Needed unless id names a memory to update."
@@ -214,8 +213,8 @@ class RecallArguments(ToolArguments, AccessParams):
 
     def memories(self, caller: Caller) -> MemoryQuerySet:
         names = ("type", "category", "tag", "project", "session_id", "scope")
-        wanted = MemoryFilter(**{name: getattr(self, name) for name in names})
-        found = wanted.select(self.clearance(caller))
+        filters = MemoryFilter(**{name: getattr(self, name) for name in names})
+        found = filters.select(self.clearance(caller))
         for entity in self.entities:
             found = found.about_entity(entity)
         return found
@@ -232,52 +231,52 @@ class ForgetArguments(ToolArguments):
     )
 
 
-def memory_store(caller: Caller, given: StoreArguments) -> dict[str, Any]:
-    if given.id:
-        return _update(caller, given, given.id)
-    if given.content is None:
+def memory_store(caller: Caller, args: StoreArguments) -> dict[str, Any]:
+    if args.id:
+        return _update(caller, args, args.id)
+    if args.content is None:
         raise invalid_fields(
             [field_error("content", "is needed to store; or name a memory to update with id")]
         )
-    known = _find_copy(caller, given, given.content)
-    entities = _entities(given, given.content)
-    judged = _judge_importance(given, given.content, len(entities), known)
-    values = _shared_fields(given) | {
-        "content": given.content,
-        "importance": judged.importance / IMPORTANCE_SCALE,
-        "ttl_days": _ttl_days(given, judged.importance),
+    known = _find_copy(caller, args, args.content)
+    entities = _entities(args, args.content)
+    score = _judge_importance(args, args.content, len(entities), known)
+    values = _shared_fields(args) | {
+        "content": args.content,
+        "importance": score.importance / IMPORTANCE_SCALE,
+        "ttl_days": _ttl_days(args, score.importance),
         "entities": entities,
-        "type": given.type,
+        "type": args.type,
     }
     draft = MemoryDraft.model_validate(values)
-    done = store.create_memory(draft, caller.actor)
-    if known and done.outcome == "refreshed" and given.importance is not None:
-        # Said again, and of another importance perhaps; nothing else of it changes.
-        weight = StoreArguments(id=done.memory.uid, importance=given.importance, ttl_days=given.ttl_days)
-        return {**_update(caller, weight, done.memory.uid), "outcome": done.outcome}
-    made = results.serialize_written_memory(done, draft, caller.actor)
-    why = {"importance_reasons": list(judged.reasons)} if judged.reasons else {}
-    more = (why if done.outcome == "created" else {}) | results.write_warnings(done.memory)
-    return {"outcome": done.outcome, **serialize_stored(made), **more}
+    result = store.create_memory(draft, caller.actor)
+    if known and result.outcome == "refreshed" and args.importance is not None:
+        # The same content again may change its importance, and nothing else.
+        patch = StoreArguments(id=result.memory.uid, importance=args.importance, ttl_days=args.ttl_days)
+        return {**_update(caller, patch, result.memory.uid), "outcome": result.outcome}
+    stored = results.serialize_written_memory(result, draft, caller.actor)
+    reasons = {"importance_reasons": list(score.reasons)} if score.reasons else {}
+    more = (reasons if result.outcome == "created" else {}) | results.write_warnings(result.memory)
+    return {"outcome": result.outcome, **serialize_stored(stored), **more}
 
 
-def _update(caller: Caller, given: StoreArguments, uid: str) -> dict[str, Any]:
-    values = _shared_fields(given)
-    if given.content is not None:
-        values["content"] = given.content
-        if given.entities is None and (entities := _renewed_entities(caller, uid, given.content)) is not None:
+def _update(caller: Caller, args: StoreArguments, uid: str) -> dict[str, Any]:
+    values = _shared_fields(args)
+    if args.content is not None:
+        values["content"] = args.content
+        if args.entities is None and (entities := _renewed_entities(caller, uid, args.content)) is not None:
             values["entities"] = entities
-    if given.entities is not None:
-        values["entities"] = given.entities
-    if "type" in given.model_fields_set:
-        values["type"] = given.type
-    if given.importance is not None:
-        values["importance"] = given.importance / IMPORTANCE_SCALE
-        values["ttl_days"] = _ttl_days(given, given.importance)
-    elif given.ttl_days is not None:
-        values["ttl_days"] = given.ttl_days
+    if args.entities is not None:
+        values["entities"] = args.entities
+    if "type" in args.model_fields_set:
+        values["type"] = args.type
+    if args.importance is not None:
+        values["importance"] = args.importance / IMPORTANCE_SCALE
+        values["ttl_days"] = _ttl_days(args, args.importance)
+    elif args.ttl_days is not None:
+        values["ttl_days"] = args.ttl_days
     memory, outcome = results.update_with_outcome(uid, MemoryPatch.model_validate(values), caller.actor)
-    if outcome == "unchanged":  # a change has a row of its own
+    if outcome == "unchanged":  # the journal has a row for a change
         record_reveals([memory], caller.actor, "memory-mcp memory_store")
     return {
         "outcome": outcome,
@@ -286,105 +285,108 @@ def _update(caller: Caller, given: StoreArguments, uid: str) -> dict[str, Any]:
     }
 
 
-def memory_recall(caller: Caller, given: RecallArguments) -> dict[str, Any]:
-    clearance = given.clearance(caller)
-    rows = versions.Provenance(clearance, MAX_PROVENANCE_ROWS)
-    wanted = RecallRequest(given.query, given.max_tokens - ENVELOPE_TOKENS, most_details=given.limit)
+def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
+    clearance = args.clearance(caller)
+    provenance = versions.Provenance(clearance, MAX_PROVENANCE_ROWS)
+    request = RecallRequest(args.query, args.max_tokens - ENVELOPE_TOKENS, most_details=args.limit)
     answer = recall_memories(
-        given.memories(caller),
-        wanted,
-        lambda memory, score: memory_detail(memory, score, rows),
+        args.memories(caller),
+        request,
+        lambda memory, score: memory_detail(memory, score, provenance),
         entry=index_entry,
         brief=memory_summary,
-        prepare=rows.read,
+        prepare=provenance.read,
         told=lambda memories: record_reveals(memories, caller.actor, "memory-mcp memory_recall"),
     )
     answer["tokens_used"] += ENVELOPE_TOKENS
-    least = settings.MEMORYHUB.mcp_renew_importance
-    renewed = store.renew_expiry([detail["id"] for detail in answer["details"]], least)
+    renewed = store.renew_expiry(
+        [detail["id"] for detail in answer["details"]], settings.MEMORYHUB.mcp_renew_importance
+    )
     for detail in answer["details"]:
         if "expires_at" in detail and detail["id"] in renewed:
             detail["expires_at"] = iso_seconds(renewed[detail["id"]])
     return answer
 
 
-def memory_forget(caller: Caller, given: ForgetArguments) -> dict[str, Any]:
-    with journal_refusals(given, caller.actor):
-        refuse_secrets(given, ["reason"])
-    visible: MemoryQuerySet = Memory.objects.visible_to(caller.actor.clearance)
-    memory = visible.filter(uid=given.id).first()
+def memory_forget(caller: Caller, args: ForgetArguments) -> dict[str, Any]:
+    with journal_refusals(args, caller.actor):
+        refuse_secrets(args, ["reason"])
+    memory = _find_visible(caller, args.id)
     if memory is None:
         raise Http404
-    why = (
-        ""
-        if _quotes_memory(given.reason, memory, 1 if given.hard else MIN_QUOTED_WORDS)
-        else collapse_whitespace(given.reason)
-    )
-    forget: Callable[..., list[Any]] = store.erase_memories if given.hard else store.trash_memories
-    if not forget([given.id], caller.actor, why=why):
+    run = 1 if args.hard else MIN_QUOTED_WORDS
+    reason = "" if _quotes_memory(args.reason, memory, run) else collapse_whitespace(args.reason)
+    forget: Callable[..., list[Any]] = store.erase_memories if args.hard else store.trash_memories
+    if not forget([args.id], caller.actor, why=reason):
         raise Http404
-    rows = versions.journal_by_uid(given.id, caller.actor.clearance)
+    rows = versions.journal_by_uid(args.id, caller.actor.clearance)
     return {
-        "id": given.id,
-        "outcome": "erased" if given.hard else "trashed",
-        "reason": why,
+        "id": args.id,
+        "outcome": "erased" if args.hard else "trashed",
+        "reason": reason,
         "provenance": [{**provenance_row(row), "metadata": row.detail} for row in rows],
     }
 
 
-def _quotes_memory(reason: str, memory: Memory, run: int) -> bool:
-    """Whether a reason holds so many words of a memory in a row: the journal keeps nothing of its text.
+def _find_visible(caller: Caller, uid: str) -> Memory | None:
+    visible: MemoryQuerySet = Memory.objects.visible_to(caller.actor.clearance)
+    return visible.filter(uid=uid).first()
 
-    Of one that is erased not one telling word.
+
+def _quotes_memory(reason: str, memory: Memory, run: int) -> bool:
+    """Return whether a reason quotes ``run`` consecutive words of a memory, which the journal must not
+    contain.
+
+    For an erased memory, ``run`` is 1, without stop words.
     """
-    said = [word for word in words(reason) if run > 1 or word not in STOP_WORDS]
+    reason_words = [word for word in words(reason) if run > 1 or word not in STOP_WORDS]
     for name in TEXT_COLUMNS:
         text = words(getattr(memory, name))
         length = max(min(run, len(text)), 1)
         runs = {tuple(text[at : at + length]) for at in range(len(text) - length + 1)}
-        if any(tuple(said[at : at + length]) in runs for at in range(len(said) - length + 1)):
+        if any(tuple(reason_words[at : at + length]) in runs for at in range(len(reason_words) - length + 1)):
             return True
     return False
 
 
-def _shared_fields(given: StoreArguments) -> dict[str, Any]:
-    """The fields that mean the same here and there, of those that were given."""
+def _shared_fields(args: StoreArguments) -> dict[str, Any]:
+    """Return the given fields that have the same meaning in the store."""
     names = ("tags", "title", "category", "sensitivity", "scope", "project", "session_id")
-    values = {name: getattr(given, name) for name in names if name in given.model_fields_set}
-    return values | ({"abstract": given.summary} if given.summary else {})
+    values = {name: getattr(args, name) for name in names if name in args.model_fields_set}
+    return values | ({"abstract": args.summary} if args.summary else {})
 
 
-def _find_copy(caller: Caller, given: StoreArguments, content: str) -> Memory | None:
-    """A memory that the caller may see with these very words in this place: it will be refreshed."""
+def _find_copy(caller: Caller, args: StoreArguments, content: str) -> Memory | None:
+    """Return the visible memory with the same content and place: storing will refresh it."""
     place = {
         "content_hash": hash_content(content),
-        "project": resolve_project(given.project, caller.actor),
-        "scope": given.scope.value,
-        "owner": resolve_owner(given.scope.value, caller.actor),
+        "project": resolve_project(args.project, caller.actor),
+        "scope": args.scope.value,
+        "owner": resolve_owner(args.scope.value, caller.actor),
     }
     found: Memory | None = Memory.objects.visible_to(caller.actor.clearance).filter(**place).first()
     return found
 
 
 def _judge_importance(
-    given: StoreArguments, content: str, names: int, known: Memory | None
+    args: StoreArguments, content: str, names: int, known: Memory | None
 ) -> ImportanceScore:
-    if given.importance is not None:
-        return ImportanceScore(given.importance, ())
+    if args.importance is not None:
+        return ImportanceScore(args.importance, ())
     if known is not None:
         return ImportanceScore(round_importance(known.importance), ())
-    return score_importance(content, given.type, names)
+    return score_importance(content, args.type, names)
 
 
-def _ttl_days(given: StoreArguments, importance: float) -> float:
-    """Days to live; of no importance at all one day, for 0 would be for ever."""
-    if given.ttl_days is not None:
-        return given.ttl_days
+def _ttl_days(args: StoreArguments, importance: float) -> float:
+    """Return the days to live; at least one for importance 0, because 0 would mean forever."""
+    if args.ttl_days is not None:
+        return args.ttl_days
     return importance * settings.MEMORYHUB.mcp_ttl_days_per_importance or 1
 
 
-def _entities(given: StoreArguments, content: str) -> list[EntityDraft]:
-    return _extract_entities(content) if given.entities is None else given.entities
+def _entities(args: StoreArguments, content: str) -> list[EntityDraft]:
+    return _extract_entities(content) if args.entities is None else args.entities
 
 
 def _extract_entities(content: str) -> list[EntityDraft]:
@@ -392,14 +394,13 @@ def _extract_entities(content: str) -> list[EntityDraft]:
 
 
 def _renewed_entities(caller: Caller, uid: str, content: str) -> list[EntityDraft] | None:
-    """Those of the new content, if what is there was extracted too; None: somebody chose them."""
-    visible: MemoryQuerySet = Memory.objects.visible_to(caller.actor.clearance)
-    memory = visible.filter(uid=uid).first()
+    """Return the entities of the new content; None if the current ones were not extracted but chosen."""
+    memory = _find_visible(caller, uid)
     if memory is None:
         return None
     before = {(one.entity, one.entity_type) for one in _extract_entities(memory.content)}
-    there = {(one["entity"], one["entity_type"]) for one in list_values(memory, "entities")}
-    return _extract_entities(content) if there <= before else None
+    current = {(one["entity"], one["entity_type"]) for one in list_values(memory, "entities")}
+    return _extract_entities(content) if current <= before else None
 
 
 _TOOLS: tuple[Tool[Any], ...] = (

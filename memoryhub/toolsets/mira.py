@@ -1,10 +1,10 @@
-"""Mira's one tool, ``memory``: remember, recall, forget; in the words of its document."""
+"""Mira's tool ``memory`` (remember, recall, forget), with the wording of its document."""
 
 from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal
 
 from django.db.models import Q
 from django.utils import timezone
@@ -25,12 +25,12 @@ from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.fallback import SimilarMemory, search_with_fallback
-from memoryhub.toolsets.base import Tool, ToolArguments, Toolset
+from memoryhub.toolsets.base import Tool, ToolArguments, Toolset, int_to_text
 
 DEFAULT_LIMIT = 10
-_FACT_TYPES = ("preference", "decision", "context")  # the fourth, general, stands for all others
+_FACT_TYPES = ("preference", "decision", "context")  # the fourth, general, covers all other types
 _MAX_SESSION_CHARS = 100
-# Wherever they were stored: a team shares them, or they are the reader's own.
+# Found in every project: team memories, and the reader's own personal ones.
 _SHARED_OR_PERSONAL = Q(scope__in=(Scope.TEAM.value, Scope.PERSONAL.value))
 _ACTIONS_TEXT = "Must be `remember`, `recall`, or `forget`"
 _INVALID_FIELDS = {
@@ -42,15 +42,11 @@ _INVALID_FIELDS = {
 }
 
 
-def _as_text(value: object) -> object:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-IdText = Annotated[str, BeforeValidator(_as_text)]
+IdText = Annotated[str, BeforeValidator(int_to_text)]
 
 
 class MemoryArguments(ToolArguments, AccessParams):
-    """What each action needs is looked at once it is known which it is."""
+    """Arguments of all three actions. Each action checks its required ones."""
 
     action: Literal["remember", "recall", "forget"] = Field(description="`remember`, `recall`, or `forget`")
     content: Annotated[str, Field(max_length=MAX_CONTENT)] = Field(
@@ -92,145 +88,140 @@ class MemoryArguments(ToolArguments, AccessParams):
 
 
 class MiraDraft(MemoryDraft):
-    """What Mira's document has as defaults."""
+    """A draft with Mira's defaults."""
 
     type: MemoryType = MemoryType.GENERAL
 
 
-def memory(caller: Caller, given: MemoryArguments) -> Any:
-    return {"remember": remember, "recall": recall, "forget": forget}[given.action](caller, given)
+def memory(caller: Caller, args: MemoryArguments) -> Any:
+    return {"remember": remember, "recall": recall, "forget": forget}[args.action](caller, args)
 
 
-def remember(caller: Caller, given: MemoryArguments) -> str:
+def remember(caller: Caller, args: MemoryArguments) -> str:
     caller.require(Right.WRITE)
-    _require_value(given.content, "content", "remember")
-    draft = _draft(given)
+    _require_value(args.content, "content", "remember")
+    draft = _draft(args)
     try:
-        done = store.create_memory_in_session(draft, caller.actor, _session_key(caller, given))
+        result = store.create_memory_in_session(draft, caller.actor, _session_key(caller, args))
     except SecretDetected as refusal:
         errors = [field_error(refusal.field, refusal.message)]
         raise Problem(422, refusal.code, f"Secret detection: {refusal.message}", errors) from None
-    if done.outcome == "refreshed":
-        _update_refreshed(caller, done.memory.uid, draft)
-    if done.outcome == "created" or done.revived:  # what was forgotten is new
-        return f"Memory stored successfully with ID: {done.memory.uid}"
-    return f"Memory updated successfully (ID: {done.memory.uid})"
+    if result.outcome == "refreshed":
+        _update_refreshed(caller, result.memory.uid, draft)
+    if result.outcome == "created" or result.revived:  # a forgotten memory counts as new
+        return f"Memory stored successfully with ID: {result.memory.uid}"
+    return f"Memory updated successfully (ID: {result.memory.uid})"
 
 
-def recall(caller: Caller, given: MemoryArguments) -> list[dict[str, Any]]:
+def recall(caller: Caller, args: MemoryArguments) -> list[dict[str, Any]]:
     caller.require(Right.READ)
-    _require_value(given.query, "query", "recall")
-    visible = MemoryFilter().select(given.clearance(caller))
-    found = search_with_fallback(
-        _filter_memories(visible, given), given.query, limit=given.limit, known=visible
-    )
+    _require_value(args.query, "query", "recall")
+    visible = MemoryFilter().select(args.clearance(caller))
+    found = search_with_fallback(_filter_memories(visible, args), args.query, limit=args.limit, known=visible)
     record_reveals((one.memory for one in found), caller.actor, "mira recall")
     count_accesses_and_promote(one.memory for one in found)
     return [_serialize_found(one) for one in found]
 
 
-def forget(caller: Caller, given: MemoryArguments) -> str:
+def forget(caller: Caller, args: MemoryArguments) -> str:
     caller.require(Right.WRITE)
-    _require_value(given.id, "id", "forget")
-    gone = store.trash_memories([given.id], caller.actor)
-    return f"Memory {given.id} deleted." if gone else f"Memory {given.id} not found."
+    _require_value(args.id, "id", "forget")
+    trashed = store.trash_memories([args.id], caller.actor)
+    return f"Memory {args.id} deleted." if trashed else f"Memory {args.id} not found."
 
 
-def _draft(given: MemoryArguments) -> MemoryDraft:
-    """Only what was given is given: by its key a memory keeps the rest."""
+def _draft(args: MemoryArguments) -> MemoryDraft:
+    """Return a draft of the given values only: an upsert by key leaves the others unchanged."""
     names = ("content", "key", "category", "confidence", "scope", "project", "sensitivity", "tags")
-    values = {name: getattr(given, name) for name in names if name in given.model_fields_set}
-    if "fact_type" in given.model_fields_set:
-        values["type"] = given.fact_type
-    if given.session_id:
-        values["session_id"] = given.session_id
+    values = {name: getattr(args, name) for name in names if name in args.model_fields_set}
+    if "fact_type" in args.model_fields_set:
+        values["type"] = args.fact_type
+    if args.session_id:
+        values["session_id"] = args.session_id
     try:
         draft = MiraDraft.model_validate({name: value for name, value in values.items() if value is not None})
     except ValidationError as error:
         raise to_argument_problem(error) from None
-    # For a new memory alone: one that is said again stays in the session where it was said first.
+    # Not part of the upsert: an existing memory keeps its first session.
     draft.model_fields_set.discard("session_id")
     return draft
 
 
 def _update_refreshed(caller: Caller, uid: str, draft: MemoryDraft) -> None:
-    """The same words again with another type, category or tags: these are taken over."""
+    """Apply another type, category or tags to a memory with the same content."""
     values = draft.model_dump(include=draft.given & {"type", "category", "tags"})
     if values:
-        with suppress(NotFound):  # above the writer's clearance: it stays as it is
+        with suppress(NotFound):  # above the writer's clearance: unchanged
             store.update_memory(uid, MemoryPatch.model_validate(values), caller.actor)
 
 
-def _session_key(caller: Caller, given: MemoryArguments) -> str:
-    """What tells this conversation from others; for who names none, a day of one token."""
-    session = given.session_id or caller.session
+def _session_key(caller: Caller, args: MemoryArguments) -> str:
+    """Return what distinguishes this conversation: its session, or else a day of one token."""
+    session = args.session_id or caller.session
     if not session:
         return f"{caller.actor.name} {timezone.now():%Y-%m-%d}"
-    if len(session) > _MAX_SESSION_CHARS:  # as a door makes them up
+    if len(session) > _MAX_SESSION_CHARS:  # as generated by MCP clients
         return hashlib.sha256(session.encode("utf-8", "replace")).hexdigest()
     return session
 
 
-def _filter_memories(memories: MemoryQuerySet, given: MemoryArguments) -> MemoryQuerySet:
-    """The scopes isolate here, and the filters work, before any cut."""
-    if given.project:
-        memories = memories.filter(Q(project__in=(given.project, "")) | _SHARED_OR_PERSONAL)
-    if "scope" in given.model_fields_set:
-        memories = memories.filter(scope=given.scope.value)
-    if given.category:
-        memories = memories.filter(category=given.category)
-    if "fact_type" not in given.model_fields_set:
+def _filter_memories(memories: MemoryQuerySet, args: MemoryArguments) -> MemoryQuerySet:
+    """Apply scopes and filters before any limit."""
+    if args.project:
+        memories = memories.filter(Q(project__in=(args.project, "")) | _SHARED_OR_PERSONAL)
+    if "scope" in args.model_fields_set:
+        memories = memories.filter(scope=args.scope.value)
+    if args.category:
+        memories = memories.filter(category=args.category)
+    if "fact_type" not in args.model_fields_set:
         return memories
-    if given.fact_type in _FACT_TYPES:
-        return memories.filter(type=given.fact_type)
+    if args.fact_type in _FACT_TYPES:
+        return memories.filter(type=args.fact_type)
     return memories.exclude(type__in=_FACT_TYPES)
 
 
-def _serialize_found(found: SimilarMemory) -> dict[str, Any]:
-    row: Memory = found.memory
+def _serialize_found(result: SimilarMemory) -> dict[str, Any]:
+    row: Memory = result.memory
     return {
         "id": row.uid,
         "content": row.content,
-        "similarity": found.similarity,
+        "similarity": result.similarity,
         "fact_type": row.type if row.type in _FACT_TYPES else "general",
         "category": row.category,
         "confidence": row.confidence,
         "key": row.key,
         "scope": row.scope,
         "project": row.project,
-        "found_by": found.how.value,
+        "found_by": result.how.value,
         "updated_at": serializers.moment(row.updated_at),
     }
 
 
 def _require_value(value: str, name: str, action: str) -> None:
     if not value.strip():
-        _refuse({name: (f"Missing {name}", f"`{action}` requires `{name}`")}, f"missing_{name}")
+        raise _problem({name: (f"Missing {name}", f"`{action}` requires `{name}`")}, f"missing_{name}")
 
 
-def _refuse(found: dict[str, tuple[str, str]], code: str) -> NoReturn:
-    raise _problem(found, code)
-
-
-def _problem(found: dict[str, tuple[str, str]], code: str) -> Problem:
-    detail = "; ".join(f"{title}: {mend}" for title, mend in found.values())
-    errors = [field_error(name, _to_field_message(mend)) for name, (_, mend) in found.items()]
+def _problem(messages: dict[str, tuple[str, str]], code: str) -> Problem:
+    """Return a problem from the title and the hint of each field."""
+    detail = "; ".join(f"{title}: {hint}" for title, hint in messages.values())
+    errors = [field_error(name, _to_field_message(hint)) for name, (_, hint) in messages.items()]
     return Problem(422, code, detail, errors)
 
 
-def _to_field_message(mend: str) -> str:
-    """As the messages of fields are: without marks, and no sentence."""
-    bare = mend.replace("`", "")
-    return bare[:1].lower() + bare[1:]
+def _to_field_message(hint: str) -> str:
+    """Format a hint like the messages of other fields: no backquotes, lower case."""
+    plain = hint.replace("`", "")
+    return plain[:1].lower() + plain[1:]
 
 
 def to_argument_problem(error: ValidationError) -> Problem:
-    """What is wrong with the arguments, in the document's words where it has any; each bad field is named."""
-    found: dict[str, tuple[str, str]] = {}
+    """Return the problem for invalid arguments, in Mira's wording where it has one, naming every field."""
+    messages: dict[str, tuple[str, str]] = {}
     for one in pydantic_field_errors(error.errors(include_url=False, include_input=False)):
         name = one["field"].partition(".")[0]
-        found.setdefault(name, _INVALID_FIELDS.get(name, (f"Invalid {name}", one["message"])))
-    return _problem(found, f"invalid_{next(iter(found))}")
+        messages.setdefault(name, _INVALID_FIELDS.get(name, (f"Invalid {name}", one["message"])))
+    return _problem(messages, f"invalid_{next(iter(messages))}")
 
 
 _TOOLS: tuple[Tool[Any], ...] = (

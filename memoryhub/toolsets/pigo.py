@@ -1,4 +1,4 @@
-"""pigo's three tools: three layers, six categories, deduplication."""
+"""pigo's three tools: memories in three layers and six categories, deduplicated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from memoryhub.toolsets.base import Id, Tool, ToolArguments, Toolset
 
 DEFAULT_TOP_K = 5
 Category = Literal["profile", "preferences", "entities", "events", "cases", "patterns"]
-# What each is in the hub's own vocabulary.
+# Memory type of each category.
 TYPE_OF_CATEGORY: dict[str, MemoryType] = {
     "profile": MemoryType.SELF,
     "preferences": MemoryType.PREFERENCE,
@@ -83,44 +83,47 @@ class ForgetArguments(ToolArguments):
     id: Id
 
 
-def memory_recall(caller: Caller, given: RecallArguments) -> dict[str, Any]:
-    known = MemoryFilter().select(given.clearance(caller))
-    found = search_with_fallback(given.memories(caller), given.query, limit=given.top_k, known=known)
+def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
+    known = MemoryFilter().select(args.clearance(caller))
+    found = search_with_fallback(args.memories(caller), args.query, limit=args.top_k, known=known)
     record_reveals((one.memory for one in found), caller.actor, "pigo memory_recall")
     count_accesses_and_promote(one.memory for one in found)
     return {"results": [_serialize_found(one) for one in found]}
 
 
-def memory_remember(caller: Caller, given: RememberArguments) -> dict[str, Any]:
+def memory_remember(caller: Caller, args: RememberArguments) -> dict[str, Any]:
     values = {
-        name: getattr(given, name) for name in given.model_fields_set & set(RememberArguments.model_fields)
+        name: getattr(args, name) for name in args.model_fields_set & set(RememberArguments.model_fields)
     }
-    values |= {"type": TYPE_OF_CATEGORY[given.category], "overview": given.overview or given.abstract}
+    values |= {
+        "type": TYPE_OF_CATEGORY[args.category],
+        "overview": args.overview or args.abstract,
+    }
     draft = MemoryDraft.model_validate(values)
-    done = create_deduplicated(draft, caller.actor)
-    shown = results.serialize_written_memory(done, draft, caller.actor)
-    decision = "CREATE" if done.revived else _DECISIONS[done.outcome]
-    told: dict[str, Any] = {"id": done.memory.uid, "outcome": done.outcome, "decision": decision}
-    told |= results.write_warnings(done.memory)
-    return told | {name: shown[name] for name in ("category", "abstract") if name in shown}
+    result = create_deduplicated(draft, caller.actor)
+    stored = results.serialize_written_memory(result, draft, caller.actor)
+    decision = "CREATE" if result.revived else _DECISIONS[result.outcome]
+    response: dict[str, Any] = {"id": result.memory.uid, "outcome": result.outcome, "decision": decision}
+    response |= results.write_warnings(result.memory)
+    return response | {name: stored[name] for name in ("category", "abstract") if name in stored}
 
 
-def memory_forget(caller: Caller, given: ForgetArguments) -> dict[str, Any]:
-    if not memories.trash_memories([given.id], caller.actor):
+def memory_forget(caller: Caller, args: ForgetArguments) -> dict[str, Any]:
+    if not memories.trash_memories([args.id], caller.actor):
         raise Http404
-    return {"id": given.id, "outcome": "trashed"}
+    return {"id": args.id, "outcome": "trashed"}
 
 
-def _serialize_found(found: SimilarMemory) -> dict[str, Any]:
-    row = found.memory
+def _serialize_found(result: SimilarMemory) -> dict[str, Any]:
+    row = result.memory
     return {
         "id": row.uid,
         "category": row.category,
         "abstract": row.abstract,
         "overview": row.overview or row.abstract,
         "content": row.content,
-        "similarity": found.similarity,
-        "found_by": found.how.value,
+        "similarity": result.similarity,
+        "found_by": result.how.value,
         "accessed_count": row.accessed_count,
         "created_at": serializers.moment(row.created_at),
         "updated_at": serializers.moment(row.updated_at),

@@ -1,7 +1,7 @@
-"""What a writer is told of what it wrote.
+"""Results of writes, for the API and the tools.
 
-Anyone may store above their clearance and nobody may read there: of a row that was there before, such a
-writer learns nothing that it did not bring.
+Anyone may store above their clearance, but no one may read there. For an existing row above it, the writer
+gets nothing back but their own input.
 """
 
 from __future__ import annotations
@@ -19,44 +19,52 @@ from memoryhub.memories.rows import LIST_FIELDS
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Fact, Memory
 
-_UNCHANGED_OUTCOMES = ("refreshed", "skipped")  # of others the journal has what was written
+_UNCHANGED_OUTCOMES = ("refreshed", "skipped")  # reads that the journal does not record as writes
 _CALLER_FIELDS = ("project", "scope", "content_hash")
 
 
-def serialize_written_memory(done: memories.StoreResult, draft: MemoryDraft, actor: Actor) -> dict[str, Any]:
-    """The memory; of one that the writer may not read no more than it brought: a curator may have added."""
-    memory = done.memory
-    if done.outcome == "created":
-        brought = draft.model_dump(include=set(LIST_FIELDS))
-        return serializers.memory(memory, {name: _sort_values(values) for name, values in brought.items()})
+def serialize_written_memory(
+    result: memories.StoreResult, draft: MemoryDraft, actor: Actor
+) -> dict[str, Any]:
+    """Return the memory; if the writer may not read it, only the id and what the writer sent.
+
+    The rest of such a memory may have been added by someone else.
+    """
+    memory = result.memory
+    if result.outcome == "created":
+        lists = draft.model_dump(include=set(LIST_FIELDS))
+        return serializers.memory(memory, {name: _sort_values(values) for name, values in lists.items()})
     if Memory.objects.visible_to(actor.clearance).filter(pk=memory.pk).exists():
-        if done.outcome in _UNCHANGED_OUTCOMES:
+        if result.outcome in _UNCHANGED_OUTCOMES:
             record_reveals([memory], actor, "store")
         return serializers.memories([memory])[0]
     return {"id": memory.uid, **{name: getattr(memory, name) for name in _CALLER_FIELDS}}
 
 
 def write_warnings(memory: Memory) -> dict[str, list[str]]:
-    """Return the warnings about a write as a part of its answer; empty where there are none."""
+    """Return the warnings about a write as a part of its response; empty if there are none."""
     return {"warnings": ["over_cap"]} if memory.over_cap else {}
 
 
 def _sort_values(values: list[Any]) -> list[Any]:
-    """As the lists of a stored memory come."""
+    """Sort a list field as a stored memory has it."""
     return sorted(values, key=lambda value: tuple(value.values()) if isinstance(value, dict) else (value,))
 
 
 def update_with_outcome(
     uid: str, patch: MemoryPatch, actor: Actor, unchanged_since: datetime | None = None
 ) -> tuple[Memory, str]:
-    """The memory as it is now, and ``updated`` or ``unchanged``."""
+    """Update a memory; return it with ``updated`` or ``unchanged``."""
     now = timezone.now()
     memory = memories.update_memory(uid, patch, actor, now, unchanged_since=unchanged_since)
     return memory, "updated" if memory.updated_at == now else "unchanged"
 
 
 def store_fact_with_outcome(draft: FactDraft, actor: Actor) -> dict[str, Any]:
-    """``outcome``, ``id`` and ``fact``; one that the writer may not read is never told from a new one."""
+    """Store a fact; return ``outcome``, ``id`` and ``fact``.
+
+    An existing fact that the writer may not read looks like a new one.
+    """
     fact, created = services.create_fact(draft, actor)
     if created or Fact.objects.visible_to(actor.clearance).filter(pk=fact.pk).exists():
         return {
@@ -64,6 +72,5 @@ def store_fact_with_outcome(draft: FactDraft, actor: Actor) -> dict[str, Any]:
             "id": fact.uid,
             "fact": serializers.fact(fact),
         }
-    brought = draft.model_dump(mode="json", exclude=set(draft.model_extra or {}))
-    shown = {"id": fact.uid, **brought, "project": fact.project}
-    return {"outcome": "created", "id": fact.uid, "fact": shown}
+    sent = draft.model_dump(mode="json", exclude=set(draft.model_extra or {}))
+    return {"outcome": "created", "id": fact.uid, "fact": {"id": fact.uid, **sent, "project": fact.project}}

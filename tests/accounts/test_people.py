@@ -93,7 +93,7 @@ def test_an_account_is_made_and_sees_what_is_public(browser):
 @pytest.mark.parametrize(
     ("form", "words"),
     [
-        ({"username": "BOB", "password": BETTER}, "somebody has this name"),
+        ({"username": "BOB", "password": BETTER}, "this name is taken"),
         ({"username": "a/b", "password": BETTER}, "valid username"),
         ({"username": "dora", "password": "123"}, "too short"),
     ],
@@ -247,7 +247,7 @@ def test_an_address_is_asked_for_where_there_is_a_provider(browser, settings):
     assert browser.post("/people/", form)["Location"] == "/people/dora/"
     assert not fresh("dora").has_usable_password()
     again = browser.post("/people/", {**form, "username": "eve", "email": "Dora@example.org"})
-    assert "somebody has this address" in again.content.decode()
+    assert "this address is taken" in again.content.decode()
 
 
 def test_an_account_needs_a_password_without_an_address(browser):
@@ -257,7 +257,7 @@ def test_an_account_needs_a_password_without_an_address(browser):
 def test_who_reads_more_in_a_project_is_not_managed_by_who_reads_less(browser, member):
     member(name="eve", farm="secret")
     answer = browser.post("/people/eve/password/", {"password": BETTER})
-    assert "may do more than you" in answer.content.decode()
+    assert "has more rights than you" in answer.content.decode()
     assert not fresh("eve").check_password(BETTER)
     member(name="dan", farm="private")
     browser.post("/people/dan/password/", {"password": BETTER})

@@ -58,7 +58,7 @@ def test_several_that_are_deleted_at_once_are_all_remembered(db):
 def test_the_people_page_does_not_give_the_name_again(gone, boss, name):
     answer = signed_in_client(boss).post("/people/", {"username": name, "password": PHRASE})
     assert (answer.status_code, names_now()) == (422, ["boss"])
-    assert "somebody had this name" in answer.content.decode()
+    assert "this name belonged to a deleted account" in answer.content.decode()
 
 
 def test_the_admin_does_not_give_the_name_again(gone, boss):
@@ -89,9 +89,9 @@ def test_a_fresh_start_does_not_give_the_administrators_name_again(db):
 
 @pytest.mark.parametrize("make", [User.objects.create_user, User.objects.create_superuser])
 def test_a_shell_does_not_give_the_name_again(gone, make):
-    with pytest.raises(Conflict, match="somebody had this name"):
+    with pytest.raises(Conflict, match="this name belonged to a deleted account"):
         make("ada")
-    with pytest.raises(Conflict, match="somebody had this name"):
+    with pytest.raises(Conflict, match="this name belonged to a deleted account"):
         User(username="ada").save()
 
 

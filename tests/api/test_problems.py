@@ -214,7 +214,7 @@ def test_what_nobody_foresaw_shows_nothing_of_itself_and_is_logged(bot, monkeypa
 
 
 def test_what_breaks_outside_the_api_is_a_problem_too(bot, settings):
-    problems = "memoryhub.http.problems.ApiProblemMiddleware"
+    problems = "memoryhub.http.middleware.ApiProblemMiddleware"
     outer = settings.MIDDLEWARE[: settings.MIDDLEWARE.index(problems) + 1]
     settings.MIDDLEWARE = [*outer, f"{__name__}.failing_middleware"]
     is_problem(Agent(bot.raw).get("/memories"), 500, "internal_error")

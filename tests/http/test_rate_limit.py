@@ -226,7 +226,7 @@ def test_one_subscriber_is_counted_as_one(address, network):
 
 
 def test_memory_is_bounded_by_the_number_of_callers_that_are_remembered(clock):
-    buckets, recent = TokenBuckets(most=100), RecentTokens(most=100)
+    buckets, recent = TokenBuckets(max_size=100), RecentTokens(max_size=100)
     for n in range(1000):
         assert buckets.take(f"caller {n}", 1, 5) == 0
         recent.add(f"token {n}")
@@ -237,7 +237,7 @@ def test_memory_is_bounded_by_the_number_of_callers_that_are_remembered(clock):
 
 
 def test_who_came_least_lately_is_forgotten_first(clock):
-    buckets = TokenBuckets(most=2)
+    buckets = TokenBuckets(max_size=2)
     for key in ("a", "b", "a", "c"):
         buckets.take(key, 1, 2)
     assert buckets.wait("a", 1, 2) > 0

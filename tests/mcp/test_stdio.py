@@ -218,7 +218,7 @@ class TestWho:
             revoke = (
                 "from memoryhub.accounts import tokens; from memoryhub.models import AgentToken;"
                 "from memoryhub.access.policy import system_actor as system;"
-                "tokens.revoke(AgentToken.objects.get(name='brief').uid, system('tests'))"
+                "tokens.revoke_token(AgentToken.objects.get(name='brief').uid, system('tests'))"
             )
             assert served.hub.run("shell", "--command", revoke, **PLAIN).returncode == 0
             assert say(process, PING)["error"] == {
