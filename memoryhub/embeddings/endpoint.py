@@ -23,11 +23,14 @@ from memoryhub.core.http_client import (
 from memoryhub.embeddings.base import EmbeddingError, Vectors, normalize_rows, replace_surrogates
 from memoryhub.embeddings.settings import EmbeddingSettings
 
-_MAX_VALUE = 1e15  # the sum of such squares is still a float32
+_MAX_VALUE = 1e15  # the sum of the squares of such values fits a float32
 
 
 def parse_vectors(body: bytes, count: int) -> Vectors:
-    """The vectors of a body in the order of the texts, not yet of unit length; EmbeddingError if unfit."""
+    """Return the vectors of a response in the order of the texts, not normalized.
+
+    Raise EmbeddingError if invalid.
+    """
     try:
         data = json.loads(body)["data"]
         rows = _sort_by_index(
@@ -40,7 +43,7 @@ def parse_vectors(body: bytes, count: int) -> Vectors:
         ) from None
     if found.ndim != 2 or not found.size:
         raise EmbeddingError("the embeddings endpoint's vectors are empty or no lists of numbers")
-    if not (np.abs(found) < _MAX_VALUE).all():  # NaN is not
+    if not (np.abs(found) < _MAX_VALUE).all():  # also false for NaN
         raise EmbeddingError("the embeddings endpoint's vectors hold numbers that are not finite")
     return found.astype(np.float32)
 
@@ -55,8 +58,8 @@ def _sort_by_index(items: list[tuple[Any, Any]], count: int) -> list[Any]:
     return [by_index[at] for at in range(count)]
 
 
-QUERY_SECONDS = 2.0  # somebody waits: words alone answer sooner than a slow endpoint
-MIN_TEXT_CHARS = 400  # a text this short is never too long for a model, in characters
+QUERY_SECONDS = 2.0  # a person waits; full-text results alone are better than a slow endpoint
+MIN_TEXT_CHARS = 400  # no model rejects a text this short
 _TOO_LARGE = {HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY}
 _ENDPOINT_LABEL = "the embeddings endpoint"
 _FIXES = {
@@ -70,11 +73,11 @@ _BASE_RESPONSE_BYTES, _BYTES_PER_VECTOR = 1_000_000, 200_000  # 8192 numbers of 
 
 
 class _RequestRefused(Exception):
-    """The endpoint will not take this request; a smaller one perhaps."""
+    """The endpoint refuses this request; a smaller one may succeed."""
 
 
 class EndpointEmbedder:
-    """Asks in batches, with patience for documents and without any for queries."""
+    """Sends batches, with retries for documents and without retries for queries."""
 
     in_process = False
 
@@ -83,7 +86,7 @@ class EndpointEmbedder:
         self._url = with_path(chosen.url, "/embeddings")
         self._pause = CircuitBreaker()
         self._learning = threading.Lock()
-        # Without the dimensions, that only an answer tells: the name is the same before it and after.
+        # Without the dimensions: they are unknown until the first response, and the name must not change.
         self.name = f"openai/{chosen.model}"
         self.dimensions = 0
 
@@ -111,7 +114,7 @@ class EndpointEmbedder:
         return row
 
     def _batch(self, texts: list[str]) -> Vectors:
-        """The vectors of one batch, with as many tries as there is time for."""
+        """Return the vectors of one batch, with retries until the time is up."""
         self._keep_pause(self._chosen.timeout_seconds)
         until = time.monotonic() + self._chosen.timeout_seconds
         try:
@@ -122,7 +125,7 @@ class EndpointEmbedder:
         return rows
 
     def _in_parts(self, texts: list[str], until: float) -> Vectors:
-        """Refused at once, taken in halves: of the batch, then of a text that is too long for the model."""
+        """Split a refused request: first the batch, then a text that is too long for the model."""
         try:
             return retry_request(lambda seconds: self._ask(texts, seconds), until)
         except _RequestRefused:
@@ -134,7 +137,8 @@ class EndpointEmbedder:
             return self._in_parts([texts[0][: len(texts[0]) // 2]], until)
 
     def _ask(self, texts: list[str], seconds: float) -> Vectors:
-        """One request; Failed may pass, _Refused may be mended by asking for less."""
+        """Send one request. Raise Failed if a retry may help, _RequestRefused if a smaller request may help.
+        """
         most = _BASE_RESPONSE_BYTES + len(texts) * _BYTES_PER_VECTOR
         sent = {"model": self._chosen.model, "input": texts}
         try:
@@ -172,7 +176,7 @@ class EndpointEmbedder:
 
 
 def _to_error(answer: http_client.HttpAnswer) -> RequestFailed | _RequestRefused:
-    """What an answer other than 200 means."""
+    """Return the error for a status other than 200."""
     if answer.status in _TOO_LARGE:
         return _RequestRefused(f"{_ENDPOINT_LABEL} does not take the texts (status {answer.status})")
     return to_request_failed(answer, _ENDPOINT_LABEL, _FIXES)

@@ -11,13 +11,13 @@ from logging import Logger
 from memoryhub.embeddings.base import MAX_TEXT_CHARS, Embedder, EmbeddingError, Vectors
 from memoryhub.embeddings.settings import EmbeddingSettings, find_problems
 
-MAX_CACHED_QUERIES = 256  # questions; with 1536 dimensions 1.5 MB
+MAX_CACHED_QUERIES = 256  # questions; 1.5 MB at 1536 dimensions
 
 
 class CachedQueries:
-    """A provider that need not embed the same question twice: the next page of a search asks it again.
+    """Provider that caches query vectors, because the next page of a search embeds the same question.
 
-    ``weighs``: the provider heeds the weights of words, so that other weights make another question.
+    ``weighs``: the provider uses word weights, so they are part of the cache key.
     """
 
     def __init__(self, embedder: Embedder, *, weighs: bool, kept: int = MAX_CACHED_QUERIES) -> None:
@@ -40,7 +40,7 @@ class CachedQueries:
         return self._embedder.documents(texts)
 
     def query(self, text: str, weights: Mapping[str, float] | None = None) -> Vectors:
-        """The unit vector of the first ``MOST_CHARS`` characters of a question; it cannot be written to."""
+        """Return the read-only unit vector of the first ``MAX_TEXT_CHARS`` characters of a question."""
         return self._recall(
             text[:MAX_TEXT_CHARS], frozenset(weights.items()) if weights and self._weighs else None
         )
@@ -51,11 +51,11 @@ class CachedQueries:
         return found
 
 
-RETRY_SECONDS = 30.0  # a provider that could not be loaded is tried again after this
+RETRY_SECONDS = 30.0  # until a provider that failed to load is tried again
 
 
 class _LoadedProvider:
-    """The one provider of this process, or why there is none."""
+    """The provider of this process, or its load error."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -89,12 +89,15 @@ _loaded = _LoadedProvider()
 
 
 def configured() -> Embedder | None:
-    """See ``memoryhub.embeddings.configured``."""
+    """Return the provider; see ``memoryhub.embeddings.configured``."""
     return _loaded.get(EmbeddingSettings.now())
 
 
 def create_embedder(chosen: EmbeddingSettings) -> Embedder | None:
-    """The provider that is asked for; EmbeddingError when it cannot work or be loaded."""
+    """Create the selected provider.
+
+    Raise EmbeddingError if its configuration is invalid or it cannot load.
+    """
     for problem in find_problems(chosen):
         raise EmbeddingError(f"{problem.text}. {problem.mend}")
     if chosen.provider == "wordllama":
@@ -113,11 +116,11 @@ def create_embedder(chosen: EmbeddingSettings) -> Embedder | None:
 
 
 SECONDS_BETWEEN_WARNINGS = 60.0
-_warned: dict[str, tuple[str, float]] = {}  # by consequence the failure last told, and when
+_warned: dict[str, tuple[str, float]] = {}  # consequence: (last logged failure, time)
 
 
 def log_failure(logger: Logger, consequence: str, error: EmbeddingError) -> None:
-    """Log what follows from a failure and the failure, unless the same was just told."""
+    """Log a failure and its consequence, unless the same failure was logged recently."""
     now, words = time.monotonic(), str(error)
     told, at = _warned.get(consequence, ("", 0.0))
     if words != told or now - at >= SECONDS_BETWEEN_WARNINGS:

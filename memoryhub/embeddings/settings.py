@@ -1,4 +1,4 @@
-"""What the configuration says about embeddings, and what of it cannot work."""
+"""Embedding settings and their validation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PACKAGES = {"wordllama": ("wordllama",), "onnx": ("onnxruntime", "tokenizers")}
 
 @dataclass(frozen=True)
 class EmbeddingSettings:
-    """Everything that decides which vectors come out."""
+    """The settings that determine the vectors."""
 
     provider: str
     folder: str = ""
@@ -31,7 +31,7 @@ class EmbeddingSettings:
 
     @classmethod
     def now(cls) -> EmbeddingSettings:
-        """As the settings stand."""
+        """Return the current settings."""
         config = settings.MEMORYHUB
         return cls(
             config.embeddings,
@@ -45,12 +45,12 @@ class EmbeddingSettings:
 
     @property
     def path(self) -> Path:
-        """The folder of the ONNX model; ``~`` is the user's home."""
+        """Folder of the ONNX model, with ``~`` expanded."""
         return Path(os.path.expanduser(self.folder))
 
 
 def find_problems(chosen: EmbeddingSettings) -> list[EndpointProblem]:
-    """Why this configuration cannot work, as far as can be told without loading a model or asking anybody."""
+    """Return the configuration problems that are visible without loading a model or a network request."""
     found = [
         EndpointProblem(
             f'embeddings is "{chosen.provider}", and the package {package} is not installed',
@@ -69,7 +69,7 @@ def find_problems(chosen: EmbeddingSettings) -> list[EndpointProblem]:
 
 
 def sends_key_in_clear(chosen: EmbeddingSettings) -> bool:
-    """Whether the key, and every text, crosses a network unencrypted."""
+    """Return whether the key and all texts cross a network unencrypted."""
     return chosen.provider == "openai" and http_client.is_unencrypted(chosen.url)
 
 

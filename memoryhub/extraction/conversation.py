@@ -14,23 +14,23 @@ from memoryhub.core.text import estimate_tokens
 from memoryhub.security.secrets import redact_checked
 
 USER, ASSISTANT = "user", "assistant"
-# Who else takes part (tools, the system's own instructions) says nothing that is worth remembering of people.
+# Other roles (tools, system) say nothing about people that is worth remembering.
 _SPEAKERS = {"user": USER, "human": USER, "assistant": ASSISTANT, "ai": ASSISTANT, "model": ASSISTANT}
-MAX_MESSAGE_CHARS = 100_000  # of one message; the rest is a document, not something that was said
+MAX_MESSAGE_CHARS = 100_000  # of one message; a longer one is a document
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What one of the two said, without credentials and without memories that were injected."""
+    """One message of the user or the assistant, without credentials and injected memories."""
 
     role: str
     text: str
 
 
 def parse_turns(messages: Iterable[Any]) -> list[Turn]:
-    """The turns among messages in the shapes that agents keep them in; what is none is left out.
+    """Return the user and assistant turns among messages in the shapes that agents use; skip other messages.
 
-    Raise :class:`~memoryhub.security.secrets.CheckTooCostly` if one is too costly to check for secrets.
+    Raise :class:`~memoryhub.security.secrets.CheckTooCostly` if a message is too costly to check for secrets.
     """
     found = []
     for message in messages:
@@ -45,7 +45,7 @@ def parse_turns(messages: Iterable[Any]) -> list[Turn]:
 
 
 def message_text(content: Any) -> str:
-    """A content as a text: it is one, or a list of parts of which the texts count (no calls of tools)."""
+    """Return the text of a message: a string, or the text parts of a list (no tool calls)."""
     if isinstance(content, str):
         return content.replace("\x00", "")
     if isinstance(content, list):
@@ -59,12 +59,12 @@ def _is_text_part(part: dict[str, Any]) -> bool:
 
 
 def to_messages(found: Sequence[Turn]) -> list[dict[str, str]]:
-    """As they are kept while they wait."""
+    """Return the turns as JSON for the queue."""
     return [{"role": turn.role, "content": turn.text} for turn in found]
 
 
 def split_turns(found: Sequence[Turn], most_tokens: int) -> list[list[Turn]]:
-    """Consecutive turns of so many tokens at most; a turn that is longer by itself is cut into several."""
+    """Split turns into consecutive parts with at most ``max_tokens`` tokens; split longer turns too."""
     parts: list[list[Turn]] = [[]]
     room = most_tokens
     for turn in found:
@@ -79,7 +79,7 @@ def split_turns(found: Sequence[Turn], most_tokens: int) -> list[list[Turn]]:
 
 
 def _split_turn(turn: Turn, most_tokens: int) -> Iterable[Turn]:
-    """A token has at least one character, so a piece of so many characters never has more tokens."""
+    """Split a turn by characters: a token has at least one character."""
     if estimate_tokens(turn.text) + 4 <= most_tokens:
         yield turn
         return
@@ -95,11 +95,11 @@ _SPEAKER = re.compile(
 
 
 class InvalidTranscript(Exception):
-    """The file holds no conversation; the message says what was expected."""
+    """The file contains no conversation; the message says what is expected."""
 
 
 def read_transcript(path: Path) -> list[dict[str, Any]]:
-    """The messages of a file; NotATranscript, or OSError when it cannot be read."""
+    """Return the messages of a file. Raise InvalidTranscript, or OSError if the file cannot be read."""
     with path.open("rb") as file:
         raw = file.read(MAX_TRANSCRIPT_BYTES + 1)
     if len(raw) > MAX_TRANSCRIPT_BYTES:
@@ -118,7 +118,7 @@ def read_transcript(path: Path) -> list[dict[str, Any]]:
 
 
 def parse_messages(text: str) -> list[dict[str, Any]]:
-    """The messages in a text; empty where there are none."""
+    """Return the messages in a text."""
     whole = _parse_json(text)
     if isinstance(whole, dict) and isinstance(whole.get("messages"), list):
         whole = whole["messages"]
@@ -133,7 +133,7 @@ def _messages_from_rows(rows: list[Any]) -> Iterator[dict[str, Any]]:
         if not isinstance(row, dict):
             continue
         inner = row.get("message")
-        if isinstance(inner, dict) and "content" in inner:  # Claude Code keeps the message inside
+        if isinstance(inner, dict) and "content" in inner:  # Claude Code nests the message
             if not row.get("isMeta"):
                 yield {"role": inner.get("role") or row.get("type"), "content": inner["content"]}
         elif "role" in row and "content" in row:

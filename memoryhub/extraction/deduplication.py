@@ -1,4 +1,4 @@
-"""Store candidates: create, merge or skip each, compared with the nearest visible memories."""
+"""Store candidates: compare each with the nearest visible memories, then create, merge or skip it."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from memoryhub.models import Embedding, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.semantic import available_embedder, find_nearest
 
-MAX_NEIGHBOURS = 5  # memories that a candidate is compared with
-MAX_PROFILE_NEIGHBOURS = 50  # there is always one to merge with, and it may be behind those of others
+MAX_NEIGHBOURS = 5  # compared with one candidate
+MAX_PROFILE_NEIGHBOURS = 50  # the memory to merge with may rank behind memories about other people
 _MAX_WORDS_LOOKED_UP, _MAX_RARE_WORDS, _MAX_MEMORIES_READ = (
     30,
     6,
     50,
-)  # words whose rarity is asked, of these searched, memories read
-_COMMON_WORD_MEMORIES = 2000  # memories that hold a word at which it stops being rare
+)  # frequency lookups, searched words, loaded memories
+_COMMON_WORD_MEMORIES = 2000  # a word in this many memories is common
 _MAX_COMPARED_CHARS = 4000  # of a text whose words are compared
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A memory and how near it is: a cosine, or a share of words."""
+    """A similar memory; the similarity is a cosine or a share of words."""
 
     memory: Memory
     similarity: float
@@ -52,17 +52,17 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class NeighbourQuery:
-    """Where to look for what, and the candidate's vector, made before any transaction is open."""
+    """Search parameters, with the candidate's vector computed outside of any transaction."""
 
     memories: MemoryQuerySet
     content: str
     model: str = ""
     vector: Vectors | None = None
-    always: bool = False  # what is nearest is wanted however far it is
+    always: bool = False  # return the nearest memories at any distance
 
     @classmethod
     def of(cls, draft: MemoryDraft, actor: Actor, now: datetime) -> NeighbourQuery:
-        """StoreError when the actor may not write to that place."""
+        """Build the query. Raise StoreError if the actor may not write to the destination."""
         memories = Memory.objects.visible_to(actor.clearance).live(now)
         memories = memories.filter(
             project=resolve_project(draft.project, actor),
@@ -74,16 +74,17 @@ class NeighbourQuery:
         embedder, _ = available_embedder()
         vector = _embed_draft(embedder, draft) if embedder else None
         if embedder and vector is not None:
-            # Out of any transaction, in which what came since the last look would be read again each time.
+            # Refresh the index outside of a transaction; inside, each search would read the new rows again.
             vector_index.get_index(embedder.name, len(vector)).view()
         name = embedder.name if embedder and vector is not None else ""
         return cls(memories, draft.content, name, vector, draft.category == ALWAYS_MERGED)
 
 
 def find_neighbours(question: NeighbourQuery) -> list[Neighbour]:
-    """The nearest first, at most :data:`MOST`; by words those that have no vector (yet).
+    """Return at most ``MAX_NEIGHBOURS`` memories, nearest first.
 
-    For what is always merged :data:`MOST_PROFILES`, however far; of those as far the newest first.
+    Memories without a vector are compared by words. Categories that always merge get
+    ``MAX_PROFILE_NEIGHBOURS`` at any distance, newest first at equal distance.
     """
     least = -1.0 if question.always else settings.MEMORYHUB.near_duplicate_similarity
     most = MAX_PROFILE_NEIGHBOURS if question.always else MAX_NEIGHBOURS
@@ -107,13 +108,13 @@ def find_neighbours(question: NeighbourQuery) -> list[Neighbour]:
 
 
 def _with_same_content(question: NeighbourQuery) -> Iterable[Memory]:
-    """What the store would refresh: it is nearest, whatever its vector says."""
+    """Return the memory with the same content hash; the store would refresh it whatever its vector says."""
     same: MemoryQuerySet = question.memories.filter(content_hash=hash_content(question.content))
     return same[:1]
 
 
 def _with_shared_words(memories: MemoryQuerySet, text: str) -> list[Memory]:
-    """Memories that hold one of the text's rarest words."""
+    """Return memories that contain one of the text's rarest words."""
     useful = [word for word in dict.fromkeys(words(text[:_MAX_COMPARED_CHARS])) if word not in STOP_WORDS]
     likely = sorted(useful, key=lambda word: (-any(map(str.isdigit, word)), -len(word)))[
         :_MAX_WORDS_LOOKED_UP
@@ -124,7 +125,7 @@ def _with_shared_words(memories: MemoryQuerySet, text: str) -> list[Memory]:
 
 
 def _embed_draft(embedder: Embedder, draft: MemoryDraft) -> Vectors | None:
-    """None where the provider fails now: words are compared then."""
+    """Return the vector, or None if the provider fails; words are compared then."""
     text = embedding_text(draft)
     try:
         vector = embedder.documents([text])[0] if embedder.in_process else embedder.query(text)
@@ -138,7 +139,7 @@ SKIP_OPERATION = "dedup_skip"
 
 @dataclass(frozen=True)
 class DedupDecision:
-    """What becomes of a candidate, and beside which memory (None: beside none)."""
+    """The action for a candidate, and the memory it concerns (if any)."""
 
     verdict: Verdict
     memory: Memory | None = None
@@ -151,11 +152,11 @@ _CREATE_NEW = DedupDecision(Verdict(Decision.CREATE, "nothing like it is known")
 def create_deduplicated(
     draft: MemoryDraft, actor: Actor, now: datetime | None = None, *, choose: DecisionMaker | None = None
 ) -> memories.StoreResult:
-    """Store a memory unless it is known: ``created``, ``merged`` or ``skipped``.
+    """Store a memory unless it is known; the outcome is ``created``, ``merged`` or ``skipped``.
 
-    With the very words of a memory it is ``refreshed``, with its key ``updated``, as by ``store.remember``.
-    ``choose``: who decides in the place of the rules (None: they do), without holding a transaction; the
-    categories' own rules are held against what it says. StoreError when the draft is refused.
+    Identical content is ``refreshed`` and an existing key is ``updated``, as in ``create_memory``. ``choose``
+    may decide instead of the rules, outside of any transaction; the category rules still apply. Raise
+    StoreError if the draft is refused.
     """
     now = now or timezone.now()
     with journal_refusals(draft, actor):
@@ -178,7 +179,7 @@ def create_deduplicated(
             is_merge = choice.memory is not None and choice.verdict.decision == Decision.MERGE
             if not is_merge or choice.verdict.content in checked:
                 return _apply_decision(choice, draft, actor, now, vectors)
-        # The merged text has to be checked outside of the transaction. Then the choice is made again.
+        # Check the merged text for secrets outside of the transaction, then decide again.
         content = choice.verdict.content
         with journal_refusals(draft, actor):
             refuse_secrets(MemoryPatch(content=content), ["content"])
@@ -188,11 +189,11 @@ def create_deduplicated(
 def _apply_decision(
     choice: DedupDecision, draft: MemoryDraft, actor: Actor, now: datetime, vectors: PreparedVectors
 ) -> memories.StoreResult:
-    """Skip, merge or create, in the caller's transaction. All texts have been checked for secrets."""
+    """Skip, merge or create in the caller's transaction. All texts are already checked for secrets."""
     if choice.memory is not None and choice.verdict.decision == Decision.SKIP:
         return _skip_draft(draft, choice.memory, actor, now)
     if choice.memory is not None and choice.verdict.decision == Decision.MERGE:
-        # A conflict: together they equal a third memory. Then the candidate is stored by itself.
+        # The merged text equals a third memory. Store the candidate separately.
         with suppress(memories.Conflict):
             return _merge_draft(draft, choice.memory, choice.verdict.content, actor, now)
     [result] = memories.create_memories([draft], actor, now, vectors=vectors, refusals=[None])
@@ -202,9 +203,9 @@ def _apply_decision(
 
 
 def decide_by_rules(draft: MemoryDraft, found: Sequence[Neighbour]) -> DedupDecision:
-    """The deterministic decision: what is known is skipped, what adds is merged, all else is created."""
+    """Decide by rules: skip a known text, merge an addition, create anything else."""
     if any(one.memory.content_hash == hash_content(draft.content) for one in found):
-        return _CREATE_NEW  # the store refreshes what has these very words
+        return _CREATE_NEW  # the store refreshes identical content
     if draft.category == ALWAYS_MERGED:
         return _merge_into_profile(draft, found)
     merge: DedupDecision | None = None
@@ -220,7 +221,7 @@ def decide_by_rules(draft: MemoryDraft, found: Sequence[Neighbour]) -> DedupDeci
 
 
 def _merge_into_profile(draft: MemoryDraft, found: Sequence[Neighbour]) -> DedupDecision:
-    """Merged with the most similar memory that can take it and is not about somebody else."""
+    """Merge with the most similar memory that has room and is not about another person."""
     for one in found:
         if not name_different_people(draft.content, one.memory.content):
             content = merge_texts(draft.content, one.memory.content)
@@ -232,7 +233,7 @@ def _merge_into_profile(draft: MemoryDraft, found: Sequence[Neighbour]) -> Dedup
 
 
 def _checked_decision(draft: MemoryDraft, chosen: DedupDecision, question: NeighbourQuery) -> DedupDecision:
-    """What somebody decided, if the memory it names is as it was then, and may be merged; else the rules."""
+    """Return the given decision if its memory is unchanged and mergeable, else decide by rules."""
     found = find_neighbours(question)
     if chosen.memory is None or chosen.verdict.decision == Decision.CREATE:
         known = draft.category == ALWAYS_MERGED and found
@@ -250,7 +251,7 @@ def _checked_decision(draft: MemoryDraft, chosen: DedupDecision, question: Neigh
 
 
 def _apply_category_rules(draft: MemoryDraft, choice: DedupDecision) -> DedupDecision:
-    """The categories' own rules, and what no memory can hold."""
+    """Apply the rules of the category and the content limit to a decision."""
     verdict, memory = choice.verdict, choice.memory
     if memory is None or verdict.decision == Decision.CREATE:
         return choice
@@ -265,9 +266,9 @@ def _apply_category_rules(draft: MemoryDraft, choice: DedupDecision) -> DedupDec
 
 
 def _skip_draft(draft: MemoryDraft, memory: Memory, actor: Actor, now: datetime) -> memories.StoreResult:
-    """Change nothing, and journal the hash of the text that was left out.
+    """Change nothing, and journal the hash of the skipped text.
 
-    The row has the higher level of both texts: a hash lets its readers check guesses of the text.
+    The row gets the stricter level of both texts, because readers of a hash can verify guesses of the text.
     """
     level = draft.sensitivity.value
     skipped = {"candidate_hash": hash_content(draft.content), "candidate_sensitivity": level}
@@ -280,7 +281,7 @@ def _skip_draft(draft: MemoryDraft, memory: Memory, actor: Actor, now: datetime)
 def _merge_draft(
     draft: MemoryDraft, memory: Memory, content: str, actor: Actor, now: datetime
 ) -> memories.StoreResult:
-    """The memory takes over what the candidate adds; what it said stays as a revision."""
+    """Add the candidate's content to the memory; the previous content stays as a revision."""
     values: dict[str, object] = {"content": content or memory.content}
     values |= {name: getattr(draft, name) for name in ("subtitle", "overview") if not getattr(memory, name)}
     for name in LIST_FIELDS:

@@ -1,7 +1,7 @@
-"""How important a memory is of which nobody has said it: 1 to 10, with the reasons. Pure.
+"""Score the importance of a memory from 1 to 10, with reasons. No database access.
 
-Memory MCP's scale: 8 to 10 critical and permanent, 4 to 7 important, 1 to 3 temporary. A memory begins with
-what its type is worth; what its words say moves it, each reason once.
+The scale is Memory MCP's: 8 to 10 critical and permanent, 4 to 7 important, 1 to 3 temporary. The type gives
+the base score; each matching sign changes it once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _any_of(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
-# What moves it, by how much, and why.
+# Change of the score, reason, pattern.
 _SIGNS: tuple[tuple[int, str, re.Pattern[str]], ...] = (
     (
         3,
@@ -97,14 +97,14 @@ _SIGNS: tuple[tuple[int, str, re.Pattern[str]], ...] = (
 
 @dataclass(frozen=True)
 class ImportanceScore:
-    """``importance`` 1 to 10; ``reasons`` say how it came to that, beginning with the type."""
+    """A score from 1 to 10 and its reasons, the type first."""
 
     importance: float
     reasons: tuple[str, ...]
 
 
 def score_importance(text: str, kind: str, names: int = 0) -> ImportanceScore:
-    """The importance of a text of this type, in which so many people, places and things are named."""
+    """Score a text of the given type that contains ``names`` names."""
     base = BASE_IMPORTANCE.get(kind, DEFAULT_IMPORTANCE)
     found = [(base, f"a memory of type {kind}")]
     found += [(step, why) for step, why, seen in _SIGNS if seen.search(text)]

@@ -1,6 +1,6 @@
-"""Names that tell what they are without context: tools, organisations, places, given names. Pure data.
+"""Names that are unambiguous without context: tools, organisations, places, given names.
 
-Words that are ordinary English too (go, rust, make, may) are left out; entities says how these are told.
+Names that are common English words (go, rust, make, may) are left out.
 """
 
 from __future__ import annotations

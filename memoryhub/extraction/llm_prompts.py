@@ -1,8 +1,8 @@
-"""What a language model is asked, and what of its answers is believed. Pure.
+"""Prompts for the language model, and validation of its answers. No database access.
 
-A conversation may hold anything, and so may an answer. The conversation goes as data in JSON; of an answer
-only texts, one of six categories and numbers of a list are read. What names a project, an owner, a level or
-an id is not looked at, what the conversation does not hold is not believed.
+Conversations and answers are untrusted. The conversation is sent as JSON data. Of an answer only texts, the
+category and indexes are used; projects, owners, levels and ids in it are ignored, and text that the
+conversation does not support is rejected.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from memoryhub.llm import Message, ModelError
 from memoryhub.security.secrets import REDACTED, may_contain_secrets
 
 MAX_CANDIDATES = 30  # of one answer
-_MAX_ANSWER_CHARS = 400_000  # of an answer that is looked through
-# Shares of a text's words that must stand in what it was made of.
+_MAX_ANSWER_CHARS = 400_000  # of an answer that are parsed
+# Minimum shares of a text's words that must occur in its source.
 _MIN_GROUNDED_SHARE, _MIN_MERGED_SHARE, _MIN_RETAINED_SHARE = 0.5, 0.8, 0.7
 _THOUGHTS = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _FENCED = re.compile(r"```[a-zA-Z]*\s*\n?(.*?)(?:```|\Z)", re.DOTALL)
@@ -62,20 +62,20 @@ Answer with one JSON object and nothing else: {"decision", "number", "content"}.
 
 
 def extraction_prompt(turns: Sequence[Turn]) -> list[Message]:
-    """The question about a part of a conversation."""
+    """Return the prompt for a part of a conversation."""
     data = json.dumps({"conversation": to_messages(turns)}, ensure_ascii=False)
     return [Message("system", _EXTRACTION), Message("user", data)]
 
 
 def decision_prompt(candidate: str, existing: Sequence[str]) -> list[Message]:
-    """The question what becomes of a candidate beside memories that are near it; they count from 1."""
+    """Return the prompt that compares a candidate with similar memories, numbered from 1."""
     numbered = [{"number": at, "note": note} for at, note in enumerate(existing, 1)]
     data = json.dumps({"new": candidate, "existing": numbered}, ensure_ascii=False)
     return [Message("system", _DECIDE), Message("user", data)]
 
 
 def _clean_text(value: Any) -> Any:
-    """A text without what no note needs: controls, invisible letters, injected memories."""
+    """Remove control characters, invisible characters and injected memories."""
     return strip_injected_context(_CONTROL.sub("", value)).strip() if isinstance(value, str) else value
 
 
@@ -87,7 +87,7 @@ _Text = Annotated[str, BeforeValidator(_blank_unless_text)]
 
 
 class _CandidateItem(BaseModel):
-    """Other fields are not looked at."""
+    """A candidate in an answer; other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -107,7 +107,10 @@ class _DecisionItem(BaseModel):
 
 
 def parse_candidates(answer: str, turns: Sequence[Turn]) -> tuple[list[Candidate], list[str]]:
-    """The candidates in an answer, and why others were left out; ModelError when it is no list at all."""
+    """Return the valid candidates in an answer and the reasons for rejected ones.
+
+    Raise ModelError if the answer is no list.
+    """
     shape = _find_json(answer)
     if isinstance(shape, dict):
         shape = next((value for value in shape.values() if isinstance(value, list)), [shape])
@@ -129,7 +132,7 @@ def parse_candidates(answer: str, turns: Sequence[Turn]) -> tuple[list[Candidate
 
 
 def _parse_candidate(raw: Any, said: str, known: set[str], numbers: set[str]) -> Candidate | str:
-    """A candidate, or in words why it is none."""
+    """Return a candidate, or the reason why the item is rejected."""
     try:
         item = _CandidateItem.model_validate(raw)
     except (ValidationError, RecursionError):
@@ -157,7 +160,7 @@ def _parse_candidate(raw: Any, said: str, known: set[str], numbers: set[str]) ->
 
 
 def _is_grounded(text: str, said: str, known: set[str], numbers: set[str]) -> bool:
-    """Whether its words, its numbers and its addresses stand in what was said."""
+    """Return whether the words, numbers and addresses of a text occur in the conversation."""
     own = terms(text)
     if not own:
         return False
@@ -167,7 +170,10 @@ def _is_grounded(text: str, said: str, known: set[str], numbers: set[str]) -> bo
 
 
 def parse_decision(answer: str, candidate: str, existing: Sequence[str]) -> tuple[Verdict, int]:
-    """What was decided and about which of the existing, from 0; ModelError for what cannot be believed."""
+    """Return the decision and the index (from 0) of the memory it concerns.
+
+    Raise ModelError if it is invalid.
+    """
     try:
         decided = _DecisionItem.model_validate(_lower_keys(_find_json(answer)))
     except (ValidationError, RecursionError):
@@ -187,7 +193,7 @@ def parse_decision(answer: str, candidate: str, existing: Sequence[str]) -> tupl
 
 
 def _is_faithful_merge(content: str, candidate: str, old: str) -> bool:
-    """Whether a merged text holds what both say and hardly anything else."""
+    """Return whether a merged text contains both texts and hardly anything else."""
     made, both = terms(content), terms(candidate) | terms(old)
     if (
         not made
@@ -214,7 +220,10 @@ def _lower_keys(shape: Any) -> Any:
 
 
 def _find_json(answer: str) -> Any:
-    """The JSON in an answer: alone, fenced, or with words around it; ModelError where there is none."""
+    """Return the JSON in an answer (plain, fenced or surrounded by prose).
+
+    Raise ModelError if there is none.
+    """
     text = _THOUGHTS.sub("", answer[:_MAX_ANSWER_CHARS]).strip()
     for part in (text, *(_FENCED.findall(text)[:5])):
         try:

@@ -1,7 +1,7 @@
-"""One conversation read to its end: by the language model where it may and can, else by the rules.
+"""Extract memories from a conversation, by the language model if possible, else by rules.
 
-Whatever the model does, nothing is lost: a part of the conversation that it cannot read the rules read, and
-they look through one of which a candidate was left out.
+Model failures lose nothing: the rules read any part that the model cannot read, and any part in which a
+candidate of the model was rejected.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _SAME_TOPIC_OVERLAP = 0.6  # of the words of two candidates of one conversation
 
 
 class ExtractionInterrupted(Exception):
-    """The hub ends; the conversation is read again in the next one."""
+    """The server is shutting down; the conversation is processed again after the restart."""
 
 
 @dataclass
 class ExtractionResult:
-    """``results``: one for each candidate. ``notes``: what could not be done as configured, in words."""
+    """``results`` has one entry per candidate; ``notes`` says what could not be done as configured."""
 
     extractor: str = RULES
     results: list[dict[str, Any]] = field(default_factory=list)
@@ -45,17 +45,17 @@ class ExtractionResult:
 
 
 def extract_by_rules(turns: Sequence[Turn], place: Destination, actor: Actor) -> ExtractionResult:
-    """Read and store at once, without asking anybody."""
+    """Extract by rules and store the result."""
     return ExtractionResult(RULES, [_store_candidate(one, place, actor) for one in rules.extract(turns)])
 
 
 def may_send_to_model(level: str) -> bool:
-    """Whether texts of this level may leave for the model."""
+    """Return whether texts of this level may be sent to the model."""
     return level in LEVELS and level_rank(level) <= level_rank(settings.MEMORYHUB.llm_sees)
 
 
 def configured_model() -> tuple[Chat | None, str]:
-    """The model that reads conversations, or why there is none though one is configured."""
+    """Return the configured model, or None and the reason if its configuration is invalid."""
     try:
         return llm.configured(Budget()), ""
     except ModelError as error:
@@ -63,16 +63,17 @@ def configured_model() -> tuple[Chat | None, str]:
 
 
 def will_use_model(place: Destination) -> bool:
-    """Whether a model is there that may read a conversation of this place."""
+    """Return whether a model is configured and may read conversations of this level."""
     return may_send_to_model(place.sensitivity) and configured_model()[0] is not None
 
 
 def extract_by_model(
     turns: Sequence[Turn], place: Destination, actor: Actor, leaving: Callable[[], bool] = bool
 ) -> ExtractionResult:
-    """Ask the model part by part; what it cannot or may not read the rules do.
+    """Ask the model part by part; the rules read parts that it cannot or may not read.
 
-    Interrupted when ``leaving`` says so between two questions; what was stored is known the next time.
+    Raise ExtractionInterrupted if ``leaving`` returns true between two requests. A second run recognises the
+    memories that are already stored.
     """
     chat, why = configured_model()
     if chat and not may_send_to_model(place.sensitivity):
@@ -90,7 +91,7 @@ def extract_by_model(
 
 
 def _is_covered(candidate: Candidate, found: Sequence[Candidate]) -> bool:
-    """Whether one of the others says about the same."""
+    """Return whether another candidate covers the same topic."""
     return any(
         candidate.same == one.same or word_overlap(candidate.content, one.content) >= _SAME_TOPIC_OVERLAP
         for one in found
@@ -117,7 +118,7 @@ class _ModelExtractor:
             self._note(f"{refused.count(why)} of the model's candidates left out: {why}")
         self._store(found, self._choose)
         if refused:
-            # In its place the model may have had something to say.
+            # The rejected candidate may have replaced a valid one.
             self._by(RULES)
             self._store([one for one in rules.extract(part) if not _is_covered(one, found)], None)
 
@@ -127,7 +128,7 @@ class _ModelExtractor:
             self.read.results.append(_store_candidate(candidate, self.place, self.actor, choose))
 
     def _choose(self, draft: MemoryDraft, found: Sequence[Neighbour]) -> DedupDecision | None:
-        """The model's decision about a candidate beside memories that may be shown to it; else the rules'."""
+        """Let the model decide about similar memories, or return None (the rules decide)."""
         memories = [one.memory for one in found if may_send_to_model(one.memory.sensitivity)]
         if not memories or len(memories) < len(found):
             return None
@@ -156,7 +157,7 @@ class _ModelExtractor:
 def _store_candidate(
     candidate: Candidate, place: Destination, actor: Actor, choose: Any = None
 ) -> dict[str, Any]:
-    """The outcome of one candidate, or why it was refused; the others go on."""
+    """Return the outcome of one candidate, or its refusal."""
     shown = {"category": candidate.category, "why": candidate.why}
     try:
         draft = candidate.draft(place)
@@ -168,5 +169,5 @@ def _store_candidate(
 
 
 def _is_visible(memory: Memory, actor: Actor) -> bool:
-    """Whether the actor may read it: anybody may store above their clearance."""
+    """Return whether the actor may read the memory; actors may store above their clearance."""
     return Memory.objects.visible_to(actor.clearance).filter(pk=memory.pk).exists()

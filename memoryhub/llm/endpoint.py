@@ -22,14 +22,14 @@ from memoryhub.core.text import estimate_tokens
 from memoryhub.llm.base import Charge, Chat, Message, Meter, ModelError, Reply
 from memoryhub.llm.settings import LlmSettings, find_problems
 
-# A count below this share of the hub's own estimate, or above this, is not believed.
+# Token counts below this share of our estimate, or above this maximum, are implausible.
 _MIN_TOKEN_SHARE, _MAX_TOKENS = 0.25, 1_000_000
 
 
 def parse_completion(body: bytes, sent_tokens: int, estimate: Callable[[str], int]) -> Reply:
-    """The text of a chat completion; ModelError when it is none, is empty, was cut off or refused.
+    """Return the answer in a response body. Raise ModelError if it is invalid, empty, truncated or refused.
 
-    ``sent_tokens``: the hub's estimate of what was sent; ``estimate``: counts the tokens of a text.
+    ``sent_tokens`` is the estimated size of the request; ``estimate`` counts the tokens of a text.
     """
     try:
         data = json.loads(body)
@@ -54,7 +54,7 @@ def parse_completion(body: bytes, sent_tokens: int, estimate: Callable[[str], in
 
 
 def _content_text(content: Any) -> str:
-    """A content is a text, or a list of parts of which some are texts."""
+    """Return the text of a content, which is a string or a list of parts."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
@@ -69,7 +69,7 @@ def _is_text(part: dict[str, Any]) -> bool:
 
 
 def _plausible_count(counted: Any, estimated: int) -> int:
-    """The endpoint's count, unless it cannot be true: thinking that is not shown counts too."""
+    """Return the endpoint's count if plausible, else the estimate. It may include hidden reasoning tokens."""
     if type(counted) is not int or not estimated * _MIN_TOKEN_SHARE <= counted <= _MAX_TOKENS:
         return estimated
     return counted
@@ -83,15 +83,15 @@ _FIXES = {
     403: "check MEMORYHUB_LLM_KEY",
 }
 _FORM_ERRORS = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}
-_MAX_RESPONSE_BYTES = 2_000_000  # of an answer
-_TOKENS_PER_MESSAGE = 8  # what a message costs beside its text
+_MAX_RESPONSE_BYTES = 2_000_000  # of a response
+_TOKENS_PER_MESSAGE = 8  # overhead of a message
 
 
 class _FormRefused(Exception):
-    """The endpoint does not take the request in this form; perhaps in another."""
+    """The endpoint refuses this form of the request; another form may succeed."""
 
 
-# Newer models of some services refuse the older names, and any temperature of one's own.
+# Newer models of some services refuse the old parameter name and any custom temperature.
 _REQUEST_FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("max_tokens", {"temperature": 0}),
     ("max_completion_tokens", {}),
@@ -99,7 +99,7 @@ _REQUEST_FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 class EndpointChat:
-    """Asks with patience, and not at all for a while after it failed. Each try is charged to the meter."""
+    """Sends requests with retries, and pauses after a failure. Each attempt is charged to the meter."""
 
     def __init__(self, chosen: LlmSettings, meter: Meter, pause: CircuitBreaker) -> None:
         self._chosen, self._meter, self._pause = chosen, meter, pause
@@ -121,7 +121,7 @@ class EndpointChat:
         return reply
 
     def _in_forms(self, messages: Sequence[Message], most_tokens: int, until: float) -> Reply:
-        """In the form that most endpoints take, then in the newer one."""
+        """Send the request in the common form, then in the newer one."""
         for limit, more in _REQUEST_FORMS:
             body = {
                 "model": self._chosen.model,
@@ -149,7 +149,7 @@ class EndpointChat:
         return retry_request(once, until, self._chosen.tries)
 
     def _once(self, body: dict[str, Any], charge: Charge, sent_tokens: int, seconds: float) -> Reply:
-        """One request. A model that may have worked on what was sent is paid for it, answer or not."""
+        """Send one request. It is charged if the model may have processed it, even without an answer."""
         try:
             answer = http_client.post_json(self._url, body, self._chosen.key, seconds, _MAX_RESPONSE_BYTES)
         except http_client.Unreachable as error:
@@ -170,7 +170,7 @@ class EndpointChat:
 
 
 def create_chat(chosen: LlmSettings, meter: Meter) -> Chat | None:
-    """The model that is asked for; ModelError when it cannot work."""
+    """Create the selected model. Raise ModelError if its configuration is invalid."""
     for problem in find_problems(chosen):
         raise ModelError(f"{problem.text}. {problem.mend}")
     return None if chosen.provider == "none" else EndpointChat(chosen, meter, _shared_pause(chosen))
@@ -178,5 +178,5 @@ def create_chat(chosen: LlmSettings, meter: Meter) -> Chat | None:
 
 @lru_cache(maxsize=8)
 def _shared_pause(chosen: LlmSettings) -> CircuitBreaker:
-    """One for all who ask the same endpoint."""
+    """Return the pause that all clients of an endpoint share."""
     return CircuitBreaker()

@@ -1,4 +1,4 @@
-"""What goes out, memories or all that may be seen, under a clearance that is named; and what stays behind."""
+"""Select and serialize the memories (or the whole store) that an actor may export, and count the rest."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _PAGE_SIZE = 1000
 
 @dataclass(frozen=True)
 class ExportSelection:
-    """What goes out, and to whom: what the actor's clearance shows and the filter lets through.
+    """The exported rows: those that the actor may see and that match the filter.
 
-    ``whole``: with what lies in the trash and what has expired, earlier versions, evidence, facts, sessions,
-    events and the journal; then the filter's project alone counts.
+    ``whole`` adds trashed and expired memories, earlier versions, evidence, facts, sessions, events and the
+    journal; then only the filter's project applies.
     """
 
     actor: Actor
@@ -43,28 +43,28 @@ class ExportSelection:
 
     @property
     def everything(self) -> bool:
-        """Whether nothing of a known level is hidden from who exports: the file can restore the store."""
+        """Whether the actor sees all rows of known levels, so that the file can restore the store."""
         return sees_everything(self.actor.clearance)
 
     def memories(self) -> MemoryQuerySet:
-        """In the order in which they were stored. Lazy."""
+        """Yield the memories in storage order."""
         visible = Memory.objects.visible_to(self.actor.clearance)
         return self._narrowed(visible).order_by("pk")
 
     def facts(self) -> FactQuerySet:
-        """In the order in which they were stored; none where a filter is about memories alone. Lazy."""
+        """Yield the facts in storage order; none if a filter concerns only memories."""
         facts: FactQuerySet = Fact.objects.visible_to(self.actor.clearance)
-        if self.whole and self.everything:  # those of memories in the trash too
+        if self.whole and self.everything:  # including facts of trashed memories
             facts = Fact.objects.exclude(pk__in=Fact.objects.hidden_from(self.actor.clearance).values("pk"))
         narrowed: FactQuerySet = self._of_project(facts).select_related("memory").order_by("pk")
         return narrowed
 
     def total(self) -> int:
-        """How many memories go out."""
+        """Return the number of exported memories."""
         return self.memories().count()
 
     def lines(self) -> Generator[bytes]:
-        """As JSON lines, a thousand memories in memory at a time."""
+        """Yield the JSON lines, loading a thousand memories at a time."""
         if not self.whole:
             yield from self._memory_lines()
             return
@@ -84,9 +84,9 @@ class ExportSelection:
             yield from map(to_line, part())
 
     def left_out(self, known: Clearance | None = None) -> dict[str, int]:
-        """How many fit the filter and stay behind, by level, ``unknown`` or others' ``personal``.
+        """Count the matching memories that are not exported, by level, ``unknown`` or others' ``personal``.
 
-        ``known``: only of what this clearance shows, for who may not know how much more there is.
+        ``known`` counts only rows within this clearance, for actors who must not learn how many others exist.
         """
         hidden = Memory.objects.hidden_from(self.actor.clearance)
         fitting = self._narrowed(hidden if known is None else hidden.visible_to(known))
@@ -99,9 +99,10 @@ class ExportSelection:
         return found
 
     def journal_secrets(self) -> int:
-        """Reading a secret leaves a trace: a row that says how many secret memories go out, if any does.
+        """Journal how many secret memories are exported, if any.
 
-        It names the newest :data:`MOST_NAMED` of them. Personal ones have a row of their own, their owner's.
+        The row names the newest ``MAX_NAMED_IDS`` of them. Personal memories get a separate row that belongs
+        to their owner.
         """
         going = self.memories().filter(sensitivity=Sensitivity.SECRET.value)
         owners = count_values(going, "owner")
@@ -146,7 +147,7 @@ class ExportSelection:
             yield jsonl.evidence(row)
 
     def _merge_lines(self) -> Iterator[dict[str, Any]]:
-        """Where both may be seen."""
+        """Yield the merges of which both memories are visible."""
         seen = Memory.objects.visible_to(self.actor.clearance).values("pk")
         for row in _iterate_rows(self.memories().filter(merged_into__in=seen).select_related("merged_into")):
             yield {"kind": "merge", "memory_id": row.uid, "into": row.merged_into.uid}
@@ -156,7 +157,7 @@ class ExportSelection:
             yield jsonl.fact(row, whole=self.everything)
 
     def _superseded_lines(self) -> Iterator[dict[str, Any]]:
-        """Where both may be seen."""
+        """Yield the superseded facts of which both facts are visible."""
         seen = self.facts().order_by().values("pk")
         for row in _iterate_rows(self.facts().filter(superseded_by__in=seen).select_related("superseded_by")):
             yield {"kind": "superseded", "fact_id": row.uid, "by": row.superseded_by.uid}
@@ -164,7 +165,7 @@ class ExportSelection:
     def _sessions(self) -> Any:
         if not self.everything:
             return self._of_project(Session.objects.visible_to(self.actor.clearance)).order_by("pk")
-        # A session that holds nothing but what is under an unknown level stays behind like that.
+        # Skip a session if all its rows have an unknown level.
         memories = Memory.objects.filter(session_id=OuterRef("session_id"), project=OuterRef("project"))
         events = Event.objects.filter(session=OuterRef("pk"))
         known = Exists(memories.filter(sensitivity__in=LEVELS)) | Exists(
@@ -185,7 +186,7 @@ class ExportSelection:
 
     def _event_lines(self) -> Iterator[dict[str, Any]]:
         rows = Event.objects.visible_to(self.actor.clearance)
-        if self.everything:  # those of memories in the trash too
+        if self.everything:  # including events of trashed memories
             known = Q(memory__isnull=True) | Q(memory__sensitivity__in=LEVELS)
             rows = Event.objects.filter(known, sensitivity__in=LEVELS)
         rows = self._of_project(rows, "session__project").select_related("session", "memory")
@@ -199,7 +200,7 @@ class ExportSelection:
 
 
 def _row_pages(rows: Any) -> Iterator[list[Any]]:
-    """By primary key, each page a query of its own: a slow reader holds up no writer's log."""
+    """Yield pages by primary key. Each page is a query, so a slow reader does not block writers."""
     after, rows = 0, rows.order_by("pk")
     while page := list(rows.filter(pk__gt=after)[:_PAGE_SIZE]):
         yield page

@@ -1,6 +1,7 @@
-"""SQLite files of other programs, read as what they are: data from a stranger.
+"""Read SQLite files of other programs as untrusted data.
 
-Nothing is written, not even beside the file; no view, trigger, virtual table or function of the file runs.
+Nothing is written, not even next to the file. Views, triggers, virtual tables and functions of the file do
+not run.
 """
 
 from __future__ import annotations
@@ -19,27 +20,27 @@ from memoryhub.transfer.records import UnreadableFile
 
 _MAGIC = b"SQLite format 3\x00"
 _HEADER_BYTES = 100
-_WAL_MODE = 2  # what bytes 18 and 19 of the header say of a file in write-ahead mode
+_WAL_MODE = 2  # bytes 18 and 19 of the header of a file in write-ahead mode
 MAX_VALUE_BYTES = 16 * 1024 * 1024
-# Pages that point to one another can stand for more rows than there are atoms. A row takes four bytes at
-# least, and a look at all rows about five steps of SQLite's machine for each byte of the file.
+# Pages that point to one another can represent a practically endless number of rows. A row takes at least
+# four bytes; a full scan takes about five VM steps per byte of the file.
 _ROW_BYTES = 4
 _STEPS_PER_CHECK, _STEPS_PER_BYTE, _FREE_STEPS = 100_000, 5, 50_000_000
-_CHUNK_ROWS = 500  # parameters of one statement, rows in memory at once
-_CHUNK_BYTES = 32 * 1024 * 1024  # characters in memory at once
+_CHUNK_ROWS = 500  # parameters of a statement, rows in memory
+_CHUNK_BYTES = 32 * 1024 * 1024  # characters in memory
 
 RowValues = dict[str, Any]
-TableSigns = tuple[tuple[str, ...], ...]  # each a group of "table" or "table.column" that tells a program
-ROW_NUMBER = "_row"  # the number of a row, beside its columns
+TableSigns = tuple[tuple[str, ...], ...]  # groups of "table" or "table.column" that identify a program
+ROW_NUMBER = "_row"  # key of the row number among the columns
 
 
 class UndecodableText(bytes):
-    """A text that is not UTF-8: not guessed at."""
+    """A text that is not UTF-8."""
 
 
 @dataclass(frozen=True)
 class ForeignDatabase:
-    """``tables``: the ordinary tables of the file, each with the columns that are stored."""
+    """An open file. ``tables`` maps its ordinary tables to their stored columns."""
 
     name: str
     connection: sqlite3.Connection
@@ -50,16 +51,16 @@ class ForeignDatabase:
         return table in self.tables and set(columns) <= set(self.tables[table])
 
     def is_like(self, signs: TableSigns) -> bool:
-        """Whether all tables and columns of one of the signs are there."""
+        """Return whether all tables and columns of one of the signs exist."""
         return any(all(self.has(*sign.split(".")) for sign in group) for group in signs)
 
     def expect(self, signs: TableSigns, label: str) -> None:
-        """:class:`UnreadableFile` when it is the file of another program."""
+        """Raise :class:`UnreadableFile` if the file belongs to another program."""
         if not self.is_like(signs):
             raise UnreadableFile(f"{self.name}: holds no tables of {label}; name the format that it has")
 
     def count(self, *tables: str) -> int:
-        """The rows of those of the tables that are there."""
+        """Count the rows of those tables that exist."""
         found = 0
         for table in tables:
             if table in self.tables:
@@ -68,9 +69,9 @@ class ForeignDatabase:
         return found
 
     def unread(self, read: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str, int]]:
-        """What is not among these columns of these tables: table, column and how many rows hold something.
+        """Return tables and columns outside of the given ones, with the number of rows that have a value.
 
-        Of a table that is not read at all the column is empty.
+        The column is empty for a table that is not read at all.
         """
         for table, columns in self.tables.items():
             if table not in read:
@@ -89,9 +90,9 @@ class ForeignDatabase:
         return found
 
     def rows(self, table: str, columns: Sequence[str]) -> Iterator[RowValues]:
-        """The rows in the order in which they were stored, with those of the columns that the table has.
+        """Yield the rows in storage order, with those columns that exist.
 
-        Nothing when there is no such table.
+        Yield nothing if there is no such table.
         """
         if table not in self.tables:
             return
@@ -101,7 +102,7 @@ class ForeignDatabase:
         yield from self._stream(sql, (), [ROW_NUMBER, *there])
 
     def of(self, table: str, column: str, values: Iterable[Any], columns: Sequence[str]) -> list[RowValues]:
-        """The rows whose ``column`` is one of at most a few hundred values."""
+        """Yield the rows whose ``column`` has one of at most a few hundred values."""
         wanted = list(values)
         if not wanted or not self.has(table, column, *columns):
             return []
@@ -118,7 +119,7 @@ class ForeignDatabase:
     def joined(
         self, rows: Iterator[RowValues], own: str, table: str, key: str, columns: Sequence[str]
     ) -> Iterator[tuple[RowValues, RowValues | None]]:
-        """Each row with the one of another table whose ``key`` is what it has in its column ``own``."""
+        """Yield each row with the row of another table whose ``key`` equals the row's column ``own``."""
         there = [key, *(column for column in columns if self.has(table, column))]
         for chunk in chunked(rows):
             ids = dict.fromkeys(row[own] for row in chunk if row.get(own) is not None)
@@ -151,7 +152,7 @@ class ForeignDatabase:
 
 
 def chunked(rows: Iterable[RowValues]) -> Iterator[list[RowValues]]:
-    """A few hundred rows at a time, or fewer that hold much."""
+    """Yield chunks of a few hundred rows, or fewer large ones."""
     chunk: list[RowValues] = []
     size = 0
     for row in rows:
@@ -165,7 +166,7 @@ def chunked(rows: Iterable[RowValues]) -> Iterator[list[RowValues]]:
 
 
 def is_sqlite(path: Path) -> bool:
-    """Whether the file begins as SQLite files do."""
+    """Return whether the file begins like an SQLite file."""
     try:
         with open(path, "rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
@@ -175,7 +176,7 @@ def is_sqlite(path: Path) -> bool:
 
 @contextmanager
 def open_database(path: Path) -> Iterator[ForeignDatabase]:
-    """Open a file of SQLite to read; :class:`UnreadableFile`."""
+    """Open an SQLite file for reading. Raise :class:`UnreadableFile`."""
     with ExitStack() as stack:
         try:
             address = _database_uri(path, stack)
@@ -192,7 +193,7 @@ def open_database(path: Path) -> Iterator[ForeignDatabase]:
 
 
 def matches_schema(path: Path, signs: TableSigns) -> bool:
-    """Whether it is an SQLite file with all tables and columns of one of the signs."""
+    """Return whether it is an SQLite file with all tables and columns of one of the signs."""
     if not is_sqlite(path):
         return False
     try:
@@ -203,7 +204,7 @@ def matches_schema(path: Path, signs: TableSigns) -> bool:
 
 
 def to_unreadable_file(name: str, error: Exception) -> UnreadableFile:
-    """What SQLite says of a file, and what to do about it."""
+    """Convert an SQLite error to a message with a fix."""
     what = "its pages go round in circles" if str(error) == "interrupted" else str(error)
     if "locked" in what or "busy" in what:
         mend = "stop the program that writes it and try again"
@@ -219,10 +220,10 @@ def to_unreadable_file(name: str, error: Exception) -> UnreadableFile:
 
 
 def _database_uri(path: Path, stack: ExitStack) -> str:
-    """How to open it so that nothing comes to lie beside it.
+    """Return the URI that opens the file without creating others next to it.
 
-    In write-ahead mode SQLite makes files beside it even to read. Without its log it is whole as it is; with
-    a log that no program has open it is read as a copy; with one that is in use all files are there already.
+    In write-ahead mode, SQLite creates files even for reading. Without a log the file is complete and opened
+    as immutable; with an unused log a copy is read; with a log in use all files exist already.
     """
     with open(path, "rb") as file:
         header = file.read(_HEADER_BYTES)
@@ -255,7 +256,7 @@ def _decode_text(raw: bytes) -> str | bytes:
 
 
 def _stored_tables(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
-    """Ordinary tables alone: neither views nor virtual tables, nor what a virtual table keeps for itself."""
+    """Return ordinary tables only: no views, virtual tables or their shadow tables."""
     listed = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall()
     named = [(name, str(sql or "")) for name, sql in listed if isinstance(name, str)]
     virtual = [name for name, sql in named if sql.upper().startswith("CREATE VIRTUAL")]
@@ -273,7 +274,7 @@ def _quote_name(name: str) -> str:
 
 
 class _StepLimit:
-    """Ends a statement that takes more steps to its next row than a sound file of this size can ask for."""
+    """Aborts a statement that takes more steps to its next row than a valid file of this size needs."""
 
     def __init__(self, size: int) -> None:
         self.most_rows = size // _ROW_BYTES + 1
@@ -290,7 +291,7 @@ class _StepLimit:
 
 @dataclass(frozen=True)
 class _StatementGuard:
-    """What a statement may do: read ordinary tables, and count. What a view would read is not among it."""
+    """Authorizer that only allows reading ordinary tables and counting, and nothing through views."""
 
     tables: frozenset[str]
 

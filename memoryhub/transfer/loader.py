@@ -39,7 +39,7 @@ from memoryhub.transfer.records import (
 )
 from memoryhub.transfer.schema import READ_ONLY, JournalLine
 
-# A file with a new field name in every line must not fill the memory.
+# Bounds the memory for a file with a new field name in every line.
 _MAX_NAMES = 200
 OTHER_FIELDS = "other fields"
 _IDENTITY = READ_ONLY - {"content_hash"}
@@ -47,7 +47,7 @@ _IDENTITY = READ_ONLY - {"content_hash"}
 
 @dataclass
 class Tally:
-    """``outcomes`` are those of memories; ``others`` those of facts, sessions and so on, by kind."""
+    """Numbers of an import: ``outcomes`` for memories, ``others`` for other kinds."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     others: dict[str, Counter[str]] = field(default_factory=dict)
@@ -61,25 +61,25 @@ class Tally:
 
     @property
     def stored(self) -> int:
-        """Memories that are here now."""
+        """Number of memories that are now stored."""
         return sum(self.outcomes.values())
 
     @property
     def handled(self) -> int:
-        """Things of any kind that are here now, and those that are not."""
+        """Number of stored and failed items of any kind."""
         return self.stored + sum(counts.total() for counts in self.others.values()) + self.failed
 
     def count(self, kind: str, outcome: str) -> None:
-        """One thing that is no memory."""
+        """Count an item other than a memory."""
         self.others.setdefault(kind, Counter())[outcome] += 1
 
     def memory(self, draft: MemoryDraft, project: str, outcome: str, *, ended: bool, trusted: bool) -> None:
-        """One memory, and what of its line was not taken over."""
+        """Count a memory, and the parts of its line that were not imported."""
         self.outcomes[outcome] += 1
         self.created_in[project] += outcome == "created" and not ended
         self.in_trash += ended and outcome == "created"
         self.without_ttl += outcome == "created" and "ttl_days" not in draft.given
-        _add_counts(self.ignored, [redact(name) for name in draft.ignored])  # the report is kept
+        _add_counts(self.ignored, [redact(name) for name in draft.ignored])  # the report is saved
         if not trusted:
             _add_counts(self.not_taken, sorted(draft.model_fields_set & _IDENTITY))
 
@@ -87,7 +87,7 @@ class Tally:
         _add_counts(self.unmapped, [what], count)
 
     def as_counts(self) -> dict[str, Any]:
-        """All numbers, for a report that is not printed."""
+        """Return all numbers as JSON for a machine-readable report."""
         return {
             "memories": dict(self.outcomes),
             **{kind: dict(counts) for kind, counts in self.others.items()},
@@ -101,14 +101,14 @@ def _add_counts(counts: Counter[str], names: list[str], by: int = 1) -> None:
 
 
 BATCH_SIZE = 1000
-_RESTORE_ONLY = "only whoever may restore the whole store brings it in"
+_RESTORE_ONLY = "only an import that may restore the store includes it"
 
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """How to load. ``project`` is for what names none; ``report`` hears of everything that fails.
+    """Settings of a load. ``project`` is the default project; ``report`` is called for each failure.
 
-    ``restores``: the actor may restore the store: ids, authors, owners and history are taken over.
+    ``restores``: the actor may restore the store, so ids, authors, owners and history are imported.
     """
 
     actor: Actor
@@ -120,9 +120,9 @@ class LoadOptions:
 
 
 def load_items(reading: ImportReader, order: LoadOptions, tally: Tally, ids: IdMap) -> Iterator[ImportMark]:
-    """Store what is read; comes back after each batch, with the mark behind it.
+    """Store the items; yield the mark after each batch.
 
-    What cannot be read or is refused does not lose the others, unless the order is strict: then it ends it.
+    Invalid or refused items do not stop the others, unless ``strict`` is set.
     """
     batch: list[Item] = []
     for item in reading:
@@ -149,10 +149,10 @@ def _report_bad(bad: InvalidItem, order: LoadOptions, tally: Tally) -> None:
 
 
 class Batch:
-    """Some items that are stored in one transaction. Vectors are made before it, so nobody waits for them.
+    """Items that are stored in one transaction, with vectors computed before it.
 
-    The cap of a project is not held: it bounds what agents pile up, and this is a person's doing. Upkeep
-    counts from now: years of history do not fade in the night after they came.
+    The project cap does not apply: it limits agents, and an import is requested by a person. Access times
+    count from now, so that old memories do not expire or fade in the next night.
     """
 
     def __init__(self, items: Sequence[Item], order: LoadOptions, ids: IdMap) -> None:
@@ -165,7 +165,7 @@ class Batch:
         )
 
     def store(self, tally: Tally) -> int:
-        """How many were refused."""
+        """Store the items; return the number of refusals."""
         if not self._items:
             return 0
         failed, self._tally, now = tally.failed, tally, timezone.now()
@@ -178,7 +178,7 @@ class Batch:
         return tally.failed - failed
 
     def _screen(self, item: Item) -> StoreError | None:
-        """Check an item for secrets, before the transaction: other writers would wait for it."""
+        """Check an item for secrets before the transaction, without blocking other writers."""
         if isinstance(item, HistoryItem):
             kind = _kind_of(item)
             return restore.find_line_refusal(kind, item.shape) if self._order.restores else None
@@ -190,7 +190,7 @@ class Batch:
         return store.check_drafts([item.draft], [past])[0]
 
     def _by_kind(self) -> dict[str, list[Item]]:
-        """Memories before what refers to them, and sessions before these, which would begin them anew."""
+        """Group by kind: sessions before memories (which would create them), references last."""
         found: dict[str, list[Item]] = {"": [], "session": [], "memory": []}
         for item in self._items:
             found.setdefault(_kind_of(item), []).append(item)
@@ -258,7 +258,7 @@ class Batch:
     def _fact(
         self, draft: FactDraft, record: Record, known: dict[str, str], now: datetime
     ) -> tuple[Fact, str]:
-        """Whose memory did not come in does not come in either: it would show where that must not."""
+        """Store a fact. Refuse one whose memory was not imported: it could become visible to others."""
         if refusal := self._refusals.get(id(record)):
             if isinstance(refusal, SecretDetected):
                 change = refusal_change(refusal, draft, self._order.actor, "fact")
@@ -269,7 +269,7 @@ class Batch:
             if ours is None and not (self._order.restores and self._is_here(draft.memory_id)):
                 raise NotFound("its memory was not imported", "memory_id")
             ours = ours or draft.memory_id
-            # In a dry run nothing of an earlier batch is there.
+            # In a dry run, memories of earlier batches do not exist.
             draft = draft.model_copy(update={"memory_id": None if self._order.dry_run else ours})
         past = self._past(record.past)
         if past is None:
@@ -302,7 +302,7 @@ class Batch:
 
 
 def _set_default_project(item: Item, project: str) -> None:
-    """Give a project to what names none; a row of a journal may be about none."""
+    """Set the default project; a journal row may have no project."""
     named: Any = None
     if isinstance(item, Record):
         named = item.draft
@@ -321,9 +321,9 @@ def _kind_of(item: Item) -> str:
 def find_projects_over_cap(
     coming: Mapping[str, int], memories: MemoryQuerySet, dry_run: bool = False
 ) -> dict[str, int]:
-    """Of the projects that were loaded those where one owner has (or may have) more than ``max_memories``.
+    """Return the projects in which one owner exceeds (or would exceed) ``max_memories``.
 
-    ``coming``: how many memories each of them gets. ``memories``: those that count.
+    ``coming`` maps projects to their number of new memories; ``memories`` are the counted ones.
     """
     cap = settings.MEMORYHUB.max_memories
     held = fullest(count_by_quota(memories.live())) if cap and coming else {}

@@ -1,4 +1,4 @@
-"""Sessions, events, versions, evidence and the journal of another store, taken over as they were."""
+"""Restore sessions, events, versions, evidence and the journal of another store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KIND_LABELS = {
     "superseded": "superseded facts",
     "journal": "journal rows",
 }
-# Fields of a line that are checked for secrets, by kind; those of a revision are checked one by one.
+# Text fields that are checked for secrets, by kind; fields of a revision are checked separately.
 _TEXT_FIELDS: dict[str, tuple[str, ...]] = {
     "session": ("session_id", "project", "cwd", "agent", "end_reason"),
     "event": ("preview", "event", "tool_name", "files", "keywords", "skip_reason"),
@@ -59,7 +59,7 @@ _EVENT_FIELDS = (
 
 
 def find_line_refusal(kind: str, shape: Any) -> StoreError | None:
-    """Return the refusal of a line that holds a secret. Call it before a transaction is opened."""
+    """Return the refusal of a line that contains a secret. Call it before a transaction is opened."""
     if kind == "revision":
         return imported_history.find_revision_refusal(shape)
     try:
@@ -79,10 +79,10 @@ def restore_lines(
     dry_run: bool,
     refusals: Sequence[StoreError | None],
 ) -> list[Result]:
-    """Store lines of one kind, in a transaction: True for what is new, False for what was here.
+    """Store lines of one kind in a transaction; return True for new and False for known ones.
 
-    ``refusals``: what :func:`screen_line` returned for each line.
-    In a dry run what refers to a memory of an earlier batch does not find it; that is no problem of the file.
+    ``refusals`` has the result of :func:`find_line_refusal` for each line. In a dry run, references to
+    memories of earlier batches are not found, which is no problem of the file.
     """
     uids = [uid for shape in shapes for uid in _referenced_ids(shape)]
     known = ids.find(uids)
@@ -101,7 +101,7 @@ def restore_lines(
 
 
 def _journal_refusals(kind: str, shapes: Sequence[Any], results: Sequence[Result], actor: Actor) -> None:
-    """A row for each line that held a credential; the caller's transaction goes on."""
+    """Journal each line that contained a credential; the caller's transaction continues."""
     refused = [
         refusal_change(result, shape, actor, kind)
         for shape, result in zip(shapes, results, strict=True)
@@ -111,7 +111,7 @@ def _journal_refusals(kind: str, shapes: Sequence[Any], results: Sequence[Result
 
 
 def _referenced_ids(shape: Any) -> list[str]:
-    """The memories that a line names, or the facts, as :func:`fact_key` calls them."""
+    """Return the ids of the memories that a line references, or of the facts (as :func:`fact_key`)."""
     if isinstance(shape, SupersededLine):
         return [fact_key(shape.fact_id), fact_key(shape.by)]
     if isinstance(shape, JournalLine):
@@ -120,7 +120,7 @@ def _referenced_ids(shape: Any) -> list[str]:
 
 
 def fact_key(uid: str) -> str:
-    """A fact among the ids of a file, where a memory may have the same."""
+    """Return the id map key of a fact; a memory may have the same id."""
     return f"fact:{uid}"
 
 
@@ -169,7 +169,7 @@ def _for_each_line(take_one: Callable[[Any, Actor, dict[str, str]], bool]) -> Ca
 
 
 def _restore_session(line: SessionLine, actor: Actor, known: dict[str, str]) -> bool:
-    """A session that is here stays as it is, and spans both."""
+    """Restore a session; an existing session is kept and extended to both time spans."""
     project = resolve_project(line.project, actor)
     values = {name: getattr(line, name) for name in _SESSION_FIELDS}
     session, is_new = Session.objects.get_or_create(
@@ -238,7 +238,7 @@ def _restore_event(
 
 
 def _event_keys(event: Event) -> set[tuple[Any, ...]]:
-    """What an event is told by: its mark, or all that it says."""
+    """Return the identity of an event: its mark, or all its values."""
     if event.mark:
         return {(event.session_id, event.mark)}
     said = (event.at, event.event, event.tool_name, event.preview, json.dumps(event.files))
@@ -260,7 +260,7 @@ def _existing_event_keys(shapes: Sequence[EventLine], sessions: dict[Any, Sessio
 
 
 def _restore_journal(shapes: Sequence[JournalLine], actor: Actor, known: dict[str, str]) -> list[Result]:
-    """Rows that this journal has, as its own or imported before, do not come twice."""
+    """Restore journal rows that this journal does not contain yet, own or imported."""
     there = _existing_journal_rows(shapes, known)
     results: list[Result] = []
     fresh: list[tuple[datetime, str, journals.Change]] = []
@@ -283,7 +283,7 @@ def _restore_journal(shapes: Sequence[JournalLine], actor: Actor, known: dict[st
 
 
 def _refuse_out_of_scope(line: JournalLine, actor: Actor) -> None:
-    """Nobody writes into a journal what is about projects or people beyond their own reach."""
+    """Refuse journal rows about projects or owners outside of the actor's clearance."""
     if not actor.clearance.reaches(line.project):
         raise Forbidden("this row is about a project out of your reach", "project")
     if line.owner and line.owner != actor.owner and not actor.clearance.every_owner:
@@ -303,7 +303,7 @@ def _existing_journal_rows(shapes: Sequence[JournalLine], known: dict[str, str])
 
 
 def _refuse_document_secrets(document: Any, field: str) -> None:
-    """A credential in what is kept as a document."""
+    """Refuse a JSON value that contains a credential."""
     for kind, _ in find_secrets_in_field(json.dumps(document, ensure_ascii=False), field) if document else ():
         raise SecretDetected(kind, 1, field)
 

@@ -1,4 +1,4 @@
-"""Walks through a conversation and tells what is worth remembering. Pure."""
+"""Extract candidates from a conversation by rules. No database access."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from memoryhub.extraction.rules.sentences import Sentence, is_question, split_se
 from memoryhub.extraction.rules.statements import CANDIDATE_THRESHOLD, CLAIM_SIGNS, CONCRETE, Sign
 from memoryhub.security.secrets import REDACTED, may_contain_secrets
 
-MAX_CANDIDATES = 100  # candidates of one conversation
-MAX_SENTENCES = 5000  # that a user said in it; what comes behind is not read
+MAX_CANDIDATES = 100  # of one conversation
+MAX_SENTENCES = 5000  # of the user in one conversation; the rest is ignored
 _MIN_WORDS = 3
 _REFERENCE = re.compile(
     r"\b(?:that way|like that|that's|this way|it|that|this|them|they|he|she)\b", re.IGNORECASE
 )
-_SELF_CONTAINED_WORDS = 9  # words from which a sentence says what it is about
+_SELF_CONTAINED_WORDS = 9  # a sentence with this many words needs no context
 _CONTEXT_CHARS = 300
-# "Let's keep the goat" is about the text at hand, "let's keep Redis" is about the work.
+# "Let's keep the goat" steers the conversation, "let's keep Redis" is a decision about the work.
 _DIALOGUE_STEER = re.compile(r"let'?s\s(?:keep|drop|take|not)\b", re.IGNORECASE)
 _CONCRETE = re.compile(r"[A-Z]\w|\d|`|\w[._/-]\w")
 _POLITE_REQUEST = re.compile(r"(?:please\s)?(?:can|could|would|will)\s(?:you|we)\b", re.IGNORECASE)
@@ -55,7 +55,7 @@ _CLAIM_SIGNS = frozenset([*CLAIM_SIGNS, *(sign for sign in SIGNS if sign.pattern
 
 
 def extract(turns: Sequence[Turn]) -> list[Candidate]:
-    """The candidates of a conversation in the order in which they were said; the same twice is one."""
+    """Return the candidates of a conversation in order, without duplicates."""
     reader = _Extractor()
     for at, turn in enumerate(turns):
         answer = turns[at + 1].text if at + 1 < len(turns) and turns[at + 1].role != turn.role else ""
@@ -94,11 +94,11 @@ class _Extractor:
 
 @dataclass
 class _SignScores:
-    """What speaks for a sentence, in each category and for any."""
+    """Weights of the signs in a sentence, per category and in general."""
 
     by_category: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     shared: float = 0.0
-    why: list[tuple[str, str]] = field(default_factory=list)  # category and reason
+    why: list[tuple[str, str]] = field(default_factory=list)  # (category, reason)
 
     def add(self, sign: Sign) -> None:
         if (sign.category, sign.why) in self.why:
@@ -111,7 +111,7 @@ class _SignScores:
 
     @property
     def best(self) -> str:
-        """Where nothing speaks for a category, a statement is a fact."""
+        """Return the category with the highest score; a statement without a category is a fact."""
         weights = self.by_category
         return max(weights, key=lambda name: weights[name]) if weights else "entities"
 
@@ -143,12 +143,12 @@ def _score_sentence(sentence: Sentence, *, noted: bool, asked: bool) -> _SignSco
 
 
 def _reports_problem(text: str) -> bool:
-    """Whether it reports what goes wrong; one may lose a job without that."""
+    """Return whether the text reports a problem; "lost a job" alone does not."""
     return any(found[0].lower() not in _AMBIGUOUS_PROBLEM_WORDS for found in PROBLEM.finditer(text))
 
 
 def _make_candidate(sentence: Sentence, previous: str, *, noted: bool, asked: bool) -> Candidate | None:
-    """A candidate, if enough speaks for it."""
+    """Return a candidate if the sentence scores high enough."""
     text, bare = sentence.text, sentence.bare
     if _is_no_statement(sentence):
         return None
@@ -175,7 +175,10 @@ def _make_candidate(sentence: Sentence, previous: str, *, noted: bool, asked: bo
 
 
 def _is_no_statement(sentence: Sentence) -> bool:
-    """A question, a thought, a reaction; but "could you name files in lower case" says how it is wanted."""
+    """Return whether the sentence is a question, a thought or a reaction.
+
+    A polite instruction ("could you name files in lower case") is a statement.
+    """
     bare = sentence.bare
     if is_question(sentence) and not (_POLITE_REQUEST.match(bare) and HOW_TO_WRITE.search(bare)):
         return True
@@ -191,7 +194,7 @@ def _point_out(sentence: Sentence) -> Candidate:
 
 
 def _with_context(text: str, bare: str, previous: str) -> str:
-    """With the sentence before, where this one points back to it and says little by itself."""
+    """Prepend the previous sentence if this one refers to it and is short."""
     refers = _REFERENCE.search(bare)
     if previous and refers and (len(bare.split()) < _SELF_CONTAINED_WORDS or "that way" in bare):
         return f"{previous} {text}"
@@ -199,7 +202,7 @@ def _with_context(text: str, bare: str, previous: str) -> str:
 
 
 def _is_contained(one: Candidate, other: Candidate) -> bool:
-    """Whether another one says it too, with the sentence around it."""
+    """Return whether another candidate contains this one."""
     return one is not other and one.category == other.category and one.same in other.same
 
 
@@ -208,5 +211,5 @@ def _is_short(text: str) -> bool:
 
 
 def _is_free_of_secrets(candidate: Candidate) -> bool:
-    """No credential, nor the place where one was."""
+    """Return whether a candidate contains no credential and no redacted one."""
     return REDACTED not in candidate.content and not may_contain_secrets(candidate.content)

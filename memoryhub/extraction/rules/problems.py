@@ -1,4 +1,4 @@
-"""A problem and its solution, told over several turns. Pure."""
+"""Recognise a problem and its solution over several turns. No database access."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from memoryhub.extraction.candidates import Candidate
 from memoryhub.extraction.conversation import USER
 from memoryhub.extraction.rules.sentences import Sentence, is_question
 
-MAX_PARTS = 3  # sentences of each of the parts
-_MAX_OPEN_TURNS = 12  # turns after which a problem that nobody solved is dropped
-_MIN_SHARED_WORDS = 2  # words that a sentence shares with the problem
+MAX_PARTS = 3  # sentences per part
+_MAX_OPEN_TURNS = 12  # an unsolved problem is dropped after this many turns
+_MIN_SHARED_WORDS = 2  # words that a sentence shares with the problem to be on topic
 
 
 def _any_of(*patterns: str) -> re.Pattern[str]:
@@ -46,7 +46,7 @@ _DONE_VERBS = (
     r"|configured|patched|implemented|introduced|wrapped|escaped|kept|split|cached|limited|rotated|deleted|made"
     r"|put|turned|used|needed)"
 )
-# A user tells both at once: "the bug was in the parser; fixed it by using UTC".
+# Problem and fix in one sentence: "the bug was in the parser; fixed it by using UTC".
 _CAUSE_AND_FIX = re.compile(
     rf"^(?P<cause>.{{8,300}}?)[,;]\s(?P<fix>(?:(?:and|so|then)\s)*(?:(?:i|we)(?:'ve|\shave)?\s)?{_DONE_VERBS}\s.+)$",
     re.IGNORECASE,
@@ -59,7 +59,7 @@ _SOLVED = re.compile(
     r"\b(?:fixed|solved|resolved)\s(?:(?:it|that|this)\s)?(?:by|with)\b|^(?:the\s)?(?:fix|solution)\s?(?::|is\b|was\b)",
     re.IGNORECASE,
 )
-# What an assistant tells of the state after its work.
+# How an assistant describes the state after its work.
 _RESULT = re.compile(
     r"\b(?:takes|shows|is|are|runs|returns|went|shrank|dropped)\b.{1,80}\bnow[.!]?$|^(?:the|it|they)\s(?:\w+\s){0,3}now\s\w+s\b",
     re.IGNORECASE,
@@ -88,7 +88,7 @@ STILL_BROKEN = _any_of(
 _WHY = re.compile(
     r"^\W*(?:but\s|and\s|ok\s|so\s)*(?:why|how\scome|warum|wieso|pourquoi|por\squé)\b", re.IGNORECASE
 )
-# An assistant explains what may fail anywhere; a problem of this conversation is one that it met.
+# Assistants explain general failures; only a failure that they met counts as a problem.
 _ENCOUNTERED = _any_of(
     r"\bi(?:'ve)?\s(?:found|noticed|discovered|saw|see|hit|ran\sinto)\b|\b(?:failed|crashed|broke|was\sfailing|were\sfailing)\b"
     r"|\b(?:fallaba|falló|échouait|plantait|schlug\sfehl|stürzte)\b|\bone\sof\sthe\b|(?:ました|でした)",
@@ -108,14 +108,14 @@ _OPTION_NUMBERS = {
     "third": 3,
     "three": 3,
 }
-# Whether an answer or a translation is right is a matter of this talk.
+# Corrections of answers and translations concern only this conversation.
 _ANSWER = re.compile(r"\b(?:answers?|translations?|grammar|spelling|sentence)\b", re.IGNORECASE)
 _REASON = re.compile(r"\b(?:so that|because|otherwise|weil|damit|porque|para que)\b", re.IGNORECASE)
 
 
 @dataclass
 class ProblemCase:
-    """What is known of one problem so far. ``at``: the turn in which it came up."""
+    """A problem and its known parts. ``at`` is the turn in which it came up."""
 
     at: int
     problem: list[str]
@@ -128,7 +128,7 @@ class ProblemCase:
         return bool(self.fix)
 
     def takes(self, text: str) -> bool:
-        """Whether a sentence is about this problem."""
+        """Return whether a sentence is about this problem."""
         return len(terms(text) & terms(" ".join([*self.problem, *self.cause]))) >= _MIN_SHARED_WORDS
 
     def candidate(self) -> Candidate:
@@ -149,19 +149,19 @@ class ProblemCase:
 
 
 class ProblemTracker:
-    """Listens to the turns and tells the cases that were solved."""
+    """Follow the turns and collect solved problems."""
 
     def __init__(self) -> None:
         self.told: list[Candidate] = []
         self._open: ProblemCase | None = None
         self._turn = 0
-        self._stated = ""  # what the user said last, should it be a complaint
+        self._stated = ""  # last complaint of the user
         self._asked_why = False
         self._offered: dict[int, str] = {}
-        self._proposed: list[str] = []  # what the assistant said last
+        self._proposed: list[str] = []  # last proposals of the assistant
 
     def listen(self, role: str, said: Sequence[Sentence]) -> set[str]:
-        """One turn; returns the sentences that a case has taken for itself."""
+        """Process one turn; return the sentences that belong to a problem."""
         self._turn += 1
         if self._open and not self._open.solved and self._turn - self._open.at > _MAX_OPEN_TURNS:
             self._open = None
@@ -177,7 +177,7 @@ class ProblemTracker:
         return taken
 
     def _hear_verdict(self, said: Sequence[Sentence]) -> None:
-        """The user tells whether what was proposed has helped."""
+        """Check whether the user confirms or rejects the proposed fix."""
         if not self._open or not said:
             return
         first = said[0].text
@@ -205,7 +205,7 @@ class ProblemTracker:
         return self.told
 
     def chosen(self, text: str) -> str:
-        """What an answer such as "let's go with 2" stands for, if something was offered; else empty."""
+        """Return the offered option that an answer such as "let's go with 2" selects, or ""."""
         found = _CHOICE.search(text)
         if not found or not self._offered:
             return ""
@@ -229,7 +229,7 @@ class ProblemTracker:
         return self._explained(role, sentence, before)
 
     def _told_at_once(self, text: str) -> bool:
-        """A cause or a problem with what solved it, in one sentence and out of any case."""
+        """Record a problem or cause whose fix is in the same sentence."""
         both = _CAUSE_AND_FIX.match(text)
         if not both or (self._open and not self._open.solved):
             return False
@@ -240,7 +240,7 @@ class ProblemTracker:
         return True
 
     def _explained(self, role: str, sentence: Sentence, before: str) -> bool:
-        """A cause: said to be one, the answer to a why, or on topic."""
+        """Record a cause: stated as such, the answer to a why, or on topic."""
         case, text = self._open, sentence.text
         if case is None or case.solved or sentence.question:
             return False
@@ -253,7 +253,7 @@ class ProblemTracker:
         return False
 
     def _problem(self, role: str, text: str, question: bool) -> bool:
-        """More about the open problem, or a new one; only a user's new problem ends an old one."""
+        """Extend the open problem or open a new one; only a new problem of the user replaces an open one."""
         case = self._open
         if case and (role != USER or case.takes(text) or self._turn - case.at <= 2):
             if not case.solved and not question:

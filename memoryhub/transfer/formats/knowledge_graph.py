@@ -1,9 +1,7 @@
-"""The knowledge graph of the MCP reference server (``memory.jsonl``), both ways.
+"""Knowledge graph of the MCP reference server (``memory.jsonl``), import and export.
 
-Entities with observations and relations between them, one a line. An observation becomes a memory that
-begins with its entity's name; a relation, and what kind of thing an entity is, become facts.
-
-Memories and facts as a knowledge graph: what they name, what is known of it, and how it hangs together.
+The file has one entity with observations, or one relation, per line. On import, an observation becomes a
+memory that begins with its entity's name; relations and entity types become facts. The export reverses this.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
 if TYPE_CHECKING:
     from memoryhub.transfer.export import ExportSelection
 
-TYPE_PREDICATE = "is a"  # the predicate of the fact that says what kind of thing an entity is
+TYPE_PREDICATE = "is a"  # predicate of the fact that states the type of an entity
 _KNOWN_FIELDS = {
     "entity": frozenset(("type", "name", "entityType", "observations")),
     "relation": frozenset(("type", "from", "to", "relationType")),
@@ -109,18 +107,17 @@ def _make_observation(observation: Any, name: str, kind: str, place: str) -> Ite
         "type": MemoryType.ENTITY.value,
         "category": "entities",
         "entities": [{"entity": name, "entity_type": kind[:50]}],
-        "ttl_days": 0,  # a graph forgets nothing by itself
+        "ttl_days": 0,  # the format has no expiry
     }
     return FieldReader({}, ReadNotes()).record(place, MemoryDraft, draft)
 
 
-DEFAULT_ENTITY = "memories"  # what carries the memories that name nothing and belong to no project
+DEFAULT_ENTITY = "memories"  # entity of memories without entities and project
 _PROJECT_TYPE = "project"
 _UNKNOWN_TYPE = "unknown"
 _NAMES_PER_QUERY = 200  # whose observations are in memory at once
 _IDS_PER_QUERY = 500
-# A longer object is no name of a thing: it becomes an observation. A memory about more things than these is
-# told of the first of them alone.
+# A longer object is exported as an observation. A memory is attached to at most this many entities.
 _MAX_NAME_CHARS = 200
 _MAX_ENTITIES = 10
 
@@ -128,7 +125,7 @@ _MAX_ENTITIES = 10
 @dataclass
 class _GraphNode:
     kinds: Counter[str] = field(default_factory=Counter)
-    said: str = ""  # what a fact says it is
+    said: str = ""  # type according to a fact
     observations: list[str] = field(default_factory=list)
 
     @property
@@ -137,7 +134,7 @@ class _GraphNode:
 
 
 def export_lines(selection: ExportSelection, is_a: str) -> Iterator[bytes]:
-    """First every thing with its observations, then the relations; ``is_a``: who says what a thing is."""
+    """Yield entities with their observations, then relations. ``is_a`` is the predicate of entity types."""
     memories = selection.memories()
     if selection.whole:
         memories = memories.live()
@@ -157,7 +154,7 @@ def _to_line(values: dict[str, Any]) -> bytes:
 
 
 def _exported_facts(selection: ExportSelection, memories: QuerySet[Memory]) -> QuerySet[Fact]:
-    """The facts of the project and the session that are asked for; of the memories, if more is asked for."""
+    """Return the facts of the selected project and session, or of the selected memories for other filters."""
     facts = Fact.objects.visible_to(selection.actor.clearance).order_by()
     asked = selection.filter.model_dump(exclude_defaults=True, exclude_none=True)
     facts = facts.filter(**{name: asked.pop(name) for name in ("project", "session_id") if name in asked})
@@ -172,19 +169,19 @@ class _GraphExport:
     is_a: str
 
     def names(self) -> QuerySet[Any]:
-        """Everything that is a thing of the graph, each once, in a fixed order."""
+        """Yield each entity name once, in a fixed order."""
         named = Entity.objects.filter(memory__in=self.memories).values_list("entity")
         places = self._without_things().order_by().values_list("place")
         subjects, targets = self.facts.values_list("subject"), self.relations().values_list("object")
         return named.union(places, subjects, targets).order_by("entity")
 
     def relations(self) -> QuerySet[Fact]:
-        """Facts whose object can be the name of a thing."""
+        """Yield the facts whose object can be an entity."""
         short = self.facts.annotate(length=Length("object")).filter(length__lte=_MAX_NAME_CHARS)
         return short.exclude(object__contains="\n").exclude(predicate=self.is_a)
 
     def things(self, names: list[str]) -> dict[str, _GraphNode]:
-        """What there is to tell of these."""
+        """Return the entities with their observations and types."""
         things = {name: _GraphNode() for name in names}
         self._observe_named(things)
         alone = self._without_things().filter(place__in=names)
@@ -195,14 +192,14 @@ class _GraphExport:
         return things
 
     def _without_things(self) -> QuerySet[Any]:
-        """The memories that name nothing, with the name of their project as ``place``."""
+        """Yield the memories without entities, with their project as ``place``."""
         nowhere = When(project="", then=Value(DEFAULT_ENTITY))
         place = Case(nowhere, default=F("project"), output_field=CharField())
         nothing = ~Exists(Entity.objects.filter(memory=OuterRef("pk")))
         return self.memories.filter(nothing).annotate(place=place)
 
     def _observe_named(self, things: dict[str, _GraphNode]) -> None:
-        """The memories that name these: each with all of them, or with the one that it begins with."""
+        """Add the memories to their entities: to all, or to the one whose name begins the content."""
         links = Entity.objects.filter(memory__in=self.memories, entity__in=list(things))
         columns = ("entity", "entity_type", "memory_id", "memory__content")
         rows = links.order_by("memory_id", "pk").values_list(*columns).iterator()
@@ -217,7 +214,7 @@ class _GraphExport:
                     things[name].observations.append(rest)
 
     def _observe_facts(self, things: dict[str, _GraphNode]) -> None:
-        """What kind of thing it is, and facts whose object is a text rather than a thing."""
+        """Add entity types, and the facts whose object is a text."""
         about = self.facts.filter(subject__in=list(things))
         kinds = about.filter(predicate=self.is_a).order_by("updated_at", "pk")
         for subject, kind in kinds.values_list("subject", "object").iterator():
@@ -229,7 +226,7 @@ class _GraphExport:
 
 
 def _entities_by_memory(memory_ids: Iterable[int]) -> dict[int, list[str]]:
-    """The things that each of these memories is told of, the first named first."""
+    """Return the entities of each memory, in the order of mention."""
     found: dict[int, list[str]] = defaultdict(list)
     links = Entity.objects.filter(memory_id__in=set(memory_ids)).order_by("pk")
     for memory, name in links.values_list("memory_id", "entity").iterator():

@@ -1,4 +1,4 @@
-"""pigo's ``memories.jsonl``, both ways: one memory a line, in three layers and one of six categories."""
+"""pigo's ``memories.jsonl``, import and export: one memory per line, in three layers and six categories."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _KNOWN_FIELDS = frozenset(
     )
 )
 _ROWS_PER_PAGE = 1000
-# pigo shows its model only memories of its six categories; where ours is another, the type tells the nearest.
+# pigo only shows memories of its six categories; memories of other categories get one by type.
 _CATEGORY_OF = {
     MemoryType.SELF: "profile",
     MemoryType.PREFERENCE: "preferences",
@@ -46,7 +46,7 @@ _CATEGORY_OF = {
     MemoryType.DISCOVERY: "cases",
 }
 _DEFAULT_CATEGORY = "events"
-# What the toolset pigo stores them as.
+# Types that the pigo toolset stores.
 TYPE_BY_CATEGORY = {
     "profile": MemoryType.SELF,
     "preferences": MemoryType.PREFERENCE,
@@ -109,7 +109,7 @@ def _read_memory(fields: FieldReader, number: int) -> Item:
         "overview": overview,
         "category": category,
         "type": TYPE_BY_CATEGORY.get(category, MemoryType.GENERAL),
-        "ttl_days": 0,  # pigo forgets nothing by itself
+        "ttl_days": 0,  # pigo has no expiry
         "created_at": _read_timestamp(fields, "created_at"),
     }
     past = ImportedHistory(
@@ -119,14 +119,14 @@ def _read_memory(fields: FieldReader, number: int) -> Item:
 
 
 def _read_timestamp(fields: FieldReader, name: str) -> datetime | None:
-    """Go writes a time that was never set as the first of January in the year 1."""
+    """Read a timestamp; Go writes an unset one as year 1."""
     if str(fields.get(name)).startswith("0001-"):
         return None
     return fields.past_moment(name)
 
 
 def _to_line(memory: Memory) -> dict[str, Any]:
-    """In the order of pigo's own fields. No vector: it compares with those of pigo's own model alone."""
+    """Return a line in pigo's field order, without vector: pigo only compares vectors of its own model."""
     return {
         "id": f"mem_{memory.uid}",
         "category": _pigo_category(memory),
