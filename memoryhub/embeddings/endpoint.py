@@ -137,8 +137,7 @@ class EndpointEmbedder:
             return self._in_parts([texts[0][: len(texts[0]) // 2]], until)
 
     def _ask(self, texts: list[str], seconds: float) -> Vectors:
-        """Send one request. Raise Failed if a retry may help, _RequestRefused if a smaller request may help.
-        """
+        """Send one request. Raise Failed if a retry may help, _RequestRefused if fewer texts may help."""
         most = _BASE_RESPONSE_BYTES + len(texts) * _BYTES_PER_VECTOR
         sent = {"model": self._chosen.model, "input": texts}
         try:

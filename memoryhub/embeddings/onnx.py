@@ -48,8 +48,7 @@ class OnnxEmbedder:
 
     @classmethod
     def load(cls, folder: Path, batch: int) -> OnnxEmbedder:
-        """Load the model. Raise EmbeddingError for a missing file or package, or an unusable model.
-        """
+        """Load the model. Raise EmbeddingError for a missing file or package, or an unusable model."""
         disable_tokenizer_threads()
         try:
             import onnxruntime

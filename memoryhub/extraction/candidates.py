@@ -40,7 +40,7 @@ class Candidate:
     decision: bool = False
     why: str = ""
 
-    def draft(self, place: Destination) -> MemoryDraft:
+    def draft(self, destination: Destination) -> MemoryDraft:
         """Return the draft of the memory."""
         content = _replace_broken_characters(self.content).strip()[:CONTENT_CHARS]
         return MemoryDraft(
@@ -54,15 +54,15 @@ class Candidate:
             type=MemoryType.DECISION if self.decision else CATEGORIES[self.category],
             confidence=round(min(max(self.confidence, 0.0), 1.0), 2),
             importance=_IMPORTANCE.get(self.category, 0.5),
-            project=place.project,
-            session_id=place.session_id,
-            scope=Scope(place.scope),
-            sensitivity=Sensitivity(place.sensitivity),
+            project=destination.project,
+            session_id=destination.session_id,
+            scope=Scope(destination.scope),
+            sensitivity=Sensitivity(destination.sensitivity),
             tags=["extracted"],
         )
 
     @property
-    def same(self) -> str:
+    def dedup_key(self) -> str:
         """Key that is equal for candidates with the same content."""
         return collapse_whitespace(self.content).casefold().strip(" .!")
 

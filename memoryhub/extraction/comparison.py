@@ -47,7 +47,7 @@ class Verdict:
 class _SentenceComparison:
     """Result of comparing each new sentence with the old ones."""
 
-    same: int = 0  # number of new sentences that the old text contains
+    known: int = 0  # number of new sentences that the old text contains
     added: list[str] = field(default_factory=list)
     longer: dict[int, str] = field(default_factory=dict)  # old sentence index: new sentence that extends it
     other: bool = False  # a new sentence has the topic of an old one, but different content
@@ -63,45 +63,49 @@ def compare_texts(candidate: str, existing: str) -> Verdict:
         return Verdict(Decision.CREATE, "it says something else about the same")
     if not found.added and not found.longer:
         return Verdict(Decision.SKIP, "all of it is known")
-    if not found.same and not found.longer:
+    if not found.known and not found.longer:
         return Verdict(Decision.CREATE, "nothing of it is known")
     return Verdict(Decision.MERGE, "it adds to what is known", _join_texts(existing, old, found))
 
 
 def merge_texts(candidate: str, existing: str) -> str:
     """Append the sentences that the existing text lacks (for categories that always merge)."""
-    new, old = _split_sentences(candidate), _split_sentences(existing)
-    found = _compare_sentences(new, old, strict=False)
-    return _join_texts(existing, old, found)
+    old = _split_sentences(existing)
+    return _join_texts(existing, old, _compare_sentences(_split_sentences(candidate), old, strict=False))
 
 
 def word_overlap(one: str, other: str) -> float:
     """Return the share of the shorter text's words that the other contains; 0 below three common words."""
-    mine, theirs = set(_stems(one)), set(_stems(other))
-    shared = len(mine & theirs)
-    return shared / min(len(mine), len(theirs)) if shared >= 3 else 0.0
+    new_stems, old_stems = set(_stems(one)), set(_stems(other))
+    shared = len(new_stems & old_stems)
+    return shared / min(len(new_stems), len(old_stems)) if shared >= 3 else 0.0
 
 
 def _compare_sentences(new: Sequence[str], old: Sequence[str], *, strict: bool = True) -> _SentenceComparison:
     """Compare sentences; without ``strict``, a different sentence on the same topic counts as an addition."""
-    keys = [_stems(sentence) for sentence in old]
+    old_keys = [_stems(sentence) for sentence in old]
     found = _SentenceComparison()
     for sentence in new:
-        mine = _stems(sentence)
-        if not mine:
+        new_stems = _stems(sentence)
+        if not new_stems:
             continue
-        if any(_contains_sentence(theirs, mine) for theirs in keys):
-            found.same += 1
+        if any(_contains_sentence(old_stems, new_stems) for old_stems in old_keys):
+            found.known += 1
             continue
         extended = next(
-            (at for at, theirs in enumerate(keys) if theirs and _contains_sentence(mine, theirs)), None
+            (
+                index
+                for index, old_stems in enumerate(old_keys)
+                if old_stems and _contains_sentence(new_stems, old_stems)
+            ),
+            None,
         )
         if extended is not None and extended not in found.longer:
             found.longer[extended] = sentence
             continue
-        about_same = any(jaccard(set(mine), set(theirs)) >= _SAME_TOPIC_SIMILARITY for theirs in keys)
-        if strict and about_same:
-            found.other = True
+        found.other |= strict and any(
+            jaccard(set(new_stems), set(old_stems)) >= _SAME_TOPIC_SIMILARITY for old_stems in old_keys
+        )
         found.added.append(sentence)
     return found
 
@@ -114,18 +118,18 @@ def _contains_sentence(longer: Sequence[str], shorter: Sequence[str]) -> bool:
     return all(word in rest for word in shorter)
 
 
-def _contrasting_words(keys: Sequence[str]) -> set[str]:
+def _contrasting_words(stems: Sequence[str]) -> set[str]:
     """Return the contrasting words; all negations count as the same one."""
-    return {"not" if key in NEGATIONS else key for key in keys if key in _MEANINGFUL_STOP_WORDS}
+    return {"not" if key in NEGATIONS else key for key in stems if key in _MEANINGFUL_STOP_WORDS}
 
 
 def _join_texts(existing: str, old: Sequence[str], found: _SentenceComparison) -> str:
-    content, place = existing.rstrip(), 0
-    for at, sentence in enumerate(old):  # in order, so that a sentence with the same beginning is not cut
-        place = content.index(sentence, place)
-        said = found.longer.get(at, sentence)
-        content = content[:place] + said + content[place + len(sentence) :]
-        place += len(said)
+    content, position = existing.rstrip(), 0
+    for index, sentence in enumerate(old):  # in order, so that a sentence with the same beginning is not cut
+        position = content.index(sentence, position)
+        sentence_text = found.longer.get(index, sentence)
+        content = content[:position] + sentence_text + content[position + len(sentence) :]
+        position += len(sentence_text)
     if not found.added:
         return content
     gap = "\n" if "\n" in existing.strip() else " "
@@ -141,11 +145,9 @@ def _split_sentences(text: str) -> list[str]:
 def _stems(text: str) -> list[str]:
     """Return the stems of a text in order, without meaningless stop words."""
     found = [
-        word if word in _MEANINGFUL_STOP_WORDS else stem(word) for word in words(text) if _is_meaningful(word)
+        word if word in _MEANINGFUL_STOP_WORDS else stem(word)
+        for word in words(text)
+        if word in _MEANINGFUL_STOP_WORDS or word not in STOP_WORDS
     ]
     # Split CJK words into characters; otherwise a whole sentence would be one word.
     return [part for word in found for part in (word if CJK.search(word) else [word])]
-
-
-def _is_meaningful(word: str) -> bool:
-    return word in _MEANINGFUL_STOP_WORDS or word not in STOP_WORDS

@@ -58,10 +58,10 @@ class NeighbourQuery:
     content: str
     model: str = ""
     vector: Vectors | None = None
-    always: bool = False  # return the nearest memories at any distance
+    any_distance: bool = False  # return the nearest memories at any distance
 
     @classmethod
-    def of(cls, draft: MemoryDraft, actor: Actor, now: datetime) -> NeighbourQuery:
+    def for_draft(cls, draft: MemoryDraft, actor: Actor, now: datetime) -> NeighbourQuery:
         """Build the query. Raise StoreError if the actor may not write to the destination."""
         memories = Memory.objects.visible_to(actor.clearance).live(now)
         memories = memories.filter(
@@ -80,36 +80,34 @@ class NeighbourQuery:
         return cls(memories, draft.content, name, vector, draft.category == ALWAYS_MERGED)
 
 
-def find_neighbours(question: NeighbourQuery) -> list[Neighbour]:
+def find_neighbours(query: NeighbourQuery) -> list[Neighbour]:
     """Return at most ``MAX_NEIGHBOURS`` memories, nearest first.
 
     Memories without a vector are compared by words. Categories that always merge get
     ``MAX_PROFILE_NEIGHBOURS`` at any distance, newest first at equal distance.
     """
-    least = -1.0 if question.always else settings.MEMORYHUB.near_duplicate_similarity
-    most = MAX_PROFILE_NEIGHBOURS if question.always else MAX_NEIGHBOURS
-    found: dict[int, float] = {}
-    without = question.memories
-    if question.vector is not None:
-        ranked = find_nearest(question.memories, question.vector, question.model, most, centred=False)
-        found = {pk: cosine for pk, cosine in ranked if cosine >= least}
-        own = Embedding.objects.filter(memory=OuterRef("pk"), model=question.model)
+    min_similarity = -1.0 if query.any_distance else settings.MEMORYHUB.near_duplicate_similarity
+    most = MAX_PROFILE_NEIGHBOURS if query.any_distance else MAX_NEIGHBOURS
+    neighbours: dict[int, float] = {}
+    without = query.memories
+    if query.vector is not None:
+        ranked = find_nearest(query.memories, query.vector, query.model, most, centred=False)
+        neighbours = {pk: cosine for pk, cosine in ranked if cosine >= min_similarity}
+        own = Embedding.objects.filter(memory=OuterRef("pk"), model=query.model)
         without = without.filter(~Exists(own))
-    by_words = without.order_by("-pk")[:most] if question.always else ()
-    for memory in (*_with_same_content(question), *_with_shared_words(without, question.content), *by_words):
-        similarity = word_overlap(
-            question.content[:_MAX_COMPARED_CHARS], memory.content[:_MAX_COMPARED_CHARS]
-        )
-        if similarity >= least:
-            found[memory.pk] = max(found.get(memory.pk, least), similarity)
-    best = sorted(found, key=lambda pk: (-found[pk], -pk))[:most]
-    rows = question.memories.in_bulk(best)
-    return [Neighbour(rows[pk], round(min(found[pk], 1.0), 4)) for pk in best if pk in rows]
+    by_words = without.order_by("-pk")[:most] if query.any_distance else ()
+    for memory in (*_with_same_content(query), *_with_shared_words(without, query.content), *by_words):
+        similarity = word_overlap(query.content[:_MAX_COMPARED_CHARS], memory.content[:_MAX_COMPARED_CHARS])
+        if similarity >= min_similarity:
+            neighbours[memory.pk] = max(neighbours.get(memory.pk, min_similarity), similarity)
+    best = sorted(neighbours, key=lambda pk: (-neighbours[pk], -pk))[:most]
+    rows = query.memories.in_bulk(best)
+    return [Neighbour(rows[pk], round(min(neighbours[pk], 1.0), 4)) for pk in best if pk in rows]
 
 
-def _with_same_content(question: NeighbourQuery) -> Iterable[Memory]:
+def _with_same_content(query: NeighbourQuery) -> Iterable[Memory]:
     """Return the memory with the same content hash; the store would refresh it whatever its vector says."""
-    same: MemoryQuerySet = question.memories.filter(content_hash=hash_content(question.content))
+    same: MemoryQuerySet = query.memories.filter(content_hash=hash_content(query.content))
     return same[:1]
 
 
@@ -163,106 +161,106 @@ def create_deduplicated(
         refuse_secrets(draft, MEMORY_FIELDS)
     if draft.key:
         return memories.create_memory(draft, actor, now)
-    question = NeighbourQuery.of(draft, actor, now)
+    query = NeighbourQuery.for_draft(draft, actor, now)
     chosen = None
-    if choose and (found := find_neighbours(question)):
-        chosen = choose(draft, found[:MAX_NEIGHBOURS])
+    if choose and (neighbours := find_neighbours(query)):
+        chosen = choose(draft, neighbours[:MAX_NEIGHBOURS])
     vectors = memories.embed_drafts([draft])
     checked: set[str] = {""}
     while True:
         with write_transaction():
-            choice = (
-                _checked_decision(draft, chosen, question)
+            decision = (
+                _checked_decision(draft, chosen, query)
                 if chosen
-                else decide_by_rules(draft, find_neighbours(question))
+                else decide_by_rules(draft, find_neighbours(query))
             )
-            is_merge = choice.memory is not None and choice.verdict.decision == Decision.MERGE
-            if not is_merge or choice.verdict.content in checked:
-                return _apply_decision(choice, draft, actor, now, vectors)
+            is_merge = decision.memory is not None and decision.verdict.decision == Decision.MERGE
+            if not is_merge or decision.verdict.content in checked:
+                return _apply_decision(decision, draft, actor, now, vectors)
         # Check the merged text for secrets outside of the transaction, then decide again.
-        content = choice.verdict.content
+        content = decision.verdict.content
         with journal_refusals(draft, actor):
             refuse_secrets(MemoryPatch(content=content), ["content"])
         checked.add(content)
 
 
 def _apply_decision(
-    choice: DedupDecision, draft: MemoryDraft, actor: Actor, now: datetime, vectors: PreparedVectors
+    decision: DedupDecision, draft: MemoryDraft, actor: Actor, now: datetime, vectors: PreparedVectors
 ) -> memories.StoreResult:
     """Skip, merge or create in the caller's transaction. All texts are already checked for secrets."""
-    if choice.memory is not None and choice.verdict.decision == Decision.SKIP:
-        return _skip_draft(draft, choice.memory, actor, now)
-    if choice.memory is not None and choice.verdict.decision == Decision.MERGE:
+    if decision.memory is not None and decision.verdict.decision == Decision.SKIP:
+        return _skip_draft(draft, decision.memory, actor, now)
+    if decision.memory is not None and decision.verdict.decision == Decision.MERGE:
         # The merged text equals a third memory. Store the candidate separately.
         with suppress(memories.Conflict):
-            return _merge_draft(draft, choice.memory, choice.verdict.content, actor, now)
+            return _merge_draft(draft, decision.memory, decision.verdict.content, actor, now)
     [result] = memories.create_memories([draft], actor, now, vectors=vectors, refusals=[None])
     if isinstance(result, memories.StoreError):
         raise result
     return result
 
 
-def decide_by_rules(draft: MemoryDraft, found: Sequence[Neighbour]) -> DedupDecision:
+def decide_by_rules(draft: MemoryDraft, neighbours: Sequence[Neighbour]) -> DedupDecision:
     """Decide by rules: skip a known text, merge an addition, create anything else."""
-    if any(one.memory.content_hash == hash_content(draft.content) for one in found):
+    if any(one.memory.content_hash == hash_content(draft.content) for one in neighbours):
         return _CREATE_NEW  # the store refreshes identical content
     if draft.category == ALWAYS_MERGED:
-        return _merge_into_profile(draft, found)
+        return _merge_into_profile(draft, neighbours)
     merge: DedupDecision | None = None
-    for one in found:
-        choice = _apply_category_rules(
+    for one in neighbours:
+        decision = _apply_category_rules(
             draft, DedupDecision(compare_texts(draft.content, one.memory.content), one.memory)
         )
-        if choice.verdict.decision == Decision.SKIP:
-            return choice
-        if choice.verdict.decision == Decision.MERGE and merge is None:
-            merge = choice
+        if decision.verdict.decision == Decision.SKIP:
+            return decision
+        if decision.verdict.decision == Decision.MERGE and merge is None:
+            merge = decision
     return merge or _CREATE_NEW
 
 
-def _merge_into_profile(draft: MemoryDraft, found: Sequence[Neighbour]) -> DedupDecision:
+def _merge_into_profile(draft: MemoryDraft, neighbours: Sequence[Neighbour]) -> DedupDecision:
     """Merge with the most similar memory that has room and is not about another person."""
-    for one in found:
+    for one in neighbours:
         if not name_different_people(draft.content, one.memory.content):
             content = merge_texts(draft.content, one.memory.content)
             verdict = Verdict(Decision.MERGE, "a profile is always merged", content)
-            choice = _apply_category_rules(draft, DedupDecision(verdict, one.memory))
-            if choice.verdict.decision == Decision.MERGE:
-                return choice
+            decision = _apply_category_rules(draft, DedupDecision(verdict, one.memory))
+            if decision.verdict.decision == Decision.MERGE:
+                return decision
     return _CREATE_NEW
 
 
-def _checked_decision(draft: MemoryDraft, chosen: DedupDecision, question: NeighbourQuery) -> DedupDecision:
+def _checked_decision(draft: MemoryDraft, chosen: DedupDecision, query: NeighbourQuery) -> DedupDecision:
     """Return the given decision if its memory is unchanged and mergeable, else decide by rules."""
-    found = find_neighbours(question)
+    neighbours = find_neighbours(query)
     if chosen.memory is None or chosen.verdict.decision == Decision.CREATE:
-        known = draft.category == ALWAYS_MERGED and found
-        return decide_by_rules(draft, found) if known else chosen
-    current = next((one.memory for one in found if one.memory.pk == chosen.memory.pk), None)
+        known = draft.category == ALWAYS_MERGED and neighbours
+        return decide_by_rules(draft, neighbours) if known else chosen
+    current = next((one.memory for one in neighbours if one.memory.pk == chosen.memory.pk), None)
     if current is None or current.updated_at != chosen.memory.updated_at:
-        return decide_by_rules(draft, found)
+        return decide_by_rules(draft, neighbours)
     if current.content_hash == hash_content(draft.content):
         return _CREATE_NEW
     if draft.category == ALWAYS_MERGED and (
         chosen.verdict.decision == Decision.SKIP or name_different_people(draft.content, current.content)
     ):
-        return decide_by_rules(draft, found)
+        return decide_by_rules(draft, neighbours)
     return _apply_category_rules(draft, chosen)
 
 
-def _apply_category_rules(draft: MemoryDraft, choice: DedupDecision) -> DedupDecision:
+def _apply_category_rules(draft: MemoryDraft, decision: DedupDecision) -> DedupDecision:
     """Apply the rules of the category and the content limit to a decision."""
-    verdict, memory = choice.verdict, choice.memory
+    verdict, memory = decision.verdict, decision.memory
     if memory is None or verdict.decision == Decision.CREATE:
-        return choice
+        return decision
     if draft.category in NEVER_MERGED:
-        return DedupDecision(Verdict(Decision.CREATE, f"{draft.category} always stand for themselves"))
+        return DedupDecision(Verdict(Decision.CREATE, f"{draft.category} are never merged"))
     if verdict.decision == Decision.MERGE:
         if len(verdict.content) > MAX_CONTENT:
             return DedupDecision(Verdict(Decision.CREATE, "together they are too long for one memory"))
         if memory.sensitivity != draft.sensitivity:
-            return DedupDecision(Verdict(Decision.CREATE, "merged, it would be seen by others than it may"))
-    return choice
+            return DedupDecision(Verdict(Decision.CREATE, "a merge would change who may see it"))
+    return decision
 
 
 def _skip_draft(draft: MemoryDraft, memory: Memory, actor: Actor, now: datetime) -> memories.StoreResult:

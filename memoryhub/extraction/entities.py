@@ -14,11 +14,8 @@ from itertools import chain
 
 from memoryhub.extraction.known_names import GIVEN_NAMES, LONG_PLACES, ORGANISATIONS, PLACES, TOOLS
 
-PERSON, PLACE, ORGANISATION, TOOL, FILE, CONCEPT = (
-    *("person", "place", "organization", "tool"),
-    *("file", "concept"),
-)
-ENTITY_TYPES = (PERSON, PLACE, ORGANISATION, TOOL, FILE, CONCEPT)
+ENTITY_TYPES = ("person", "place", "organization", "tool", "file", "concept")
+PERSON, PLACE, ORGANISATION, TOOL, FILE, CONCEPT = ENTITY_TYPES
 MAX_ENTITIES = 20  # returned for one text
 MAX_TEXT_CHARS = 20_000  # of a text that are searched
 MAX_NAME_CHARS = 200
@@ -111,7 +108,7 @@ _CONTEXT_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     )
 )
 _WORD = re.compile(r"[A-Za-zÀ-ɏ0-9][A-Za-zÀ-ɏ0-9'’+#-]*")
-_LONG_PLACE = re.compile(r"\b(?:" + "|".join(map(re.escape, LONG_PLACES)) + r")\b")
+_LONG_PLACE = re.compile(rf"\b(?:{LONG_PLACES})\b")
 _FULL_NAME = re.compile(
     rf"(?<![\w-])({_CAPITALISED})((?: (?:van|von|de|der|da|del|la)){{0,2}} {_CAPITALISED})(?![\w-])"
 )

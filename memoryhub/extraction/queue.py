@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -38,33 +39,31 @@ RETENTION = timedelta(days=30)  # of finished rows, and of failed rows with thei
 queue_changed = threading.Condition()  # notified after a commit in this process
 
 
-def resolve_destination(place: Destination, actor: Actor) -> Destination:
+def resolve_destination(destination: Destination, actor: Actor) -> Destination:
     """Return the destination with the project that the actor writes to.
 
     Raise StoreError if the actor may not write there or a name contains a credential.
     """
-    draft = MemoryDraft(content="-", project=place.project, session_id=place.session_id)
+    draft = MemoryDraft(content="-", project=destination.project, session_id=destination.session_id)
     with journal_refusals(draft, actor, "extraction"):
         refuse_secrets(draft, ("project", "session_id"))
-    resolve_owner(place.scope, actor)
-    return Destination(
-        resolve_project(place.project, actor), place.session_id, place.scope, place.sensitivity
-    )
+    resolve_owner(destination.scope, actor)
+    return replace(destination, project=resolve_project(destination.project, actor))
 
 
-def enqueue(said: Sequence[Turn], place: Destination, actor: Actor) -> Extraction:
+def enqueue(turns: Sequence[Turn], destination: Destination, actor: Actor) -> Extraction:
     """Queue a conversation. Raise Conflict if too many are waiting."""
     with write_transaction():
         if Extraction.objects.filter(status=Status.QUEUED).count() >= MAX_WAITING:
-            raise Conflict(f"{MAX_WAITING:,} conversations wait to be read already; try again later")
+            raise Conflict(f"{MAX_WAITING:,} conversations are waiting already; try again later")
         row = Extraction.objects.create(
-            project=place.project,
-            session_id=place.session_id,
-            scope=place.scope,
-            sensitivity=place.sensitivity,
+            project=destination.project,
+            session_id=destination.session_id,
+            scope=destination.scope,
+            sensitivity=destination.sensitivity,
             actor=actor.name,
             reach=run_scope.clearance_to_json(actor.clearance),
-            messages=to_messages(said),
+            messages=to_messages(turns),
         )
         transaction.on_commit(_notify_workers)
     return row
@@ -126,13 +125,13 @@ def delete_old(now: datetime) -> None:
             old.delete()
 
 
-def process_next(leaving: Callable[[], bool] = bool) -> bool:
+def process_next(is_stopping: Callable[[], bool] = bool) -> bool:
     """Process the oldest queued conversation; return False if there is none."""
     row = Extraction.objects.filter(status=Status.QUEUED).order_by("pk").first()
     if row is None or not _claim(row):
         return False
     try:
-        read = _process(row, leaving)
+        result = _process(row, is_stopping)
     except ExtractionInterrupted:
         _requeue(row, tries=row.tries - 1)
     except Exception as error:
@@ -141,46 +140,45 @@ def process_next(leaving: Callable[[], bool] = bool) -> bool:
         _record_failure(row, f"{type(error).__name__}; the log of the hub has the details")
         raise
     else:
-        _finish(row, read)
+        _finish(row, result)
     return True
 
 
 def _claim(row: Extraction) -> bool:
     with write_transaction():
-        taken = Extraction.objects.filter(pk=row.pk, status=Status.QUEUED).update(
+        claimed = Extraction.objects.filter(pk=row.pk, status=Status.QUEUED).update(
             status=Status.RUNNING, tries=F("tries") + 1, started_at=timezone.now()
         )
     row.refresh_from_db()
-    return bool(taken)
+    return bool(claimed)
 
 
-def _process(row: Extraction, leaving: Callable[[], bool]) -> ExtractionResult:
-    place = Destination(row.project, row.session_id, row.scope, row.sensitivity)
+def _process(row: Extraction, is_stopping: Callable[[], bool]) -> ExtractionResult:
+    destination = Destination(row.project, row.session_id, row.scope, row.sensitivity)
     actor = Actor(row.actor, run_scope.clearance_from_json(row.reach))
-    said = parse_turns(row.messages)
+    turns = parse_turns(row.messages)
     if row.tries >= MAX_ATTEMPTS:
-        read = services.extract_by_rules(said, place, actor)
-        return ExtractionResult(
-            read.extractor, read.results, ["reading it with the model failed; the rules read it"]
-        )
-    return services.extract_by_model(said, place, actor, leaving)
+        result = services.extract_by_rules(turns, destination, actor)
+        result.notes.append("reading it with the model failed; the rules read it")
+        return result
+    return services.extract_by_model(turns, destination, actor, is_stopping)
 
 
-def _finish(row: Extraction, read: ExtractionResult) -> None:
+def _finish(row: Extraction, result: ExtractionResult) -> None:
     """Save the outcomes and delete the messages."""
-    kept = [{name: one[name] for name in one if name != "abstract"} for one in read.results]
-    counted = Counter(one["outcome"] for one in read.results)
+    results = [{name: one[name] for name in one if name != "abstract"} for one in result.results]
+    outcomes = Counter(one["outcome"] for one in result.results)
     now = timezone.now()
     with write_transaction():
         Extraction.objects.filter(pk=row.pk, status=Status.RUNNING).update(
             status=Status.DONE,
-            extractor=read.extractor,
-            result=kept,
-            error="; ".join(read.notes)[:2000],
+            extractor=result.extractor,
+            result=results,
+            error="; ".join(result.notes)[:2000],
             messages=[],
             finished_at=now,
         )
-        detail = {"extractor": read.extractor, **counted}
+        detail = {"extractor": result.extractor, **outcomes}
         owner = row.reach.get("owner", "") if row.scope == Scope.PERSONAL.value else ""
         change = journal.Change("extract", "extraction", row.uid, detail, row.project, row.sensitivity, owner)
         journal.record(Actor(row.actor), [change], now)

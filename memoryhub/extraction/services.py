@@ -44,9 +44,11 @@ class ExtractionResult:
     notes: list[str] = field(default_factory=list)
 
 
-def extract_by_rules(turns: Sequence[Turn], place: Destination, actor: Actor) -> ExtractionResult:
+def extract_by_rules(turns: Sequence[Turn], destination: Destination, actor: Actor) -> ExtractionResult:
     """Extract by rules and store the result."""
-    return ExtractionResult(RULES, [_store_candidate(one, place, actor) for one in rules.extract(turns)])
+    return ExtractionResult(
+        RULES, [_store_candidate(one, destination, actor) for one in rules.extract(turns)]
+    )
 
 
 def may_send_to_model(level: str) -> bool:
@@ -62,13 +64,13 @@ def configured_model() -> tuple[Chat | None, str]:
         return None, str(error)
 
 
-def will_use_model(place: Destination) -> bool:
+def will_use_model(destination: Destination) -> bool:
     """Return whether a model is configured and may read conversations of this level."""
-    return may_send_to_model(place.sensitivity) and configured_model()[0] is not None
+    return may_send_to_model(destination.sensitivity) and configured_model()[0] is not None
 
 
 def extract_by_model(
-    turns: Sequence[Turn], place: Destination, actor: Actor, leaving: Callable[[], bool] = bool
+    turns: Sequence[Turn], destination: Destination, actor: Actor, is_stopping: Callable[[], bool] = bool
 ) -> ExtractionResult:
     """Ask the model part by part; the rules read parts that it cannot or may not read.
 
@@ -76,56 +78,57 @@ def extract_by_model(
     memories that are already stored.
     """
     chat, why = configured_model()
-    if chat and not may_send_to_model(place.sensitivity):
-        chat, why = (
-            None,
-            f"what is above {settings.MEMORYHUB.llm_sees} is not sent to the model",
-        )
+    if chat and not may_send_to_model(destination.sensitivity):
+        chat, why = None, f"what is above {settings.MEMORYHUB.llm_sees} is not sent to the model"
     if chat is None:
-        read = extract_by_rules(turns, place, actor)
-        return ExtractionResult(RULES, read.results, [f"{why}; the rules read it"] if why else [])
-    reader = _ModelExtractor(chat, place, actor, leaving)
+        result = extract_by_rules(turns, destination, actor)
+        result.notes += [f"{why}; the rules read it"] if why else []
+        return result
+    reader = _ModelExtractor(chat, destination, actor, is_stopping)
     for part in split_turns(turns, settings.MEMORYHUB.llm_prompt_tokens):
-        reader.take(part)
-    return reader.read
+        reader.read_part(part)
+    return reader.result
 
 
 def _is_covered(candidate: Candidate, found: Sequence[Candidate]) -> bool:
     """Return whether another candidate covers the same topic."""
     return any(
-        candidate.same == one.same or word_overlap(candidate.content, one.content) >= _SAME_TOPIC_OVERLAP
+        candidate.dedup_key == one.dedup_key
+        or word_overlap(candidate.content, one.content) >= _SAME_TOPIC_OVERLAP
         for one in found
     )
 
 
 class _ModelExtractor:
-    def __init__(self, chat: Chat, place: Destination, actor: Actor, leaving: Callable[[], bool]) -> None:
-        self.chat, self.place, self.actor, self.leaving = chat, place, actor, leaving
-        self.read = ExtractionResult("")
+    def __init__(
+        self, chat: Chat, destination: Destination, actor: Actor, is_stopping: Callable[[], bool]
+    ) -> None:
+        self.chat, self.destination, self.actor, self.is_stopping = chat, destination, actor, is_stopping
+        self.result = ExtractionResult("")
 
-    def take(self, part: Sequence[Turn]) -> None:
-        self._look_up()
+    def read_part(self, part: Sequence[Turn]) -> None:
+        self._check_stop()
         try:
             reply = self.chat.ask(llm_prompts.extraction_prompt(part), settings.MEMORYHUB.llm_answer_tokens)
             found, refused = llm_prompts.parse_candidates(reply.text, part)
         except ModelError as error:
-            self._by(RULES)
+            self._add_extractor(RULES)
             self._note(f"{error}; the rules read it")
             self._store(rules.extract(part), None)
             return
-        self._by(MODEL)
+        self._add_extractor(MODEL)
         for why in dict.fromkeys(refused):
             self._note(f"{refused.count(why)} of the model's candidates left out: {why}")
         self._store(found, self._choose)
         if refused:
             # The rejected candidate may have replaced a valid one.
-            self._by(RULES)
+            self._add_extractor(RULES)
             self._store([one for one in rules.extract(part) if not _is_covered(one, found)], None)
 
     def _store(self, found: Sequence[Candidate], choose: Any) -> None:
         for candidate in found:
-            self._look_up()
-            self.read.results.append(_store_candidate(candidate, self.place, self.actor, choose))
+            self._check_stop()
+            self.result.results.append(_store_candidate(candidate, self.destination, self.actor, choose))
 
     def _choose(self, draft: MemoryDraft, found: Sequence[Neighbour]) -> DedupDecision | None:
         """Let the model decide about similar memories, or return None (the rules decide)."""
@@ -142,30 +145,30 @@ class _ModelExtractor:
             return None
         return DedupDecision(verdict, None if verdict.decision == "create" else memories[at])
 
-    def _by(self, extractor: str) -> None:
-        self.read.extractor = extractor if self.read.extractor in ("", extractor) else BOTH
+    def _add_extractor(self, extractor: str) -> None:
+        self.result.extractor = extractor if self.result.extractor in ("", extractor) else BOTH
 
     def _note(self, words: str) -> None:
-        if words not in self.read.notes:
-            self.read.notes.append(words)
+        if words not in self.result.notes:
+            self.result.notes.append(words)
 
-    def _look_up(self) -> None:
-        if self.leaving():
+    def _check_stop(self) -> None:
+        if self.is_stopping():
             raise ExtractionInterrupted
 
 
 def _store_candidate(
-    candidate: Candidate, place: Destination, actor: Actor, choose: Any = None
+    candidate: Candidate, destination: Destination, actor: Actor, choose: Any = None
 ) -> dict[str, Any]:
     """Return the outcome of one candidate, or its refusal."""
-    shown = {"category": candidate.category, "why": candidate.why}
+    details = {"category": candidate.category, "why": candidate.why}
     try:
-        draft = candidate.draft(place)
-        done = create_deduplicated(draft, actor, choose=choose)
+        draft = candidate.draft(destination)
+        stored = create_deduplicated(draft, actor, choose=choose)
     except StoreError as refusal:
-        return {"outcome": "refused", "id": None, "code": refusal.code, "detail": refusal.message, **shown}
-    abstract = done.memory.abstract if _is_visible(done.memory, actor) else draft.abstract
-    return {"outcome": done.outcome, "id": done.memory.uid, "abstract": abstract, **shown}
+        return {"outcome": "refused", "id": None, "code": refusal.code, "detail": refusal.message, **details}
+    abstract = stored.memory.abstract if _is_visible(stored.memory, actor) else draft.abstract
+    return {"outcome": stored.outcome, "id": stored.memory.uid, "abstract": abstract, **details}
 
 
 def _is_visible(memory: Memory, actor: Actor) -> bool:

@@ -60,9 +60,9 @@ def extract(turns: Sequence[Turn]) -> list[Candidate]:
     for at, turn in enumerate(turns):
         answer = turns[at + 1].text if at + 1 < len(turns) and turns[at + 1].role != turn.role else ""
         before = turns[at - 1].text if at and turns[at - 1].role != turn.role else ""
-        reader.take(turn, before, answer)
-    found = [*reader.found, *reader.cases.end()]
-    unique = {candidate.same: candidate for candidate in reversed(found)}
+        reader.read_turn(turn, before, answer)
+    found = [*reader.found, *reader.problems.finish()]
+    unique = {candidate.dedup_key: candidate for candidate in reversed(found)}
     kept = [one for one in reversed(unique.values()) if _is_free_of_secrets(one)][:MAX_CANDIDATES]
     return [one for one in kept if not any(_is_contained(one, other) for other in kept)]
 
@@ -70,24 +70,26 @@ def extract(turns: Sequence[Turn]) -> list[Candidate]:
 class _Extractor:
     def __init__(self) -> None:
         self.found: list[Candidate] = []
-        self.cases = ProblemTracker()
-        self.left = MAX_SENTENCES
+        self.problems = ProblemTracker()
+        self.sentences_left = MAX_SENTENCES
 
-    def take(self, turn: Turn, before: str, answer: str) -> None:
-        said = split_sentences(strip_foreign_text(turn.text) if turn.role == USER else turn.text)
+    def read_turn(self, turn: Turn, before: str, answer: str) -> None:
+        sentences = split_sentences(strip_foreign_text(turn.text) if turn.role == USER else turn.text)
         if turn.role == USER and OFF_THE_RECORD.search(turn.text):
             return
-        taken = self.cases.listen(turn.role, said)
+        used = self.problems.read_turn(turn.role, sentences)
         if turn.role != USER:
-            self.found += [_point_out(one) for one in said if POINTED_OUT.search(one.text)]
+            self.found += [_point_out(one) for one in sentences if POINTED_OUT.search(one.text)]
             return
-        noted = bool(ACKNOWLEDGED.match(answer.strip()))
-        asked = bool(ASKED_FOR_FACTS.search(before[-500:]))
-        self.left -= len(said)
-        for at, sentence in enumerate(said if self.left > 0 else ()):
-            previous = said[at - 1].text if at else ""
-            if candidate := _make_candidate(sentence, previous, noted=noted, asked=asked):
-                if sentence.text in taken and candidate.category not in ("preferences", "patterns"):
+        acknowledged = bool(ACKNOWLEDGED.match(answer.strip()))
+        requested = bool(ASKED_FOR_FACTS.search(before[-500:]))
+        self.sentences_left -= len(sentences)
+        for at, sentence in enumerate(sentences if self.sentences_left > 0 else ()):
+            previous = sentences[at - 1].text if at else ""
+            if candidate := _make_candidate(
+                sentence, previous, acknowledged=acknowledged, requested=requested
+            ):
+                if sentence.text in used and candidate.category not in ("preferences", "patterns"):
                     continue
                 self.found.append(candidate)
 
@@ -123,7 +125,7 @@ class _SignScores:
         return [why for category, why in self.why if category in ("", self.best)]
 
 
-def _score_sentence(sentence: Sentence, *, noted: bool, asked: bool) -> _SignScores:
+def _score_sentence(sentence: Sentence, *, acknowledged: bool, requested: bool) -> _SignScores:
     found = _SignScores()
     claims_nothing = bool(NOT_A_CLAIM.search(sentence.bare)) or _reports_problem(sentence.bare)
     for sign in find_signs(sentence.bare):
@@ -132,10 +134,10 @@ def _score_sentence(sentence: Sentence, *, noted: bool, asked: bool) -> _SignSco
     for sign in find_general_signs(sentence.text) if sentence.text != sentence.bare else ():
         if sign.pattern is not STATED_PROPERTY:
             found.add(sign)
-    if asked and not REQUEST.match(sentence.bare):
+    if requested and not REQUEST.match(sentence.bare):
         found.add(_ANSWERS)
         found.add(_ANSWERS_FACT)
-    if noted and found.total >= _HALF_THRESHOLD:
+    if acknowledged and found.total >= _HALF_THRESHOLD:
         found.add(_ACKNOWLEDGED_SIGN)
     if CONCRETE.search(sentence.bare):
         found.add(_CONCRETE_SIGN)
@@ -147,30 +149,32 @@ def _reports_problem(text: str) -> bool:
     return any(found[0].lower() not in _AMBIGUOUS_PROBLEM_WORDS for found in PROBLEM.finditer(text))
 
 
-def _make_candidate(sentence: Sentence, previous: str, *, noted: bool, asked: bool) -> Candidate | None:
+def _make_candidate(
+    sentence: Sentence, previous: str, *, acknowledged: bool, requested: bool
+) -> Candidate | None:
     """Return a candidate if the sentence scores high enough."""
     text, bare = sentence.text, sentence.bare
     if _is_no_statement(sentence):
         return None
-    weighed = _score_sentence(sentence, noted=noted, asked=asked)
-    best = weighed.best
+    scores = _score_sentence(sentence, acknowledged=acknowledged, requested=requested)
+    best = scores.best
     if (
         _DIALOGUE_STEER.match(bare)
         and len(bare.split()) < _SELF_CONTAINED_WORDS
         and not _CONCRETE.search(bare[6:])
     ):
         return None
-    once = REQUEST.match(bare) and weighed.by_category.get(best, 0.0) < CANDIDATE_THRESHOLD
-    if once or weighed.total < CANDIDATE_THRESHOLD:
+    once = REQUEST.match(bare) and scores.by_category.get(best, 0.0) < CANDIDATE_THRESHOLD
+    if once or scores.total < CANDIDATE_THRESHOLD:
         return None
     return Candidate(
         best,
         _with_context(text, bare, previous),
         abstract=shorten(bare, 200),
         overview=shorten(f"{previous} {text}", _CONTEXT_CHARS) if previous else "",
-        confidence=min(0.5 + 0.1 * weighed.total, 0.9),
-        decision=("events", "tells a decision") in weighed.why and best == "events",
-        why="; ".join(weighed.reasons()),
+        confidence=min(0.5 + 0.1 * scores.total, 0.9),
+        decision=("events", "tells a decision") in scores.why and best == "events",
+        why="; ".join(scores.reasons()),
     )
 
 
@@ -203,7 +207,7 @@ def _with_context(text: str, bare: str, previous: str) -> str:
 
 def _is_contained(one: Candidate, other: Candidate) -> bool:
     """Return whether another candidate contains this one."""
-    return one is not other and one.category == other.category and one.same in other.same
+    return one is not other and one.category == other.category and one.dedup_key in other.dedup_key
 
 
 def _is_short(text: str) -> bool:

@@ -94,7 +94,7 @@ class Sentence:
 def strip_foreign_text(message: str) -> str:
     """Remove text that the user only quotes: drafts, letters, long quotations and role-play instructions.
 
-    This covers the text after "proofread this:" and, after an empty line, "what of this text?".
+    This covers the text after "proofread this:", and after "is this text right?" and an empty line.
     """
     if _ROLE_TO_PLAY.match(message):
         return ""
@@ -132,13 +132,12 @@ def _lines(message: str) -> Iterator[tuple[str, int]]:
     for line in [*message.splitlines(), ""]:
         fence = bool(_FENCE.match(line))
         item = _LIST.match(line)
-        if (
-            fence or item or not line.strip() or _SKIPPED_LINE.match(line) or _LOG_LINE.match(line)
-        ) and block:
+        skipped = fence or not line.strip() or _SKIPPED_LINE.match(line) or _LOG_LINE.match(line)
+        if (skipped or item) and block:
             yield from _join_lines(block)
             block = []
         fenced ^= fence
-        if fence or fenced or _SKIPPED_LINE.match(line) or _LOG_LINE.match(line) or not line.strip():
+        if skipped or fenced:
             continue
         if item:
             yield line[item.end() :], int(item["number"] or 0)
@@ -152,7 +151,7 @@ def _join_lines(block: list[str]) -> Iterator[tuple[str, int]]:
     """Join wrapped lines. Documents break at full lines, chats at the end of a thought."""
     whole = ""
     for line in block:
-        if (whole and (len(whole) < 60 and whole[-1] not in ",;-–")) or (whole and whole[-1] in ".!?:"):
+        if whole and ((len(whole) < 60 and whole[-1] not in ",;-–") or whole[-1] in ".!?:"):
             yield whole, 0
             whole = line
         else:

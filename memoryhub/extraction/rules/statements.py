@@ -47,13 +47,13 @@ _INTRODUCED = re.compile(
     rf"\b(?:[Mm]y\sname\sis|[Nn]ame\s?(?:is|:)|[Cc]all\sme|(?:is|am|are)\s(?:called|named)|I\sam|I'm|[Ii]ch\sheiße|[Mm]e\sllamo|[Jj]e\sm'appelle)\s"
     rf"(?P<name>{NAME})"
 )
-_MAX_SEARCHED_CHARS = 4000  # characters
+_MAX_SEARCHED_CHARS = 4000
 
 
 def find_names(text: str) -> set[str]:
     """Return the first names (casefolded) of the people that a text is about."""
-    looked = text[:_MAX_SEARCHED_CHARS]
-    found = [one["name"] for pattern in (_SUBJECT, _INTRODUCED) for one in pattern.finditer(looked)]
+    start = text[:_MAX_SEARCHED_CHARS]
+    found = [one["name"] for pattern in (_SUBJECT, _INTRODUCED) for one in pattern.finditer(start)]
     return {_fold_name(name.split()[0]) for name in found}
 
 
@@ -64,8 +64,8 @@ def name_different_people(one: str, other: str) -> bool:
 
 
 def _fold_name(name: str) -> str:
-    apart = unicodedata.normalize("NFKD", name.casefold())
-    return "".join(letter for letter in apart if not unicodedata.combining(letter))
+    decomposed = unicodedata.normalize("NFKD", name.casefold())
+    return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
 
 CLAIM_WEIGHT = 0.7

@@ -89,7 +89,5 @@ OWN_FORMAT = "memoryhub"
 
 
 def detect_format(path: Path) -> Format:
-    """Return the first format that recognises the file, or the hub's own format, which reports the problem.
-
-    """
+    """Return the format that recognises the file, or else the hub's own, which reports the problem."""
     return next((one for one in FORMATS.values() if one.recognises(path)), FORMATS[OWN_FORMAT])

@@ -124,9 +124,7 @@ def _read_prompts(database: ForeignDatabase, notes: ReadNotes) -> Iterator[Item]
 def _join_user_sessions(
     database: ForeignDatabase, table: str, columns: tuple[str, ...]
 ) -> Iterator[RowValues]:
-    """Yield rows with the session id of the user; claude-mem's internal session ids mean nothing elsewhere.
-
-    """
+    """Yield rows with the session id of the user; claude-mem's internal ids mean nothing elsewhere."""
     for chunk in chunked(database.rows(table, columns)):
         own = dict.fromkeys(_agent_session_id(row) for row in chunk)
         known: dict[Any, Any] = {}
