@@ -87,6 +87,4 @@ def _starts_with(body: str, part: str) -> bool:
     """Return whether the text begins with these words, ignoring Markdown markup and an ellipsis."""
     opening = part.strip().removesuffix("…").rstrip(" ,;:-")
     head = body[: len(part) * 8 + 1000]
-    return collapse_whitespace(first_line(head)).startswith(opening) or collapse_whitespace(head).startswith(
-        opening
-    )
+    return any(collapse_whitespace(text).startswith(opening) for text in (first_line(head), head))

@@ -81,20 +81,20 @@ class EndpointEmbedder:
 
     in_process = False
 
-    def __init__(self, chosen: EmbeddingSettings) -> None:
-        self._chosen = chosen
-        self._url = with_path(chosen.url, "/embeddings")
+    def __init__(self, config: EmbeddingSettings) -> None:
+        self._config = config
+        self._url = with_path(config.url, "/embeddings")
         self._pause = CircuitBreaker()
-        self._learning = threading.Lock()
+        self._dimensions_lock = threading.Lock()
         # Without the dimensions: they are unknown until the first response, and the name must not change.
-        self.name = f"openai/{chosen.model}"
+        self.name = f"openai/{config.model}"
         self.dimensions = 0
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         filled = [at for at, text in enumerate(texts) if text.strip()]
-        size = self._chosen.batch
+        size = self._config.batch
         batches = [filled[start : start + size] for start in range(0, len(filled), size)]
-        rows = [self._batch([replace_surrogates(texts[at]) for at in places]) for places in batches]
+        rows = [self._embed_batch([replace_surrogates(texts[at]) for at in places]) for places in batches]
         found = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for places, vectors in zip(batches, rows, strict=True):
             found[places] = vectors
@@ -103,45 +103,47 @@ class EndpointEmbedder:
     def query(self, text: str, weights: Mapping[str, float] | None = None) -> Vectors:
         if not text.strip():
             return np.zeros(self.dimensions, dtype=np.float32)
-        seconds = min(QUERY_SECONDS, self._chosen.timeout_seconds)
-        self._keep_pause(seconds)
+        seconds = min(QUERY_SECONDS, self._config.timeout_seconds)
+        self._raise_if_paused(seconds)
         try:
             rows = self._ask([replace_surrogates(text)], seconds)
         except (RequestFailed, _RequestRefused) as error:
-            raise self._given_up(error) from None
+            raise self._start_pause(error) from None
         self._pause.end()
         row: Vectors = rows[0]
         return row
 
-    def _batch(self, texts: list[str]) -> Vectors:
+    def _embed_batch(self, texts: list[str]) -> Vectors:
         """Return the vectors of one batch, with retries until the time is up."""
-        self._keep_pause(self._chosen.timeout_seconds)
-        until = time.monotonic() + self._chosen.timeout_seconds
+        self._raise_if_paused(self._config.timeout_seconds)
+        until = time.monotonic() + self._config.timeout_seconds
         try:
-            rows = self._in_parts(texts, until)
+            rows = self._embed_or_split(texts, until)
         except (RequestFailed, _RequestRefused) as error:
-            raise self._given_up(error) from None
+            raise self._start_pause(error) from None
         self._pause.end()
         return rows
 
-    def _in_parts(self, texts: list[str], until: float) -> Vectors:
+    def _embed_or_split(self, texts: list[str], until: float) -> Vectors:
         """Split a refused request: first the batch, then a text that is too long for the model."""
         try:
             return retry_request(lambda seconds: self._ask(texts, seconds), until)
         except _RequestRefused:
             if len(texts) > 1:
                 half = len(texts) // 2
-                return np.vstack([self._in_parts(texts[:half], until), self._in_parts(texts[half:], until)])
+                return np.vstack(
+                    [self._embed_or_split(texts[:half], until), self._embed_or_split(texts[half:], until)]
+                )
             if len(texts[0]) <= MIN_TEXT_CHARS:
                 raise
-            return self._in_parts([texts[0][: len(texts[0]) // 2]], until)
+            return self._embed_or_split([texts[0][: len(texts[0]) // 2]], until)
 
     def _ask(self, texts: list[str], seconds: float) -> Vectors:
-        """Send one request. Raise Failed if a retry may help, _RequestRefused if fewer texts may help."""
-        most = _BASE_RESPONSE_BYTES + len(texts) * _BYTES_PER_VECTOR
-        sent = {"model": self._chosen.model, "input": texts}
+        """Send one request. Raise Failed if a retry may help, _RequestRefused for a smaller one."""
+        max_bytes = _BASE_RESPONSE_BYTES + len(texts) * _BYTES_PER_VECTOR
+        payload = {"model": self._config.model, "input": texts}
         try:
-            answer = http_client.post_json(self._url, sent, self._chosen.key, seconds, most)
+            answer = http_client.post_json(self._url, payload, self._config.key, seconds, max_bytes)
         except http_client.Unreachable as error:
             raise RequestFailed(f"{_ENDPOINT_LABEL} {error}", passes=True) from None
         if answer.status != HTTPStatus.OK:
@@ -150,11 +152,11 @@ class EndpointEmbedder:
             rows = normalize_rows(parse_vectors(answer.body, len(texts)))
         except EmbeddingError as error:
             raise RequestFailed(str(error)) from None
-        self._learn(rows.shape[1])
+        self._check_dimensions(rows.shape[1])
         return rows
 
-    def _learn(self, dimensions: int) -> None:
-        with self._learning:
+    def _check_dimensions(self, dimensions: int) -> None:
+        with self._dimensions_lock:
             if self.dimensions not in (0, dimensions):
                 raise RequestFailed(
                     f"the embeddings endpoint's vectors have {dimensions} numbers, and had {self.dimensions};"
@@ -162,13 +164,13 @@ class EndpointEmbedder:
                 )
             self.dimensions = dimensions
 
-    def _keep_pause(self, seconds: float) -> None:
+    def _raise_if_paused(self, seconds: float) -> None:
         if left := self._pause.left(seconds):
             raise EmbeddingError(
                 f"the embeddings endpoint failed lately; it is asked again in {math.ceil(left)} seconds"
             )
 
-    def _given_up(self, error: RequestFailed | _RequestRefused) -> EmbeddingError:
+    def _start_pause(self, error: RequestFailed | _RequestRefused) -> EmbeddingError:
         if isinstance(error, RequestFailed):
             self._pause.begin(error.pause)
         return EmbeddingError(str(error))

@@ -60,7 +60,7 @@ class OnnxEmbedder:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3  # errors only; they are raised as well
         try:
-            mark = _fingerprint(folder)
+            fingerprint = _fingerprint(folder)
             tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
             session = onnxruntime.InferenceSession(
                 str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
@@ -69,7 +69,7 @@ class OnnxEmbedder:
             raise EmbeddingError(
                 f"{_UNUSABLE}: model.onnx or tokenizer.json cannot be read ({type(error).__name__})"
             ) from error
-        return cls(session, tokenizer, f"{folder.resolve().name[:60]}@{mark}", batch)
+        return cls(session, tokenizer, f"{folder.resolve().name[:60]}@{fingerprint}", batch)
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         found = np.zeros((len(texts), self.dimensions), dtype=np.float32)
@@ -107,12 +107,12 @@ def _fingerprint(folder: Path) -> str:
 
 def _model_inputs(session: Any) -> dict[str, type[np.signedinteger[Any]]]:
     """Return the required inputs and their number types."""
-    wanted = {one.name: np.int32 if "int32" in one.type else np.int64 for one in session.get_inputs()}
-    if unknown := set(wanted) - set(_INPUTS):
+    inputs = {one.name: np.int32 if "int32" in one.type else np.int64 for one in session.get_inputs()}
+    if unknown := set(inputs) - set(_INPUTS):
         raise EmbeddingError(f"{_UNUSABLE}: it asks for the input {', '.join(sorted(unknown))}")
-    if "input_ids" not in wanted:
+    if "input_ids" not in inputs:
         raise EmbeddingError(f"{_UNUSABLE}: it has no input input_ids, so it is no text encoder")
-    return wanted
+    return inputs
 
 
 def _model_output(session: Any) -> str:

@@ -20,9 +20,9 @@ class CachedQueries:
     ``weighs``: the provider uses word weights, so they are part of the cache key.
     """
 
-    def __init__(self, embedder: Embedder, *, weighs: bool, kept: int = MAX_CACHED_QUERIES) -> None:
-        self._embedder, self._weighs = embedder, weighs
-        self._recall = lru_cache(maxsize=kept)(self._ask)
+    def __init__(self, embedder: Embedder, *, uses_weights: bool, max_size: int = MAX_CACHED_QUERIES) -> None:
+        self._embedder, self._uses_weights = embedder, uses_weights
+        self._cached_embed = lru_cache(maxsize=max_size)(self._embed)
 
     @property
     def name(self) -> str:
@@ -41,11 +41,11 @@ class CachedQueries:
 
     def query(self, text: str, weights: Mapping[str, float] | None = None) -> Vectors:
         """Return the read-only unit vector of the first ``MAX_TEXT_CHARS`` characters of a question."""
-        return self._recall(
-            text[:MAX_TEXT_CHARS], frozenset(weights.items()) if weights and self._weighs else None
+        return self._cached_embed(
+            text[:MAX_TEXT_CHARS], frozenset(weights.items()) if weights and self._uses_weights else None
         )
 
-    def _ask(self, text: str, weights: frozenset[tuple[str, float]] | None) -> Vectors:
+    def _embed(self, text: str, weights: frozenset[tuple[str, float]] | None) -> Vectors:
         found = self._embedder.query(text, None if weights is None else dict(weights))
         found.setflags(write=False)
         return found
@@ -59,30 +59,26 @@ class _LoadedProvider:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._chosen: EmbeddingSettings | None = None
+        self._config: EmbeddingSettings | None = None
         self._embedder: Embedder | None = None
         self._failure: EmbeddingError | None = None
         self._failed_at = 0.0
 
-    def get(self, chosen: EmbeddingSettings) -> Embedder | None:
+    def get(self, config: EmbeddingSettings) -> Embedder | None:
         with self._lock:
-            if chosen != self._chosen or self._may_try_again():
-                self._load(chosen)
+            retry = self._failure is not None and time.monotonic() - self._failed_at > RETRY_SECONDS
+            if config != self._config or retry:
+                self._load(config)
             if self._failure is not None:
                 raise EmbeddingError(str(self._failure))
             return self._embedder
 
-    def _may_try_again(self) -> bool:
-        return self._failure is not None and time.monotonic() - self._failed_at > RETRY_SECONDS
-
-    def _load(self, chosen: EmbeddingSettings) -> None:
-        self._chosen, self._embedder, self._failure = chosen, None, None
+    def _load(self, config: EmbeddingSettings) -> None:
+        self._config, self._embedder, self._failure = config, None, None
         try:
-            made = create_embedder(chosen)
+            self._embedder = create_embedder(config)
         except EmbeddingError as error:
             self._failure, self._failed_at = error, time.monotonic()
-        else:
-            self._embedder = made
 
 
 _loaded = _LoadedProvider()
@@ -93,25 +89,25 @@ def configured() -> Embedder | None:
     return _loaded.get(EmbeddingSettings.now())
 
 
-def create_embedder(chosen: EmbeddingSettings) -> Embedder | None:
+def create_embedder(config: EmbeddingSettings) -> Embedder | None:
     """Create the selected provider.
 
     Raise EmbeddingError if its configuration is invalid or it cannot load.
     """
-    for problem in find_problems(chosen):
+    for problem in find_problems(config):
         raise EmbeddingError(f"{problem.text}. {problem.mend}")
-    if chosen.provider == "wordllama":
+    if config.provider == "wordllama":
         from memoryhub.embeddings.wordllama import StaticEmbedder
 
-        return CachedQueries(StaticEmbedder.load(), weighs=True)
-    if chosen.provider == "onnx":
+        return CachedQueries(StaticEmbedder.load(), uses_weights=True)
+    if config.provider == "onnx":
         from memoryhub.embeddings.onnx import OnnxEmbedder
 
-        return CachedQueries(OnnxEmbedder.load(chosen.path, chosen.batch), weighs=False)
-    if chosen.provider == "openai":
+        return CachedQueries(OnnxEmbedder.load(config.path, config.batch), uses_weights=False)
+    if config.provider == "openai":
         from memoryhub.embeddings.endpoint import EndpointEmbedder
 
-        return CachedQueries(EndpointEmbedder(chosen), weighs=False)
+        return CachedQueries(EndpointEmbedder(config), uses_weights=False)
     return None
 
 
@@ -122,7 +118,7 @@ _warned: dict[str, tuple[str, float]] = {}  # consequence: (last logged failure,
 def log_failure(logger: Logger, consequence: str, error: EmbeddingError) -> None:
     """Log a failure and its consequence, unless the same failure was logged recently."""
     now, words = time.monotonic(), str(error)
-    told, at = _warned.get(consequence, ("", 0.0))
-    if words != told or now - at >= SECONDS_BETWEEN_WARNINGS:
+    logged, at = _warned.get(consequence, ("", 0.0))
+    if words != logged or now - at >= SECONDS_BETWEEN_WARNINGS:
         _warned[consequence] = words, now
         logger.warning("%s: %s", consequence, error)

@@ -49,42 +49,42 @@ class EmbeddingSettings:
         return Path(os.path.expanduser(self.folder))
 
 
-def find_problems(chosen: EmbeddingSettings) -> list[EndpointProblem]:
+def find_problems(config: EmbeddingSettings) -> list[EndpointProblem]:
     """Return the configuration problems that are visible without loading a model or a network request."""
     found = [
         EndpointProblem(
-            f'embeddings is "{chosen.provider}", and the package {package} is not installed',
+            f'embeddings is "{config.provider}", and the package {package} is not installed',
             f"Install it: pip install {package}.",
         )
-        for package in _PACKAGES.get(chosen.provider, ())
+        for package in _PACKAGES.get(config.provider, ())
         if importlib.util.find_spec(package) is None
     ]
-    if chosen.provider == "onnx":
-        found += _folder_problems(chosen)
-    if chosen.provider == "openai":
+    if config.provider == "onnx":
+        found += _folder_problems(config)
+    if config.provider == "openai":
         found += http_client.find_endpoint_problems(
-            "embeddings", chosen.url, chosen.model, chosen.key, "MEMORYHUB_EMBEDDINGS_KEY"
+            "embeddings", config.url, config.model, config.key, "MEMORYHUB_EMBEDDINGS_KEY"
         )
     return found
 
 
-def sends_key_in_clear(chosen: EmbeddingSettings) -> bool:
+def sends_key_in_clear(config: EmbeddingSettings) -> bool:
     """Return whether the key and all texts cross a network unencrypted."""
-    return chosen.provider == "openai" and http_client.is_unencrypted(chosen.url)
+    return config.provider == "openai" and http_client.is_unencrypted(config.url)
 
 
-def _folder_problems(chosen: EmbeddingSettings) -> Iterator[EndpointProblem]:
-    if not chosen.folder:
+def _folder_problems(config: EmbeddingSettings) -> Iterator[EndpointProblem]:
+    if not config.folder:
         yield EndpointProblem(
             'embeddings is "onnx", and embeddings_folder is empty',
             "Set embeddings_folder to a folder with model.onnx and tokenizer.json.",
         )
         return
     for name in ONNX_FILES:
-        if not _is_file(chosen.path / name):
+        if not _is_file(config.path / name):
             yield EndpointProblem(
-                f"embeddings_folder holds no file {name} that can be seen",
-                f"Put {name} of the model there, or set embeddings_folder to the folder that holds it.",
+                f"embeddings_folder contains no readable file {name}",
+                f"Put {name} of the model there, or set embeddings_folder to the folder that contains it.",
             )
 
 

@@ -20,7 +20,7 @@ from memoryhub.embeddings.base import (
 )
 
 if TYPE_CHECKING:
-    from tokenizers import Encoding, Tokenizer
+    from tokenizers import Tokenizer
 
 MODEL = "l2_supercat"
 _CHUNK_CHARS = 65_536  # of one chunk; its token vectors take about 16 MB
@@ -60,38 +60,33 @@ class StaticEmbedder:
         return cls(found.embedding, found.tokenizer, f"wordllama/{MODEL}")
 
     def documents(self, texts: Sequence[str]) -> Vectors:
-        rows = [self._rows(step) for step in _text_chunks(texts)]
+        rows = [self._embed_chunk(chunk) for chunk in _text_chunks(texts)]
         return np.concatenate(rows) if rows else np.zeros((0, self.dimensions), dtype=np.float32)
 
     def query(self, text: str, weights: Mapping[str, float] | None = None) -> Vectors:
         if not weights or not text.strip():
-            return self._one(text)
+            return self._embed_one(text)
         clean = replace_surrogates(text)
-        encoding = self._encode([clean])[0]
+        encoding = self._tokenizer.encode_batch([clean], add_special_tokens=False)[0]
         shares = _token_weights(clean, encoding.offsets, weights)
         found = normalize_rows(shares @ self._table[self._ids(encoding.ids)])
         # No weighted word remains; the unweighted question is better than no vector.
-        return found if found.any() else self._one(text)
+        return found if found.any() else self._embed_one(text)
 
-    def _one(self, text: str) -> Vectors:
+    def _embed_one(self, text: str) -> Vectors:
         row: Vectors = self.documents([text])[0]
         return row
 
-    def _rows(self, texts: Sequence[str]) -> Vectors:
+    def _embed_chunk(self, texts: Sequence[str]) -> Vectors:
         """Process text by text: the vectors of one text fit the CPU cache."""
         clean = [replace_surrogates(text) if text.strip() else "" for text in texts]
         found = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         # Faster without token offsets, which are not needed here.
-        for row, encoding in zip(
-            found, self._tokenizer.encode_batch_fast(clean, add_special_tokens=False), strict=True
-        ):
+        encodings = self._tokenizer.encode_batch_fast(clean, add_special_tokens=False)
+        for row, encoding in zip(found, encodings, strict=True):
             if encoding.ids:
                 np.add.reduce(self._table[self._ids(encoding.ids)], axis=0, out=row)
         return normalize_rows(found)
-
-    def _encode(self, texts: list[str]) -> list[Encoding]:
-        found: list[Encoding] = self._tokenizer.encode_batch(texts, add_special_tokens=False)
-        return found
 
     def _ids(self, ids: Sequence[int]) -> NDArray[np.intp]:
         """Return row numbers of the table; the tokenizer may return tokens beyond it."""

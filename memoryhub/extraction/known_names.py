@@ -50,8 +50,8 @@ PLACES = frozenset(
 LONG_PLACES = (
     "Buenos Aires|Cape Town|Costa Rica|Hong Kong|Kuala Lumpur|Los Angeles|Mexico City|New Delhi|New York City"
     "|New York|New Zealand|Rio de Janeiro|San Francisco|San Diego|Saudi Arabia|South Africa|South Korea"
-    "|Sri Lanka|São Paulo|Tel Aviv|United Kingdom|United States|United Arab Emirates|Ho Chi Minh City|Salt Lake City"
-    "|Las Vegas"
+    "|Sri Lanka|São Paulo|Tel Aviv|United Kingdom|United States|United Arab Emirates|Ho Chi Minh City"
+    "|Salt Lake City|Las Vegas"
 )
 
 GIVEN_NAMES = frozenset(

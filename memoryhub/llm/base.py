@@ -49,7 +49,7 @@ class Chat(Protocol):
     def name(self) -> str:
         """Name of the model, for people and for the daily count."""
 
-    def ask(self, messages: Sequence[Message], most_tokens: int) -> Reply:
+    def ask(self, messages: Sequence[Message], max_tokens: int) -> Reply:
         """Return an answer of at most ``most_tokens`` tokens.
 
         Raise ModelError with a message that is safe for clients.

@@ -35,15 +35,15 @@ class LlmSettings:
         )
 
 
-def find_problems(chosen: LlmSettings) -> list[EndpointProblem]:
+def find_problems(config: LlmSettings) -> list[EndpointProblem]:
     """Return the configuration problems that are visible without a network request."""
-    if chosen.provider == "none":
+    if config.provider == "none":
         return []
     return list(
-        http_client.find_endpoint_problems("llm", chosen.url, chosen.model, chosen.key, "MEMORYHUB_LLM_KEY")
+        http_client.find_endpoint_problems("llm", config.url, config.model, config.key, "MEMORYHUB_LLM_KEY")
     )
 
 
-def sends_in_clear(chosen: LlmSettings) -> bool:
+def sends_in_clear(config: LlmSettings) -> bool:
     """Return whether conversations and the key cross a network unencrypted."""
-    return chosen.provider != "none" and http_client.is_unencrypted(chosen.url)
+    return config.provider != "none" and http_client.is_unencrypted(config.url)
