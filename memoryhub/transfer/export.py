@@ -47,12 +47,12 @@ class ExportSelection:
         return sees_everything(self.actor.clearance)
 
     def memories(self) -> MemoryQuerySet:
-        """Yield the memories in storage order."""
+        """Return the memories in storage order."""
         visible = Memory.objects.visible_to(self.actor.clearance)
         return self._narrowed(visible).order_by("pk")
 
     def facts(self) -> FactQuerySet:
-        """Yield the facts in storage order; none if a filter concerns only memories."""
+        """Return the facts in storage order; none if a filter concerns only memories."""
         facts: FactQuerySet = Fact.objects.visible_to(self.actor.clearance)
         if self.whole and self.everything:  # including facts of trashed memories
             facts = Fact.objects.exclude(pk__in=Fact.objects.hidden_from(self.actor.clearance).values("pk"))
@@ -89,12 +89,12 @@ class ExportSelection:
         ``known`` counts only rows within this clearance, for actors who must not learn how many others exist.
         """
         hidden = Memory.objects.hidden_from(self.actor.clearance)
-        fitting = self._narrowed(hidden if known is None else hidden.visible_to(known))
+        matching = self._narrowed(hidden if known is None else hidden.visible_to(known))
         found: dict[str, int] = {}
-        for level, n in count_values(fitting.exclude(scope=Scope.PERSONAL.value), "sensitivity").items():
+        for level, n in count_values(matching.exclude(scope=Scope.PERSONAL.value), "sensitivity").items():
             name = level if level in LEVELS else UNKNOWN_LEVEL
             found[name] = found.get(name, 0) + n
-        if personal := fitting.filter(scope=Scope.PERSONAL.value).count():
+        if personal := matching.filter(scope=Scope.PERSONAL.value).count():
             found[Scope.PERSONAL.value] = personal
         return found
 
@@ -104,16 +104,19 @@ class ExportSelection:
         The row names the newest ``MAX_NAMED_IDS`` of them. Personal memories get a separate row that belongs
         to their owner.
         """
-        going = self.memories().filter(sensitivity=Sensitivity.SECRET.value)
-        owners = count_values(going, "owner")
+        exported = self.memories().filter(sensitivity=Sensitivity.SECRET.value)
+        owners = count_values(exported, "owner")
         if owners:
-            rows = [self._told(going.filter(owner=owner), n, owner) for owner, n in sorted(owners.items())]
+            rows = [
+                self._secrets_change(exported.filter(owner=owner), n, owner)
+                for owner, n in sorted(owners.items())
+            ]
             with write_transaction():
                 journal.record(self.actor, rows, timezone.now())
         return sum(owners.values())
 
-    def _told(self, going: MemoryQuerySet, n: int, owner: str) -> journal.Change:
-        ids = list(going.order_by("-pk").values_list("uid", flat=True)[:MAX_NAMED_IDS])
+    def _secrets_change(self, exported: MemoryQuerySet, n: int, owner: str) -> journal.Change:
+        ids = list(exported.order_by("-pk").values_list("uid", flat=True)[:MAX_NAMED_IDS])
         detail, project = {"secret": n, "ids": ids}, self.filter.project or ""
         return journal.Change("export", "store", "", detail, project, Sensitivity.SECRET.value, owner)
 
@@ -135,8 +138,8 @@ class ExportSelection:
         for memory in _iterate_rows(changed):
             known = [
                 row
-                for row, seen in walk_revisions(memory, clearance)
-                if seen or (self.everything and row.sensitivity in LEVELS)
+                for row, visible in walk_revisions(memory, clearance)
+                if visible or (self.everything and row.sensitivity in LEVELS)
             ]
             for row in reversed(known):
                 yield jsonl.revision(row, memory.uid)
@@ -148,8 +151,10 @@ class ExportSelection:
 
     def _merge_lines(self) -> Iterator[dict[str, Any]]:
         """Yield the merges of which both memories are visible."""
-        seen = Memory.objects.visible_to(self.actor.clearance).values("pk")
-        for row in _iterate_rows(self.memories().filter(merged_into__in=seen).select_related("merged_into")):
+        visible = Memory.objects.visible_to(self.actor.clearance).values("pk")
+        for row in _iterate_rows(
+            self.memories().filter(merged_into__in=visible).select_related("merged_into")
+        ):
             yield {"kind": "merge", "memory_id": row.uid, "into": row.merged_into.uid}
 
     def _fact_lines(self) -> Iterator[dict[str, Any]]:
@@ -158,8 +163,10 @@ class ExportSelection:
 
     def _superseded_lines(self) -> Iterator[dict[str, Any]]:
         """Yield the superseded facts of which both facts are visible."""
-        seen = self.facts().order_by().values("pk")
-        for row in _iterate_rows(self.facts().filter(superseded_by__in=seen).select_related("superseded_by")):
+        visible = self.facts().order_by().values("pk")
+        for row in _iterate_rows(
+            self.facts().filter(superseded_by__in=visible).select_related("superseded_by")
+        ):
             yield {"kind": "superseded", "fact_id": row.uid, "by": row.superseded_by.uid}
 
     def _sessions(self) -> Any:
@@ -179,8 +186,8 @@ class ExportSelection:
             yield jsonl.session(row) if self.everything else jsonl.visible_session(row)
 
     def _summary_lines(self) -> Iterator[dict[str, Any]]:
-        seen = Memory.objects.visible_to(self.actor.clearance).values("pk")
-        for row in _iterate_rows(self._sessions().filter(summary__in=seen).select_related("summary")):
+        visible = Memory.objects.visible_to(self.actor.clearance).values("pk")
+        for row in _iterate_rows(self._sessions().filter(summary__in=visible).select_related("summary")):
             place = {"session_id": row.session_id, "project": row.project}
             yield {"kind": "summary", **place, "memory_id": row.summary.uid}
 

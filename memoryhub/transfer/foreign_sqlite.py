@@ -45,27 +45,27 @@ class ForeignDatabase:
     name: str
     connection: sqlite3.Connection
     tables: dict[str, tuple[str, ...]]
-    patience: _StepLimit
+    step_limit: _StepLimit
 
     def has(self, table: str, *columns: str) -> bool:
         return table in self.tables and set(columns) <= set(self.tables[table])
 
-    def is_like(self, signs: TableSigns) -> bool:
+    def matches(self, signs: TableSigns) -> bool:
         """Return whether all tables and columns of one of the signs exist."""
         return any(all(self.has(*sign.split(".")) for sign in group) for group in signs)
 
     def expect(self, signs: TableSigns, label: str) -> None:
         """Raise :class:`UnreadableFile` if the file belongs to another program."""
-        if not self.is_like(signs):
-            raise UnreadableFile(f"{self.name}: holds no tables of {label}; name the format that it has")
+        if not self.matches(signs):
+            raise UnreadableFile(f"{self.name}: contains no tables of {label}; choose the right format")
 
     def count(self, *tables: str) -> int:
         """Count the rows of those tables that exist."""
         found = 0
         for table in tables:
             if table in self.tables:
-                some = f"SELECT 1 FROM {_quote_name(table)} LIMIT {self.patience.most_rows}"  # noqa: S608
-                found += next(self._stream(f"SELECT count(*) FROM ({some})", (), "n"))["n"]  # noqa: S608
+                limited = f"SELECT 1 FROM {_quote_name(table)} LIMIT {self.step_limit.max_rows}"  # noqa: S608
+                found += next(self._stream(f"SELECT count(*) FROM ({limited})", (), "n"))["n"]  # noqa: S608
         return found
 
     def unread(self, read: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str, int]]:
@@ -96,40 +96,42 @@ class ForeignDatabase:
         """
         if table not in self.tables:
             return
-        there = [column for column in columns if column in self.tables[table]]
-        listed = ", ".join(["rowid", *map(_quote_name, there)])
-        sql = f"SELECT {listed} FROM {_quote_name(table)} ORDER BY rowid"  # noqa: S608
-        yield from self._stream(sql, (), [ROW_NUMBER, *there])
+        existing = [column for column in columns if column in self.tables[table]]
+        selected = ", ".join(["rowid", *map(_quote_name, existing)])
+        sql = f"SELECT {selected} FROM {_quote_name(table)} ORDER BY rowid"  # noqa: S608
+        yield from self._stream(sql, (), [ROW_NUMBER, *existing])
 
-    def of(self, table: str, column: str, values: Iterable[Any], columns: Sequence[str]) -> list[RowValues]:
-        """Yield the rows whose ``column`` has one of at most a few hundred values."""
-        wanted = list(values)
-        if not wanted or not self.has(table, column, *columns):
+    def matching_rows(
+        self, table: str, column: str, values: Iterable[Any], columns: Sequence[str]
+    ) -> list[RowValues]:
+        """Return the rows whose ``column`` has one of the values."""
+        keys = list(values)
+        if not keys or not self.has(table, column, *columns):
             return []
         found: list[RowValues] = []
-        for at in range(0, len(wanted), _CHUNK_ROWS):
-            few = wanted[at : at + _CHUNK_ROWS]
+        for at in range(0, len(keys), _CHUNK_ROWS):
+            chunk = keys[at : at + _CHUNK_ROWS]
             sql = (
                 f"SELECT {', '.join(map(_quote_name, columns))} FROM {_quote_name(table)}"  # noqa: S608
-                f" WHERE {_quote_name(column)} IN ({', '.join('?' * len(few))}) ORDER BY rowid"
+                f" WHERE {_quote_name(column)} IN ({', '.join('?' * len(chunk))}) ORDER BY rowid"
             )
-            found += self._stream(sql, few, columns)
+            found += self._stream(sql, chunk, columns)
         return found
 
-    def joined(
-        self, rows: Iterator[RowValues], own: str, table: str, key: str, columns: Sequence[str]
+    def join(
+        self, rows: Iterator[RowValues], key_column: str, table: str, key: str, columns: Sequence[str]
     ) -> Iterator[tuple[RowValues, RowValues | None]]:
         """Yield each row with the row of another table whose ``key`` equals the row's column ``own``."""
-        there = [key, *(column for column in columns if self.has(table, column))]
+        existing = [key, *(column for column in columns if self.has(table, column))]
         for chunk in chunked(rows):
-            ids = dict.fromkeys(row[own] for row in chunk if row.get(own) is not None)
-            others = {other[key]: other for other in self.of(table, key, ids, there)}
+            ids = dict.fromkeys(row[key_column] for row in chunk if row.get(key_column) is not None)
+            others = {other[key]: other for other in self.matching_rows(table, key, ids, existing)}
             for row in chunk:
-                yield row, others.get(row.get(own))
+                yield row, others.get(row.get(key_column))
 
     def _stream(self, sql: str, values: Sequence[Any], names: Sequence[str]) -> Iterator[RowValues]:
-        self.patience.begin()
-        with closing(self._ask(sql, values)) as cursor:
+        self.step_limit.begin()
+        with closing(self._execute(sql, values)) as cursor:
             for number in count():
                 try:
                     row = cursor.fetchone()
@@ -137,14 +139,14 @@ class ForeignDatabase:
                     raise to_unreadable_file(self.name, error) from None
                 if row is None:
                     return
-                if number >= self.patience.most_rows:
+                if number >= self.step_limit.max_rows:
                     raise to_unreadable_file(
-                        self.name, sqlite3.DatabaseError("more rows than it has room for")
+                        self.name, sqlite3.DatabaseError("it has more rows than fit into the file")
                     )
-                self.patience.begin()
+                self.step_limit.begin()
                 yield dict(zip(names, row, strict=True))
 
-    def _ask(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+    def _execute(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
         try:
             return self.connection.execute(sql, values)
         except sqlite3.Error as error:
@@ -186,10 +188,10 @@ def open_database(path: Path) -> Iterator[ForeignDatabase]:
             tables = _stored_tables(connection)
         except (sqlite3.Error, OSError) as error:
             raise to_unreadable_file(path.name, error) from None
-        patience = _StepLimit(path.stat().st_size)
-        connection.set_progress_handler(patience, _STEPS_PER_CHECK)
+        step_limit = _StepLimit(path.stat().st_size)
+        connection.set_progress_handler(step_limit, _STEPS_PER_CHECK)
         connection.set_authorizer(_StatementGuard(frozenset(tables)))
-        yield ForeignDatabase(path.name, connection, tables, patience)
+        yield ForeignDatabase(path.name, connection, tables, step_limit)
 
 
 def matches_schema(path: Path, signs: TableSigns) -> bool:
@@ -198,25 +200,25 @@ def matches_schema(path: Path, signs: TableSigns) -> bool:
         return False
     try:
         with open_database(path) as database:
-            return database.is_like(signs)
+            return database.matches(signs)
     except UnreadableFile:
         return False
 
 
 def to_unreadable_file(name: str, error: Exception) -> UnreadableFile:
     """Convert an SQLite error to a message with a fix."""
-    what = "its pages go round in circles" if str(error) == "interrupted" else str(error)
+    what = "its pages form a cycle" if str(error) == "interrupted" else str(error)
     if "locked" in what or "busy" in what:
-        mend = "stop the program that writes it and try again"
+        fix = "stop the program that writes it and try again"
     elif "readonly" in what or "unable to open" in what:
-        mend = "open it once with its own program, close that, and import the file again"
+        fix = "open it once with its own program, close that, and import the file again"
     elif "not a database" in what:
-        mend = "it is none, or encrypted; name the format that it has, or decrypt it with its own program"
+        fix = "it may be encrypted or another format; choose the right format, or decrypt it with its own program"
     elif "too big" in what:
-        mend = f"it holds a value of more than {MAX_VALUE_BYTES // 1024**2} MiB; remove that"
+        fix = f"it contains a value of more than {MAX_VALUE_BYTES // 1024**2} MiB; remove that value"
     else:
-        mend = "try a copy made with: sqlite3 FILE .recover | sqlite3 COPY"
-    return UnreadableFile(f"{name}: cannot be read as an SQLite file: {what}; {mend}")
+        fix = "try a copy made with: sqlite3 FILE .recover | sqlite3 COPY"
+    return UnreadableFile(f"{name}: cannot be read as an SQLite file: {what}; {fix}")
 
 
 def _database_uri(path: Path, stack: ExitStack) -> str:
@@ -257,8 +259,8 @@ def _decode_text(raw: bytes) -> str | bytes:
 
 def _stored_tables(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
     """Return ordinary tables only: no views, virtual tables or their shadow tables."""
-    listed = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall()
-    named = [(name, str(sql or "")) for name, sql in listed if isinstance(name, str)]
+    tables = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall()
+    named = [(name, str(sql or "")) for name, sql in tables if isinstance(name, str)]
     virtual = [name for name, sql in named if sql.upper().startswith("CREATE VIRTUAL")]
     found: dict[str, tuple[str, ...]] = {}
     for name, _ in named:
@@ -277,8 +279,8 @@ class _StepLimit:
     """Aborts a statement that takes more steps to its next row than a valid file of this size needs."""
 
     def __init__(self, size: int) -> None:
-        self.most_rows = size // _ROW_BYTES + 1
-        self._most = (_FREE_STEPS + size * _STEPS_PER_BYTE) // _STEPS_PER_CHECK
+        self.max_rows = size // _ROW_BYTES + 1
+        self._max_checks = (_FREE_STEPS + size * _STEPS_PER_BYTE) // _STEPS_PER_CHECK
         self._used = 0
 
     def begin(self) -> None:
@@ -286,7 +288,7 @@ class _StepLimit:
 
     def __call__(self) -> bool:
         self._used += 1
-        return self._used > self._most
+        return self._used > self._max_checks
 
 
 @dataclass(frozen=True)

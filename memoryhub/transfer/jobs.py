@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Set
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
@@ -22,7 +22,7 @@ from memoryhub.maintenance.operations.base import Change, Operation, Pace, Step
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.models import MaintenanceRun, Memory, RunChanges
 from memoryhub.transfer import uploads
-from memoryhub.transfer.formats import FORMATS, Format, detect_format
+from memoryhub.transfer.formats import FORMATS, detect_format
 from memoryhub.transfer.id_map import IdMap
 from memoryhub.transfer.loader import Batch, LoadOptions, Tally, find_projects_over_cap
 from memoryhub.transfer.reader import ImportReader, open_import
@@ -59,22 +59,23 @@ class ImportOperation(Operation[ImportParams]):
     Params = ImportParams
 
     def total(self, params: ImportParams, actor: Actor, now: datetime) -> int:
-        try:
-            with _read_options(params) as reading:
-                return reading.total or 0
-        except UnreadableFile as error:
-            raise _to_store_error(error, params) from None
+        with _open_upload(params) as reader:
+            return reader.total or 0
 
     def steps(
         self, params: ImportParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
-        try:
-            with _read_options(params) as reading, IdMap(uploads.id_map_path(params.upload)) as ids:
-                if position and not reading.go_on(position):
-                    raise StoreError("the file is not the one that was begun with; upload it again", "upload")
-                yield from _import_steps(reading, _load_options(params, actor), ids)
-        except UnreadableFile as error:
-            raise _to_store_error(error, params) from None
+        with _open_upload(params) as reader, IdMap(uploads.id_map_path(params.upload)) as ids:
+            if position and not reader.go_on(position):
+                raise StoreError("the file has changed since the import began; upload it again", "upload")
+            options = LoadOptions(
+                actor,
+                report=lambda place, problem: None,
+                project=params.project or "",
+                dry_run=params.dry_run,
+                restores=params.restores,
+            )
+            yield from _import_steps(reader, options, ids)
         if not params.dry_run:
             uploads.delete_upload(params.upload)
 
@@ -125,109 +126,78 @@ def import_after_dry_run(run: MaintenanceRun, actor: Actor, *, restores: bool) -
     return runs.enqueue(IMPORT_OPERATION, params, actor, may_wait=True)
 
 
-def _load_options(params: ImportParams, actor: Actor) -> LoadOptions:
-    return LoadOptions(
-        actor, lambda place, problem: None, params.project or "", params.dry_run, restores=params.restores
-    )
-
-
-def _read_options(params: ImportParams) -> _OpenUpload:
+@contextmanager
+def _open_upload(params: ImportParams) -> Iterator[ImportReader]:
+    """Open an upload. Errors of the reader become StoreErrors with the original name of the file."""
     path = uploads.upload_path(params.upload)
     if not path.exists():
         raise StoreError("the file is gone; upload it again", "upload")
-    return _OpenUpload(_detect_format(params.format), path, ReadOptions(params.name, params.project or ""))
-
-
-def _detect_format(name: str) -> Format:
+    format = FORMATS.get(params.format)
+    if format is None:
+        raise StoreError("this hub no longer supports this format", "format")
     try:
-        return FORMATS[name]
-    except KeyError:
-        raise StoreError("this hub knows no format of this name any more", "format") from None
+        with open_import(format, str(path), ReadOptions(params.name, params.project or "")) as reader:
+            yield reader
+    except UnreadableFile as error:
+        message = str(error).replace(str(path), params.name or "the file").replace(path.name, params.name)
+        raise StoreError(message, "file") from None
 
 
-class _OpenUpload:
-    """:func:`open_import` for an upload."""
-
-    def __init__(self, format: Format, path: Path, options: ReadOptions) -> None:
-        self._stack = ExitStack()
-        self._arguments = (format, str(path), options)
-
-    def __enter__(self) -> ImportReader:
-        return self._stack.enter_context(open_import(*self._arguments))
-
-    def __exit__(self, *details: Any) -> bool | None:
-        return self._stack.__exit__(*details)
-
-
-def _to_store_error(error: UnreadableFile, params: ImportParams) -> StoreError:
-    """Return the reader's error with the original name of the file."""
-    path = uploads.upload_path(params.upload)
-    words = str(error).replace(str(path), params.name or "the file").replace(path.name, params.name)
-    return StoreError(words, "file")
-
-
-def _import_steps(reading: ImportReader, order: LoadOptions, ids: IdMap) -> Iterator[Step]:
-    pace, items, done = (
-        Pace(_FIRST_BATCH, _MAX_BATCH, _MIN_BATCH, stretch=_BATCH_SECONDS, rest=_PAUSE_SECONDS),
-        iter(reading),
-        reading.done,
-    )
-    named: set[str] = set()  # projects that are already reported
-    while some := list(islice(items, pace.size)):
-        mark, seen = reading.mark(), reading.done - done
-        done += seen
-        step = _import_step(_ReportedBatch(some, order, ids, named), order.dry_run, mark, seen)
+def _import_steps(reader: ImportReader, options: LoadOptions, ids: IdMap) -> Iterator[Step]:
+    pace = Pace(_FIRST_BATCH, _MAX_BATCH, _MIN_BATCH, stretch=_BATCH_SECONDS, rest=_PAUSE_SECONDS)
+    items, done = iter(reader), reader.done
+    reported: set[str] = set()  # projects
+    while batch := list(islice(items, pace.size)):
+        mark, progress = reader.mark(), reader.done - done
+        done += progress
+        step = _import_step(batch, options, ids, reported, mark, progress)
         yield step
-        named.update(change.reason for change in step.applied if change.action == PROJECT)
+        reported.update(change.reason for change in step.applied if change.action == PROJECT)
         pace.after(step)
 
 
-def _import_step(batch: _ReportedBatch, dry_run: bool, mark: dict[str, Any], seen: int) -> Step:
-    """Make a step. A dry run stores and rolls back here."""
+def _import_step(
+    items: list[Item],
+    options: LoadOptions,
+    ids: IdMap,
+    reported: Set[str],
+    mark: dict[str, Any],
+    progress: int,
+) -> Step:
+    """Make a step that reports numbers and reasons, but no texts. A dry run stores and rolls back here."""
+    errors: list[tuple[str, Problem]] = []
+    batch = Batch(items, replace(options, report=lambda place, problem: errors.append((place, problem))), ids)
 
-    def commit(run_uid: str) -> tuple[Change, ...]:
-        return batch.store()
-
-    if not dry_run:
-        return Step((), mark, seen, commit, chore=True)
-    began = time.perf_counter()
-    found = batch.store()
-    return Step(found, mark, seen, took_ms=(time.perf_counter() - began) * 1000)
-
-
-class _ReportedBatch:
-    """A batch that reports its outcomes as changes: numbers and reasons, no texts.
-
-    ``named`` lists the projects that are already reported.
-    """
-
-    def __init__(self, items: list[Item], order: LoadOptions, ids: IdMap, named: Set[str]) -> None:
-        self._named, self._dry_run = named, order.dry_run
-        self._errors: list[tuple[str, Problem]] = []
-        told = replace(order, report=lambda place, problem: self._errors.append((place, problem)))
-        self._batch = Batch(items, told, ids)
-
-    def store(self) -> tuple[Change, ...]:
-        self._errors.clear()
+    def store(run_uid: str = "") -> tuple[Change, ...]:
+        errors.clear()
         tally = Tally()
-        self._batch.store(tally)
-        return (*_outcome_counts(tally), *self._failures(tally), *_note_counts(tally), *self._projects(tally))
+        batch.store(tally)
+        failures, projects = _failures(tally, errors), _projects(tally, reported, options.dry_run)
+        return (*_outcome_counts(tally), *failures, *_note_counts(tally), *projects)
 
-    def _projects(self, tally: Tally) -> Iterator[Change]:
-        coming = [(project, n) for project, n in tally.created_in.items() if n and project not in self._named]
-        for project, n in coming[:_MAX_PROJECTS] if settings.MEMORYHUB.max_memories else ():
-            yield Change(PROJECT, reason=project, after=float(n) if self._dry_run else None)
+    if not options.dry_run:
+        return Step((), mark, progress, store, chore=True)
+    began = time.perf_counter()
+    found = store()
+    return Step(found, mark, progress, took_ms=(time.perf_counter() - began) * 1000)
 
-    def _failures(self, tally: Tally) -> Iterator[Change]:
-        """Yield a change per failed item with its first problems, and one for the remaining count."""
-        by_place: dict[str, list[str]] = {}
-        for place, problem in self._errors:
-            by_place.setdefault(place, []).append(str(problem))
-        listed = list(by_place.items())[:_MAX_ERRORS]
-        for place, problems in listed:
-            yield Change(FAILED, reason=f"{place}: {'; '.join(problems[:5])}")
-        if rest := tally.failed - len(listed):
-            yield Change(FAILED, reason="more in the lines around", count=rest)
+
+def _projects(tally: Tally, reported: Set[str], dry_run: bool) -> Iterator[Change]:
+    new = [(project, n) for project, n in tally.created_in.items() if n and project not in reported]
+    for project, n in new[:_MAX_PROJECTS] if settings.MEMORYHUB.max_memories else ():
+        yield Change(PROJECT, reason=project, after=float(n) if dry_run else None)
+
+
+def _failures(tally: Tally, errors: list[tuple[str, Problem]]) -> Iterator[Change]:
+    """Yield a change per failed item with its first problems, and one for the remaining count."""
+    by_place: dict[str, list[str]] = {}
+    for place, problem in errors:
+        by_place.setdefault(place, []).append(str(problem))
+    listed = list(by_place.items())[:_MAX_ERRORS]
+    for place, problems in listed:
+        yield Change(FAILED, reason=f"{place}: {'; '.join(problems[:5])}")
+    if rest := tally.failed - len(listed):
+        yield Change(FAILED, reason="more in the lines around", count=rest)
 
 
 def _outcome_counts(tally: Tally) -> Iterator[Change]:

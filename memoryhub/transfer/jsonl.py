@@ -37,7 +37,7 @@ def header(at: datetime, levels: list[str], everything: bool) -> dict[str, Any]:
 
 def memory(row: Memory, lists: dict[str, list[Any]] | None, *, whole: bool) -> dict[str, Any]:
     """Serialize a memory. ``whole`` adds its copy number, which may reveal hidden memories."""
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "kind": "memory",
         **serializers.memory(row, lists),
         "ttl_days": row.ttl_days,
@@ -45,12 +45,12 @@ def memory(row: Memory, lists: dict[str, list[Any]] | None, *, whole: bool) -> d
         "reviewed_at": serializers.moment(row.reviewed_at),
         "consolidated_at": serializers.moment(row.consolidated_at),
     }
-    return {**told, "copy_number": row.copy} if whole else told
+    return {**values, "copy_number": row.copy} if whole else values
 
 
 def fact(row: Fact, *, whole: bool) -> dict[str, Any]:
-    told = {"kind": "fact", **serializers.fact(row), "author": row.author}
-    return {**told, "copy_number": row.copy} if whole else told
+    values = {"kind": "fact", **serializers.fact(row), "author": row.author}
+    return {**values, "copy_number": row.copy} if whole else values
 
 
 def session(row: Session) -> dict[str, Any]:
@@ -153,9 +153,9 @@ class LineReader:
                 length += len(raw)
             self._ahead, self._length = ahead, length
             yield RawLine(self.number + 1, whole if len(whole) <= MAX_LINE_BYTES else None)
-            self.let_go()
+            self.finish_line()
 
-    def let_go(self) -> None:
+    def finish_line(self) -> None:
         """Move the position behind the current line."""
         if self._length:
             self._hash, self.offset, self.number = self._ahead, self.offset + self._length, self.number + 1

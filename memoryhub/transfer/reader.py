@@ -59,7 +59,7 @@ class _LineReader:
     def mark(self, *, before: bool = False) -> ImportMark:
         lines = self._lines
         if not before:
-            lines.let_go()
+            lines.finish_line()
         return {"number": lines.number, "offset": lines.offset, "digest": lines.digest}
 
     def go_on(self, mark: ImportMark) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -109,15 +109,11 @@ class ReadOptions:
     name: str = ""
     project: str = ""
     now: datetime | None = None
-    extra: Mapping[str, str] = field(default_factory=dict)
-
-
-Draft = TypeVar("Draft", MemoryDraft, FactDraft)
 
 
 def make_record(
     place: str,
-    shape: type[Draft],
+    shape: type[MemoryDraft] | type[FactDraft],
     values: Mapping[str, Any],
     *,
     source_id: str = "",

@@ -87,8 +87,8 @@ def restore_lines(
     uids = [uid for shape in shapes for uid in _referenced_ids(shape)]
     known = ids.find(uids)
     clean = [shape for shape, refusal in zip(shapes, refusals, strict=True) if refusal is None]
-    taken = iter(_RESTORERS[kind](clean, actor, known) if clean else [])
-    results: list[Result] = [next(taken) if refusal is None else refusal for refusal in refusals]
+    stored = iter(_RESTORERS[kind](clean, actor, known) if clean else [])
+    results: list[Result] = [next(stored) if refusal is None else refusal for refusal in refusals]
     _journal_refusals(kind, shapes, results, actor)
     if not dry_run:
         return results
@@ -155,17 +155,17 @@ def _restore_merges(shapes: Sequence[MergeLine], actor: Actor, known: dict[str, 
     return imported_history.import_merges(found, actor)
 
 
-def _for_each_line(take_one: Callable[[Any, Actor, dict[str, str]], bool]) -> Callable[..., list[Result]]:
-    def take_all(shapes: Sequence[Any], actor: Actor, known: dict[str, str]) -> list[Result]:
+def _for_each_line(restore_line: Callable[[Any, Actor, dict[str, str]], bool]) -> Callable[..., list[Result]]:
+    def restore_all(shapes: Sequence[Any], actor: Actor, known: dict[str, str]) -> list[Result]:
         results: list[Result] = []
         for shape in shapes:
             try:
-                results.append(take_one(shape, actor, known))
+                results.append(restore_line(shape, actor, known))
             except StoreError as refusal:
                 results.append(refusal)
         return results
 
-    return take_all
+    return restore_all
 
 
 def _restore_session(line: SessionLine, actor: Actor, known: dict[str, str]) -> bool:
@@ -195,7 +195,7 @@ def _restore_events(shapes: Sequence[EventLine], actor: Actor, known: dict[str, 
         for chunk in batched({shape.session_id for shape in shapes}, CHUNK_SIZE)
         for one in Session.objects.filter(session_id__in=chunk)
     }
-    there = _existing_event_keys(shapes, sessions)
+    existing = _existing_event_keys(shapes, sessions)
     memories = {
         memory.uid: memory
         for chunk in batched(
@@ -204,19 +204,19 @@ def _restore_events(shapes: Sequence[EventLine], actor: Actor, known: dict[str, 
         for memory in Memory.objects.visible_to(actor.clearance).filter(uid__in=chunk)
     }
     results: list[Result] = []
-    fresh: list[Event] = []
+    new_rows: list[Event] = []
     for line in shapes:
         try:
             event = _restore_event(line, actor, sessions, memories, known)
         except StoreError as refusal:
             results.append(refusal)
             continue
-        marks = _event_keys(event)
-        results.append(there.isdisjoint(marks))
+        keys = _event_keys(event)
+        results.append(existing.isdisjoint(keys))
         if results[-1]:
-            there.update(marks)
-            fresh.append(event)
-    Event.objects.bulk_create(fresh, CHUNK_SIZE)
+            existing.update(keys)
+            new_rows.append(event)
+    Event.objects.bulk_create(new_rows, CHUNK_SIZE)
     return results
 
 
@@ -241,16 +241,16 @@ def _event_keys(event: Event) -> set[tuple[Any, ...]]:
     """Return the identity of an event: its mark, or all its values."""
     if event.mark:
         return {(event.session_id, event.mark)}
-    said = (event.at, event.event, event.tool_name, event.preview, json.dumps(event.files))
-    return {(event.session_id, *said)}
+    values = (event.at, event.event, event.tool_name, event.preview, json.dumps(event.files))
+    return {(event.session_id, *values)}
 
 
 def _existing_event_keys(shapes: Sequence[EventLine], sessions: dict[Any, Session]) -> set[tuple[Any, ...]]:
     found: set[tuple[Any, ...]] = set()
-    keys = [session.pk for session in sessions.values()]
+    session_ids = [session.pk for session in sessions.values()]
     span = (min(shape.at for shape in shapes), max(shape.at for shape in shapes))
     marks = {shape.mark for shape in shapes if shape.mark}
-    for chunk in batched(keys, CHUNK_SIZE):
+    for chunk in batched(session_ids, CHUNK_SIZE):
         rows = Event.objects.filter(session__in=chunk)
         for event in rows.filter(at__range=span, mark="").iterator(chunk_size=CHUNK_SIZE):
             found |= _event_keys(event)
@@ -261,41 +261,41 @@ def _existing_event_keys(shapes: Sequence[EventLine], sessions: dict[Any, Sessio
 
 def _restore_journal(shapes: Sequence[JournalLine], actor: Actor, known: dict[str, str]) -> list[Result]:
     """Restore journal rows that this journal does not contain yet, own or imported."""
-    there = _existing_journal_rows(shapes, known)
+    existing = _existing_journal_rows(shapes, known)
     results: list[Result] = []
-    fresh: list[tuple[datetime, str, journals.Change]] = []
+    new_rows: list[tuple[datetime, str, journals.Change]] = []
     for line in shapes:
         try:
             _refuse_out_of_scope(line, actor)
         except StoreError as refusal:
             results.append(refusal)
             continue
-        results.append(line.hash not in there)
+        results.append(line.hash not in existing)
         if results[-1]:
-            there.add(line.hash)
+            existing.add(line.hash)
             detail: dict[str, Any] = {**line.detail, "imported": {"seq": line.seq, "hash": line.hash}}
-            subject = known.get(line.object_id, line.object_id)
-            gate = (line.project, line.sensitivity.value, line.owner)
-            change = journals.Change(line.operation, line.object_type, subject, detail, *gate)
-            fresh.append((line.at, line.actor, change))
-    journals.record_imported(fresh)
+            object_id = known.get(line.object_id, line.object_id)
+            access = (line.project, line.sensitivity.value, line.owner)
+            change = journals.Change(line.operation, line.object_type, object_id, detail, *access)
+            new_rows.append((line.at, line.actor, change))
+    journals.record_imported(new_rows)
     return results
 
 
 def _refuse_out_of_scope(line: JournalLine, actor: Actor) -> None:
     """Refuse journal rows about projects or owners outside of the actor's clearance."""
     if not actor.clearance.reaches(line.project):
-        raise Forbidden("this row is about a project out of your reach", "project")
+        raise Forbidden("you have no access to the project of this row", "project")
     if line.owner and line.owner != actor.owner and not actor.clearance.every_owner:
-        raise Forbidden("this row is about somebody else's memory", "owner")
+        raise Forbidden("this row is about another person's memory", "owner")
 
 
 def _existing_journal_rows(shapes: Sequence[JournalLine], known: dict[str, str]) -> set[str]:
     subjects = {known.get(line.object_id, line.object_id) for line in shapes}
-    moments = (min(line.at for line in shapes), max(line.at for line in shapes))
+    span = (min(line.at for line in shapes), max(line.at for line in shapes))
     found: set[str] = set()
     for chunk in batched(subjects, CHUNK_SIZE):
-        rows = JournalEntry.objects.filter(object_id__in=chunk, at__range=moments)
+        rows = JournalEntry.objects.filter(object_id__in=chunk, at__range=span)
         for digest, detail in rows.values_list("hash", "detail").iterator(chunk_size=CHUNK_SIZE):
             imported = detail.get("imported")
             found.add(imported["hash"] if imported else digest)

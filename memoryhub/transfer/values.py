@@ -61,12 +61,8 @@ class ReadNotes:
     def add_unread(self, unread: Iterable[tuple[str, str, int]]) -> None:
         """Count unsupported tables and columns, given as ``(table, column, rows)``."""
         for table, column, count in unread:
-            place = (
-                f"column {printable_name(table)}.{printable_name(column)}"
-                if column
-                else f"rows of {printable_name(table)}"
-            )
-            self.add(place, count)
+            name = printable_name(table)
+            self.add(f"column {name}.{printable_name(column)}" if column else f"rows of {name}", count)
 
     def items(self) -> Iterator[Item]:
         for what, count in self.counted.items():
@@ -187,13 +183,15 @@ class FieldReader:
             return {}
         return value
 
-    def leave(self, *names: str, why: str = "") -> None:
+    def note_unsupported(self, *names: str, why: str = "") -> None:
         """Note non-empty values that are not supported."""
         for name in names:
             if self.get(name) not in (None, "", 0, "[]", "{}", [], {}):
                 self.notes.add(f"{name}{f' ({why})' if why else ''}")
 
-    def leave_metadata(self, metadata: Mapping[str, Any], known: frozenset[str] = frozenset()) -> None:
+    def note_unsupported_metadata(
+        self, metadata: Mapping[str, Any], known: frozenset[str] = frozenset()
+    ) -> None:
         """Note metadata other than the known keys."""
         for name, value in metadata.items():
             if name not in known and value not in (None, "", [], {}):
@@ -209,10 +207,7 @@ class FieldReader:
         past: ImportedHistory = NO_HISTORY,
     ) -> Record | InvalidItem:
         """Return the validated record, or an invalid item if a value was refused."""
-        if shape is MemoryDraft:
-            made = make_record(place, MemoryDraft, draft, source_id=source_id, past=past)
-        else:
-            made = make_record(place, FactDraft, draft, source_id=source_id, past=past)
+        made = make_record(place, shape, draft, source_id=source_id, past=past)
         if not self.problems:
             return made
         named = {problem.field for problem in self.problems}

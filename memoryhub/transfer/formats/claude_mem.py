@@ -101,9 +101,9 @@ class ClaudeMem:
 
 
 def _read_session(fields: FieldReader, has_prompts: bool) -> Item:
-    fields.leave("custom_title")
+    fields.note_unsupported("custom_title")
     if not has_prompts:
-        fields.leave("user_prompt")
+        fields.note_unsupported("user_prompt")
     session_id = fields.text(_USER_SESSION_ID_COLUMNS[0]) or fields.text(_USER_SESSION_ID_COLUMNS[1])
     agent = fields.text("platform_source", "claude")
     return foreign_history.make_session(fields, "sdk_sessions", session_id, agent=agent)
@@ -114,7 +114,7 @@ def _read_prompts(database: ForeignDatabase, notes: ReadNotes) -> Iterator[Item]
         if not database.has("user_prompts", column):
             continue
         rows = database.rows("user_prompts", (column, *_PROMPT_COLUMNS))
-        for row, session in database.joined(rows, column, "sdk_sessions", column, ("project",)):
+        for row, session in database.join(rows, column, "sdk_sessions", column, ("project",)):
             fields, about = FieldReader(row, notes), FieldReader(session or {}, notes)
             yield foreign_history.make_prompt(
                 fields, "user_prompts", fields.text(column), about.text("project")
@@ -126,10 +126,10 @@ def _join_user_sessions(
 ) -> Iterator[RowValues]:
     """Yield rows with the session id of the user; claude-mem's internal ids mean nothing elsewhere."""
     for chunk in chunked(database.rows(table, columns)):
-        own = dict.fromkeys(_agent_session_id(row) for row in chunk)
+        session_ids = dict.fromkeys(_agent_session_id(row) for row in chunk)
         known: dict[Any, Any] = {}
         for ours, theirs in product(_SESSION_ID_COLUMNS, _USER_SESSION_ID_COLUMNS):
-            found = database.of("sdk_sessions", ours, own, (ours, theirs))
+            found = database.matching_rows("sdk_sessions", ours, session_ids, (ours, theirs))
             known |= {session[ours]: session[theirs] for session in found}
         for row in chunk:
             session = _agent_session_id(row)
@@ -162,14 +162,14 @@ def _merged_project(fields: FieldReader, draft: dict[str, Any]) -> dict[str, Any
 
 
 def _read_observation(fields: FieldReader) -> Item:
-    fields.leave("agent_type", "agent_id", "generated_by_model")
-    fields.leave_metadata(fields.mapping("metadata"))
+    fields.note_unsupported("agent_type", "agent_id", "generated_by_model")
+    fields.note_unsupported_metadata(fields.mapping("metadata"))
     kind = fields.text("type", MemoryType.CHANGE.value)
     known = kind if kind in TYPES else MemoryType.CHANGE.value
     if known != kind:
         fields.notes.add(f"type {printable_name(kind)} (stored as change, with the type as a tag)")
-    told = fields.text("narrative") or fields.text("text")
-    content = append_statements(told, fields.words("facts"))
+    text = fields.text("narrative") or fields.text("text")
+    content = append_statements(text, fields.words("facts"))
     draft = {
         **_common_values(fields),
         "content": content or fields.text("subtitle") or fields.text("title"),
@@ -196,7 +196,7 @@ def _read_summary(fields: FieldReader) -> Item:
 
 def _read_old_memory(fields: FieldReader) -> Item:
     """Read a memory of an early version: a compressed part of a transcript."""
-    fields.leave("archive_basename")
+    fields.note_unsupported("archive_basename")
     draft = {
         **_common_values(fields),
         "content": append_statements(fields.text("text"), fields.words("facts")),

@@ -6,7 +6,6 @@ memory that begins with its entity's name; relations and entity types become fac
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.models import Entity, Fact, Memory
 from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.foreign_jsonl import count_lines, first_objects, read_objects
+from memoryhub.transfer.jsonl import to_line
 from memoryhub.transfer.records import InvalidItem, Item, Problem, ReadOptions
 from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
 
@@ -64,8 +64,7 @@ class KnowledgeGraph:
         yield from notes.items()
 
     def write(self, selection: ExportSelection) -> Iterator[bytes]:
-
-        yield from export_lines(selection, TYPE_PREDICATE)
+        return export_lines(selection, TYPE_PREDICATE)
 
 
 def _is_node(one: dict[str, Any]) -> bool:
@@ -125,12 +124,12 @@ _MAX_ENTITIES = 10
 @dataclass
 class _GraphNode:
     kinds: Counter[str] = field(default_factory=Counter)
-    said: str = ""  # type according to a fact
+    stated_kind: str = ""  # type according to a fact
     observations: list[str] = field(default_factory=list)
 
     @property
     def kind(self) -> str:
-        return self.said or (self.kinds.most_common(1)[0][0] if self.kinds else _UNKNOWN_TYPE)
+        return self.stated_kind or (self.kinds.most_common(1)[0][0] if self.kinds else _UNKNOWN_TYPE)
 
 
 def export_lines(selection: ExportSelection, is_a: str) -> Iterator[bytes]:
@@ -141,24 +140,22 @@ def export_lines(selection: ExportSelection, is_a: str) -> Iterator[bytes]:
     graph = _GraphExport(memories, _exported_facts(selection, memories), is_a)
     names = graph.names().iterator(chunk_size=_NAMES_PER_QUERY)
     while chunk := [name for (name,) in islice(names, _NAMES_PER_QUERY)]:
-        for name, thing in graph.things(chunk).items():
-            said = list(dict.fromkeys(thing.observations))
-            yield _to_line({"type": "entity", "name": name, "entityType": thing.kind, "observations": said})
+        for name, node in graph.nodes(chunk).items():
+            observations = list(dict.fromkeys(node.observations))
+            yield to_line(
+                {"type": "entity", "name": name, "entityType": node.kind, "observations": observations}
+            )
     rows = graph.relations().order_by("pk").values_list("subject", "predicate", "object")
     for subject, predicate, target in rows.iterator():
-        yield _to_line({"type": "relation", "from": subject, "to": target, "relationType": predicate})
-
-
-def _to_line(values: dict[str, Any]) -> bytes:
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        yield to_line({"type": "relation", "from": subject, "to": target, "relationType": predicate})
 
 
 def _exported_facts(selection: ExportSelection, memories: QuerySet[Memory]) -> QuerySet[Fact]:
     """Return the facts of the selected project and session, or of the selected memories for other filters."""
     facts = Fact.objects.visible_to(selection.actor.clearance).order_by()
-    asked = selection.filter.model_dump(exclude_defaults=True, exclude_none=True)
-    facts = facts.filter(**{name: asked.pop(name) for name in ("project", "session_id") if name in asked})
-    found: QuerySet[Fact] = facts.filter(memory__in=memories) if asked and not selection.whole else facts
+    filters = selection.filter.model_dump(exclude_defaults=True, exclude_none=True)
+    facts = facts.filter(**{name: filters.pop(name) for name in ("project", "session_id") if name in filters})
+    found: QuerySet[Fact] = facts.filter(memory__in=memories) if filters and not selection.whole else facts
     return found
 
 
@@ -169,60 +166,60 @@ class _GraphExport:
     is_a: str
 
     def names(self) -> QuerySet[Any]:
-        """Yield each entity name once, in a fixed order."""
+        """Return each entity name once, in a fixed order."""
         named = Entity.objects.filter(memory__in=self.memories).values_list("entity")
-        places = self._without_things().order_by().values_list("place")
+        places = self._memories_without_entities().order_by().values_list("place")
         subjects, targets = self.facts.values_list("subject"), self.relations().values_list("object")
         return named.union(places, subjects, targets).order_by("entity")
 
     def relations(self) -> QuerySet[Fact]:
-        """Yield the facts whose object can be an entity."""
+        """Return the facts whose object can be an entity."""
         short = self.facts.annotate(length=Length("object")).filter(length__lte=_MAX_NAME_CHARS)
         return short.exclude(object__contains="\n").exclude(predicate=self.is_a)
 
-    def things(self, names: list[str]) -> dict[str, _GraphNode]:
+    def nodes(self, names: list[str]) -> dict[str, _GraphNode]:
         """Return the entities with their observations and types."""
-        things = {name: _GraphNode() for name in names}
-        self._observe_named(things)
-        alone = self._without_things().filter(place__in=names)
-        for place, content in alone.values_list("place", "content").iterator():
-            things[place].kinds[_PROJECT_TYPE] += 1
-            things[place].observations.append(content)
-        self._observe_facts(things)
-        return things
+        nodes = {name: _GraphNode() for name in names}
+        self._add_memories(nodes)
+        unattached = self._memories_without_entities().filter(place__in=names)
+        for place, content in unattached.values_list("place", "content").iterator():
+            nodes[place].kinds[_PROJECT_TYPE] += 1
+            nodes[place].observations.append(content)
+        self._add_facts(nodes)
+        return nodes
 
-    def _without_things(self) -> QuerySet[Any]:
-        """Yield the memories without entities, with their project as ``place``."""
-        nowhere = When(project="", then=Value(DEFAULT_ENTITY))
-        place = Case(nowhere, default=F("project"), output_field=CharField())
-        nothing = ~Exists(Entity.objects.filter(memory=OuterRef("pk")))
-        return self.memories.filter(nothing).annotate(place=place)
+    def _memories_without_entities(self) -> QuerySet[Any]:
+        """Return the memories without entities, with their project as ``place``."""
+        no_project = When(project="", then=Value(DEFAULT_ENTITY))
+        place = Case(no_project, default=F("project"), output_field=CharField())
+        no_entities = ~Exists(Entity.objects.filter(memory=OuterRef("pk")))
+        return self.memories.filter(no_entities).annotate(place=place)
 
-    def _observe_named(self, things: dict[str, _GraphNode]) -> None:
+    def _add_memories(self, nodes: dict[str, _GraphNode]) -> None:
         """Add the memories to their entities: to all, or to the one whose name begins the content."""
-        links = Entity.objects.filter(memory__in=self.memories, entity__in=list(things))
+        links = Entity.objects.filter(memory__in=self.memories, entity__in=list(nodes))
         columns = ("entity", "entity_type", "memory_id", "memory__content")
         rows = links.order_by("memory_id", "pk").values_list(*columns).iterator()
         while chunk := list(islice(rows, _IDS_PER_QUERY)):
-            told = _entities_by_memory(memory for _, _, memory, _ in chunk)
+            entities = _entities_by_memory(memory for _, _, memory, _ in chunk)
             for name, kind, memory, content in chunk:
-                things[name].kinds[kind] += 1
+                nodes[name].kinds[kind] += 1
                 head, _, rest = content.partition(": ")
-                if head not in told[memory] or not rest.strip():
+                if head not in entities[memory] or not rest.strip():
                     head, rest = name, content
-                if head == name and name in told[memory]:
-                    things[name].observations.append(rest)
+                if head == name and name in entities[memory]:
+                    nodes[name].observations.append(rest)
 
-    def _observe_facts(self, things: dict[str, _GraphNode]) -> None:
+    def _add_facts(self, nodes: dict[str, _GraphNode]) -> None:
         """Add entity types, and the facts whose object is a text."""
-        about = self.facts.filter(subject__in=list(things))
+        about = self.facts.filter(subject__in=list(nodes))
         kinds = about.filter(predicate=self.is_a).order_by("updated_at", "pk")
         for subject, kind in kinds.values_list("subject", "object").iterator():
-            things[subject].said = kind
+            nodes[subject].stated_kind = kind
         texts = about.exclude(Q(predicate=self.is_a) | Q(pk__in=self.relations().values("pk")))
         rows = texts.order_by("pk").values_list("subject", "predicate", "object")
         for subject, predicate, text in rows.iterator():
-            things[subject].observations.append(f"{predicate}: {text}")
+            nodes[subject].observations.append(f"{predicate}: {text}")
 
 
 def _entities_by_memory(memory_ids: Iterable[int]) -> dict[int, list[str]]:

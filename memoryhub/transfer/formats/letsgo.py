@@ -34,14 +34,7 @@ _MEMORY_COLUMNS = (
     *("discovery_tokens", "created_at", "created_at_epoch", "updated_at", "expires_at"),
 )
 _FACT_COLUMNS = (
-    "id",
-    "subject",
-    "predicate",
-    "object",
-    "confidence",
-    "source_entry_id",
-    "created_at",
-    "updated_at",
+    *("id", "subject", "predicate", "object", "confidence", "source_entry_id", "created_at", "updated_at"),
 )
 _SUMMARY_COLUMNS = (*SUMMARY_COLUMNS, "session_id")
 _ACCESS_COLUMNS = ("sensitivity", "project")
@@ -100,7 +93,7 @@ class LetsGo:
             for row in database.rows("session_summaries", _SUMMARY_COLUMNS):
                 yield _read_summary(FieldReader(row, notes), row[ROW_NUMBER])
             rows = database.rows("facts", _FACT_COLUMNS)
-            for row, memory in database.joined(rows, "source_entry_id", "memories", "id", _ACCESS_COLUMNS):
+            for row, memory in database.join(rows, "source_entry_id", "memories", "id", _ACCESS_COLUMNS):
                 yield _read_fact(FieldReader(row, notes), memory)
             yield from _read_journal(database, notes, options)
             yield from _read_prompts(database, notes)
@@ -111,7 +104,7 @@ class LetsGo:
 def _read_memory(fields: FieldReader, number: int, now: datetime) -> Item:
     created = fields.past_moment("created_at", "created_at_epoch")
     expires = fields.moment("expires_at")
-    fields.leave_metadata(fields.mapping("metadata_json"))
+    fields.note_unsupported_metadata(fields.mapping("metadata_json"))
     draft = {
         "content": append_statements(fields.text("content"), fields.words("facts_json")),
         "title": fields.text("title"),
@@ -148,12 +141,10 @@ def _memory_type(fields: FieldReader) -> str:
 
 
 def _sensitivity(fields: FieldReader) -> str:
-    """Read the level as LetsGo does: empty is public, case is ignored, an unknown level is secret."""
+    """Read the level as LetsGo does: empty is public, case is ignored, an unknown level is refused."""
     level = fields.text("sensitivity", "public").lower()
     if level not in LEVELS:
-        fields.refuse(
-            "sensitivity", "is no known level, so it is shown to nobody; make it public, private or secret"
-        )
+        fields.refuse("sensitivity", "is no known level; make it public, private or secret")
     return level
 
 
@@ -208,22 +199,22 @@ def _read_fact(fields: FieldReader, memory: RowValues | None) -> Item:
 def _read_journal(database: ForeignDatabase, notes: ReadNotes, options: ReadOptions) -> Iterator[Item]:
     """Yield journal rows with the access values of their memory; rows of deleted memories are secret."""
     rows = database.rows("memory_journal", _JOURNAL_COLUMNS)
-    for row, memory in database.joined(rows, "memory_id", "memories", "id", _ACCESS_COLUMNS):
-        fields, gate = FieldReader(row, notes), _access_values(memory, Sensitivity.SECRET)
+    for row, memory in database.join(rows, "memory_id", "memories", "id", _ACCESS_COLUMNS):
+        fields, access = FieldReader(row, notes), _access_values(memory, Sensitivity.SECRET)
         yield foreign_history.make_journal_row(
             fields,
             "memory_journal",
             actor="letsgo",
             memory_id=fields.text("memory_id"),
-            project=gate["project"] or options.project,
-            sensitivity=gate["sensitivity"],
+            project=access["project"] or options.project,
+            sensitivity=access["sensitivity"],
             detail=dict(_DETAIL.findall(fields.text("detail"))),
         )
 
 
 def _read_prompts(database: ForeignDatabase, notes: ReadNotes) -> Iterator[Item]:
     rows = database.rows("user_prompts", _PROMPT_COLUMNS)
-    for row, session in database.joined(rows, "session_id", "sessions", "session_id", ("project",)):
+    for row, session in database.join(rows, "session_id", "sessions", "session_id", ("project",)):
         fields, about = FieldReader(row, notes), FieldReader(session or {}, notes)
         yield foreign_history.make_prompt(
             fields, "user_prompts", fields.text("session_id"), about.text("project")

@@ -81,15 +81,17 @@ class MarkdownFormat:
 
     def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
         text = _read_text(path)
-        left, text = _blank_ignored(text)
+        ignored, text = _blank_ignored(text)
         is_local = Path(options.name or path.name).name.lower() == "claude.local.md"
         imports = 0
         for item in _read_items(text, Scope.PERSONAL if is_local else Scope.PROJECT):
             if isinstance(item, Record) and isinstance(item.draft, MemoryDraft):
                 imports += len(_IMPORT.findall(_CODE.sub("", item.draft.content)))
             yield item
-        left["imports of other files (@path): kept as text, not followed; import those files too"] = imports
-        yield from (UnmappedField(what, count) for what, count in left.items() if count)
+        ignored["imports of other files (@path): kept as text, not followed; import those files too"] = (
+            imports
+        )
+        yield from (UnmappedField(what, count) for what, count in ignored.items() if count)
 
     def write(self, selection: ExportSelection) -> Iterator[bytes]:
         return _export_lines(selection)

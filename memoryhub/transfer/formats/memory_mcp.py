@@ -86,7 +86,7 @@ def _read_memory(fields: FieldReader, row: RowValues, entities: list[dict[str, s
     expires = fields.moment("expires_at")
     metadata = fields.mapping("metadata")
     tags = FieldReader(metadata, fields.notes)
-    fields.leave_metadata(metadata, frozenset({"tags"}))
+    fields.note_unsupported_metadata(metadata, frozenset({"tags"}))
     draft = {
         "content": fields.text("content"),
         "abstract": fields.text("summary"),
@@ -127,11 +127,11 @@ def _read_entities(database: ForeignDatabase, chunk: list[RowValues]) -> _Entiti
     """Return the entities of these memories, by memory id."""
     ids = [row["id"] for row in chunk if row.get("id") is not None]
     found: _EntitiesByMemory = defaultdict(list)
-    for link in database.of("entities", "memory_id", ids, ("memory_id", "entity", "entity_type")):
+    for link in database.matching_rows("entities", "memory_id", ids, ("memory_id", "entity", "entity_type")):
         found[link["memory_id"]].append(_make_entity(link["entity"], link["entity_type"]))
-    links = database.of("memory_entities", "memory_id", ids, ("memory_id", "entity_id"))
+    links = database.matching_rows("memory_entities", "memory_id", ids, ("memory_id", "entity_id"))
     wanted = dict.fromkeys(link["entity_id"] for link in links)
-    rows = database.of("entities", "id", wanted, ("id", "name", "type"))
+    rows = database.matching_rows("entities", "id", wanted, ("id", "name", "type"))
     named = {row["id"]: _make_entity(row["name"], row["type"]) for row in rows}
     for link in links:
         if entity := named.get(link["entity_id"]):
@@ -147,9 +147,9 @@ def _read_provenance(database: ForeignDatabase, notes: ReadNotes, options: ReadO
     """Yield the provenance as journal rows, and the earlier versions stored in update rows."""
     numbers: Counter[str] = Counter()
     rows = database.rows("provenance", _PROVENANCE_COLUMNS)
-    for row, memory in database.joined(rows, "memory_id", "memories", "id", ()):
+    for row, memory in database.join(rows, "memory_id", "memories", "id", ()):
         fields = FieldReader(row, notes)
-        fields.leave("context", "user_id", "metadata", why="of provenance")
+        fields.note_unsupported("context", "user_id", "metadata", why="of provenance")
         memory_id = short_id(fields.text("memory_id"))
         source = fields.text("source")
         actor = f"memory-mcp:{source}" if source else "memory-mcp"

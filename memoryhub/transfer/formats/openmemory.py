@@ -75,16 +75,16 @@ class _TextBuffer:
 
     def next(self) -> str:
         """Return the next non-blank character without consuming it."""
-        if not self._ahead():
+        if not self._skip_blanks():
             raise self.broken("ends too early")
         return self._text[self._at]
 
     def end(self) -> None:
         """Raise unless only blanks follow."""
-        if self._ahead():
+        if self._skip_blanks():
             raise self.broken("goes on behind its end")
 
-    def _ahead(self) -> bool:
+    def _skip_blanks(self) -> bool:
         """Skip blanks; return whether anything follows."""
         while True:
             if blanks := _BLANKS.match(self._text, self._at):
@@ -121,10 +121,10 @@ class _TextBuffer:
 
     def _grow(self) -> bool:
         """Double the buffer, so that parsing a long item again stays linear overall."""
-        held = len(self._text) - self._at
-        if held > MAX_ITEM_BYTES:
+        remaining = len(self._text) - self._at
+        if remaining > MAX_ITEM_BYTES:
             raise self.broken(f"holds an item of more than {MAX_ITEM_BYTES // 1024**2} million characters")
-        return self._more(max(_CHUNK, held))
+        return self._more(max(_CHUNK, remaining))
 
     def _more(self, size: int) -> bool:
         if self._ended:
@@ -132,12 +132,12 @@ class _TextBuffer:
         raw = self._stream.read(size)
         self._ended = not raw
         try:
-            fresh = self._decoder.decode(raw, final=self._ended)
+            decoded = self._decoder.decode(raw, final=self._ended)
         except UnicodeDecodeError:
             raise self.broken("is not UTF-8") from None
         if self._ended:
             return False
-        self._text, self._at = self._text[self._at :] + fresh, 0
+        self._text, self._at = self._text[self._at :] + decoded, 0
         return True
 
     def broken(self, why: str = "is not JSON") -> UnreadableFile:
@@ -175,7 +175,11 @@ class OpenMemory:
         names = member_names(path)
         if not names:
             for found in read_objects(path):
-                yield found if isinstance(found, InvalidItem) else reader.memory(found[1], f"line {found[0]}")
+                yield (
+                    found
+                    if isinstance(found, InvalidItem)
+                    else reader.read_memory(found[1], f"line {found[0]}")
+                )
         elif _TABLES_FILE not in names and _LINES_FILE not in names:
             raise UnreadableFile(
                 f"{path.name}: holds neither {_TABLES_FILE} nor {_LINES_FILE}; is it OpenMemory's export?"
@@ -190,11 +194,11 @@ def _archive(path: Path, names: dict[str, str], reader: _MemoryReader) -> Iterat
         # Referenced tables may follow the memories.
         with open_member(path, names[_TABLES_FILE]) as stream:
             for key, value in read_members(stream, _TABLES_FILE):
-                reader.learn(key, value)
+                reader.add_reference(key, value)
         with open_member(path, names[_TABLES_FILE]) as stream:
             rows = (value for key, value in read_members(stream, _TABLES_FILE) if key == "memories")
-            for number, row in enumerate(rows, start=1):
-                yield reader.row(row, f"{_TABLES_FILE} memory {number}")
+            for number, read_row in enumerate(rows, start=1):
+                yield reader.read_row(read_row, f"{_TABLES_FILE} memory {number}")
     if _LINES_FILE in names:
         with open_member(path, names[_LINES_FILE]) as stream:
             for line in LineReader(stream):
@@ -202,7 +206,7 @@ def _archive(path: Path, names: dict[str, str], reader: _MemoryReader) -> Iterat
                 if isinstance(found, InvalidItem):
                     yield InvalidItem(f"{_LINES_FILE} {found.place}", found.problems)
                 elif found and str(found[1].get("id")) not in reader.seen:
-                    yield reader.memory(found[1], f"{_LINES_FILE} line {found[0]}")
+                    yield reader.read_memory(found[1], f"{_LINES_FILE} line {found[0]}")
 
 
 @dataclass
@@ -213,7 +217,7 @@ class _MemoryReader:
     categories: dict[str, str] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
 
-    def learn(self, key: str, value: Any) -> None:
+    def add_reference(self, key: str, value: Any) -> None:
         """Collect referenced rows and count unsupported ones."""
         if key in ("apps", "categories") and isinstance(value, dict):
             known = self.apps if key == "apps" else self.categories
@@ -222,20 +226,22 @@ class _MemoryReader:
         elif key not in _KNOWN_KEYS and value:
             self.notes.add(f"{printable_name(key)} (of {_TABLES_FILE})")
 
-    def row(self, row: Any, place: str) -> Item:
+    def read_row(self, read_row: Any, place: str) -> Item:
         """Read a memory of ``memories.json``, which references its app and categories by id."""
-        if not isinstance(row, dict):
+        if not isinstance(read_row, dict):
             return InvalidItem(place, [Problem("", "is not a JSON object")])
-        self.seen.add(str(row.get("id")))
-        ids = row.get("category_ids")
+        self.seen.add(str(read_row.get("id")))
+        ids = read_row.get("category_ids")
         named = [self.categories.get(str(one), "") for one in ids] if isinstance(ids, list) else []
-        app = self.apps.get(str(row.get("app_id")), "")
-        return self.memory({**row, "app": app, "categories": [name for name in named if name]}, place)
+        app = self.apps.get(str(read_row.get("app_id")), "")
+        return self.read_memory(
+            {**read_row, "app": app, "categories": [name for name in named if name]}, place
+        )
 
-    def memory(self, values: dict[str, Any], place: str) -> Item:
+    def read_memory(self, values: dict[str, Any], place: str) -> Item:
         fields = FieldReader(values, self.notes)
-        fields.leave_metadata(fields.mapping("metadata"))
-        fields.leave("vector", why="made anew here")
+        fields.note_unsupported_metadata(fields.mapping("metadata"))
+        fields.note_unsupported("vector", why="made anew here")
         for name in sorted(set(values) - _KNOWN_FIELDS):
             self.notes.add(f"field {printable_name(name)}")
         categories, app, state = fields.words("categories"), fields.text("app"), self._state(fields)
