@@ -1,4 +1,4 @@
-"""Texts as vectors, by whichever provider the configuration names."""
+"""Text embeddings by the configured provider."""
 
 from memoryhub.embeddings.base import Embedder, EmbeddingError, Vectors, text_to_embed
 
@@ -6,8 +6,11 @@ __all__ = ["Embedder", "EmbeddingError", "Vectors", "configured", "text_to_embed
 
 
 def configured() -> Embedder | None:
-    """The provider in force, None for ``embeddings = "none"``; EmbeddingError when it cannot be loaded."""
-    # It reads Django's settings, and the pure modules of this package are to be had without Django.
+    """Return the configured provider, or None for ``embeddings = "none"``.
+
+    Raise EmbeddingError if it cannot load.
+    """
+    # Import late: the provider needs Django's settings, the protocol in this package does not.
     from memoryhub.embeddings import provider
 
     return provider.configured()

@@ -1,4 +1,4 @@
-"""What every embedding provider shares: the protocol, the embedded text, vector arithmetic."""
+"""Shared parts of the embedding providers: the protocol, the embedded text, vector arithmetic."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Vectors = NDArray[np.float32]
 
 
 class EmbeddingError(Exception):
-    """The provider cannot be used now; the message is fit for a client: no key, no content, no stack."""
+    """The provider is unavailable; the message is safe for clients (no key, content or traceback)."""
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors of unit length; safe to be used by several threads at once."""
+    """Turns texts into vectors of unit length. Thread-safe."""
 
     @property
     def name(self) -> str:
-        """What is stored beside each vector: provider, model and dimensions."""
+        """Provider, model and dimensions; stored with each vector."""
 
     @property
     def dimensions(self) -> int:
@@ -31,49 +31,49 @@ class Embedder(Protocol):
 
     @property
     def in_process(self) -> bool:
-        """True: a store embeds at once, in its own call. False: vectors come in the background."""
+        """Whether storing a memory embeds it at once; otherwise vectors are computed in the background."""
 
     def documents(self, texts: Sequence[str]) -> Vectors:
-        """A unit row for each text, in their order; a zero row for a text that holds nothing."""
+        """Return a unit row for each text in order; a zero row for a text without content."""
 
     def query(self, text: str, weights: Mapping[str, float] | None = None) -> Vectors:
-        """The unit vector of a question.
+        """Return the unit vector of a question.
 
-        ``weights`` says how much (0..1) each folded word counts; words that it does not name count whole,
-        what is no word counts nothing. None or empty: the question as a document. Only a static model can
-        tell words apart; the others leave it alone.
+        ``weights`` maps folded words to their weight (0 to 1); other words count fully, and characters
+        outside of words do not count. Without weights, the question is embedded like a document. Only a
+        static model can weight words; other providers ignore the weights.
         """
 
 
-_ZERO_LENGTH = 1e-12  # a shorter vector points nowhere
+_ZERO_LENGTH = 1e-12  # a shorter vector has no direction
 
 
 def normalize_rows(rows: NDArray[np.floating]) -> Vectors:
-    """The rows (or the one vector) brought to length 1; what has no length stays zero."""
+    """Scale the rows (or one vector) to length 1; zero rows stay zero."""
     exact = rows.astype(np.float32, copy=False)
     lengths = np.linalg.norm(exact, axis=-1, keepdims=True)
     return np.where(lengths > _ZERO_LENGTH, exact / np.maximum(lengths, _ZERO_LENGTH), np.float32(0))
 
 
 def replace_surrogates(text: str) -> str:
-    """The text as UTF-8 can hold it: half a surrogate pair is nothing that a tokenizer takes."""
+    """Replace unpaired surrogates, which tokenizers reject."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def disable_tokenizer_threads() -> None:
-    """Before the first use: its own threads would not outlive a fork, and it says so on stderr."""
+    """Disable tokenizer threads before the first use: they do not survive a fork and log a warning."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
-# About 1500 tokens of English; with one token a character (CJK) still within what endpoints take (8192).
+# About 1500 tokens of English; in CJK (one token per character) still below the usual limit of 8192.
 MAX_TEXT_CHARS = 6000
 
 
 def text_to_embed(title: str, subtitle: str, abstract: str, overview: str, content: str) -> str:
-    """The text that stands for a memory, at most ``MOST_CHARS`` characters long.
+    """Return the text that represents a memory, at most ``MAX_TEXT_CHARS`` characters long.
 
-    The title, unless the content begins with it (one that the hub made does), then the content. A content
-    that is too long to be read whole is led by what somebody wrote to sum it up.
+    It is the title (unless the content begins with it, as generated titles do) and the content. The summaries
+    precede a content that is too long to be embedded fully.
     """
     body = content.strip()
     lead = [title, subtitle]
@@ -84,9 +84,7 @@ def text_to_embed(title: str, subtitle: str, abstract: str, overview: str, conte
 
 
 def _starts_with(body: str, part: str) -> bool:
-    """Whether the text opens with these words, Markdown's marks and an ellipsis aside."""
+    """Return whether the text begins with these words, ignoring Markdown markup and an ellipsis."""
     opening = part.strip().removesuffix("…").rstrip(" ,;:-")
     head = body[: len(part) * 8 + 1000]
-    return collapse_whitespace(first_line(head)).startswith(opening) or collapse_whitespace(head).startswith(
-        opening
-    )
+    return any(collapse_whitespace(text).startswith(opening) for text in (first_line(head), head))

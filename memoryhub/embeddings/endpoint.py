@@ -23,11 +23,14 @@ from memoryhub.core.http_client import (
 from memoryhub.embeddings.base import EmbeddingError, Vectors, normalize_rows, replace_surrogates
 from memoryhub.embeddings.settings import EmbeddingSettings
 
-_MAX_VALUE = 1e15  # the sum of such squares is still a float32
+_MAX_VALUE = 1e15  # the sum of the squares of such values fits a float32
 
 
 def parse_vectors(body: bytes, count: int) -> Vectors:
-    """The vectors of a body in the order of the texts, not yet of unit length; EmbeddingError if unfit."""
+    """Return the vectors of a response in the order of the texts, not normalized.
+
+    Raise EmbeddingError if invalid.
+    """
     try:
         data = json.loads(body)["data"]
         rows = _sort_by_index(
@@ -40,7 +43,7 @@ def parse_vectors(body: bytes, count: int) -> Vectors:
         ) from None
     if found.ndim != 2 or not found.size:
         raise EmbeddingError("the embeddings endpoint's vectors are empty or no lists of numbers")
-    if not (np.abs(found) < _MAX_VALUE).all():  # NaN is not
+    if not (np.abs(found) < _MAX_VALUE).all():  # also false for NaN
         raise EmbeddingError("the embeddings endpoint's vectors hold numbers that are not finite")
     return found.astype(np.float32)
 
@@ -55,8 +58,8 @@ def _sort_by_index(items: list[tuple[Any, Any]], count: int) -> list[Any]:
     return [by_index[at] for at in range(count)]
 
 
-QUERY_SECONDS = 2.0  # somebody waits: words alone answer sooner than a slow endpoint
-MIN_TEXT_CHARS = 400  # a text this short is never too long for a model, in characters
+QUERY_SECONDS = 2.0  # a person waits; full-text results alone are better than a slow endpoint
+MIN_TEXT_CHARS = 400  # no model rejects a text this short
 _TOO_LARGE = {HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY}
 _ENDPOINT_LABEL = "the embeddings endpoint"
 _FIXES = {
@@ -70,28 +73,28 @@ _BASE_RESPONSE_BYTES, _BYTES_PER_VECTOR = 1_000_000, 200_000  # 8192 numbers of 
 
 
 class _RequestRefused(Exception):
-    """The endpoint will not take this request; a smaller one perhaps."""
+    """The endpoint refuses this request; a smaller one may succeed."""
 
 
 class EndpointEmbedder:
-    """Asks in batches, with patience for documents and without any for queries."""
+    """Sends batches, with retries for documents and without retries for queries."""
 
     in_process = False
 
-    def __init__(self, chosen: EmbeddingSettings) -> None:
-        self._chosen = chosen
-        self._url = with_path(chosen.url, "/embeddings")
+    def __init__(self, config: EmbeddingSettings) -> None:
+        self._config = config
+        self._url = with_path(config.url, "/embeddings")
         self._pause = CircuitBreaker()
-        self._learning = threading.Lock()
-        # Without the dimensions, that only an answer tells: the name is the same before it and after.
-        self.name = f"openai/{chosen.model}"
+        self._dimensions_lock = threading.Lock()
+        # Without the dimensions: they are unknown until the first response, and the name must not change.
+        self.name = f"openai/{config.model}"
         self.dimensions = 0
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         filled = [at for at, text in enumerate(texts) if text.strip()]
-        size = self._chosen.batch
+        size = self._config.batch
         batches = [filled[start : start + size] for start in range(0, len(filled), size)]
-        rows = [self._batch([replace_surrogates(texts[at]) for at in places]) for places in batches]
+        rows = [self._embed_batch([replace_surrogates(texts[at]) for at in places]) for places in batches]
         found = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for places, vectors in zip(batches, rows, strict=True):
             found[places] = vectors
@@ -100,45 +103,47 @@ class EndpointEmbedder:
     def query(self, text: str, weights: Mapping[str, float] | None = None) -> Vectors:
         if not text.strip():
             return np.zeros(self.dimensions, dtype=np.float32)
-        seconds = min(QUERY_SECONDS, self._chosen.timeout_seconds)
-        self._keep_pause(seconds)
+        seconds = min(QUERY_SECONDS, self._config.timeout_seconds)
+        self._raise_if_paused(seconds)
         try:
             rows = self._ask([replace_surrogates(text)], seconds)
         except (RequestFailed, _RequestRefused) as error:
-            raise self._given_up(error) from None
+            raise self._start_pause(error) from None
         self._pause.end()
         row: Vectors = rows[0]
         return row
 
-    def _batch(self, texts: list[str]) -> Vectors:
-        """The vectors of one batch, with as many tries as there is time for."""
-        self._keep_pause(self._chosen.timeout_seconds)
-        until = time.monotonic() + self._chosen.timeout_seconds
+    def _embed_batch(self, texts: list[str]) -> Vectors:
+        """Return the vectors of one batch, with retries until the time is up."""
+        self._raise_if_paused(self._config.timeout_seconds)
+        until = time.monotonic() + self._config.timeout_seconds
         try:
-            rows = self._in_parts(texts, until)
+            rows = self._embed_or_split(texts, until)
         except (RequestFailed, _RequestRefused) as error:
-            raise self._given_up(error) from None
+            raise self._start_pause(error) from None
         self._pause.end()
         return rows
 
-    def _in_parts(self, texts: list[str], until: float) -> Vectors:
-        """Refused at once, taken in halves: of the batch, then of a text that is too long for the model."""
+    def _embed_or_split(self, texts: list[str], until: float) -> Vectors:
+        """Split a refused request: first the batch, then a text that is too long for the model."""
         try:
             return retry_request(lambda seconds: self._ask(texts, seconds), until)
         except _RequestRefused:
             if len(texts) > 1:
                 half = len(texts) // 2
-                return np.vstack([self._in_parts(texts[:half], until), self._in_parts(texts[half:], until)])
+                return np.vstack(
+                    [self._embed_or_split(texts[:half], until), self._embed_or_split(texts[half:], until)]
+                )
             if len(texts[0]) <= MIN_TEXT_CHARS:
                 raise
-            return self._in_parts([texts[0][: len(texts[0]) // 2]], until)
+            return self._embed_or_split([texts[0][: len(texts[0]) // 2]], until)
 
     def _ask(self, texts: list[str], seconds: float) -> Vectors:
-        """One request; Failed may pass, _Refused may be mended by asking for less."""
-        most = _BASE_RESPONSE_BYTES + len(texts) * _BYTES_PER_VECTOR
-        sent = {"model": self._chosen.model, "input": texts}
+        """Send one request. Raise Failed if a retry may help, _RequestRefused for a smaller one."""
+        max_bytes = _BASE_RESPONSE_BYTES + len(texts) * _BYTES_PER_VECTOR
+        payload = {"model": self._config.model, "input": texts}
         try:
-            answer = http_client.post_json(self._url, sent, self._chosen.key, seconds, most)
+            answer = http_client.post_json(self._url, payload, self._config.key, seconds, max_bytes)
         except http_client.Unreachable as error:
             raise RequestFailed(f"{_ENDPOINT_LABEL} {error}", passes=True) from None
         if answer.status != HTTPStatus.OK:
@@ -147,11 +152,11 @@ class EndpointEmbedder:
             rows = normalize_rows(parse_vectors(answer.body, len(texts)))
         except EmbeddingError as error:
             raise RequestFailed(str(error)) from None
-        self._learn(rows.shape[1])
+        self._check_dimensions(rows.shape[1])
         return rows
 
-    def _learn(self, dimensions: int) -> None:
-        with self._learning:
+    def _check_dimensions(self, dimensions: int) -> None:
+        with self._dimensions_lock:
             if self.dimensions not in (0, dimensions):
                 raise RequestFailed(
                     f"the embeddings endpoint's vectors have {dimensions} numbers, and had {self.dimensions};"
@@ -159,20 +164,20 @@ class EndpointEmbedder:
                 )
             self.dimensions = dimensions
 
-    def _keep_pause(self, seconds: float) -> None:
+    def _raise_if_paused(self, seconds: float) -> None:
         if left := self._pause.left(seconds):
             raise EmbeddingError(
                 f"the embeddings endpoint failed lately; it is asked again in {math.ceil(left)} seconds"
             )
 
-    def _given_up(self, error: RequestFailed | _RequestRefused) -> EmbeddingError:
+    def _start_pause(self, error: RequestFailed | _RequestRefused) -> EmbeddingError:
         if isinstance(error, RequestFailed):
             self._pause.begin(error.pause)
         return EmbeddingError(str(error))
 
 
 def _to_error(answer: http_client.HttpAnswer) -> RequestFailed | _RequestRefused:
-    """What an answer other than 200 means."""
+    """Return the error for a status other than 200."""
     if answer.status in _TOO_LARGE:
         return _RequestRefused(f"{_ENDPOINT_LABEL} does not take the texts (status {answer.status})")
     return to_request_failed(answer, _ENDPOINT_LABEL, _FIXES)

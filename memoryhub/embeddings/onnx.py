@@ -1,4 +1,4 @@
-"""A sentence encoder on this machine: a folder with ``model.onnx`` and ``tokenizer.json``, by onnxruntime."""
+"""Local sentence encoder: a folder with ``model.onnx`` and ``tokenizer.json``, run by onnxruntime."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from memoryhub.embeddings.base import (
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-MAX_TOKENS = 256  # of a text, when tokenizer.json names no length
+MAX_TOKENS = 256  # of a text, if tokenizer.json sets no limit
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _OUTPUTS = ("sentence_embedding", "last_hidden_state", "token_embeddings")
 _UNUSABLE = "the model in embeddings_folder cannot be used"
@@ -30,7 +30,7 @@ TokenArray = NDArray[np.signedinteger[Any]]
 
 
 class OnnxEmbedder:
-    """Some 10 ms a text without a GPU: too long for a store to wait, so vectors come in the background."""
+    """Takes about 10 ms per text without a GPU, so vectors are computed in the background."""
 
     in_process = False
 
@@ -42,13 +42,13 @@ class OnnxEmbedder:
         length = int((tokenizer.truncation or {}).get("max_length", MAX_TOKENS))
         tokenizer.no_padding()
         tokenizer.enable_truncation(max_length=length)
-        # What it is, and that it works at all, shows when it is asked.
+        # A test run shows the dimensions, and that the model works.
         self.dimensions = int(self._run(["probe"]).shape[1])
         self.name = f"onnx/{folder_name}/{self.dimensions}"
 
     @classmethod
     def load(cls, folder: Path, batch: int) -> OnnxEmbedder:
-        """EmbeddingError when a file or a package is missing or the model is no sentence encoder."""
+        """Load the model. Raise EmbeddingError for a missing file or package, or an unusable model."""
         disable_tokenizer_threads()
         try:
             import onnxruntime
@@ -58,22 +58,22 @@ class OnnxEmbedder:
                 f"{error.name} cannot be imported; install the extra: pip install onnxruntime tokenizers"
             ) from error
         options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3  # errors; they are raised as well
+        options.log_severity_level = 3  # errors only; they are raised as well
         try:
-            mark = _fingerprint(folder)
+            fingerprint = _fingerprint(folder)
             tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
             session = onnxruntime.InferenceSession(
                 str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
             )
-        except Exception as error:  # both libraries raise bare ones
+        except Exception as error:  # both libraries raise plain Exceptions
             raise EmbeddingError(
                 f"{_UNUSABLE}: model.onnx or tokenizer.json cannot be read ({type(error).__name__})"
             ) from error
-        return cls(session, tokenizer, f"{folder.resolve().name[:60]}@{mark}", batch)
+        return cls(session, tokenizer, f"{folder.resolve().name[:60]}@{fingerprint}", batch)
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         found = np.zeros((len(texts), self.dimensions), dtype=np.float32)
-        # Alike lengths together, as every row of a batch is as long as its longest.
+        # Batch texts of similar length: each row is padded to the longest.
         filled = sorted((at for at, text in enumerate(texts) if text.strip()), key=lambda at: len(texts[at]))
         for start in range(0, len(filled), self._batch):
             places = filled[start : start + self._batch]
@@ -91,13 +91,13 @@ class OnnxEmbedder:
             given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
             feed = {name: given[name].astype(kind) for name, kind in self._inputs.items()}
             [answer] = self._session.run([self._output], feed)
-        except Exception as error:  # onnxruntime's own have no common base
+        except Exception as error:  # onnxruntime's exceptions have no common base class
             raise EmbeddingError(f"{_UNUSABLE}: it fails ({type(error).__name__})") from error
         return normalize_rows(_pool_tokens(answer, mask))
 
 
 def _fingerprint(folder: Path) -> str:
-    """Eight characters that change with the model: another one in the same folder makes other vectors."""
+    """Return eight characters that change with the model, so that vectors of different models do not mix."""
     found = hashlib.sha256()
     for path in [*sorted(folder.glob("model.onnx*")), folder / "tokenizer.json"]:
         with path.open("rb") as file:
@@ -106,17 +106,17 @@ def _fingerprint(folder: Path) -> str:
 
 
 def _model_inputs(session: Any) -> dict[str, type[np.signedinteger[Any]]]:
-    """The inputs to give, each with its type of number."""
-    wanted = {one.name: np.int32 if "int32" in one.type else np.int64 for one in session.get_inputs()}
-    if unknown := set(wanted) - set(_INPUTS):
+    """Return the required inputs and their number types."""
+    inputs = {one.name: np.int32 if "int32" in one.type else np.int64 for one in session.get_inputs()}
+    if unknown := set(inputs) - set(_INPUTS):
         raise EmbeddingError(f"{_UNUSABLE}: it asks for the input {', '.join(sorted(unknown))}")
-    if "input_ids" not in wanted:
+    if "input_ids" not in inputs:
         raise EmbeddingError(f"{_UNUSABLE}: it has no input input_ids, so it is no text encoder")
-    return wanted
+    return inputs
 
 
 def _model_output(session: Any) -> str:
-    """The sentence's vector if the model makes one, else those of its tokens."""
+    """Return the name of the sentence output if there is one, else that of the token output."""
     names = [str(one.name) for one in session.get_outputs()]
     return next((name for name in _OUTPUTS if name in names), names[0])
 
@@ -129,7 +129,7 @@ def _pad_id(tokenizer: Tokenizer) -> int:
 
 
 def _pad_rows(rows: Sequence[Sequence[int]], pad: int) -> tuple[TokenArray, TokenArray]:
-    """Token numbers in one block, and which of them are there."""
+    """Pad token ids to one block; return it with its mask."""
     lengths = np.array([len(row) for row in rows])
     ids = np.full((len(rows), max(int(lengths.max()), 1)), pad, dtype=np.int64)
     for at, row in enumerate(rows):
@@ -138,7 +138,7 @@ def _pad_rows(rows: Sequence[Sequence[int]], pad: int) -> tuple[TokenArray, Toke
 
 
 def _pool_tokens(answer: Any, mask: TokenArray) -> Vectors:
-    """One finite row for each text: as the model made it, or the mean of the tokens that are there."""
+    """Return one finite row per text: the model's sentence vector, or the mean of its token vectors."""
     found = np.asarray(answer)
     if found.dtype.kind != "f" or found.ndim not in (2, 3) or len(found) != len(mask):
         raise EmbeddingError(f"{_UNUSABLE}: its output is no vector of a sentence or of its tokens")

@@ -11,18 +11,18 @@ from logging import Logger
 from memoryhub.embeddings.base import MAX_TEXT_CHARS, Embedder, EmbeddingError, Vectors
 from memoryhub.embeddings.settings import EmbeddingSettings, find_problems
 
-MAX_CACHED_QUERIES = 256  # questions; with 1536 dimensions 1.5 MB
+MAX_CACHED_QUERIES = 256  # questions; 1.5 MB at 1536 dimensions
 
 
 class CachedQueries:
-    """A provider that need not embed the same question twice: the next page of a search asks it again.
+    """Provider that caches query vectors, because the next page of a search embeds the same question.
 
-    ``weighs``: the provider heeds the weights of words, so that other weights make another question.
+    ``weighs``: the provider uses word weights, so they are part of the cache key.
     """
 
-    def __init__(self, embedder: Embedder, *, weighs: bool, kept: int = MAX_CACHED_QUERIES) -> None:
-        self._embedder, self._weighs = embedder, weighs
-        self._recall = lru_cache(maxsize=kept)(self._ask)
+    def __init__(self, embedder: Embedder, *, uses_weights: bool, max_size: int = MAX_CACHED_QUERIES) -> None:
+        self._embedder, self._uses_weights = embedder, uses_weights
+        self._cached_embed = lru_cache(maxsize=max_size)(self._embed)
 
     @property
     def name(self) -> str:
@@ -40,86 +40,85 @@ class CachedQueries:
         return self._embedder.documents(texts)
 
     def query(self, text: str, weights: Mapping[str, float] | None = None) -> Vectors:
-        """The unit vector of the first ``MOST_CHARS`` characters of a question; it cannot be written to."""
-        return self._recall(
-            text[:MAX_TEXT_CHARS], frozenset(weights.items()) if weights and self._weighs else None
+        """Return the read-only unit vector of the first ``MAX_TEXT_CHARS`` characters of a question."""
+        return self._cached_embed(
+            text[:MAX_TEXT_CHARS], frozenset(weights.items()) if weights and self._uses_weights else None
         )
 
-    def _ask(self, text: str, weights: frozenset[tuple[str, float]] | None) -> Vectors:
+    def _embed(self, text: str, weights: frozenset[tuple[str, float]] | None) -> Vectors:
         found = self._embedder.query(text, None if weights is None else dict(weights))
         found.setflags(write=False)
         return found
 
 
-RETRY_SECONDS = 30.0  # a provider that could not be loaded is tried again after this
+RETRY_SECONDS = 30.0  # until a provider that failed to load is tried again
 
 
 class _LoadedProvider:
-    """The one provider of this process, or why there is none."""
+    """The provider of this process, or its load error."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._chosen: EmbeddingSettings | None = None
+        self._config: EmbeddingSettings | None = None
         self._embedder: Embedder | None = None
         self._failure: EmbeddingError | None = None
         self._failed_at = 0.0
 
-    def get(self, chosen: EmbeddingSettings) -> Embedder | None:
+    def get(self, config: EmbeddingSettings) -> Embedder | None:
         with self._lock:
-            if chosen != self._chosen or self._may_try_again():
-                self._load(chosen)
+            retry = self._failure is not None and time.monotonic() - self._failed_at > RETRY_SECONDS
+            if config != self._config or retry:
+                self._load(config)
             if self._failure is not None:
                 raise EmbeddingError(str(self._failure))
             return self._embedder
 
-    def _may_try_again(self) -> bool:
-        return self._failure is not None and time.monotonic() - self._failed_at > RETRY_SECONDS
-
-    def _load(self, chosen: EmbeddingSettings) -> None:
-        self._chosen, self._embedder, self._failure = chosen, None, None
+    def _load(self, config: EmbeddingSettings) -> None:
+        self._config, self._embedder, self._failure = config, None, None
         try:
-            made = create_embedder(chosen)
+            self._embedder = create_embedder(config)
         except EmbeddingError as error:
             self._failure, self._failed_at = error, time.monotonic()
-        else:
-            self._embedder = made
 
 
 _loaded = _LoadedProvider()
 
 
 def configured() -> Embedder | None:
-    """See ``memoryhub.embeddings.configured``."""
+    """Return the provider; see ``memoryhub.embeddings.configured``."""
     return _loaded.get(EmbeddingSettings.now())
 
 
-def create_embedder(chosen: EmbeddingSettings) -> Embedder | None:
-    """The provider that is asked for; EmbeddingError when it cannot work or be loaded."""
-    for problem in find_problems(chosen):
+def create_embedder(config: EmbeddingSettings) -> Embedder | None:
+    """Create the selected provider.
+
+    Raise EmbeddingError if its configuration is invalid or it cannot load.
+    """
+    for problem in find_problems(config):
         raise EmbeddingError(f"{problem.text}. {problem.mend}")
-    if chosen.provider == "wordllama":
+    if config.provider == "wordllama":
         from memoryhub.embeddings.wordllama import StaticEmbedder
 
-        return CachedQueries(StaticEmbedder.load(), weighs=True)
-    if chosen.provider == "onnx":
+        return CachedQueries(StaticEmbedder.load(), uses_weights=True)
+    if config.provider == "onnx":
         from memoryhub.embeddings.onnx import OnnxEmbedder
 
-        return CachedQueries(OnnxEmbedder.load(chosen.path, chosen.batch), weighs=False)
-    if chosen.provider == "openai":
+        return CachedQueries(OnnxEmbedder.load(config.path, config.batch), uses_weights=False)
+    if config.provider == "openai":
         from memoryhub.embeddings.endpoint import EndpointEmbedder
 
-        return CachedQueries(EndpointEmbedder(chosen), weighs=False)
+        return CachedQueries(EndpointEmbedder(config), uses_weights=False)
     return None
 
 
 SECONDS_BETWEEN_WARNINGS = 60.0
-_warned: dict[str, tuple[str, float]] = {}  # by consequence the failure last told, and when
+_warned: dict[str, tuple[str, float]] = {}  # consequence: (last logged failure, time)
 
 
 def log_failure(logger: Logger, consequence: str, error: EmbeddingError) -> None:
-    """Log what follows from a failure and the failure, unless the same was just told."""
+    """Log a failure and its consequence, unless the same failure was logged recently."""
     now, words = time.monotonic(), str(error)
-    told, at = _warned.get(consequence, ("", 0.0))
-    if words != told or now - at >= SECONDS_BETWEEN_WARNINGS:
+    logged, at = _warned.get(consequence, ("", 0.0))
+    if words != logged or now - at >= SECONDS_BETWEEN_WARNINGS:
         _warned[consequence] = words, now
         logger.warning("%s: %s", consequence, error)

@@ -1,4 +1,4 @@
-"""What the configuration says about embeddings, and what of it cannot work."""
+"""Embedding settings and their validation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PACKAGES = {"wordllama": ("wordllama",), "onnx": ("onnxruntime", "tokenizers")}
 
 @dataclass(frozen=True)
 class EmbeddingSettings:
-    """Everything that decides which vectors come out."""
+    """The settings that determine the vectors."""
 
     provider: str
     folder: str = ""
@@ -31,7 +31,7 @@ class EmbeddingSettings:
 
     @classmethod
     def now(cls) -> EmbeddingSettings:
-        """As the settings stand."""
+        """Return the current settings."""
         config = settings.MEMORYHUB
         return cls(
             config.embeddings,
@@ -45,46 +45,46 @@ class EmbeddingSettings:
 
     @property
     def path(self) -> Path:
-        """The folder of the ONNX model; ``~`` is the user's home."""
+        """Folder of the ONNX model, with ``~`` expanded."""
         return Path(os.path.expanduser(self.folder))
 
 
-def find_problems(chosen: EmbeddingSettings) -> list[EndpointProblem]:
-    """Why this configuration cannot work, as far as can be told without loading a model or asking anybody."""
+def find_problems(config: EmbeddingSettings) -> list[EndpointProblem]:
+    """Return the configuration problems that are visible without loading a model or a network request."""
     found = [
         EndpointProblem(
-            f'embeddings is "{chosen.provider}", and the package {package} is not installed',
+            f'embeddings is "{config.provider}", and the package {package} is not installed',
             f"Install it: pip install {package}.",
         )
-        for package in _PACKAGES.get(chosen.provider, ())
+        for package in _PACKAGES.get(config.provider, ())
         if importlib.util.find_spec(package) is None
     ]
-    if chosen.provider == "onnx":
-        found += _folder_problems(chosen)
-    if chosen.provider == "openai":
+    if config.provider == "onnx":
+        found += _folder_problems(config)
+    if config.provider == "openai":
         found += http_client.find_endpoint_problems(
-            "embeddings", chosen.url, chosen.model, chosen.key, "MEMORYHUB_EMBEDDINGS_KEY"
+            "embeddings", config.url, config.model, config.key, "MEMORYHUB_EMBEDDINGS_KEY"
         )
     return found
 
 
-def sends_key_in_clear(chosen: EmbeddingSettings) -> bool:
-    """Whether the key, and every text, crosses a network unencrypted."""
-    return chosen.provider == "openai" and http_client.is_unencrypted(chosen.url)
+def sends_key_in_clear(config: EmbeddingSettings) -> bool:
+    """Return whether the key and all texts cross a network unencrypted."""
+    return config.provider == "openai" and http_client.is_unencrypted(config.url)
 
 
-def _folder_problems(chosen: EmbeddingSettings) -> Iterator[EndpointProblem]:
-    if not chosen.folder:
+def _folder_problems(config: EmbeddingSettings) -> Iterator[EndpointProblem]:
+    if not config.folder:
         yield EndpointProblem(
             'embeddings is "onnx", and embeddings_folder is empty',
             "Set embeddings_folder to a folder with model.onnx and tokenizer.json.",
         )
         return
     for name in ONNX_FILES:
-        if not _is_file(chosen.path / name):
+        if not _is_file(config.path / name):
             yield EndpointProblem(
-                f"embeddings_folder holds no file {name} that can be seen",
-                f"Put {name} of the model there, or set embeddings_folder to the folder that holds it.",
+                f"embeddings_folder contains no readable file {name}",
+                f"Put {name} of the model there, or set embeddings_folder to the folder that contains it.",
             )
 
 

@@ -1,1 +1,1 @@
-"""From conversations to memories: what to keep of them, and what of that is known already."""
+"""Extraction of memories from conversations, and deduplication against stored memories."""

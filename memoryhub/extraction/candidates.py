@@ -1,4 +1,4 @@
-"""What might become a memory: in three layers and one of six categories. Pure."""
+"""Memory candidates: three layers of text and one of six categories. No database access."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.memories.schemas import MemoryDraft
 
 ABSTRACT_CHARS, OVERVIEW_CHARS, CONTENT_CHARS = 200, 1000, 8000
-# pigo's categories, and the type that each is elsewhere.
+# pigo's categories and the memory type that each one is stored with.
 CATEGORIES: dict[str, MemoryType] = {
     "profile": MemoryType.CONTEXT,
     "preferences": MemoryType.PREFERENCE,
@@ -25,9 +25,11 @@ _IMPORTANCE = {"profile": 0.7, "preferences": 0.7, "patterns": 0.65, "cases": 0.
 
 @dataclass(frozen=True)
 class Candidate:
-    """``abstract``: one line; ``overview``: a paragraph; ``content``: all of it. ``why``: what spoke for it.
+    """A possible memory.
 
-    ``decision``: something was decided, which is a type of its own. ``confidence`` 0..1, of the claim.
+    ``abstract`` is one line, ``overview`` a paragraph, ``content`` the full text. ``why`` is the reason shown
+    to people. ``decision`` marks a decision, which has its own memory type. ``confidence`` (0 to 1) rates the
+    assertion.
     """
 
     category: str
@@ -38,8 +40,8 @@ class Candidate:
     decision: bool = False
     why: str = ""
 
-    def draft(self, place: Destination) -> MemoryDraft:
-        """The memory that would be stored."""
+    def draft(self, destination: Destination) -> MemoryDraft:
+        """Return the draft of the memory."""
         content = _replace_broken_characters(self.content).strip()[:CONTENT_CHARS]
         return MemoryDraft(
             content=content,
@@ -52,22 +54,22 @@ class Candidate:
             type=MemoryType.DECISION if self.decision else CATEGORIES[self.category],
             confidence=round(min(max(self.confidence, 0.0), 1.0), 2),
             importance=_IMPORTANCE.get(self.category, 0.5),
-            project=place.project,
-            session_id=place.session_id,
-            scope=Scope(place.scope),
-            sensitivity=Sensitivity(place.sensitivity),
+            project=destination.project,
+            session_id=destination.session_id,
+            scope=Scope(destination.scope),
+            sensitivity=Sensitivity(destination.sensitivity),
             tags=["extracted"],
         )
 
     @property
-    def same(self) -> str:
-        """What two candidates that say the same have in common."""
+    def dedup_key(self) -> str:
+        """Key that is equal for candidates with the same content."""
         return collapse_whitespace(self.content).casefold().strip(" .!")
 
 
 @dataclass(frozen=True)
 class Destination:
-    """Where what is extracted belongs."""
+    """Project, session, scope and level that extracted memories are stored with."""
 
     project: str = ""
     session_id: str = ""
@@ -76,5 +78,5 @@ class Destination:
 
 
 def _replace_broken_characters(text: str) -> str:
-    """Without NULs, and with U+FFFD for halves of characters that whoever wrote the JSON cut in two."""
+    """Remove NULs and replace unpaired surrogates by U+FFFD."""
     return text.replace("\x00", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

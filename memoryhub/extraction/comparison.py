@@ -1,8 +1,7 @@
-"""Whether a text says what another says already, adds to it, or says something else. Pure.
+"""Compare two texts: does one repeat, extend or contradict the other? No database access.
 
-Compared is sentence by sentence, by the stems of the words in their order. That is strict on purpose: what
-only looks alike (another number, another name, a "not", two words that changed places) is something else, and
-storing it beside the other loses nothing.
+The comparison works per sentence, on the stems of the words in order. It is strict on purpose: a different
+number or name, a negation, or two swapped words make a different sentence. Storing both texts loses nothing.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ from enum import StrEnum
 
 from memoryhub.core.text import CJK, NEGATIONS, STOP_WORDS, jaccard, stem, words
 
-# Small words that turn a sentence into another one.
+# Function words that change the meaning of a sentence.
 _CONTRASTING_WORDS = frozenset(
     "off down before after above below under over against only until same more most".split()
 )
 _MEANINGFUL_STOP_WORDS = NEGATIONS | _CONTRASTING_WORDS
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|(?<=[。！？])")
-_SAME_TOPIC_SIMILARITY = 0.5  # of the words of two sentences are shared: they speak of one thing
+_SAME_TOPIC_SIMILARITY = 0.5  # share of common words from which two sentences have the same topic
 _MAX_SENTENCES = 200
 
 
 class Decision(StrEnum):
-    """What becomes of a candidate that is like a memory."""
+    """What to do with a candidate that resembles a memory."""
 
     CREATE = "create"
     MERGE = "merge"
@@ -34,7 +33,10 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """``content``: what the memory says after a merge. ``why``: in words, without any of the texts."""
+    """Result of a comparison.
+
+    ``content`` is the merged text. ``why`` is a reason for people that quotes neither text.
+    """
 
     decision: Decision
     why: str
@@ -43,17 +45,16 @@ class Verdict:
 
 @dataclass
 class _SentenceComparison:
-    """What came out of holding each new sentence against the old ones."""
+    """Result of comparing each new sentence with the old ones."""
 
-    same: int = 0  # sentences that are there already
-    equal: int = 0  # of these, word for word
+    known: int = 0  # number of new sentences that the old text contains
     added: list[str] = field(default_factory=list)
-    longer: dict[int, str] = field(default_factory=dict)  # old sentence to the one that says more
-    other: bool = False  # a sentence about the same thing that says something else
+    longer: dict[int, str] = field(default_factory=dict)  # old sentence index: new sentence that extends it
+    other: bool = False  # a new sentence has the topic of an old one, but different content
 
 
 def compare_texts(candidate: str, existing: str) -> Verdict:
-    """What to do with a candidate beside a memory of its kind that is about the same."""
+    """Decide between create, merge and skip for a candidate and an existing text of the same kind."""
     new, old = _split_sentences(candidate), _split_sentences(existing)
     if len(new) > _MAX_SENTENCES or len(old) > _MAX_SENTENCES:
         return Verdict(Decision.CREATE, "too long to compare sentence by sentence")
@@ -62,69 +63,73 @@ def compare_texts(candidate: str, existing: str) -> Verdict:
         return Verdict(Decision.CREATE, "it says something else about the same")
     if not found.added and not found.longer:
         return Verdict(Decision.SKIP, "all of it is known")
-    if not found.same and not found.longer:
+    if not found.known and not found.longer:
         return Verdict(Decision.CREATE, "nothing of it is known")
     return Verdict(Decision.MERGE, "it adds to what is known", _join_texts(existing, old, found))
 
 
 def merge_texts(candidate: str, existing: str) -> str:
-    """Both texts in one, the old one first: for what is always merged. Sentences that are there stay out."""
-    new, old = _split_sentences(candidate), _split_sentences(existing)
-    found = _compare_sentences(new, old, strict=False)
-    return _join_texts(existing, old, found)
+    """Append the sentences that the existing text lacks (for categories that always merge)."""
+    old = _split_sentences(existing)
+    return _join_texts(existing, old, _compare_sentences(_split_sentences(candidate), old, strict=False))
 
 
 def word_overlap(one: str, other: str) -> float:
-    """The share of the shorter text's words that the other holds too, 0..1; under three shared: 0."""
-    mine, theirs = set(_stems(one)), set(_stems(other))
-    shared = len(mine & theirs)
-    return shared / min(len(mine), len(theirs)) if shared >= 3 else 0.0
+    """Return the share of the shorter text's words that the other contains; 0 below three common words."""
+    new_stems, old_stems = set(_stems(one)), set(_stems(other))
+    shared = len(new_stems & old_stems)
+    return shared / min(len(new_stems), len(old_stems)) if shared >= 3 else 0.0
 
 
 def _compare_sentences(new: Sequence[str], old: Sequence[str], *, strict: bool = True) -> _SentenceComparison:
-    """``strict=False``: what says something else is an addition too."""
-    keys = [_stems(sentence) for sentence in old]
+    """Compare sentences; without ``strict``, a different sentence on the same topic counts as an addition."""
+    old_keys = [_stems(sentence) for sentence in old]
     found = _SentenceComparison()
     for sentence in new:
-        mine = _stems(sentence)
-        if not mine:
+        new_stems = _stems(sentence)
+        if not new_stems:
             continue
-        if any(_contains_sentence(theirs, mine) for theirs in keys):
-            found.same += 1
+        if any(_contains_sentence(old_stems, new_stems) for old_stems in old_keys):
+            found.known += 1
             continue
         extended = next(
-            (at for at, theirs in enumerate(keys) if theirs and _contains_sentence(mine, theirs)), None
+            (
+                index
+                for index, old_stems in enumerate(old_keys)
+                if old_stems and _contains_sentence(new_stems, old_stems)
+            ),
+            None,
         )
         if extended is not None and extended not in found.longer:
             found.longer[extended] = sentence
             continue
-        about_same = any(jaccard(set(mine), set(theirs)) >= _SAME_TOPIC_SIMILARITY for theirs in keys)
-        if strict and about_same:
-            found.other = True
+        found.other |= strict and any(
+            jaccard(set(new_stems), set(old_stems)) >= _SAME_TOPIC_SIMILARITY for old_stems in old_keys
+        )
         found.added.append(sentence)
     return found
 
 
 def _contains_sentence(longer: Sequence[str], shorter: Sequence[str]) -> bool:
-    """Whether one sentence says all that another says: its words in order, and nothing that turns it."""
+    """Return whether one sentence contains the words of the other in order, with equal contrasting words."""
     if _contrasting_words(longer) != _contrasting_words(shorter):
         return False
     rest = iter(longer)
     return all(word in rest for word in shorter)
 
 
-def _contrasting_words(keys: Sequence[str]) -> set[str]:
-    """How a sentence is turned; every denial is the same."""
-    return {"not" if key in NEGATIONS else key for key in keys if key in _MEANINGFUL_STOP_WORDS}
+def _contrasting_words(stems: Sequence[str]) -> set[str]:
+    """Return the contrasting words; all negations count as the same one."""
+    return {"not" if key in NEGATIONS else key for key in stems if key in _MEANINGFUL_STOP_WORDS}
 
 
 def _join_texts(existing: str, old: Sequence[str], found: _SentenceComparison) -> str:
-    content, place = existing.rstrip(), 0
-    for at, sentence in enumerate(old):  # in their order, or one that begins like another would be cut
-        place = content.index(sentence, place)
-        said = found.longer.get(at, sentence)
-        content = content[:place] + said + content[place + len(sentence) :]
-        place += len(said)
+    content, position = existing.rstrip(), 0
+    for index, sentence in enumerate(old):  # in order, so that a sentence with the same beginning is not cut
+        position = content.index(sentence, position)
+        sentence_text = found.longer.get(index, sentence)
+        content = content[:position] + sentence_text + content[position + len(sentence) :]
+        position += len(sentence_text)
     if not found.added:
         return content
     gap = "\n" if "\n" in existing.strip() else " "
@@ -138,13 +143,11 @@ def _split_sentences(text: str) -> list[str]:
 
 
 def _stems(text: str) -> list[str]:
-    """The stems of a text in order, without the words that change nothing."""
+    """Return the stems of a text in order, without meaningless stop words."""
     found = [
-        word if word in _MEANINGFUL_STOP_WORDS else stem(word) for word in words(text) if _is_meaningful(word)
+        word if word in _MEANINGFUL_STOP_WORDS else stem(word)
+        for word in words(text)
+        if word in _MEANINGFUL_STOP_WORDS or word not in STOP_WORDS
     ]
-    # Scripts without blanks: letter by letter, or a whole sentence would be one word.
+    # Split CJK words into characters; otherwise a whole sentence would be one word.
     return [part for word in found for part in (word if CJK.search(word) else [word])]
-
-
-def _is_meaningful(word: str) -> bool:
-    return word in _MEANINGFUL_STOP_WORDS or word not in STOP_WORDS

@@ -14,38 +14,38 @@ from memoryhub.core.text import estimate_tokens
 from memoryhub.security.secrets import redact_checked
 
 USER, ASSISTANT = "user", "assistant"
-# Who else takes part (tools, the system's own instructions) says nothing that is worth remembering of people.
+# Other roles (tools, system) say nothing about people that is worth remembering.
 _SPEAKERS = {"user": USER, "human": USER, "assistant": ASSISTANT, "ai": ASSISTANT, "model": ASSISTANT}
-MAX_MESSAGE_CHARS = 100_000  # of one message; the rest is a document, not something that was said
+MAX_MESSAGE_CHARS = 100_000  # of one message; a longer one is a document
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What one of the two said, without credentials and without memories that were injected."""
+    """One message of the user or the assistant, without credentials and injected memories."""
 
     role: str
     text: str
 
 
 def parse_turns(messages: Iterable[Any]) -> list[Turn]:
-    """The turns among messages in the shapes that agents keep them in; what is none is left out.
+    """Return the user and assistant turns among messages in the shapes that agents use; skip other messages.
 
-    Raise :class:`~memoryhub.security.secrets.CheckTooCostly` if one is too costly to check for secrets.
+    Raise :class:`~memoryhub.security.secrets.CheckTooCostly` if a message is too costly to check for secrets.
     """
-    found = []
+    turns = []
     for message in messages:
         if not isinstance(message, dict):
             continue
         role = _SPEAKERS.get(str(message.get("role", "")).lower())
         text = message_text(message.get("content"))
         if role and text.strip():
-            said = redact_checked(strip_injected_context(text[:MAX_MESSAGE_CHARS])).strip()
-            found += [Turn(role, said)] if said else []
-    return found
+            clean = redact_checked(strip_injected_context(text[:MAX_MESSAGE_CHARS])).strip()
+            turns += [Turn(role, clean)] if clean else []
+    return turns
 
 
 def message_text(content: Any) -> str:
-    """A content as a text: it is one, or a list of parts of which the texts count (no calls of tools)."""
+    """Return the text of a message: a string, or the text parts of a list (no tool calls)."""
     if isinstance(content, str):
         return content.replace("\x00", "")
     if isinstance(content, list):
@@ -58,32 +58,32 @@ def _is_text_part(part: dict[str, Any]) -> bool:
     return part.get("type", "text") in ("text", "input_text", "output_text")
 
 
-def to_messages(found: Sequence[Turn]) -> list[dict[str, str]]:
-    """As they are kept while they wait."""
-    return [{"role": turn.role, "content": turn.text} for turn in found]
+def to_messages(turns: Sequence[Turn]) -> list[dict[str, str]]:
+    """Return the turns as JSON for the queue."""
+    return [{"role": turn.role, "content": turn.text} for turn in turns]
 
 
-def split_turns(found: Sequence[Turn], most_tokens: int) -> list[list[Turn]]:
-    """Consecutive turns of so many tokens at most; a turn that is longer by itself is cut into several."""
+def split_turns(turns: Sequence[Turn], max_tokens: int) -> list[list[Turn]]:
+    """Split turns into consecutive parts with at most ``max_tokens`` tokens; split longer turns too."""
     parts: list[list[Turn]] = [[]]
-    room = most_tokens
-    for turn in found:
-        for piece in _split_turn(turn, most_tokens):
+    room = max_tokens
+    for turn in turns:
+        for piece in _split_turn(turn, max_tokens):
             cost = estimate_tokens(piece.text) + 4
             if parts[-1] and cost > room:
                 parts.append([])
-                room = most_tokens
+                room = max_tokens
             parts[-1].append(piece)
             room -= cost
     return [part for part in parts if part]
 
 
-def _split_turn(turn: Turn, most_tokens: int) -> Iterable[Turn]:
-    """A token has at least one character, so a piece of so many characters never has more tokens."""
-    if estimate_tokens(turn.text) + 4 <= most_tokens:
+def _split_turn(turn: Turn, max_tokens: int) -> Iterable[Turn]:
+    """Split a turn by characters: a token has at least one character."""
+    if estimate_tokens(turn.text) + 4 <= max_tokens:
         yield turn
         return
-    size = max(most_tokens - 4, 1)
+    size = max(max_tokens - 4, 1)
     for start in range(0, len(turn.text), size):
         yield Turn(turn.role, turn.text[start : start + size])
 
@@ -95,11 +95,11 @@ _SPEAKER = re.compile(
 
 
 class InvalidTranscript(Exception):
-    """The file holds no conversation; the message says what was expected."""
+    """The file contains no conversation; the message says what is expected."""
 
 
 def read_transcript(path: Path) -> list[dict[str, Any]]:
-    """The messages of a file; NotATranscript, or OSError when it cannot be read."""
+    """Return the messages of a file. Raise InvalidTranscript, or OSError if the file cannot be read."""
     with path.open("rb") as file:
         raw = file.read(MAX_TRANSCRIPT_BYTES + 1)
     if len(raw) > MAX_TRANSCRIPT_BYTES:
@@ -108,17 +108,17 @@ def read_transcript(path: Path) -> list[dict[str, Any]]:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidTranscript("it is not text in UTF-8") from None
-    found = parse_messages(text)
-    if not found:
+    messages = parse_messages(text)
+    if not messages:
         raise InvalidTranscript(
             "no message was found: expected are JSON messages with role and content, as a list or one a"
             " line, or lines that begin with User: and Assistant:"
         )
-    return found
+    return messages
 
 
 def parse_messages(text: str) -> list[dict[str, Any]]:
-    """The messages in a text; empty where there are none."""
+    """Return the messages in a text."""
     whole = _parse_json(text)
     if isinstance(whole, dict) and isinstance(whole.get("messages"), list):
         whole = whole["messages"]
@@ -133,7 +133,7 @@ def _messages_from_rows(rows: list[Any]) -> Iterator[dict[str, Any]]:
         if not isinstance(row, dict):
             continue
         inner = row.get("message")
-        if isinstance(inner, dict) and "content" in inner:  # Claude Code keeps the message inside
+        if isinstance(inner, dict) and "content" in inner:  # Claude Code nests the message
             if not row.get("isMeta"):
                 yield {"role": inner.get("role") or row.get("type"), "content": inner["content"]}
         elif "role" in row and "content" in row:
@@ -145,16 +145,16 @@ def _messages_from_rows(rows: list[Any]) -> Iterator[dict[str, Any]]:
 def _messages_from_hook(hook: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if prompt := hook.get("prompt"):
         yield {"role": "user", "content": prompt}
-    if said := hook.get("last_assistant_message"):
-        yield {"role": "assistant", "content": said}
+    if answer := hook.get("last_assistant_message"):
+        yield {"role": "assistant", "content": answer}
 
 
 def _messages_from_text(text: str) -> Iterator[dict[str, Any]]:
     starts = list(_SPEAKER.finditer(text))
-    ends = [found.start() for found in starts[1:]] + [len(text)]
-    for found, end in zip(starts, ends, strict=True) if starts else ():
-        if content := text[found.end() : end].strip():
-            yield {"role": found["role"].lower(), "content": content}
+    ends = [match.start() for match in starts[1:]] + [len(text)]
+    for match, end in zip(starts, ends, strict=False):
+        if content := text[match.end() : end].strip():
+            yield {"role": match["role"].lower(), "content": content}
 
 
 def _parse_json(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""Store candidates: create, merge or skip each, compared with the nearest visible memories."""
+"""Store candidates: compare each with the nearest visible memories, then create, merge or skip it."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from memoryhub.models import Embedding, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.semantic import available_embedder, find_nearest
 
-MAX_NEIGHBOURS = 5  # memories that a candidate is compared with
-MAX_PROFILE_NEIGHBOURS = 50  # there is always one to merge with, and it may be behind those of others
+MAX_NEIGHBOURS = 5  # compared with one candidate
+MAX_PROFILE_NEIGHBOURS = 50  # the memory to merge with may rank behind memories about other people
 _MAX_WORDS_LOOKED_UP, _MAX_RARE_WORDS, _MAX_MEMORIES_READ = (
     30,
     6,
     50,
-)  # words whose rarity is asked, of these searched, memories read
-_COMMON_WORD_MEMORIES = 2000  # memories that hold a word at which it stops being rare
+)  # frequency lookups, searched words, loaded memories
+_COMMON_WORD_MEMORIES = 2000  # a word in this many memories is common
 _MAX_COMPARED_CHARS = 4000  # of a text whose words are compared
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A memory and how near it is: a cosine, or a share of words."""
+    """A similar memory; the similarity is a cosine or a share of words."""
 
     memory: Memory
     similarity: float
@@ -52,17 +52,17 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class NeighbourQuery:
-    """Where to look for what, and the candidate's vector, made before any transaction is open."""
+    """Search parameters, with the candidate's vector computed outside of any transaction."""
 
     memories: MemoryQuerySet
     content: str
     model: str = ""
     vector: Vectors | None = None
-    always: bool = False  # what is nearest is wanted however far it is
+    any_distance: bool = False  # return the nearest memories at any distance
 
     @classmethod
-    def of(cls, draft: MemoryDraft, actor: Actor, now: datetime) -> NeighbourQuery:
-        """StoreError when the actor may not write to that place."""
+    def for_draft(cls, draft: MemoryDraft, actor: Actor, now: datetime) -> NeighbourQuery:
+        """Build the query. Raise StoreError if the actor may not write to the destination."""
         memories = Memory.objects.visible_to(actor.clearance).live(now)
         memories = memories.filter(
             project=resolve_project(draft.project, actor),
@@ -74,46 +74,45 @@ class NeighbourQuery:
         embedder, _ = available_embedder()
         vector = _embed_draft(embedder, draft) if embedder else None
         if embedder and vector is not None:
-            # Out of any transaction, in which what came since the last look would be read again each time.
+            # Refresh the index outside of a transaction; inside, each search would read the new rows again.
             vector_index.get_index(embedder.name, len(vector)).view()
         name = embedder.name if embedder and vector is not None else ""
         return cls(memories, draft.content, name, vector, draft.category == ALWAYS_MERGED)
 
 
-def find_neighbours(question: NeighbourQuery) -> list[Neighbour]:
-    """The nearest first, at most :data:`MOST`; by words those that have no vector (yet).
+def find_neighbours(query: NeighbourQuery) -> list[Neighbour]:
+    """Return at most ``MAX_NEIGHBOURS`` memories, nearest first.
 
-    For what is always merged :data:`MOST_PROFILES`, however far; of those as far the newest first.
+    Memories without a vector are compared by words. Categories that always merge get
+    ``MAX_PROFILE_NEIGHBOURS`` at any distance, newest first at equal distance.
     """
-    least = -1.0 if question.always else settings.MEMORYHUB.near_duplicate_similarity
-    most = MAX_PROFILE_NEIGHBOURS if question.always else MAX_NEIGHBOURS
-    found: dict[int, float] = {}
-    without = question.memories
-    if question.vector is not None:
-        ranked = find_nearest(question.memories, question.vector, question.model, most, centred=False)
-        found = {pk: cosine for pk, cosine in ranked if cosine >= least}
-        own = Embedding.objects.filter(memory=OuterRef("pk"), model=question.model)
+    min_similarity = -1.0 if query.any_distance else settings.MEMORYHUB.near_duplicate_similarity
+    most = MAX_PROFILE_NEIGHBOURS if query.any_distance else MAX_NEIGHBOURS
+    neighbours: dict[int, float] = {}
+    without = query.memories
+    if query.vector is not None:
+        ranked = find_nearest(query.memories, query.vector, query.model, most, centred=False)
+        neighbours = {pk: cosine for pk, cosine in ranked if cosine >= min_similarity}
+        own = Embedding.objects.filter(memory=OuterRef("pk"), model=query.model)
         without = without.filter(~Exists(own))
-    by_words = without.order_by("-pk")[:most] if question.always else ()
-    for memory in (*_with_same_content(question), *_with_shared_words(without, question.content), *by_words):
-        similarity = word_overlap(
-            question.content[:_MAX_COMPARED_CHARS], memory.content[:_MAX_COMPARED_CHARS]
-        )
-        if similarity >= least:
-            found[memory.pk] = max(found.get(memory.pk, least), similarity)
-    best = sorted(found, key=lambda pk: (-found[pk], -pk))[:most]
-    rows = question.memories.in_bulk(best)
-    return [Neighbour(rows[pk], round(min(found[pk], 1.0), 4)) for pk in best if pk in rows]
+    by_words = without.order_by("-pk")[:most] if query.any_distance else ()
+    for memory in (*_with_same_content(query), *_with_shared_words(without, query.content), *by_words):
+        similarity = word_overlap(query.content[:_MAX_COMPARED_CHARS], memory.content[:_MAX_COMPARED_CHARS])
+        if similarity >= min_similarity:
+            neighbours[memory.pk] = max(neighbours.get(memory.pk, min_similarity), similarity)
+    best = sorted(neighbours, key=lambda pk: (-neighbours[pk], -pk))[:most]
+    rows = query.memories.in_bulk(best)
+    return [Neighbour(rows[pk], round(min(neighbours[pk], 1.0), 4)) for pk in best if pk in rows]
 
 
-def _with_same_content(question: NeighbourQuery) -> Iterable[Memory]:
-    """What the store would refresh: it is nearest, whatever its vector says."""
-    same: MemoryQuerySet = question.memories.filter(content_hash=hash_content(question.content))
+def _with_same_content(query: NeighbourQuery) -> Iterable[Memory]:
+    """Return the memory with the same content hash; the store would refresh it whatever its vector says."""
+    same: MemoryQuerySet = query.memories.filter(content_hash=hash_content(query.content))
     return same[:1]
 
 
 def _with_shared_words(memories: MemoryQuerySet, text: str) -> list[Memory]:
-    """Memories that hold one of the text's rarest words."""
+    """Return memories that contain one of the text's rarest words."""
     useful = [word for word in dict.fromkeys(words(text[:_MAX_COMPARED_CHARS])) if word not in STOP_WORDS]
     likely = sorted(useful, key=lambda word: (-any(map(str.isdigit, word)), -len(word)))[
         :_MAX_WORDS_LOOKED_UP
@@ -124,7 +123,7 @@ def _with_shared_words(memories: MemoryQuerySet, text: str) -> list[Memory]:
 
 
 def _embed_draft(embedder: Embedder, draft: MemoryDraft) -> Vectors | None:
-    """None where the provider fails now: words are compared then."""
+    """Return the vector, or None if the provider fails; words are compared then."""
     text = embedding_text(draft)
     try:
         vector = embedder.documents([text])[0] if embedder.in_process else embedder.query(text)
@@ -138,7 +137,7 @@ SKIP_OPERATION = "dedup_skip"
 
 @dataclass(frozen=True)
 class DedupDecision:
-    """What becomes of a candidate, and beside which memory (None: beside none)."""
+    """The action for a candidate, and the memory it concerns (if any)."""
 
     verdict: Verdict
     memory: Memory | None = None
@@ -151,123 +150,123 @@ _CREATE_NEW = DedupDecision(Verdict(Decision.CREATE, "nothing like it is known")
 def create_deduplicated(
     draft: MemoryDraft, actor: Actor, now: datetime | None = None, *, choose: DecisionMaker | None = None
 ) -> memories.StoreResult:
-    """Store a memory unless it is known: ``created``, ``merged`` or ``skipped``.
+    """Store a memory unless it is known; the outcome is ``created``, ``merged`` or ``skipped``.
 
-    With the very words of a memory it is ``refreshed``, with its key ``updated``, as by ``store.remember``.
-    ``choose``: who decides in the place of the rules (None: they do), without holding a transaction; the
-    categories' own rules are held against what it says. StoreError when the draft is refused.
+    Identical content is ``refreshed`` and an existing key is ``updated``, as in ``create_memory``. ``choose``
+    may decide instead of the rules, outside of any transaction; the category rules still apply. Raise
+    StoreError if the draft is refused.
     """
     now = now or timezone.now()
     with journal_refusals(draft, actor):
         refuse_secrets(draft, MEMORY_FIELDS)
     if draft.key:
         return memories.create_memory(draft, actor, now)
-    question = NeighbourQuery.of(draft, actor, now)
+    query = NeighbourQuery.for_draft(draft, actor, now)
     chosen = None
-    if choose and (found := find_neighbours(question)):
-        chosen = choose(draft, found[:MAX_NEIGHBOURS])
+    if choose and (neighbours := find_neighbours(query)):
+        chosen = choose(draft, neighbours[:MAX_NEIGHBOURS])
     vectors = memories.embed_drafts([draft])
     checked: set[str] = {""}
     while True:
         with write_transaction():
-            choice = (
-                _checked_decision(draft, chosen, question)
+            decision = (
+                _checked_decision(draft, chosen, query)
                 if chosen
-                else decide_by_rules(draft, find_neighbours(question))
+                else decide_by_rules(draft, find_neighbours(query))
             )
-            is_merge = choice.memory is not None and choice.verdict.decision == Decision.MERGE
-            if not is_merge or choice.verdict.content in checked:
-                return _apply_decision(choice, draft, actor, now, vectors)
-        # The merged text has to be checked outside of the transaction. Then the choice is made again.
-        content = choice.verdict.content
+            is_merge = decision.memory is not None and decision.verdict.decision == Decision.MERGE
+            if not is_merge or decision.verdict.content in checked:
+                return _apply_decision(decision, draft, actor, now, vectors)
+        # Check the merged text for secrets outside of the transaction, then decide again.
+        content = decision.verdict.content
         with journal_refusals(draft, actor):
             refuse_secrets(MemoryPatch(content=content), ["content"])
         checked.add(content)
 
 
 def _apply_decision(
-    choice: DedupDecision, draft: MemoryDraft, actor: Actor, now: datetime, vectors: PreparedVectors
+    decision: DedupDecision, draft: MemoryDraft, actor: Actor, now: datetime, vectors: PreparedVectors
 ) -> memories.StoreResult:
-    """Skip, merge or create, in the caller's transaction. All texts have been checked for secrets."""
-    if choice.memory is not None and choice.verdict.decision == Decision.SKIP:
-        return _skip_draft(draft, choice.memory, actor, now)
-    if choice.memory is not None and choice.verdict.decision == Decision.MERGE:
-        # A conflict: together they equal a third memory. Then the candidate is stored by itself.
+    """Skip, merge or create in the caller's transaction. All texts are already checked for secrets."""
+    if decision.memory is not None and decision.verdict.decision == Decision.SKIP:
+        return _skip_draft(draft, decision.memory, actor, now)
+    if decision.memory is not None and decision.verdict.decision == Decision.MERGE:
+        # The merged text equals a third memory. Store the candidate separately.
         with suppress(memories.Conflict):
-            return _merge_draft(draft, choice.memory, choice.verdict.content, actor, now)
+            return _merge_draft(draft, decision.memory, decision.verdict.content, actor, now)
     [result] = memories.create_memories([draft], actor, now, vectors=vectors, refusals=[None])
     if isinstance(result, memories.StoreError):
         raise result
     return result
 
 
-def decide_by_rules(draft: MemoryDraft, found: Sequence[Neighbour]) -> DedupDecision:
-    """The deterministic decision: what is known is skipped, what adds is merged, all else is created."""
-    if any(one.memory.content_hash == hash_content(draft.content) for one in found):
-        return _CREATE_NEW  # the store refreshes what has these very words
+def decide_by_rules(draft: MemoryDraft, neighbours: Sequence[Neighbour]) -> DedupDecision:
+    """Decide by rules: skip a known text, merge an addition, create anything else."""
+    if any(one.memory.content_hash == hash_content(draft.content) for one in neighbours):
+        return _CREATE_NEW  # the store refreshes identical content
     if draft.category == ALWAYS_MERGED:
-        return _merge_into_profile(draft, found)
+        return _merge_into_profile(draft, neighbours)
     merge: DedupDecision | None = None
-    for one in found:
-        choice = _apply_category_rules(
+    for one in neighbours:
+        decision = _apply_category_rules(
             draft, DedupDecision(compare_texts(draft.content, one.memory.content), one.memory)
         )
-        if choice.verdict.decision == Decision.SKIP:
-            return choice
-        if choice.verdict.decision == Decision.MERGE and merge is None:
-            merge = choice
+        if decision.verdict.decision == Decision.SKIP:
+            return decision
+        if decision.verdict.decision == Decision.MERGE and merge is None:
+            merge = decision
     return merge or _CREATE_NEW
 
 
-def _merge_into_profile(draft: MemoryDraft, found: Sequence[Neighbour]) -> DedupDecision:
-    """Merged with the most similar memory that can take it and is not about somebody else."""
-    for one in found:
+def _merge_into_profile(draft: MemoryDraft, neighbours: Sequence[Neighbour]) -> DedupDecision:
+    """Merge with the most similar memory that has room and is not about another person."""
+    for one in neighbours:
         if not name_different_people(draft.content, one.memory.content):
             content = merge_texts(draft.content, one.memory.content)
             verdict = Verdict(Decision.MERGE, "a profile is always merged", content)
-            choice = _apply_category_rules(draft, DedupDecision(verdict, one.memory))
-            if choice.verdict.decision == Decision.MERGE:
-                return choice
+            decision = _apply_category_rules(draft, DedupDecision(verdict, one.memory))
+            if decision.verdict.decision == Decision.MERGE:
+                return decision
     return _CREATE_NEW
 
 
-def _checked_decision(draft: MemoryDraft, chosen: DedupDecision, question: NeighbourQuery) -> DedupDecision:
-    """What somebody decided, if the memory it names is as it was then, and may be merged; else the rules."""
-    found = find_neighbours(question)
+def _checked_decision(draft: MemoryDraft, chosen: DedupDecision, query: NeighbourQuery) -> DedupDecision:
+    """Return the given decision if its memory is unchanged and mergeable, else decide by rules."""
+    neighbours = find_neighbours(query)
     if chosen.memory is None or chosen.verdict.decision == Decision.CREATE:
-        known = draft.category == ALWAYS_MERGED and found
-        return decide_by_rules(draft, found) if known else chosen
-    current = next((one.memory for one in found if one.memory.pk == chosen.memory.pk), None)
+        known = draft.category == ALWAYS_MERGED and neighbours
+        return decide_by_rules(draft, neighbours) if known else chosen
+    current = next((one.memory for one in neighbours if one.memory.pk == chosen.memory.pk), None)
     if current is None or current.updated_at != chosen.memory.updated_at:
-        return decide_by_rules(draft, found)
+        return decide_by_rules(draft, neighbours)
     if current.content_hash == hash_content(draft.content):
         return _CREATE_NEW
     if draft.category == ALWAYS_MERGED and (
         chosen.verdict.decision == Decision.SKIP or name_different_people(draft.content, current.content)
     ):
-        return decide_by_rules(draft, found)
+        return decide_by_rules(draft, neighbours)
     return _apply_category_rules(draft, chosen)
 
 
-def _apply_category_rules(draft: MemoryDraft, choice: DedupDecision) -> DedupDecision:
-    """The categories' own rules, and what no memory can hold."""
-    verdict, memory = choice.verdict, choice.memory
+def _apply_category_rules(draft: MemoryDraft, decision: DedupDecision) -> DedupDecision:
+    """Apply the rules of the category and the content limit to a decision."""
+    verdict, memory = decision.verdict, decision.memory
     if memory is None or verdict.decision == Decision.CREATE:
-        return choice
+        return decision
     if draft.category in NEVER_MERGED:
-        return DedupDecision(Verdict(Decision.CREATE, f"{draft.category} always stand for themselves"))
+        return DedupDecision(Verdict(Decision.CREATE, f"{draft.category} are never merged"))
     if verdict.decision == Decision.MERGE:
         if len(verdict.content) > MAX_CONTENT:
             return DedupDecision(Verdict(Decision.CREATE, "together they are too long for one memory"))
         if memory.sensitivity != draft.sensitivity:
-            return DedupDecision(Verdict(Decision.CREATE, "merged, it would be seen by others than it may"))
-    return choice
+            return DedupDecision(Verdict(Decision.CREATE, "a merge would change who may see it"))
+    return decision
 
 
 def _skip_draft(draft: MemoryDraft, memory: Memory, actor: Actor, now: datetime) -> memories.StoreResult:
-    """Change nothing, and journal the hash of the text that was left out.
+    """Change nothing, and journal the hash of the skipped text.
 
-    The row has the higher level of both texts: a hash lets its readers check guesses of the text.
+    The row gets the stricter level of both texts, because readers of a hash can verify guesses of the text.
     """
     level = draft.sensitivity.value
     skipped = {"candidate_hash": hash_content(draft.content), "candidate_sensitivity": level}
@@ -280,7 +279,7 @@ def _skip_draft(draft: MemoryDraft, memory: Memory, actor: Actor, now: datetime)
 def _merge_draft(
     draft: MemoryDraft, memory: Memory, content: str, actor: Actor, now: datetime
 ) -> memories.StoreResult:
-    """The memory takes over what the candidate adds; what it said stays as a revision."""
+    """Add the candidate's content to the memory; the previous content stays as a revision."""
     values: dict[str, object] = {"content": content or memory.content}
     values |= {name: getattr(draft, name) for name in ("subtitle", "overview") if not getattr(memory, name)}
     for name in LIST_FIELDS:

@@ -1,8 +1,8 @@
-"""Who and what a text names: people, places, organisations, tools, files, concepts. Pure, deterministic.
+"""Extract names of people, places, organisations, tools, files and concepts from a text. Deterministic.
 
-Told by what stands around a name ("works at", "lives in", "said"), by its shape (a path, CamelCase, GmbH) and
-by lists of names that mean one thing. It rather misses a name than invents one: a capital letter at the start
-of a sentence, or in a text that capitalises everything, says nothing.
+Evidence is the context of a name ("works at", "lives in", "said"), its shape (a path, CamelCase, GmbH) and
+lists of unambiguous names. Precision matters more than recall: a capital letter at the start of a sentence,
+or in a text that capitalises everything, is no evidence.
 """
 
 from __future__ import annotations
@@ -14,18 +14,13 @@ from itertools import chain
 
 from memoryhub.extraction.known_names import GIVEN_NAMES, LONG_PLACES, ORGANISATIONS, PLACES, TOOLS
 
-PERSON, PLACE, ORGANISATION, TOOL, FILE, CONCEPT = (
-    *("person", "place", "organization", "tool"),
-    *("file", "concept"),
-)
-ENTITY_TYPES = (PERSON, PLACE, ORGANISATION, TOOL, FILE, CONCEPT)
-MAX_ENTITIES = 20  # of one text
-MAX_TEXT_CHARS = 20_000  # that are looked at
+ENTITY_TYPES = ("person", "place", "organization", "tool", "file", "concept")
+PERSON, PLACE, ORGANISATION, TOOL, FILE, CONCEPT = ENTITY_TYPES
+MAX_ENTITIES = 20  # returned for one text
+MAX_TEXT_CHARS = 20_000  # of a text that are searched
 MAX_NAME_CHARS = 200
 
-_CAPITALISED = (
-    r"[A-ZÀ-ÖØ-Þ][\w'’-]{0,38}[\w]"  # bounded, or a long text of hyphens takes the square of its length
-)
+_CAPITALISED = r"[A-ZÀ-ÖØ-Þ][\w'’-]{0,38}[\w]"  # bounded: otherwise quadratic in a long text of hyphens
 _NAME = rf"(?-i:{_CAPITALISED}(?: (?:van|von|de|da|del|der|den|la|le|al|bin|{_CAPITALISED})){{0,2}})"
 _NOT_NAMES = frozenset(
     """a all also always an and any api apis are as at aug august april asked because before beware both
@@ -70,7 +65,7 @@ _COMPANY = re.compile(
     r"|Foundation|Institute|University|Bank|Labs|Group|Ministry|Council|Association|Hospital)\b\.?)"
     rf"|\b((?:University|Bank|Institute|Ministry) of {_CAPITALISED})"
 )
-# What stands around a name tells what it is. Each with one group, the name.
+# Context patterns. Each one has one group: the name.
 _CONTEXT_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (kind, re.compile(pattern, re.IGNORECASE))
     for kind, pattern in (
@@ -113,20 +108,20 @@ _CONTEXT_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     )
 )
 _WORD = re.compile(r"[A-Za-zÀ-ɏ0-9][A-Za-zÀ-ɏ0-9'’+#-]*")
-_LONG_PLACE = re.compile(r"\b(?:" + "|".join(map(re.escape, LONG_PLACES)) + r")\b")
+_LONG_PLACE = re.compile(rf"\b(?:{LONG_PLACES})\b")
 _FULL_NAME = re.compile(
     rf"(?<![\w-])({_CAPITALISED})((?: (?:van|von|de|der|da|del|la)){{0,2}} {_CAPITALISED})(?![\w-])"
 )
 _SENTENCE_START = re.compile(r"(?:^|[.!?:;•|]\s+|\n\s*|[-*>#\"“(\[]\s*)$")
-_MAX_CAPITALISED_SHARE = 0.4  # of the words inside sentences: then a capital letter says nothing (headlines)
+_MAX_CAPITALISED_SHARE = 0.4  # of the words inside sentences; above it (headlines) capitals mean nothing
 _GERMAN = re.compile(r"\b(?:der|die|das|den|und|ist|nicht|ein|eine|wir|ich|mit|für|auf|wird|sind)\b")
-# "Authentication works" names nobody.
+# Nouns that precede a person verb: "Authentication works".
 _NOUN = re.compile(r"(?:tion|ing|ment|ity|ness|ware|ics|ance|ence|ism)s?$")
 
 
 @dataclass(frozen=True)
 class EntityMatch:
-    """A name and its kind; ``at`` is where it stands, in characters."""
+    """A name, its type and its character offset."""
 
     name: str
     kind: str
@@ -134,8 +129,8 @@ class EntityMatch:
 
 
 def extract_entities(text: str) -> list[tuple[str, str]]:
-    """Pairs of name and type, in the order of the text, each name once; the surest type wins."""
-    # Names in addresses are parts of them.
+    """Return (name, type) pairs in the order of the text, each name once, with the most reliable type."""
+    # Blank out addresses, whose parts are no names.
     text = _ADDRESS.sub(lambda match: " " * len(match[0]), text[:MAX_TEXT_CHARS])
     kept: dict[str, EntityMatch] = {}
     taken: list[tuple[int, int]] = []
@@ -159,7 +154,7 @@ def _overlaps(taken: list[tuple[int, int]], start: int, end: int) -> bool:
 
 
 def _find_candidates(text: str) -> Iterator[EntityMatch]:
-    """Candidates, the surest kinds of evidence first; they may overlap."""
+    """Yield matches that may overlap, the most reliable evidence first."""
     yield from _find_by_shape(text)
     yield from _find_by_context(text)
     yield from _find_known_names(text)
@@ -167,7 +162,7 @@ def _find_candidates(text: str) -> Iterator[EntityMatch]:
 
 
 def _find_by_shape(text: str) -> Iterator[EntityMatch]:
-    """What its shape tells: paths, companies, handles, tags."""
+    """Find names by shape: paths, companies, handles, places of several words."""
     for match in _FILE.finditer(text):
         yield EntityMatch(match[0].rstrip("."), FILE, match.start())
     for match in _COMPANY.finditer(text):
@@ -181,7 +176,7 @@ def _find_by_shape(text: str) -> Iterator[EntityMatch]:
 
 
 def _find_by_context(text: str) -> Iterator[EntityMatch]:
-    """What the words around a name tell; of a name on a list the list decides."""
+    """Find names by context; for known names, the list decides the type."""
     for kind, pattern in _CONTEXT_PATTERNS:
         for match in pattern.finditer(text):
             name = _trim_name(match[1])
@@ -191,7 +186,7 @@ def _find_by_context(text: str) -> Iterator[EntityMatch]:
 
 
 def _trim_name(name: str) -> str:
-    """Without words at its end that are no part of a name; empty when the first one is none."""
+    """Remove trailing words that belong to no name; return "" if the first word is no name."""
     words = name.removesuffix("'s").removesuffix("’s").split()
     while words and (words[-1].casefold() in _NOT_NAMES or words[-1][0].islower()):
         words.pop()
@@ -212,7 +207,7 @@ def _known_type(name: str) -> str:
 
 
 def _find_known_names(text: str) -> Iterator[EntityMatch]:
-    """Names on the lists; a tool in any case, the others with a capital letter."""
+    """Find listed names: tools in any case, others only with a capital letter."""
     for match in _FULL_NAME.finditer(text):
         if match[1].casefold() in GIVEN_NAMES and (name := _trim_name(match[0])):
             yield EntityMatch(name, PERSON, match.start())
@@ -224,7 +219,7 @@ def _find_known_names(text: str) -> Iterator[EntityMatch]:
 
 
 def _find_concepts(text: str) -> Iterator[EntityMatch]:
-    """Concepts: names in code, acronyms and tags."""
+    """Find concepts: identifiers in code, tags and acronyms."""
     for match in _CODE.finditer(text):
         if _IDENTIFIER.fullmatch(match[1]):
             yield EntityMatch(match[1], CONCEPT, match.start(1))
@@ -243,14 +238,17 @@ def _find_concepts(text: str) -> Iterator[EntityMatch]:
 
 
 def _is_in_capitals(text: str, match: re.Match[str]) -> bool:
-    """Whether the words beside it are in capitals too."""
+    """Return whether most words of the line are in capitals."""
     line = text[text.rfind("\n", 0, match.start()) + 1 :].partition("\n")[0]
     words = [word for word in _WORD.findall(line) if len(word) > 1]
     return len(words) > 2 and sum(map(str.isupper, words)) > len(words) / 2
 
 
 def _find_capitalised(text: str, taken: list[tuple[int, int]]) -> Iterator[EntityMatch]:
-    """Concepts: capitalised words inside a sentence, where that tells. ``taken``: where names were found."""
+    """Find capitalised words inside sentences as concepts, where capitals mean something.
+
+    ``taken`` holds the spans of names found so far.
+    """
     inside = [
         match
         for match in _WORD.finditer(text)
@@ -258,7 +256,7 @@ def _find_capitalised(text: str, taken: list[tuple[int, int]]) -> Iterator[Entit
     ]
     capitals = [match for match in inside if match[0][0].isupper()]
     headline = not inside or len(capitals) / len(inside) > _MAX_CAPITALISED_SHARE
-    if headline or len(_GERMAN.findall(text)) > 1:  # German writes every noun so
+    if headline or len(_GERMAN.findall(text)) > 1:  # German capitalises every noun
         return
     run: list[re.Match[str]] = []
     for match in (*capitals, None):

@@ -1,7 +1,7 @@
-"""How important a memory is of which nobody has said it: 1 to 10, with the reasons. Pure.
+"""Score the importance of a memory from 1 to 10, with reasons. No database access.
 
-Memory MCP's scale: 8 to 10 critical and permanent, 4 to 7 important, 1 to 3 temporary. A memory begins with
-what its type is worth; what its words say moves it, each reason once.
+The scale is Memory MCP's: 8 to 10 critical and permanent, 4 to 7 important, 1 to 3 temporary. The type gives
+the base score; each matching sign changes it once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from memoryhub.capture.memorability import salience
 from memoryhub.core.text import CJK, terms
 from memoryhub.core.vocabulary import MemoryType
+from memoryhub.extraction.rules.statements import any_of
 
 BASE_IMPORTANCE: dict[str, int] = {
     MemoryType.SELF: 6,
@@ -25,17 +26,12 @@ _FEW_TERMS, _MANY_TERMS = 4, 25
 _SALIENCE_THRESHOLD = 0.5
 _MANY_NAMES = 3
 
-
-def _any_of(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(patterns), re.IGNORECASE)
-
-
-# What moves it, by how much, and why.
+# Change of the score, reason, pattern.
 _SIGNS: tuple[tuple[int, str, re.Pattern[str]], ...] = (
     (
         3,
         "says that it is critical",
-        _any_of(
+        any_of(
             r"\b(?:critical(?:ly)?|crucial|vital|life[- ]threatening|emergency|allerg(?:y|ic|ies))\b",
             r"\b(?:never (?:ever )?forget|do not forget|don'?t forget|must not be lost|top priority)\b",
             r"\b(?:kritisch|lebenswichtig|unbedingt)\b|(?:重要|重大|アレルギー|过敏)",
@@ -44,7 +40,7 @@ _SIGNS: tuple[tuple[int, str, re.Pattern[str]], ...] = (
     (
         2,
         "sets a rule",
-        _any_of(
+        any_of(
             r"\b(?:always|never|must(?:n'?t| not)?|required?|mandatory|forbidden|not allowed|nobody)\b",
             r"\b(?:immer|niemals|nie|muss|darf nicht|toujours|jamais|siempre|nunca|obligatorio)\b",
             r"(?:必ず|禁止|必须|반드시)",
@@ -53,7 +49,7 @@ _SIGNS: tuple[tuple[int, str, re.Pattern[str]], ...] = (
     (
         1,
         "records a decision or a preference",
-        _any_of(
+        any_of(
             r"\b(?:decid(?:ed?|es|ing)|decisions?|agreed|chose|chosen|prefers?|preferred|preferences?)\b",
             r"\b(?:favou?rites?|likes?|loves?|hates?|dislikes?|instead of|rather than|policy|deadline)\b",
             r"\b(?:entschieden|beschlossen|bevorzugt|mag|décidé|préfère|decidido|prefiere)\b|(?:決め|决定|好き|喜欢)",
@@ -62,7 +58,7 @@ _SIGNS: tuple[tuple[int, str, re.Pattern[str]], ...] = (
     (
         1,
         "is about safety, money or production",
-        _any_of(
+        any_of(
             r"\b(?:security|vulnerab\w+|production|outage|data loss|backup|legal|contract|licen[cs]e|gdpr)\b",
             r"\b(?:medical|doctor|insurance|salary|invoice|payment|budget|birthday|anniversary)\b",
         ),
@@ -70,7 +66,7 @@ _SIGNS: tuple[tuple[int, str, re.Pattern[str]], ...] = (
     (
         -2,
         "holds for a while only",
-        _any_of(
+        any_of(
             r"\b(?:today|tonight|tomorrow|this (?:morning|afternoon|evening|week)|right now|currently)\b",
             r"\b(?:at the moment|for now|temporar(?:y|ily)|wip|work in progress|until later)\b",
             r"\b(?:heute|morgen|gerade|vorläufig|vorübergehend|aujourd'hui|demain|hoy|mañana)\b",
@@ -80,7 +76,7 @@ _SIGNS: tuple[tuple[int, str, re.Pattern[str]], ...] = (
     (
         -1,
         "is not sure",
-        _any_of(
+        any_of(
             r"\b(?:maybe|perhaps|might|possibly|not sure|unsure|i think|i guess|probably|rumou?r(?:ed)?)\b",
             r"\b(?:vielleicht|vermutlich|peut-être|quizás|tal vez)\b|(?:かもしれ|也许|可能)",
         ),
@@ -88,7 +84,7 @@ _SIGNS: tuple[tuple[int, str, re.Pattern[str]], ...] = (
     (
         -1,
         "is small talk",
-        _any_of(
+        any_of(
             r"\b(?:hello|hi there|thanks|thank you|good (?:morning|evening|night)|how are you|lol|haha)\b",
         ),
     ),
@@ -97,14 +93,14 @@ _SIGNS: tuple[tuple[int, str, re.Pattern[str]], ...] = (
 
 @dataclass(frozen=True)
 class ImportanceScore:
-    """``importance`` 1 to 10; ``reasons`` say how it came to that, beginning with the type."""
+    """A score from 1 to 10 and its reasons, the type first."""
 
     importance: float
     reasons: tuple[str, ...]
 
 
 def score_importance(text: str, kind: str, names: int = 0) -> ImportanceScore:
-    """The importance of a text of this type, in which so many people, places and things are named."""
+    """Score a text of the given type that contains ``names`` names."""
     base = BASE_IMPORTANCE.get(kind, DEFAULT_IMPORTANCE)
     found = [(base, f"a memory of type {kind}")]
     found += [(step, why) for step, why, seen in _SIGNS if seen.search(text)]

@@ -1,7 +1,7 @@
-"""The daily budget of the language model: calls and tokens, counted for all processes in the database.
+"""Daily budget of the language model: calls and tokens, counted in the database for all processes.
 
-Before a request its most possible cost is set aside; after it that is exchanged for what it did cost. So the
-budget holds however many ask at once, and a process that dies has spent what it set aside. Days are UTC.
+Each request reserves its maximum cost first and replaces it by the actual cost afterwards. So the budget
+holds for concurrent requests, and a crashed process has spent its reservation. Days are UTC.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Budget", "BudgetCharge", "DailyUsage", "recent_usage", "usage_on"]
 
 @dataclass(frozen=True)
 class DailyUsage:
-    """Of one day, over all models: the budget is one."""
+    """Use of one day, over all models."""
 
     calls: int = 0
     failures: int = 0
@@ -39,14 +39,14 @@ class DailyUsage:
 
 @dataclass
 class BudgetCharge:
-    """A request under way. ``tokens`` are set aside as prompt tokens until it is settled."""
+    """A running request. ``tokens`` are reserved as prompt tokens until it is settled."""
 
     day: date
     model: str
     tokens: int
 
     def settle(self, prompt_tokens: int, completion_tokens: int, *, failed: bool = False) -> None:
-        """Exchange what was set aside for what was used; the call itself stays counted."""
+        """Replace the reserved tokens by the used ones; the call stays counted."""
         with write_transaction():
             ModelUse.objects.filter(day=self.day, model=self.model).update(
                 prompt_tokens=Greatest(F("prompt_tokens") - self.tokens, 0) + prompt_tokens,
@@ -56,13 +56,13 @@ class BudgetCharge:
 
 
 class Budget(Meter):
-    """``llm_daily_calls`` and ``llm_daily_tokens``, each 0 for no limit."""
+    """Limits ``llm_daily_calls`` and ``llm_daily_tokens``; 0 means no limit."""
 
     def __init__(self, clock: Callable[[], datetime] = timezone.now) -> None:
         self._clock = clock
 
     def reserve(self, model: str, tokens: int) -> BudgetCharge:
-        """ModelError when a call, or so many tokens, are not left for today."""
+        """Reserve a call and tokens for today. Raise ModelError if the budget is exhausted."""
         config = settings.MEMORYHUB
         day = self._clock().astimezone(UTC).date()
         name = model[:200]
@@ -85,13 +85,13 @@ class Budget(Meter):
 
 
 def usage_on(day: date | None = None) -> DailyUsage:
-    """What was used on a day (today's, UTC), over all models."""
+    """Return the use of a day (default: today, UTC) over all models."""
     day = day or timezone.now().astimezone(UTC).date()
     return _to_usage(ModelUse.objects.filter(day=day).aggregate(**_SUMS))
 
 
 def recent_usage(most: int, until: date | None = None) -> list[tuple[date, DailyUsage]]:
-    """The last days, newest first, those without any use too."""
+    """Return the use of the last days, newest first, including days without use."""
     until = until or timezone.now().astimezone(UTC).date()
     since = until - timedelta(days=most - 1)
     rows = ModelUse.objects.filter(day__gte=since, day__lte=until).order_by().values("day").annotate(**_SUMS)

@@ -1,4 +1,4 @@
-"""Conversations that wait for the language model, and the worker that reads them."""
+"""Queue of conversations for the language model, and the worker that processes it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -33,35 +34,36 @@ from memoryhub.models import Extraction, Memory
 logger = logging.getLogger(__name__)
 Status = Extraction.Status
 MAX_WAITING = 1000
-MAX_ATTEMPTS = 3  # of one that ends in an error that nobody foresaw; the last is by the rules alone
-RETENTION = timedelta(days=30)  # of what is done, and of what failed with its messages
-queue_changed = threading.Condition()  # told when one was queued in this process
+MAX_ATTEMPTS = 3  # after unexpected errors; the last attempt uses the rules only
+RETENTION = timedelta(days=30)  # of finished rows, and of failed rows with their messages
+queue_changed = threading.Condition()  # notified after a commit in this process
 
 
-def resolve_destination(place: Destination, actor: Actor) -> Destination:
-    """The place as the actor may write to it; StoreError where they may not, or it holds a credential."""
-    draft = MemoryDraft(content="-", project=place.project, session_id=place.session_id)
+def resolve_destination(destination: Destination, actor: Actor) -> Destination:
+    """Return the destination with the project that the actor writes to.
+
+    Raise StoreError if the actor may not write there or a name contains a credential.
+    """
+    draft = MemoryDraft(content="-", project=destination.project, session_id=destination.session_id)
     with journal_refusals(draft, actor, "extraction"):
         refuse_secrets(draft, ("project", "session_id"))
-    resolve_owner(place.scope, actor)
-    return Destination(
-        resolve_project(place.project, actor), place.session_id, place.scope, place.sensitivity
-    )
+    resolve_owner(destination.scope, actor)
+    return replace(destination, project=resolve_project(destination.project, actor))
 
 
-def enqueue(said: Sequence[Turn], place: Destination, actor: Actor) -> Extraction:
-    """Queue a conversation; Conflict when too many wait."""
+def enqueue(turns: Sequence[Turn], destination: Destination, actor: Actor) -> Extraction:
+    """Queue a conversation. Raise Conflict if too many are waiting."""
     with write_transaction():
         if Extraction.objects.filter(status=Status.QUEUED).count() >= MAX_WAITING:
-            raise Conflict(f"{MAX_WAITING:,} conversations wait to be read already; try again later")
+            raise Conflict(f"{MAX_WAITING:,} conversations are waiting already; try again later")
         row = Extraction.objects.create(
-            project=place.project,
-            session_id=place.session_id,
-            scope=place.scope,
-            sensitivity=place.sensitivity,
+            project=destination.project,
+            session_id=destination.session_id,
+            scope=destination.scope,
+            sensitivity=destination.sensitivity,
             actor=actor.name,
             reach=run_scope.clearance_to_json(actor.clearance),
-            messages=to_messages(said),
+            messages=to_messages(turns),
         )
         transaction.on_commit(_notify_workers)
     return row
@@ -73,7 +75,10 @@ def _notify_workers() -> None:
 
 
 def get_extraction(uid: str, actor: Actor) -> Extraction | None:
-    """One that this actor asked for; by the owner too, for a token's name may be given away again."""
+    """Return an extraction that this actor requested.
+
+    The owner is compared too, because a token name may be reused by another owner.
+    """
     row = Extraction.objects.filter(uid=uid, actor=actor.name).first()
     if row is None or row.reach.get("owner", "") != actor.owner or not actor.clearance.reaches(row.project):
         return None
@@ -81,7 +86,7 @@ def get_extraction(uid: str, actor: Actor) -> Extraction | None:
 
 
 def find_with_notes(clearance: Clearance) -> QuerySet[Extraction]:
-    """What could not be read as configured, newest first, as far as this clearance may know of it."""
+    """Return extractions with notes or errors that this clearance may see, newest first."""
     return _visible_extractions(clearance).exclude(error="").order_by("-pk")
 
 
@@ -93,13 +98,13 @@ def _visible_extractions(clearance: Clearance) -> QuerySet[Extraction]:
 
 
 def count_by_status(clearance: Clearance) -> dict[str, int]:
-    """How many there are in each state, as far as this clearance may know of them."""
+    """Count the extractions that this clearance may see, by status."""
     rows = _visible_extractions(clearance).order_by().values("status").annotate(count=Count("pk"))
     return {row["status"]: row["count"] for row in rows}
 
 
 def visible_results(row: Extraction, actor: Actor) -> list[dict[str, Any]]:
-    """The outcomes with the abstracts of those memories that the actor may see now."""
+    """Return the results, with the abstracts of memories that the actor may see now."""
     uids = [result["id"] for result in row.result if result.get("id")]
     seen = Memory.objects.visible_to(actor.clearance).live().filter(uid__in=uids)
     abstracts = dict(seen.values_list("uid", "abstract"))
@@ -107,74 +112,73 @@ def visible_results(row: Extraction, actor: Actor) -> list[dict[str, Any]]:
 
 
 def requeue_interrupted() -> int:
-    """Put back what somebody began and did not end. Only for who knows that nobody works on it any more."""
+    """Queue running rows again. Call it only while no worker runs."""
     with write_transaction():
         return Extraction.objects.filter(status=Status.RUNNING).update(status=Status.QUEUED)
 
 
 def delete_old(now: datetime) -> None:
-    """Rows of long ago; the memories stay."""
+    """Delete finished rows after the retention time; their memories stay."""
     old = Extraction.objects.filter(finished_at__lt=now - RETENTION)
     if old.exists():
         with write_transaction():
             old.delete()
 
 
-def process_next(leaving: Callable[[], bool] = bool) -> bool:
-    """Read the conversation that has waited longest; False when none waits."""
+def process_next(is_stopping: Callable[[], bool] = bool) -> bool:
+    """Process the oldest queued conversation; return False if there is none."""
     row = Extraction.objects.filter(status=Status.QUEUED).order_by("pk").first()
     if row is None or not _claim(row):
         return False
     try:
-        read = _process(row, leaving)
+        result = _process(row, is_stopping)
     except ExtractionInterrupted:
         _requeue(row, tries=row.tries - 1)
     except Exception as error:
         logger.exception("extraction %s failed", row.uid)
-        # Its own words may hold those of the conversation; the log is for operators alone.
+        # The error message may quote the conversation; the log is for operators only.
         _record_failure(row, f"{type(error).__name__}; the log of the hub has the details")
         raise
     else:
-        _finish(row, read)
+        _finish(row, result)
     return True
 
 
 def _claim(row: Extraction) -> bool:
     with write_transaction():
-        taken = Extraction.objects.filter(pk=row.pk, status=Status.QUEUED).update(
+        claimed = Extraction.objects.filter(pk=row.pk, status=Status.QUEUED).update(
             status=Status.RUNNING, tries=F("tries") + 1, started_at=timezone.now()
         )
     row.refresh_from_db()
-    return bool(taken)
+    return bool(claimed)
 
 
-def _process(row: Extraction, leaving: Callable[[], bool]) -> ExtractionResult:
-    place = Destination(row.project, row.session_id, row.scope, row.sensitivity)
+def _process(row: Extraction, is_stopping: Callable[[], bool]) -> ExtractionResult:
+    destination = Destination(row.project, row.session_id, row.scope, row.sensitivity)
     actor = Actor(row.actor, run_scope.clearance_from_json(row.reach))
-    said = parse_turns(row.messages)
+    turns = parse_turns(row.messages)
     if row.tries >= MAX_ATTEMPTS:
-        read = services.extract_by_rules(said, place, actor)
-        return ExtractionResult(
-            read.extractor, read.results, ["reading it with the model failed; the rules read it"]
-        )
-    return services.extract_by_model(said, place, actor, leaving)
+        result = services.extract_by_rules(turns, destination, actor)
+        result.notes.append("reading it with the model failed; the rules read it")
+        return result
+    return services.extract_by_model(turns, destination, actor, is_stopping)
 
 
-def _finish(row: Extraction, read: ExtractionResult) -> None:
-    """The outcomes stay, the messages go."""
-    kept = [{name: one[name] for name in one if name != "abstract"} for one in read.results]
-    counted = Counter(one["outcome"] for one in read.results)
+def _finish(row: Extraction, result: ExtractionResult) -> None:
+    """Save the outcomes and delete the messages."""
+    results = [{name: one[name] for name in one if name != "abstract"} for one in result.results]
+    outcomes = Counter(one["outcome"] for one in result.results)
     now = timezone.now()
     with write_transaction():
         Extraction.objects.filter(pk=row.pk, status=Status.RUNNING).update(
             status=Status.DONE,
-            extractor=read.extractor,
-            result=kept,
-            error="; ".join(read.notes)[:2000],
+            extractor=result.extractor,
+            result=results,
+            error="; ".join(result.notes)[:2000],
             messages=[],
             finished_at=now,
         )
-        detail = {"extractor": read.extractor, **counted}
+        detail = {"extractor": result.extractor, **outcomes}
         owner = row.reach.get("owner", "") if row.scope == Scope.PERSONAL.value else ""
         change = journal.Change("extract", "extraction", row.uid, detail, row.project, row.sensitivity, owner)
         journal.record(Actor(row.actor), [change], now)
@@ -186,7 +190,7 @@ def _requeue(row: Extraction, tries: int) -> None:
 
 
 def _record_failure(row: Extraction, why: str) -> None:
-    """To be tried again, but for one that not even the rules could read."""
+    """Queue the row again, or mark it failed after the last attempt."""
     last = row.tries >= MAX_ATTEMPTS
     with write_transaction():
         Extraction.objects.filter(pk=row.pk, status=Status.RUNNING).update(
@@ -197,7 +201,7 @@ def _record_failure(row: Extraction, why: str) -> None:
 
 
 class ExtractionWorker(ExclusiveThread):
-    """Reads what waits; whoever takes over goes on with what another left."""
+    """Background thread that processes the queue; only one runs at a time."""
 
     def __init__(self) -> None:
         super().__init__("extraction", queue_changed)
@@ -206,6 +210,6 @@ class ExtractionWorker(ExclusiveThread):
         return self.hold() is not None and process_next(self.ending.is_set)
 
     def taken_over(self) -> None:
-        """Nobody can be working on what is running then."""
+        """Requeue rows that the previous holder left running."""
         requeue_interrupted()
         delete_old(timezone.now())

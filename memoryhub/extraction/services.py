@@ -1,7 +1,7 @@
-"""One conversation read to its end: by the language model where it may and can, else by the rules.
+"""Extract memories from a conversation, by the language model if possible, else by rules.
 
-Whatever the model does, nothing is lost: a part of the conversation that it cannot read the rules read, and
-they look through one of which a candidate was left out.
+Model failures lose nothing: the rules read any part that the model cannot read, and any part in which a
+candidate of the model was rejected.
 """
 
 from __future__ import annotations
@@ -32,102 +32,106 @@ _SAME_TOPIC_OVERLAP = 0.6  # of the words of two candidates of one conversation
 
 
 class ExtractionInterrupted(Exception):
-    """The hub ends; the conversation is read again in the next one."""
+    """The server is shutting down; the conversation is processed again after the restart."""
 
 
 @dataclass
 class ExtractionResult:
-    """``results``: one for each candidate. ``notes``: what could not be done as configured, in words."""
+    """``results`` has one entry per candidate; ``notes`` says what could not be done as configured."""
 
     extractor: str = RULES
     results: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
-def extract_by_rules(turns: Sequence[Turn], place: Destination, actor: Actor) -> ExtractionResult:
-    """Read and store at once, without asking anybody."""
-    return ExtractionResult(RULES, [_store_candidate(one, place, actor) for one in rules.extract(turns)])
+def extract_by_rules(turns: Sequence[Turn], destination: Destination, actor: Actor) -> ExtractionResult:
+    """Extract by rules and store the result."""
+    return ExtractionResult(
+        RULES, [_store_candidate(one, destination, actor) for one in rules.extract(turns)]
+    )
 
 
 def may_send_to_model(level: str) -> bool:
-    """Whether texts of this level may leave for the model."""
+    """Return whether texts of this level may be sent to the model."""
     return level in LEVELS and level_rank(level) <= level_rank(settings.MEMORYHUB.llm_sees)
 
 
 def configured_model() -> tuple[Chat | None, str]:
-    """The model that reads conversations, or why there is none though one is configured."""
+    """Return the configured model, or None and the reason if its configuration is invalid."""
     try:
         return llm.configured(Budget()), ""
     except ModelError as error:
         return None, str(error)
 
 
-def will_use_model(place: Destination) -> bool:
-    """Whether a model is there that may read a conversation of this place."""
-    return may_send_to_model(place.sensitivity) and configured_model()[0] is not None
+def will_use_model(destination: Destination) -> bool:
+    """Return whether a model is configured and may read conversations of this level."""
+    return may_send_to_model(destination.sensitivity) and configured_model()[0] is not None
 
 
 def extract_by_model(
-    turns: Sequence[Turn], place: Destination, actor: Actor, leaving: Callable[[], bool] = bool
+    turns: Sequence[Turn], destination: Destination, actor: Actor, is_stopping: Callable[[], bool] = bool
 ) -> ExtractionResult:
-    """Ask the model part by part; what it cannot or may not read the rules do.
+    """Ask the model part by part; the rules read parts that it cannot or may not read.
 
-    Interrupted when ``leaving`` says so between two questions; what was stored is known the next time.
+    Raise ExtractionInterrupted if ``leaving`` returns true between two requests. A second run recognises the
+    memories that are already stored.
     """
     chat, why = configured_model()
-    if chat and not may_send_to_model(place.sensitivity):
-        chat, why = (
-            None,
-            f"what is above {settings.MEMORYHUB.llm_sees} is not sent to the model",
-        )
+    if chat and not may_send_to_model(destination.sensitivity):
+        chat, why = None, f"what is above {settings.MEMORYHUB.llm_sees} is not sent to the model"
     if chat is None:
-        read = extract_by_rules(turns, place, actor)
-        return ExtractionResult(RULES, read.results, [f"{why}; the rules read it"] if why else [])
-    reader = _ModelExtractor(chat, place, actor, leaving)
+        result = extract_by_rules(turns, destination, actor)
+        result.notes += [f"{why}; the rules read it"] if why else []
+        return result
+    reader = _ModelExtractor(chat, destination, actor, is_stopping)
     for part in split_turns(turns, settings.MEMORYHUB.llm_prompt_tokens):
-        reader.take(part)
-    return reader.read
+        reader.read_part(part)
+    return reader.result
 
 
 def _is_covered(candidate: Candidate, found: Sequence[Candidate]) -> bool:
-    """Whether one of the others says about the same."""
+    """Return whether another candidate covers the same topic."""
     return any(
-        candidate.same == one.same or word_overlap(candidate.content, one.content) >= _SAME_TOPIC_OVERLAP
+        candidate.dedup_key == one.dedup_key
+        or word_overlap(candidate.content, one.content) >= _SAME_TOPIC_OVERLAP
         for one in found
     )
 
 
 class _ModelExtractor:
-    def __init__(self, chat: Chat, place: Destination, actor: Actor, leaving: Callable[[], bool]) -> None:
-        self.chat, self.place, self.actor, self.leaving = chat, place, actor, leaving
-        self.read = ExtractionResult("")
+    def __init__(
+        self, chat: Chat, destination: Destination, actor: Actor, is_stopping: Callable[[], bool]
+    ) -> None:
+        self.chat, self.destination, self.actor, self.is_stopping = chat, destination, actor, is_stopping
+        self.result = ExtractionResult("")
 
-    def take(self, part: Sequence[Turn]) -> None:
-        self._look_up()
+    def read_part(self, part: Sequence[Turn]) -> None:
+        self._check_stop()
         try:
             reply = self.chat.ask(llm_prompts.extraction_prompt(part), settings.MEMORYHUB.llm_answer_tokens)
             found, refused = llm_prompts.parse_candidates(reply.text, part)
         except ModelError as error:
-            self._by(RULES)
+            self._add_extractor(RULES)
             self._note(f"{error}; the rules read it")
             self._store(rules.extract(part), None)
             return
-        self._by(MODEL)
+        self._add_extractor(MODEL)
         for why in dict.fromkeys(refused):
             self._note(f"{refused.count(why)} of the model's candidates left out: {why}")
         self._store(found, self._choose)
         if refused:
-            # In its place the model may have had something to say.
-            self._by(RULES)
+            # The rejected candidate may have replaced a valid one.
+            self._add_extractor(RULES)
             self._store([one for one in rules.extract(part) if not _is_covered(one, found)], None)
 
     def _store(self, found: Sequence[Candidate], choose: Any) -> None:
         for candidate in found:
-            self._look_up()
-            self.read.results.append(_store_candidate(candidate, self.place, self.actor, choose))
+            self._check_stop()
+            self.result.results.append(_store_candidate(candidate, self.destination, self.actor, choose))
 
     def _choose(self, draft: MemoryDraft, found: Sequence[Neighbour]) -> DedupDecision | None:
-        """The model's decision about a candidate beside memories that may be shown to it; else the rules'."""
+        """Let the model decide about similar memories, or return None (the rules decide)."""
         memories = [one.memory for one in found if may_send_to_model(one.memory.sensitivity)]
         if not memories or len(memories) < len(found):
             return None
@@ -141,32 +145,32 @@ class _ModelExtractor:
             return None
         return DedupDecision(verdict, None if verdict.decision == "create" else memories[at])
 
-    def _by(self, extractor: str) -> None:
-        self.read.extractor = extractor if self.read.extractor in ("", extractor) else BOTH
+    def _add_extractor(self, extractor: str) -> None:
+        self.result.extractor = extractor if self.result.extractor in ("", extractor) else BOTH
 
     def _note(self, words: str) -> None:
-        if words not in self.read.notes:
-            self.read.notes.append(words)
+        if words not in self.result.notes:
+            self.result.notes.append(words)
 
-    def _look_up(self) -> None:
-        if self.leaving():
+    def _check_stop(self) -> None:
+        if self.is_stopping():
             raise ExtractionInterrupted
 
 
 def _store_candidate(
-    candidate: Candidate, place: Destination, actor: Actor, choose: Any = None
+    candidate: Candidate, destination: Destination, actor: Actor, choose: Any = None
 ) -> dict[str, Any]:
-    """The outcome of one candidate, or why it was refused; the others go on."""
-    shown = {"category": candidate.category, "why": candidate.why}
+    """Return the outcome of one candidate, or its refusal."""
+    details = {"category": candidate.category, "why": candidate.why}
     try:
-        draft = candidate.draft(place)
-        done = create_deduplicated(draft, actor, choose=choose)
+        draft = candidate.draft(destination)
+        stored = create_deduplicated(draft, actor, choose=choose)
     except StoreError as refusal:
-        return {"outcome": "refused", "id": None, "code": refusal.code, "detail": refusal.message, **shown}
-    abstract = done.memory.abstract if _is_visible(done.memory, actor) else draft.abstract
-    return {"outcome": done.outcome, "id": done.memory.uid, "abstract": abstract, **shown}
+        return {"outcome": "refused", "id": None, "code": refusal.code, "detail": refusal.message, **details}
+    abstract = stored.memory.abstract if _is_visible(stored.memory, actor) else draft.abstract
+    return {"outcome": stored.outcome, "id": stored.memory.uid, "abstract": abstract, **details}
 
 
 def _is_visible(memory: Memory, actor: Actor) -> bool:
-    """Whether the actor may read it: anybody may store above their clearance."""
+    """Return whether the actor may read the memory; actors may store above their clearance."""
     return Memory.objects.visible_to(actor.clearance).filter(pk=memory.pk).exists()

@@ -1,4 +1,4 @@
-"""Asking a language model, where one is configured. The hub works without."""
+"""Access to an optional language model."""
 
 from memoryhub.llm.base import Chat, Message, Meter, ModelError, Reply
 
@@ -6,11 +6,11 @@ __all__ = ["Chat", "Message", "Meter", "ModelError", "Reply", "configured"]
 
 
 def configured(meter: Meter) -> Chat | None:
-    """The model in force, None for ``llm = "none"``; ModelError when the configuration cannot work.
+    """Return the configured model, or None for ``llm = "none"``. Raise ModelError if it is invalid.
 
-    ``meter``: what each request is charged to.
+    Each request is charged to ``meter``.
     """
-    # It reads Django's settings, and the pure modules of this package are to be had without Django.
+    # Import late: the endpoint needs Django's settings, the protocol in this package does not.
     from memoryhub.llm import endpoint, settings
 
     return endpoint.create_chat(settings.LlmSettings.now(), meter)

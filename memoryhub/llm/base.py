@@ -1,4 +1,4 @@
-"""What every language model is to the rest of the hub. Pure."""
+"""Protocol of language models. No Django."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Literal, Protocol
 
 
 class ModelError(Exception):
-    """The model cannot be used now; the message is fit for a client: no key, no content, no stack."""
+    """The model is unavailable; the message is safe for clients (no key, content or traceback)."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """One turn of what is sent."""
+    """One message of a request."""
 
     role: Literal["system", "user", "assistant"]
     content: str
@@ -21,7 +21,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back. Tokens as the endpoint counts them, or as the hub estimates where it does not tell."""
+    """An answer, with tokens as counted by the endpoint or else estimated."""
 
     text: str
     prompt_tokens: int
@@ -29,25 +29,28 @@ class Reply:
 
 
 class Charge(Protocol):
-    """What one request was allowed to cost; settled by what it did cost, once."""
+    """Reservation of one request; settled once with the actual cost."""
 
     def settle(self, prompt_tokens: int, completion_tokens: int, *, failed: bool = False) -> None:
-        """Exchange what was set aside for what was used."""
+        """Replace the reserved tokens by the used ones."""
 
 
 class Meter(Protocol):
-    """Holds every request against a budget."""
+    """Checks each request against a budget."""
 
     def reserve(self, model: str, tokens: int) -> Charge:
-        """Set one call and so many tokens aside; ModelError when the budget does not hold them."""
+        """Reserve one call and ``tokens`` tokens. Raise ModelError if the budget is exhausted."""
 
 
 class Chat(Protocol):
-    """A language model; safe to be used by several threads at once."""
+    """A language model. Thread-safe."""
 
     @property
     def name(self) -> str:
-        """Which model, for people and for the daily count."""
+        """Name of the model, for people and for the daily count."""
 
-    def ask(self, messages: Sequence[Message], most_tokens: int) -> Reply:
-        """The model's answer of at most so many tokens; ModelError in words fit for a client."""
+    def ask(self, messages: Sequence[Message], max_tokens: int) -> Reply:
+        """Return an answer of at most ``most_tokens`` tokens.
+
+        Raise ModelError with a message that is safe for clients.
+        """

@@ -22,14 +22,14 @@ from memoryhub.core.text import estimate_tokens
 from memoryhub.llm.base import Charge, Chat, Message, Meter, ModelError, Reply
 from memoryhub.llm.settings import LlmSettings, find_problems
 
-# A count below this share of the hub's own estimate, or above this, is not believed.
+# Token counts below this share of our estimate, or above this maximum, are implausible.
 _MIN_TOKEN_SHARE, _MAX_TOKENS = 0.25, 1_000_000
 
 
 def parse_completion(body: bytes, sent_tokens: int, estimate: Callable[[str], int]) -> Reply:
-    """The text of a chat completion; ModelError when it is none, is empty, was cut off or refused.
+    """Return the answer in a response body. Raise ModelError if it is invalid, empty, truncated or refused.
 
-    ``sent_tokens``: the hub's estimate of what was sent; ``estimate``: counts the tokens of a text.
+    ``sent_tokens`` is the estimated size of the request; ``estimate`` counts the tokens of a text.
     """
     try:
         data = json.loads(body)
@@ -39,12 +39,12 @@ def parse_completion(body: bytes, sent_tokens: int, estimate: Callable[[str], in
         refusal = message.get("refusal")
         finish = choice.get("finish_reason")
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
-        raise ModelError("the language model's endpoint answers with no chat completion") from None
+        raise ModelError("the language model's endpoint did not return a chat completion") from None
     if refusal or finish == "content_filter":
         raise ModelError("the language model refuses to answer")
     if not text.strip():
         raise ModelError("the language model's answer is empty")
-    usage = data.get("usage") if isinstance(data, dict) else None
+    usage = data.get("usage")
     counted = usage if isinstance(usage, dict) else {}
     return Reply(
         text,
@@ -54,22 +54,24 @@ def parse_completion(body: bytes, sent_tokens: int, estimate: Callable[[str], in
 
 
 def _content_text(content: Any) -> str:
-    """A content is a text, or a list of parts of which some are texts."""
+    """Return the text of a content, which is a string or a list of parts."""
     if isinstance(content, str):
         return content
-    if isinstance(content, list):
-        return "".join(part["text"] for part in content if isinstance(part, dict) and _is_text(part))
     if content is None:
         return ""
-    raise TypeError
-
-
-def _is_text(part: dict[str, Any]) -> bool:
-    return part.get("type") in (None, "text", "output_text") and isinstance(part.get("text"), str)
+    if not isinstance(content, list):
+        raise TypeError
+    return "".join(
+        part["text"]
+        for part in content
+        if isinstance(part, dict)
+        and part.get("type") in (None, "text", "output_text")
+        and isinstance(part.get("text"), str)
+    )
 
 
 def _plausible_count(counted: Any, estimated: int) -> int:
-    """The endpoint's count, unless it cannot be true: thinking that is not shown counts too."""
+    """Return the endpoint's count if plausible, else the estimate. It may include hidden reasoning tokens."""
     if type(counted) is not int or not estimated * _MIN_TOKEN_SHARE <= counted <= _MAX_TOKENS:
         return estimated
     return counted
@@ -83,15 +85,15 @@ _FIXES = {
     403: "check MEMORYHUB_LLM_KEY",
 }
 _FORM_ERRORS = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}
-_MAX_RESPONSE_BYTES = 2_000_000  # of an answer
-_TOKENS_PER_MESSAGE = 8  # what a message costs beside its text
+_MAX_RESPONSE_BYTES = 2_000_000  # of a response
+_TOKENS_PER_MESSAGE = 8  # overhead of a message
 
 
 class _FormRefused(Exception):
-    """The endpoint does not take the request in this form; perhaps in another."""
+    """The endpoint refuses this form of the request; another form may succeed."""
 
 
-# Newer models of some services refuse the older names, and any temperature of one's own.
+# Newer models of some services refuse the old parameter name and any custom temperature.
 _REQUEST_FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("max_tokens", {"temperature": 0}),
     ("max_completion_tokens", {}),
@@ -99,59 +101,59 @@ _REQUEST_FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 class EndpointChat:
-    """Asks with patience, and not at all for a while after it failed. Each try is charged to the meter."""
+    """Sends requests with retries, and pauses after a failure. Each attempt is charged to the meter."""
 
-    def __init__(self, chosen: LlmSettings, meter: Meter, pause: CircuitBreaker) -> None:
-        self._chosen, self._meter, self._pause = chosen, meter, pause
-        self._url = with_path(chosen.url, "/chat/completions")
-        self.name = chosen.model
+    def __init__(self, config: LlmSettings, meter: Meter, pause: CircuitBreaker) -> None:
+        self._config, self._meter, self._pause = config, meter, pause
+        self._url = with_path(config.url, "/chat/completions")
+        self.name = config.model
 
-    def ask(self, messages: Sequence[Message], most_tokens: int) -> Reply:
-        if left := self._pause.left(self._chosen.timeout_seconds):
+    def ask(self, messages: Sequence[Message], max_tokens: int) -> Reply:
+        if left := self._pause.left(self._config.timeout_seconds):
             raise ModelError(
                 f"{_ENDPOINT_LABEL} failed lately; it is asked again in {math.ceil(left)} seconds"
             )
-        until = time.monotonic() + self._chosen.timeout_seconds
+        until = time.monotonic() + self._config.timeout_seconds
         try:
-            reply = self._in_forms(messages, most_tokens, until)
+            reply = self._send_in_any_form(messages, max_tokens, until)
         except RequestFailed as error:
             self._pause.begin(error.pause)
             raise ModelError(str(error)) from None
         self._pause.end()
         return reply
 
-    def _in_forms(self, messages: Sequence[Message], most_tokens: int, until: float) -> Reply:
-        """In the form that most endpoints take, then in the newer one."""
+    def _send_in_any_form(self, messages: Sequence[Message], max_tokens: int, until: float) -> Reply:
+        """Send the request in the common form, then in the newer one."""
         for limit, more in _REQUEST_FORMS:
             body = {
-                "model": self._chosen.model,
+                "model": self._config.model,
                 "messages": [{"role": one.role, "content": one.content} for one in messages],
-                limit: most_tokens,
+                limit: max_tokens,
                 **more,
             }
             try:
-                return self._patiently(body, messages, most_tokens, until)
+                return self._send_with_retries(body, messages, max_tokens, until)
             except _FormRefused:
                 continue
         raise RequestFailed(
             f"{_ENDPOINT_LABEL} does not take the request: {_FIXES[400]}, and llm_prompt_tokens"
         )
 
-    def _patiently(
-        self, body: dict[str, Any], messages: Sequence[Message], most_tokens: int, until: float
+    def _send_with_retries(
+        self, body: dict[str, Any], messages: Sequence[Message], max_tokens: int, until: float
     ) -> Reply:
         sent_tokens = sum(estimate_tokens(one.content) + _TOKENS_PER_MESSAGE for one in messages)
 
-        def once(seconds: float) -> Reply:
-            charge = self._meter.reserve(self.name, sent_tokens + most_tokens)
-            return self._once(body, charge, sent_tokens, seconds)
+        def send(seconds: float) -> Reply:
+            charge = self._meter.reserve(self.name, sent_tokens + max_tokens)
+            return self._send(body, charge, sent_tokens, seconds)
 
-        return retry_request(once, until, self._chosen.tries)
+        return retry_request(send, until, self._config.tries)
 
-    def _once(self, body: dict[str, Any], charge: Charge, sent_tokens: int, seconds: float) -> Reply:
-        """One request. A model that may have worked on what was sent is paid for it, answer or not."""
+    def _send(self, body: dict[str, Any], charge: Charge, sent_tokens: int, seconds: float) -> Reply:
+        """Send one request. It is charged if the model may have processed it, even without an answer."""
         try:
-            answer = http_client.post_json(self._url, body, self._chosen.key, seconds, _MAX_RESPONSE_BYTES)
+            answer = http_client.post_json(self._url, body, self._config.key, seconds, _MAX_RESPONSE_BYTES)
         except http_client.Unreachable as error:
             charge.settle(sent_tokens if error.sent else 0, 0, failed=True)
             raise RequestFailed(f"{_ENDPOINT_LABEL} {error}", passes=True) from None
@@ -169,14 +171,14 @@ class EndpointChat:
         return reply
 
 
-def create_chat(chosen: LlmSettings, meter: Meter) -> Chat | None:
-    """The model that is asked for; ModelError when it cannot work."""
-    for problem in find_problems(chosen):
+def create_chat(config: LlmSettings, meter: Meter) -> Chat | None:
+    """Create the selected model. Raise ModelError if its configuration is invalid."""
+    for problem in find_problems(config):
         raise ModelError(f"{problem.text}. {problem.mend}")
-    return None if chosen.provider == "none" else EndpointChat(chosen, meter, _shared_pause(chosen))
+    return None if config.provider == "none" else EndpointChat(config, meter, _shared_pause(config))
 
 
 @lru_cache(maxsize=8)
-def _shared_pause(chosen: LlmSettings) -> CircuitBreaker:
-    """One for all who ask the same endpoint."""
+def _shared_pause(config: LlmSettings) -> CircuitBreaker:
+    """Return the pause that all clients of an endpoint share."""
     return CircuitBreaker()

@@ -1,4 +1,4 @@
-"""What the configuration says about the language model, and what of it cannot work."""
+"""Language model settings and their validation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memoryhub.core.http_client import EndpointProblem
 
 @dataclass(frozen=True)
 class LlmSettings:
-    """Everything that decides who is asked, and how."""
+    """The settings that determine the model and its requests."""
 
     provider: str
     url: str = ""
@@ -23,7 +23,7 @@ class LlmSettings:
 
     @classmethod
     def now(cls) -> LlmSettings:
-        """As the settings stand."""
+        """Return the current settings."""
         config = settings.MEMORYHUB
         return cls(
             config.llm,
@@ -35,15 +35,15 @@ class LlmSettings:
         )
 
 
-def find_problems(chosen: LlmSettings) -> list[EndpointProblem]:
-    """Why this configuration cannot work, as far as can be told without asking anybody."""
-    if chosen.provider == "none":
+def find_problems(config: LlmSettings) -> list[EndpointProblem]:
+    """Return the configuration problems that are visible without a network request."""
+    if config.provider == "none":
         return []
     return list(
-        http_client.find_endpoint_problems("llm", chosen.url, chosen.model, chosen.key, "MEMORYHUB_LLM_KEY")
+        http_client.find_endpoint_problems("llm", config.url, config.model, config.key, "MEMORYHUB_LLM_KEY")
     )
 
 
-def sends_in_clear(chosen: LlmSettings) -> bool:
-    """Whether conversations, and the key, cross a network unencrypted."""
-    return chosen.provider != "none" and http_client.is_unencrypted(chosen.url)
+def sends_in_clear(config: LlmSettings) -> bool:
+    """Return whether conversations and the key cross a network unencrypted."""
+    return config.provider != "none" and http_client.is_unencrypted(config.url)

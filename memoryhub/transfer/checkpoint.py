@@ -1,4 +1,4 @@
-"""Where an interrupted import goes on: small files for each import under way, in ``LETSGO_HOME/imports``."""
+"""Checkpoints of interrupted imports: one small file per import in ``LETSGO_HOME/imports``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEAD_BYTES = 65_536
 
 
 def imports_folder() -> Path:
-    """For its owner alone."""
+    """Return the folder for imports, readable by its owner only."""
     path = Path(settings.HOME) / "imports"
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     return path
@@ -26,10 +26,10 @@ def imports_folder() -> Path:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The items up to ``mark`` are stored, which tells whether the file is still the same.
+    """All items up to ``mark`` are stored; the mark also identifies the file.
 
-    The journal's last row of then tells whether the store is: another one, or one restored from a backup, has
-    not seen these items.
+    The last journal row at that time identifies the store: another store, or one restored from a backup, does
+    not contain these items.
     """
 
     mark: ImportMark
@@ -38,7 +38,7 @@ class Checkpoint:
 
     @property
     def number(self) -> int:
-        """How many lines or items lie before it."""
+        """Number of lines or items before the checkpoint."""
         return int(self.mark["number"])
 
     def is_of_this_store(self) -> bool:
@@ -46,17 +46,17 @@ class Checkpoint:
 
 
 def checkpoint_path(name: str) -> Path:
-    """Where the position of an import is kept: found by how its file begins, wherever that lies now."""
+    """Return the checkpoint path for a file, which is identified by its first bytes."""
     with open(name, "rb") as file:
         head = file.read(_HEAD_BYTES)
-    if head.startswith(b"\x1f\x8b"):  # the same file unpacked is the same
+    if head.startswith(b"\x1f\x8b"):  # a packed file has the same checkpoint as its content
         with open_source(name) as source:
             head = source.stream.read(_HEAD_BYTES)
     return imports_folder() / f"{hashlib.sha256(head).hexdigest()[:32]}.json"
 
 
 def load_checkpoint(path: Path) -> Checkpoint | None:
-    """The position that an earlier run left, if it left one that can be read."""
+    """Return the checkpoint of an earlier run, or None if there is no readable one."""
     try:
         found = Checkpoint(**json.loads(path.read_text("utf-8")))
         return found if isinstance(found.mark, dict) and "number" in found.mark else None
@@ -65,7 +65,7 @@ def load_checkpoint(path: Path) -> Checkpoint | None:
 
 
 def save_checkpoint(path: Path, mark: ImportMark) -> None:
-    """Remember that everything before the mark is stored. Written whole or not at all."""
+    """Save that everything before the mark is stored. The write is atomic."""
     seq, digest = JournalEntry.objects.order_by("-seq").values_list("seq", "hash").first() or (0, "")
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     draft.write_text(json.dumps(asdict(Checkpoint(mark, seq, digest))), "utf-8")

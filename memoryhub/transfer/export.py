@@ -1,4 +1,4 @@
-"""What goes out, memories or all that may be seen, under a clearance that is named; and what stays behind."""
+"""Select and serialize the memories (or the whole store) that an actor may export, and count the rest."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _PAGE_SIZE = 1000
 
 @dataclass(frozen=True)
 class ExportSelection:
-    """What goes out, and to whom: what the actor's clearance shows and the filter lets through.
+    """The exported rows: those that the actor may see and that match the filter.
 
-    ``whole``: with what lies in the trash and what has expired, earlier versions, evidence, facts, sessions,
-    events and the journal; then the filter's project alone counts.
+    ``whole`` adds trashed and expired memories, earlier versions, evidence, facts, sessions, events and the
+    journal; then only the filter's project applies.
     """
 
     actor: Actor
@@ -43,28 +43,28 @@ class ExportSelection:
 
     @property
     def everything(self) -> bool:
-        """Whether nothing of a known level is hidden from who exports: the file can restore the store."""
+        """Whether the actor sees all rows of known levels, so that the file can restore the store."""
         return sees_everything(self.actor.clearance)
 
     def memories(self) -> MemoryQuerySet:
-        """In the order in which they were stored. Lazy."""
+        """Return the memories in storage order."""
         visible = Memory.objects.visible_to(self.actor.clearance)
         return self._narrowed(visible).order_by("pk")
 
     def facts(self) -> FactQuerySet:
-        """In the order in which they were stored; none where a filter is about memories alone. Lazy."""
+        """Return the facts in storage order; none if a filter concerns only memories."""
         facts: FactQuerySet = Fact.objects.visible_to(self.actor.clearance)
-        if self.whole and self.everything:  # those of memories in the trash too
+        if self.whole and self.everything:  # including facts of trashed memories
             facts = Fact.objects.exclude(pk__in=Fact.objects.hidden_from(self.actor.clearance).values("pk"))
         narrowed: FactQuerySet = self._of_project(facts).select_related("memory").order_by("pk")
         return narrowed
 
     def total(self) -> int:
-        """How many memories go out."""
+        """Return the number of exported memories."""
         return self.memories().count()
 
     def lines(self) -> Generator[bytes]:
-        """As JSON lines, a thousand memories in memory at a time."""
+        """Yield the JSON lines, loading a thousand memories at a time."""
         if not self.whole:
             yield from self._memory_lines()
             return
@@ -84,35 +84,39 @@ class ExportSelection:
             yield from map(to_line, part())
 
     def left_out(self, known: Clearance | None = None) -> dict[str, int]:
-        """How many fit the filter and stay behind, by level, ``unknown`` or others' ``personal``.
+        """Count the matching memories that are not exported, by level, ``unknown`` or others' ``personal``.
 
-        ``known``: only of what this clearance shows, for who may not know how much more there is.
+        ``known`` counts only rows within this clearance, for actors who must not learn how many others exist.
         """
         hidden = Memory.objects.hidden_from(self.actor.clearance)
-        fitting = self._narrowed(hidden if known is None else hidden.visible_to(known))
+        matching = self._narrowed(hidden if known is None else hidden.visible_to(known))
         found: dict[str, int] = {}
-        for level, n in count_values(fitting.exclude(scope=Scope.PERSONAL.value), "sensitivity").items():
+        for level, n in count_values(matching.exclude(scope=Scope.PERSONAL.value), "sensitivity").items():
             name = level if level in LEVELS else UNKNOWN_LEVEL
             found[name] = found.get(name, 0) + n
-        if personal := fitting.filter(scope=Scope.PERSONAL.value).count():
+        if personal := matching.filter(scope=Scope.PERSONAL.value).count():
             found[Scope.PERSONAL.value] = personal
         return found
 
     def journal_secrets(self) -> int:
-        """Reading a secret leaves a trace: a row that says how many secret memories go out, if any does.
+        """Journal how many secret memories are exported, if any.
 
-        It names the newest :data:`MOST_NAMED` of them. Personal ones have a row of their own, their owner's.
+        The row names the newest ``MAX_NAMED_IDS`` of them. Personal memories get a separate row that belongs
+        to their owner.
         """
-        going = self.memories().filter(sensitivity=Sensitivity.SECRET.value)
-        owners = count_values(going, "owner")
+        exported = self.memories().filter(sensitivity=Sensitivity.SECRET.value)
+        owners = count_values(exported, "owner")
         if owners:
-            rows = [self._told(going.filter(owner=owner), n, owner) for owner, n in sorted(owners.items())]
+            rows = [
+                self._secrets_change(exported.filter(owner=owner), n, owner)
+                for owner, n in sorted(owners.items())
+            ]
             with write_transaction():
                 journal.record(self.actor, rows, timezone.now())
         return sum(owners.values())
 
-    def _told(self, going: MemoryQuerySet, n: int, owner: str) -> journal.Change:
-        ids = list(going.order_by("-pk").values_list("uid", flat=True)[:MAX_NAMED_IDS])
+    def _secrets_change(self, exported: MemoryQuerySet, n: int, owner: str) -> journal.Change:
+        ids = list(exported.order_by("-pk").values_list("uid", flat=True)[:MAX_NAMED_IDS])
         detail, project = {"secret": n, "ids": ids}, self.filter.project or ""
         return journal.Change("export", "store", "", detail, project, Sensitivity.SECRET.value, owner)
 
@@ -134,8 +138,8 @@ class ExportSelection:
         for memory in _iterate_rows(changed):
             known = [
                 row
-                for row, seen in walk_revisions(memory, clearance)
-                if seen or (self.everything and row.sensitivity in LEVELS)
+                for row, visible in walk_revisions(memory, clearance)
+                if visible or (self.everything and row.sensitivity in LEVELS)
             ]
             for row in reversed(known):
                 yield jsonl.revision(row, memory.uid)
@@ -146,9 +150,11 @@ class ExportSelection:
             yield jsonl.evidence(row)
 
     def _merge_lines(self) -> Iterator[dict[str, Any]]:
-        """Where both may be seen."""
-        seen = Memory.objects.visible_to(self.actor.clearance).values("pk")
-        for row in _iterate_rows(self.memories().filter(merged_into__in=seen).select_related("merged_into")):
+        """Yield the merges of which both memories are visible."""
+        visible = Memory.objects.visible_to(self.actor.clearance).values("pk")
+        for row in _iterate_rows(
+            self.memories().filter(merged_into__in=visible).select_related("merged_into")
+        ):
             yield {"kind": "merge", "memory_id": row.uid, "into": row.merged_into.uid}
 
     def _fact_lines(self) -> Iterator[dict[str, Any]]:
@@ -156,15 +162,17 @@ class ExportSelection:
             yield jsonl.fact(row, whole=self.everything)
 
     def _superseded_lines(self) -> Iterator[dict[str, Any]]:
-        """Where both may be seen."""
-        seen = self.facts().order_by().values("pk")
-        for row in _iterate_rows(self.facts().filter(superseded_by__in=seen).select_related("superseded_by")):
+        """Yield the superseded facts of which both facts are visible."""
+        visible = self.facts().order_by().values("pk")
+        for row in _iterate_rows(
+            self.facts().filter(superseded_by__in=visible).select_related("superseded_by")
+        ):
             yield {"kind": "superseded", "fact_id": row.uid, "by": row.superseded_by.uid}
 
     def _sessions(self) -> Any:
         if not self.everything:
             return self._of_project(Session.objects.visible_to(self.actor.clearance)).order_by("pk")
-        # A session that holds nothing but what is under an unknown level stays behind like that.
+        # Skip a session if all its rows have an unknown level.
         memories = Memory.objects.filter(session_id=OuterRef("session_id"), project=OuterRef("project"))
         events = Event.objects.filter(session=OuterRef("pk"))
         known = Exists(memories.filter(sensitivity__in=LEVELS)) | Exists(
@@ -178,14 +186,14 @@ class ExportSelection:
             yield jsonl.session(row) if self.everything else jsonl.visible_session(row)
 
     def _summary_lines(self) -> Iterator[dict[str, Any]]:
-        seen = Memory.objects.visible_to(self.actor.clearance).values("pk")
-        for row in _iterate_rows(self._sessions().filter(summary__in=seen).select_related("summary")):
+        visible = Memory.objects.visible_to(self.actor.clearance).values("pk")
+        for row in _iterate_rows(self._sessions().filter(summary__in=visible).select_related("summary")):
             place = {"session_id": row.session_id, "project": row.project}
             yield {"kind": "summary", **place, "memory_id": row.summary.uid}
 
     def _event_lines(self) -> Iterator[dict[str, Any]]:
         rows = Event.objects.visible_to(self.actor.clearance)
-        if self.everything:  # those of memories in the trash too
+        if self.everything:  # including events of trashed memories
             known = Q(memory__isnull=True) | Q(memory__sensitivity__in=LEVELS)
             rows = Event.objects.filter(known, sensitivity__in=LEVELS)
         rows = self._of_project(rows, "session__project").select_related("session", "memory")
@@ -199,7 +207,7 @@ class ExportSelection:
 
 
 def _row_pages(rows: Any) -> Iterator[list[Any]]:
-    """By primary key, each page a query of its own: a slow reader holds up no writer's log."""
+    """Yield pages by primary key. Each page is a query, so a slow reader does not block writers."""
     after, rows = 0, rows.order_by("pk")
     while page := list(rows.filter(pk__gt=after)[:_PAGE_SIZE]):
         yield page

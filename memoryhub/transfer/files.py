@@ -1,4 +1,4 @@
-"""Files to read and write: plain, gzip or zip, with limits against decompression bombs."""
+"""Read and write plain, gzip and zip files, with limits against decompression bombs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from typing import IO, cast
 
 from memoryhub.transfer.records import UnreadableFile
 
-# JSON shrinks to a tenth or a twentieth; what grows beyond this was made to fill a memory.
+# JSON compresses 10 to 20 times; a larger expansion is an attack.
 _MAX_RATIO = 300
 _MIN_UNPACKED_BYTES = 64 * 1024 * 1024
 
 
 class BoundedStream(io.RawIOBase):
-    """The content of a packed file of ``size`` bytes; :class:`UnreadableFile` when it is absurdly much."""
+    """Unpacked content of a file of ``size`` bytes.
+
+    Reading raises :class:`UnreadableFile` beyond the limit.
+    """
 
     def __init__(self, stream: IO[bytes], size: int, name: str) -> None:
         self._stream, self._left, self._name = stream, max(size * _MAX_RATIO, _MIN_UNPACKED_BYTES), name
@@ -51,7 +54,7 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 @dataclass(frozen=True)
 class Source:
-    """``stream`` gives the content, ``raw`` the bytes as they lie on the disk, ``size`` of them."""
+    """An open file: ``stream`` yields the content, ``raw`` the ``size`` bytes on disk."""
 
     stream: IO[bytes]
     raw: io.BufferedReader
@@ -59,13 +62,13 @@ class Source:
 
     @property
     def progress(self) -> int:
-        """How many bytes of the disk have been read; 0 for a pipe."""
+        """Number of bytes read from disk; 0 for a pipe."""
         return self.raw.tell() if self.size is not None else 0
 
 
 @contextlib.contextmanager
 def open_source(name: str) -> Iterator[Source]:
-    """Open a file, or standard input for ``-``; gzip is seen by its first bytes. :class:`UnreadableFile`."""
+    """Open a file, or standard input for ``-``, and unpack gzip. Raise :class:`UnreadableFile`."""
     with contextlib.ExitStack() as stack:
         raw, size = _open_raw(name, stack)
         try:
@@ -96,14 +99,14 @@ def _unpack(name: str, raw: io.BufferedReader, size: int | None, stack: contextl
         raise UnreadableFile(f"{name}: is a zip archive; unpack it first (unzip)")
     if start.startswith(_GZIP):
         stream = cast(IO[bytes], stack.enter_context(gzip.GzipFile(fileobj=raw)))
-        if size is None:  # a pipe, fed by who runs the command
+        if size is None:  # a pipe, which is trusted
             return stream
         return stack.enter_context(io.BufferedReader(BoundedStream(stream, size, name), 256 * 1024))
     return raw
 
 
 def write_atomically(path: Path, lines: Iterable[bytes]) -> None:
-    """Write a file for its owner alone (mode 600): the old one stays until the new one is complete.
+    """Write a file atomically, readable by its owner only (mode 600).
 
     A name that ends in ``.gz`` is compressed.
     """
@@ -126,7 +129,7 @@ _ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotI
 
 
 def member_names(path: Path) -> dict[str, str]:
-    """The members of a zip archive by their last name, the first of each; empty when it is none."""
+    """Return the members of a zip archive by base name (first one wins), or {} if it is no archive."""
     try:
         with zipfile.ZipFile(path) as archive:
             found: dict[str, str] = {}
@@ -139,7 +142,7 @@ def member_names(path: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def open_member(path: Path, name: str) -> Iterator[IO[bytes]]:
-    """A member of an archive, unpacked as it is read, from gzip within too; :class:`UnreadableFile`."""
+    """Open a member of an archive, unpacking gzip inside too. Raise :class:`UnreadableFile`."""
     with contextlib.ExitStack() as stack:
         try:
             archive = stack.enter_context(zipfile.ZipFile(path))

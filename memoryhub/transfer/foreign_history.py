@@ -1,4 +1,4 @@
-"""History of other programs as journal rows, sessions, prompts and revisions of this one."""
+"""Convert the history of other programs to journal rows, sessions, prompts and revisions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_OPERATION_CHARS, _MAX_ACTOR_CHARS = 40, 200
 
 
 def short_id(source_id: str) -> str:
-    """An id that the hub's own lines can name: itself, or its hash where it is long or has other letters."""
+    """Return a valid id: the given one, or its hash if it is long or contains other characters."""
     return source_id if _SHORT_ID.fullmatch(source_id) else _digest(source_id)[:32] if source_id else ""
 
 
@@ -38,7 +38,7 @@ def make_journal_row(
     sensitivity: str,
     detail: Mapping[str, Any] | None = None,
 ) -> Item:
-    """A row of another journal. It has no hash there: one is made of what it says, to know it again by."""
+    """Convert a row of another journal. Its hash is computed from its content, to recognise it later."""
     number, operation = fields.get(ROW_NUMBER), collapse_whitespace(fields.text("operation", "unknown"))
     at = fields.past_moment("timestamp")
     values = {
@@ -58,7 +58,7 @@ def make_journal_row(
 
 
 def make_session(fields: FieldReader, table: str, session_id: str, *, agent: str) -> Item:
-    """A session as claude-mem and what is built like it keep one."""
+    """Convert a session with the columns of claude-mem and its derivatives."""
     started = fields.past_moment("started_at_epoch", "started_at")
     ended = fields.past_moment("completed_at_epoch", "completed_at")
     values = {
@@ -75,7 +75,7 @@ def make_session(fields: FieldReader, table: str, session_id: str, *, agent: str
 
 
 def make_prompt(fields: FieldReader, table: str, session_id: str, project: str) -> Item:
-    """A prompt becomes an event with the beginning of what was said, as the hub keeps prompts itself."""
+    """Convert a prompt to an event with the beginning of its text, as the hub stores prompts itself."""
     said = fields.text("prompt_text")
     preview, keywords = parse_prompt(said, settings.MEMORYHUB.event_preview_chars)
     values = {
@@ -101,7 +101,7 @@ def make_revision(
     level: str,
     before: dict[str, Any],
 ) -> Item:
-    """An earlier version of a memory: the values that a change replaced."""
+    """Make a revision from the values that a change replaced."""
     values = {
         "kind": "revision",
         "memory_id": memory_id,
@@ -145,7 +145,7 @@ _SUMMARY_PARTS = {
 
 
 def summary_text(fields: FieldReader) -> str:
-    """What was asked, and a paragraph for each part that says something."""
+    """Return the request, followed by a paragraph for each non-empty part."""
     request = fields.text("request")
     parts = [(label, fields.text(name)) for name, label in _SUMMARY_PARTS.items()]
     told = [f"{label}: {text}" for label, text in parts if text]
@@ -153,6 +153,6 @@ def summary_text(fields: FieldReader) -> str:
 
 
 def append_statements(text: str, statements: list[str]) -> str:
-    """A text, and below it the single statements that belong to it, each on a line."""
+    """Append statements to a text, one per line."""
     listed = "\n".join(f"- {statement}" for statement in statements if statement not in text)
     return "\n\n".join(part for part in (text, listed) if part)

@@ -1,4 +1,4 @@
-"""Objects as JSON lines, as other programs write them: one a line, blank lines between them or not."""
+"""Read JSON lines of other programs; blank lines are allowed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_COUNTED_BYTES = 512 * 1024 * 1024
 
 
 def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]] | InvalidItem]:
-    """Each line's number and the object on it; blank lines are none. :class:`UnreadableFile`."""
+    """Yield the number and object of each line, without blank lines. Raise :class:`UnreadableFile`."""
     with open_source(str(path)) as source:
         for line in LineReader(source.stream):
             found = parse_line(line)
@@ -28,7 +28,7 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]] | InvalidIte
 
 
 def parse_line(line: RawLine) -> tuple[int, dict[str, Any]] | InvalidItem | None:
-    """The object that a line holds; ``None`` for a blank one."""
+    """Return the line number and its object, or ``None`` for a blank line."""
     place = f"line {line.number}"
     if line.raw is None:
         return InvalidItem(place, [Problem("", f"is longer than {MAX_LINE_BYTES // 1024**2} MiB")])
@@ -47,12 +47,12 @@ def parse_line(line: RawLine) -> tuple[int, dict[str, Any]] | InvalidItem | None
 
 
 def first_objects(path: Path) -> list[dict[str, Any]]:
-    """The objects on the first few lines, to recognise a file by; empty when it cannot be read."""
+    """Return the objects of the first lines, for format detection; empty if the file is unreadable."""
     found: list[dict[str, Any]] = []
     try:
         with open_source(str(path)) as source:
             head = source.stream.read(_HEAD_BYTES)
-            if b"\n" not in head.lstrip():  # a first line longer than that is rare, and takes its room
+            if b"\n" not in head.lstrip():  # a longer first line is rare; read it in full
                 head += source.stream.read(MAX_LINE_BYTES - len(head))
     except (UnreadableFile, OSError):
         return []
@@ -66,7 +66,7 @@ def first_objects(path: Path) -> list[dict[str, Any]]:
 
 
 def count_lines(path: Path) -> int | None:
-    """The lines of a file that is not compressed; ``None`` when counting would take long."""
+    """Count the lines of an uncompressed file; ``None`` if that would take long."""
     try:
         if path.stat().st_size > _MAX_COUNTED_BYTES:
             return None

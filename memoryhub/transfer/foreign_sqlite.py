@@ -1,6 +1,7 @@
-"""SQLite files of other programs, read as what they are: data from a stranger.
+"""Read SQLite files of other programs as untrusted data.
 
-Nothing is written, not even beside the file; no view, trigger, virtual table or function of the file runs.
+Nothing is written, not even next to the file. Views, triggers, virtual tables and functions of the file do
+not run.
 """
 
 from __future__ import annotations
@@ -19,58 +20,58 @@ from memoryhub.transfer.records import UnreadableFile
 
 _MAGIC = b"SQLite format 3\x00"
 _HEADER_BYTES = 100
-_WAL_MODE = 2  # what bytes 18 and 19 of the header say of a file in write-ahead mode
+_WAL_MODE = 2  # bytes 18 and 19 of the header of a file in write-ahead mode
 MAX_VALUE_BYTES = 16 * 1024 * 1024
-# Pages that point to one another can stand for more rows than there are atoms. A row takes four bytes at
-# least, and a look at all rows about five steps of SQLite's machine for each byte of the file.
+# Pages that point to one another can represent a practically endless number of rows. A row takes at least
+# four bytes; a full scan takes about five VM steps per byte of the file.
 _ROW_BYTES = 4
 _STEPS_PER_CHECK, _STEPS_PER_BYTE, _FREE_STEPS = 100_000, 5, 50_000_000
-_CHUNK_ROWS = 500  # parameters of one statement, rows in memory at once
-_CHUNK_BYTES = 32 * 1024 * 1024  # characters in memory at once
+_CHUNK_ROWS = 500  # parameters of a statement, rows in memory
+_CHUNK_BYTES = 32 * 1024 * 1024  # characters in memory
 
 RowValues = dict[str, Any]
-TableSigns = tuple[tuple[str, ...], ...]  # each a group of "table" or "table.column" that tells a program
-ROW_NUMBER = "_row"  # the number of a row, beside its columns
+TableSigns = tuple[tuple[str, ...], ...]  # groups of "table" or "table.column" that identify a program
+ROW_NUMBER = "_row"  # key of the row number among the columns
 
 
 class UndecodableText(bytes):
-    """A text that is not UTF-8: not guessed at."""
+    """A text that is not UTF-8."""
 
 
 @dataclass(frozen=True)
 class ForeignDatabase:
-    """``tables``: the ordinary tables of the file, each with the columns that are stored."""
+    """An open file. ``tables`` maps its ordinary tables to their stored columns."""
 
     name: str
     connection: sqlite3.Connection
     tables: dict[str, tuple[str, ...]]
-    patience: _StepLimit
+    step_limit: _StepLimit
 
     def has(self, table: str, *columns: str) -> bool:
         return table in self.tables and set(columns) <= set(self.tables[table])
 
-    def is_like(self, signs: TableSigns) -> bool:
-        """Whether all tables and columns of one of the signs are there."""
+    def matches(self, signs: TableSigns) -> bool:
+        """Return whether all tables and columns of one of the signs exist."""
         return any(all(self.has(*sign.split(".")) for sign in group) for group in signs)
 
     def expect(self, signs: TableSigns, label: str) -> None:
-        """:class:`UnreadableFile` when it is the file of another program."""
-        if not self.is_like(signs):
-            raise UnreadableFile(f"{self.name}: holds no tables of {label}; name the format that it has")
+        """Raise :class:`UnreadableFile` if the file belongs to another program."""
+        if not self.matches(signs):
+            raise UnreadableFile(f"{self.name}: contains no tables of {label}; choose the right format")
 
     def count(self, *tables: str) -> int:
-        """The rows of those of the tables that are there."""
+        """Count the rows of those tables that exist."""
         found = 0
         for table in tables:
             if table in self.tables:
-                some = f"SELECT 1 FROM {_quote_name(table)} LIMIT {self.patience.most_rows}"  # noqa: S608
-                found += next(self._stream(f"SELECT count(*) FROM ({some})", (), "n"))["n"]  # noqa: S608
+                limited = f"SELECT 1 FROM {_quote_name(table)} LIMIT {self.step_limit.max_rows}"  # noqa: S608
+                found += next(self._stream(f"SELECT count(*) FROM ({limited})", (), "n"))["n"]  # noqa: S608
         return found
 
     def unread(self, read: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str, int]]:
-        """What is not among these columns of these tables: table, column and how many rows hold something.
+        """Return tables and columns outside of the given ones, with the number of rows that have a value.
 
-        Of a table that is not read at all the column is empty.
+        The column is empty for a table that is not read at all.
         """
         for table, columns in self.tables.items():
             if table not in read:
@@ -89,46 +90,48 @@ class ForeignDatabase:
         return found
 
     def rows(self, table: str, columns: Sequence[str]) -> Iterator[RowValues]:
-        """The rows in the order in which they were stored, with those of the columns that the table has.
+        """Yield the rows in storage order, with those columns that exist.
 
-        Nothing when there is no such table.
+        Yield nothing if there is no such table.
         """
         if table not in self.tables:
             return
-        there = [column for column in columns if column in self.tables[table]]
-        listed = ", ".join(["rowid", *map(_quote_name, there)])
-        sql = f"SELECT {listed} FROM {_quote_name(table)} ORDER BY rowid"  # noqa: S608
-        yield from self._stream(sql, (), [ROW_NUMBER, *there])
+        existing = [column for column in columns if column in self.tables[table]]
+        selected = ", ".join(["rowid", *map(_quote_name, existing)])
+        sql = f"SELECT {selected} FROM {_quote_name(table)} ORDER BY rowid"  # noqa: S608
+        yield from self._stream(sql, (), [ROW_NUMBER, *existing])
 
-    def of(self, table: str, column: str, values: Iterable[Any], columns: Sequence[str]) -> list[RowValues]:
-        """The rows whose ``column`` is one of at most a few hundred values."""
-        wanted = list(values)
-        if not wanted or not self.has(table, column, *columns):
+    def matching_rows(
+        self, table: str, column: str, values: Iterable[Any], columns: Sequence[str]
+    ) -> list[RowValues]:
+        """Return the rows whose ``column`` has one of the values."""
+        keys = list(values)
+        if not keys or not self.has(table, column, *columns):
             return []
         found: list[RowValues] = []
-        for at in range(0, len(wanted), _CHUNK_ROWS):
-            few = wanted[at : at + _CHUNK_ROWS]
+        for at in range(0, len(keys), _CHUNK_ROWS):
+            chunk = keys[at : at + _CHUNK_ROWS]
             sql = (
                 f"SELECT {', '.join(map(_quote_name, columns))} FROM {_quote_name(table)}"  # noqa: S608
-                f" WHERE {_quote_name(column)} IN ({', '.join('?' * len(few))}) ORDER BY rowid"
+                f" WHERE {_quote_name(column)} IN ({', '.join('?' * len(chunk))}) ORDER BY rowid"
             )
-            found += self._stream(sql, few, columns)
+            found += self._stream(sql, chunk, columns)
         return found
 
-    def joined(
-        self, rows: Iterator[RowValues], own: str, table: str, key: str, columns: Sequence[str]
+    def join(
+        self, rows: Iterator[RowValues], key_column: str, table: str, key: str, columns: Sequence[str]
     ) -> Iterator[tuple[RowValues, RowValues | None]]:
-        """Each row with the one of another table whose ``key`` is what it has in its column ``own``."""
-        there = [key, *(column for column in columns if self.has(table, column))]
+        """Yield each row with the row of another table whose ``key`` equals the row's column ``own``."""
+        existing = [key, *(column for column in columns if self.has(table, column))]
         for chunk in chunked(rows):
-            ids = dict.fromkeys(row[own] for row in chunk if row.get(own) is not None)
-            others = {other[key]: other for other in self.of(table, key, ids, there)}
+            ids = dict.fromkeys(row[key_column] for row in chunk if row.get(key_column) is not None)
+            others = {other[key]: other for other in self.matching_rows(table, key, ids, existing)}
             for row in chunk:
-                yield row, others.get(row.get(own))
+                yield row, others.get(row.get(key_column))
 
     def _stream(self, sql: str, values: Sequence[Any], names: Sequence[str]) -> Iterator[RowValues]:
-        self.patience.begin()
-        with closing(self._ask(sql, values)) as cursor:
+        self.step_limit.begin()
+        with closing(self._execute(sql, values)) as cursor:
             for number in count():
                 try:
                     row = cursor.fetchone()
@@ -136,14 +139,14 @@ class ForeignDatabase:
                     raise to_unreadable_file(self.name, error) from None
                 if row is None:
                     return
-                if number >= self.patience.most_rows:
+                if number >= self.step_limit.max_rows:
                     raise to_unreadable_file(
-                        self.name, sqlite3.DatabaseError("more rows than it has room for")
+                        self.name, sqlite3.DatabaseError("it has more rows than fit into the file")
                     )
-                self.patience.begin()
+                self.step_limit.begin()
                 yield dict(zip(names, row, strict=True))
 
-    def _ask(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+    def _execute(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
         try:
             return self.connection.execute(sql, values)
         except sqlite3.Error as error:
@@ -151,7 +154,7 @@ class ForeignDatabase:
 
 
 def chunked(rows: Iterable[RowValues]) -> Iterator[list[RowValues]]:
-    """A few hundred rows at a time, or fewer that hold much."""
+    """Yield chunks of a few hundred rows, or fewer large ones."""
     chunk: list[RowValues] = []
     size = 0
     for row in rows:
@@ -165,7 +168,7 @@ def chunked(rows: Iterable[RowValues]) -> Iterator[list[RowValues]]:
 
 
 def is_sqlite(path: Path) -> bool:
-    """Whether the file begins as SQLite files do."""
+    """Return whether the file begins like an SQLite file."""
     try:
         with open(path, "rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
@@ -175,7 +178,7 @@ def is_sqlite(path: Path) -> bool:
 
 @contextmanager
 def open_database(path: Path) -> Iterator[ForeignDatabase]:
-    """Open a file of SQLite to read; :class:`UnreadableFile`."""
+    """Open an SQLite file for reading. Raise :class:`UnreadableFile`."""
     with ExitStack() as stack:
         try:
             address = _database_uri(path, stack)
@@ -185,44 +188,44 @@ def open_database(path: Path) -> Iterator[ForeignDatabase]:
             tables = _stored_tables(connection)
         except (sqlite3.Error, OSError) as error:
             raise to_unreadable_file(path.name, error) from None
-        patience = _StepLimit(path.stat().st_size)
-        connection.set_progress_handler(patience, _STEPS_PER_CHECK)
+        step_limit = _StepLimit(path.stat().st_size)
+        connection.set_progress_handler(step_limit, _STEPS_PER_CHECK)
         connection.set_authorizer(_StatementGuard(frozenset(tables)))
-        yield ForeignDatabase(path.name, connection, tables, patience)
+        yield ForeignDatabase(path.name, connection, tables, step_limit)
 
 
 def matches_schema(path: Path, signs: TableSigns) -> bool:
-    """Whether it is an SQLite file with all tables and columns of one of the signs."""
+    """Return whether it is an SQLite file with all tables and columns of one of the signs."""
     if not is_sqlite(path):
         return False
     try:
         with open_database(path) as database:
-            return database.is_like(signs)
+            return database.matches(signs)
     except UnreadableFile:
         return False
 
 
 def to_unreadable_file(name: str, error: Exception) -> UnreadableFile:
-    """What SQLite says of a file, and what to do about it."""
-    what = "its pages go round in circles" if str(error) == "interrupted" else str(error)
+    """Convert an SQLite error to a message with a fix."""
+    what = "its pages form a cycle" if str(error) == "interrupted" else str(error)
     if "locked" in what or "busy" in what:
-        mend = "stop the program that writes it and try again"
+        fix = "stop the program that writes it and try again"
     elif "readonly" in what or "unable to open" in what:
-        mend = "open it once with its own program, close that, and import the file again"
+        fix = "open it once with its own program, close that, and import the file again"
     elif "not a database" in what:
-        mend = "it is none, or encrypted; name the format that it has, or decrypt it with its own program"
+        fix = "it may be encrypted or another format; choose the right format, or decrypt it with its own program"
     elif "too big" in what:
-        mend = f"it holds a value of more than {MAX_VALUE_BYTES // 1024**2} MiB; remove that"
+        fix = f"it contains a value of more than {MAX_VALUE_BYTES // 1024**2} MiB; remove that value"
     else:
-        mend = "try a copy made with: sqlite3 FILE .recover | sqlite3 COPY"
-    return UnreadableFile(f"{name}: cannot be read as an SQLite file: {what}; {mend}")
+        fix = "try a copy made with: sqlite3 FILE .recover | sqlite3 COPY"
+    return UnreadableFile(f"{name}: cannot be read as an SQLite file: {what}; {fix}")
 
 
 def _database_uri(path: Path, stack: ExitStack) -> str:
-    """How to open it so that nothing comes to lie beside it.
+    """Return the URI that opens the file without creating others next to it.
 
-    In write-ahead mode SQLite makes files beside it even to read. Without its log it is whole as it is; with
-    a log that no program has open it is read as a copy; with one that is in use all files are there already.
+    In write-ahead mode, SQLite creates files even for reading. Without a log the file is complete and opened
+    as immutable; with an unused log a copy is read; with a log in use all files exist already.
     """
     with open(path, "rb") as file:
         header = file.read(_HEADER_BYTES)
@@ -255,9 +258,9 @@ def _decode_text(raw: bytes) -> str | bytes:
 
 
 def _stored_tables(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
-    """Ordinary tables alone: neither views nor virtual tables, nor what a virtual table keeps for itself."""
-    listed = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall()
-    named = [(name, str(sql or "")) for name, sql in listed if isinstance(name, str)]
+    """Return ordinary tables only: no views, virtual tables or their shadow tables."""
+    tables = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall()
+    named = [(name, str(sql or "")) for name, sql in tables if isinstance(name, str)]
     virtual = [name for name, sql in named if sql.upper().startswith("CREATE VIRTUAL")]
     found: dict[str, tuple[str, ...]] = {}
     for name, _ in named:
@@ -273,11 +276,11 @@ def _quote_name(name: str) -> str:
 
 
 class _StepLimit:
-    """Ends a statement that takes more steps to its next row than a sound file of this size can ask for."""
+    """Aborts a statement that takes more steps to its next row than a valid file of this size needs."""
 
     def __init__(self, size: int) -> None:
-        self.most_rows = size // _ROW_BYTES + 1
-        self._most = (_FREE_STEPS + size * _STEPS_PER_BYTE) // _STEPS_PER_CHECK
+        self.max_rows = size // _ROW_BYTES + 1
+        self._max_checks = (_FREE_STEPS + size * _STEPS_PER_BYTE) // _STEPS_PER_CHECK
         self._used = 0
 
     def begin(self) -> None:
@@ -285,12 +288,12 @@ class _StepLimit:
 
     def __call__(self) -> bool:
         self._used += 1
-        return self._used > self._most
+        return self._used > self._max_checks
 
 
 @dataclass(frozen=True)
 class _StatementGuard:
-    """What a statement may do: read ordinary tables, and count. What a view would read is not among it."""
+    """Authorizer that only allows reading ordinary tables and counting, and nothing through views."""
 
     tables: frozenset[str]
 

@@ -1,7 +1,7 @@
-"""What the ids of a file have become here: facts and links refer to memories by them.
+"""Map from ids in an import file to stored ids, because facts and links reference memories by id.
 
-Kept in a small file beside the position of an import, so that a million ids fill no memory and one that goes
-on knows what came before. Holds ids alone.
+The map is a small SQLite file next to the checkpoint, so that a million ids do not fill the memory and a
+resumed import knows the earlier ids. It contains only ids.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _CHUNK_SIZE = 500
 
 
 class IdMap:
-    """Source ids and ours. Without a ``path`` they are gone when it is closed."""
+    """Map from source ids to stored ids. Without a ``path`` it is temporary."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
-        # An empty name: SQLite keeps it in memory, and on the disk when it grows.
+        # With an empty name, SQLite uses memory and spills to disk.
         self._file = sqlite3.connect("" if path is None else path, isolation_level=None)
         try:
             self._begin()
         except sqlite3.DatabaseError:
-            # Cut short by a crash: what is missing is imported anew, or said to be missing.
+            # Damaged by a crash. Missing entries are imported again or reported as missing.
             if path is None:
                 raise
             self._file.close()
@@ -37,7 +37,7 @@ class IdMap:
             self._begin()
 
     def _begin(self) -> None:
-        # If it is lost in a crash, so is the position that would make use of it, or little is.
+        # After a crash that loses the map, the checkpoint is lost too, or little is missing.
         self._file.execute("PRAGMA synchronous = OFF")
         self._file.execute(
             "CREATE TABLE IF NOT EXISTS ids (source TEXT PRIMARY KEY, ours TEXT) WITHOUT ROWID"
@@ -55,14 +55,14 @@ class IdMap:
         self._file.close()
 
     def add(self, pairs: Mapping[str, str]) -> None:
-        """Take note of what these have become."""
+        """Add source ids and their stored ids."""
         if pairs:
             self._file.execute("BEGIN")
             self._file.executemany("INSERT OR REPLACE INTO ids VALUES (?, ?)", pairs.items())
             self._file.execute("COMMIT")
 
     def find(self, sources: Iterable[str]) -> dict[str, str]:
-        """Those that are known."""
+        """Return the stored ids of known source ids."""
         found: dict[str, str] = {}
         for some in batched(dict.fromkeys(filter(None, sources)), _CHUNK_SIZE):
             marks = ", ".join("?" * len(some))
@@ -71,7 +71,7 @@ class IdMap:
         return found
 
     def forget(self) -> None:
-        """The import is over: nothing of this stays."""
+        """Delete the map at the end of an import."""
         self._file.close()
         if self._path is not None:
             with contextlib.suppress(FileNotFoundError):

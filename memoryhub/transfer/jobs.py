@@ -1,11 +1,11 @@
-"""Import jobs: run outside of requests with progress, stop, resume and report."""
+"""Import jobs: run in the background with progress, stop, resume and report."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Iterator, Set
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
@@ -22,7 +22,7 @@ from memoryhub.maintenance.operations.base import Change, Operation, Pace, Step
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.models import MaintenanceRun, Memory, RunChanges
 from memoryhub.transfer import uploads
-from memoryhub.transfer.formats import FORMATS, Format, detect_format
+from memoryhub.transfer.formats import FORMATS, detect_format
 from memoryhub.transfer.id_map import IdMap
 from memoryhub.transfer.loader import Batch, LoadOptions, Tally, find_projects_over_cap
 from memoryhub.transfer.reader import ImportReader, open_import
@@ -30,17 +30,17 @@ from memoryhub.transfer.records import Item, Problem, ReadOptions, UnreadableFil
 
 OPERATION_NAME = "import"
 FAILED, UNMAPPED, IGNORED, NOT_IMPORTED, WITHOUT_TTL = "failed", "unmapped", "ignored", "not_taken", "no_ttl"
-PROJECT = "project"  # one that memories came into; ``after``: how many, in a dry run
+PROJECT = "project"  # a target project; ``after`` is its number of memories in a dry run
 _FIRST_BATCH, _MAX_BATCH, _MIN_BATCH = 50, 1000, 20  # items of a step
-# A person waits for the end, and what a step costs besides its items is half of a short one. Two other things
-# keep the door open: the file is read and its vectors are made between the steps.
+# Larger steps than other operations: a person is waiting, and a short step is half overhead. Other writers
+# get their turn while the file is read and vectors are computed between the steps.
 _BATCH_SECONDS, _PAUSE_SECONDS = 3.0, 0.3
-_MAX_ERRORS = 100  # that a step lists; the others it counts
-_MAX_PROJECTS = 20  # that a step names
+_MAX_ERRORS = 100  # listed per step; the others are counted
+_MAX_PROJECTS = 20  # named per step
 
 
 class ImportParams(BaseModel):
-    """``upload``: the key of the file. ``restores``: whoever asked may restore the store."""
+    """``upload`` is the key of the file. ``restores`` allows restoring the history of a store."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -59,22 +59,23 @@ class ImportOperation(Operation[ImportParams]):
     Params = ImportParams
 
     def total(self, params: ImportParams, actor: Actor, now: datetime) -> int:
-        try:
-            with _read_options(params) as reading:
-                return reading.total or 0
-        except UnreadableFile as error:
-            raise _to_store_error(error, params) from None
+        with _open_upload(params) as reader:
+            return reader.total or 0
 
     def steps(
         self, params: ImportParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
-        try:
-            with _read_options(params) as reading, IdMap(uploads.id_map_path(params.upload)) as ids:
-                if position and not reading.go_on(position):
-                    raise StoreError("the file is not the one that was begun with; upload it again", "upload")
-                yield from _import_steps(reading, _load_options(params, actor), ids)
-        except UnreadableFile as error:
-            raise _to_store_error(error, params) from None
+        with _open_upload(params) as reader, IdMap(uploads.id_map_path(params.upload)) as ids:
+            if position and not reader.go_on(position):
+                raise StoreError("the file has changed since the import began; upload it again", "upload")
+            options = LoadOptions(
+                actor,
+                report=lambda place, problem: None,
+                project=params.project or "",
+                dry_run=params.dry_run,
+                restores=params.restores,
+            )
+            yield from _import_steps(reader, options, ids)
         if not params.dry_run:
             uploads.delete_upload(params.upload)
 
@@ -92,10 +93,10 @@ def start_import(
     dry_run: bool = False,
     restores: bool = False,
 ) -> MaintenanceRun:
-    """Keep a file and queue its import. :class:`uploads.TooLarge`; StoreError for what cannot be used.
+    """Save a file and queue its import. Raise :class:`uploads.UploadTooLarge` or StoreError.
 
-    ``format``: seen by the file's content where it is empty. ``restores``: the actor may restore the store,
-    which is the caller's to decide.
+    An empty ``format`` is detected from the content. ``restores`` states that the actor may restore the
+    store; the caller checks that.
     """
     if format and format not in FORMATS:
         raise StoreError(f"must be one of: {', '.join(FORMATS)}", "format")
@@ -117,117 +118,86 @@ def start_import(
 
 
 def import_after_dry_run(run: MaintenanceRun, actor: Actor, *, restores: bool) -> MaintenanceRun:
-    """Import in earnest what a dry run looked through; Conflict when its file is gone."""
+    """Import a file after its dry run. Raise Conflict if the file is gone."""
     params = {**run.params, "dry_run": False, "restores": restores}
     if not uploads.upload_path(params["upload"]).exists():
         raise Conflict("the file of this dry run is gone; upload it again", "upload")
-    uploads.id_map_path(params["upload"]).unlink(missing_ok=True)  # what the dry run took back
+    uploads.id_map_path(params["upload"]).unlink(missing_ok=True)  # ids of the dry run
     return runs.enqueue(IMPORT_OPERATION, params, actor, may_wait=True)
 
 
-def _load_options(params: ImportParams, actor: Actor) -> LoadOptions:
-    return LoadOptions(
-        actor, lambda place, problem: None, params.project or "", params.dry_run, restores=params.restores
-    )
-
-
-def _read_options(params: ImportParams) -> _OpenUpload:
+@contextmanager
+def _open_upload(params: ImportParams) -> Iterator[ImportReader]:
+    """Open an upload. Errors of the reader become StoreErrors with the original name of the file."""
     path = uploads.upload_path(params.upload)
     if not path.exists():
         raise StoreError("the file is gone; upload it again", "upload")
-    return _OpenUpload(_detect_format(params.format), path, ReadOptions(params.name, params.project or ""))
-
-
-def _detect_format(name: str) -> Format:
+    format = FORMATS.get(params.format)
+    if format is None:
+        raise StoreError("this hub no longer supports this format", "format")
     try:
-        return FORMATS[name]
-    except KeyError:
-        raise StoreError("this hub knows no format of this name any more", "format") from None
+        with open_import(format, str(path), ReadOptions(params.name, params.project or "")) as reader:
+            yield reader
+    except UnreadableFile as error:
+        message = str(error).replace(str(path), params.name or "the file").replace(path.name, params.name)
+        raise StoreError(message, "file") from None
 
 
-class _OpenUpload:
-    """:func:`opened`, on an upload."""
-
-    def __init__(self, format: Format, path: Path, options: ReadOptions) -> None:
-        self._stack = ExitStack()
-        self._arguments = (format, str(path), options)
-
-    def __enter__(self) -> ImportReader:
-        return self._stack.enter_context(open_import(*self._arguments))
-
-    def __exit__(self, *details: Any) -> bool | None:
-        return self._stack.__exit__(*details)
-
-
-def _to_store_error(error: UnreadableFile, params: ImportParams) -> StoreError:
-    """In the words of the reader, with the name that the file had."""
-    path = uploads.upload_path(params.upload)
-    words = str(error).replace(str(path), params.name or "the file").replace(path.name, params.name)
-    return StoreError(words, "file")
-
-
-def _import_steps(reading: ImportReader, order: LoadOptions, ids: IdMap) -> Iterator[Step]:
-    pace, items, done = (
-        Pace(_FIRST_BATCH, _MAX_BATCH, _MIN_BATCH, stretch=_BATCH_SECONDS, rest=_PAUSE_SECONDS),
-        iter(reading),
-        reading.done,
-    )
-    named: set[str] = set()  # projects; once is enough
-    while some := list(islice(items, pace.size)):
-        mark, seen = reading.mark(), reading.done - done
-        done += seen
-        step = _import_step(_ReportedBatch(some, order, ids, named), order.dry_run, mark, seen)
+def _import_steps(reader: ImportReader, options: LoadOptions, ids: IdMap) -> Iterator[Step]:
+    pace = Pace(_FIRST_BATCH, _MAX_BATCH, _MIN_BATCH, stretch=_BATCH_SECONDS, rest=_PAUSE_SECONDS)
+    items, done = iter(reader), reader.done
+    reported: set[str] = set()  # projects
+    while batch := list(islice(items, pace.size)):
+        mark, progress = reader.mark(), reader.done - done
+        done += progress
+        step = _import_step(batch, options, ids, reported, mark, progress)
         yield step
-        named.update(change.reason for change in step.applied if change.action == PROJECT)
+        reported.update(change.reason for change in step.applied if change.action == PROJECT)
         pace.after(step)
 
 
-def _import_step(batch: _ReportedBatch, dry_run: bool, mark: dict[str, Any], seen: int) -> Step:
-    """A dry run stores and takes back here."""
+def _import_step(
+    items: list[Item],
+    options: LoadOptions,
+    ids: IdMap,
+    reported: Set[str],
+    mark: dict[str, Any],
+    progress: int,
+) -> Step:
+    """Make a step that reports numbers and reasons, but no texts. A dry run stores and rolls back here."""
+    errors: list[tuple[str, Problem]] = []
+    batch = Batch(items, replace(options, report=lambda place, problem: errors.append((place, problem))), ids)
 
-    def commit(run_uid: str) -> tuple[Change, ...]:
-        return batch.store()
-
-    if not dry_run:
-        return Step((), mark, seen, commit, chore=True)
-    began = time.perf_counter()
-    found = batch.store()
-    return Step(found, mark, seen, took_ms=(time.perf_counter() - began) * 1000)
-
-
-class _ReportedBatch:
-    """A batch that tells as changes what became of it: numbers and reasons, never a text.
-
-    ``named``: the projects that need not be told of.
-    """
-
-    def __init__(self, items: list[Item], order: LoadOptions, ids: IdMap, named: Set[str]) -> None:
-        self._named, self._dry_run = named, order.dry_run
-        self._errors: list[tuple[str, Problem]] = []
-        told = replace(order, report=lambda place, problem: self._errors.append((place, problem)))
-        self._batch = Batch(items, told, ids)
-
-    def store(self) -> tuple[Change, ...]:
-        self._errors.clear()
+    def store(run_uid: str = "") -> tuple[Change, ...]:
+        errors.clear()
         tally = Tally()
-        self._batch.store(tally)
-        return (*_outcome_counts(tally), *self._failures(tally), *_note_counts(tally), *self._projects(tally))
+        batch.store(tally)
+        failures, projects = _failures(tally, errors), _projects(tally, reported, options.dry_run)
+        return (*_outcome_counts(tally), *failures, *_note_counts(tally), *projects)
 
-    def _projects(self, tally: Tally) -> Iterator[Change]:
-        coming = [(project, n) for project, n in tally.created_in.items() if n and project not in self._named]
-        for project, n in coming[:_MAX_PROJECTS] if settings.MEMORYHUB.max_memories else ():
-            yield Change(PROJECT, reason=project, after=float(n) if self._dry_run else None)
+    if not options.dry_run:
+        return Step((), mark, progress, store, chore=True)
+    began = time.perf_counter()
+    found = store()
+    return Step(found, mark, progress, took_ms=(time.perf_counter() - began) * 1000)
 
-    def _failures(self, tally: Tally) -> Iterator[Change]:
-        """One for each thing that failed, naming its first problems; the rest only counted."""
-        by_place: dict[str, list[str]] = {}
-        for place, problem in self._errors:
-            by_place.setdefault(place, []).append(str(problem))
-        listed = list(by_place.items())[:_MAX_ERRORS]
-        for place, problems in listed:
-            yield Change(FAILED, reason=f"{place}: {'; '.join(problems[:5])}")
-        if rest := tally.failed - len(listed):
-            yield Change(FAILED, reason="more in the lines around", count=rest)
+
+def _projects(tally: Tally, reported: Set[str], dry_run: bool) -> Iterator[Change]:
+    new = [(project, n) for project, n in tally.created_in.items() if n and project not in reported]
+    for project, n in new[:_MAX_PROJECTS] if settings.MEMORYHUB.max_memories else ():
+        yield Change(PROJECT, reason=project, after=float(n) if dry_run else None)
+
+
+def _failures(tally: Tally, errors: list[tuple[str, Problem]]) -> Iterator[Change]:
+    """Yield a change per failed item with its first problems, and one for the remaining count."""
+    by_place: dict[str, list[str]] = {}
+    for place, problem in errors:
+        by_place.setdefault(place, []).append(str(problem))
+    listed = list(by_place.items())[:_MAX_ERRORS]
+    for place, problems in listed:
+        yield Change(FAILED, reason=f"{place}: {'; '.join(problems[:5])}")
+    if rest := tally.failed - len(listed):
+        yield Change(FAILED, reason="more in the lines around", count=rest)
 
 
 def _outcome_counts(tally: Tally) -> Iterator[Change]:
@@ -257,10 +227,11 @@ _NOTE_ACTIONS = frozenset({FAILED, UNMAPPED, IGNORED, NOT_IMPORTED, WITHOUT_TTL,
 
 @dataclass
 class ImportReport:
-    """``counts``: how many of each kind and outcome ("memories created"), the most first. ``errors``: a page
-    of what failed, each with its place; ``failed`` counts all of it. ``over_cap``: projects that memories
-    came into and that hold (after a dry run: would hold) more than ``max_memories``. The others are told with
-    their number.
+    """Report of an import.
+
+    ``counts`` has the number per kind and outcome ("memories created"), largest first. ``errors`` is a page
+    of failures with their places, ``failed`` their total number. ``over_cap`` lists target projects that
+    exceed ``max_memories`` (after a dry run: would exceed).
     """
 
     counts: list[tuple[str, int]] = field(default_factory=list)
@@ -275,7 +246,7 @@ class ImportReport:
 
 
 def get_import(uid: str, actor: Actor) -> MaintenanceRun:
-    """One's own import, or one that reached no more than one may see; NotFound otherwise."""
+    """Return an import of this actor, or one within the actor's clearance. Raise NotFound."""
     runs.mark_interrupted()
     run = MaintenanceRun.objects.filter(uid=uid, operation=OPERATION_NAME).first()
     if run is None or not (_is_own(run, actor) or run_scope.can_see_all(actor.clearance, run)):
@@ -284,25 +255,25 @@ def get_import(uid: str, actor: Actor) -> MaintenanceRun:
 
 
 def _is_own(run: MaintenanceRun, actor: Actor) -> bool:
-    """Asked for by this actor; tokens of several people may have the same name."""
+    """Return whether the actor requested this import; token names are not unique across owners."""
     return run.actor == actor.name and run_scope.clearance_of(run).owner == actor.owner
 
 
 def own_imports(actor: Actor) -> QuerySet[MaintenanceRun]:
-    """Imports that this actor asked for, newest first."""
+    """Return the imports that this actor requested, newest first."""
     mine = MaintenanceRun.objects.filter(operation=OPERATION_NAME, actor=actor.name, reach__owner=actor.owner)
     return mine.order_by("-created_at", "-pk")
 
 
 def stop_import(run: MaintenanceRun, actor: Actor) -> MaintenanceRun:
-    """Ask an import to stop. Its own actor may do so, whatever they may see by now."""
+    """Stop an import. Its own actor may always do so, even with less clearance by now."""
     return runs.stop(run.uid, Actor(run.actor, run_scope.clearance_of(run)) if _is_own(run, actor) else actor)
 
 
 def resume_import(run: MaintenanceRun, actor: Actor, *, restores: bool) -> MaintenanceRun:
-    """Let an import go on as it was asked for; Forbidden, NotFound when that is beyond the actor by now.
+    """Resume an import as requested. Raise Forbidden or NotFound if that exceeds the actor's permissions.
 
-    ``actor``: with all that they may see at most. ``restores``: they may restore the store.
+    ``actor`` has their full clearance; ``restores`` states that they may restore the store.
     """
     if run.params.get("restores") and not restores:
         raise Forbidden("this import restores a store; leave it to those who may, or import the file again")
@@ -310,13 +281,13 @@ def resume_import(run: MaintenanceRun, actor: Actor, *, restores: bool) -> Maint
 
 
 def format_label(run: MaintenanceRun) -> str:
-    """What wrote the file, for people."""
+    """Return the label of the import's format."""
     found = FORMATS.get(str(run.params.get("format")))
     return found.label if found else str(run.params.get("format"))
 
 
 def build_report(run: MaintenanceRun, clearance: Clearance, start: int = 0, limit: int = 100) -> ImportReport:
-    """All numbers, and a page of the errors. What a project holds is counted as far as it may be seen."""
+    """Return all numbers and a page of errors. The memories of a project are counted within the clearance."""
     told: dict[str, int] = (run.result or {}).get("counts", {})
     report = ImportReport(
         sorted(
@@ -346,7 +317,7 @@ def build_report(run: MaintenanceRun, clearance: Clearance, start: int = 0, limi
 
 
 def _load_changes(run: MaintenanceRun) -> Iterator[tuple[str, str, int, float]]:
-    """Action, reason, count, and the number ``after``."""
+    """Yield action, reason, count and the number ``after``."""
     for step in RunChanges.objects.filter(run=run).order_by("pk").iterator(chunk_size=100):
         for change in step.changes:
             yield change["action"], change.get("reason", ""), change.get("count", 1), change.get("after", 0)

@@ -25,7 +25,7 @@ _HISTORY_FIELDS = ("author", "owner", "trash_reason", "flags", "scale", "consoli
 
 
 def header(at: datetime, levels: list[str], everything: bool) -> dict[str, Any]:
-    """``whole``: nothing of a known level stayed behind, so that an import restores the store."""
+    """Return the header. ``whole`` marks a file without omissions, which can restore the store."""
     return {
         "kind": "memoryhub",
         "version": VERSION,
@@ -36,8 +36,8 @@ def header(at: datetime, levels: list[str], everything: bool) -> dict[str, Any]:
 
 
 def memory(row: Memory, lists: dict[str, list[Any]] | None, *, whole: bool) -> dict[str, Any]:
-    """``whole``: with its place beside memories that its reader may not know of."""
-    told: dict[str, Any] = {
+    """Serialize a memory. ``whole`` adds its copy number, which may reveal hidden memories."""
+    values: dict[str, Any] = {
         "kind": "memory",
         **serializers.memory(row, lists),
         "ttl_days": row.ttl_days,
@@ -45,12 +45,12 @@ def memory(row: Memory, lists: dict[str, list[Any]] | None, *, whole: bool) -> d
         "reviewed_at": serializers.moment(row.reviewed_at),
         "consolidated_at": serializers.moment(row.consolidated_at),
     }
-    return {**told, "copy_number": row.copy} if whole else told
+    return {**values, "copy_number": row.copy} if whole else values
 
 
 def fact(row: Fact, *, whole: bool) -> dict[str, Any]:
-    told = {"kind": "fact", **serializers.fact(row), "author": row.author}
-    return {**told, "copy_number": row.copy} if whole else told
+    values = {"kind": "fact", **serializers.fact(row), "author": row.author}
+    return {**values, "copy_number": row.copy} if whole else values
 
 
 def session(row: Session) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def session(row: Session) -> dict[str, Any]:
 
 
 def visible_session(row: Any) -> dict[str, Any]:
-    """A session as ``Session.objects.visible_to`` gives it: no more than what may be seen of it."""
+    """Serialize a session from ``Session.objects.visible_to``, which contains only visible values."""
     return {"kind": "session", **serializers.session(row)}
 
 
@@ -88,7 +88,7 @@ def evidence(row: Evidence) -> dict[str, Any]:
 
 
 def journal(row: JournalEntry) -> dict[str, Any]:
-    """A row that was imported itself goes out as it was where it was made."""
+    """Serialize a journal row; an imported row is exported as in its original store."""
     detail = dict(row.detail)
     origin = detail.pop("imported", None) or {"seq": row.seq, "hash": row.hash}
     return {
@@ -101,14 +101,14 @@ def journal(row: JournalEntry) -> dict[str, Any]:
     }
 
 
-# A memory of the longest texts, with every character written as an escape, fits well into this.
+# Fits a memory with the longest texts and every character escaped.
 MAX_LINE_BYTES = 16 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 
 
 class InvalidLine(Exception):
-    """A line that holds no memory."""
+    """A line without a valid item."""
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
@@ -117,17 +117,17 @@ class InvalidLine(Exception):
 
 @dataclass(frozen=True)
 class RawLine:
-    """``raw`` is ``None`` for a line that is too long to be a memory."""
+    """``raw`` is ``None`` for a line above the size limit."""
 
     number: int
     raw: bytes | None
 
 
 class LineReader:
-    """The lines of a stream, read one at a time.
+    """Read the lines of a stream one at a time.
 
-    ``number``, ``offset`` and ``digest`` say how far the reading has come, *before* the line that is in hand:
-    what lies before that need not be read again.
+    ``number``, ``offset`` and ``digest`` describe the position *before* the current line: everything before
+    it need not be read again.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -153,16 +153,16 @@ class LineReader:
                 length += len(raw)
             self._ahead, self._length = ahead, length
             yield RawLine(self.number + 1, whole if len(whole) <= MAX_LINE_BYTES else None)
-            self.let_go()
+            self.finish_line()
 
-    def let_go(self) -> None:
-        """The line in hand is done with: the reading has come behind it."""
+    def finish_line(self) -> None:
+        """Move the position behind the current line."""
         if self._length:
             self._hash, self.offset, self.number = self._ahead, self.offset + self._length, self.number + 1
             self._length = 0
 
     def skip(self, number: int, offset: int, digest: str) -> bool:
-        """Go to where an earlier reading had come; False when what lies before is not what it was."""
+        """Move to an earlier position; return False if the content before it has changed."""
         left = offset
         while left and (chunk := self._stream.read(min(left, _CHUNK))):
             self._hash.update(chunk)
@@ -172,17 +172,17 @@ class LineReader:
 
 
 def line_bytes(line: RawLine) -> bytes:
-    """The bare bytes of a line, empty for a blank one; :class:`BadLine`."""
+    """Return the bytes of a line, empty for a blank line. Raise :class:`InvalidLine`."""
     if line.raw is None:
         raise InvalidLine([Problem("", f"is longer than {MAX_LINE_BYTES // 1024**2} MiB")])
     return (line.raw.removeprefix(_BOM) if line.number == 1 else line.raw).strip()
 
 
 def to_line(shape: dict[str, Any]) -> bytes:
-    """A shape as a line of its own."""
+    """Serialize a dictionary to a line."""
     return json.dumps(shape, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 def memory_to_line(row: Memory, lists: ListValues | None = None, *, whole: bool = False) -> bytes:
-    """A memory as a line that an import takes back; ``lists`` as in :func:`memoryhub.serializers.memory`."""
+    """Serialize a memory to an importable line; ``lists`` as in :func:`memoryhub.serializers.memory`."""
     return to_line(memory(row, lists, whole=whole))

@@ -39,7 +39,7 @@ from memoryhub.transfer.records import (
 )
 from memoryhub.transfer.schema import READ_ONLY, JournalLine
 
-# A file with a new field name in every line must not fill the memory.
+# Bounds the memory for a file with a new field name in every line.
 _MAX_NAMES = 200
 OTHER_FIELDS = "other fields"
 _IDENTITY = READ_ONLY - {"content_hash"}
@@ -47,7 +47,7 @@ _IDENTITY = READ_ONLY - {"content_hash"}
 
 @dataclass
 class Tally:
-    """``outcomes`` are those of memories; ``others`` those of facts, sessions and so on, by kind."""
+    """Numbers of an import: ``outcomes`` for memories, ``others`` for other kinds."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     others: dict[str, Counter[str]] = field(default_factory=dict)
@@ -61,25 +61,25 @@ class Tally:
 
     @property
     def stored(self) -> int:
-        """Memories that are here now."""
+        """Number of memories that are now stored."""
         return sum(self.outcomes.values())
 
     @property
     def handled(self) -> int:
-        """Things of any kind that are here now, and those that are not."""
+        """Number of stored and failed items of any kind."""
         return self.stored + sum(counts.total() for counts in self.others.values()) + self.failed
 
     def count(self, kind: str, outcome: str) -> None:
-        """One thing that is no memory."""
+        """Count an item other than a memory."""
         self.others.setdefault(kind, Counter())[outcome] += 1
 
     def memory(self, draft: MemoryDraft, project: str, outcome: str, *, ended: bool, trusted: bool) -> None:
-        """One memory, and what of its line was not taken over."""
+        """Count a memory, and the parts of its line that were not imported."""
         self.outcomes[outcome] += 1
         self.created_in[project] += outcome == "created" and not ended
         self.in_trash += ended and outcome == "created"
         self.without_ttl += outcome == "created" and "ttl_days" not in draft.given
-        _add_counts(self.ignored, [redact(name) for name in draft.ignored])  # the report is kept
+        _add_counts(self.ignored, [redact(name) for name in draft.ignored])  # the report is saved
         if not trusted:
             _add_counts(self.not_taken, sorted(draft.model_fields_set & _IDENTITY))
 
@@ -87,7 +87,7 @@ class Tally:
         _add_counts(self.unmapped, [what], count)
 
     def as_counts(self) -> dict[str, Any]:
-        """All numbers, for a report that is not printed."""
+        """Return all numbers as JSON for a machine-readable report."""
         return {
             "memories": dict(self.outcomes),
             **{kind: dict(counts) for kind, counts in self.others.items()},
@@ -101,14 +101,14 @@ def _add_counts(counts: Counter[str], names: list[str], by: int = 1) -> None:
 
 
 BATCH_SIZE = 1000
-_RESTORE_ONLY = "only whoever may restore the whole store brings it in"
+_RESTORE_ONLY = "only an import that may restore the store includes it"
 
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """How to load. ``project`` is for what names none; ``report`` hears of everything that fails.
+    """Settings of a load. ``project`` is the default project; ``report`` is called for each failure.
 
-    ``restores``: the actor may restore the store: ids, authors, owners and history are taken over.
+    ``restores``: the actor may restore the store, so ids, authors, owners and history are imported.
     """
 
     actor: Actor
@@ -119,69 +119,69 @@ class LoadOptions:
     restores: bool = False
 
 
-def load_items(reading: ImportReader, order: LoadOptions, tally: Tally, ids: IdMap) -> Iterator[ImportMark]:
-    """Store what is read; comes back after each batch, with the mark behind it.
+def load_items(reader: ImportReader, options: LoadOptions, tally: Tally, ids: IdMap) -> Iterator[ImportMark]:
+    """Store the items; yield the mark after each batch.
 
-    What cannot be read or is refused does not lose the others, unless the order is strict: then it ends it.
+    Invalid or refused items do not stop the others, unless ``strict`` is set.
     """
     batch: list[Item] = []
-    for item in reading:
-        if order.strict and isinstance(item, InvalidItem):
-            mark = reading.mark(before=True)
-            if not Batch(batch, order, ids).store(tally):
+    for item in reader:
+        if options.strict and isinstance(item, InvalidItem):
+            mark = reader.mark(before=True)
+            if not Batch(batch, options, ids).store(tally):
                 yield mark
-            _report_bad(item, order, tally)
+            _report_bad(item, options, tally)
             return
         batch.append(item)
         if len(batch) >= BATCH_SIZE:
-            if Batch(batch, order, ids).store(tally) and order.strict:
+            if Batch(batch, options, ids).store(tally) and options.strict:
                 return
             batch = []
-            yield reading.mark()
-    if not (Batch(batch, order, ids).store(tally) and order.strict):
-        yield reading.mark()
+            yield reader.mark()
+    if not (Batch(batch, options, ids).store(tally) and options.strict):
+        yield reader.mark()
 
 
-def _report_bad(bad: InvalidItem, order: LoadOptions, tally: Tally) -> None:
+def _report_bad(bad: InvalidItem, options: LoadOptions, tally: Tally) -> None:
     tally.failed += 1
     for problem in bad.problems:
-        order.report(bad.place, problem)
+        options.report(bad.place, problem)
 
 
 class Batch:
-    """Some items that are stored in one transaction. Vectors are made before it, so nobody waits for them.
+    """Items that are stored in one transaction, with vectors computed before it.
 
-    The cap of a project is not held: it bounds what agents pile up, and this is a person's doing. Upkeep
-    counts from now: years of history do not fade in the night after they came.
+    The project cap does not apply: it limits agents, and an import is requested by a person. Access times
+    count from now, so that old memories do not expire or fade in the next night.
     """
 
-    def __init__(self, items: Sequence[Item], order: LoadOptions, ids: IdMap) -> None:
-        self._items, self._order, self._ids = items, order, ids
+    def __init__(self, items: Sequence[Item], options: LoadOptions, ids: IdMap) -> None:
+        self._items, self._options, self._ids = items, options, ids
         for item in items:
-            if order.project:
-                _set_default_project(item, order.project)
+            if options.project:
+                _set_default_project(item, options.project)
         self._vectors = store.embed_drafts(
             item.draft for item in items if isinstance(item, Record) and isinstance(item.draft, MemoryDraft)
         )
 
     def store(self, tally: Tally) -> int:
-        """How many were refused."""
+        """Store the items; return the number of refusals."""
         if not self._items:
             return 0
         failed, self._tally, now = tally.failed, tally, timezone.now()
         self._refusals = {id(item): refusal for item in self._items if (refusal := self._screen(item))}
         with write_transaction():
-            for kind, some in self._by_kind().items():
-                self._take(kind, some, now)
-            if self._order.dry_run:
+            for kind, items in self._by_kind().items():
+                self._take(kind, items, now)
+            if self._options.dry_run:
                 transaction.set_rollback(True)
         return tally.failed - failed
 
     def _screen(self, item: Item) -> StoreError | None:
-        """Check an item for secrets, before the transaction: other writers would wait for it."""
+        """Check an item for secrets before the transaction, without blocking other writers."""
         if isinstance(item, HistoryItem):
             kind = _kind_of(item)
-            return restore.find_line_refusal(kind, item.shape) if self._order.restores else None
+            return restore.find_line_refusal(kind, item.shape) if self._options.restores else None
         if not isinstance(item, Record):
             return None
         past = self._past(item.past)
@@ -190,7 +190,7 @@ class Batch:
         return store.check_drafts([item.draft], [past])[0]
 
     def _by_kind(self) -> dict[str, list[Item]]:
-        """Memories before what refers to them, and sessions before these, which would begin them anew."""
+        """Group by kind: sessions before memories (which would create them), references last."""
         found: dict[str, list[Item]] = {"": [], "session": [], "memory": []}
         for item in self._items:
             found.setdefault(_kind_of(item), []).append(item)
@@ -205,45 +205,45 @@ class Batch:
             self._history(kind, [item for item in items if isinstance(item, HistoryItem)], now)
         for item in items:
             if isinstance(item, InvalidItem):
-                _report_bad(item, self._order, self._tally)
+                _report_bad(item, self._options, self._tally)
             elif isinstance(item, UnmappedField):
                 self._tally.without_home(item.what, item.count)
 
     def _memories(self, records: list[Record], now: datetime) -> None:
-        order = self._order
+        options = self._options
         drafts = [record.draft for record in records if isinstance(record.draft, MemoryDraft)]
         pasts = [self._past(record.past) for record in records]
         results = store.create_memories(
             drafts,
-            order.actor,
+            options.actor,
             hold_cap=False,
             imported_at=now,
             vectors=self._vectors,
             pasts=pasts,
             refusals=[self._refusals.get(id(record)) for record in records],
         )
-        became: dict[str, str] = {}
+        stored_ids: dict[str, str] = {}
         for record, draft, past, result in zip(records, drafts, pasts, results, strict=True):
             if isinstance(result, StoreError):
                 self._refuse(record.place, result)
                 continue
             if record.source_id:
-                became[record.source_id] = result.memory.uid
+                stored_ids[record.source_id] = result.memory.uid
             ended = past is not None and past.has_ended(now)
             self._tally.memory(
-                draft, result.memory.project, result.outcome, ended=ended, trusted=order.restores
+                draft, result.memory.project, result.outcome, ended=ended, trusted=options.restores
             )
-        self._ids.add(became)
+        self._ids.add(stored_ids)
 
     def _past(self, past: ImportedHistory) -> ImportedHistory | None:
         if past is NO_HISTORY:
             return None
-        return past if self._order.restores else past.anonymous()
+        return past if self._options.restores else past.anonymous()
 
     def _facts(self, records: list[Record], now: datetime) -> None:
         pairs = [(record, record.draft) for record in records if isinstance(record.draft, FactDraft)]
         known = self._ids.find(draft.memory_id or "" for _, draft in pairs)
-        became: dict[str, str] = {}
+        stored_ids: dict[str, str] = {}
         for record, draft in pairs:
             try:
                 fact, outcome = self._fact(draft, record, known, now)
@@ -252,43 +252,43 @@ class Batch:
                 continue
             self._tally.count("facts", outcome)
             if record.source_id:
-                became[restore.fact_key(record.source_id)] = fact.uid
-        self._ids.add(became)
+                stored_ids[restore.fact_key(record.source_id)] = fact.uid
+        self._ids.add(stored_ids)
 
     def _fact(
         self, draft: FactDraft, record: Record, known: dict[str, str], now: datetime
     ) -> tuple[Fact, str]:
-        """Whose memory did not come in does not come in either: it would show where that must not."""
+        """Store a fact. Refuse one whose memory was not imported: it could become visible to others."""
         if refusal := self._refusals.get(id(record)):
             if isinstance(refusal, SecretDetected):
-                change = refusal_change(refusal, draft, self._order.actor, "fact")
-                journal.record(self._order.actor, [change], now)
+                change = refusal_change(refusal, draft, self._options.actor, "fact")
+                journal.record(self._options.actor, [change], now)
             raise refusal
         if draft.memory_id:
-            ours = known.get(draft.memory_id)
-            if ours is None and not (self._order.restores and self._is_here(draft.memory_id)):
+            memory_id = known.get(draft.memory_id)
+            if memory_id is None and not (self._options.restores and self._is_here(draft.memory_id)):
                 raise NotFound("its memory was not imported", "memory_id")
-            ours = ours or draft.memory_id
-            # In a dry run nothing of an earlier batch is there.
-            draft = draft.model_copy(update={"memory_id": None if self._order.dry_run else ours})
+            memory_id = memory_id or draft.memory_id
+            # In a dry run, memories of earlier batches do not exist.
+            draft = draft.model_copy(update={"memory_id": None if self._options.dry_run else memory_id})
         past = self._past(record.past)
         if past is None:
-            fact, is_new = services.create_fact(draft, self._order.actor, now, checked=True)
+            fact, is_new = services.create_fact(draft, self._options.actor, now, checked=True)
             return fact, "created" if is_new else "updated"
-        fact, is_new = services.import_fact(draft, past, self._order.actor, now, checked=True)
+        fact, is_new = services.import_fact(draft, past, self._options.actor, now, checked=True)
         return fact, "created" if is_new else "unchanged"
 
     def _is_here(self, uid: str) -> bool:
-        return Memory.objects.visible_to(self._order.actor.clearance).filter(uid=uid).exists()
+        return Memory.objects.visible_to(self._options.actor.clearance).filter(uid=uid).exists()
 
     def _history(self, kind: str, items: list[HistoryItem], now: datetime) -> None:
-        if not self._order.restores:
+        if not self._options.restores:
             self._tally.without_home(f"{restore.KIND_LABELS[kind]}: {_RESTORE_ONLY}", len(items))
             return
         shapes = [item.shape for item in items]
         refusals = [self._refusals.get(id(item)) for item in items]
         results = restore.restore_lines(
-            kind, shapes, self._order.actor, self._ids, dry_run=self._order.dry_run, refusals=refusals
+            kind, shapes, self._options.actor, self._ids, dry_run=self._options.dry_run, refusals=refusals
         )
         for item, result in zip(items, results, strict=True):
             if isinstance(result, StoreError):
@@ -298,18 +298,18 @@ class Batch:
 
     def _refuse(self, place: str, refusal: StoreError) -> None:
         self._tally.failed += 1
-        self._order.report(place, Problem(refusal.field, refusal.message))
+        self._options.report(place, Problem(refusal.field, refusal.message))
 
 
 def _set_default_project(item: Item, project: str) -> None:
-    """Give a project to what names none; a row of a journal may be about none."""
-    named: Any = None
+    """Set the default project; a journal row may have no project."""
+    target: Any = None
     if isinstance(item, Record):
-        named = item.draft
+        target = item.draft
     elif isinstance(item, HistoryItem) and not isinstance(item.shape, JournalLine):
-        named = item.shape
-    if named is not None and getattr(named, "project", None) == "":
-        named.project = project
+        target = item.shape
+    if target is not None and getattr(target, "project", None) == "":
+        target.project = project
 
 
 def _kind_of(item: Item) -> str:
@@ -321,11 +321,11 @@ def _kind_of(item: Item) -> str:
 def find_projects_over_cap(
     coming: Mapping[str, int], memories: MemoryQuerySet, dry_run: bool = False
 ) -> dict[str, int]:
-    """Of the projects that were loaded those where one owner has (or may have) more than ``max_memories``.
+    """Return the projects in which one owner exceeds (or would exceed) ``max_memories``.
 
-    ``coming``: how many memories each of them gets. ``memories``: those that count.
+    ``coming`` maps projects to their number of new memories; ``memories`` are the counted ones.
     """
     cap = settings.MEMORYHUB.max_memories
-    held = fullest(count_by_quota(memories.live())) if cap and coming else {}
-    after = {project: held.get(project, 0) + n * dry_run for project, n in coming.items()}
-    return {project: n for project, n in after.items() if cap and n > cap}
+    current = fullest(count_by_quota(memories.live())) if cap and coming else {}
+    expected = {project: current.get(project, 0) + n * dry_run for project, n in coming.items()}
+    return {project: n for project, n in expected.items() if cap and n > cap}

@@ -1,4 +1,4 @@
-"""A file on its way in: its items in order, how far the reading has come, and going on from there."""
+"""Resumable readers for import files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ImportMark = dict[str, Any]
 
 
 class ImportReader(Protocol):
-    """``done`` of ``total`` is for a progress bar: bytes of the file, or items; ``unit`` says which."""
+    """A reader of items. ``done`` of ``total`` is the progress in ``unit``: bytes of the file, or items."""
 
     unit: str
     total: int | None
@@ -31,16 +31,16 @@ class ImportReader(Protocol):
     def __iter__(self) -> Iterator[Item]: ...
 
     def mark(self, *, before: bool = False) -> ImportMark:
-        """Where to go on: behind all items given so far, or ``before`` the last of them."""
+        """Return the position after all items so far, or ``before`` the last one."""
         ...
 
     def go_on(self, mark: ImportMark) -> bool:
-        """Pass over what an earlier reading has done; False when this is another file than then."""
+        """Skip the items before a mark; return False if the file has changed."""
         ...
 
 
 class _LineReader:
-    """The hub's own file: goes on by bytes, and knows that what lies before them is what it was."""
+    """Reader for the hub's own format: resumes by byte offset and checks a digest of the bytes before it."""
 
     unit = "B"
 
@@ -59,7 +59,7 @@ class _LineReader:
     def mark(self, *, before: bool = False) -> ImportMark:
         lines = self._lines
         if not before:
-            lines.let_go()
+            lines.finish_line()
         return {"number": lines.number, "offset": lines.offset, "digest": lines.digest}
 
     def go_on(self, mark: ImportMark) -> bool:
@@ -67,7 +67,7 @@ class _LineReader:
 
 
 class _ItemReader:
-    """Any other file: goes on by counting, if the file as a whole is what it was."""
+    """Reader for other formats: resumes by item number if the digest of the file is unchanged."""
 
     unit = " items"
 
@@ -96,14 +96,14 @@ class _ItemReader:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
 def open_import(format: Format, name: str, options: ReadOptions) -> Iterator[ImportReader]:
-    """A file from its beginning; ``-`` is standard input, for the hub's own format. UnreadableFile."""
+    """Open a file, or standard input for ``-`` (own format only). Raise UnreadableFile."""
     with ExitStack() as stack:
         if isinstance(format, HubFormat):
             yield _LineReader(format, stack.enter_context(open_source(name)))

@@ -1,12 +1,12 @@
-"""What any file consists of: records to store, records that cannot be read, and fields without a place."""
+"""Items of an import file: records, invalid items, history and unsupported fields."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -15,12 +15,12 @@ from memoryhub.memories.schemas import FactDraft, MemoryDraft
 
 
 class UnreadableFile(Exception):
-    """The file as a whole cannot be read; the message says what to do instead."""
+    """The file as a whole cannot be read; the message says how to fix that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong: a field (empty: the thing itself), and why; never the value."""
+    """A field (empty: the item itself) and its problem, never its value."""
 
     field: str
     message: str
@@ -30,7 +30,7 @@ class Problem:
 
 
 def validation_problems(error: ValidationError) -> list[Problem]:
-    """What pydantic found, field by field."""
+    """Return pydantic's errors, field by field."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     return [_to_problem(item["loc"], item["type"], item["msg"]) for item in found]
 
@@ -54,11 +54,11 @@ NO_HISTORY = ImportedHistory()
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A memory or a fact to store.
+    """A memory or a fact.
 
-    ``place``: where it stands in the file, for people: "line 12", "memories row 5". ``source_id``: its id
-    over there, unique in the file (empty: nothing refers to it); the ``memory_id`` of a fact's draft is such
-    a ``source_id`` too, of a record that comes before the fact. ``past``: what a draft cannot say.
+    ``place`` is the position in the file for people: "line 12", "memories row 5". ``source_id`` is its unique
+    id in the file (empty: no references). The ``memory_id`` of a fact's draft is the ``source_id`` of an
+    earlier record. ``past`` has the values that a draft cannot contain.
     """
 
     place: str
@@ -69,7 +69,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class InvalidItem:
-    """One thing that cannot be read; the others still can."""
+    """An item that cannot be read."""
 
     place: str
     problems: list[Problem]
@@ -77,10 +77,10 @@ class InvalidItem:
 
 @dataclass(frozen=True, slots=True)
 class UnmappedField:
-    """What has no home here: told in the report, never dropped in silence.
+    """Unsupported values, which the report counts.
 
-    ``what``: short words for a kind of thing ("column memories.embedding", "relations without a target"), of
-    which there are few in a file; never a value. ``count``: how many of them.
+    ``what`` names a kind of value ("column memories.embedding", "relations without a target"), never a value.
+    A file has few kinds; ``count`` is the number of values.
     """
 
     what: str
@@ -89,7 +89,7 @@ class UnmappedField:
 
 @dataclass(frozen=True, slots=True)
 class HistoryItem:
-    """What only the hub's own file brings (:mod:`memoryhub.transfer.schema`): it restores a store."""
+    """History from the hub's own format (:mod:`memoryhub.transfer.schema`)."""
 
     place: str
     shape: BaseModel
@@ -100,27 +100,26 @@ Item = Record | InvalidItem | UnmappedField | HistoryItem
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read. ``name``: what the file was called before it was uploaded. ``project``: of what names none
-    (the loader sets it; a format needs it only to tell places apart). ``now``: what "now" is for ages."""
+    """Options for reading.
+
+    ``name`` is the original file name. ``project`` is the default project, which the loader sets; formats use
+    it only to tell projects apart. ``now`` is the reference time for ages.
+    """
 
     name: str = ""
     project: str = ""
     now: datetime | None = None
-    extra: Mapping[str, str] = field(default_factory=dict)
-
-
-Draft = TypeVar("Draft", MemoryDraft, FactDraft)
 
 
 def make_record(
     place: str,
-    shape: type[Draft],
+    shape: type[MemoryDraft] | type[FactDraft],
     values: Mapping[str, Any],
     *,
     source_id: str = "",
     past: ImportedHistory = NO_HISTORY,
 ) -> Record | InvalidItem:
-    """The record that these values make, or what is wrong with them."""
+    """Validate the values; return the record or its problems."""
     try:
         return Record(place, shape.model_validate(dict(values)), source_id, past)
     except ValidationError as error:

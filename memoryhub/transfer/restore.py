@@ -1,4 +1,4 @@
-"""Sessions, events, versions, evidence and the journal of another store, taken over as they were."""
+"""Restore sessions, events, versions, evidence and the journal of another store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KIND_LABELS = {
     "superseded": "superseded facts",
     "journal": "journal rows",
 }
-# Fields of a line that are checked for secrets, by kind; those of a revision are checked one by one.
+# Text fields that are checked for secrets, by kind; fields of a revision are checked separately.
 _TEXT_FIELDS: dict[str, tuple[str, ...]] = {
     "session": ("session_id", "project", "cwd", "agent", "end_reason"),
     "event": ("preview", "event", "tool_name", "files", "keywords", "skip_reason"),
@@ -59,7 +59,7 @@ _EVENT_FIELDS = (
 
 
 def find_line_refusal(kind: str, shape: Any) -> StoreError | None:
-    """Return the refusal of a line that holds a secret. Call it before a transaction is opened."""
+    """Return the refusal of a line that contains a secret. Call it before a transaction is opened."""
     if kind == "revision":
         return imported_history.find_revision_refusal(shape)
     try:
@@ -79,16 +79,16 @@ def restore_lines(
     dry_run: bool,
     refusals: Sequence[StoreError | None],
 ) -> list[Result]:
-    """Store lines of one kind, in a transaction: True for what is new, False for what was here.
+    """Store lines of one kind in a transaction; return True for new and False for known ones.
 
-    ``refusals``: what :func:`screen_line` returned for each line.
-    In a dry run what refers to a memory of an earlier batch does not find it; that is no problem of the file.
+    ``refusals`` has the result of :func:`find_line_refusal` for each line. In a dry run, references to
+    memories of earlier batches are not found, which is no problem of the file.
     """
     uids = [uid for shape in shapes for uid in _referenced_ids(shape)]
     known = ids.find(uids)
     clean = [shape for shape, refusal in zip(shapes, refusals, strict=True) if refusal is None]
-    taken = iter(_RESTORERS[kind](clean, actor, known) if clean else [])
-    results: list[Result] = [next(taken) if refusal is None else refusal for refusal in refusals]
+    stored = iter(_RESTORERS[kind](clean, actor, known) if clean else [])
+    results: list[Result] = [next(stored) if refusal is None else refusal for refusal in refusals]
     _journal_refusals(kind, shapes, results, actor)
     if not dry_run:
         return results
@@ -101,7 +101,7 @@ def restore_lines(
 
 
 def _journal_refusals(kind: str, shapes: Sequence[Any], results: Sequence[Result], actor: Actor) -> None:
-    """A row for each line that held a credential; the caller's transaction goes on."""
+    """Journal each line that contained a credential; the caller's transaction continues."""
     refused = [
         refusal_change(result, shape, actor, kind)
         for shape, result in zip(shapes, results, strict=True)
@@ -111,7 +111,7 @@ def _journal_refusals(kind: str, shapes: Sequence[Any], results: Sequence[Result
 
 
 def _referenced_ids(shape: Any) -> list[str]:
-    """The memories that a line names, or the facts, as :func:`fact_key` calls them."""
+    """Return the ids of the memories that a line references, or of the facts (as :func:`fact_key`)."""
     if isinstance(shape, SupersededLine):
         return [fact_key(shape.fact_id), fact_key(shape.by)]
     if isinstance(shape, JournalLine):
@@ -120,7 +120,7 @@ def _referenced_ids(shape: Any) -> list[str]:
 
 
 def fact_key(uid: str) -> str:
-    """A fact among the ids of a file, where a memory may have the same."""
+    """Return the id map key of a fact; a memory may have the same id."""
     return f"fact:{uid}"
 
 
@@ -155,21 +155,21 @@ def _restore_merges(shapes: Sequence[MergeLine], actor: Actor, known: dict[str, 
     return imported_history.import_merges(found, actor)
 
 
-def _for_each_line(take_one: Callable[[Any, Actor, dict[str, str]], bool]) -> Callable[..., list[Result]]:
-    def take_all(shapes: Sequence[Any], actor: Actor, known: dict[str, str]) -> list[Result]:
+def _for_each_line(restore_line: Callable[[Any, Actor, dict[str, str]], bool]) -> Callable[..., list[Result]]:
+    def restore_all(shapes: Sequence[Any], actor: Actor, known: dict[str, str]) -> list[Result]:
         results: list[Result] = []
         for shape in shapes:
             try:
-                results.append(take_one(shape, actor, known))
+                results.append(restore_line(shape, actor, known))
             except StoreError as refusal:
                 results.append(refusal)
         return results
 
-    return take_all
+    return restore_all
 
 
 def _restore_session(line: SessionLine, actor: Actor, known: dict[str, str]) -> bool:
-    """A session that is here stays as it is, and spans both."""
+    """Restore a session; an existing session is kept and extended to both time spans."""
     project = resolve_project(line.project, actor)
     values = {name: getattr(line, name) for name in _SESSION_FIELDS}
     session, is_new = Session.objects.get_or_create(
@@ -195,7 +195,7 @@ def _restore_events(shapes: Sequence[EventLine], actor: Actor, known: dict[str, 
         for chunk in batched({shape.session_id for shape in shapes}, CHUNK_SIZE)
         for one in Session.objects.filter(session_id__in=chunk)
     }
-    there = _existing_event_keys(shapes, sessions)
+    existing = _existing_event_keys(shapes, sessions)
     memories = {
         memory.uid: memory
         for chunk in batched(
@@ -204,19 +204,19 @@ def _restore_events(shapes: Sequence[EventLine], actor: Actor, known: dict[str, 
         for memory in Memory.objects.visible_to(actor.clearance).filter(uid__in=chunk)
     }
     results: list[Result] = []
-    fresh: list[Event] = []
+    new_rows: list[Event] = []
     for line in shapes:
         try:
             event = _restore_event(line, actor, sessions, memories, known)
         except StoreError as refusal:
             results.append(refusal)
             continue
-        marks = _event_keys(event)
-        results.append(there.isdisjoint(marks))
+        keys = _event_keys(event)
+        results.append(existing.isdisjoint(keys))
         if results[-1]:
-            there.update(marks)
-            fresh.append(event)
-    Event.objects.bulk_create(fresh, CHUNK_SIZE)
+            existing.update(keys)
+            new_rows.append(event)
+    Event.objects.bulk_create(new_rows, CHUNK_SIZE)
     return results
 
 
@@ -238,19 +238,19 @@ def _restore_event(
 
 
 def _event_keys(event: Event) -> set[tuple[Any, ...]]:
-    """What an event is told by: its mark, or all that it says."""
+    """Return the identity of an event: its mark, or all its values."""
     if event.mark:
         return {(event.session_id, event.mark)}
-    said = (event.at, event.event, event.tool_name, event.preview, json.dumps(event.files))
-    return {(event.session_id, *said)}
+    values = (event.at, event.event, event.tool_name, event.preview, json.dumps(event.files))
+    return {(event.session_id, *values)}
 
 
 def _existing_event_keys(shapes: Sequence[EventLine], sessions: dict[Any, Session]) -> set[tuple[Any, ...]]:
     found: set[tuple[Any, ...]] = set()
-    keys = [session.pk for session in sessions.values()]
+    session_ids = [session.pk for session in sessions.values()]
     span = (min(shape.at for shape in shapes), max(shape.at for shape in shapes))
     marks = {shape.mark for shape in shapes if shape.mark}
-    for chunk in batched(keys, CHUNK_SIZE):
+    for chunk in batched(session_ids, CHUNK_SIZE):
         rows = Event.objects.filter(session__in=chunk)
         for event in rows.filter(at__range=span, mark="").iterator(chunk_size=CHUNK_SIZE):
             found |= _event_keys(event)
@@ -260,42 +260,42 @@ def _existing_event_keys(shapes: Sequence[EventLine], sessions: dict[Any, Sessio
 
 
 def _restore_journal(shapes: Sequence[JournalLine], actor: Actor, known: dict[str, str]) -> list[Result]:
-    """Rows that this journal has, as its own or imported before, do not come twice."""
-    there = _existing_journal_rows(shapes, known)
+    """Restore journal rows that this journal does not contain yet, own or imported."""
+    existing = _existing_journal_rows(shapes, known)
     results: list[Result] = []
-    fresh: list[tuple[datetime, str, journals.Change]] = []
+    new_rows: list[tuple[datetime, str, journals.Change]] = []
     for line in shapes:
         try:
             _refuse_out_of_scope(line, actor)
         except StoreError as refusal:
             results.append(refusal)
             continue
-        results.append(line.hash not in there)
+        results.append(line.hash not in existing)
         if results[-1]:
-            there.add(line.hash)
+            existing.add(line.hash)
             detail: dict[str, Any] = {**line.detail, "imported": {"seq": line.seq, "hash": line.hash}}
-            subject = known.get(line.object_id, line.object_id)
-            gate = (line.project, line.sensitivity.value, line.owner)
-            change = journals.Change(line.operation, line.object_type, subject, detail, *gate)
-            fresh.append((line.at, line.actor, change))
-    journals.record_imported(fresh)
+            object_id = known.get(line.object_id, line.object_id)
+            access = (line.project, line.sensitivity.value, line.owner)
+            change = journals.Change(line.operation, line.object_type, object_id, detail, *access)
+            new_rows.append((line.at, line.actor, change))
+    journals.record_imported(new_rows)
     return results
 
 
 def _refuse_out_of_scope(line: JournalLine, actor: Actor) -> None:
-    """Nobody writes into a journal what is about projects or people beyond their own reach."""
+    """Refuse journal rows about projects or owners outside of the actor's clearance."""
     if not actor.clearance.reaches(line.project):
-        raise Forbidden("this row is about a project out of your reach", "project")
+        raise Forbidden("you have no access to the project of this row", "project")
     if line.owner and line.owner != actor.owner and not actor.clearance.every_owner:
-        raise Forbidden("this row is about somebody else's memory", "owner")
+        raise Forbidden("this row is about another person's memory", "owner")
 
 
 def _existing_journal_rows(shapes: Sequence[JournalLine], known: dict[str, str]) -> set[str]:
     subjects = {known.get(line.object_id, line.object_id) for line in shapes}
-    moments = (min(line.at for line in shapes), max(line.at for line in shapes))
+    span = (min(line.at for line in shapes), max(line.at for line in shapes))
     found: set[str] = set()
     for chunk in batched(subjects, CHUNK_SIZE):
-        rows = JournalEntry.objects.filter(object_id__in=chunk, at__range=moments)
+        rows = JournalEntry.objects.filter(object_id__in=chunk, at__range=span)
         for digest, detail in rows.values_list("hash", "detail").iterator(chunk_size=CHUNK_SIZE):
             imported = detail.get("imported")
             found.add(imported["hash"] if imported else digest)
@@ -303,7 +303,7 @@ def _existing_journal_rows(shapes: Sequence[JournalLine], known: dict[str, str])
 
 
 def _refuse_document_secrets(document: Any, field: str) -> None:
-    """A credential in what is kept as a document."""
+    """Refuse a JSON value that contains a credential."""
     for kind, _ in find_secrets_in_field(json.dumps(document, ensure_ascii=False), field) if document else ():
         raise SecretDetected(kind, 1, field)
 

@@ -1,4 +1,4 @@
-"""The lines of the hub's own file, by their ``kind``: what a line must hold to be taken back."""
+"""Schemas of the hub's own lines, by ``kind``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ShortText = Annotated[Text, Field(max_length=50)]
 
 
 def _check_size(value: Any) -> Any:
-    """What the hub keeps as a document is small; nothing else is taken for one."""
+    """Refuse documents that are larger than any that the hub writes."""
     if len(repr(value)) > 200_000:
         raise ValueError("is too large; the hub writes no such thing")
     return value
@@ -41,7 +41,7 @@ class Header(_Line):
 
 
 class MemoryLine(MemoryDraft):
-    """A memory: what may be set, and what the store knows besides."""
+    """A memory with its writable and read-only values."""
 
     kind: Literal["memory"] = "memory"
     id: Uid = ""
@@ -62,7 +62,7 @@ class MemoryLine(MemoryDraft):
     consolidated_accesses: Count = 0
 
 
-# What the store sets itself: only what comes with its past brings it along.
+# Set by the store; only imported with history.
 READ_ONLY = frozenset(MemoryLine.model_fields) - frozenset(MemoryDraft.model_fields) - {"kind"}
 
 
@@ -78,7 +78,7 @@ class FactLine(FactDraft):
 
 
 class SessionLine(_Line):
-    """``summary``: the memory that sums it up, told in a line ``summary`` of its own, once that is there."""
+    """A session. Its summary memory follows in a ``summary`` line, once the memory exists."""
 
     kind: Literal["session"]
     session_id: SessionId
@@ -133,7 +133,7 @@ class EvidenceLine(_Line):
 
 
 class MergeLine(_Line):
-    """``memory_id`` lies in the trash, because ``into`` stands for it."""
+    """``memory_id`` was merged into ``into`` and is in the trash."""
 
     kind: Literal["merge"]
     memory_id: Uid
@@ -141,7 +141,7 @@ class MergeLine(_Line):
 
 
 class SummaryLine(_Line):
-    """``memory_id`` sums a session up."""
+    """``memory_id`` is the summary of a session."""
 
     kind: Literal["summary"]
     session_id: SessionId
@@ -150,7 +150,7 @@ class SummaryLine(_Line):
 
 
 class SupersededLine(_Line):
-    """The fact ``fact_id`` holds no more, because ``by`` does."""
+    """The fact ``by`` supersedes the fact ``fact_id``."""
 
     kind: Literal["superseded"]
     fact_id: Uid
@@ -185,7 +185,7 @@ HISTORY_LINES: dict[str, type[_Line]] = {
 
 
 def memory_history(line: MemoryLine) -> ImportedHistory | None:
-    """None for a line that says no more than a draft."""
+    """Return the history of a line, or None if it has only the values of a draft."""
     if not line.model_fields_set & _HISTORY_FIELDS:
         return None
     return ImportedHistory(

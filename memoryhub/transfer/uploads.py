@@ -1,4 +1,4 @@
-"""Files that people and agents send in: kept in ``LETSGO_HOME/imports`` until they are imported."""
+"""Uploaded files, stored in ``LETSGO_HOME/imports`` until they are imported."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from django.conf import settings
 from memoryhub.models import MaintenanceRun
 from memoryhub.transfer.checkpoint import imports_folder
 
-RETENTION_DAYS = 7  # of a file that nobody imports to its end
+RETENTION_DAYS = 7  # for uploads that are never fully imported
 _KEY = re.compile(r"[0-9a-f]{32}")
 _PENDING = (MaintenanceRun.Status.QUEUED, MaintenanceRun.Status.RUNNING)
 
 
 class UploadTooLarge(Exception):
-    """More than ``max_upload_mb``; the message says what to do instead."""
+    """The file exceeds ``max_upload_mb``; the message says what to do instead."""
 
 
 def max_upload_bytes() -> int:
-    """Of an upload, in bytes."""
+    """Return the size limit in bytes."""
     return settings.MEMORYHUB.max_upload_mb * 1024 * 1024
 
 
@@ -37,7 +37,10 @@ def upload_too_large() -> UploadTooLarge:
 
 
 def save_upload(chunks: Iterable[bytes]) -> str:
-    """Write an upload down for its owner alone, whole or not at all; returns its key. :class:`TooLarge`."""
+    """Save an upload atomically, readable by its owner only; return its key.
+
+    Raise :class:`UploadTooLarge`.
+    """
     delete_old_uploads()
     key, left = secrets.token_hex(16), max_upload_bytes()
     draft = upload_path(key).with_suffix(".part")
@@ -57,25 +60,25 @@ def save_upload(chunks: Iterable[bytes]) -> str:
 
 
 def upload_path(key: str) -> Path:
-    """Where an upload lies; ValueError for what is no key."""
+    """Return the path of an upload. Raise ValueError for an invalid key."""
     if not _KEY.fullmatch(key):
         raise ValueError("this is not the key of an upload")
     return imports_folder() / f"upload-{key}"
 
 
 def id_map_path(key: str) -> Path:
-    """What its ids have become here."""
+    """Return the path of the upload's id map."""
     return upload_path(key).with_suffix(".ids")
 
 
 def delete_upload(key: str) -> None:
-    """Remove an upload that is not needed any more."""
+    """Delete an upload and its id map."""
     for path in (upload_path(key), id_map_path(key)):
         path.unlink(missing_ok=True)
 
 
 def delete_old_uploads() -> None:
-    """Remove what has lain for a week and waits for no run."""
+    """Delete uploads after the retention time, unless a run still needs them."""
     pending = MaintenanceRun.objects.filter(operation="import", status__in=_PENDING)
     needed = {str(params.get("upload")) for params in pending.values_list("params", flat=True)}
     before = time.time() - RETENTION_DAYS * 24 * 3600

@@ -1,6 +1,6 @@
-"""Values as other programs wrote them: moments in any of the usual ways, lists in JSON, numbers out of range.
+"""Convert values of other programs: timestamps in any usual form, lists in JSON, numbers out of range.
 
-What can be understood is; what had to be changed for it is noted, and told in the report of the import.
+Values are understood where possible; changes to them are noted in the import report.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from memoryhub.transfer.records import (
 _MAX_NOTES = 100
 _OTHER = "other things"
 _NAME = re.compile(r"[A-Za-z][\w .-]{0,29}", re.ASCII)
-# Numbers above these count microseconds and milliseconds: as seconds they lie beyond the year 5000.
+# Larger numbers are microseconds or milliseconds; as seconds they would be after the year 5000.
 _MICROSECONDS, _MILLISECONDS = 1e14, 1e11
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 _ONE_MINUTE_DAYS = 1 / 1440
@@ -41,32 +41,28 @@ MAX_COUNT = 2_000_000_000
 
 @lru_cache(maxsize=1000)
 def printable_name(word: str) -> str:
-    """A word of the file that a report may repeat: a name as programs give them, never a text or a token."""
+    """Return a name from the file for the report; texts and tokens are replaced."""
     plain = _NAME.fullmatch(word)
     return word if plain and not may_contain_secrets(word) else "of another name"
 
 
 @dataclass
 class ReadNotes:
-    """What was changed or left behind, counted while a file is read and told at its end."""
+    """Counts of changed or skipped values, reported at the end of a file."""
 
     counted: Counter[str] = field(default_factory=Counter)
 
     def add(self, what: str, count: int = 1) -> None:
-        """``what`` may hold names out of the file (:func:`named`); a thousand of them fill no report."""
+        """Count a note. Different notes are bounded, since ``what`` may contain names of the file."""
         if count:
             known = what in self.counted or len(self.counted) < _MAX_NOTES
             self.counted[what if known else _OTHER] += count
 
     def add_unread(self, unread: Iterable[tuple[str, str, int]]) -> None:
-        """Tables and columns that no reader knows: ``(table, column, how many rows)``."""
+        """Count unsupported tables and columns, given as ``(table, column, rows)``."""
         for table, column, count in unread:
-            place = (
-                f"column {printable_name(table)}.{printable_name(column)}"
-                if column
-                else f"rows of {printable_name(table)}"
-            )
-            self.add(place, count)
+            name = printable_name(table)
+            self.add(f"column {name}.{printable_name(column)}" if column else f"rows of {name}", count)
 
     def items(self) -> Iterator[Item]:
         for what, count in self.counted.items():
@@ -74,7 +70,7 @@ class ReadNotes:
 
 
 class FieldReader:
-    """The values of one row or object, and what is wrong with them. Absent and null are the same."""
+    """Typed access to the values of a row, collecting problems. Absent and null are the same."""
 
     def __init__(self, values: Mapping[str, Any], notes: ReadNotes) -> None:
         self.values, self.notes = values, notes
@@ -87,7 +83,7 @@ class FieldReader:
         self.problems.append(Problem(name, message))
 
     def text(self, name: str, default: str = "") -> str:
-        """A text without white space around it; a number as it is written."""
+        """Return a stripped text; numbers are formatted."""
         value = self.get(name)
         if isinstance(value, str):
             return self._whole(name, value).strip() or default
@@ -97,7 +93,7 @@ class FieldReader:
         return default if value is None else str(value)
 
     def _whole(self, name: str, text: str) -> str:
-        """The text; empty and refused where JSON held half of a character, which nothing can store."""
+        """Return the text, or refuse an unpaired surrogate, which cannot be stored."""
         try:
             text.encode()
         except UnicodeEncodeError:
@@ -106,7 +102,7 @@ class FieldReader:
         return text
 
     def share(self, name: str, default: float, scale: float = 1.0) -> float:
-        """A number between 0 and ``scale``, as one between 0 and 1; the nearer end for one outside."""
+        """Return a number from 0 to ``scale`` as a share from 0 to 1, clamped."""
         value = self.get(name)
         if value is None or value == "":
             return default
@@ -119,7 +115,7 @@ class FieldReader:
         return min(max(number / scale, 0.0), 1.0)
 
     def count(self, name: str) -> int:
-        """How often: a whole number from 0 on."""
+        """Return a whole number from 0."""
         value = self.get(name)
         number = 0.0 if value is None or value == "" else _parse_number(value)
         if number is None:
@@ -127,7 +123,7 @@ class FieldReader:
         return int(min(max(number or 0, 0), MAX_COUNT))
 
     def moment(self, *names: str) -> datetime | None:
-        """The first of these that is filled; UTC where no zone is named."""
+        """Return the first non-empty timestamp; UTC without a time zone."""
         for name in names:
             value = self.get(name)
             if value is None or value == "":
@@ -139,7 +135,7 @@ class FieldReader:
         return None
 
     def past_moment(self, *names: str) -> datetime | None:
-        """A moment that has been; now for one that lies ahead, as clocks that run fast make them."""
+        """Return a timestamp in the past; a later one (a wrong clock) becomes now."""
         found = self.moment(*names)
         now = datetime.now(UTC)
         if found is None or found <= now:
@@ -148,7 +144,7 @@ class FieldReader:
         return now
 
     def words(self, *names: str) -> list[str]:
-        """The first of these that is filled: a list, in JSON or separated by commas. Blank ones fall out."""
+        """Return the first non-empty list of words, in JSON or separated by commas, without blank items."""
         for name in names:
             value = self.get(name)
             if value is None or value == "":
@@ -172,7 +168,7 @@ class FieldReader:
         return []
 
     def mapping(self, name: str) -> dict[str, Any]:
-        """An object, in JSON or as it is; empty when absent."""
+        """Return an object, given directly or as JSON; empty if absent."""
         value = self.get(name)
         if isinstance(value, str) and value.strip():
             try:
@@ -187,14 +183,16 @@ class FieldReader:
             return {}
         return value
 
-    def leave(self, *names: str, why: str = "") -> None:
-        """Note those of these that hold something: there is no place for them here."""
+    def note_unsupported(self, *names: str, why: str = "") -> None:
+        """Note non-empty values that are not supported."""
         for name in names:
             if self.get(name) not in (None, "", 0, "[]", "{}", [], {}):
                 self.notes.add(f"{name}{f' ({why})' if why else ''}")
 
-    def leave_metadata(self, metadata: Mapping[str, Any], known: frozenset[str] = frozenset()) -> None:
-        """Note what free-form metadata holds beside what is known."""
+    def note_unsupported_metadata(
+        self, metadata: Mapping[str, Any], known: frozenset[str] = frozenset()
+    ) -> None:
+        """Note metadata other than the known keys."""
         for name, value in metadata.items():
             if name not in known and value not in (None, "", [], {}):
                 self.notes.add(f"metadata {printable_name(name)}")
@@ -208,11 +206,8 @@ class FieldReader:
         source_id: str = "",
         past: ImportedHistory = NO_HISTORY,
     ) -> Record | InvalidItem:
-        """The record that ``draft`` makes, unless a value was no good."""
-        if shape is MemoryDraft:
-            made = make_record(place, MemoryDraft, draft, source_id=source_id, past=past)
-        else:
-            made = make_record(place, FactDraft, draft, source_id=source_id, past=past)
+        """Return the validated record, or an invalid item if a value was refused."""
+        made = make_record(place, shape, draft, source_id=source_id, past=past)
         if not self.problems:
             return made
         named = {problem.field for problem in self.problems}
@@ -221,7 +216,7 @@ class FieldReader:
 
 
 def days_between(start: datetime | None, end: datetime | None, now: datetime) -> float:
-    """How long a memory was meant to live, in days; 0, which is for ever, without an end."""
+    """Return the lifetime in days; 0 (unlimited) without an end."""
     if end is None:
         return 0.0
     return min(max((end - (start or now)) / timedelta(days=1), _ONE_MINUTE_DAYS), _MAX_DAYS)
@@ -238,7 +233,10 @@ def _parse_number(value: Any) -> float | None:
 
 
 def _parse_timestamp(value: Any) -> datetime:
-    """ISO 8601, or seconds, milliseconds or microseconds since 1970; ValueError, OverflowError, OSError."""
+    """Parse ISO 8601, or seconds, milliseconds or microseconds since 1970.
+
+    Raise ValueError, OverflowError or OSError.
+    """
     number = _parse_number(value)
     if number is not None:
         if abs(number) >= _MICROSECONDS:

@@ -102,7 +102,7 @@ def test_vectors_come_in_the_background(tmp_path):
 def test_a_file_that_is_not_there_is_named(tmp_path, name):
     write_encoder(tmp_path)
     (tmp_path / name).unlink()
-    with pytest.raises(EmbeddingError, match=f"embeddings_folder holds no file {name}"):
+    with pytest.raises(EmbeddingError, match=f"embeddings_folder contains no readable file {name}"):
         create_embedder(EmbeddingSettings("onnx", folder=str(tmp_path)))
 
 

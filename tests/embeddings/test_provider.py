@@ -83,7 +83,7 @@ def test_another_configuration_is_another_provider(configure, tmp_path, endpoint
 def test_a_provider_that_cannot_be_loaded_is_not_tried_again_at_once(configure, loads, tmp_path):
     configure(embeddings="onnx", embeddings_folder=str(tmp_path))
     for _ in range(3):
-        with pytest.raises(EmbeddingError, match=r"no file model\.onnx"):
+        with pytest.raises(EmbeddingError, match=r"no readable file model\.onnx"):
             configured()
     assert loads == ["onnx"]
 
@@ -133,7 +133,7 @@ class Counting:
 
 def test_the_same_question_is_embedded_once():
     inner = Counting()
-    remembered = CachedQueries(inner, weighs=True)
+    remembered = CachedQueries(inner, uses_weights=True)
     for weights in (None, {}, {"a": 0.5, "b": 1.0}, {"b": 1.0, "a": 0.5}, {"a": 0.6}):
         remembered.query("a b", weights)
     assert inner.asked == [("a b", None), ("a b", {"a": 0.5, "b": 1.0}), ("a b", {"a": 0.6})]
@@ -141,14 +141,14 @@ def test_the_same_question_is_embedded_once():
 
 def test_of_a_very_long_question_the_beginning_counts():
     inner = Counting()
-    CachedQueries(inner, weighs=True).query("a" * 100_000)
+    CachedQueries(inner, uses_weights=True).query("a" * 100_000)
     [(text, _)] = inner.asked
     assert text == "a" * MAX_TEXT_CHARS
 
 
 def test_a_failure_is_not_remembered():
     inner = Counting()
-    remembered = CachedQueries(inner, weighs=True)
+    remembered = CachedQueries(inner, uses_weights=True)
     for _ in range(2):
         with pytest.raises(EmbeddingError):
             remembered.query("fail")
@@ -157,7 +157,7 @@ def test_a_failure_is_not_remembered():
 
 def test_old_questions_make_room():
     inner = Counting()
-    remembered = CachedQueries(inner, weighs=True, kept=2)
+    remembered = CachedQueries(inner, uses_weights=True, max_size=2)
     for text in "abca":
         remembered.query(text)
     assert len(inner.asked) == 4
@@ -165,7 +165,7 @@ def test_old_questions_make_room():
 
 def test_a_remembered_vector_cannot_be_written_to():
     with pytest.raises(ValueError, match="read-only"):
-        CachedQueries(Counting(), weighs=True).query("a")[0] = 5
+        CachedQueries(Counting(), uses_weights=True).query("a")[0] = 5
 
 
 # What cannot work
@@ -182,9 +182,15 @@ def test_a_remembered_vector_cannot_be_written_to():
         ({"provider": "openai", "model": "m", "url": "http://hôst/v1"}, "embeddings_url is no address"),
         ({"provider": "openai", "model": "m", "url": "http://h", "key": "a\nb"}, "MEMORYHUB_EMBEDDINGS_KEY"),
         ({"provider": "onnx"}, "embeddings_folder is empty"),
-        ({"provider": "onnx", "folder": "/" + "x" * 5000}, "embeddings_folder holds no file model.onnx"),
-        ({"provider": "onnx", "folder": "\x00"}, "embeddings_folder holds no file model.onnx"),
-        ({"provider": "onnx", "folder": "~nobody-here/x"}, "embeddings_folder holds no file model.onnx"),
+        (
+            {"provider": "onnx", "folder": "/" + "x" * 5000},
+            "embeddings_folder contains no readable file model.onnx",
+        ),
+        ({"provider": "onnx", "folder": "\x00"}, "embeddings_folder contains no readable file model.onnx"),
+        (
+            {"provider": "onnx", "folder": "~nobody-here/x"},
+            "embeddings_folder contains no readable file model.onnx",
+        ),
     ],
 )
 def test_what_cannot_work_is_told_with_its_key(fields, key):

@@ -36,13 +36,13 @@ def test_many_long_texts_are_embedded_in_bounded_steps(static: StaticEmbedder, m
     texts = ["zebra stripes", "", "money " * 30, "river"] * 5
     whole = static.documents(texts)
     sizes = []
-    embed = StaticEmbedder._rows
+    embed = StaticEmbedder._embed_chunk
 
     def counted(self: StaticEmbedder, step: Sequence[str]) -> object:
         sizes.append(sum(map(len, step)))
         return embed(self, step)
 
-    monkeypatch.setattr(StaticEmbedder, "_rows", counted)
+    monkeypatch.setattr(StaticEmbedder, "_embed_chunk", counted)
     monkeypatch.setattr(module, "_CHUNK_CHARS", 200)
     assert (static.documents(texts) == whole).all()
     assert len(sizes) > 1

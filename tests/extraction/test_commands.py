@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import BaseCommand, CommandError, call_command
 
 from memoryhub.models import JournalEntry, Memory
 from tests.extraction.conftest import SAID
+from tools.commands.evaluate_extraction import Command as EvaluateCommand
 
 
 @pytest.fixture
@@ -21,9 +22,9 @@ def transcript(tmp_path: Path) -> Path:
     return file
 
 
-def run(*arguments: Any, **options: Any) -> tuple[str, str]:
+def run(command: str | BaseCommand, *arguments: Any) -> tuple[str, str]:
     out, err = StringIO(), StringIO()
-    call_command(*map(str, arguments), stdout=out, stderr=err, **options)
+    call_command(command, *map(str, arguments), stdout=out, stderr=err)
     return out.getvalue(), err.getvalue()
 
 
@@ -82,7 +83,7 @@ class TestExtract:
 
 class TestEvaluate:
     def test_it_prints_the_figures_of_each_part(self) -> None:
-        out, _ = run("evaluate_extraction")
+        out, _ = run(EvaluateCommand())
         assert "tuned" in out
         assert "precision" in out
 
@@ -90,11 +91,11 @@ class TestEvaluate:
         (tmp_path / "a.txt").write_text("User: I prefer tea. The keyboard is green.")
         label = '{category = "entities", words = ["green"], says = "green"}'
         (tmp_path / "labels.toml").write_text(f'[[conversation]]\nname = "a"\nkeep = [{label}]\n')
-        out, _ = run("evaluate_extraction", tmp_path, "--details")
+        out, _ = run(EvaluateCommand(), tmp_path, "--details")
         assert "missed: green" in out
         assert "wrong:  preferences: I prefer tea." in out
         assert "precision 0.00, recall 0.00" in out
 
     def test_a_folder_without_labels_is_told(self, tmp_path: Path) -> None:
         with pytest.raises(CommandError, match="cannot be evaluated"):
-            run("evaluate_extraction", tmp_path)
+            run(EvaluateCommand(), tmp_path)

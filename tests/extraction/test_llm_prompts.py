@@ -83,7 +83,7 @@ def test_an_empty_list_is_an_answer() -> None:
 def test_an_item_of_another_form_is_left_out_and_the_others_stay(item: Any) -> None:
     found, why = parse_candidates(json.dumps([item, GOOD]), SAID)
     assert [one.content for one in found] == [GOOD["content"]]
-    assert why == ["not in the form that was asked for"]
+    assert why == ["not in the requested form"]
 
 
 def test_a_category_that_does_not_exist_is_left_out() -> None:
@@ -107,7 +107,7 @@ def test_an_address_that_was_not_said_is_left_out() -> None:
 
 def test_a_credential_is_left_out() -> None:
     secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
-    assert refused(overview=f"queue in Postgres {secret}") == ["it holds a credential"]
+    assert refused(overview=f"queue in Postgres {secret}") == ["it contains a credential"]
 
 
 def test_project_level_owner_and_ids_are_not_looked_at() -> None:
@@ -158,7 +158,7 @@ class TestDecisions:
 
     @pytest.mark.parametrize("number", [0, 3, -1, 10**9])
     def test_a_memory_that_was_not_there_is_refused(self, number: int) -> None:
-        with pytest.raises(ModelError, match="not there"):
+        with pytest.raises(ModelError, match="unknown memory"):
             self.decide(decision="merge", number=number, content=self.NEW)
 
     @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ class TestDecisions:
             self.decide(decision="merge", number=2, content=content)
 
     def test_skipping_what_is_not_known_is_refused(self) -> None:
-        with pytest.raises(ModelError, match="not known"):
+        with pytest.raises(ModelError, match="unknown information"):
             self.decide(decision="skip", number=2)
 
     @pytest.mark.parametrize("answer", ["", "no", "[]", "{}", '{"decision": "delete"}', '{"decision": 1}'])

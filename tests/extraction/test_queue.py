@@ -61,7 +61,7 @@ def test_the_first_that_came_is_the_first_that_is_read(model: Any, said: list[Tu
 
 
 def test_one_that_the_ending_server_interrupts_waits_again(model: Any, waiting: Extraction) -> None:
-    queue.process_next(leaving=lambda: True)
+    queue.process_next(is_stopping=lambda: True)
     waiting.refresh_from_db()
     assert (waiting.status, waiting.tries) == ("queued", 0)
     assert waiting.messages

@@ -269,7 +269,7 @@ def test_the_server_ending_interrupts_between_two_questions(
     model: Any, said: list[Turn], actor: Actor
 ) -> None:
     with pytest.raises(services.ExtractionInterrupted):
-        services.extract_by_model(said, PLACE, actor, leaving=lambda: True)
+        services.extract_by_model(said, PLACE, actor, is_stopping=lambda: True)
     assert model.asked == []
 
 

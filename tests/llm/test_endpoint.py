@@ -176,7 +176,7 @@ def test_what_is_no_completion_is_refused_and_charged_once(
     endpoint: Any, chat: Any, ledger: Ledger, body: bytes
 ) -> None:
     endpoint.usual = raw(body)
-    with pytest.raises(ModelError, match="no chat completion"):
+    with pytest.raises(ModelError, match="not return a chat completion"):
         chat().ask(ASKED, 100)
     assert len(endpoint.asked) == 1
     assert ledger.charges[0][3] is True

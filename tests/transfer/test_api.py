@@ -159,7 +159,9 @@ def test_without_the_right_to_maintain_ids_and_authors_and_history_stay_behind(f
     assert set(Memory.objects.values_list("author", flat=True)) == {"token:bot"}
     taken = {row["what"] for row in report["not_taken"]}
     assert {"id", "author", "owner"} <= taken
-    assert any(row["what"].startswith("journal rows: only whoever may restore") for row in report["unmapped"])
+    assert any(
+        row["what"].startswith("journal rows: only an import that may restore") for row in report["unmapped"]
+    )
     assert not Session.objects.filter(agent="user:ada").exists()
     assert not JournalEntry.objects.filter(actor="user:ada").exists()
 

@@ -241,8 +241,8 @@ def test_nobody_writes_into_the_journal_of_projects_and_people_out_of_reach(brin
     lines = [{**line, "hash": f"{n:064x}"} for n, line in enumerate(lines)]
     loaded = bring_in(lines, by=confined, restores=True)
     assert loaded.errors == [
-        "line 2: project: this row is about a project out of your reach",
-        "line 3: owner: this row is about somebody else's memory",
+        "line 2: project: you have no access to the project of this row",
+        "line 3: owner: this row is about another person's memory",
     ]
     assert JournalEntry.objects.count() == 2
 

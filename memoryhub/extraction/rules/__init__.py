@@ -1,8 +1,8 @@
-"""From a conversation to candidates by rules alone: no model, the same result each time, each one explained.
+"""Rule-based extraction of candidates: no model, deterministic, with a reason for each candidate.
 
-What the user states about themself, their people and their work, what was decided, what is always or never to
-be done, and a problem with its solution. Questions, thanks, requests for this one time, what is only
-considered, and what the assistant explains are not remembered.
+The rules extract statements of users about themselves, their people and their work, decisions, standing
+rules, and problems with their solutions. They ignore questions, thanks, one-time requests, considerations,
+and explanations by the assistant.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["extract"]
 
 
 def extract(turns: Sequence[Turn]) -> list[Candidate]:
-    """The candidates of a conversation, in its order."""
-    # Compiling the signs takes a tenth of a second, which a process that reads no conversation does not owe.
+    """Return the candidates of a conversation in order."""
+    # Import late: compiling the patterns takes 0.1 s, which most processes do not need.
     from memoryhub.extraction.rules.extractor import extract as read
 
     return read(turns)

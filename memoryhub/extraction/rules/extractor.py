@@ -1,4 +1,4 @@
-"""Walks through a conversation and tells what is worth remembering. Pure."""
+"""Extract candidates from a conversation by rules. No database access."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from memoryhub.extraction.rules.sentences import Sentence, is_question, split_se
 from memoryhub.extraction.rules.statements import CANDIDATE_THRESHOLD, CLAIM_SIGNS, CONCRETE, Sign
 from memoryhub.security.secrets import REDACTED, may_contain_secrets
 
-MAX_CANDIDATES = 100  # candidates of one conversation
-MAX_SENTENCES = 5000  # that a user said in it; what comes behind is not read
+MAX_CANDIDATES = 100  # of one conversation
+MAX_SENTENCES = 5000  # of the user in one conversation; the rest is ignored
 _MIN_WORDS = 3
 _REFERENCE = re.compile(
     r"\b(?:that way|like that|that's|this way|it|that|this|them|they|he|she)\b", re.IGNORECASE
 )
-_SELF_CONTAINED_WORDS = 9  # words from which a sentence says what it is about
+_SELF_CONTAINED_WORDS = 9  # a sentence with this many words needs no context
 _CONTEXT_CHARS = 300
-# "Let's keep the goat" is about the text at hand, "let's keep Redis" is about the work.
+# "Let's keep the goat" steers the conversation, "let's keep Redis" is a decision about the work.
 _DIALOGUE_STEER = re.compile(r"let'?s\s(?:keep|drop|take|not)\b", re.IGNORECASE)
 _CONCRETE = re.compile(r"[A-Z]\w|\d|`|\w[._/-]\w")
 _POLITE_REQUEST = re.compile(r"(?:please\s)?(?:can|could|would|will)\s(?:you|we)\b", re.IGNORECASE)
@@ -55,14 +55,14 @@ _CLAIM_SIGNS = frozenset([*CLAIM_SIGNS, *(sign for sign in SIGNS if sign.pattern
 
 
 def extract(turns: Sequence[Turn]) -> list[Candidate]:
-    """The candidates of a conversation in the order in which they were said; the same twice is one."""
+    """Return the candidates of a conversation in order, without duplicates."""
     reader = _Extractor()
     for at, turn in enumerate(turns):
         answer = turns[at + 1].text if at + 1 < len(turns) and turns[at + 1].role != turn.role else ""
         before = turns[at - 1].text if at and turns[at - 1].role != turn.role else ""
-        reader.take(turn, before, answer)
-    found = [*reader.found, *reader.cases.end()]
-    unique = {candidate.same: candidate for candidate in reversed(found)}
+        reader.read_turn(turn, before, answer)
+    found = [*reader.found, *reader.problems.finish()]
+    unique = {candidate.dedup_key: candidate for candidate in reversed(found)}
     kept = [one for one in reversed(unique.values()) if _is_free_of_secrets(one)][:MAX_CANDIDATES]
     return [one for one in kept if not any(_is_contained(one, other) for other in kept)]
 
@@ -70,35 +70,37 @@ def extract(turns: Sequence[Turn]) -> list[Candidate]:
 class _Extractor:
     def __init__(self) -> None:
         self.found: list[Candidate] = []
-        self.cases = ProblemTracker()
-        self.left = MAX_SENTENCES
+        self.problems = ProblemTracker()
+        self.sentences_left = MAX_SENTENCES
 
-    def take(self, turn: Turn, before: str, answer: str) -> None:
-        said = split_sentences(strip_foreign_text(turn.text) if turn.role == USER else turn.text)
+    def read_turn(self, turn: Turn, before: str, answer: str) -> None:
+        sentences = split_sentences(strip_foreign_text(turn.text) if turn.role == USER else turn.text)
         if turn.role == USER and OFF_THE_RECORD.search(turn.text):
             return
-        taken = self.cases.listen(turn.role, said)
+        used = self.problems.read_turn(turn.role, sentences)
         if turn.role != USER:
-            self.found += [_point_out(one) for one in said if POINTED_OUT.search(one.text)]
+            self.found += [_point_out(one) for one in sentences if POINTED_OUT.search(one.text)]
             return
-        noted = bool(ACKNOWLEDGED.match(answer.strip()))
-        asked = bool(ASKED_FOR_FACTS.search(before[-500:]))
-        self.left -= len(said)
-        for at, sentence in enumerate(said if self.left > 0 else ()):
-            previous = said[at - 1].text if at else ""
-            if candidate := _make_candidate(sentence, previous, noted=noted, asked=asked):
-                if sentence.text in taken and candidate.category not in ("preferences", "patterns"):
+        acknowledged = bool(ACKNOWLEDGED.match(answer.strip()))
+        requested = bool(ASKED_FOR_FACTS.search(before[-500:]))
+        self.sentences_left -= len(sentences)
+        for at, sentence in enumerate(sentences if self.sentences_left > 0 else ()):
+            previous = sentences[at - 1].text if at else ""
+            if candidate := _make_candidate(
+                sentence, previous, acknowledged=acknowledged, requested=requested
+            ):
+                if sentence.text in used and candidate.category not in ("preferences", "patterns"):
                     continue
                 self.found.append(candidate)
 
 
 @dataclass
 class _SignScores:
-    """What speaks for a sentence, in each category and for any."""
+    """Weights of the signs in a sentence, per category and in general."""
 
     by_category: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     shared: float = 0.0
-    why: list[tuple[str, str]] = field(default_factory=list)  # category and reason
+    why: list[tuple[str, str]] = field(default_factory=list)  # (category, reason)
 
     def add(self, sign: Sign) -> None:
         if (sign.category, sign.why) in self.why:
@@ -111,7 +113,7 @@ class _SignScores:
 
     @property
     def best(self) -> str:
-        """Where nothing speaks for a category, a statement is a fact."""
+        """Return the category with the highest score; a statement without a category is a fact."""
         weights = self.by_category
         return max(weights, key=lambda name: weights[name]) if weights else "entities"
 
@@ -123,7 +125,7 @@ class _SignScores:
         return [why for category, why in self.why if category in ("", self.best)]
 
 
-def _score_sentence(sentence: Sentence, *, noted: bool, asked: bool) -> _SignScores:
+def _score_sentence(sentence: Sentence, *, acknowledged: bool, requested: bool) -> _SignScores:
     found = _SignScores()
     claims_nothing = bool(NOT_A_CLAIM.search(sentence.bare)) or _reports_problem(sentence.bare)
     for sign in find_signs(sentence.bare):
@@ -132,10 +134,10 @@ def _score_sentence(sentence: Sentence, *, noted: bool, asked: bool) -> _SignSco
     for sign in find_general_signs(sentence.text) if sentence.text != sentence.bare else ():
         if sign.pattern is not STATED_PROPERTY:
             found.add(sign)
-    if asked and not REQUEST.match(sentence.bare):
+    if requested and not REQUEST.match(sentence.bare):
         found.add(_ANSWERS)
         found.add(_ANSWERS_FACT)
-    if noted and found.total >= _HALF_THRESHOLD:
+    if acknowledged and found.total >= _HALF_THRESHOLD:
         found.add(_ACKNOWLEDGED_SIGN)
     if CONCRETE.search(sentence.bare):
         found.add(_CONCRETE_SIGN)
@@ -143,39 +145,44 @@ def _score_sentence(sentence: Sentence, *, noted: bool, asked: bool) -> _SignSco
 
 
 def _reports_problem(text: str) -> bool:
-    """Whether it reports what goes wrong; one may lose a job without that."""
+    """Return whether the text reports a problem; "lost a job" alone does not."""
     return any(found[0].lower() not in _AMBIGUOUS_PROBLEM_WORDS for found in PROBLEM.finditer(text))
 
 
-def _make_candidate(sentence: Sentence, previous: str, *, noted: bool, asked: bool) -> Candidate | None:
-    """A candidate, if enough speaks for it."""
+def _make_candidate(
+    sentence: Sentence, previous: str, *, acknowledged: bool, requested: bool
+) -> Candidate | None:
+    """Return a candidate if the sentence scores high enough."""
     text, bare = sentence.text, sentence.bare
     if _is_no_statement(sentence):
         return None
-    weighed = _score_sentence(sentence, noted=noted, asked=asked)
-    best = weighed.best
+    scores = _score_sentence(sentence, acknowledged=acknowledged, requested=requested)
+    best = scores.best
     if (
         _DIALOGUE_STEER.match(bare)
         and len(bare.split()) < _SELF_CONTAINED_WORDS
         and not _CONCRETE.search(bare[6:])
     ):
         return None
-    once = REQUEST.match(bare) and weighed.by_category.get(best, 0.0) < CANDIDATE_THRESHOLD
-    if once or weighed.total < CANDIDATE_THRESHOLD:
+    once = REQUEST.match(bare) and scores.by_category.get(best, 0.0) < CANDIDATE_THRESHOLD
+    if once or scores.total < CANDIDATE_THRESHOLD:
         return None
     return Candidate(
         best,
         _with_context(text, bare, previous),
         abstract=shorten(bare, 200),
         overview=shorten(f"{previous} {text}", _CONTEXT_CHARS) if previous else "",
-        confidence=min(0.5 + 0.1 * weighed.total, 0.9),
-        decision=("events", "tells a decision") in weighed.why and best == "events",
-        why="; ".join(weighed.reasons()),
+        confidence=min(0.5 + 0.1 * scores.total, 0.9),
+        decision=("events", "tells a decision") in scores.why and best == "events",
+        why="; ".join(scores.reasons()),
     )
 
 
 def _is_no_statement(sentence: Sentence) -> bool:
-    """A question, a thought, a reaction; but "could you name files in lower case" says how it is wanted."""
+    """Return whether the sentence is a question, a thought or a reaction.
+
+    A polite instruction ("could you name files in lower case") is a statement.
+    """
     bare = sentence.bare
     if is_question(sentence) and not (_POLITE_REQUEST.match(bare) and HOW_TO_WRITE.search(bare)):
         return True
@@ -191,7 +198,7 @@ def _point_out(sentence: Sentence) -> Candidate:
 
 
 def _with_context(text: str, bare: str, previous: str) -> str:
-    """With the sentence before, where this one points back to it and says little by itself."""
+    """Prepend the previous sentence if this one refers to it and is short."""
     refers = _REFERENCE.search(bare)
     if previous and refers and (len(bare.split()) < _SELF_CONTAINED_WORDS or "that way" in bare):
         return f"{previous} {text}"
@@ -199,8 +206,8 @@ def _with_context(text: str, bare: str, previous: str) -> str:
 
 
 def _is_contained(one: Candidate, other: Candidate) -> bool:
-    """Whether another one says it too, with the sentence around it."""
-    return one is not other and one.category == other.category and one.same in other.same
+    """Return whether another candidate contains this one."""
+    return one is not other and one.category == other.category and one.dedup_key in other.dedup_key
 
 
 def _is_short(text: str) -> bool:
@@ -208,5 +215,5 @@ def _is_short(text: str) -> bool:
 
 
 def _is_free_of_secrets(candidate: Candidate) -> bool:
-    """No credential, nor the place where one was."""
+    """Return whether a candidate contains no credential and no redacted one."""
     return REDACTED not in candidate.content and not may_contain_secrets(candidate.content)

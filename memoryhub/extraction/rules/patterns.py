@@ -1,6 +1,7 @@
-"""What in a sentence speaks for remembering it, and as what; what speaks against it. Pure.
+"""Weighted patterns that support or exclude a sentence as a candidate. No database access.
 
-Each sign has a weight; a sentence is kept from 1.0 on. Patterns are bounded: linear in a sentence's length.
+A sentence becomes a candidate from a total of 1.0. Patterns are bounded, so matching is linear in the
+sentence.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ HOW_TO_WRITE = any_of(
     r"\bi\s(?:write|use|speak)\s(?:british|american|uk|us)\senglish\b",
 )
 
-# Something that holds, not something that has just happened: in the present, about a thing with a name.
+# A lasting property: present tense, about a named thing.
 STATED_PROPERTY = any_of(
     r"^(?!(?:it|this|that|there|here|you|i|he|she|they|what|which|so|if|when)\b)(?!.*\b(?:now|today|yesterday|currently|just|still|again)\b)"
     r"(?:[\w'()/.-]+\s){1,6}(?:is|are|isn't|aren't|runs?|uses?|has|have|lives?|goes|stays?|deducts?|costs?|works?|needs?|means?)\s"
 )
 SIGNS: tuple[Sign, ...] = (
-    # Preferences: what one person likes, wants or avoids.
+    # Preferences: likes, wishes and dislikes of one person.
     Sign(
         "preferences",
         1.0,
@@ -90,7 +91,7 @@ SIGNS: tuple[Sign, ...] = (
         ),
     ),
     Sign("preferences", 1.0, "says how it is to be written", HOW_TO_WRITE),
-    # Patterns: how things are done here.
+    # Patterns: how work is done here.
     Sign(
         "patterns",
         1.0,
@@ -119,7 +120,7 @@ SIGNS: tuple[Sign, ...] = (
             r"(?:必ず(?!.{0,20}ください)|毎回|必须|一定要|从不)",
         ),
     ),
-    # Profile: who the user is.
+    # Profile: facts about the user.
     Sign(
         "profile",
         1.0,
@@ -199,7 +200,7 @@ SIGNS: tuple[Sign, ...] = (
         any_of(r"\b(?:he|she|they)(?:'s|'re|\sis|\sare)\s\w+ing\b"),
     ),
     Sign("entities", 0.3, "names somebody", any_of(rf"(?<=[a-z,]\s){NAME}\b", case=True)),
-    # Events: what was decided, and what will be when.
+    # Events: decisions and plans.
     Sign(
         "events",
         1.0,
@@ -245,7 +246,7 @@ SIGNS: tuple[Sign, ...] = (
         ),
     ),
     Sign("events", 0.5, "names a day", DATE),
-    # Anything.
+    # Any category.
     Sign("", CLAIM_WEIGHT, "says how something is", STATED_PROPERTY),
     Sign(
         "",
@@ -266,13 +267,13 @@ SIGNS: tuple[Sign, ...] = (
     ),
 )
 
-# What makes a statement none, or one for this time alone.
+# Signs of no statement, or of a one-time statement.
 COUNTER_SIGNS = any_of(
     r"\b(?:maybe|perhaps|not\ssure|might|i\sthink\s(?:i|we)\s(?:might|could|should)|i\sguess|what\sif|could\salso|i\swonder"
     r"|one\sday|think\sabout\sit|i'?ll\sask|i\shope|if\s(?:we|i|you)\s(?:could|would|had)"
     r"|vielleicht|nicht\ssicher|quizás|peut-être|たぶん|也许)\b",
 )
-# Feelings of the moment, compliments, talk about the talk: they are stated, but claim nothing that stays.
+# Moods, compliments and talk about the conversation: statements without lasting facts.
 NOT_A_CLAIM = any_of(
     r"\b(?:sounds|looks|looking|feels|seems)\s(?:\w+\s)?(?:good|great|awesome|amazing|cool|fun|nice|right|like|fine|perfect)\b"
     r"|\b(?:wow|haha|lol|congrats|congratulations|good\sluck|having\s(?:some\s)?(?:trouble|issues)|tried\b.{1,120}\bbut|let\sme\sknow|make\ssure|be\ssure|take\scare|see\syou|talk\s(?:soon|later)|thanks?(?:\syou)?\sfor|can'?t\swait)\b"
@@ -294,7 +295,7 @@ ACKNOWLEDGED = any_of(
     r"^(?:got\sit|noted|understood|i'?ll\s(?:keep|remember|bear)|makes\ssense|good\sto\sknow|thanks,?\sthat'?s\sgood\sto\sknow"
     r"|all\sright|(?!here|there|what|so|that|how)\w+\sit\sis\b|ist\snotiert|notiert|gut\szu\swissen|mache\sich|entendido|de\sacuerdo|compris|c'est\snoté|覚えておきます|わかりました|好的)",
 )
-# What an assistant points out about the matter at hand, not about the world.
+# Remarks of an assistant about the task at hand, not about the world.
 POINTED_OUT = any_of(
     r"\b(?:one\sthing\sto\s(?:be\saware\sof|know|watch)|be\saware\sthat|gotcha|caveat|surprisingly|worth\snoting)\b"
 )
@@ -308,10 +309,10 @@ _GENERAL_SIGNS = tuple(sign for sign in SIGNS if not sign.category)
 
 
 def find_signs(text: str) -> Iterator[Sign]:
-    """The signs of a sentence."""
+    """Return the signs of a sentence."""
     return (sign for sign in (*SIGNS, *CLAIM_SIGNS) if sign.pattern.search(text))
 
 
 def find_general_signs(text: str) -> Iterator[Sign]:
-    """Those of them that speak for any category."""
+    """Return the signs that support any category."""
     return (sign for sign in _GENERAL_SIGNS if sign.pattern.search(text))

@@ -1,4 +1,4 @@
-"""A problem and its solution, told over several turns. Pure."""
+"""Recognise a problem and its solution over several turns. No database access."""
 
 from __future__ import annotations
 
@@ -10,17 +10,12 @@ from memoryhub.core.text import shorten, terms
 from memoryhub.extraction.candidates import Candidate
 from memoryhub.extraction.conversation import USER
 from memoryhub.extraction.rules.sentences import Sentence, is_question
+from memoryhub.extraction.rules.statements import any_of
 
-MAX_PARTS = 3  # sentences of each of the parts
-_MAX_OPEN_TURNS = 12  # turns after which a problem that nobody solved is dropped
-_MIN_SHARED_WORDS = 2  # words that a sentence shares with the problem
-
-
-def _any_of(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(patterns), re.IGNORECASE)
-
-
-PROBLEM = _any_of(
+MAX_PARTS = 3  # sentences per part
+_MAX_OPEN_TURNS = 12  # an unsolved problem is dropped after this many turns
+_MIN_SHARED_WORDS = 2  # words that a sentence shares with the problem to be on topic
+PROBLEM = any_of(
     r"\b\w{3,40}(?:Error|Exception)\b|\b(?:fail(?:s|ed|ing|ure)?|dies|died|flaky|crash(?:es|ed|ing)?|error|exception|broken|breaks?|bug|stuck|hangs?|hung|freez\w+"
     r"|timeouts?|times?\sout|timed\sout|slow|leak(?:s|ing)?|oom\w*|killed|wrong|incorrect|corrupt\w*|expired|outage"
     r"|regression|missing|not\sfound|cannot\sfind|no\ssuch|undefined|not\sloaded|invalid|unable\sto|is\sred|down|lost\s(?!my|our|his|her)\w+|mismatch|differs?|different\sfrom|unavailable|still\sthe\sold|takes\s\d+\s(?:s|sec\w*|min\w*|hours?)|at\srandom|takes?\s(?:forever|ages|too\slong)|only\safter|too\s(?:slow|late|long|many|few|high|low|big|large|small)|spots?|rot|noise|rattles?|refus(?:es|ed)|denied|keeps?\s\w+ing)\b",
@@ -33,7 +28,7 @@ PROBLEM = _any_of(
     r"\b(?:fall(?:a|aba|ó)|no\sfunciona|lento|roto|échoue|plante|erreur|ne\smarche\spas|ne\sfonctionne\spas|en\spanne)\b",
     r"(?:エラー|失敗|動かない|落ちる|遅い|不具合|バグ|报错|失败|崩溃|不工作|问题)",
 )
-CAUSE = _any_of(
+CAUSE = any_of(
     r"\b(?:because|root\scause|the\s(?:cause|reason|culprit)|caused\sby|due\sto|turn(?:s|ed)\sout|so\sthat'?s\swhy|that'?s\swhy"
     r"|,\sso\s(?:the|it|that|we|memory|no)|comes\sfrom|came\sfrom|the\sproblem\s(?:is|was)|the\sdifference\s(?:\S+\s){0,4}is|has\sits\sown|by\sdefault"
     r"|nobody\sknew|without\s\w+|simply|never\s\w+ed)\b",
@@ -46,7 +41,7 @@ _DONE_VERBS = (
     r"|configured|patched|implemented|introduced|wrapped|escaped|kept|split|cached|limited|rotated|deleted|made"
     r"|put|turned|used|needed)"
 )
-# A user tells both at once: "the bug was in the parser; fixed it by using UTC".
+# Problem and fix in one sentence: "the bug was in the parser; fixed it by using UTC".
 _CAUSE_AND_FIX = re.compile(
     rf"^(?P<cause>.{{8,300}}?)[,;]\s(?P<fix>(?:(?:and|so|then)\s)*(?:(?:i|we)(?:'ve|\shave)?\s)?{_DONE_VERBS}\s.+)$",
     re.IGNORECASE,
@@ -59,14 +54,14 @@ _SOLVED = re.compile(
     r"\b(?:fixed|solved|resolved)\s(?:(?:it|that|this)\s)?(?:by|with)\b|^(?:the\s)?(?:fix|solution)\s?(?::|is\b|was\b)",
     re.IGNORECASE,
 )
-# What an assistant tells of the state after its work.
+# How an assistant describes the state after its work.
 _RESULT = re.compile(
     r"\b(?:takes|shows|is|are|runs|returns|went|shrank|dropped)\b.{1,80}\bnow[.!]?$|^(?:the|it|they)\s(?:\w+\s){0,3}now\s\w+s\b",
     re.IGNORECASE,
 )
 _EARLIER = re.compile(r"\b(?:since|when|after|before|until|like when)\s(?:i|we)\b", re.IGNORECASE)
 _FOUND_IT = re.compile(r"\b(?:found\s(?:the\s(?:cause|reason|problem|bug)|it)|root\scause)\b", re.IGNORECASE)
-FIX = _any_of(
+FIX = any_of(
     rf"\bi(?:'ve|\shave)?\s(?:now\s|then\s|also\s|just\s|simply\s)?{_DONE_VERBS}\b|\bwe(?:'ve|\shave)?\s(?:now\s|then\s)?{_DONE_VERBS}\b"
     rf"|^(?:so\s|then\s|and\s)?{_DONE_VERBS}\s",
     r"\bthe\s(?:fix|solution|workaround|trick)\s(?:is|was|:)|^(?:the\s)?(?:fix|solution):\s|\b(?:fixed|solved|resolved)\sby\b",
@@ -75,12 +70,12 @@ FIX = _any_of(
     r"\blo\s(?:solucioné|arreglé|resolví|cambié)\b|\bj'ai\s(?:corrigé|changé|ajouté|remplacé)\b",
     r"(?:通りました|動きました|修正しました|直しました|解決しました|変更しました|修复了|解决了|改成)",
 )
-CONFIRMATION = _any_of(
+CONFIRMATION = any_of(
     r"^\W*(?:green|confirmed|works|working|fixed|solved|passes|perfect|that\s(?:did\sit|was\sit|fixed\sit|worked|helped)|it\sworks"
     r"|(?:now\s)?it\sworks|that\sdoes\sit|läuft|klappt|geht\sjetzt|funktioniert|ça\smarche|funciona|直りました|動きました)\b"
     r"|\b(?:works|fixed|green)\snow\b|\b(?:did\sthe\strick|no\smore|klappt|läuft\sjetzt|awesome|makes\ssense)\b|\bthat\s(?:did\sit|fixed\sit|solved\sit)\b",
 )
-STILL_BROKEN = _any_of(
+STILL_BROKEN = any_of(
     r"\bstill\s(?:red|fail\w*|broken|not|the\ssame|crash\w*|slow|happen\w*|get\w*|see\w*|\d{3})\b|^\W*still\s\w+\W*$"
     r"|\bdid(?:n'?t|\snot)\s(?:help|work|change)\b|\bsame\s(?:error|problem|result)\b|\bno\s(?:luck|change|difference)\b"
     r"|\bimmer\snoch\b|\btoujours\spas\b|\bsigue\s(?:sin|fallando)\b",
@@ -88,8 +83,8 @@ STILL_BROKEN = _any_of(
 _WHY = re.compile(
     r"^\W*(?:but\s|and\s|ok\s|so\s)*(?:why|how\scome|warum|wieso|pourquoi|por\squé)\b", re.IGNORECASE
 )
-# An assistant explains what may fail anywhere; a problem of this conversation is one that it met.
-_ENCOUNTERED = _any_of(
+# Assistants explain general failures; only a failure that they met counts as a problem.
+_ENCOUNTERED = any_of(
     r"\bi(?:'ve)?\s(?:found|noticed|discovered|saw|see|hit|ran\sinto)\b|\b(?:failed|crashed|broke|was\sfailing|were\sfailing)\b"
     r"|\b(?:fallaba|falló|échouait|plantait|schlug\sfehl|stürzte)\b|\bone\sof\sthe\b|(?:ました|でした)",
 )
@@ -108,14 +103,14 @@ _OPTION_NUMBERS = {
     "third": 3,
     "three": 3,
 }
-# Whether an answer or a translation is right is a matter of this talk.
+# Corrections of answers and translations concern only this conversation.
 _ANSWER = re.compile(r"\b(?:answers?|translations?|grammar|spelling|sentence)\b", re.IGNORECASE)
 _REASON = re.compile(r"\b(?:so that|because|otherwise|weil|damit|porque|para que)\b", re.IGNORECASE)
 
 
 @dataclass
 class ProblemCase:
-    """What is known of one problem so far. ``at``: the turn in which it came up."""
+    """A problem and its known parts. ``at`` is the turn in which it came up."""
 
     at: int
     problem: list[str]
@@ -124,11 +119,11 @@ class ProblemCase:
     confirmed: bool = False
 
     @property
-    def solved(self) -> bool:
+    def is_solved(self) -> bool:
         return bool(self.fix)
 
-    def takes(self, text: str) -> bool:
-        """Whether a sentence is about this problem."""
+    def is_about(self, text: str) -> bool:
+        """Return whether a sentence is about this problem."""
         return len(terms(text) & terms(" ".join([*self.problem, *self.cause]))) >= _MIN_SHARED_WORDS
 
     def candidate(self) -> Candidate:
@@ -149,38 +144,38 @@ class ProblemCase:
 
 
 class ProblemTracker:
-    """Listens to the turns and tells the cases that were solved."""
+    """Follow the turns and collect solved problems."""
 
     def __init__(self) -> None:
-        self.told: list[Candidate] = []
+        self.solved_cases: list[Candidate] = []
         self._open: ProblemCase | None = None
         self._turn = 0
-        self._stated = ""  # what the user said last, should it be a complaint
+        self._complaint = ""  # last complaint of the user
         self._asked_why = False
-        self._offered: dict[int, str] = {}
-        self._proposed: list[str] = []  # what the assistant said last
+        self._options: dict[int, str] = {}
+        self._proposed: list[str] = []  # last proposals of the assistant
 
-    def listen(self, role: str, said: Sequence[Sentence]) -> set[str]:
-        """One turn; returns the sentences that a case has taken for itself."""
+    def read_turn(self, role: str, sentences: Sequence[Sentence]) -> set[str]:
+        """Process one turn; return the sentences that belong to a problem."""
         self._turn += 1
-        if self._open and not self._open.solved and self._turn - self._open.at > _MAX_OPEN_TURNS:
+        if self._open and not self._open.is_solved and self._turn - self._open.at > _MAX_OPEN_TURNS:
             self._open = None
         if role == USER:
-            self._hear_verdict(said)
-        taken: set[str] = set()
+            self._check_verdict(sentences)
+        used: set[str] = set()
         before = ""
-        for sentence in said:
-            if self._hear(role, sentence, before):
-                taken.add(sentence.text)
+        for sentence in sentences:
+            if self._read_sentence(role, sentence, before):
+                used.add(sentence.text)
             before = sentence.text
-        self._remember(role, said)
-        return taken
+        self._remember(role, sentences)
+        return used
 
-    def _hear_verdict(self, said: Sequence[Sentence]) -> None:
-        """The user tells whether what was proposed has helped."""
-        if not self._open or not said:
+    def _check_verdict(self, sentences: Sequence[Sentence]) -> None:
+        """Check whether the user confirms or rejects the proposed fix."""
+        if not self._open or not sentences:
             return
-        first = said[0].text
+        first = sentences[0].text
         if STILL_BROKEN.search(first):
             self._open.fix.clear()
         elif CONFIRMATION.search(first):
@@ -188,50 +183,50 @@ class ProblemTracker:
             if not self._open.fix:
                 self._open.fix += self._proposed[-2:]
 
-    def _remember(self, role: str, said: Sequence[Sentence]) -> None:
-        plain = [one.text for one in said if not (one.question or is_question(one))]
-        offered = {one.number: one.text for one in said if one.number}
+    def _remember(self, role: str, sentences: Sequence[Sentence]) -> None:
+        plain = [one.text for one in sentences if not (one.question or is_question(one))]
+        options = {one.number: one.text for one in sentences if one.number}
         if role == USER:
-            self._stated = plain[-1] if plain else self._stated
-            self._asked_why = any(_WHY.match(one.text) for one in said)
-            self._offered = offered or self._offered
+            self._complaint = plain[-1] if plain else self._complaint
+            self._asked_why = any(_WHY.match(one.text) for one in sentences)
+            self._options = options or self._options
         else:
             self._proposed = plain or self._proposed
-            self._offered = offered
+            self._options = options
             self._asked_why = False
 
-    def end(self) -> list[Candidate]:
+    def finish(self) -> list[Candidate]:
         self._close()
-        return self.told
+        return self.solved_cases
 
-    def chosen(self, text: str) -> str:
-        """What an answer such as "let's go with 2" stands for, if something was offered; else empty."""
+    def _selected_option(self, text: str) -> str:
+        """Return the offered option that an answer such as "let's go with 2" selects, or ""."""
         found = _CHOICE.search(text)
-        if not found or not self._offered:
+        if not found or not self._options:
             return ""
         which = found["which"].lower()
-        return self._offered.get(int(which) if which.isdigit() else _OPTION_NUMBERS[which], "")
+        return self._options.get(int(which) if which.isdigit() else _OPTION_NUMBERS[which], "")
 
-    def _hear(self, role: str, sentence: Sentence, before: str) -> bool:
+    def _read_sentence(self, role: str, sentence: Sentence, before: str) -> bool:
         text = sentence.text
-        if role == USER and self._open and (choice := self.chosen(text)):
+        if role == USER and self._open and (choice := self._selected_option(text)):
             self._open.fix.append(choice)
             return True
         if sentence.number and role != USER:
             return False  # an offer
-        if role == USER and not sentence.question and self._told_at_once(text):
+        if role == USER and not sentence.question and self._record_cause_and_fix(text):
             return True
         done = FIX.search(text) or (role != USER and _RESULT.search(text))
         if done and not sentence.question and not _EARLIER.search(text):
-            return self._fixed(role, text, before)
+            return self._record_fix(role, text, before)
         if PROBLEM.search(text) and not STILL_BROKEN.search(text):
-            return self._problem(role, text, sentence.question)
-        return self._explained(role, sentence, before)
+            return self._record_problem(role, text, sentence.question)
+        return self._record_cause(role, sentence, before)
 
-    def _told_at_once(self, text: str) -> bool:
-        """A cause or a problem with what solved it, in one sentence and out of any case."""
+    def _record_cause_and_fix(self, text: str) -> bool:
+        """Record a problem or cause whose fix is in the same sentence."""
         both = _CAUSE_AND_FIX.match(text)
-        if not both or (self._open and not self._open.solved):
+        if not both or (self._open and not self._open.is_solved):
             return False
         if not (_FOUND_OUT.search(text) or (PROBLEM.search(both["cause"]) and _SOLVED.search(text))):
             return False
@@ -239,37 +234,37 @@ class ProblemTracker:
         self._open = ProblemCase(self._turn, [], [both["cause"]], [both["fix"]], confirmed=True)
         return True
 
-    def _explained(self, role: str, sentence: Sentence, before: str) -> bool:
-        """A cause: said to be one, the answer to a why, or on topic."""
+    def _record_cause(self, role: str, sentence: Sentence, before: str) -> bool:
+        """Record a cause: stated as such, the answer to a why, or on topic."""
         case, text = self._open, sentence.text
-        if case is None or case.solved or sentence.question:
+        if case is None or case.is_solved or sentence.question:
             return False
         answers = role != USER and (_FOUND_IT.search(before) or self._asked_why)
         if CAUSE.search(text) or answers:
             case.cause.append(text)
             return True
-        if role != USER and case.takes(text):
+        if role != USER and case.is_about(text):
             case.cause.append(text)
         return False
 
-    def _problem(self, role: str, text: str, question: bool) -> bool:
-        """More about the open problem, or a new one; only a user's new problem ends an old one."""
+    def _record_problem(self, role: str, text: str, question: bool) -> bool:
+        """Extend the open problem or open a new one; only a new problem of the user replaces an open one."""
         case = self._open
-        if case and (role != USER or case.takes(text) or self._turn - case.at <= 2):
-            if not case.solved and not question:
+        if case and (role != USER or case.is_about(text) or self._turn - case.at <= 2):
+            if not case.is_solved and not question:
                 (case.problem if role == USER and not CAUSE.search(text) else case.cause).append(text)
-            return not case.solved or case.takes(text)
+            return not case.is_solved or case.is_about(text)
         if _ANSWER.search(text) or (role != USER and not (CAUSE.search(text) and _ENCOUNTERED.search(text))):
             return False
         self._close()
         self._open = ProblemCase(self._turn, [text])
         return True
 
-    def _fixed(self, role: str, text: str, before: str) -> bool:
-        if self._open is None and role != USER and self._stated and _REASON.search(text):
-            self._open = ProblemCase(self._turn, [self._stated])
-        told = role == USER and before and (_FOUND_OUT.search(before) or _SOLVED.search(text))
-        if self._open is None and told:
+    def _record_fix(self, role: str, text: str, before: str) -> bool:
+        if self._open is None and role != USER and self._complaint and _REASON.search(text):
+            self._open = ProblemCase(self._turn, [self._complaint])
+        is_report = role == USER and before and (_FOUND_OUT.search(before) or _SOLVED.search(text))
+        if self._open is None and is_report:
             self._open = ProblemCase(self._turn, [], [before])
         if self._open is None:
             return False
@@ -280,6 +275,6 @@ class ProblemTracker:
         return True
 
     def _close(self) -> None:
-        if self._open and self._open.solved:
-            self.told.append(self._open.candidate())
+        if self._open and self._open.is_solved:
+            self.solved_cases.append(self._open.candidate())
         self._open = None

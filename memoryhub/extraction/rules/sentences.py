@@ -1,4 +1,4 @@
-"""The sentences of a message: without code, logs, tables and pleasantries. Pure."""
+"""Split a message into sentences, without code, logs, tables and pleasantries. No database access."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from memoryhub.core.text import CJK, collapse_whitespace
 
-MAX_SENTENCE_CHARS = 600  # of one sentence; a longer one is no sentence
-MAX_SENTENCES_PER_MESSAGE = 400  # sentences of one message that are looked at
-MAX_MESSAGE_CHARS = 20_000  # characters of one message; the rest is a document, not something that was said
-_ABBREVIATION = 12  # characters that the longest has, and some before it
+MAX_SENTENCE_CHARS = 600  # a longer one is no sentence
+MAX_SENTENCES_PER_MESSAGE = 400  # of one message
+MAX_MESSAGE_CHARS = 20_000  # of one message; a longer one is a document
+_ABBREVIATION = 12  # longest abbreviation, with some context
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _LIST = re.compile(r"^\s*(?:[-*+•]|(?P<number>\d{1,2})[.)])\s+")
 _SKIPPED_LINE = re.compile(r"^\s*(?:#{1,6}\s|\||>)")
@@ -37,18 +37,18 @@ _QUESTION_WORD = re.compile(
 )
 
 
-# "I'm planning a journey to Kyoto, any ideas?" states something.
+# "I'm planning a journey to Kyoto, any ideas?" contains a statement.
 _STATEMENT_BEFORE_QUESTION = re.compile(
     r"^(?P<said>.{25,}?)[,;]\s(?:any\s|what\s|how\s|where\s|which\s|do(?:es)?\s|(?:would|could|can)\syou\s|ok|right)"
     r".{0,400}\?$"
 )
-# "..., but I'm not sure how to begin": what comes before is stated.
+# "..., but I'm not sure how to begin": the part before the comma is a statement.
 _STATEMENT_BEFORE_HEDGE = re.compile(
     r"^(?P<said>.{25,}?),\s(?:(?:but|so|and)\s)?(?:now\s)?(?:i'm|i\sam|i\swas|i\swant\sto\smake\ssure|i\sneed)(?:\sto\smake\ssure)?"
     r"(?:\s(?:still\s|kinda\s|a\sbit\s)?(?:not\ssure|unsure|wondering|worried|hoping|looking\sfor|trying|considering|having\s(?:trouble|issues)|struggling|curious|help)\b|\b(?<=sure)).*$",
     re.IGNORECASE,
 )
-# A line of a log, of a stack trace, of what a shell printed.
+# A line of a log, a stack trace or shell output.
 _LOG_LINE = re.compile(
     r"^\s*(?:\[?\d{4}-\d\d-\d\d[T\s]\d\d:\d\d|\[?\d\d:\d\d:\d\d|Traceback\s|File\s\"|at\s[\w.$]+\(|(?:INFO|WARN(?:ING)?|ERROR|DEBUG|TRACE|FATAL)\b"
     r"|npm\sWARN|import\s[\w{*.]+(?:$|\s(?:as|from)\s|,)|from\s\S+\simport\s|(?:def|class|function)\s\w+\s?[(:{]|(?:const|let|var)\s\w+\s?=|return\s\S+$"
@@ -77,7 +77,10 @@ _QUOTED = re.compile(r"\"[^\"]{60,4000}\"|“[^“”]{60,4000}”|«[^«»]{60,
 
 @dataclass(frozen=True)
 class Sentence:
-    """One sentence on one line. ``bare``: without what only opens it. ``number``: of a list's item."""
+    """One sentence on one line.
+
+    ``bare`` is the sentence without filler words at the start, ``number`` its list number.
+    """
 
     text: str
     question: bool = False
@@ -89,10 +92,9 @@ class Sentence:
 
 
 def strip_foreign_text(message: str) -> str:
-    """What somebody says themself: without drafts and letters that they hand over, and no role to play.
+    """Remove text that the user only quotes: drafts, letters, long quotations and role-play instructions.
 
-    A quotation of some length, a letter from its salutation on, what follows "proofread this:" or, after an
-    empty line, "what of this text?".
+    This covers the text after "proofread this:", and after "is this text right?" and an empty line.
     """
     if _ROLE_TO_PLAY.match(message):
         return ""
@@ -103,7 +105,7 @@ def strip_foreign_text(message: str) -> str:
 
 
 def split_sentences(message: str) -> list[Sentence]:
-    """In order; no more than a person would have written by hand."""
+    """Return the sentences in order, up to the limits of a hand-written message."""
     found: list[Sentence] = []
     for line, number in _lines(message[:MAX_MESSAGE_CHARS]):
         for part in _split_line(line):
@@ -119,24 +121,23 @@ def split_sentences(message: str) -> list[Sentence]:
 
 
 def is_question(sentence: Sentence) -> bool:
-    """Whether it is a question, with its mark or without."""
+    """Return whether the sentence is a question, with or without a question mark."""
     return sentence.question or bool(_QUESTION_WORD.match(sentence.bare))
 
 
 def _lines(message: str) -> Iterator[tuple[str, int]]:
-    """Lines outside of code with the number that a list gives them; lines of one paragraph are joined."""
+    """Yield lines outside of code with their list numbers; join the lines of a paragraph."""
     fenced = False
     block: list[str] = []
     for line in [*message.splitlines(), ""]:
         fence = bool(_FENCE.match(line))
         item = _LIST.match(line)
-        if (
-            fence or item or not line.strip() or _SKIPPED_LINE.match(line) or _LOG_LINE.match(line)
-        ) and block:
+        skipped = fence or not line.strip() or _SKIPPED_LINE.match(line) or _LOG_LINE.match(line)
+        if (skipped or item) and block:
             yield from _join_lines(block)
             block = []
         fenced ^= fence
-        if fence or fenced or _SKIPPED_LINE.match(line) or _LOG_LINE.match(line) or not line.strip():
+        if skipped or fenced:
             continue
         if item:
             yield line[item.end() :], int(item["number"] or 0)
@@ -147,10 +148,10 @@ def _lines(message: str) -> Iterator[tuple[str, int]]:
 
 
 def _join_lines(block: list[str]) -> Iterator[tuple[str, int]]:
-    """Chats break a line where a thought ends, documents where it is full: told by where a line ends."""
+    """Join wrapped lines. Documents break at full lines, chats at the end of a thought."""
     whole = ""
     for line in block:
-        if (whole and (len(whole) < 60 and whole[-1] not in ",;-–")) or (whole and whole[-1] in ".!?:"):
+        if whole and ((len(whole) < 60 and whole[-1] not in ",;-–") or whole[-1] in ".!?:"):
             yield whole, 0
             whole = line
         else:
@@ -173,7 +174,7 @@ def _split_line(line: str) -> Iterator[str]:
 
 
 def _is_prose(part: str) -> bool:
-    """Some words, mostly letters: no log, no path, no table."""
+    """Return whether the part has some words and mostly letters (no log, path or table)."""
     if not 3 <= len(part) <= MAX_SENTENCE_CHARS or part[0] in "{}[]<|$@\\":
         return False
     letters = sum(map(str.isalpha, part))

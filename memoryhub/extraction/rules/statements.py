@@ -10,7 +10,7 @@ CANDIDATE_THRESHOLD = 1.0
 
 
 class Sign(NamedTuple):
-    """``category`` empty: it speaks for any. ``why``: for people."""
+    """A weighted pattern. An empty ``category`` supports any category; ``why`` is shown to people."""
 
     category: str
     weight: float
@@ -19,7 +19,7 @@ class Sign(NamedTuple):
 
 
 def any_of(*patterns: str, case: bool = False) -> re.Pattern[str]:
-    """One pattern of several; ``case``: capitals count."""
+    """Compile alternatives into one pattern; ``case`` makes it case-sensitive."""
     return re.compile("|".join(patterns), 0 if case else re.IGNORECASE)
 
 
@@ -28,7 +28,7 @@ _NO_NAME = (
     r"|Please|Wir|Ich|Sie|Er|Es|Das|Die|Der|Yo|El|La|Nous|Je|One|Some|All|Each|Every|Nobody|Everyone)\b)"
 )
 NAME = _NO_NAME + r"[A-ZÄÖÜÉ][a-zäöüßéèáíóúñ]{1,20}(?:\s[A-ZÄÖÜÉ][a-zäöüßéèáíóúñ]{1,20}){0,2}"
-# What somebody does or is, in the third person; a plural noun ("Python developers") is not among it.
+# Verbs in the third person; plural nouns ("Python developers") do not match.
 PERSON_VERBS = (
     r"(?:is|was|has|had|will|does|did|doesn'?t|won'?t|can|can'?t|must|owns|leads?|manages?|maintains?|runs|handles?|wants|needs"
     r"|left|joined|wrote|works|worked|takes|took|knows|lives|lived|prefers?|decides?|reviews?|writes|keeps|chairs|signs"
@@ -37,7 +37,7 @@ PERSON_VERBS = (
     r"|coordinates|supervises|responds|enjoys|graduated|grew|was\sborn|ist|hat|wohnt|arbeitet|leitet|heißt|est|a|habite|travaille"
     r"|es|vive|trabaja)"
 )
-# Where a name would stand, but a role or a thing does.
+# A role or a thing in the position of a name.
 _ROLE = (
     r"(?!(?:User|Users|Human|Person|Customer|Client|Developer|Someone|Somebody|Name|Also|Now|Here|Currently"
     r"|Their|His|Her)\b)"
@@ -47,25 +47,25 @@ _INTRODUCED = re.compile(
     rf"\b(?:[Mm]y\sname\sis|[Nn]ame\s?(?:is|:)|[Cc]all\sme|(?:is|am|are)\s(?:called|named)|I\sam|I'm|[Ii]ch\sheiße|[Mm]e\sllamo|[Jj]e\sm'appelle)\s"
     rf"(?P<name>{NAME})"
 )
-_MAX_SEARCHED_CHARS = 4000  # characters
+_MAX_SEARCHED_CHARS = 4000
 
 
 def find_names(text: str) -> set[str]:
-    """The first names, folded, of those that a text about somebody is about."""
-    looked = text[:_MAX_SEARCHED_CHARS]
-    found = [one["name"] for pattern in (_SUBJECT, _INTRODUCED) for one in pattern.finditer(looked)]
+    """Return the first names (casefolded) of the people that a text is about."""
+    start = text[:_MAX_SEARCHED_CHARS]
+    found = [one["name"] for pattern in (_SUBJECT, _INTRODUCED) for one in pattern.finditer(start)]
     return {_fold_name(name.split()[0]) for name in found}
 
 
 def name_different_people(one: str, other: str) -> bool:
-    """Whether both texts name whom they are about, and none of these is the same."""
+    """Return whether both texts name people and have none in common."""
     mine, theirs = find_names(one), find_names(other)
     return bool(mine and theirs) and not mine & theirs
 
 
 def _fold_name(name: str) -> str:
-    apart = unicodedata.normalize("NFKD", name.casefold())
-    return "".join(letter for letter in apart if not unicodedata.combining(letter))
+    decomposed = unicodedata.normalize("NFKD", name.casefold())
+    return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
 
 CLAIM_WEIGHT = 0.7
@@ -73,7 +73,7 @@ _COUNT = (
     r"(?:an?|one|two|three|four|five|six|seven|eight|nine|ten|\d+|no|only|about|around|over|some|several)"
 )
 _ADVERB = r"(?:\w+ly\s|just\s|also\s|even\s|already\s|now\s|always\s|usually\s|often\s|both\s|all\s)?"
-# Things of the moment or of the talk itself.
+# Things of the moment or of the conversation itself.
 _NOT_TRANSIENT = (
     r"(?!(?:\S+\s){0,3}(?:questions?|problems?|issues?|ideas?|doubts?|thoughts?|look|feeling|guess|point|moment|bug|errors?|try"
     r"|hunch|favou?r|chance|great|lot|bit|list|function|table|file|script|code|string|array|column|dataframe|class|method|draft)\b)"
@@ -82,14 +82,14 @@ CONCRETE = re.compile(
     r"(?<=[a-zäöüß,;:)]\s)(?!I\b|I')[A-ZÄÖÜ][\w-]*|\d|`[^`]+`|\w[_/@]\w|\w\.[a-z]|[a-z][A-Z]|\b[A-Z]{2,}"
     r"|\b(?:two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|thirty|hundred|half|daily|weekly|monthly|yearly)\b"
 )
-# In the present, first person: verbs of the moment, of thinking and of asking are none of them.
+# First person, present tense, without verbs of the moment, of thinking and of asking.
 _NOT_MOMENTARY = (
     r"(?!(?:need|want|think|know|mean|guess|hope|agree|wonder|believe|feel|try|see|get|got|click|tap|open|call|say|said|ask|asked|just"
     r"|remember|forget|forgot|assume|suppose|suspect|notice|noticed|find|hear|heard|thought|knew|understand|understood|appreciate|bet"
     r"|can|can't|cannot|could|couldn't|would|wouldn't|will|won't|shall|should|shouldn't|might|may|must|do|don't|did|didn't|am|was|were|had"
     r"|have|haven't|hadn't|saw|tried|wanted|needed|looked|really|totally|definitely|also|never|always|promise|swear|wish|love|like|imagine)\b)"
 )
-# Words that open a sentence with a capital and are no name.
+# Capitalised sentence openers that are no names.
 _PERSON_SUBJECT = (
     r"(?!(?:\w+ing|Glad|Wish|Its|Just|Once|Then|Now|Those|Also|Here|Family|How|Why|Both|Another|Any|No|Not|Yes|Only|Such|Thank\w*"
     r"|Hope\w*|Got|Nice|Sorry|Next|Last|Today|Yesterday|Tomorrow|Still|Maybe|Everything|Nothing|Something|Anything|Someone|Anyone"
@@ -109,7 +109,7 @@ _SOON = (
 )
 
 CLAIM_SIGNS: tuple[Sign, ...] = (
-    # Of oneself.
+    # Statements about oneself.
     Sign(
         "profile",
         CLAIM_WEIGHT,
@@ -135,7 +135,7 @@ CLAIM_SIGNS: tuple[Sign, ...] = (
             r"\b(?:i|we)\shave\sto\s(?:avoid|watch|stay|keep|use|comply|support|be)\b",
         ),
     ),
-    # Of people and things.
+    # Statements about people and things.
     Sign(
         "entities",
         1.0,
@@ -198,7 +198,7 @@ CLAIM_SIGNS: tuple[Sign, ...] = (
             r"^(?:\w+\s){1,2}(?:are|is)\s\w+-(?:driven|based|only|first|free|style)\b",
         ),
     ),
-    # What is asked of the agent for good.
+    # Lasting instructions for the agent.
     Sign(
         "patterns",
         1.0,
@@ -224,7 +224,7 @@ CLAIM_SIGNS: tuple[Sign, ...] = (
             r"\bone\sof\smy\s(?:favou?rites?|faves)\b|\b(?:i\salso\senjoy|i(?:'ve|\shave)\salways\s(?:loved|liked|wanted|hated))\b",
         ),
     ),
-    # What happened, and what will.
+    # Past and future events.
     Sign(
         "events",
         CLAIM_WEIGHT,

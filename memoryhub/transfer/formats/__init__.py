@@ -1,4 +1,4 @@
-"""The formats that can be read and written, each in a module of its own."""
+"""Import and export formats, one module each."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["FORMATS", "WRITERS", "Format", "UnreadableFile", "Writer", "detect_f
 
 
 class Format(Protocol):
-    """A kind of file that memories come in. Without state of its own; no Django but through what it imports.
+    """An import format. Stateless.
 
-    ``name``: for commands and the API (``pigo``). ``label``: for people. ``extensions``: of its files, in the
-    order of a file chooser (``.jsonl``). ``hint``: a sentence on where that file is found.
+    ``name`` is used in commands and the API (``pigo``), ``label`` is for people. ``extensions`` are listed in
+    the order of a file chooser (``.jsonl``). ``hint`` is a sentence on where to find the file.
     """
 
     name: str
@@ -29,25 +29,25 @@ class Format(Protocol):
     def extensions(self) -> tuple[str, ...]: ...
 
     def recognises(self, path: Path) -> bool:
-        """Whether the content (never the name alone) looks like this; cheap, and never an exception."""
+        """Return whether the content (not only the name) matches. Fast; never raises."""
         ...
 
     def count(self, path: Path) -> int | None:
-        """About how many items :meth:`read` will give, for a progress bar; None when costly to tell."""
+        """Estimate the number of items, for a progress bar; None if that is expensive."""
         ...
 
     def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
-        """The items in an order that is the same each time, a few in memory at once.
+        """Yield the items in a stable order with bounded memory.
 
-        :class:`UnreadableFile` when the file as a whole cannot be read, or from here on: its message begins
-        with what is wrong and ends with the mend. What is wrong with one thing is a ``Bad``.
+        Raise :class:`UnreadableFile` if the file, or the rest of it, cannot be read; the message states the
+        problem and the fix. A problem with a single item yields an ``InvalidItem``.
         """
         ...
 
 
 @runtime_checkable
 class Writer(Protocol):
-    """A format that exports can be written in too. ``lossy``: a sentence on what it cannot carry."""
+    """A format that can be exported too. ``lossy`` is a sentence on what it cannot represent."""
 
     name: str
     label: str
@@ -56,12 +56,12 @@ class Writer(Protocol):
     lossy: str
 
     def write(self, selection: ExportSelection) -> Iterator[bytes]:
-        """What may go out, streaming: chunks of any size."""
+        """Yield the export in chunks of any size."""
         ...
 
 
 def _all_formats() -> tuple[Format, ...]:
-    """In the order in which they are asked whether they recognise a file: the strictest first."""
+    """Return the formats in the order of detection, the strictest first."""
     from memoryhub.transfer.formats.claude_mem import ClaudeMem
     from memoryhub.transfer.formats.hub import HubFormat
     from memoryhub.transfer.formats.knowledge_graph import KnowledgeGraph
@@ -89,5 +89,5 @@ OWN_FORMAT = "memoryhub"
 
 
 def detect_format(path: Path) -> Format:
-    """The first format that knows this file by its content, or the hub's own, which says what is wrong."""
+    """Return the format that recognises the file, or else the hub's own, which reports the problem."""
     return next((one for one in FORMATS.values() if one.recognises(path)), FORMATS[OWN_FORMAT])

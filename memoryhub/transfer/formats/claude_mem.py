@@ -1,6 +1,6 @@
-"""claude-mem's SQLite file: observations, summaries of sessions, directives, and what it kept at first.
+"""claude-mem's SQLite file: observations, session summaries, directives, and memories of early versions.
 
-Its columns have changed their names (``sdk_session_id`` became ``memory_session_id``); each is looked for.
+Some columns were renamed (``sdk_session_id`` became ``memory_session_id``); both names are supported.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SDK_SESSION_COLUMNS = (
     *("started_at", "started_at_epoch", "completed_at", "completed_at_epoch"),
 )
 _PROMPT_COLUMNS = ("prompt_number", "prompt_text", "created_at", "created_at_epoch")
-# With what is of no account outside of that file: numbers of rows, hashes, versions.
+# Includes columns that mean nothing outside of the file: row numbers, hashes, versions.
 _COLUMNS_READ = {
     "sdk_sessions": (*_SDK_SESSION_COLUMNS, *_SESSION_ID_COLUMNS, "id", "worker_port", "prompt_counter"),
     "memories": (*_OLD_MEMORY_COLUMNS, "document_id", "origin"),
@@ -101,9 +101,9 @@ class ClaudeMem:
 
 
 def _read_session(fields: FieldReader, has_prompts: bool) -> Item:
-    fields.leave("custom_title")
+    fields.note_unsupported("custom_title")
     if not has_prompts:
-        fields.leave("user_prompt")
+        fields.note_unsupported("user_prompt")
     session_id = fields.text(_USER_SESSION_ID_COLUMNS[0]) or fields.text(_USER_SESSION_ID_COLUMNS[1])
     agent = fields.text("platform_source", "claude")
     return foreign_history.make_session(fields, "sdk_sessions", session_id, agent=agent)
@@ -114,7 +114,7 @@ def _read_prompts(database: ForeignDatabase, notes: ReadNotes) -> Iterator[Item]
         if not database.has("user_prompts", column):
             continue
         rows = database.rows("user_prompts", (column, *_PROMPT_COLUMNS))
-        for row, session in database.joined(rows, column, "sdk_sessions", column, ("project",)):
+        for row, session in database.join(rows, column, "sdk_sessions", column, ("project",)):
             fields, about = FieldReader(row, notes), FieldReader(session or {}, notes)
             yield foreign_history.make_prompt(
                 fields, "user_prompts", fields.text(column), about.text("project")
@@ -124,12 +124,12 @@ def _read_prompts(database: ForeignDatabase, notes: ReadNotes) -> Iterator[Item]
 def _join_user_sessions(
     database: ForeignDatabase, table: str, columns: tuple[str, ...]
 ) -> Iterator[RowValues]:
-    """The rows, with the session of the user that each was made in: claude-mem's own ones mean nothing."""
+    """Yield rows with the session id of the user; claude-mem's internal ids mean nothing elsewhere."""
     for chunk in chunked(database.rows(table, columns)):
-        own = dict.fromkeys(_agent_session_id(row) for row in chunk)
+        session_ids = dict.fromkeys(_agent_session_id(row) for row in chunk)
         known: dict[Any, Any] = {}
         for ours, theirs in product(_SESSION_ID_COLUMNS, _USER_SESSION_ID_COLUMNS):
-            found = database.of("sdk_sessions", ours, own, (ours, theirs))
+            found = database.matching_rows("sdk_sessions", ours, session_ids, (ours, theirs))
             known |= {session[ours]: session[theirs] for session in found}
         for row in chunk:
             session = _agent_session_id(row)
@@ -141,7 +141,7 @@ def _agent_session_id(row: RowValues) -> Any:
 
 
 def _common_values(fields: FieldReader) -> dict[str, Any]:
-    """What all kinds of rows have. Nothing expires over there."""
+    """Return the values common to all kinds of rows. claude-mem has no expiry."""
     return {
         "title": fields.text("title"),
         "subtitle": fields.text("subtitle"),
@@ -154,7 +154,7 @@ def _common_values(fields: FieldReader) -> dict[str, Any]:
 
 
 def _merged_project(fields: FieldReader, draft: dict[str, Any]) -> dict[str, Any]:
-    """A worktree's rows that were adopted into a project belong to it; a tag keeps where they come from."""
+    """Assign rows of a merged worktree to the project it was merged into; a tag keeps the origin."""
     if into := fields.text("merged_into_project"):
         draft["tags"] = [*draft.get("tags", []), *([draft["project"]] if draft["project"] else [])]
         draft["project"] = into
@@ -162,14 +162,14 @@ def _merged_project(fields: FieldReader, draft: dict[str, Any]) -> dict[str, Any
 
 
 def _read_observation(fields: FieldReader) -> Item:
-    fields.leave("agent_type", "agent_id", "generated_by_model")
-    fields.leave_metadata(fields.mapping("metadata"))
+    fields.note_unsupported("agent_type", "agent_id", "generated_by_model")
+    fields.note_unsupported_metadata(fields.mapping("metadata"))
     kind = fields.text("type", MemoryType.CHANGE.value)
     known = kind if kind in TYPES else MemoryType.CHANGE.value
     if known != kind:
         fields.notes.add(f"type {printable_name(kind)} (stored as change, with the type as a tag)")
-    told = fields.text("narrative") or fields.text("text")
-    content = append_statements(told, fields.words("facts"))
+    text = fields.text("narrative") or fields.text("text")
+    content = append_statements(text, fields.words("facts"))
     draft = {
         **_common_values(fields),
         "content": content or fields.text("subtitle") or fields.text("title"),
@@ -195,8 +195,8 @@ def _read_summary(fields: FieldReader) -> Item:
 
 
 def _read_old_memory(fields: FieldReader) -> Item:
-    """A memory of the first versions: compressed pieces of transcripts."""
-    fields.leave("archive_basename")
+    """Read a memory of an early version: a compressed part of a transcript."""
+    fields.note_unsupported("archive_basename")
     draft = {
         **_common_values(fields),
         "content": append_statements(fields.text("text"), fields.words("facts")),
@@ -217,7 +217,7 @@ def _read_overview(fields: FieldReader) -> Item:
 
 
 def _read_directive(fields: FieldReader) -> Item:
-    """A rule that its user gave, for one project or (scope global) for all; one switched off is trash."""
+    """Read a user's rule for one project or (scope global) for all; an inactive rule goes to the trash."""
     updated = fields.past_moment("updated_at_epoch", "created_at_epoch", "created_at")
     everywhere = fields.text("scope", "global") == "global"
     draft = {

@@ -1,4 +1,4 @@
-"""The hub's own JSON lines: memories as anyone may write them, or a whole store with its history."""
+"""The hub's own JSON lines: single memories, or a whole store with its history."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from memoryhub.transfer.schema import (
 if TYPE_CHECKING:
     from memoryhub.transfer.export import ExportSelection
 
-# The hub writes the kind first; a line of other hands is asked by its own words.
+# The hub writes the kind first; parse other lines to find it.
 _KIND = re.compile(rb'\{"kind":"([a-z]{1,20})"')
 _LINE_SCHEMAS: dict[str, type[BaseModel]] = {
     "memory": MemoryLine,
@@ -48,7 +48,7 @@ _HEAD_BYTES = 64 * 1024
 
 
 class HubFormat:
-    """One object a line. Without a ``kind`` it is a memory in the shape of ``POST /api/v1/memories``."""
+    """One object per line. A line without ``kind`` is a memory in the shape of ``POST /api/v1/memories``."""
 
     name = "memoryhub"
     label = "memoryhub (JSON lines)"
@@ -70,7 +70,7 @@ class HubFormat:
         try:
             shape = json.loads(first)
         except (ValueError, RecursionError):
-            # A first line longer than what was looked at.
+            # The first line is longer than the sample.
             return first.startswith(b"{") and b'"content"' in first and len(head) == _HEAD_BYTES
         return isinstance(shape, dict) and (
             isinstance(shape.get("content"), str) or shape.get("kind") in _LINE_SCHEMAS
@@ -84,7 +84,7 @@ class HubFormat:
             yield from self.items(LineReader(source.stream))
 
     def items(self, lines: LineReader) -> Iterator[Item]:
-        """At most one item a line."""
+        """Yield at most one item per line."""
         for line in lines:
             item = _parse_item(line)
             if item is not None:

@@ -1,14 +1,11 @@
-"""The knowledge graph of the MCP reference server (``memory.jsonl``), both ways.
+"""Knowledge graph of the MCP reference server (``memory.jsonl``), import and export.
 
-Entities with observations and relations between them, one a line. An observation becomes a memory that
-begins with its entity's name; a relation, and what kind of thing an entity is, become facts.
-
-Memories and facts as a knowledge graph: what they name, what is known of it, and how it hangs together.
+The file has one entity with observations, or one relation, per line. On import, an observation becomes a
+memory that begins with its entity's name; relations and entity types become facts. The export reverses this.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -24,13 +21,14 @@ from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.models import Entity, Fact, Memory
 from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.foreign_jsonl import count_lines, first_objects, read_objects
+from memoryhub.transfer.jsonl import to_line
 from memoryhub.transfer.records import InvalidItem, Item, Problem, ReadOptions
 from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
 
 if TYPE_CHECKING:
     from memoryhub.transfer.export import ExportSelection
 
-TYPE_PREDICATE = "is a"  # the predicate of the fact that says what kind of thing an entity is
+TYPE_PREDICATE = "is a"  # predicate of the fact that states the type of an entity
 _KNOWN_FIELDS = {
     "entity": frozenset(("type", "name", "entityType", "observations")),
     "relation": frozenset(("type", "from", "to", "relationType")),
@@ -66,8 +64,7 @@ class KnowledgeGraph:
         yield from notes.items()
 
     def write(self, selection: ExportSelection) -> Iterator[bytes]:
-
-        yield from export_lines(selection, TYPE_PREDICATE)
+        return export_lines(selection, TYPE_PREDICATE)
 
 
 def _is_node(one: dict[str, Any]) -> bool:
@@ -109,18 +106,17 @@ def _make_observation(observation: Any, name: str, kind: str, place: str) -> Ite
         "type": MemoryType.ENTITY.value,
         "category": "entities",
         "entities": [{"entity": name, "entity_type": kind[:50]}],
-        "ttl_days": 0,  # a graph forgets nothing by itself
+        "ttl_days": 0,  # the format has no expiry
     }
     return FieldReader({}, ReadNotes()).record(place, MemoryDraft, draft)
 
 
-DEFAULT_ENTITY = "memories"  # what carries the memories that name nothing and belong to no project
+DEFAULT_ENTITY = "memories"  # entity of memories without entities and project
 _PROJECT_TYPE = "project"
 _UNKNOWN_TYPE = "unknown"
 _NAMES_PER_QUERY = 200  # whose observations are in memory at once
 _IDS_PER_QUERY = 500
-# A longer object is no name of a thing: it becomes an observation. A memory about more things than these is
-# told of the first of them alone.
+# A longer object is exported as an observation. A memory is attached to at most this many entities.
 _MAX_NAME_CHARS = 200
 _MAX_ENTITIES = 10
 
@@ -128,40 +124,38 @@ _MAX_ENTITIES = 10
 @dataclass
 class _GraphNode:
     kinds: Counter[str] = field(default_factory=Counter)
-    said: str = ""  # what a fact says it is
+    stated_kind: str = ""  # type according to a fact
     observations: list[str] = field(default_factory=list)
 
     @property
     def kind(self) -> str:
-        return self.said or (self.kinds.most_common(1)[0][0] if self.kinds else _UNKNOWN_TYPE)
+        return self.stated_kind or (self.kinds.most_common(1)[0][0] if self.kinds else _UNKNOWN_TYPE)
 
 
 def export_lines(selection: ExportSelection, is_a: str) -> Iterator[bytes]:
-    """First every thing with its observations, then the relations; ``is_a``: who says what a thing is."""
+    """Yield entities with their observations, then relations. ``is_a`` is the predicate of entity types."""
     memories = selection.memories()
     if selection.whole:
         memories = memories.live()
     graph = _GraphExport(memories, _exported_facts(selection, memories), is_a)
     names = graph.names().iterator(chunk_size=_NAMES_PER_QUERY)
     while chunk := [name for (name,) in islice(names, _NAMES_PER_QUERY)]:
-        for name, thing in graph.things(chunk).items():
-            said = list(dict.fromkeys(thing.observations))
-            yield _to_line({"type": "entity", "name": name, "entityType": thing.kind, "observations": said})
+        for name, node in graph.nodes(chunk).items():
+            observations = list(dict.fromkeys(node.observations))
+            yield to_line(
+                {"type": "entity", "name": name, "entityType": node.kind, "observations": observations}
+            )
     rows = graph.relations().order_by("pk").values_list("subject", "predicate", "object")
     for subject, predicate, target in rows.iterator():
-        yield _to_line({"type": "relation", "from": subject, "to": target, "relationType": predicate})
-
-
-def _to_line(values: dict[str, Any]) -> bytes:
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        yield to_line({"type": "relation", "from": subject, "to": target, "relationType": predicate})
 
 
 def _exported_facts(selection: ExportSelection, memories: QuerySet[Memory]) -> QuerySet[Fact]:
-    """The facts of the project and the session that are asked for; of the memories, if more is asked for."""
+    """Return the facts of the selected project and session, or of the selected memories for other filters."""
     facts = Fact.objects.visible_to(selection.actor.clearance).order_by()
-    asked = selection.filter.model_dump(exclude_defaults=True, exclude_none=True)
-    facts = facts.filter(**{name: asked.pop(name) for name in ("project", "session_id") if name in asked})
-    found: QuerySet[Fact] = facts.filter(memory__in=memories) if asked and not selection.whole else facts
+    filters = selection.filter.model_dump(exclude_defaults=True, exclude_none=True)
+    facts = facts.filter(**{name: filters.pop(name) for name in ("project", "session_id") if name in filters})
+    found: QuerySet[Fact] = facts.filter(memory__in=memories) if filters and not selection.whole else facts
     return found
 
 
@@ -172,64 +166,64 @@ class _GraphExport:
     is_a: str
 
     def names(self) -> QuerySet[Any]:
-        """Everything that is a thing of the graph, each once, in a fixed order."""
+        """Return each entity name once, in a fixed order."""
         named = Entity.objects.filter(memory__in=self.memories).values_list("entity")
-        places = self._without_things().order_by().values_list("place")
+        places = self._memories_without_entities().order_by().values_list("place")
         subjects, targets = self.facts.values_list("subject"), self.relations().values_list("object")
         return named.union(places, subjects, targets).order_by("entity")
 
     def relations(self) -> QuerySet[Fact]:
-        """Facts whose object can be the name of a thing."""
+        """Return the facts whose object can be an entity."""
         short = self.facts.annotate(length=Length("object")).filter(length__lte=_MAX_NAME_CHARS)
         return short.exclude(object__contains="\n").exclude(predicate=self.is_a)
 
-    def things(self, names: list[str]) -> dict[str, _GraphNode]:
-        """What there is to tell of these."""
-        things = {name: _GraphNode() for name in names}
-        self._observe_named(things)
-        alone = self._without_things().filter(place__in=names)
-        for place, content in alone.values_list("place", "content").iterator():
-            things[place].kinds[_PROJECT_TYPE] += 1
-            things[place].observations.append(content)
-        self._observe_facts(things)
-        return things
+    def nodes(self, names: list[str]) -> dict[str, _GraphNode]:
+        """Return the entities with their observations and types."""
+        nodes = {name: _GraphNode() for name in names}
+        self._add_memories(nodes)
+        unattached = self._memories_without_entities().filter(place__in=names)
+        for place, content in unattached.values_list("place", "content").iterator():
+            nodes[place].kinds[_PROJECT_TYPE] += 1
+            nodes[place].observations.append(content)
+        self._add_facts(nodes)
+        return nodes
 
-    def _without_things(self) -> QuerySet[Any]:
-        """The memories that name nothing, with the name of their project as ``place``."""
-        nowhere = When(project="", then=Value(DEFAULT_ENTITY))
-        place = Case(nowhere, default=F("project"), output_field=CharField())
-        nothing = ~Exists(Entity.objects.filter(memory=OuterRef("pk")))
-        return self.memories.filter(nothing).annotate(place=place)
+    def _memories_without_entities(self) -> QuerySet[Any]:
+        """Return the memories without entities, with their project as ``place``."""
+        no_project = When(project="", then=Value(DEFAULT_ENTITY))
+        place = Case(no_project, default=F("project"), output_field=CharField())
+        no_entities = ~Exists(Entity.objects.filter(memory=OuterRef("pk")))
+        return self.memories.filter(no_entities).annotate(place=place)
 
-    def _observe_named(self, things: dict[str, _GraphNode]) -> None:
-        """The memories that name these: each with all of them, or with the one that it begins with."""
-        links = Entity.objects.filter(memory__in=self.memories, entity__in=list(things))
+    def _add_memories(self, nodes: dict[str, _GraphNode]) -> None:
+        """Add the memories to their entities: to all, or to the one whose name begins the content."""
+        links = Entity.objects.filter(memory__in=self.memories, entity__in=list(nodes))
         columns = ("entity", "entity_type", "memory_id", "memory__content")
         rows = links.order_by("memory_id", "pk").values_list(*columns).iterator()
         while chunk := list(islice(rows, _IDS_PER_QUERY)):
-            told = _entities_by_memory(memory for _, _, memory, _ in chunk)
+            entities = _entities_by_memory(memory for _, _, memory, _ in chunk)
             for name, kind, memory, content in chunk:
-                things[name].kinds[kind] += 1
+                nodes[name].kinds[kind] += 1
                 head, _, rest = content.partition(": ")
-                if head not in told[memory] or not rest.strip():
+                if head not in entities[memory] or not rest.strip():
                     head, rest = name, content
-                if head == name and name in told[memory]:
-                    things[name].observations.append(rest)
+                if head == name and name in entities[memory]:
+                    nodes[name].observations.append(rest)
 
-    def _observe_facts(self, things: dict[str, _GraphNode]) -> None:
-        """What kind of thing it is, and facts whose object is a text rather than a thing."""
-        about = self.facts.filter(subject__in=list(things))
+    def _add_facts(self, nodes: dict[str, _GraphNode]) -> None:
+        """Add entity types, and the facts whose object is a text."""
+        about = self.facts.filter(subject__in=list(nodes))
         kinds = about.filter(predicate=self.is_a).order_by("updated_at", "pk")
         for subject, kind in kinds.values_list("subject", "object").iterator():
-            things[subject].said = kind
+            nodes[subject].stated_kind = kind
         texts = about.exclude(Q(predicate=self.is_a) | Q(pk__in=self.relations().values("pk")))
         rows = texts.order_by("pk").values_list("subject", "predicate", "object")
         for subject, predicate, text in rows.iterator():
-            things[subject].observations.append(f"{predicate}: {text}")
+            nodes[subject].observations.append(f"{predicate}: {text}")
 
 
 def _entities_by_memory(memory_ids: Iterable[int]) -> dict[int, list[str]]:
-    """The things that each of these memories is told of, the first named first."""
+    """Return the entities of each memory, in the order of mention."""
     found: dict[int, list[str]] = defaultdict(list)
     links = Entity.objects.filter(memory_id__in=set(memory_ids)).order_by("pk")
     for memory, name in links.values_list("memory_id", "entity").iterator():

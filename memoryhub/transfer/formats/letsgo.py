@@ -1,7 +1,7 @@
-"""LetsGo's SQLite file: ``memories``, ``facts`` and ``memory_journal``, of every version of its schema.
+"""LetsGo's SQLite file: ``memories``, ``facts`` and ``memory_journal``, in every schema version.
 
-Older ones lack columns (content_hash, expires_at, title and what came with it) and index the content alone;
-the oldest keep their lists in columns that end in ``_json``. A column that is not there has its default.
+Older versions lack columns (content_hash, expires_at, title and later ones) and index only the content; the
+oldest store lists in columns ending in ``_json``. Missing columns get their defaults.
 """
 
 from __future__ import annotations
@@ -34,14 +34,7 @@ _MEMORY_COLUMNS = (
     *("discovery_tokens", "created_at", "created_at_epoch", "updated_at", "expires_at"),
 )
 _FACT_COLUMNS = (
-    "id",
-    "subject",
-    "predicate",
-    "object",
-    "confidence",
-    "source_entry_id",
-    "created_at",
-    "updated_at",
+    *("id", "subject", "predicate", "object", "confidence", "source_entry_id", "created_at", "updated_at"),
 )
 _SUMMARY_COLUMNS = (*SUMMARY_COLUMNS, "session_id")
 _ACCESS_COLUMNS = ("sensitivity", "project")
@@ -52,9 +45,9 @@ _SESSION_COLUMNS = (
 )
 _PROMPT_COLUMNS = ("session_id", "prompt_number", "prompt_text", "created_at", "created_at_epoch")
 _SESSION_TABLES = ("sessions", "session_summaries", "user_prompts")
-# What LetsGo writes about a new memory; a journal keeps no other words.
+# LetsGo's journal details about new memories; other texts are not imported.
 _DETAIL = re.compile(r"\b(category|type|sensitivity)=(\S{1,100})")
-# With what is of no account outside of that file: numbers of rows, hashes, versions.
+# Includes columns that mean nothing outside of the file: row numbers, hashes, versions.
 _COLUMNS_READ = {
     "memories": (*_MEMORY_COLUMNS, "content_hash"),
     "facts": _FACT_COLUMNS,
@@ -100,7 +93,7 @@ class LetsGo:
             for row in database.rows("session_summaries", _SUMMARY_COLUMNS):
                 yield _read_summary(FieldReader(row, notes), row[ROW_NUMBER])
             rows = database.rows("facts", _FACT_COLUMNS)
-            for row, memory in database.joined(rows, "source_entry_id", "memories", "id", _ACCESS_COLUMNS):
+            for row, memory in database.join(rows, "source_entry_id", "memories", "id", _ACCESS_COLUMNS):
                 yield _read_fact(FieldReader(row, notes), memory)
             yield from _read_journal(database, notes, options)
             yield from _read_prompts(database, notes)
@@ -111,7 +104,7 @@ class LetsGo:
 def _read_memory(fields: FieldReader, number: int, now: datetime) -> Item:
     created = fields.past_moment("created_at", "created_at_epoch")
     expires = fields.moment("expires_at")
-    fields.leave_metadata(fields.mapping("metadata_json"))
+    fields.note_unsupported_metadata(fields.mapping("metadata_json"))
     draft = {
         "content": append_statements(fields.text("content"), fields.words("facts_json")),
         "title": fields.text("title"),
@@ -148,12 +141,10 @@ def _memory_type(fields: FieldReader) -> str:
 
 
 def _sensitivity(fields: FieldReader) -> str:
-    """As LetsGo reads it: empty is public, case is nothing, and a level that is not known is for nobody."""
+    """Read the level as LetsGo does: empty is public, case is ignored, an unknown level is refused."""
     level = fields.text("sensitivity", "public").lower()
     if level not in LEVELS:
-        fields.refuse(
-            "sensitivity", "is no known level, so it is shown to nobody; make it public, private or secret"
-        )
+        fields.refuse("sensitivity", "is no known level; make it public, private or secret")
     return level
 
 
@@ -175,7 +166,10 @@ def _read_summary(fields: FieldReader, number: int) -> Item:
 
 
 def _access_values(memory: RowValues | None, without: Sensitivity) -> dict[str, str]:
-    """Who may see what hangs on a memory: who may see that; ``without`` one, who may see that level."""
+    """Return the access values of a row that belongs to a memory: those of the memory.
+
+    Without the memory, ``without`` is the level.
+    """
     about = FieldReader(memory or {"sensitivity": without.value}, ReadNotes())
     level = about.text("sensitivity", Sensitivity.PUBLIC.value).lower()
     known = level if level in LEVELS else Sensitivity.SECRET.value
@@ -183,7 +177,7 @@ def _access_values(memory: RowValues | None, without: Sensitivity) -> dict[str, 
 
 
 def _read_fact(fields: FieldReader, memory: RowValues | None) -> Item:
-    """LetsGo keeps the facts of a memory that was deleted; they hang on nothing then."""
+    """Read a fact. LetsGo keeps the facts of deleted memories; they are imported without a memory."""
     source = fields.text("source_entry_id")
     if source and memory is None:
         fields.notes.add("links of facts to memories that are gone")
@@ -203,24 +197,24 @@ def _read_fact(fields: FieldReader, memory: RowValues | None) -> Item:
 
 
 def _read_journal(database: ForeignDatabase, notes: ReadNotes, options: ReadOptions) -> Iterator[Item]:
-    """Who may see a row is told by its memory; a row of one that is gone is for those who see everything."""
+    """Yield journal rows with the access values of their memory; rows of deleted memories are secret."""
     rows = database.rows("memory_journal", _JOURNAL_COLUMNS)
-    for row, memory in database.joined(rows, "memory_id", "memories", "id", _ACCESS_COLUMNS):
-        fields, gate = FieldReader(row, notes), _access_values(memory, Sensitivity.SECRET)
+    for row, memory in database.join(rows, "memory_id", "memories", "id", _ACCESS_COLUMNS):
+        fields, access = FieldReader(row, notes), _access_values(memory, Sensitivity.SECRET)
         yield foreign_history.make_journal_row(
             fields,
             "memory_journal",
             actor="letsgo",
             memory_id=fields.text("memory_id"),
-            project=gate["project"] or options.project,
-            sensitivity=gate["sensitivity"],
+            project=access["project"] or options.project,
+            sensitivity=access["sensitivity"],
             detail=dict(_DETAIL.findall(fields.text("detail"))),
         )
 
 
 def _read_prompts(database: ForeignDatabase, notes: ReadNotes) -> Iterator[Item]:
     rows = database.rows("user_prompts", _PROMPT_COLUMNS)
-    for row, session in database.joined(rows, "session_id", "sessions", "session_id", ("project",)):
+    for row, session in database.join(rows, "session_id", "sessions", "session_id", ("project",)):
         fields, about = FieldReader(row, notes), FieldReader(session or {}, notes)
         yield foreign_history.make_prompt(
             fields, "user_prompts", fields.text("session_id"), about.text("project")

@@ -1,7 +1,7 @@
-"""Markdown as coding agents keep it (``CLAUDE.md``, ``CLAUDE.local.md``).
+"""Markdown files of coding agents (``CLAUDE.md``, ``CLAUDE.local.md``).
 
-A list item becomes a memory with what is nested in it; the text of a section beside its lists becomes one.
-The headings above say what it is about: they are its subtitle, and the nearest one its category.
+Each list item becomes a memory together with its nested lines; so does the other text of each section. The
+headings above become the subtitle, the nearest one the category.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 5 * 1024 * 1024
 _HEAD_BYTES = 64 * 1024
-# Claude Code reads "@path" as the content of another file.
+# Claude Code replaces "@path" by the content of that file.
 _IMPORT = re.compile(r"(?:^|\s)@[~\w./-]*[\w-]", re.MULTILINE)
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 _MARKUP = re.compile(r"[*_`#]+")
-# What a heading says of the things under it.
+# Types by words in the nearest heading.
 _TYPES = {
     "decision": MemoryType.DECISION,
     "preference": MemoryType.PREFERENCE,
@@ -55,7 +55,7 @@ _TYPES = {
 
 
 class MarkdownFormat:
-    """Instructions in prose: they do not expire, and those of ``CLAUDE.local.md`` are their owner's alone."""
+    """Instructions in prose. They do not expire; those of ``CLAUDE.local.md`` are personal."""
 
     name = "markdown"
     label = "Markdown (CLAUDE.md)"
@@ -81,15 +81,17 @@ class MarkdownFormat:
 
     def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
         text = _read_text(path)
-        left, text = _blank_ignored(text)
+        ignored, text = _blank_ignored(text)
         is_local = Path(options.name or path.name).name.lower() == "claude.local.md"
         imports = 0
         for item in _read_items(text, Scope.PERSONAL if is_local else Scope.PROJECT):
             if isinstance(item, Record) and isinstance(item.draft, MemoryDraft):
                 imports += len(_IMPORT.findall(_CODE.sub("", item.draft.content)))
             yield item
-        left["imports of other files (@path): kept as text, not followed; import those files too"] = imports
-        yield from (UnmappedField(what, count) for what, count in left.items() if count)
+        ignored["imports of other files (@path): kept as text, not followed; import those files too"] = (
+            imports
+        )
+        yield from (UnmappedField(what, count) for what, count in ignored.items() if count)
 
     def write(self, selection: ExportSelection) -> Iterator[bytes]:
         return _export_lines(selection)
@@ -110,7 +112,7 @@ def _read_text(path: Path) -> str:
 
 
 def _blank_ignored(text: str) -> tuple[Counter[str], str]:
-    """What no memory is made of; line numbers stay what they were."""
+    """Blank out ignored parts without changing line numbers."""
     found: Counter[str] = Counter()
     for words, pattern in (("front matter", _FRONT_MATTER), ("HTML comments", _COMMENT)):
         text, n = pattern.subn(lambda match: "\n" * match[0].count("\n"), text)
@@ -147,7 +149,7 @@ def _is_prose(token: Token) -> bool:
 def _read_list_item(
     lines: list[str], token: Token, headings: list[tuple[int, str]], scope: Scope
 ) -> Iterator[Item]:
-    """One list item that says something, without its marker, and what is nested in it moved left."""
+    """Return a list item without its marker, with its nested lines dedented."""
     start, end = token.map or (0, 0)
     first, *rest = lines[start:end]
     body = re.sub(r"^\s*(?:[-*+]|\d{1,9}[.)])\s?", "", first)
@@ -159,7 +161,7 @@ def _read_list_item(
 def _read_section(
     lines: list[str], prose: list[tuple[int, int]], headings: list[tuple[int, str]], scope: Scope
 ) -> Iterator[Item]:
-    """What stands under a heading beside its lists."""
+    """Return the text of a section outside of its lists."""
     text = "\n\n".join("\n".join(lines[start:end]).strip() for start, end in prose).strip()
     if text:
         title = headings[-1][1] if headings else ""
@@ -199,7 +201,7 @@ def _plain_heading(heading: str) -> str:
 
 
 def _export_lines(selection: ExportSelection) -> Iterator[bytes]:
-    """A list item for each memory; a longer one, or one with blank lines, stays one item by its indent."""
+    """Yield a list item per memory; indentation keeps longer texts and blank lines in one item."""
     yield b"# Memories\n"
     rows = selection.memories().order_by("project", "category", "pk").iterator(chunk_size=1000)
     for (project, category), memories in groupby(rows, lambda row: (row.project, row.category)):

@@ -1,7 +1,7 @@
-"""Memory MCP's SQLite file: ``memories``, ``entities`` and ``provenance``, of every version of its schema.
+"""Memory MCP's SQLite file: ``memories``, ``entities`` and ``provenance``, in every schema version.
 
-Entities are linked by ``memory_entities`` in the program's own files, and by a column ``memory_id`` of
-``entities`` in the schema that its documentation shows; both are read.
+Real files link entities by ``memory_entities``; the documented schema uses a column ``memory_id`` of
+``entities``. Both are supported.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TYPES = ("fact", "entity", "relationship", "self")
 _MAX_IMPORTANCE = 10.0
 _EntitiesByMemory = dict[Any, list[dict[str, str]]]
 _ENTITY_COLUMNS = ("id", "memory_id", "entity", "entity_type", "name", "type", "metadata", "created_at")
-# With what is of no account outside of that file: numbers of rows, versions.
+# Includes columns that mean nothing outside of the file: row numbers, versions.
 _COLUMNS_READ = {
     "memories": _MEMORY_COLUMNS,
     "entities": _ENTITY_COLUMNS,
@@ -86,7 +86,7 @@ def _read_memory(fields: FieldReader, row: RowValues, entities: list[dict[str, s
     expires = fields.moment("expires_at")
     metadata = fields.mapping("metadata")
     tags = FieldReader(metadata, fields.notes)
-    fields.leave_metadata(metadata, frozenset({"tags"}))
+    fields.note_unsupported_metadata(metadata, frozenset({"tags"}))
     draft = {
         "content": fields.text("content"),
         "abstract": fields.text("summary"),
@@ -102,7 +102,7 @@ def _read_memory(fields: FieldReader, row: RowValues, entities: list[dict[str, s
     accesses = fields.count("access_count")
     past = ImportedHistory(
         accessed_count=accesses,
-        last_accessed_at=accessed if accesses else None,  # a memory never read names its own birth
+        last_accessed_at=accessed if accesses else None,  # without accesses this is the creation time
         expires_at=expires,
         deleted_at=(accessed or created or now) if fields.count("is_deleted") else None,
     )
@@ -124,14 +124,14 @@ def _memory_type(fields: FieldReader) -> str:
 
 
 def _read_entities(database: ForeignDatabase, chunk: list[RowValues]) -> _EntitiesByMemory:
-    """The entities that these memories name, by the memory's id."""
+    """Return the entities of these memories, by memory id."""
     ids = [row["id"] for row in chunk if row.get("id") is not None]
     found: _EntitiesByMemory = defaultdict(list)
-    for link in database.of("entities", "memory_id", ids, ("memory_id", "entity", "entity_type")):
+    for link in database.matching_rows("entities", "memory_id", ids, ("memory_id", "entity", "entity_type")):
         found[link["memory_id"]].append(_make_entity(link["entity"], link["entity_type"]))
-    links = database.of("memory_entities", "memory_id", ids, ("memory_id", "entity_id"))
+    links = database.matching_rows("memory_entities", "memory_id", ids, ("memory_id", "entity_id"))
     wanted = dict.fromkeys(link["entity_id"] for link in links)
-    rows = database.of("entities", "id", wanted, ("id", "name", "type"))
+    rows = database.matching_rows("entities", "id", wanted, ("id", "name", "type"))
     named = {row["id"]: _make_entity(row["name"], row["type"]) for row in rows}
     for link in links:
         if entity := named.get(link["entity_id"]):
@@ -144,12 +144,12 @@ def _make_entity(name: Any, kind: Any) -> dict[str, str]:
 
 
 def _read_provenance(database: ForeignDatabase, notes: ReadNotes, options: ReadOptions) -> Iterator[Item]:
-    """What was done to each memory, and the earlier versions that the rows of updates keep."""
+    """Yield the provenance as journal rows, and the earlier versions stored in update rows."""
     numbers: Counter[str] = Counter()
     rows = database.rows("provenance", _PROVENANCE_COLUMNS)
-    for row, memory in database.joined(rows, "memory_id", "memories", "id", ()):
+    for row, memory in database.join(rows, "memory_id", "memories", "id", ()):
         fields = FieldReader(row, notes)
-        fields.leave("context", "user_id", "metadata", why="of provenance")
+        fields.note_unsupported("context", "user_id", "metadata", why="of provenance")
         memory_id = short_id(fields.text("memory_id"))
         source = fields.text("source")
         actor = f"memory-mcp:{source}" if source else "memory-mcp"
@@ -170,7 +170,7 @@ def _read_provenance(database: ForeignDatabase, notes: ReadNotes, options: ReadO
 
 
 def _replaced_values(fields: FieldReader) -> dict[str, Any]:
-    """The values that an update replaced."""
+    """Return the values that an update replaced."""
     changes = fields.mapping("changes")
     replaced = {name: change["from"] for name, change in changes.items() if _is_change(change)}
     fields.notes.add("changes of provenance without the value before", len(changes) - len(replaced))

@@ -1,9 +1,7 @@
-"""One large JSON object, read item by item: its lists are never whole in memory.
+"""OpenMemory's export: a zip archive of ``memories.json`` and ``memories.jsonl.gz``, or the latter alone.
 
-OpenMemory's export: a zip archive of ``memories.json`` and ``memories.jsonl.gz``, or the latter alone.
-
-``memories.json`` says more of each memory (when it was archived or deleted); what only the other file has is
-read from there.
+``memories.json`` has more details (when a memory was archived or deleted); memories that only the other file
+contains are read from there. The JSON object is streamed, because its lists may not fit into memory.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ _BLANKS = re.compile(r"[ \t\r\n]*")
 
 
 def read_members(stream: IO[bytes], name: str) -> Iterator[tuple[str, Any]]:
-    """The members by key: of a list each item, of anything else the value; :class:`UnreadableFile`."""
+    """Yield members by key: each item of a list, or the value itself. Raise :class:`UnreadableFile`."""
     text = _TextBuffer(stream, name)
     text.take("{")
     if text.next() == "}":
@@ -67,7 +65,7 @@ def _read_list_items(text: _TextBuffer) -> Iterator[Any]:
 
 
 class _TextBuffer:
-    """What has been read and not yet used of a stream in UTF-8."""
+    """Unconsumed text of a UTF-8 stream."""
 
     def __init__(self, stream: IO[bytes], name: str) -> None:
         self._stream, self._name = stream, name
@@ -76,18 +74,18 @@ class _TextBuffer:
         self._text, self._at, self._ended = "", 0, False
 
     def next(self) -> str:
-        """The next character that is no blank, left where it is."""
-        if not self._ahead():
+        """Return the next non-blank character without consuming it."""
+        if not self._skip_blanks():
             raise self.broken("ends too early")
         return self._text[self._at]
 
     def end(self) -> None:
-        """Nothing but blanks may follow."""
-        if self._ahead():
+        """Raise unless only blanks follow."""
+        if self._skip_blanks():
             raise self.broken("goes on behind its end")
 
-    def _ahead(self) -> bool:
-        """Pass over blanks; whether anything follows."""
+    def _skip_blanks(self) -> bool:
+        """Skip blanks; return whether anything follows."""
         while True:
             if blanks := _BLANKS.match(self._text, self._at):
                 self._at = blanks.end()
@@ -97,7 +95,7 @@ class _TextBuffer:
                 return False
 
     def take(self, expected: str) -> str:
-        """One of the expected characters."""
+        """Consume one of the expected characters."""
         found = self.next()
         if found not in expected:
             raise self.broken()
@@ -115,18 +113,18 @@ class _TextBuffer:
                 if not self._grow():
                     raise self.broken() from None
                 continue
-            # A number so near to the end of what was read may go on: of "1.5e+7" too "1.5e+" is there.
+            # A number at the end of the buffer may be incomplete: "1.5e+7" is not complete at "1.5e+".
             if len(self._text) - end < _UNCERTAIN_CHARS and self._grow():
                 continue
             self._at = end
             return value
 
     def _grow(self) -> bool:
-        """Read on, each time as much again, so that a long item is not looked at for ever."""
-        held = len(self._text) - self._at
-        if held > MAX_ITEM_BYTES:
+        """Double the buffer, so that parsing a long item again stays linear overall."""
+        remaining = len(self._text) - self._at
+        if remaining > MAX_ITEM_BYTES:
             raise self.broken(f"holds an item of more than {MAX_ITEM_BYTES // 1024**2} million characters")
-        return self._more(max(_CHUNK, held))
+        return self._more(max(_CHUNK, remaining))
 
     def _more(self, size: int) -> bool:
         if self._ended:
@@ -134,12 +132,12 @@ class _TextBuffer:
         raw = self._stream.read(size)
         self._ended = not raw
         try:
-            fresh = self._decoder.decode(raw, final=self._ended)
+            decoded = self._decoder.decode(raw, final=self._ended)
         except UnicodeDecodeError:
             raise self.broken("is not UTF-8") from None
         if self._ended:
             return False
-        self._text, self._at = self._text[self._at :] + fresh, 0
+        self._text, self._at = self._text[self._at :] + decoded, 0
         return True
 
     def broken(self, why: str = "is not JSON") -> UnreadableFile:
@@ -148,8 +146,8 @@ class _TextBuffer:
 
 _TABLES_FILE, _LINES_FILE = "memories.json", "memories.jsonl.gz"
 _STATES = ("active", "paused", "archived", "deleted")
-_INACTIVE_STATES = ("paused", "archived")  # neither shown nor gone over there: tagged here
-# What says nothing beyond the memories themselves.
+_INACTIVE_STATES = ("paused", "archived")  # not shown in OpenMemory, but not deleted: tagged here
+# Keys without information beyond the memories themselves.
 _KNOWN_KEYS = frozenset(("memories", "apps", "categories", "memory_categories", "export_meta"))
 _KNOWN_FIELDS = frozenset(
     ("id", "user_id", "app_id", "app", "content", "metadata", "state", "vector", "category_ids", "categories")
@@ -177,7 +175,11 @@ class OpenMemory:
         names = member_names(path)
         if not names:
             for found in read_objects(path):
-                yield found if isinstance(found, InvalidItem) else reader.memory(found[1], f"line {found[0]}")
+                yield (
+                    found
+                    if isinstance(found, InvalidItem)
+                    else reader.read_memory(found[1], f"line {found[0]}")
+                )
         elif _TABLES_FILE not in names and _LINES_FILE not in names:
             raise UnreadableFile(
                 f"{path.name}: holds neither {_TABLES_FILE} nor {_LINES_FILE}; is it OpenMemory's export?"
@@ -189,14 +191,14 @@ class OpenMemory:
 
 def _archive(path: Path, names: dict[str, str], reader: _MemoryReader) -> Iterator[Item]:
     if _TABLES_FILE in names:
-        # What memories refer to may stand behind them.
+        # Referenced tables may follow the memories.
         with open_member(path, names[_TABLES_FILE]) as stream:
             for key, value in read_members(stream, _TABLES_FILE):
-                reader.learn(key, value)
+                reader.add_reference(key, value)
         with open_member(path, names[_TABLES_FILE]) as stream:
             rows = (value for key, value in read_members(stream, _TABLES_FILE) if key == "memories")
-            for number, row in enumerate(rows, start=1):
-                yield reader.row(row, f"{_TABLES_FILE} memory {number}")
+            for number, read_row in enumerate(rows, start=1):
+                yield reader.read_row(read_row, f"{_TABLES_FILE} memory {number}")
     if _LINES_FILE in names:
         with open_member(path, names[_LINES_FILE]) as stream:
             for line in LineReader(stream):
@@ -204,7 +206,7 @@ def _archive(path: Path, names: dict[str, str], reader: _MemoryReader) -> Iterat
                 if isinstance(found, InvalidItem):
                     yield InvalidItem(f"{_LINES_FILE} {found.place}", found.problems)
                 elif found and str(found[1].get("id")) not in reader.seen:
-                    yield reader.memory(found[1], f"{_LINES_FILE} line {found[0]}")
+                    yield reader.read_memory(found[1], f"{_LINES_FILE} line {found[0]}")
 
 
 @dataclass
@@ -215,8 +217,8 @@ class _MemoryReader:
     categories: dict[str, str] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
 
-    def learn(self, key: str, value: Any) -> None:
-        """What memories refer to, and what has no place here."""
+    def add_reference(self, key: str, value: Any) -> None:
+        """Collect referenced rows and count unsupported ones."""
         if key in ("apps", "categories") and isinstance(value, dict):
             known = self.apps if key == "apps" else self.categories
             known[str(value.get("id"))] = str(value.get("name") or "").strip()
@@ -224,20 +226,22 @@ class _MemoryReader:
         elif key not in _KNOWN_KEYS and value:
             self.notes.add(f"{printable_name(key)} (of {_TABLES_FILE})")
 
-    def row(self, row: Any, place: str) -> Item:
-        """A memory of ``memories.json``, which names its app and its categories by number."""
-        if not isinstance(row, dict):
+    def read_row(self, read_row: Any, place: str) -> Item:
+        """Read a memory of ``memories.json``, which references its app and categories by id."""
+        if not isinstance(read_row, dict):
             return InvalidItem(place, [Problem("", "is not a JSON object")])
-        self.seen.add(str(row.get("id")))
-        ids = row.get("category_ids")
+        self.seen.add(str(read_row.get("id")))
+        ids = read_row.get("category_ids")
         named = [self.categories.get(str(one), "") for one in ids] if isinstance(ids, list) else []
-        app = self.apps.get(str(row.get("app_id")), "")
-        return self.memory({**row, "app": app, "categories": [name for name in named if name]}, place)
+        app = self.apps.get(str(read_row.get("app_id")), "")
+        return self.read_memory(
+            {**read_row, "app": app, "categories": [name for name in named if name]}, place
+        )
 
-    def memory(self, values: dict[str, Any], place: str) -> Item:
+    def read_memory(self, values: dict[str, Any], place: str) -> Item:
         fields = FieldReader(values, self.notes)
-        fields.leave_metadata(fields.mapping("metadata"))
-        fields.leave("vector", why="made anew here")
+        fields.note_unsupported_metadata(fields.mapping("metadata"))
+        fields.note_unsupported("vector", why="made anew here")
         for name in sorted(set(values) - _KNOWN_FIELDS):
             self.notes.add(f"field {printable_name(name)}")
         categories, app, state = fields.words("categories"), fields.text("app"), self._state(fields)
@@ -250,7 +254,7 @@ class _MemoryReader:
                 *([app] if app else []),
                 *([state] if state in _INACTIVE_STATES else []),
             ],
-            "ttl_days": 0,  # OpenMemory forgets nothing by itself
+            "ttl_days": 0,  # OpenMemory has no expiry
             "created_at": fields.past_moment("created_at"),
         }
         updated = fields.past_moment("updated_at", "created_at")

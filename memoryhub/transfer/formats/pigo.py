@@ -1,17 +1,18 @@
-"""pigo's ``memories.jsonl``, both ways: one memory a line, in three layers and one of six categories."""
+"""pigo's ``memories.jsonl``, import and export: one memory per line, in three layers and six categories."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memoryhub import serializers
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory
+from memoryhub.transfer import jsonl
 from memoryhub.transfer.foreign_jsonl import count_lines, first_objects, read_objects
 from memoryhub.transfer.records import InvalidItem, Item, ReadOptions
 from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
@@ -21,20 +22,10 @@ if TYPE_CHECKING:
 
 CATEGORIES = ("profile", "preferences", "entities", "events", "cases", "patterns")
 _KNOWN_FIELDS = frozenset(
-    (
-        "id",
-        "category",
-        "abstract",
-        "overview",
-        "content",
-        "vector",
-        "active_count",
-        "created_at",
-        "updated_at",
-    )
+    "id category abstract overview content vector active_count created_at updated_at".split()
 )
 _ROWS_PER_PAGE = 1000
-# pigo shows its model only memories of its six categories; where ours is another, the type tells the nearest.
+# pigo only shows memories of its six categories; memories of other categories get one by type.
 _CATEGORY_OF = {
     MemoryType.SELF: "profile",
     MemoryType.PREFERENCE: "preferences",
@@ -46,7 +37,7 @@ _CATEGORY_OF = {
     MemoryType.DISCOVERY: "cases",
 }
 _DEFAULT_CATEGORY = "events"
-# What the toolset pigo stores them as.
+# Types that the pigo toolset stores.
 TYPE_BY_CATEGORY = {
     "profile": MemoryType.SELF,
     "preferences": MemoryType.PREFERENCE,
@@ -81,11 +72,10 @@ class Pigo:
     def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
         notes = ReadNotes()
         for found in read_objects(path):
-            yield (
-                found
-                if isinstance(found, InvalidItem)
-                else _read_memory(FieldReader(found[1], notes), found[0])
-            )
+            if isinstance(found, InvalidItem):
+                yield found
+            else:
+                yield _read_memory(FieldReader(found[1], notes), found[0])
         yield from notes.items()
 
     def write(self, selection: ExportSelection) -> Iterator[bytes]:
@@ -93,7 +83,7 @@ class Pigo:
         if selection.whole:
             memories = memories.live()
         for memory in memories.iterator(chunk_size=_ROWS_PER_PAGE):
-            yield json.dumps(_to_line(memory), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+            yield jsonl.to_line(_to_line(memory))
 
 
 def _read_memory(fields: FieldReader, number: int) -> Item:
@@ -109,7 +99,7 @@ def _read_memory(fields: FieldReader, number: int) -> Item:
         "overview": overview,
         "category": category,
         "type": TYPE_BY_CATEGORY.get(category, MemoryType.GENERAL),
-        "ttl_days": 0,  # pigo forgets nothing by itself
+        "ttl_days": 0,  # pigo has no expiry
         "created_at": _read_timestamp(fields, "created_at"),
     }
     past = ImportedHistory(
@@ -119,14 +109,14 @@ def _read_memory(fields: FieldReader, number: int) -> Item:
 
 
 def _read_timestamp(fields: FieldReader, name: str) -> datetime | None:
-    """Go writes a time that was never set as the first of January in the year 1."""
+    """Read a timestamp; Go writes an unset one as year 1."""
     if str(fields.get(name)).startswith("0001-"):
         return None
     return fields.past_moment(name)
 
 
 def _to_line(memory: Memory) -> dict[str, Any]:
-    """In the order of pigo's own fields. No vector: it compares with those of pigo's own model alone."""
+    """Return a line in pigo's field order, without vector: pigo only compares vectors of its own model."""
     return {
         "id": f"mem_{memory.uid}",
         "category": _pigo_category(memory),
@@ -135,8 +125,8 @@ def _to_line(memory: Memory) -> dict[str, Any]:
         "content": memory.content,
         "vector": None,
         "active_count": memory.accessed_count,
-        "created_at": _format_go_time(memory.created_at),
-        "updated_at": _format_go_time(memory.updated_at),
+        "created_at": serializers.moment(memory.created_at),
+        "updated_at": serializers.moment(memory.updated_at),
     }
 
 
@@ -144,7 +134,3 @@ def _pigo_category(memory: Memory) -> str:
     if memory.category in CATEGORIES:
         return memory.category
     return _CATEGORY_OF.get(MemoryType(memory.type), _DEFAULT_CATEGORY)
-
-
-def _format_go_time(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

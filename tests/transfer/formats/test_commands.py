@@ -83,5 +83,5 @@ def test_what_is_written_can_be_read_again(name: str, tmp_path: Path, run: Calla
 def test_the_wrong_format_is_said_to_be_wrong(tmp_path: Path, run: Callable[..., Any]) -> None:
     ran = run("import_memories", file_of("letsgo", tmp_path), "--format", "claude-mem")
     assert ran.code == 1
-    assert "holds no tables of claude-mem (SQLite)" in ran.err
+    assert "contains no tables of claude-mem (SQLite)" in ran.err
     assert not Memory.objects.exists()

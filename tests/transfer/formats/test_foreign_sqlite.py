@@ -71,14 +71,14 @@ def test_a_view_in_the_place_of_a_table_is_not_read(tmp_path: Path) -> None:
     )
     connection.close()
     assert not FORMATS["letsgo"].recognises(path)
-    with pytest.raises(UnreadableFile, match="holds no tables of LetsGo"):
+    with pytest.raises(UnreadableFile, match="contains no tables of LetsGo"):
         drain("letsgo", path)
 
 
 @pytest.mark.parametrize("name", SQLITE_FORMATS)
 def test_the_file_of_another_program_is_called_so(tmp_path: Path, name: str) -> None:
     path = sqlite_file(tmp_path / "notes.db", "CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT)", {})
-    with pytest.raises(UnreadableFile, match=r"notes\.db: holds no tables of .* \(SQLite\)"):
+    with pytest.raises(UnreadableFile, match=r"notes\.db: contains no tables of .* \(SQLite\)"):
         drain(name, path)
     with pytest.raises(UnreadableFile, match="SQLite file of a program that is not known here"):
         drain(detect_format(path).name, path)
@@ -223,8 +223,8 @@ def test_a_file_that_stands_for_endless_rows_is_refused_after_few(
     path = endless(tmp_path / "memory.db")
     monkeypatch.setattr(foreign_sqlite, "_ROW_BYTES", 4000)
     with foreign_sqlite.open_database(path) as database:
-        assert database.count("memories") == database.patience.most_rows < 1000
-        with pytest.raises(UnreadableFile, match="more rows than it has room for"):
+        assert database.count("memories") == database.step_limit.max_rows < 1000
+        with pytest.raises(UnreadableFile, match="more rows than fit into the file"):
             list(database.rows("memories", ("content",)))
 
 
@@ -235,9 +235,9 @@ def test_a_question_that_such_a_file_never_answers_is_given_up(
     monkeypatch.setattr(foreign_sqlite, "_STEPS_PER_BYTE", 1)
     with (
         foreign_sqlite.open_database(endless(tmp_path / "memory.db")) as database,
-        pytest.raises(UnreadableFile, match="go round in circles"),
+        pytest.raises(UnreadableFile, match="form a cycle"),
     ):
-        database.of("memories", "content", ["not there"], ("id",))
+        database.matching_rows("memories", "content", ["not there"], ("id",))
 
 
 def test_rows_that_hold_much_are_taken_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,7 +181,7 @@ def test_a_level_that_is_not_known_is_not_opened_to_anyone(tmp_path: Path) -> No
     read = letsgo(tmp_path, memories=[memory(sensitivity="internal"), memory(id="a2", content="Fine")])
     assert read.bad == {
         "memories row 1": [
-            "sensitivity: is no known level, so it is shown to nobody; make it public, private or secret"
+            "sensitivity: is no known level; make it public, private or secret"
         ]
     }
     assert [draft.content for draft in read.drafts] == ["Fine"]
