@@ -1,120 +1,161 @@
-"""What a rule is: a kind, a pattern, and the test that tells a match from a stand-in."""
+"""Secret rules: their schema, their files in ``rules/``, and the search with one rule. No Django."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cache, cached_property
+from pathlib import Path
+from typing import Annotated, Any
 
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from memoryhub.security.rule_files import RuleSchema, load_rule_file
 from memoryhub.security.secrets.budget import Budget
-from memoryhub.security.secrets.values import varied
+from memoryhub.security.secrets.checks import CHECKS, Check, has_variety, secret_span
 
-Real = Callable[[re.Match[str]], bool]
+RULES = Path(__file__).with_name("rules")
+# The order decides the kind of a secret that several rules find.
+RULE_FILES = (
+    *(
+        "tokens_code_and_cloud",
+        "tokens_models",
+        "tokens_services",
+        "webhooks",
+        "keys",
+        "connections",
+        "headers",
+    ),
+    *("commands", "calls", "settings", "prose", "assignments"),
+)
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-# A token stands alone, or behind an escaped line break in quoted code.
-_BEFORE = r"(?:(?<![\w-])|(?<=\\[nrt]))"
+_FRAGMENT = re.compile(r"\(\?&(\w+)\)")
+# A token starts after a character that is no part of a word, or after an escaped line break in quoted code.
+_WORD_START = r"(?:(?<![\w-])|(?<=\\[nrt]))"
+_WORD_END = r"(?![\w-])"
 _LITERAL_START = re.compile(r"(?:[\w-]|\\[.$+])+(?![*+?{])", re.ASCII)
 
 
-@dataclass(frozen=True, eq=False)
-class Rule:
-    """``markers``: in small letters, one of which every match holds; one of ``hints``, where there
-    are any, is then sought in the lowered text.
-    ``real`` tells a match from a stand-in; ``plausible`` is a cheap test that comes before it.
+def _find_check(name: str) -> Check:
+    if name not in CHECKS:
+        raise ValueError(f"unknown check {name!r}")
+    return CHECKS[name]
+
+
+def _require_lower_case(keyword: str) -> str:
+    if keyword != keyword.lower():
+        raise ValueError("keywords are compared with lower-case text: write it in lower case")
+    return keyword
+
+
+class SecretRule(RuleSchema):
+    """One rule.
+
+    ``keywords``: every match contains one of them. They are in lower case.
+    ``hints``: regexes of which one must match the lower-case text, if there are any.
+    ``check``: the function that tells a secret from a placeholder. ``precheck``: a cheap test before it.
+    ``standalone``: the regex matches a whole token and never a part of a longer word.
     """
 
-    kind: str
-    markers: tuple[str, ...]
-    source: str
-    real: Real
+    id: str = Field(pattern=r"^[a-z0-9-]+$")
+    kind: str = Field(min_length=1)
+    keywords: tuple[Annotated[str, Field(min_length=1), AfterValidator(_require_lower_case)], ...] = Field(
+        min_length=1
+    )
+    regex: str = Field(min_length=1)
     hints: tuple[str, ...] = ()
-    flags: int = 0
-    plausible: Real | None = None
+    check: Annotated[Check, BeforeValidator(_find_check)] = has_variety
+    precheck: Annotated[Check, BeforeValidator(_find_check)] | None = None
+    standalone: bool = False
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Compiled when a text first holds a marker: most hold none, and rules are many."""
-        return re.compile(self.source, re.ASCII | self.flags)
+        """The compiled regex. Most texts contain a keyword of few rules, so the others stay uncompiled."""
+        return re.compile(_as_standalone(self.regex) if self.standalone else self.regex, re.ASCII)
 
 
-def contains_hint(hints: tuple[str, ...], low: str) -> bool:
-    """Whether a lowered text holds one of these hints."""
-    return any(_compile_hint(hint).search(low) for hint in hints)
+class SecretRuleFile(RuleSchema):
+    """One file of rules.
+
+    ``defaults``: values for the keys that a rule does not have. ``fragments``: named parts of regexes, which
+    a regex contains as ``(?&name)``. Line breaks in a regex are for readability and are removed.
+    """
+
+    fragments: dict[str, str] = {}
+    defaults: dict[str, Any] = {}
+    rules: tuple[SecretRule, ...]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete_rules(cls, data: dict[str, Any]) -> dict[str, Any]:
+        fragments = {"uuid": _UUID}
+
+        def expand(value: Any) -> Any:
+            if isinstance(value, list):
+                return [expand(one) for one in value]
+            return _FRAGMENT.sub(insert, value.replace("\n", "")) if isinstance(value, str) else value
+
+        def insert(match: re.Match[str]) -> str:
+            if match[1] not in fragments:
+                raise ValueError(f"unknown fragment {match[1]!r}")
+            return f"(?:{fragments[match[1]]})"
+
+        for name, regex in data.get("fragments", {}).items():
+            fragments[name] = expand(regex)
+        rules = [data.get("defaults", {}) | rule for rule in data.get("rules", [])]
+        for rule in rules:
+            rule.update({key: expand(rule[key]) for key in ("regex", "hints") if key in rule})
+        return data | {"rules": rules}
 
 
 @cache
-def _compile_hint(source: str) -> re.Pattern[str]:
-    return re.compile(source, re.ASCII)
+def load_rules() -> tuple[SecretRule, ...]:
+    """Return the rules of all files, in the order of :data:`RULE_FILES`."""
+    files = (load_rule_file(RULES / f"{name}.toml", SecretRuleFile) for name in RULE_FILES)
+    return tuple(rule for file in files for rule in file.rules)
 
 
-def secret_value(match: re.Match[str]) -> str:
-    """The credential itself; the whole match when the rule names no value."""
-    return match["value"] if "value" in match.re.groupindex else match[0]
+def _as_standalone(regex: str) -> str:
+    """Return the regex with conditions on the characters before and after a match.
+
+    ``re`` skips quickly to a literal, but only if the pattern starts with it. So the check of the characters
+    before the token comes after its literal start.
+    """
+    literal = _LITERAL_START.match(regex)
+    if literal is None:
+        return f"{_WORD_START}(?:{regex}){_WORD_END}"
+    head = literal[0]
+    start = rf"(?:(?<![\w-]{head})|(?<=\\[nrt]{head}))"
+    return f"{head}{start}(?:{regex[len(head) :]}){_WORD_END}"
 
 
-def secret_span(match: re.Match[str]) -> tuple[int, int]:
-    """Where the credential stands."""
-    return match.span("value" if "value" in match.re.groupindex else 0)
+def contains_hint(hints: tuple[str, ...], lowered: str) -> bool:
+    """Return True if one of the hints matches the lower-case text."""
+    return any(_compile_hint(hint).search(lowered) for hint in hints)
 
 
-def find_matches(rule: Rule, text: str, budget: Budget) -> Iterator[re.Match[str]]:
-    """Yield the real matches of a rule. After a stand-in, search again from the start of its value.
+@cache
+def _compile_hint(regex: str) -> re.Pattern[str]:
+    return re.compile(regex, re.ASCII)
+
+
+def find_matches(rule: SecretRule, text: str, budget: Budget) -> Iterator[re.Match[str]]:
+    """Yield the matches that are secrets. After a placeholder, search again from the start of its value.
 
     Values may overlap, so one character can be examined many times. The budget limits that.
     """
     position = 0
     while match := rule.pattern.search(text, position):
-        if _is_real(rule, match, budget):
+        if _is_secret(rule, match, budget):
             yield match
             position = match.end()
         else:
             position = max(secret_span(match)[0], match.start() + 1)
 
 
-def _is_real(rule: Rule, match: re.Match[str], budget: Budget) -> bool:
-    if rule.plausible and not rule.plausible(match):
+def _is_secret(rule: SecretRule, match: re.Match[str], budget: Budget) -> bool:
+    if rule.precheck and not rule.precheck(match):
         budget.spend(0)
         return False
     budget.spend(match.end() - match.start())
-    return rule.real(match)
-
-
-def has_variety(match: re.Match[str]) -> bool:
-    return varied(secret_value(match))
-
-
-def any_match(match: re.Match[str]) -> bool:
-    return True
-
-
-def rule(
-    kind: str,
-    markers: str,
-    pattern: str,
-    real: Real = has_variety,
-    *hints: str,
-    flags: int = 0,
-    plausible: Real | None = None,
-) -> Rule:
-    """``UUID`` in the pattern stands for the pattern of one."""
-    return Rule(kind, tuple(markers.split()), pattern.replace("UUID", _UUID), real, hints, flags, plausible)
-
-
-def issued(kind: str, markers: str, pattern: str) -> Rule:
-    """A token with its issuer's prefix, standing alone."""
-    return rule(kind, markers, rf"{_standing_alone(pattern)}(?![\w-])")
-
-
-def _standing_alone(pattern: str) -> str:
-    """The pattern, matching only where a token may begin.
-
-    ``re`` skips quickly to a literal, but only if the pattern starts with it. So the check of the characters
-    before the token comes after its literal start.
-    """
-    literal = _LITERAL_START.match(pattern)
-    if literal is None:
-        return rf"{_BEFORE}(?:{pattern})"
-    head = literal[0]
-    before = rf"(?:(?<![\w-]{head})|(?<=\\[nrt]{head}))"
-    return rf"{head}{before}(?:{pattern[len(head) :]})"
+    return rule.check(match)
