@@ -1,4 +1,4 @@
-"""The checks that rules name: functions that tell a secret from a placeholder, a word or an id. No Django."""
+"""The checks that rules name: functions that separate secrets from placeholders, words and ids. No Django."""
 
 from __future__ import annotations
 
@@ -335,7 +335,7 @@ def _may_be_uuid(match: re.Match[str], name: str) -> bool:
 
 
 def _is_secret_value(match: re.Match[str], name: str, value: str) -> bool:
-    """Tell a secret from code, words and names by the characters, the length and the separator."""
+    """Separate secrets from code, words and names by the characters, the length and the separator."""
     quoted = bool(match["quote"])
     if not quoted and re.search(r"[()\[\]{}<>|]|::", value):
         return False  # code: a call, an index, a type

@@ -53,7 +53,7 @@ class SecretRule(RuleSchema):
 
     ``keywords``: every match contains one of them. They are in lower case.
     ``hints``: regexes of which one must match the lower-case text, if there are any.
-    ``check``: the function that tells a secret from a placeholder. ``precheck``: a cheap test before it.
+    ``check``: the function that separates secrets from placeholders. ``precheck``: a cheap test before it.
     ``standalone``: the regex matches a whole token and never a part of a longer word.
     """
 
