@@ -25,13 +25,13 @@ from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.security import secrets
 from memoryhub.security.secrets import UNCHECKED, CheckTooCostly, find_secrets, nearby, redact
-from memoryhub.security.secrets.patterns import find_matches, load_rules
+from memoryhub.security.secrets.secret_rules import find_matches, load_rules
 from tools.secret_examples import make_examples
 
 create = import_module("memoryhub.memories.create")
 HOSTILE = "pwd=" * 2500
 KEYWORDS = sorted({keyword for rule in load_rules() for keyword in rule.keywords})
-ORDINARY = "\n".join(one.text for one in make_examples(5) if not one.kind)
+ORDINARY = "\n".join(example.text for example in make_examples(5) if not example.kind)
 LENGTH = 10_000
 JOINTS = ["", "=", ": ", " ", "='", '"', ">", "/", "@", "\n", "a", "A1b", "; "]
 

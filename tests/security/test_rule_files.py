@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from memoryhub.security.prompt_injection import lexicon
-from memoryhub.security.prompt_injection import patterns as evidence
+from memoryhub.security.prompt_injection import lexicon, patterns
 from memoryhub.security.rule_files import RuleFileError, RuleSchema, load_rule_file
-from memoryhub.security.secrets import nearby, patterns
+from memoryhub.security.secrets import nearby, secret_rules
 from memoryhub.security.secrets.checks import CHECKS
 
 RULE = 'id = "x"\nkind = "X token"\nkeywords = ["x_"]\nregex = "x_[a-z]+"\n'
@@ -25,20 +24,20 @@ def load(path: Path, text: str, schema: type[RuleSchema]) -> RuleSchema:
 
 class TestSecretRules:
     def test_all_files_are_loaded(self) -> None:
-        names = {path.stem for path in patterns.RULES.glob("*.toml")}
-        assert names == {*patterns.RULE_FILES, nearby._SERVICES.stem}
+        names = {path.stem for path in secret_rules.RULES.glob("*.toml")}
+        assert names == {*secret_rules.RULE_FILES, nearby._SERVICES.stem}
 
     def test_ids_are_unique(self) -> None:
-        ids = Counter(rule.id for rule in patterns.load_rules())
+        ids = Counter(rule.id for rule in secret_rules.load_rules())
         assert [name for name, count in ids.items() if count > 1] == []
 
     def test_regexes_compile(self) -> None:
-        for rule in patterns.load_rules():
+        for rule in secret_rules.load_rules():
             assert rule.pattern
             assert all(re.compile(hint) for hint in rule.hints)
 
     def test_every_check_is_used(self) -> None:
-        rules = patterns.load_rules()
+        rules = secret_rules.load_rules()
         used = {rule.check for rule in rules} | {rule.precheck for rule in rules}
         assert {name for name, check in CHECKS.items() if check not in used} == set()
 
@@ -56,7 +55,7 @@ class TestSecretRules:
             [[rules]]
             {RULE.replace('"x_[a-z]+"', "'x_(?&pair)'")}
         """
-        [rule] = load(tmp_path, text, patterns.SecretRuleFile).rules
+        [rule] = load(tmp_path, text, secret_rules.SecretRuleFile).rules
         assert rule.pattern.fullmatch("x_1234-5678")
         assert rule.check is CHECKS["always"]
 
@@ -74,12 +73,12 @@ class TestSecretRules:
     )
     def test_error_names_the_key(self, tmp_path: Path, text: str, message: str) -> None:
         with pytest.raises(RuleFileError, match=re.escape(message)):
-            load(tmp_path, text, patterns.SecretRuleFile)
+            load(tmp_path, text, secret_rules.SecretRuleFile)
 
 
 class TestPromptInjectionRules:
     def test_all_files_are_loaded(self) -> None:
-        assert {path.stem for path in evidence.EVIDENCE.glob("*.toml")} == set(evidence.KINDS)
+        assert {path.stem for path in patterns.EVIDENCE.glob("*.toml")} == set(patterns.KINDS)
 
     def test_every_language_sets_instructions_aside(self) -> None:
         languages: dict[str, set[str]] = {}
@@ -98,11 +97,11 @@ class TestPromptInjectionRules:
             (lexicon.WordFile, "[parts]\n", "language: Field required"),
             (lexicon.WordFile, 'language = "Latin"\n[parts]\nignore = ["x"]', "parts.ignore"),
             (
-                evidence.EvidenceFile,
+                patterns.EvidenceFile,
                 '[[rules]]\nevidence = "x"\nweight = 1',
                 "rules.0.pattern",
             ),
-            (evidence.EvidenceFile, '[[rules]]\nevidence = "x"\npattern = "y"\nweight = 3', "rules.0.weight"),
+            (patterns.EvidenceFile, '[[rules]]\nevidence = "x"\npattern = "y"\nweight = 3', "rules.0.weight"),
         ],
     )
     def test_error_names_the_key(
@@ -112,6 +111,6 @@ class TestPromptInjectionRules:
             load(tmp_path, text, schema)
 
     def test_unknown_part_in_a_pattern_is_an_error(self) -> None:
-        rule = evidence.EvidenceRule(evidence="x", weight=1, pattern="{nonsense} ~3 {you}")
+        rule = patterns.EvidenceRule(evidence="x", weight=1, pattern="{nonsense} ~3 {you}")
         with pytest.raises(RuleFileError, match=r"leak\.toml: no word has the part nonsense"):
-            list(evidence._compile_rule("leak", rule))
+            list(patterns._compile_rule("leak", rule))

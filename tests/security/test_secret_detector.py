@@ -60,16 +60,16 @@ def test_search_continues_after_a_placeholder() -> None:
 
 
 def test_redacted_text_contains_the_mark() -> None:
-    for one in make_examples(3):
-        if one.kind and find_secrets(one.text):
-            assert REDACTED in redact(one.text), one.kind
+    for example in make_examples(3):
+        if example.kind and find_secrets(example.text):
+            assert REDACTED in redact(example.text), example.kind
 
 
 def test_redacted_text_contains_no_secret() -> None:
     left = [
-        (one.kind, redact(one.text))
-        for one in make_examples(3)
-        if one.kind and find_secrets(redact(one.text))
+        (example.kind, redact(example.text))
+        for example in make_examples(3)
+        if example.kind and find_secrets(redact(example.text))
     ]
     assert left == []
 
@@ -117,7 +117,7 @@ def test_long_values_are_checked_quickly(value: str) -> None:
 
 
 def test_memory_of_usual_length_takes_less_than_three_milliseconds() -> None:
-    whole = "\n".join(one.text for one in make_examples(5) if not one.kind)
+    whole = "\n".join(example.text for example in make_examples(5) if not example.kind)
     texts = [whole[at : at + 2000] for at in range(0, len(whole) - 2000, 2000)]
     spent = []
     for _ in range(3):

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from memoryhub.security.secrets.budget import Budget, CheckTooCostly
 from memoryhub.security.secrets.checks import secret_span
 from memoryhub.security.secrets.nearby import find_near_service_names
-from memoryhub.security.secrets.patterns import (
+from memoryhub.security.secrets.secret_rules import (
     SecretRule,
     contains_hint,
     find_matches,
