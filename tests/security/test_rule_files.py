@@ -64,6 +64,8 @@ class TestSecretRules:
         [
             ("[[rules]", "rules.toml: Expected"),
             ("[[rules]]\n", "rules.0.id: Field required"),
+            ("rules = 1", "rules: Input should be a valid tuple"),
+            ("defaults = 1\nrules = []", "defaults: Input should be a valid dictionary"),
             (f"[[rules]]\n{RULE}colour = 1", "rules.0.colour: Extra inputs"),
             (f'[[rules]]\n{RULE}check = "is_nice"', "unknown check 'is_nice'"),
             (f"[[rules]]\n{RULE}".replace("x_[a-z]+", "(?&hex)"), "unknown fragment 'hex'"),

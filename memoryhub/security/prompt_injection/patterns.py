@@ -22,17 +22,15 @@ from memoryhub.security.rule_files import RuleFileError, RuleSchema, load_rule_f
 EVIDENCE = Path(__file__).with_name("rules") / "evidence"
 # The order decides between kinds of the same weight.
 KINDS = (
-    *(
-        "override",
-        "newtask",
-        "persona",
-        "leak",
-        "secrecy",
-        "exfiltration",
-        "destructive",
-        "addressed",
-        "role",
-    ),
+    "override",
+    "newtask",
+    "persona",
+    "leak",
+    "secrecy",
+    "exfiltration",
+    "destructive",
+    "addressed",
+    "role",
     "notice",
 )
 

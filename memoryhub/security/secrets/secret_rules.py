@@ -17,16 +17,18 @@ from memoryhub.security.secrets.checks import CHECKS, Check, has_variety, secret
 RULES = Path(__file__).with_name("rules")
 # The order decides the kind of a secret that several rules find.
 RULE_FILES = (
-    *(
-        "tokens_code_and_cloud",
-        "tokens_models",
-        "tokens_services",
-        "webhooks",
-        "keys",
-        "connections",
-        "headers",
-    ),
-    *("commands", "calls", "settings", "prose", "assignments"),
+    "tokens_code_and_cloud",
+    "tokens_models",
+    "tokens_services",
+    "webhooks",
+    "keys",
+    "connections",
+    "headers",
+    "commands",
+    "calls",
+    "settings",
+    "prose",
+    "assignments",
 )
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _FRAGMENT = re.compile(r"\(\?&(\w+)\)")
@@ -100,9 +102,14 @@ class SecretRuleFile(RuleSchema):
                 raise ValueError(f"unknown fragment {match[1]!r}")
             return f"(?:{fragments[match[1]]})"
 
-        for name, regex in data.get("fragments", {}).items():
+        own_fragments, defaults = data.get("fragments", {}), data.get("defaults", {})
+        rules = data.get("rules", [])
+        tables = [own_fragments, defaults, *(rules if isinstance(rules, list) else [rules])]
+        if not all(isinstance(table, dict) for table in tables):
+            return data  # the validation of the fields reports the error
+        for name, regex in own_fragments.items():
             fragments[name] = expand(regex)
-        rules = [data.get("defaults", {}) | rule for rule in data.get("rules", [])]
+        rules = [defaults | rule for rule in rules]
         for rule in rules:
             rule.update({key: expand(rule[key]) for key in ("regex", "hints") if key in rule})
         return data | {"rules": rules}
