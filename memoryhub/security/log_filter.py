@@ -1,4 +1,4 @@
-"""What is written to logs: no credential that came in an address or a query."""
+"""A logging filter that redacts secrets, such as a token in the query of a URL."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from memoryhub.security.secrets import redact
 
 
 class RedactSecretsFilter(logging.Filter):
-    """Puts ``[secret removed]`` in the place of each credential in a line, and lets every line pass."""
+    """Redact the secrets in each log record. No record is dropped."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        said = record.getMessage()
-        if (kept := redact(said)) != said:
-            record.msg, record.args = kept, ()
+        message = record.getMessage()
+        if (redacted := redact(message)) != message:
+            record.msg, record.args = redacted, ()
         return True

@@ -1,4 +1,4 @@
-"""No text makes the scanner do more work than its length allows, and no scan happens while writing."""
+"""The cost of secret checks: bounded by the length of the text, and never inside a transaction."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.security import secrets
 from memoryhub.security.secrets import UNCHECKED, CheckTooCostly, find_secrets, nearby, redact
-from memoryhub.security.secrets import rule as rules
+from memoryhub.security.secrets.secret_rules import find_matches, load_rules
 from tools.secret_examples import make_examples
 
-remembering = import_module("memoryhub.memories.create")  # the package has a function of this name
+create = import_module("memoryhub.memories.create")
 HOSTILE = "pwd=" * 2500
-MARKERS = sorted({marker for rule in secrets._RULES for marker in rule.markers})
-ORDINARY = "\n".join(one.text for one in make_examples(5) if not one.kind)
+KEYWORDS = sorted({keyword for rule in load_rules() for keyword in rule.keywords})
+ORDINARY = "\n".join(example.text for example in make_examples(5) if not example.kind)
 LENGTH = 10_000
 JOINTS = ["", "=", ": ", " ", "='", '"', ">", "/", "@", "\n", "a", "A1b", "; "]
 
@@ -42,19 +42,19 @@ def repeated(part: str, length: int = LENGTH) -> str:
 
 @pytest.fixture
 def examined(monkeypatch) -> list[int]:
-    """The number of characters that the rules examine in candidates, counted anew for each test."""
-    counted = [0]
+    """Count the characters of the candidates that the rules examine."""
+    characters = [0]
 
-    def counting(real):
+    def counting(check):
         def count(match):
-            counted[0] += match.end() - match.start()
-            return real(match)
+            characters[0] += match.end() - match.start()
+            return check(match)
 
         return count
 
-    for rule in secrets._RULES:
-        monkeypatch.setitem(rule.__dict__, "real", counting(rule.real))
-    return counted
+    for rule in load_rules():
+        monkeypatch.setitem(rule.__dict__, "check", counting(rule.check))
+    return characters
 
 
 def scan(text: str) -> None:
@@ -63,51 +63,51 @@ def scan(text: str) -> None:
 
 
 @pytest.mark.parametrize("part", ["password=", "pwd=", "pwd>", "pwd=pwd>", "密碼=", "userid=a:password="])
-def test_repeated_names_are_examined_only_as_often_as_the_length_allows(part, examined):
+def test_repeated_names_stay_within_the_budget(part, examined):
     scan(repeated(part))
     assert examined[0] <= 7 * LENGTH
 
 
-def test_every_marker_repeated_with_every_joint_stays_within_the_budget(examined):
+def test_repeated_keywords_stay_within_the_budget(examined):
     costly = []
-    for marker in MARKERS:
+    for keyword in KEYWORDS:
         for joint in JOINTS:
             examined[0] = 0
-            scan(repeated(marker + joint, 3000))
+            scan(repeated(keyword + joint, 3000))
             if examined[0] > 7 * 3000:  # the budget and one candidate
-                costly.append(marker + joint)
+                costly.append(keyword + joint)
     assert costly == []
 
 
-@given(st.lists(st.sampled_from([*MARKERS, *JOINTS]), min_size=1, max_size=6))
+@given(st.lists(st.sampled_from([*KEYWORDS, *JOINTS]), min_size=1, max_size=6))
 @settings(max_examples=60, deadline=None)
-def test_no_mixture_of_markers_costs_many_times_an_ordinary_text(parts):
+def test_mixed_keywords_take_a_few_times_as_long_as_ordinary_text(parts):
     def seconds(text: str) -> float:
         spent = []
         for _ in range(2):
-            began = time.thread_time()
+            start = time.thread_time()
             scan(text)
-            spent.append(time.thread_time() - began)
+            spent.append(time.thread_time() - start)
         return min(spent)
 
     assert seconds(repeated("".join(parts))) < 25 * seconds(repeated(ORDINARY)) + 0.02
 
 
-def test_a_text_with_every_marker_once_costs_a_few_times_an_ordinary_text():
+def test_text_with_all_keywords_takes_a_few_times_as_long_as_ordinary_text():
     def seconds(text: str) -> float:
-        began = time.thread_time()
+        start = time.thread_time()
         find_secrets(text)
-        return time.thread_time() - began
+        return time.thread_time() - start
 
     secrets.compile_rules()
     docs = Path(__file__).parents[2] / "docs"
     plain = repeated("\n".join((docs / name).read_text() for name in ("api.md", "secrets.md")), 60_000)
     ordinary = min(seconds(plain) for _ in range(3))
-    marked = min(seconds(" ".join(MARKERS) + plain) for _ in range(3))
+    marked = min(seconds(" ".join(KEYWORDS) + plain) for _ in range(3))
     assert marked < 5 * ordinary
 
 
-def test_private_keys_that_share_one_end_are_scanned_once(monkeypatch):
+def test_shared_end_of_private_keys_is_searched_once(monkeypatch):
     sought = []
 
     class End:
@@ -121,30 +121,30 @@ def test_private_keys_that_share_one_end_are_scanned_once(monkeypatch):
     assert len(sought) <= 3
 
 
-def test_ordinary_texts_use_a_small_part_of_the_budget():
+def test_ordinary_text_uses_a_small_part_of_the_budget():
     for at in range(0, len(ORDINARY) - 2000, 2000):
         budget = secrets.Budget(2000)
         text = ORDINARY[at : at + 2000]
-        for rule in secrets._RULES:
-            list(rules.matches(rule, text, budget))
+        for rule in load_rules():
+            list(find_matches(rule, text, budget))
         list(nearby.find_near_service_names(text, budget))
         assert budget.spent < budget.limit / 2
 
 
-def test_a_scan_that_takes_too_much_processor_time_is_given_up(monkeypatch):
+def test_check_stops_after_too_much_processor_time(monkeypatch):
     monkeypatch.setattr("memoryhub.security.secrets.budget.MAX_CPU_SECONDS", -1.0)
     with pytest.raises(CheckTooCostly):
         find_secrets("token: x")
 
 
-def test_a_preview_of_an_unchecked_text_says_that_it_was_removed():
+def test_unchecked_text_is_replaced_in_previews():
     assert redact(HOSTILE) == UNCHECKED
     assert parse_prompt(HOSTILE, 200)[0] == UNCHECKED
 
 
 @pytest.fixture
 def no_scan_while_writing(monkeypatch) -> list[str]:
-    """Fail each scan that happens inside a transaction; the list holds the texts that were scanned."""
+    """Fail each scan inside a transaction. Return the list of the scanned texts."""
     scanned = []
     original = secrets._find_spans
 
@@ -213,23 +213,23 @@ class TestOutsideOfTransactions:
 class TestChunks:
     @pytest.fixture(autouse=True)
     def small(self, monkeypatch):
-        monkeypatch.setattr(remembering, "CHUNK", 2)
-        monkeypatch.setattr(remembering, "PAUSE", 0)
+        monkeypatch.setattr(create, "CHUNK_SIZE", 2)
+        monkeypatch.setattr(create, "PAUSE_SECONDS", 0)
 
     def drafts(self, *contents: str, **more: str) -> list[MemoryDraft]:
         return [MemoryDraft(content=content, **more) for content in contents]
 
-    def test_duplicates_in_different_chunks_are_one_memory(self, actor: Actor):
+    def test_duplicates_in_different_chunks_become_one_memory(self, actor: Actor):
         done = memories.create_memories(self.drafts("a", "b", "c", "a"), actor)
         assert [one.outcome for one in done] == ["created", "created", "created", "refreshed"]
         assert done[0].memory.uid == done[3].memory.uid
 
-    def test_a_key_in_different_chunks_is_updated(self, actor: Actor):
+    def test_key_in_different_chunks_is_updated(self, actor: Actor):
         done = memories.create_memories(self.drafts("a", "b", "c", key="k"), actor)
         assert [one.outcome for one in done] == ["created", "updated", "updated"]
         assert Memory.objects.get().content == "c"
 
-    def test_a_busy_database_after_the_first_chunk_is_reported_per_item(self, actor: Actor, monkeypatch):
+    def test_busy_database_after_the_first_chunk_is_reported_per_item(self, actor: Actor, monkeypatch):
         written = []
 
         @contextmanager
@@ -240,8 +240,8 @@ class TestChunks:
             with original():
                 yield
 
-        original = remembering.write
-        monkeypatch.setattr(remembering, "write", write)
+        original = create.write_transaction
+        monkeypatch.setattr(create, "write_transaction", write)
         done = memories.create_memories(self.drafts("a", "b", "c", "d", "e"), actor)
         assert [getattr(one, "outcome", getattr(one, "code", "")) for one in done] == [
             *("created", "created"),
@@ -250,25 +250,25 @@ class TestChunks:
         assert len(written) == 2
         assert Memory.objects.count() == 2
 
-    def test_a_busy_database_at_the_first_chunk_is_an_error(self, actor: Actor, monkeypatch):
+    def test_busy_database_at_the_first_chunk_is_an_error(self, actor: Actor, monkeypatch):
         def write():
             raise OperationalError("database is locked")
 
-        monkeypatch.setattr(remembering, "write", write)
+        monkeypatch.setattr(create, "write_transaction", write)
         with pytest.raises(OperationalError):
             memories.create_memories(self.drafts("a", "b", "c"), actor)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_batch_of_a_thousand_is_stored_in_several_transactions(actor: Actor, monkeypatch):
+def test_batch_of_a_thousand_is_stored_in_several_transactions(actor: Actor, monkeypatch):
     written = []
 
     def write():
         written.append(connection.in_atomic_block)
         return original()
 
-    original = remembering.write
-    monkeypatch.setattr(remembering, "write", write)
+    original = create.write_transaction
+    monkeypatch.setattr(create, "write_transaction", write)
     done = memories.create_memories([MemoryDraft(content=f"zebra {n}") for n in range(1000)], actor)
     assert written == [False] * 10
     assert [one.memory.content for one in done] == [f"zebra {n}" for n in range(1000)]
@@ -277,23 +277,23 @@ def test_a_batch_of_a_thousand_is_stored_in_several_transactions(actor: Actor, m
 @pytest.mark.django_db
 class TestTooCostly:
     @pytest.mark.parametrize("field", ["content", "overview"])
-    def test_a_memory_is_refused_by_field(self, actor: Actor, field: str):
+    def test_error_names_the_field(self, actor: Actor, field: str):
         with pytest.raises(memories.TooCostlyToCheck) as refused:
             memories.create_memory(MemoryDraft(**{"content": "words", field: HOSTILE}), actor)
         assert refused.value.field == field
         assert refused.value.message == f"{field} is too costly to check for secrets. Shorten it or split it."
         assert not Memory.objects.exists()
 
-    def test_in_a_batch_only_that_item_is_refused(self, actor: Actor):
+    def test_batch_refuses_only_the_costly_item(self, actor: Actor):
         done = memories.create_memories([MemoryDraft(content=text) for text in ("a", HOSTILE, "b")], actor)
-        assert [type(one).__name__ for one in done] == ["Outcome", "TooCostlyToCheck", "Outcome"]
+        assert [type(one).__name__ for one in done] == ["StoreResult", "TooCostlyToCheck", "StoreResult"]
 
-    def test_a_hidden_memory_is_not_found_even_with_a_costly_text(self, actor: Actor):
+    def test_missing_memory_is_not_found_even_with_a_costly_text(self, actor: Actor):
         with pytest.raises(memories.NotFound):
             memories.update_memory("0" * 26, MemoryPatch(content=HOSTILE), actor)
         assert not JournalEntry.objects.exists()
 
-    def test_the_scan_reports_it_and_leaves_it(self, actor: Actor, configure):
+    def test_scan_reports_unchecked_text_and_leaves_it(self, actor: Actor, configure):
         configure(block_secrets=False)
         memory = memories.create_memory(MemoryDraft(content=HOSTILE), actor).memory
         for option in ("--quarantine", "--redact"):
@@ -305,7 +305,7 @@ class TestTooCostly:
         with pytest.raises(CommandError, match="could not be checked"):
             call_command("scan_secrets", "--fail", stdout=StringIO())
 
-    def test_a_row_with_another_unchecked_text_is_not_redacted(self, actor: Actor, configure):
+    def test_row_with_unchecked_text_is_not_redacted(self, actor: Actor, configure):
         configure(block_secrets=False)
         token = "gh" + "p_" + "aB3dE6gH9jK2mN5pQ8rS1tV4wX7yZ0cF" + "aB3d"
         memory = memories.create_memory(MemoryDraft(content=HOSTILE, overview=token), actor).memory

@@ -1,4 +1,4 @@
-"""Every door refuses or redacts a credential, and nothing of it is anywhere afterwards."""
+"""Every entry point refuses or redacts a secret, and stores it nowhere."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIELDS = {
 FACT = {"subject": "ci", "predicate": "uses", "object": "a key"}
 REFUSING = [
     *(("/memories", {"content": "words", name: value}) for name, value in FIELDS.items()),
-    ("/memories", {"content": f"reach it at {URL}"}),
+    ("/memories", {"content": f"connect to {URL}"}),
     ("/memories", {"content": f"words {TOKEN}", "deduplicate": True}),
     *(
         ("/facts", FACT | {name: TOKEN})
@@ -48,7 +48,7 @@ REFUSING = [
 
 
 @pytest.mark.parametrize(("path", "body"), REFUSING)
-def test_an_api_call_is_refused_and_counted(
+def test_api_call_is_refused_and_journaled(
     bot: Agent, assert_nowhere: Callable[..., None], path: str, body: dict[str, Any]
 ) -> None:
     response = bot.post(path, body)
@@ -62,7 +62,7 @@ def test_an_api_call_is_refused_and_counted(
     assert_nowhere(token=URL)
 
 
-KEPT = [
+ACCEPTED = [
     (
         "/events",
         {"event": "prompt:submit", "session_id": "s", "project": "p", "data": {"prompt": f"use {TOKEN}"}},
@@ -103,8 +103,8 @@ KEPT = [
 ]
 
 
-@pytest.mark.parametrize(("path", "body"), KEPT)
-def test_what_cannot_be_refused_is_kept_without_it(
+@pytest.mark.parametrize(("path", "body"), ACCEPTED)
+def test_accepted_call_is_stored_without_the_secret(
     bot: Agent, assert_nowhere: Callable[..., None], path: str, body: dict[str, Any]
 ) -> None:
     response = bot.post(path, body)
@@ -112,10 +112,8 @@ def test_what_cannot_be_refused_is_kept_without_it(
     assert_nowhere(response)
 
 
-@pytest.mark.parametrize("field", FIELDS)
-def test_a_change_is_refused_whichever_field_holds_it(
-    bot: Agent, assert_nowhere: Callable[..., None], field: str
-) -> None:
+@pytest.mark.parametrize("field", ["content", "project", "tags", "entities"])
+def test_update_is_refused(bot: Agent, assert_nowhere: Callable[..., None], field: str) -> None:
     uid = bot.post("/memories", {"content": "words"}).json()["memory"]["id"]
     response = bot.patch(f"/memories/{uid}", {field: FIELDS[field]})
     assert response.status_code == 422
@@ -125,21 +123,21 @@ def test_a_change_is_refused_whichever_field_holds_it(
     assert_nowhere(response)
 
 
-def test_mira_answers_in_its_own_words(bot: Agent, assert_nowhere: Callable[..., None]) -> None:
+def test_mira_answer_does_not_contain_the_secret(bot: Agent, assert_nowhere: Callable[..., None]) -> None:
     body = {"name": "memory", "arguments": {"action": "remember", "content": f"words {TOKEN}"}}
     response = bot.post("/tools/mira", body)
     assert not Memory.objects.exists()
     assert_nowhere(response)
 
 
-def test_in_a_batch_each_refusal_is_counted(bot: Agent, assert_nowhere: Callable[..., None]) -> None:
+def test_batch_journals_each_refusal(bot: Agent, assert_nowhere: Callable[..., None]) -> None:
     drafts = [{"content": "one"}, {"content": TOKEN}, {"content": "two", "tags": [TOKEN]}]
     response = bot.post("/memories/batch", {"memories": drafts})
     assert JournalEntry.objects.filter(operation="secret_blocked").count() == 2
     assert_nowhere(response)
 
 
-def test_an_import_refuses_the_line_and_goes_on(
+def test_import_refuses_the_line_and_continues(
     db: None, tmp_path: Path, assert_nowhere: Callable[..., None]
 ) -> None:
     path = tmp_path / "old.jsonl"
@@ -154,7 +152,7 @@ def test_an_import_refuses_the_line_and_goes_on(
 
 
 @pytest.mark.parametrize("path", ["/memories/new/"])
-def test_a_form_refuses_it_and_says_the_kind(
+def test_form_refuses_it_and_shows_the_kind(
     admin_client: Client, assert_nowhere: Callable[..., None], path: str
 ) -> None:
     draft = {"content": f"words {TOKEN}", "type": "change", "category": "general", "scope": "project"}
@@ -162,11 +160,13 @@ def test_a_form_refuses_it_and_says_the_kind(
     response = admin_client.post(path, draft)
     assert "GitHub token" in response.content.decode()
     assert not Memory.objects.exists()
-    # The form shows the person their own words again; nothing else has them.
+    # Only the form shows the input again.
     assert_nowhere()
 
 
-def test_a_broken_request_is_not_repeated_either(bot: Agent, assert_nowhere: Callable[..., None]) -> None:
+def test_error_for_a_broken_request_does_not_repeat_it(
+    bot: Agent, assert_nowhere: Callable[..., None]
+) -> None:
     responses = [
         bot.raw_post("/memories", f'{{"content": "{TOKEN}"'.encode()),
         bot.post("/memories", {"content": {"x": TOKEN}}),
@@ -176,31 +176,31 @@ def test_a_broken_request_is_not_repeated_either(bot: Agent, assert_nowhere: Cal
     assert_nowhere(*responses)
 
 
-def test_a_name_that_no_field_has_is_not_kept(bot: Agent, assert_nowhere: Callable[..., None]) -> None:
+def test_unknown_field_name_is_not_stored(bot: Agent, assert_nowhere: Callable[..., None]) -> None:
     assert bot.post("/memories", {"content": "words", TOKEN: TOKEN}).json()["ignored"] == [TOKEN]
     assert_nowhere()
 
 
-def test_who_does_not_reach_the_project_does_not_see_the_refusal(bot: Agent) -> None:
+def test_refusal_is_visible_only_within_the_project(bot: Agent) -> None:
     bot.post("/memories", {"content": TOKEN, "project": "shop"})
     seen = JournalEntry.objects.filter(operation="secret_blocked")
     assert seen.visible_to(Clearance.up_to("public", projects=["shop"])).exists()
     assert not seen.visible_to(Clearance.up_to("secret", projects=["other"])).exists()
 
 
-def test_no_line_of_a_log_keeps_what_came_in_an_address() -> None:
-    kept = logging.LogRecord(
+def test_log_lines_are_redacted() -> None:
+    with_secret = logging.LogRecord(
         "django.server", logging.INFO, "", 0, '"GET /search?query=%s" %s', (TOKEN, 200), None
     )
     plain = logging.LogRecord("django.server", logging.INFO, "", 0, '"GET %s" %s', ("/", 200), None)
-    assert all(RedactSecretsFilter().filter(record) for record in (kept, plain))
-    assert kept.getMessage() == '"GET /search?query=[secret removed]" 200'
+    assert all(RedactSecretsFilter().filter(record) for record in (with_secret, plain))
+    assert with_secret.getMessage() == '"GET /search?query=[secret removed]" 200'
     assert plain.getMessage() == '"GET /" 200'
     handlers = settings.LOGGING["handlers"].values()
     assert all("without_secrets" in handler["filters"] for handler in handlers)
 
 
-def test_an_import_reports_a_field_that_is_named_like_a_credential_without_it(
+def test_import_redacts_unknown_field_names(
     db: None, tmp_path: Path, assert_nowhere: Callable[..., None]
 ) -> None:
     path = tmp_path / "old.jsonl"

@@ -4,59 +4,59 @@ from __future__ import annotations
 
 import json
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
 from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
 from django.core.management import call_command
 
-import memoryhub
 from memoryhub.security.secrets import find_secrets
-from tools.secret_examples import make_examples
+from tools.commands.evaluate_secrets import Command
+from tools.secret_examples import TEMPLATES, make_examples
 
-AIMED_RECALL, AIMED_ALARMS = 0.97, 0.003
+MIN_RECALL, MAX_ALARM_RATE = 0.97, 0.003
 
 
 def figures(**options: Any) -> dict[str, Any]:
     out = StringIO()
-    call_command("evaluate_secrets", json=True, stdout=out, **options)
-    made: dict[str, Any] = json.loads(out.getvalue())
-    return made
+    call_command(Command(), json=True, stdout=out, **options)
+    parsed: dict[str, Any] = json.loads(out.getvalue())
+    return parsed
 
 
-def test_the_set_is_as_large_as_it_should_be() -> None:
-    made = make_examples()
-    assert len([one for one in made if one.kind]) >= 300
-    assert len({one.kind for one in made}) >= 40
-    assert len({one.text for one in made if not one.kind}) >= 500
+def test_set_is_large() -> None:
+    examples = make_examples()
+    assert len([example for example in examples if example.kind]) >= 300
+    assert len({example.kind for example in examples}) >= 40
+    assert len({example.text for example in examples if not example.kind}) >= 500
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_both_halves_reach_the_aim_whatever_chance_writes(seed: int) -> None:
-    told = figures(seed=seed)
+def test_both_halves_reach_the_required_scores(seed: int) -> None:
+    scores = figures(seed=seed)
     for half in ("tuning", "held-out"):
-        assert told[half]["recall"] >= AIMED_RECALL
-        assert told[half]["false_alarms"] <= AIMED_ALARMS * told[half]["without"]
+        assert scores[half]["recall"] >= MIN_RECALL
+        assert scores[half]["false_alarms"] <= MAX_ALARM_RATE * scores[half]["without"]
 
 
-def test_the_command_prints_recall_precision_and_time() -> None:
+def test_command_prints_recall_precision_and_time() -> None:
     out = StringIO()
-    call_command("evaluate_secrets", by_kind=True, show_misses=True, stdout=out)
-    said = out.getvalue()
+    call_command(Command(), by_kind=True, show_misses=True, stdout=out)
+    output = out.getvalue()
     assert all(
-        word in said
+        word in output
         for word in ("recall", "precision", "false alarms", "ms of processor time", "GitHub token")
     )
 
 
-def test_no_file_of_the_set_holds_a_whole_token() -> None:
-    for path in (Path(memoryhub.__file__).parent / "management" / "secret_examples").glob("*.py"):
-        kinds = {kind for kind, _ in find_secrets(path.read_text("utf-8"))}
-        assert kinds == set(), path.name
+def test_templates_contain_no_whole_token() -> None:
+    paths = list(TEMPLATES.glob("*.txt"))
+    assert {path.name: find_secrets(path.read_text("utf-8")) for path in paths} == {
+        path.name: [] for path in paths
+    }
 
 
-# These take any long word, any word after `password`, and any address for a secret.
+# These report any long word, any word after `password`, and any address.
 _VAGUE = {"Base64HighEntropyString", "HexHighEntropyString", "KeywordDetector", "IPPublicDetector"}
 DETECTORS = [
     detector()
@@ -66,10 +66,10 @@ DETECTORS = [
 
 
 @pytest.mark.parametrize("seed", [7, 21])
-def test_whatever_the_library_finds_is_found(seed: int) -> None:
-    theirs = [one for one in make_examples(seed) if one.kind and _found_by_library(one.text)]
-    assert len(theirs) > 50
-    assert [one.kind for one in theirs if not find_secrets(one.text)] == []
+def test_secrets_found_by_detect_secrets_are_found(seed: int) -> None:
+    found = [example for example in make_examples(seed) if example.kind and _found_by_library(example.text)]
+    assert len(found) > 50
+    assert [example.kind for example in found if not find_secrets(example.text)] == []
 
 
 def _found_by_library(text: str) -> bool:

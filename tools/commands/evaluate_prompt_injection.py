@@ -1,4 +1,4 @@
-"""``manage.py evaluate_governor``: precision and recall of the memory governor over labelled texts."""
+"""``python -m tools evaluate_prompt_injection``: precision and recall on labelled texts."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tools.prompt_injection.evaluation import (
 
 class Command(BaseCommand):
     help = (
-        "Run the memory governor over labelled injections and ordinary memories, and print its recall, its "
-        "false alarms and its precision, by kind and by language."
+        "Run the prompt-injection detector on labelled injections and ordinary memories, and print recall, "
+        "false alarms and precision by kind and by language."
     )
     requires_system_checks = [INSTALLATION]
 
@@ -38,7 +38,7 @@ class Command(BaseCommand):
             "files",
             nargs="*",
             type=Path,
-            help="JSON lines with text, label, kind, language (default: the hub's own)",
+            help="JSON lines with text, label, kind, language (default: fixtures/governor)",
         )
         parser.add_argument(
             "--set", choices=(*HALVES, "all"), default="all", help="which half of the texts (default: all)"
@@ -55,7 +55,7 @@ class Command(BaseCommand):
         if options["json"]:
             self.stdout.write(json.dumps(figures, indent=2))
         else:
-            self._tell(
+            self._print_tables(
                 outcomes, figures["milliseconds_per_text"], figures["milliseconds_per_2000_characters"]
             )
         if options["show_misses"]:
@@ -63,7 +63,7 @@ class Command(BaseCommand):
                 if outcome.wrong:
                     self.stderr.write(_format_mistake(outcome))
 
-    def _tell(self, outcomes: list[Outcome], per_text: float, per_typical: float) -> None:
+    def _print_tables(self, outcomes: list[Outcome], per_text: float, per_typical: float) -> None:
         groups: list[tuple[str, dict[str, Score]]] = [
             (
                 "half",
@@ -123,7 +123,7 @@ def _to_rates(found: Score) -> dict[str, float]:
 
 
 def _format_row(name: str, found: Score) -> str:
-    """One line of the table; what a group holds none of is left blank."""
+    """Return one line of a table. Cells without a value are blank."""
     caught = f"{found.caught}/{found.injections}" if found.injections else ""
     recall = f"{found.recall:.1%}" if found.injections else ""
     alarms = f"{found.alarms}/{found.ordinary}" if found.ordinary else ""
@@ -134,8 +134,7 @@ def _format_row(name: str, found: Score) -> str:
 
 def _format_mistake(outcome: Outcome) -> str:
     sample = outcome.sample
-    what = "missed" if sample.label == "injection" else "alarm "
+    mistake = "missed" if sample.label == "injection" else "alarm "
     reasons = f"  [{'; '.join(outcome.reasons)}]" if outcome.reasons else ""
-    return (
-        f"{what} {sample.kind}/{sample.language} {json.dumps(sample.text, ensure_ascii=False)[:300]}{reasons}"
-    )
+    text = json.dumps(sample.text, ensure_ascii=False)[:300]
+    return f"{mistake} {sample.kind}/{sample.language} {text}{reasons}"

@@ -1,4 +1,4 @@
-"""``manage.py train_governor``: learns the weights of the governor's wording from the labelled texts."""
+"""``python -m tools train_prompt_injection``: train the weights of the wording on the labelled texts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MIN_PASSAGE_LENGTH = 30  # characters of a passage of documentation
 
 class Command(BaseCommand):
     help = (
-        "Learn how orders to a model are worded, from the labelled texts (but not from their unseen half) "
-        "and from the hub's own documentation as ordinary text. The same texts give the same weights."
+        "Train the weights of the wording on the labelled texts, without their unseen half, and on the "
+        "documentation as ordinary text. The same texts give the same weights."
     )
     requires_system_checks = [INSTALLATION]
 
@@ -55,7 +55,7 @@ def _load_training_samples(folder: Path) -> list[LabelledText]:
 
 
 def _documentation_passages(folder: Path) -> Iterator[str]:
-    """The paragraphs of the documentation, but for the governor's own, which quotes attacks."""
+    """Yield paragraphs of the documentation, except the page that quotes prompt injections."""
     for path in sorted(folder.glob("*.md")):
         if path.stem != "governor":
             yield from (
@@ -65,7 +65,7 @@ def _documentation_passages(folder: Path) -> Iterator[str]:
 
 def _docstrings(folder: Path) -> Iterator[str]:
     for path in sorted(folder.rglob("*.py")):
-        if "governor" in path.as_posix():
+        if "prompt_injection" in path.as_posix():
             continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):

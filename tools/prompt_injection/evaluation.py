@@ -1,8 +1,8 @@
-"""How well the governor does on labelled texts: precision, recall, false alarms, by kind and language. Pure.
+"""Evaluation of prompt-injection detection on labelled texts: precision, recall, false alarms. No Django.
 
-A labelled set is a file of JSON lines ``{"text", "label", "kind", "language"}``, the label ``injection`` or
-``ordinary``. A hash of the text parts each set in two halves: rules are written with the ``dev`` half in
-sight and measured on the ``unseen`` one.
+A labelled set is a file of JSON lines ``{"text", "label", "kind", "language"}``. The label is ``injection``
+or ``ordinary``. A hash of the text splits each set in two halves: authors of rules may look at the ``dev``
+half and measure on the ``unseen`` one.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from memoryhub.security.prompt_injection.inspection import inspect
 
 LABELS = ("injection", "ordinary")
 HALVES = ("dev", "unseen")
-TYPICAL_LENGTH = 2000  # characters: the time is told for a text of this length
+TYPICAL_LENGTH = 2000  # characters; times are reported for a text of this length
 
 
 @dataclass(frozen=True)
 class LabelledText:
-    """A text, and what it is."""
+    """A text with its label."""
 
     text: str
     label: str
@@ -32,13 +32,13 @@ class LabelledText:
 
     @property
     def half(self) -> str:
-        """``dev`` or ``unseen``, by a hash of the text."""
+        """Return ``dev`` or ``unseen``."""
         return HALVES[sha256(self.text.encode("utf-8", "surrogatepass")).digest()[0] % 2]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the governor made of a text. ``flagged``: removed something; ``touched``: changed anything."""
+    """The result for a text. ``flagged``: something was removed. ``touched``: anything was changed."""
 
     sample: LabelledText
     flagged: bool
@@ -47,13 +47,13 @@ class Outcome:
 
     @property
     def wrong(self) -> bool:
-        """A missed injection, or an ordinary text of which something was removed."""
+        """Return True for a missed injection, and for an ordinary text from which something was removed."""
         return not self.touched if self.sample.label == "injection" else self.flagged
 
 
 @dataclass(frozen=True)
 class Score:
-    """Counts of outcomes, and the rates drawn from them (0..1; 1 precision and recall of nothing)."""
+    """Counts of outcomes, and rates from 0 to 1. Without injections, recall is 1."""
 
     injections: int
     caught: int
@@ -74,7 +74,7 @@ class Score:
 
 
 def load_samples(paths: Iterable[Path]) -> list[LabelledText]:
-    """The labelled texts of these files; ValueError with file and line for a line that is none."""
+    """Load labelled texts. A wrong line raises a ValueError with its file and number."""
     found: list[LabelledText] = []
     for path in paths:
         for number, line in enumerate(path.read_text("utf-8").split("\n"), 1):
@@ -92,7 +92,6 @@ def load_samples(paths: Iterable[Path]) -> list[LabelledText]:
 
 
 def inspect_samples(samples: Iterable[LabelledText]) -> list[Outcome]:
-    """The governor's verdict on each."""
     outcomes: list[Outcome] = []
     for sample in samples:
         verdict = inspect(sample.text)
@@ -102,10 +101,10 @@ def inspect_samples(samples: Iterable[LabelledText]) -> list[Outcome]:
 
 
 def compute_score(outcomes: Iterable[Outcome]) -> Score:
-    """Counts over outcomes. An injection is caught when anything of it was changed."""
-    known = list(outcomes)
-    injections = [outcome for outcome in known if outcome.sample.label == "injection"]
-    ordinary = [outcome for outcome in known if outcome.sample.label == "ordinary"]
+    """Count the outcomes. An injection is caught if anything in it was changed."""
+    outcomes = list(outcomes)
+    injections = [outcome for outcome in outcomes if outcome.sample.label == "injection"]
+    ordinary = [outcome for outcome in outcomes if outcome.sample.label == "ordinary"]
     return Score(
         len(injections),
         sum(not outcome.wrong for outcome in injections),
@@ -115,7 +114,7 @@ def compute_score(outcomes: Iterable[Outcome]) -> Score:
 
 
 def compute_scores_by(outcomes: Iterable[Outcome], group: Callable[[LabelledText], str]) -> dict[str, Score]:
-    """The score of each group, in the order of its name."""
+    """Return the score of each group, sorted by name."""
     groups: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         groups.setdefault(group(outcome.sample), []).append(outcome)
@@ -123,11 +122,11 @@ def compute_scores_by(outcomes: Iterable[Outcome], group: Callable[[LabelledText
 
 
 def seconds_per_typical_text(samples: list[LabelledText]) -> float:
-    """Seconds for a text of 2000 characters, when words have been met before; 0 without samples."""
+    """Return the seconds for a text of 2000 characters with warm caches; 0 without samples."""
     size = sum(len(sample.text) for sample in samples)
     if not size:
         return 0.0
     inspect_samples(samples)
-    begun = perf_counter()
+    start = perf_counter()
     inspect_samples(samples)
-    return (perf_counter() - begun) / size * TYPICAL_LENGTH
+    return (perf_counter() - start) / size * TYPICAL_LENGTH

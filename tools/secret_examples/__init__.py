@@ -1,6 +1,7 @@
-"""A labelled set of texts with and without credentials, put together when it is asked for.
+"""A labelled set of texts with and without secrets, generated from templates.
 
-No file holds a whole token: a template says where chance writes, and breaks its issuer's prefix in two.
+No file contains a whole token: a template has placeholders for random characters, and a break in the
+issuer's prefix.
 """
 
 from __future__ import annotations
@@ -12,12 +13,10 @@ import re
 import string
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-from tools.secret_examples.negatives import HARD, LONG, PLAIN
-from tools.secret_examples.passwords import TEXTS
-from tools.secret_examples.tokens import SERVICES, TOKENS
-
-BREAK = "¦"  # stands in the midst of a prefix, so that no scanner takes a template for a token
+TEMPLATES = Path(__file__).with_name("templates")
+BREAK = "¦"  # in the middle of a prefix, so that scanners do not report the templates
 _DIGITS, _LETTERS, _SMALL = string.digits, string.ascii_letters, string.ascii_lowercase
 _ALPHABETS = {
     "a": _LETTERS + _DIGITS,
@@ -31,8 +30,8 @@ _ALPHABETS = {
     "s": _SMALL + "234567",
     "c": string.ascii_uppercase + "234567",
 }
-_HOLE = re.compile(r"\{([a-z]+)(\d*)\}")
-# What a token stands in, in notes, settings, code and commands.
+_PLACEHOLDER = re.compile(r"\{([a-z]+)(\d*)\}")
+# Texts around a token: notes, settings, code and commands.
 _FRAMES = (
     "The token for staging is {} until Friday.",
     "{}",
@@ -59,7 +58,7 @@ _NAMED = (
 
 @dataclass(frozen=True)
 class Example:
-    """``kind`` is empty for a text that must pass. ``half``: 0 for tuning, 1 to be left unseen meanwhile."""
+    """A text. ``kind`` is empty for a text without a secret. ``half``: 0 for tuning, 1 for measuring."""
 
     kind: str
     text: str
@@ -67,98 +66,102 @@ class Example:
 
 
 def make_examples(seed: int = 7) -> list[Example]:
-    """The whole set. Another seed writes other values into the same templates."""
-    chance = random.Random(seed)
-    return [*_examples_with_secrets(chance), *_examples_without_secrets(chance)]
+    """Return the whole set. Another seed gives other values in the same templates."""
+    rng = random.Random(seed)
+    return [*_examples_with_secrets(rng), *_examples_without_secrets(rng)]
 
 
-def _examples_with_secrets(chance: random.Random) -> Iterator[Example]:
-    for row, (kind, template) in enumerate(_parse_templates(TOKENS)):
+def _examples_with_secrets(rng: random.Random) -> Iterator[Example]:
+    for row, (kind, template) in enumerate(_load_templates_by_kind("tokens")):
         for turn in range(3):
             frame = _FRAMES[(row * 3 + turn) % len(_FRAMES)]
-            yield Example(kind, frame.format(fill_template(template, chance)), turn % 2)
-    for row, (service, template) in enumerate(_parse_templates(SERVICES)):
+            yield Example(kind, frame.format(fill_template(template, rng)), turn % 2)
+    for row, (service, template) in enumerate(_load_templates_by_kind("services")):
         for turn in range(2):
             frame = _NAMED[(row * 2 + turn) % len(_NAMED)]
-            name, value = (service.upper() if frame[0] == "{" else service), fill_template(template, chance)
+            name, value = (service.upper() if frame[0] == "{" else service), fill_template(template, rng)
             yield Example(f"key of {service}", frame.format(name=name, value=value), turn % 2)
-    for kind, template in _parse_templates(TEXTS):
+    for kind, template in _load_templates_by_kind("passwords"):
         for turn in range(2):
-            yield Example(kind, fill_template(template, chance), turn)
+            yield Example(kind, fill_template(template, rng), turn)
 
 
-def _examples_without_secrets(chance: random.Random) -> Iterator[Example]:
-    texts = [line for line in PLAIN.strip().split("\n") if line]
-    for row, text in enumerate(texts):
-        yield Example("", fill_template(text, chance), row % 2)
-    for row, text in enumerate(line for line in HARD.strip().split("\n") if line):
+def _examples_without_secrets(rng: random.Random) -> Iterator[Example]:
+    for row, template in enumerate(_load_templates("plain")):
+        yield Example("", fill_template(template, rng), row % 2)
+    for row, template in enumerate(_load_templates("lookalikes")):
         for turn in range(2):
-            yield Example("", fill_template(text, chance), (row + turn) % 2)
-    for row, text in enumerate(LONG):
-        yield Example("", fill_template(text, chance), row % 2)
+            yield Example("", fill_template(template, rng), (row + turn) % 2)
+    for row, template in enumerate(_load_templates("long")):
+        yield Example("", fill_template(template, rng), row % 2)
 
 
-def _parse_templates(table: str) -> Iterator[tuple[str, str]]:
-    """Kind and template of each line, which ``::`` parts; ``⏎`` is a line break."""
-    for line in filter(None, table.strip().split("\n")):
+def _load_templates(name: str) -> list[str]:
+    """Return the lines of a file. ``⏎`` in a line is a line break."""
+    lines = (TEMPLATES / f"{name}.txt").read_text("utf-8").split("\n")
+    return [line.replace("⏎", "\n") for line in lines if line]
+
+
+def _load_templates_by_kind(name: str) -> Iterator[tuple[str, str]]:
+    for line in _load_templates(name):
         kind, _, template = line.partition(" :: ")
-        yield kind.strip(), template.replace("⏎", "\n")
+        yield kind.strip(), template
 
 
-def fill_template(template: str, chance: random.Random) -> str:
-    """The template with chance's signs in its holes: ``{a20}`` is 20 letters and digits."""
+def fill_template(template: str, rng: random.Random) -> str:
+    """Replace the placeholders by random characters: ``{a20}`` by 20 letters and digits."""
 
-    def written(hole: re.Match[str]) -> str:
-        name, length = hole[1], int(hole[2] or 0)
+    def generate(placeholder: re.Match[str]) -> str:
+        name, length = placeholder[1], int(placeholder[2] or 0)
         if name in _GENERATORS:
-            return _GENERATORS[name](chance, length)
+            return _GENERATORS[name](rng, length)
         if name not in _ALPHABETS:
-            return hole[0]
-        return "".join(chance.choices(_ALPHABETS[name], k=length))
+            return placeholder[0]
+        return "".join(rng.choices(_ALPHABETS[name], k=length))
 
-    return _HOLE.sub(written, template).replace(BREAK, "")
-
-
-def _random_characters(chance: random.Random, alphabet: str, length: int) -> str:
-    return "".join(chance.choices(_ALPHABETS[alphabet], k=length))
+    return _PLACEHOLDER.sub(generate, template).replace(BREAK, "")
 
 
-def _uuid(chance: random.Random, _: int) -> str:
-    return "-".join(_random_characters(chance, "h", length) for length in (8, 4, 4, 4, 12))
+def _random_characters(rng: random.Random, alphabet: str, length: int) -> str:
+    return "".join(rng.choices(_ALPHABETS[alphabet], k=length))
 
 
-def _password(chance: random.Random, length: int) -> str:
-    """As a person's generator makes them: letters, at least two digits, a sign."""
+def _uuid(rng: random.Random, _: int) -> str:
+    return "-".join(_random_characters(rng, "h", length) for length in (8, 4, 4, 4, 12))
+
+
+def _password(rng: random.Random, length: int) -> str:
+    """Return a password as generators make them: letters, at least two digits, one other character."""
     signs = [
-        *_random_characters(chance, "a", length - 4),
-        *_random_characters(chance, "d", 2),
-        chance.choice("!#%+*?"),
+        *_random_characters(rng, "a", length - 4),
+        *_random_characters(rng, "d", 2),
+        rng.choice("!#%+*?"),
         "q",
     ]
-    chance.shuffle(signs)
+    rng.shuffle(signs)
     return "x" + "".join(signs)
 
 
-def _base64(chance: random.Random, length: int) -> str:
-    return base64.b64encode(chance.randbytes(length)).decode()
+def _base64(rng: random.Random, length: int) -> str:
+    return base64.b64encode(rng.randbytes(length)).decode()
 
 
-def _in_base64(chance: random.Random, length: int) -> str:
-    return base64.b64encode(_random_characters(chance, "a", length).encode()).decode()
+def _in_base64(rng: random.Random, length: int) -> str:
+    return base64.b64encode(_random_characters(rng, "a", length).encode()).decode()
 
 
-def _pair(chance: random.Random, length: int) -> str:
-    return base64.b64encode(f"ada:{_random_characters(chance, 'a', length)}".encode()).decode()
+def _pair(rng: random.Random, length: int) -> str:
+    return base64.b64encode(f"ada:{_random_characters(rng, 'a', length)}".encode()).decode()
 
 
-def _jwt(chance: random.Random, _: int) -> str:
-    parts = ({"alg": "HS256", "typ": "JWT"}, {"sub": _random_characters(chance, "d", 9), "name": "Ada"})
+def _jwt(rng: random.Random, _: int) -> str:
+    parts = ({"alg": "HS256", "typ": "JWT"}, {"sub": _random_characters(rng, "d", 9), "name": "Ada"})
     head = (base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
-    return ".".join([*head, _random_characters(chance, "w", 43)])
+    return ".".join([*head, _random_characters(rng, "w", 43)])
 
 
-def _bot(chance: random.Random, _: int) -> str:
-    return base64.b64encode(_random_characters(chance, "d", 18).encode()).decode().rstrip("=")
+def _bot(rng: random.Random, _: int) -> str:
+    return base64.b64encode(_random_characters(rng, "d", 18).encode()).decode().rstrip("=")
 
 
 _GENERATORS: dict[str, Callable[[random.Random, int], str]] = {

@@ -1,11 +1,11 @@
-"""The memory governor: no memory gives orders to the agent that reads it. Pure.
+"""Prompt-injection detection: no memory gives orders to the agent that reads it. No Django.
 
-``inspect`` looks at one text, ``inspect_fields`` at every text of a memory; both answer with the text made
-fit for a prompt and with what was found. ``roles.strip_role_prefixes`` removes "assistant:" and the like from
-line starts. See ``docs/governor.md``.
+:func:`inspect` inspects one text, :func:`inspect_fields` all texts of a memory. Both return the text without
+orders, and the findings. ``role_prefixes`` removes prefixes such as "assistant:" from line starts. See
+``docs/governor.md``.
 """
 
-from memoryhub.security.prompt_injection.detector import (
+from memoryhub.security.prompt_injection.findings import (
     INSTRUCTION_REMOVED,
     FieldFinding,
     FieldsVerdict,
@@ -13,16 +13,13 @@ from memoryhub.security.prompt_injection.detector import (
     Verdict,
 )
 from memoryhub.security.prompt_injection.inspection import inspect, inspect_fields
-from memoryhub.security.prompt_injection.normalisation import NormalisedText, normalise
 
 __all__ = [
     "INSTRUCTION_REMOVED",
     "FieldFinding",
     "FieldsVerdict",
     "Finding",
-    "NormalisedText",
     "Verdict",
     "inspect",
     "inspect_fields",
-    "normalise",
 ]

@@ -1,4 +1,4 @@
-"""Text that has to be decoded to be read: base64, hexadecimal, character codes, rot13, backwards. Pure."""
+"""Decoding of hidden text: base64, hexadecimal, character codes, rot13 and reversed text. No Django."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from dataclasses import dataclass
 from itertools import islice
 
 _BASE64 = re.compile(r"(?<![\w+/])[A-Za-z0-9+/_-]{16,8000}={0,2}(?![\w+/])")
-_PAIRS = re.compile(
+_MAYBE_SPACED_CODE = re.compile(
     r"[0-9a-fA-F]{2}[ :][0-9a-fA-F]{2}[ :][0-9a-fA-F]{2}[ :]|\d[ ,]{1,2}\d{2,3}[ ,]{1,2}\d{2,3}[ ,]"
 )
 _HEX = re.compile(r"(?<![0-9a-fA-F])(?:[0-9a-fA-F]{2}[ :]?){11,4000}[0-9a-fA-F]{2}(?![0-9a-fA-F])")
-_CODES = re.compile(r"(?<!\d)(?:\d{2,3}[ ,]{1,2}){11,2000}\d{2,3}(?!\d)")
-# Words of an order as rot13 and backwards writing spell them: without one of them the text is not turned.
+_CHARACTER_CODES = re.compile(r"(?<!\d)(?:\d{2,3}[ ,]{1,2}){11,2000}\d{2,3}(?!\d)")
+# Words of orders in rot13 and reversed. Texts without one of them are not decoded.
 _ROT13 = ("vtaber", "qvfertneq", "sbetrg", "vafgehpgvba", "cebzcg", "cerivbhf", "erirny")
-_BACKWARDS = ("erongi", "draggersid", "tegrof", "noitcurtsni", "tpmorp", "suoiverp", "laever")
-_MIN_CODE_LENGTH = 16  # characters of a code
-_MAX_CANDIDATES = 40  # candidates looked at in one text
-_MIN_READABLE_SHARE = 0.9  # share of letters, digits, blanks and punctuation in what counts as decoded text
+_REVERSED = ("erongi", "draggersid", "tegrof", "noitcurtsni", "tpmorp", "suoiverp", "laever")
+_MIN_CODE_LENGTH = 16
+_MAX_CANDIDATES = 40  # in one text
+_MIN_READABLE_SHARE = 0.9  # share of letters, digits, blanks and punctuation in decoded text
 
 
 @dataclass(frozen=True)
 class DecodedPassage:
-    """A decoded passage. ``start`` and ``end`` are those of its code; ``how`` names the code."""
+    """A decoded passage, with the place of its code in the original text and the name of the code."""
 
     start: int
     end: int
     text: str
-    how: str
+    code: str
 
 
 def find_encoded_passages(text: str) -> Iterator[DecodedPassage]:
-    """Passages of the original text that decode to readable text; a whole passage stands for its content."""
-    for match, how, decode in islice(_candidates(text), _MAX_CANDIDATES):
+    """Yield the passages of the original text that decode to readable text."""
+    for match, code, decode in islice(_candidates(text), _MAX_CANDIDATES):
         plain = decode(match.group())
         if plain:
-            yield DecodedPassage(match.start(), match.end(), plain, how)
+            yield DecodedPassage(match.start(), match.end(), plain, code)
 
 
 def _candidates(text: str) -> Iterator[tuple[re.Match[str], str, Callable[[str], str]]]:
@@ -53,21 +53,21 @@ def _candidates(text: str) -> Iterator[tuple[re.Match[str], str, Callable[[str],
             yield match, "base64", _decode_base64
         for match in _HEX.finditer(text, start, end):
             yield match, "hexadecimal", _decode_hex
-    if _PAIRS.search(text):
+    if _MAYBE_SPACED_CODE.search(text):
         for match in _HEX.finditer(text):
             yield match, "hexadecimal", _decode_hex
-        for match in _CODES.finditer(text):
+        for match in _CHARACTER_CODES.finditer(text):
             yield match, "character codes", _decode_character_codes
 
 
 def decode_rot13(plain: str) -> str | None:
-    """The normalised text turned by 13 letters, if that could say something."""
+    """Return the decoded text if the normalised text may be in rot13."""
     return codecs.encode(plain, "rot13") if any(word in plain for word in _ROT13) else None
 
 
 def reverse_text(plain: str) -> str | None:
-    """The normalised text read from its end, if that could say something."""
-    return plain[::-1] if any(word in plain for word in _BACKWARDS) else None
+    """Return the reversed text if the normalised text may be written backwards."""
+    return plain[::-1] if any(word in plain for word in _REVERSED) else None
 
 
 def _decode_base64(code: str) -> str:
@@ -92,12 +92,11 @@ def _decode_character_codes(code: str) -> str:
 
 
 def _to_readable_text(raw: bytes) -> str:
-    """The bytes as text, or nothing when they are no text."""
+    """Decode UTF-8. Return "" if the bytes are no text or not readable."""
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
         return ""
-    good = sum(1 for letter in text if letter.isalnum() or letter in " \n\t.,;:!?'\"-_/<>|[]()")
-    return (
-        text if good >= _MIN_READABLE_SHARE * len(text) and any(letter.isalpha() for letter in text) else ""
-    )
+    readable = sum(1 for letter in text if letter.isalnum() or letter in " \n\t.,;:!?'\"-_/<>|[]()")
+    has_letters = any(letter.isalpha() for letter in text)
+    return text if has_letters and readable >= _MIN_READABLE_SHARE * len(text) else ""

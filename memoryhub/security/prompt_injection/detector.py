@@ -1,4 +1,8 @@
-"""The prompt-injection detector: which passages of a normalised text give orders to a model. No Django."""
+"""The prompt-injection detector: which sentences of a normalised text are orders to a model. No Django.
+
+Rules find evidence in sentences, and a small linear model weighs their wording. A sentence whose score
+reaches :data:`THRESHOLD` is an order. A lower score is enough if the sentences near it have further evidence.
+"""
 
 from __future__ import annotations
 
@@ -9,104 +13,43 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import log
 
+from memoryhub.security.prompt_injection.findings import WORDING_EVIDENCE
 from memoryhub.security.prompt_injection.lexicon import LEXICON, WALL
-from memoryhub.security.prompt_injection.patterns import Rule, possible_branches
+from memoryhub.security.prompt_injection.patterns import Branch, EvidenceRule, possible_branches
 from memoryhub.security.prompt_injection.tokeniser import SymbolLine
 from memoryhub.security.prompt_injection.weights import MODEL, extract_features
 
-INSTRUCTION_REMOVED = "[instruction removed]"
-WORDING_EVIDENCE = "worded like orders to a model"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One order, or one piece of smuggled markup.
-
-    ``start`` and ``end`` are places in the text that was inspected; the text itself is not repeated here,
-    so that a finding may be logged. ``reason`` names the evidence. ``removed`` is false where the
-    characters were only made harmless and can still be read.
-    """
-
-    kind: str
-    start: int
-    end: int
-    reason: str
-    removed: bool = True
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A text made fit for a prompt.
-
-    ``clean``: the text with orders replaced by a short mark. ``blocked``: nothing worth keeping is left.
-    """
-
-    clean: str
-    findings: list[Finding] = field(default_factory=list)
-    blocked: bool = False
-
-    @property
-    def flagged(self) -> bool:
-        """Whether anything was removed."""
-        return any(finding.removed for finding in self.findings)
-
-
-@dataclass(frozen=True)
-class FieldFinding:
-    """A finding in one field; ``item`` is the place in a list, ``None`` in a plain text."""
-
-    field: str
-    item: int | None
-    finding: Finding
-
-
-@dataclass(frozen=True)
-class FieldsVerdict:
-    """All fields of a memory made fit for a prompt. ``blocked``: no field has anything worth keeping left."""
-
-    clean: dict[str, str | list[str]]
-    findings: list[FieldFinding] = field(default_factory=list)
-    blocked: bool = False
-
-    @property
-    def flagged(self) -> bool:
-        """Whether anything was removed from any field."""
-        return any(found.finding.removed for found in self.findings)
-
-
 THRESHOLD = 0.9
-BEGINNING_SHARE = 0.5  # share of evidence for the sentence in which it begins and does not end
-REPEATED_SHARE = 0.25  # share of a kind's second and later evidence
-MAX_NEIGHBOURS = 3  # sentences to each side whose evidence supports a suspicion
+BEGINNING_SHARE = 0.5  # share of evidence for the sentence in which it starts, if it ends in a later one
+REPEATED_SHARE = 0.25  # share of the second and later evidence for one part of one kind
+MAX_NEIGHBOURS = 3  # sentences on each side whose evidence supports a suspicion
 NEIGHBOUR_SHARE = 0.5  # share of the neighbours' evidence
-MIN_OWN_SCORE = 0.4  # least evidence of its own that a supported sentence must have
+MIN_OWN_SCORE = 0.4  # score that a sentence needs before its neighbours support it
 MAX_PASSAGE_WORDS = 60  # words of a passage whose wording is weighed as a whole
 WORDING_WEIGHT = 0.3  # weight of one point of wording
-PASSAGE_COUNT_PENALTY = (
-    0.7  # points off, times the logarithm of their number: of many passages one is odd by chance
-)
-HARMLESS_WORDING = -1.5  # the wording speaks against an order
-HARMLESS_WORDING_PENALTY = -0.15  # what that takes away
-_MAX_WORDS_BEFORE = 6
-_KINDS_ABOUT_THE_MODEL = frozenset(
-    {"persona", "leak"}
-)  # kinds that speak to the model, or not about an order
-_MAX_QUOTATIONS = 5  # quotations of one sentence that are looked at
+PASSAGE_COUNT_PENALTY = 0.7  # times the logarithm of their number: one of many passages is odd by chance
+HARMLESS_WORDING = -1.5  # a score below speaks against an order
+HARMLESS_WORDING_PENALTY = -0.15
+_MAX_WORDS_BEFORE = 6  # words before an order that are skipped: "please", "now"
+_KINDS_ABOUT_THE_MODEL = frozenset({"persona", "leak"})  # no evidence in a description of a model
+_MAX_QUOTATIONS = 5  # quotations of one sentence that are examined
 _GLUE = ("-", "_", "/", ".", "\\")
-_MAX_CONTEXT_WORDS = 60  # words beside a quotation that may speak about it
+_MAX_CONTEXT_WORDS = 60  # words on each side of a quotation that may describe it
 _PUNCTUATION = frozenset('\n/|,:"')
 _SENTENCE_END = re.compile("[\n/]")
+_ORDER_START = '\n/:,"SRT'  # symbols after which an order may begin
 _QUOTED = re.compile(
     '"[^"\n]{3,300}"|“[^”\n]{3,300}”|„[^“”\n]{3,300}[“”]|«[^»\n]{3,300}»|「[^」\n]{3,300}」|『[^』\n]{3,300}』'
     "|`[^`\n]{3,300}`|(?<!\\w)'[^'\n]{3,300}'(?!\\w)"
 )
 _MEMBERS = LEXICON.members
+_YOU = _MEMBERS["you"] | _MEMBERS["your"]
 _ADDRESSING = frozenset().union(*(_MEMBERS[part] for part in ("you", "your", "me", "ignore", "instead")))
 
 
 @dataclass(frozen=True)
 class Detection:
-    """A stretch of the normalised text that is an order: what kind it is, and by which evidence."""
+    """A span of the normalised text that is an order, with its kind, evidence and score."""
 
     kind: str
     start: int
@@ -117,15 +60,15 @@ class Detection:
 
 @dataclass
 class _Sentence:
-    """A stretch between two ends of sentence: places in the line of symbols, and the evidence found there."""
+    """A sentence: its first and last symbol, and the evidence in it by kind and part."""
 
     first: int
     last: int
     found: dict[tuple[str, str], list[tuple[float, str]]] = field(default_factory=dict)
-    wording: float = 0.0  # by how much the wording speaks for (or against) an order
+    wording: float = 0.0  # positive if the wording speaks for an order
 
     def score(self, known: Container[str] = ()) -> float:
-        """The weight of the evidence, leaving out what is ``known`` already."""
+        """Return the weight of the evidence without that which is ``known``."""
         total = 0.0
         for weights in self.found.values():
             ranked = sorted((weight for weight, text in weights if text not in known), reverse=True)
@@ -143,33 +86,37 @@ class _Sentence:
         )
 
 
-def detect(text: str, reading: SymbolLine) -> list[Detection]:
-    """The orders in a normalised text, in order of place."""
-    return _Detector(text, reading).charges()
+def detect(text: str, line: SymbolLine) -> list[Detection]:
+    """Return the orders in a normalised text, in order of place."""
+    return _Detector(text, line).detect()
 
 
 class _Detector:
-    def __init__(self, text: str, reading: SymbolLine) -> None:
-        self.text, self.reading, self.symbols = text, reading, reading.symbols
-        self.sentences = list(self._sentences())
+    def __init__(self, text: str, line: SymbolLine) -> None:
+        self.text, self.line, self.symbols = text, line, line.symbols
+        self.sentences = list(self._split_sentences())
         self.firsts = [sentence.first for sentence in self.sentences]
-        self.quoted: list[tuple[int, int]] | None = None
-        self.described: dict[int, bool] = {}
+        self.quotations: list[tuple[int, int]] | None = None
+        self.about_attacks: dict[int, bool] = {}
 
-    def charges(self) -> list[Detection]:
-        self._collect()
+    def detect(self) -> list[Detection]:
+        self._collect_evidence()
         self._weigh_wording()
         if not any(sentence.found for sentence in self.sentences):
             return []
         scores = [max(0.0, sentence.score() + sentence.wording) for sentence in self.sentences]
-        guilty = [self._guilty(place, scores) for place in range(len(scores))]
         return [
-            Detection(sentence.kind(), *self._span(sentence), sentence.evidence(), round(scores[place], 2))
-            for place, sentence in enumerate(self.sentences)
-            if guilty[place]
+            Detection(
+                sentence.kind(),
+                *self._text_span(sentence.first, sentence.last),
+                sentence.evidence(),
+                round(score, 2),
+            )
+            for place, (sentence, score) in enumerate(zip(self.sentences, scores, strict=True))
+            if self._is_order(place, score)
         ]
 
-    def _sentences(self) -> Iterator[_Sentence]:
+    def _split_sentences(self) -> Iterator[_Sentence]:
         first = 0
         for match in _SENTENCE_END.finditer(self.symbols):
             if match.start() > first:
@@ -178,77 +125,203 @@ class _Detector:
         if first < len(self.symbols):
             yield _Sentence(first, len(self.symbols))
 
-    def _span(self, sentence: _Sentence) -> tuple[int, int]:
-        return self.reading.starts[sentence.first], self.reading.ends[sentence.last - 1]
+    def _text_span(self, first: int, last: int) -> tuple[int, int]:
+        """Return the start and the end of some symbols in the text."""
+        return self.line.starts[first], self.line.ends[last - 1]
 
-    def _guilty(self, place: int, scores: list[float]) -> bool:
-        own = scores[place]
-        if own >= THRESHOLD or own < MIN_OWN_SCORE:
-            return own >= THRESHOLD
+    def _is_order(self, place: int, score: float) -> bool:
+        if score >= THRESHOLD or score < MIN_OWN_SCORE:
+            return score >= THRESHOLD
         known = set(self.sentences[place].evidence())
-        near = (
-            self.sentences[max(0, place - MAX_NEIGHBOURS) : place]
-            + self.sentences[place + 1 : place + 1 + MAX_NEIGHBOURS]
-        )
-        return own + NEIGHBOUR_SHARE * sum(sentence.score(known) for sentence in near) >= THRESHOLD
+        near = [
+            *self.sentences[max(0, place - MAX_NEIGHBOURS) : place],
+            *self.sentences[place + 1 : place + 1 + MAX_NEIGHBOURS],
+        ]
+        return score + NEIGHBOUR_SHARE * sum(sentence.score(known) for sentence in near) >= THRESHOLD
 
-    def _collect(self) -> None:
+    # ---- evidence by rules
+
+    def _collect_evidence(self) -> None:
         for branch in possible_branches(self.symbols):
             for match in branch.pattern.finditer(self.symbols):
-                if match.end() > match.start() and self._holds(branch.rule, match):
-                    self._charge(branch.rule, match)
+                if match.end() > match.start() and self._applies(branch, match):
+                    self._add_evidence(branch.kind, branch.rule, match)
+
+    def _add_evidence(self, kind: str, rule: EvidenceRule, match: re.Match[str]) -> None:
+        """Evidence counts in the sentence where it ends, and half in an earlier one where it starts."""
+        first, last = self._sentence_at(match.start()), self._sentence_at(match.end() - 1)
+        for place, weight in {first: rule.weight * BEGINNING_SHARE, last: rule.weight}.items():
+            found = self.sentences[place].found.setdefault((kind, rule.part), [])
+            if (weight, rule.evidence) not in found:
+                found.append((weight, rule.evidence))
+
+    def _sentence_at(self, symbol: int) -> int:
+        return max(0, bisect_right(self.firsts, symbol) - 1)
+
+    def _applies(self, branch: Branch, match: re.Match[str]) -> bool:
+        """Return False if the words describe an order, and do not give one."""
+        rule, start, end = branch.rule, match.start(), match.end()
+        while start < end and self.symbols[start] in "\n/":
+            start += 1
+        if rule.order and not self._is_order_start(start):
+            return False
+        if rule.located and self._is_located(end):
+            return False
+        if self._is(end, "metanoun"):
+            return False
+        if not rule.order:
+            number = self._sentence_at(start)
+            if self._is_about_attacks(number):
+                return False
+            if branch.kind in _KINDS_ABOUT_THE_MODEL and self._is_about_a_model(number):
+                return False
+        return not self._is_mentioned(start, end)
+
+    def _is(self, place: int, *parts: str) -> bool:
+        """Return True if the symbol at a place has one of the parts."""
+        if not 0 <= place < len(self.symbols):
+            return False
+        return any(self.symbols[place] in _MEMBERS[part] for part in parts)
+
+    def _is_about_attacks(self, number: int) -> bool:
+        """Return True if the sentence is about attacks and addresses no one."""
+        if number not in self.about_attacks:
+            sentence = self.sentences[number]
+            inside = set(self.symbols[sentence.first : sentence.last])
+            describes = not inside.isdisjoint(_MEMBERS["describes"])
+            self.about_attacks[number] = describes and inside.isdisjoint(_YOU)
+        return self.about_attacks[number]
+
+    def _is_about_a_model(self, number: int) -> bool:
+        """Return True if the sentence is about a model ("the bot ...") and has no first or second person."""
+        sentence = self.sentences[number]
+        inside = self.symbols[sentence.first : sentence.last]
+        if not (_YOU | _MEMBERS["me"]).isdisjoint(inside):
+            return False
+        return any(
+            first in _MEMBERS["article"] and second in _MEMBERS["agent"] for first, second in pairwise(inside)
+        )
+
+    def _is_located(self, end: int) -> bool:
+        """Return True if the object is in some place: "the instructions in the README"."""
+        for place in range(end, min(end + 2, len(self.symbols))):
+            if self._is(place, "in"):
+                return any(self._is(step, "place", "path", "url") for step in range(place + 1, place + 5))
+        return False
+
+    def _is_order_start(self, place: int) -> bool:
+        """Return True if an order can begin with the word at ``place``."""
+        if self._is_part_of_a_name(place):
+            return False
+        before = place - 1
+        while before >= max(0, place - _MAX_WORDS_BEFORE) and self._is_filler(before):
+            before -= 1
+        if before < 0 or self.symbols[before] in _ORDER_START or self._is(before, "and"):
+            return True
+        if self._is(before, "must"):
+            return self._addresses_the_model(before - 1)
+        if self._is(before, "you"):
+            return not self._is(before - 1, "subject")
+        if self._is(before, "to"):
+            return any(self._is(step, "you", "your", "task") for step in range(max(0, before - 4), before))
+        if self._is(before, "not", "donot", "subject"):
+            return False
+        start, end = self._text_span(before, before + 1)
+        word = self.text[start:end]
+        return not (len(word) > 3 and word.isascii() and word.endswith(("s", "ing", "ed")))
+
+    def _is_filler(self, place: int) -> bool:
+        """Return True for a word that may come before an order ("please", "now"), or a quotation mark."""
+        return self._is(place, "soft", "quote") and not self._is(place, "to")
+
+    def _addresses_the_model(self, place: int) -> bool:
+        """Return True if a modal verb after this place addresses the model: "you must", "the bot should"."""
+        while self._is(place, "soft") and not self._is(place, "you"):
+            place -= 1
+        return place < 0 or self.symbols[place] in _ORDER_START or self._is(place, "you", "agent", "and")
+
+    def _is_part_of_a_name(self, place: int) -> bool:
+        """Return True for a word in a name such as test-ignore-previous-instructions."""
+        start, end = self._text_span(place, place + 1)
+        before, after = self.text[max(0, start - 2) : start], self.text[end : end + 1]
+        return before[:1].isalnum() and before[1:] in _GLUE and after != "" and after in _GLUE
+
+    # ---- quotations
+
+    def _is_mentioned(self, start: int, end: int) -> bool:
+        """Return True if the words are quoted in a sentence that describes the quotation."""
+        first, last = self._text_span(start, end)
+        quotations = self._find_quotations()
+        place = bisect_right(quotations, (first, len(self.text))) - 1
+        if place < 0:
+            return False
+        opening, closing = quotations[place]
+        return last <= closing and self._is_described(opening, closing)
+
+    def _find_quotations(self) -> list[tuple[int, int]]:
+        if self.quotations is None:
+            self.quotations = [match.span() for match in _QUOTED.finditer(self.text)]
+        return self.quotations
+
+    def _is_described(self, opening: int, closing: int) -> bool:
+        """Return True if the words around a quotation describe it, and do not order to obey it."""
+        left = bisect_right(self.line.starts, opening - 1)
+        right = bisect_right(self.line.starts, closing - 1)
+        before = self.symbols[max(0, left - _MAX_CONTEXT_WORDS) : left].rpartition("\n")[2]
+        after = self.symbols[right : right + _MAX_CONTEXT_WORDS].partition("\n")[0]
+        around = set(before + after)
+        words = sum(symbol not in _PUNCTUATION for symbol in before + after)
+        if words < 2 or not around.isdisjoint(_MEMBERS["obey"]):
+            return False
+        return not around.isdisjoint(_MEMBERS["meta"] | _MEMBERS["describes"])
+
+    # ---- wording
 
     def _weigh_wording(self) -> None:
-        """What the wording adds, where there is a suspicion or somebody is spoken to."""
-        passages = list(self._passages())
-        crowd = PASSAGE_COUNT_PENALTY * log(len(passages)) if passages else 0.0
+        """Weigh the wording of passages with evidence, and of those that address someone."""
+        passages = list(self._split_passages())
+        penalty = PASSAGE_COUNT_PENALTY * log(len(passages)) if passages else 0.0
         for first, last in passages:
             inside = self.sentences[first:last]
-            spoken = not _ADDRESSING.isdisjoint(self.symbols[inside[0].first : inside[-1].last])
-            if spoken or any(sentence.found for sentence in inside):
-                self._weigh(inside, crowd)
+            addresses = not _ADDRESSING.isdisjoint(self.symbols[inside[0].first : inside[-1].last])
+            if addresses or any(sentence.found for sentence in inside):
+                self._weigh_passage(inside, penalty)
 
-    def _weigh(self, inside: list[_Sentence], crowd: float) -> None:
-        """The wording of a passage, half by the whole and half by each sentence."""
-        whole = self._wording(inside[0].first, inside[-1].last)
+    def _weigh_passage(self, inside: list[_Sentence], penalty: float) -> None:
+        """Weigh each sentence: half by the wording of the passage, half by its own."""
+        whole = self._wording_score(inside[0].first, inside[-1].last)
         if whole < 0 and not any(sentence.found for sentence in inside):
             return
         for sentence in inside:
-            score = self._wording(sentence.first, sentence.last) if len(inside) > 1 else whole
-            both = (whole + score) / 2 - crowd
-            if score > 0 and both > 0 and not self._reports(sentence):
-                sentence.wording = WORDING_WEIGHT * both
+            own = self._wording_score(sentence.first, sentence.last) if len(inside) > 1 else whole
+            mean = (whole + own) / 2
+            if own > 0 and mean - penalty > 0 and not self._is_report(sentence):
+                sentence.wording = WORDING_WEIGHT * (mean - penalty)
                 sentence.found.setdefault(("wording", ""), []).append((0.0, WORDING_EVIDENCE))
-            elif both + crowd < HARMLESS_WORDING:
+            elif mean < HARMLESS_WORDING:
                 sentence.wording = HARMLESS_WORDING_PENALTY
 
-    def _reports(self, sentence: _Sentence) -> bool:
-        """Whether a sentence tells of a model or of attacks, or quotes an order to speak about it."""
+    def _is_report(self, sentence: _Sentence) -> bool:
+        """Return True if a sentence is about a model or attacks, or quotes an order to describe it."""
         number = self._sentence_at(sentence.first)
-        if self._about(sentence.first) or self._of_the_model(number):
+        if self._is_about_attacks(number) or self._is_about_a_model(number):
             return True
-        first, last = self.reading.starts[sentence.first], self.reading.ends[sentence.last - 1]
-        quoted = self._quotations()
-        place = bisect_left(quoted, (first, 0))
-        for opening, closing in quoted[place : place + _MAX_QUOTATIONS]:
+        first, last = self._text_span(sentence.first, sentence.last)
+        quotations = self._find_quotations()
+        place = bisect_left(quotations, (first, 0))
+        for opening, closing in quotations[place : place + _MAX_QUOTATIONS]:
             if closing > last:
                 break
-            if self._described(opening, closing):
+            if self._is_described(opening, closing):
                 return True
         return False
 
-    def _quotations(self) -> list[tuple[int, int]]:
-        if self.quoted is None:
-            self.quoted = [match.span() for match in _QUOTED.finditer(self.text)]
-        return self.quoted
+    def _wording_score(self, first: int, last: int) -> float:
+        start, end = self._text_span(first, last)
+        return MODEL.score(extract_features(self.text[start:end], self.symbols[first:last]))
 
-    def _wording(self, start: int, end: int) -> float:
-        """The score of the wording of some symbols."""
-        first, last = self.reading.starts[start], self.reading.ends[end - 1]
-        return MODEL.score(extract_features(self.text[first:last], self.symbols[start:end]))
-
-    def _passages(self) -> Iterator[tuple[int, int]]:
-        """Runs of sentences of up to 60 words that no list item or table cell parts."""
+    def _split_passages(self) -> Iterator[tuple[int, int]]:
+        """Yield runs of sentences with up to 60 words. A list item or a table cell starts a new one."""
         first = words = 0
         for place, sentence in enumerate(self.sentences):
             size = sentence.last - sentence.first
@@ -259,123 +332,3 @@ class _Detector:
             words += size
         if self.sentences:
             yield first, len(self.sentences)
-
-    def _charge(self, rule: Rule, match: re.Match[str]) -> None:
-        """Evidence counts where it ends; where it only begins, in an earlier sentence, it counts half."""
-        first, last = self._sentence_at(match.start()), self._sentence_at(match.end() - 1)
-        for place, weight in {first: rule.weight * BEGINNING_SHARE, last: rule.weight}.items():
-            found = self.sentences[place].found.setdefault((rule.kind, rule.part), [])
-            if (weight, rule.evidence) not in found:
-                found.append((weight, rule.evidence))
-
-    def _sentence_at(self, symbol: int) -> int:
-        return max(0, bisect_right(self.firsts, symbol) - 1)
-
-    def _holds(self, rule: Rule, match: re.Match[str]) -> bool:
-        start, end = match.start(), match.end()
-        while start < end and self.symbols[start] in "\n/":
-            start += 1
-        if rule.order and not self._orders(start):
-            return False
-        if rule.located and self._located(end):
-            return False
-        if self._is(end, "metanoun") or (not rule.order and self._about(start)):
-            return False
-        if (
-            rule.kind in _KINDS_ABOUT_THE_MODEL
-            and not rule.order
-            and self._of_the_model(self._sentence_at(start))
-        ):
-            return False
-        return not self._mentioned(start, end)
-
-    def _is(self, place: int, *parts: str) -> bool:
-        if not 0 <= place < len(self.symbols):
-            return False
-        return any(self.symbols[place] in _MEMBERS[part] for part in parts)
-
-    def _about(self, place: int) -> bool:
-        """Whether the sentence speaks of attacks, and to nobody."""
-        number = self._sentence_at(place)
-        if number not in self.described:
-            sentence = self.sentences[number]
-            inside = set(self.symbols[sentence.first : sentence.last])
-            speaks = not inside.isdisjoint(_MEMBERS["describes"])
-            to_nobody = inside.isdisjoint(_MEMBERS["you"] | _MEMBERS["your"])
-            self.described[number] = speaks and to_nobody
-        return self.described[number]
-
-    def _of_the_model(self, number: int) -> bool:
-        """Whether the sentence speaks of a model ("the bot ..."), and neither to nor for anybody."""
-        sentence = self.sentences[number]
-        inside = self.symbols[sentence.first : sentence.last]
-        if not (_MEMBERS["you"] | _MEMBERS["your"] | _MEMBERS["me"]).isdisjoint(inside):
-            return False
-        return any(
-            first in _MEMBERS["article"] and second in _MEMBERS["agent"] for first, second in pairwise(inside)
-        )
-
-    def _located(self, end: int) -> bool:
-        """Whether the object is in some place: "the instructions in the README"."""
-        for place in range(end, min(end + 2, len(self.symbols))):
-            if self._is(place, "in"):
-                return any(self._is(step, "place", "path", "url") for step in range(place + 1, place + 5))
-        return False
-
-    def _orders(self, place: int) -> bool:
-        """Whether the word at ``place`` stands where an order begins."""
-        if self._glued(place):
-            return False
-        before = place - 1
-        while before >= max(0, place - _MAX_WORDS_BEFORE) and self._passes(before):
-            before -= 1
-        if before < 0 or self.symbols[before] in '\n/:,"SRT' or self._is(before, "and"):
-            return True
-        if self._is(before, "must"):
-            return self._may_order(before - 1)
-        if self._is(before, "you"):
-            return not self._is(before - 1, "subject")
-        if self._is(before, "to"):
-            return any(self._is(step, "you", "your", "task") for step in range(max(0, before - 4), before))
-        if self._is(before, "not", "donot", "subject"):
-            return False
-        word = self.text[self.reading.starts[before] : self.reading.ends[before]]
-        return not (len(word) > 3 and word.isascii() and word.endswith(("s", "ing", "ed")))
-
-    def _passes(self, place: int) -> bool:
-        """Whether a word says nothing about where the order begins: "please", "now", a quotation mark."""
-        return self._is(place, "soft", "quote") and not self._is(place, "to")
-
-    def _may_order(self, place: int) -> bool:
-        """Whether a modal verb after this place orders the model: "you must", "the assistant should"."""
-        while self._is(place, "soft") and not self._is(place, "you"):
-            place -= 1
-        return place < 0 or self.symbols[place] in '\n/:,"SRT' or self._is(place, "you", "agent", "and")
-
-    def _glued(self, place: int) -> bool:
-        """Whether the word is a piece of a name: test-ignore-previous-instructions."""
-        start, end = self.reading.starts[place], self.reading.ends[place]
-        before, after = self.text[max(0, start - 2) : start], self.text[end : end + 1]
-        return before[:1].isalnum() and before[1:] in _GLUE and after != "" and after in _GLUE
-
-    def _mentioned(self, start: int, end: int) -> bool:
-        """Whether the words are quoted in a sentence that speaks about them."""
-        first, last = self.reading.starts[start], self.reading.ends[end - 1]
-        quoted = self._quotations()
-        place = bisect_right(quoted, (first, len(self.text))) - 1
-        if place < 0:
-            return False
-        opening, closing = quoted[place]
-        return last <= closing and self._described(opening, closing)
-
-    def _described(self, opening: int, closing: int) -> bool:
-        """Whether the words around a quotation say that it is one, and do not order to obey it."""
-        left = bisect_right(self.reading.starts, opening - 1)
-        right = bisect_right(self.reading.starts, closing - 1)
-        before = self.symbols[max(0, left - _MAX_CONTEXT_WORDS) : left].rpartition("\n")[2]
-        after = self.symbols[right : right + _MAX_CONTEXT_WORDS].partition("\n")[0]
-        around = set(before + after)
-        words = sum(symbol not in _PUNCTUATION for symbol in before + after)
-        if words < 2 or not around.isdisjoint(_MEMBERS["obey"]):
-            return False
-        return not around.isdisjoint(_MEMBERS["meta"] | _MEMBERS["describes"])

@@ -1,6 +1,6 @@
-"""Markup that is taken for more than text: chat tokens, tool calls, images that leak. Pure.
+"""Markup with an effect: chat tokens, tool calls, and images that send data away. No Django.
 
-Everything here looks at the normalised text, so that ``&lt;/memory-context&gt;`` and fullwidth brackets show.
+All functions expect normalised text, in which ``&lt;/memory-context&gt;`` and fullwidth brackets are plain.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# Named so that no ordinary document has them as a tag.
+# Tags that ordinary documents do not contain.
 _RESERVED = (
     r"memory[-_ ]?context|tool[-_]calls?|tool[-_]use|tool[-_]results?|tool[-_]response|function[-_]calls?"
     r"|function[-_]results?|function[-_]response|antml:\w+|invoke(?=\s+name)|parameter(?=\s+name)|/invoke"
@@ -32,7 +32,7 @@ _IMAGE = re.compile(r"!\[[^\]\n]{0,200}\]\(\s{0,3}<?(?:https?:)?//[^\s()<>]{1,20
 _HTML_IMAGE = re.compile(
     r"<img\b[^<>]{0,200}src\s{0,3}=\s{0,3}[\"']?(?:https?:)?//[^\s\"'<>]{1,200}\?([^\s\"'<>]{1,400})"
 )
-# A query that waits to be filled: empty, a placeholder, or named for what it carries away.
+# A query with an empty value, a placeholder, or a name for the data that it sends.
 _CARRIES_DATA = re.compile(
     r"=(?:$|&|\{|\[|<|\$|%7b|[a-z]{2,}_[a-z_]{3,}|x{3,}\b)|\{\{?[^{}]{0,60}\}"
     r"|(?:^|[?&])(?:q|data|d|payload|secret|msg|leak|exfil|stolen|conversation|history|chat)="
@@ -40,12 +40,12 @@ _CARRIES_DATA = re.compile(
 )
 _WORDS = re.compile(r"[^\W_]+")
 _BRACE = re.compile(r"[{}]")
-_MAX_CALL_LENGTH = 6000  # characters of a tool call at most
+_MAX_CALL_LENGTH = 6000
 
 
 @dataclass(frozen=True)
 class MarkupMatch:
-    """A stretch of the normalised text; ``removed`` or, where false, made harmless in its place."""
+    """A span of the normalised text. If ``removed`` is false, the markup stays with other brackets."""
 
     start: int
     end: int
@@ -55,7 +55,7 @@ class MarkupMatch:
 
 
 def find_markup(text: str) -> list[MarkupMatch]:
-    """Smuggled markup, in order of place."""
+    """Return the markup in order of place."""
     found: list[MarkupMatch] = []
     if "<" in text or "[" in text:
         found += _find_calls(text)
@@ -73,7 +73,7 @@ def find_markup(text: str) -> list[MarkupMatch]:
 
 
 def _find_system_tags(text: str) -> Iterator[MarkupMatch]:
-    """System tags around prose; around a value they are somebody's XML."""
+    """Yield system tags around prose. Around a single value they are ordinary XML."""
     for match in _SYSTEM_TAG.finditer(text):
         before = text[max(0, match.start() - 200) : match.start()].rpartition("<")[2]
         after = text[match.end() : match.end() + 200].partition("<")[0]
@@ -83,7 +83,7 @@ def _find_system_tags(text: str) -> Iterator[MarkupMatch]:
 
 
 def _find_calls(text: str) -> Iterator[MarkupMatch]:
-    """Whole tool calls that stand by themselves; one inside a sentence only has its tags made harmless."""
+    """Yield tool calls on their own lines. Inside a sentence only the tags are made harmless."""
     position = 0
     for match in _CALL_OPENINGS.finditer(text):
         if match.start() < position:
@@ -117,7 +117,7 @@ def _find_json_calls(text: str) -> Iterator[MarkupMatch]:
 
 
 def _match_braces(text: str) -> dict[int, int]:
-    """Where each brace that opens is closed."""
+    """Return the end of each object in braces, by the place of its opening brace."""
     found: dict[int, int] = {}
     open_braces: list[int] = []
     for match in _BRACE.finditer(text):
@@ -129,7 +129,7 @@ def _match_braces(text: str) -> dict[int, int]:
 
 
 def _is_alone_on_its_lines(text: str, start: int, end: int) -> bool:
-    """Whether hardly anything else stands on the lines of this stretch."""
+    """Return True if the lines of a span contain fewer than four other words."""
     before = text[text.rfind("\n", 0, start) + 1 : start]
     newline = text.find("\n", end)
     after = text[end : newline if newline >= 0 else len(text)]

@@ -1,14 +1,11 @@
-"""Characters that look like Latin letters. Pure data.
+"""Normalisation of a text for detection, with the way back to the original characters. No Django.
 
-NFKC already turns fullwidth, mathematical, circled and superscript letters into plain ones; these tables name
-what it leaves alone. Keys are lower case: letters are lowered before they are looked up.
+:func:`normalise` undoes what hides an order: escapes (``&#105;``, ``%69``, ``\\u0069``), compatibility forms,
+look-alike letters, invisible characters, tag characters, diacritics, spaced letters, and words hyphenated
+over a line end. Each step keeps, for every character, its place in the original.
 
-The form of a text in which it is judged, and the way back to the characters it came from. Pure.
-
-``normalise`` undoes what hides an order from a reader of plain words: escapes (``&#105;``, ``%69``,
-``\u0069``), compatibility forms, look-alike letters, invisible characters, tag characters, diacritics,
-spaced letters and words hyphenated over a line end. Each step keeps, for every character, where it began in
-the original.
+NFKC turns fullwidth, mathematical, circled and superscript letters into plain ones. The tables here contain
+the look-alikes that NFKC leaves. Their keys are lower case: letters are lowered before they are looked up.
 """
 
 from __future__ import annotations
@@ -21,13 +18,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from string import ascii_lowercase, ascii_uppercase
 
-# Letters of other living alphabets: replaced only in words that read as Latin, or Russian would be noise.
+# Letters of other alphabets. They are replaced only in words that read as Latin, not in Russian or Greek
+# text.
 _CYRILLIC = dict(zip("авсԁеԍһіїјкӏмԛорѕтԝхуүзьъѵгпн", "abcdeghiijklmqopstwxyy3bbvrnh", strict=True))
 _GREEK = dict(zip("αβγδεζηικλμνορσςτυχωϳ", "abydezniklmvopoctuxwj", strict=True))
 _ARMENIAN = dict(zip("օսոհցզքայլւ", "ounhgqpwjli", strict=True))
 FOREIGN: dict[str, str] = {**_CYRILLIC, **_GREEK, **_ARMENIAN}
 
-# Variants of Latin letters that no living language spells ordinary words with: always replaced.
+# Variants of Latin letters that no language uses in ordinary words. They are always replaced.
 _SMALL_CAPITALS = dict(zip("ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ", "abcdefghijklmnoprstuvwyz", strict=True))
 _STROKED = dict(zip("łøđħıŧƀƃɓƈɗɖɛɠƙɱɲŋɵƥɾʂƭʋʉɨɩɑɡⱥɇɉɍɏ", "lodhitbbbcddegkmnnoprstvuiiagaejry", strict=True))
 _TURNED = dict(zip("ǝɐɔɟɥɯɹʇʌʍʎ", "eacfhmrtvwy", strict=True))
@@ -35,7 +33,7 @@ LATIN: dict[str, str] = {**_SMALL_CAPITALS, **_STROKED, **_TURNED, "æ": "ae", "
 
 
 def _enclosed_letters() -> dict[str, str]:
-    """Negative circled and squared letters and regional indicators, which NFKC keeps."""
+    """Return negative circled and squared letters and regional indicators, which NFKC leaves."""
     found: dict[str, str] = {}
     for first in (0x1F150, 0x1F170, 0x1F1E6):
         found.update({chr(first + step): chr(ord("a") + step) for step in range(26)})
@@ -44,7 +42,7 @@ def _enclosed_letters() -> dict[str, str]:
 
 LATIN.update(_enclosed_letters())
 
-# Digits and signs that stand for letters in "l33t": each with what it may mean, likeliest first.
+# Digits and signs for letters in leetspeak, each with its possible letters, the most likely one first.
 LEET: dict[str, str] = {
     "0": "o",
     "1": "il",
@@ -68,7 +66,7 @@ _ESCAPE = re.compile(
     r"|\\u\{?[0-9a-f]{4,6}\}?|\\x[0-9a-f]{2}|\\[nrt]",
     re.IGNORECASE,
 )
-# Hangul in single jamo and kana with a separate voicing mark are composed; everything else folds one by one.
+# Hangul in single jamo and kana with a separate voicing mark are composed. Other characters are folded alone.
 _CLUSTER = re.compile("[^\x00-\x7f](?:[\u1160-\u11ff]{1,2}|[\u3099\u309a])?")
 _NON_ASCII_WORD = re.compile(r"[^\W\d_]*[^\W\d_\x00-\x7f][^\W\d_]*")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
@@ -76,28 +74,28 @@ _MAYBE_SPACED = re.compile(r"[ ._\-*|/·•~+\n][^\W_][ ._\-*|/·•~+\n][^\W_](
 _SPACED = re.compile(r"(?<![^\W_])[^\W_]([ ._\-*|/·•~+\n])[^\W_](?:\1[^\W_])+(?![^\W_])")
 _HYPHENATED = re.compile(r"(?<=[a-z])-[ \t]*\n[ \t>#*/]*(?=[a-z])")
 _TAGS = range(0xE0020, 0xE007F)
-# Arabic vowel signs and the stretching stroke: written or not, the word is the same.
+# Arabic vowel signs and the stretching stroke are optional in a word.
 _ARABIC_MARKS = frozenset(map(chr, [*range(0x64B, 0x660), 0x640, 0x670]))
 _ARABIC_LETTERS = str.maketrans("أإآٱىة", "اااايه")
 _QUOTES = str.maketrans({"\u2019": "'", "\u2018": "'", "\u02bc": "'", "\u2032": "'"})
 _DASHES = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"))
-_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)  # other letters are lowered when they are folded
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)  # other letters are lowered by fold_character
 _MAX_ROUNDS = 3  # escapes within escapes
 
 
 @dataclass(frozen=True)
 class NormalisedText:
-    """A text made plain.
+    """A normalised text.
 
-    ``origin`` holds, for each character of ``text`` and for its end, an index into the original text;
-    ``None`` when both are character for character the same.
+    ``origin`` contains, for each character of ``text`` and for its end, an index into the original text. It
+    is ``None`` if each character is at the same place as in the original.
     """
 
     text: str
     origin: list[int] | None = None
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """The original characters that ``text[start:end]`` was made of."""
+        """Return the span of the original characters of ``text[start:end]``."""
         if self.origin is None or end <= start:
             return (start, end) if self.origin is None else (self.origin[start], self.origin[start])
         stop = end
@@ -107,7 +105,7 @@ class NormalisedText:
 
 
 def normalise(text: str) -> NormalisedText:
-    """Lower case, plain letters, nothing invisible; with the way back."""
+    """Return the text in plain lower-case letters, without invisible characters."""
     found = _replace(_unescape(text), _CONTROL, _replace_control)
     if found.text.isascii():
         found = NormalisedText(found.text.lower(), found.origin)
@@ -120,15 +118,16 @@ def normalise(text: str) -> NormalisedText:
 
 
 def fold_word(word: str) -> str:
-    """One word (or phrase) of the lexicon in the form that ``normalise`` gives to it inside a text."""
-    return _CLUSTER.sub(
-        lambda match: fold_character(match.group()), unicodedata.normalize("NFC", word)
-    ).lower()
+    """Return a word or phrase of the lexicon in the form that ``normalise`` gives it in a text."""
+    if word.isascii():
+        return word.lower()
+    composed = unicodedata.normalize("NFC", word)
+    return _CLUSTER.sub(lambda match: fold_character(match.group()), composed).lower()
 
 
 @lru_cache(maxsize=20_000)
 def fold_character(cluster: str) -> str:
-    """What stands for one non-ASCII character: nothing, one letter, or several."""
+    """Return the plain form of a non-ASCII character: nothing, one letter, or several."""
     code = ord(cluster[0])
     if code in _TAGS:
         return chr(code - 0xE0000).lower()
@@ -143,7 +142,7 @@ def fold_character(cluster: str) -> str:
 
 
 def _is_invisible(letter: str) -> bool:
-    """Control, format and filler characters that leave no trace on the page (line ends and tabs do)."""
+    """Return True for control, format and filler characters, except line ends and tabs."""
     if letter in "\n\t ":
         return False
     return unicodedata.category(letter) in {"Cf", "Cc", "Co", "Cn", "Cs"} or letter in _FILLERS
@@ -184,19 +183,19 @@ def _decode_escape(match: re.Match[str]) -> str:
 
 
 def _replace_control(match: re.Match[str]) -> str:
-    """Line ends of every kind as one kind; other control characters as nothing."""
+    """Replace line ends of all kinds by ``\\n``, and remove other control characters."""
     line_end = match.group() in "\x0b\x0c\x85\u2028\u2029" or match.group() == "\r"
     return "\n" if line_end and not match.string.startswith("\r\n", match.start()) else ""
 
 
 def _join_letters(match: re.Match[str]) -> str:
-    """ "i g n o r e" as one word; digits in a row are a row of digits and stay."""
+    """Join the letters of "i g n o r e". Digits stay apart."""
     letters = match.group()[::2]
     return match.group() if letters.isdigit() else letters
 
 
 def _replace_lookalikes(found: NormalisedText) -> NormalisedText:
-    """Look-alikes of other alphabets replaced in words that mix them with Latin, or stand in a Latin text."""
+    """Replace letters of other alphabets in words that mix them with Latin, or that are in a Latin text."""
     latin = sum(1 for letter in found.text if "a" <= letter <= "z" or "A" <= letter <= "Z")
     foreign = sum(1 for letter in found.text if letter in FOREIGN)
     if not foreign:
@@ -218,9 +217,9 @@ def _replace(
     replacement: Callable[[re.Match[str]], str],
     each: int = 0,
 ) -> NormalisedText:
-    """``re.sub`` that keeps the way back.
+    """Like ``re.sub``, but keep the way back.
 
-    ``each``: how many characters of the match each new one stands for; 0 when it stands for the whole match.
+    ``each``: how many characters of a match each new character replaces; 0 if it replaces the whole match.
     """
     pieces: list[str] = []
     origin: list[int] = []

@@ -1,4 +1,10 @@
-"""Evidence made searchable: rules, and which of them a line of symbols can match at all. Pure."""
+"""Rules for evidence of orders, as regexes over a line of symbols. No Django.
+
+The rules are in ``rules/evidence/*.toml``, one file for each kind of order. A pattern is a sequence of parts
+of the lexicon with gaps: ``~4`` is a gap of up to four words in one sentence, ``_4`` one without a comma,
+``%4`` one that may cross the end of a sentence; ``.`` is any word, ``\\n`` the end of a sentence,
+``<youmust>`` "you must" in all its forms. Blanks and line breaks have no meaning.
+"""
 
 from __future__ import annotations
 
@@ -6,37 +12,54 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
+from pathlib import Path
 
-from memoryhub.security.prompt_injection.evidence import EVIDENCE
+from pydantic import Field
+
 from memoryhub.security.prompt_injection.lexicon import LEXICON, WALL
+from memoryhub.security.rule_files import RuleFileError, RuleSchema, load_rule_file
+
+EVIDENCE = Path(__file__).with_name("rules") / "evidence"
+# The order decides between kinds of the same weight.
+KINDS = (
+    "override",
+    "newtask",
+    "persona",
+    "leak",
+    "secrecy",
+    "exfiltration",
+    "destructive",
+    "addressed",
+    "role",
+    "notice",
+)
 
 
-@dataclass(frozen=True)
-class Rule:
-    """One kind of evidence.
+class EvidenceRule(RuleSchema):
+    """One rule.
 
-    ``order``: the first word must stand where an order begins, not in a description ("users who ignore ...").
-    ``located``: no evidence when the object is in a place ("the instructions in the README").
-    ``part``: evidence for the same part of an order does not add up; evidence for another part does.
+    ``evidence``: the description in findings. ``order``: the first word must be where an order begins, and
+    not in a description ("users who ignore ..."). ``located``: no evidence if the object is in a place ("the
+    instructions in the README"). ``part``: rules for the same part of an order do not add up; rules for
+    different parts do.
     """
 
-    kind: str
-    evidence: str
-    weight: float
-    pattern: str
+    evidence: str = Field(min_length=1)
+    weight: float = Field(ge=0.2, le=1.2)
+    pattern: str = Field(min_length=1)
     order: bool = False
     located: bool = False
     part: str = ""
 
 
-def _rules() -> Iterator[Rule]:
-    for kind, rows in EVIDENCE.items():
-        for evidence, weight, options, pattern in rows:
-            flags, _, part = options.partition("+")
-            yield Rule(kind, evidence, weight, pattern, "!" in flags or "@" in flags, "@" in flags, part)
+class EvidenceFile(RuleSchema):
+    rules: tuple[EvidenceRule, ...]
 
 
-RULES: tuple[Rule, ...] = tuple(_rules())
+def load_evidence(kind: str) -> tuple[EvidenceRule, ...]:
+    return load_rule_file(EVIDENCE / f"{kind}.toml", EvidenceFile).rules
+
+
 _MACROS = {"<youmust>": "({you} ~1 ({must}|{ought})|{obliged})"}
 _PART = re.compile(r"\{(\w+)\}")
 _GAP = re.compile(r"~(\d+)")
@@ -46,15 +69,16 @@ _WIDE_GAP = re.compile(r"%(\d+)")
 
 @dataclass(frozen=True)
 class Branch:
-    """One alternative of a rule, ready to be searched; ``need``: the parts it cannot do without, as bits."""
+    """One alternative of a rule, compiled. ``need``: the bits of the parts that a match contains."""
 
-    rule: Rule
+    kind: str
+    rule: EvidenceRule
     pattern: re.Pattern[str]
     need: int
 
 
 def possible_branches(symbols: str) -> list[Branch]:
-    """What a line with these symbols can match at all: a cheap look before the search."""
+    """Return the branches of which all needed parts occur in the line. This is faster than a search."""
     present = 0
     for symbol in set(symbols):
         present |= LEXICON.masks.get(symbol, 0)
@@ -65,19 +89,21 @@ def possible_branches(symbols: str) -> list[Branch]:
     return [branch for _, branch in sorted(found, key=itemgetter(0))]
 
 
-def _compiled(rule: Rule) -> Iterator[Branch]:
-    pattern = rule.pattern
-    for macro, meaning in _MACROS.items():
-        pattern = pattern.replace(macro, meaning)
+def _compile_rule(kind: str, rule: EvidenceRule) -> Iterator[Branch]:
+    pattern = "".join(rule.pattern.split())
+    for macro, expanded in _MACROS.items():
+        pattern = pattern.replace(macro, expanded.replace(" ", ""))
+    if unknown := set(_PART.findall(pattern)) - LEXICON.members.keys():
+        raise RuleFileError(f"{kind}.toml: no word has the part {', '.join(sorted(unknown))}")
     for source in _alternatives(pattern):
         need = 0
         for part in _required_parts(source):
             need |= LEXICON.masks[part]
-        yield Branch(rule, re.compile(_expand(source)), need)
+        yield Branch(kind, rule, re.compile(_expand(source)), need)
 
 
 def _alternatives(pattern: str) -> list[str]:
-    """The alternatives of a pattern at its top level."""
+    """Split a pattern at the bars outside brackets."""
     found, depth = [""], 0
     for sign in pattern:
         depth += (sign in "([") - (sign in ")]")
@@ -89,7 +115,7 @@ def _alternatives(pattern: str) -> list[str]:
 
 
 def _required_parts(source: str) -> list[str]:
-    """The parts without which an alternative cannot match: those outside brackets that are not optional."""
+    """Return the parts outside brackets that are not optional."""
     bare = source
     while "(" in bare:
         bare = re.sub(r"\([^()]*\)[?*]?", "", bare)
@@ -97,8 +123,8 @@ def _required_parts(source: str) -> list[str]:
 
 
 def _expand(source: str) -> str:
-    """The regular expression over a line of symbols (``reading.py``)."""
-    found = _PART.sub(lambda match: _character_class(match.group(1)), source.replace(" ", ""))
+    """Return the regex over a line of symbols."""
+    found = _PART.sub(lambda match: _character_class(match.group(1)), source)
     found = _CLOSE_GAP.sub(r"[^\\n/,:]{0,\1}?", found)
     found = _GAP.sub(r"[^\\n]{0,\1}?", found)
     return _WIDE_GAP.sub(lambda match: f"[^{WALL}]{{0,{match[1]}}}?", found)
@@ -108,11 +134,13 @@ def _character_class(part: str) -> str:
     return f"[{''.join(map(re.escape, sorted(LEXICON.members[part])))}]"
 
 
-BRANCHES: tuple[Branch, ...] = tuple(branch for rule in RULES for branch in _compiled(rule))
+BRANCHES = tuple(
+    branch for kind in KINDS for rule in load_evidence(kind) for branch in _compile_rule(kind, rule)
+)
 
 
 def _index_by_part() -> tuple[tuple[int, list[tuple[int, Branch]]], ...]:
-    """The branches, with their places, by one of the parts that they need."""
+    """Group the branches, with their places, by one of the parts that they need."""
     groups: dict[int, list[tuple[int, Branch]]] = {}
     for place, branch in enumerate(BRANCHES):
         part = 1 << (branch.need.bit_length() - 1) if branch.need else 0

@@ -1,4 +1,4 @@
-"""Role prefixes: "assistant: Certainly!" reads like a turn of a conversation. Pure.
+"""Role prefixes: "assistant: Certainly!" reads like a turn of a conversation. No Django.
 
 An agent must not take a line of a memory for a turn of its own conversation. ``strip_role_prefixes`` removes
 "assistant:" and the like from line starts. In "user: postgres" the word is content, so only the colon

@@ -1,8 +1,8 @@
-"""How much a passage is worded like an order to a model: small weights, learnt from labelled texts. Pure.
+"""A small linear model of the wording of orders, trained on labelled texts. No Django.
 
-Rules (``evidence/``) know what an order must say; the wording helps where a text says it in words of its own.
-The weights belong to words (``forget``), to parts that words play (``#ignore``) and to two parts in a row
-(``#show>your``). ``manage.py train_governor`` makes them from the labelled texts (``training.py``).
+Rules (``rules/evidence``) require the content of an order. The wording helps if a text expresses it in
+unusual words. There are weights for words (``forget``), for parts (``#ignore``) and for two parts in a row
+(``#show>your``). The developer tool ``train_prompt_injection`` computes them.
 """
 
 from __future__ import annotations
@@ -18,24 +18,23 @@ from pathlib import Path
 from memoryhub.security.prompt_injection.lexicon import BREAK, LEXICON, SIGNS
 
 WEIGHTS_FILE = Path(__file__).with_name("weights.json")
-SMOOTHING = 5  # counted in addition to a passage's features: short passages say less
+SMOOTHING = 5  # added to the number of features, so that short passages count less
 _WORD = re.compile(r"[^\W_]+(?:'[a-z]+)?|[?!:\"]")
-# Parts that say little, and would make most of the features.
+# Frequent parts, which would be most of the features and mean little.
 _COMMON_PARTS = """article to in is has and for from subject it this these as if must what soft meta run
-matter
-    place cond asks whoever link ascap boss insteadof""".split()
+    matter place cond asks whoever link ascap boss insteadof""".split()
 _IGNORED_PARTS = frozenset((*SIGNS, *_COMMON_PARTS))
 
 
 @dataclass(frozen=True)
 class WordingModel:
-    """The weights; a score above 0 means that the wording is more like an order than not."""
+    """The weights. A score above 0 means that the wording is more like an order than not."""
 
     bias: float
     weights: Mapping[str, float]
 
     def score(self, features: Iterable[str]) -> float:
-        """The sum of what is known of the features, less the longer the passage is."""
+        """Return the sum of the known weights, divided by a measure of the number of features."""
         known, count, weights = 0.0, 0, self.weights
         for feature in features:
             count += 1
@@ -45,7 +44,6 @@ class WordingModel:
 
 
 def _parts_by_symbol() -> dict[str, tuple[str, ...]]:
-    """The parts of each symbol, but for those that tell little."""
     found: dict[str, list[str]] = {}
     for part, symbols in sorted(LEXICON.members.items()):
         for symbol in symbols:
@@ -60,7 +58,6 @@ _KNOWN_SYMBOLS = frozenset((*_PARTS_BY_SYMBOL, BREAK))
 
 @lru_cache(maxsize=20_000)
 def _symbol_features(before: str, symbol: str) -> frozenset[str]:
-    """The features of a symbol after another one (or none)."""
     parts = _PARTS_BY_SYMBOL.get(symbol, ())
     return frozenset(f"#{part}" for part in parts) | {
         f"#{first}>{part}" for first in _PARTS_BY_SYMBOL.get(before, ()) for part in parts
@@ -68,16 +65,16 @@ def _symbol_features(before: str, symbol: str) -> frozenset[str]:
 
 
 def extract_features(text: str, symbols: str) -> set[str]:
-    """The features of a normalised passage and of its symbols (``reading.py``)."""
+    """Return the features of a normalised passage and its symbols (see ``tokeniser``)."""
     found = {"0" if word.isdigit() else word for word in _WORD.findall(text)}
-    told = [symbol for symbol in symbols if symbol in _KNOWN_SYMBOLS]
-    for before, symbol in set(zip([BREAK, *told], told, strict=False)):
+    known = [symbol for symbol in symbols if symbol in _KNOWN_SYMBOLS]
+    for before, symbol in set(zip([BREAK, *known], known, strict=False)):
         found |= _symbol_features(before, symbol)
     return found
 
 
 def load_model(path: Path = WEIGHTS_FILE) -> WordingModel:
-    """The model that was trained; without weights it says nothing (score 0)."""
+    """Load a trained model. Without the file all scores are 0."""
     if not path.exists():
         return WordingModel(0.0, {})
     stored = json.loads(path.read_text("utf-8"))

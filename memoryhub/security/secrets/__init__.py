@@ -1,11 +1,12 @@
-"""Credentials in a text: which kind, on which line. Never the value itself.
+"""Secret detection: which kinds of credentials a text contains, and on which lines. No Django.
 
-Precision comes first, for what is found is refused: a rule wants a prefix that its issuer gives out, the
-name of a service before a value that chance wrote, or a name like ``password`` before a value that no person
-would write as a placeholder. Pure, and linear in the text's length: every repetition that could start anew
-at each character is bounded, or kept from doing so by what must stand before it. A :class:`Budget` limits how
-often overlapping candidates are examined; a text that exceeds it raises :class:`CheckTooCostly`. Which rules
-may find something is decided by the runs of three letters that a text has.
+Memories with secrets are refused, so precision comes first. A rule requires a prefix that the issuer
+documents, the name of a service before a random value, or a name such as ``password`` before a value that is
+not a placeholder. The rules are in ``rules/*.toml``. Results never contain the value of a secret.
+
+The time is linear in the length of the text: every repetition in a pattern is bounded, or can start only at
+few places. A :class:`Budget` limits how often overlapping candidates are examined; a text that exceeds it
+raises :class:`CheckTooCostly`.
 """
 
 from __future__ import annotations
@@ -13,19 +14,21 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
-from memoryhub.security.secrets.assigned import ANY, ASSIGNED
 from memoryhub.security.secrets.budget import Budget, CheckTooCostly
-from memoryhub.security.secrets.commands import COMMANDS
-from memoryhub.security.secrets.connections import CONNECTIONS
-from memoryhub.security.secrets.issued import ISSUED
+from memoryhub.security.secrets.checks import secret_span
 from memoryhub.security.secrets.nearby import find_near_service_names
-from memoryhub.security.secrets.patterns import Rule, contains_hint, find_matches, secret_span
+from memoryhub.security.secrets.secret_rules import (
+    SecretRule,
+    contains_hint,
+    find_matches,
+    load_rules,
+)
 
 __all__ = [
-    "KINDS",
     "REDACTED",
     "UNCHECKED",
     "CheckTooCostly",
@@ -39,13 +42,12 @@ __all__ = [
 
 REDACTED = "[secret removed]"
 UNCHECKED = "[text removed: too costly to check for secrets]"
-_RULES = (*ISSUED, *CONNECTIONS, *COMMANDS, *ASSIGNED)
-KINDS = frozenset(rule.kind for rule in _RULES)
+GENERIC_KIND = "password or key"
 _PEM_END = re.compile(r"-----END [A-Za-z0-9 ]{1,60}-----")
 
 
 class DetectedSecret(NamedTuple):
-    """What a credential seems to be, and the line it begins on, from 1."""
+    """The kind of a secret, and the line on which it starts, counted from 1."""
 
     kind: str
     line: int
@@ -58,30 +60,30 @@ class _Span(NamedTuple):
 
 
 def compile_rules() -> None:
-    """All of them now, some 40 ms; else each is compiled when a text first holds one of its markers."""
-    for rule in _RULES:
+    """Load and compile all rules. Without this call, a rule is compiled when a text first needs it."""
+    for rule in _rule_index().rules:
         _ = rule.pattern
 
 
 def find_secrets(text: str) -> list[DetectedSecret]:
-    """Every credential in the text, by line; several of one kind on one line count once.
+    """Return the secrets in a text, by line. Secrets of one kind on one line count once.
 
     Raise :class:`CheckTooCostly` if the check needs more work than the text's length allows.
     """
-    found, line, seen = [], 1, 0
     kinds: dict[int, str] = {}
     for start, _, kind in _find_spans(text):
-        if kinds.get(start, ANY) == ANY:  # the more telling one of several names for one value
+        if kinds.get(start, GENERIC_KIND) == GENERIC_KIND:  # a more specific kind replaces the generic one
             kinds[start] = kind
+    found, line, counted = set(), 1, 0
     for start in sorted(kinds):
-        line += text.count("\n", seen, start)
-        seen = start
-        found.append((line, kinds[start]))
-    return [DetectedSecret(kind, line) for line, kind in sorted(set(found))]
+        line += text.count("\n", counted, start)
+        counted = start
+        found.add((line, kinds[start]))
+    return [DetectedSecret(kind, line) for line, kind in sorted(found)]
 
 
 def may_contain_secrets(text: str) -> bool:
-    """Return True if the text holds a credential, or is too costly to check."""
+    """Return True if the text contains a secret or is too costly to check."""
     try:
         return bool(find_secrets(text))
     except CheckTooCostly:
@@ -97,7 +99,7 @@ def redact(text: str) -> str:
 
 
 def redact_checked(text: str) -> str:
-    """The text with :data:`REDACTED` in the place of every credential; of a private key nothing is left.
+    """Replace each secret by :data:`REDACTED`. A private key is replaced as a whole.
 
     Raise :class:`CheckTooCostly` like :func:`find_secrets`.
     """
@@ -117,50 +119,56 @@ def _find_spans(text: str) -> Iterator[_Span]:
         for match in find_matches(rule, text, budget):
             start, end = secret_span(match)
             if "-----BEGIN" in match[0]:
-                if closing is None or closing.start() < end:  # many keys may share one end: seek it once
+                if closing is None or closing.start() < end:  # many keys may share one end: search it once
                     closing = _PEM_END.search(text, end)
                 if not closing:
                     yield _Span(start, len(text), rule.kind)
-                    break  # all the rest is gone; seeking its end again and again would cost a square
+                    break  # the rest is redacted; searching the end for each key would take quadratic time
                 end = closing.end()
             yield _Span(start, end, rule.kind)
     for kind, start, end in find_near_service_names(text, budget):
         yield _Span(start, end, kind)
 
 
-def _applicable_rules(low: str) -> Iterator[Rule]:
-    """The rules that may find something in a text, given in small letters."""
-    grams = _TRIGRAMS.intersection(map("".join, zip(low, low[1:], low[2:], strict=False)))
-    marked = chain(_SHORT_MARKERS, *(_MARKERS_BY_TRIGRAM[gram] for gram in grams))
-    numbers = {number for marker, rules in marked if marker in low for number in rules}
-    held: dict[tuple[str, ...], bool] = {(): True}
-    for rule in (_RULES[number] for number in sorted(numbers)):
-        if rule.hints not in held:
-            held[rule.hints] = contains_hint(rule.hints, low)
-        if held[rule.hints]:
-            yield rule
+_KeywordRules = list[tuple[str, list[int]]]  # keywords, each with the positions of its rules
 
 
-_MarkedRules = list[tuple[str, list[int]]]  # markers, each with the numbers of its rules
+class _RuleIndex(NamedTuple):
+    """The rules, and their keywords by one of their trigrams: a text contains few of these trigrams."""
+
+    rules: tuple[SecretRule, ...]
+    short: _KeywordRules  # keywords of one or two characters
+    by_trigram: dict[str, _KeywordRules]
 
 
-def _index_markers() -> tuple[_MarkedRules, dict[str, _MarkedRules]]:
-    """Markers of one or two letters; the others under their rarest three: few texts hold those of many."""
-    rules: dict[str, list[int]] = {}
-    for number, rule in enumerate(_RULES):
-        for marker in rule.markers:
-            rules.setdefault(marker, []).append(number)
-    common = Counter(gram for marker in rules for gram in _trigrams(marker))
-    found: dict[str, _MarkedRules] = {}
-    for marker, numbers in rules.items():
-        gram = min(_trigrams(marker), key=lambda gram: common[gram], default="")
-        found.setdefault(gram, []).append((marker, numbers))
-    return found.pop("", []), found
+@cache
+def _rule_index() -> _RuleIndex:
+    rules = load_rules()
+    positions: dict[str, list[int]] = {}
+    for position, rule in enumerate(rules):
+        for keyword in rule.keywords:
+            positions.setdefault(keyword, []).append(position)
+    common = Counter(trigram for keyword in positions for trigram in _trigrams(keyword))
+    by_trigram: dict[str, _KeywordRules] = {}
+    for keyword, numbers in positions.items():
+        rarest = min(_trigrams(keyword), key=lambda trigram: common[trigram], default="")
+        by_trigram.setdefault(rarest, []).append((keyword, numbers))
+    return _RuleIndex(rules, by_trigram.pop("", []), by_trigram)
 
 
 def _trigrams(text: str) -> list[str]:
     return [text[at : at + 3] for at in range(len(text) - 2)]
 
 
-_SHORT_MARKERS, _MARKERS_BY_TRIGRAM = _index_markers()
-_TRIGRAMS = frozenset(_MARKERS_BY_TRIGRAM)
+def _applicable_rules(lowered: str) -> Iterator[SecretRule]:
+    """Yield the rules of which a lower-case text contains a keyword and a hint."""
+    rules, short, by_trigram = _rule_index()
+    present = by_trigram.keys() & map("".join, zip(lowered, lowered[1:], lowered[2:], strict=False))
+    keywords = chain(short, *(by_trigram[trigram] for trigram in present))
+    positions = {position for keyword, numbers in keywords if keyword in lowered for position in numbers}
+    hinted: dict[tuple[str, ...], bool] = {(): True}
+    for rule in (rules[position] for position in sorted(positions)):
+        if rule.hints not in hinted:
+            hinted[rule.hints] = contains_hint(rule.hints, lowered)
+        if hinted[rule.hints]:
+            yield rule

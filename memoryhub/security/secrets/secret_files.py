@@ -1,4 +1,4 @@
-"""Files that hold credentials by their name: what was read or written there never becomes a memory. Pure."""
+"""Files that contain secrets, recognised by their names. Nothing from them becomes a memory. No Django."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ _NAMES = (
 )
 _FILE = re.compile(rf"(?:^|[/\\])(?:{_NAMES})$", re.IGNORECASE)
 _FOLDER = re.compile(r"(?:^|[/\\])(?:\.ssh|\.gnupg|\.aws|\.kube|\.docker|\.azure)[/\\]", re.IGNORECASE)
-# Samples are there to be shown, and public keys to be given away.
-_HARMLESS = re.compile(
+_HARMLESS = re.compile(  # samples and public keys
     r"[._-](?:example|sample|template|dist|defaults?|schema|test)(?:\.\w+)?$|\.pub$"
     r"|(?:^|[/\\])(?:known_hosts|config)$",
     re.IGNORECASE,
 )
-_TOKEN = re.compile(r"[^\s'\"`=<>|;&()]{3,300}")
-_HINTS = (
+_ARGUMENT = re.compile(r"[^\s'\"`=<>|;&()]{3,300}")
+_HINTS = (  # parts of all the names above; looking for them first is faster
     *(".env", "rc", "secret", "credential", "passw", "pgpass", "id_", "kubeconfig", "key", "token", "shadow"),
     *(".pem", ".p12", ".pfx", ".jks", ".kdbx", ".ppk", ".asc", ".gpg", ".tf", ".ssh", ".aws", ".kube"),
     *(".docker", ".azure", "service", ".cnf", ".gnupg"),
@@ -29,13 +28,13 @@ _HINTS = (
 
 
 def is_secret_file(path: str) -> bool:
-    """Whether a path is that of a file made to hold credentials."""
+    """Return True if files with this path usually contain secrets."""
     return bool((_FILE.search(path) or _FOLDER.search(path)) and not _HARMLESS.search(path))
 
 
 def names_secret_file(command: str) -> bool:
-    """Whether a shell command names such a file."""
-    low = command.lower()
-    if not any(mark in low for mark in _HINTS):
+    """Return True if a shell command names such a file."""
+    lowered = command.lower()
+    if not any(hint in lowered for hint in _HINTS):
         return False
-    return any(is_secret_file(found) for found in _TOKEN.findall(command))
+    return any(is_secret_file(argument) for argument in _ARGUMENT.findall(command))

@@ -1,0 +1,369 @@
+"""The checks that rules name: functions that separate secrets from placeholders, words and ids. No Django."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+from memoryhub.security.secrets.values import (
+    CAMEL_WORDS,
+    ENV_NAME,
+    HEX,
+    UUID,
+    count_classes,
+    decode_base64,
+    entropy,
+    has_digit,
+    is_placeholder,
+    is_random,
+    is_reference,
+    is_scrambled,
+    is_unpronounceable,
+    is_varied,
+)
+
+Check = Callable[[re.Match[str]], bool]
+CHECKS: dict[str, Check] = {}  # by the name that rules use
+
+
+def _register(check: Check) -> Check:
+    CHECKS[check.__name__] = check
+    return check
+
+
+def secret_value(match: re.Match[str]) -> str:
+    """Return the group ``value`` of a match, or the whole match if the rule has no such group."""
+    return match["value"] if "value" in match.re.groupindex else match[0]
+
+
+def secret_span(match: re.Match[str]) -> tuple[int, int]:
+    """Return the start and the end of :func:`secret_value`."""
+    return match.span("value" if "value" in match.re.groupindex else 0)
+
+
+@_register
+def always(_match: re.Match[str]) -> bool:
+    return True
+
+
+@_register
+def has_variety(match: re.Match[str]) -> bool:
+    return is_varied(secret_value(match))
+
+
+@_register
+def is_mixed(match: re.Match[str]) -> bool:
+    """Letters and digits as in a random value. Words with hyphens have few digits or none."""
+    value = match["value"]
+    mixed = has_digit(value) and (not value.islower() or len(value) >= 32)
+    return has_variety(match) and mixed and "--" not in value
+
+
+@_register
+def has_three_digits(match: re.Match[str]) -> bool:
+    return has_variety(match) and sum(c.isdigit() for c in match["value"]) >= 3
+
+
+# ---- passwords in URLs, connection strings and commands
+
+_PASSWORD_PLACEHOLDER = re.compile(
+    r"your|example|change.?me|place.?holder|redacted|xxx|\*\*\*|\.\.\.|…|\$\{|\{\{|%\(|[<>{}]", re.IGNORECASE
+)
+_PLACEHOLDER_START = re.compile(r"[<${\[*:#@]|%(?![0-9A-Fa-f]{2})")
+_EXAMPLE_PASSWORDS = frozenset(
+    "password passwd passw0rd p@ssw0rd changeit foobared pass pwd pw secret token key postgres guest hunter2"
+    " mypassword mypass foobar".split()
+)
+
+
+def _is_password(value: str, user: str = "") -> bool:
+    """Return True if a value in the place of a password is no placeholder and not the name of the user."""
+    if len(value) < 4 or _PASSWORD_PLACEHOLDER.search(value) or _PLACEHOLDER_START.match(value):
+        return False
+    return value.lower() not in _EXAMPLE_PASSWORDS | {user.lower()} and not ENV_NAME.fullmatch(value)
+
+
+@_register
+def is_url_password(match: re.Match[str]) -> bool:
+    return _is_password(match["value"], match["user"])
+
+
+@_register
+def is_connection_string_password(match: re.Match[str]) -> bool:
+    """Only a password can follow ``Password=`` in a connection string, so plain words count too."""
+    value = match["value"].strip("\"' )")
+    if _PASSWORD_PLACEHOLDER.search(value) or re.match(r"[<${\[*(%]", value) or len(set(value)) < 4:
+        return False
+    is_example = value.lower() in _EXAMPLE_PASSWORDS - {"secret", "mypassword"}
+    return len(value) >= 5 and not is_example and not ENV_NAME.fullmatch(value)
+
+
+@_register
+def is_password_argument(match: re.Match[str]) -> bool:
+    value = match["value"].strip("\"'")
+    if not _is_password(value) or value.startswith(("-", "/", "%", "(")) or is_placeholder(value):
+        return False
+    if "(" in value or re.search(r"\w\[", value):  # a call or an index
+        return False
+    is_name = re.search(r"pass|pwd|secret|token|_", value, re.IGNORECASE)
+    return not is_name and (any(not c.isalpha() for c in value) or is_scrambled(value))
+
+
+@_register
+def is_password_argument_with_digits(match: re.Match[str]) -> bool:
+    return is_password_argument(match) and has_digit(match["value"]) and not is_reference(match["value"])
+
+
+@_register
+def is_strong_password(match: re.Match[str]) -> bool:
+    """A value with three character classes, at least one digit, and no placeholder."""
+    value = match["value"].rstrip(".!?)")
+    if len(value) < 8 or is_placeholder(value) or is_reference(value):
+        return False
+    return has_digit(value) and count_classes(value) >= 3
+
+
+@_register
+def is_scrambled_password(match: re.Match[str]) -> bool:
+    value = match["value"]
+    return is_strong_password(match) and (is_scrambled(value) or count_classes(value) == 4)
+
+
+# ---- headers and queries
+
+
+@_register
+def is_query_value(match: re.Match[str]) -> bool:
+    value = match["value"]
+    if is_placeholder(value) or is_reference(value):
+        return False
+    return len(value) >= 16 and has_digit(value) and entropy(value) >= 3
+
+
+@_register
+def is_bearer_value(match: re.Match[str]) -> bool:
+    value = match["value"]
+    if match["scheme"] and UUID.fullmatch(value):
+        return not value.startswith("123e4567")  # the usual example of a UUID
+    if is_placeholder(value) or is_reference(value):
+        return False
+    if match["scheme"].lower() == "basic":
+        return b":" in decode_base64(value)
+    return len(value) >= 12 and has_digit(value) and entropy(value) >= 3
+
+
+@_register
+def is_header_value(match: re.Match[str]) -> bool:
+    value = match["value"]
+    if is_placeholder(value) or ENV_NAME.fullmatch(value):
+        return False
+    return has_digit(value) and entropy(value) >= 2.75
+
+
+@_register
+def is_plain_header_value(match: re.Match[str]) -> bool:
+    return is_header_value(match) and not is_reference(match["value"])
+
+
+@_register
+def is_client_argument(match: re.Match[str]) -> bool:
+    return is_mixed(match) and not is_reference(match["value"])
+
+
+# ---- encoded values
+
+
+@_register
+def is_jwt(match: re.Match[str]) -> bool:
+    try:
+        header = json.loads(decode_base64(match["header"]))
+    except ValueError:
+        return False
+    return isinstance(header, dict) and bool({"alg", "typ", "enc", "kid"} & header.keys())
+
+
+@_register
+def is_base64_of_jwt(match: re.Match[str]) -> bool:
+    return re.match(rb"eyJ[\w-]{10}", decode_base64(secret_value(match))[:20]) is not None
+
+
+@_register
+def is_base64_of_private_key(match: re.Match[str]) -> bool:
+    return b"PRIVATE KEY" in decode_base64(secret_value(match)[:80])
+
+
+@_register
+def is_base64_of_text(match: re.Match[str]) -> bool:
+    """A value of a Kubernetes secret: readable text in base64."""
+    value = match["value"]
+    plain = decode_base64(value)
+    return (
+        len(value) % 4 == 0
+        and len(plain) >= 7
+        and plain.strip().isascii()
+        and plain.strip().decode().isprintable()
+    )
+
+
+@_register
+def is_discord_token(match: re.Match[str]) -> bool:
+    """The first part is the bot's number in base64."""
+    return decode_base64(match["id"]).isdigit()
+
+
+# ---- text around the value
+
+# Tokens with these names mark a position or a request.
+_HARMLESS_TOKEN = re.compile(
+    r"(?:csrf|xsrf|page|cursor|sync|continuation|cancell?ation|session|request|push|device|invite|resume"
+    r"|idempotency|correlation|next|delta|state|trace|span|client|transaction)[ _-]?$",
+    re.IGNORECASE,
+)
+_CONSONANTS = re.compile(r"(?<![a-z])[bcdfghjklmnpqrstvwxz]{4}(?![a-z])")
+
+
+def _text_before(match: re.Match[str], start: int) -> str:
+    return match.string[max(0, start - 24) : start]
+
+
+@_register
+def is_near_twilio(match: re.Match[str]) -> bool:
+    return "twilio" in match.string[max(0, match.start() - 100) : match.end() + 100].lower()
+
+
+@_register
+def is_in_json_web_key(match: re.Match[str]) -> bool:
+    """``d`` and ``k`` are private in a JSON Web Key, which has a ``kty`` nearby."""
+    return '"kty"' in match.string[max(0, match.start() - 3000) : match.end() + 3000]
+
+
+@_register
+def is_named_in_prose(match: re.Match[str]) -> bool:
+    """A long random value soon after its name. Hexadecimal must be closer: commits look the same."""
+    value, between = match["value"], match["between"].strip()
+    before = _text_before(match, match.start())
+    if is_placeholder(value) or UUID.fullmatch(value) or _HARMLESS_TOKEN.search(before):
+        return False
+    if HEX.fullmatch(value):
+        return len(value) >= 32 and len(set(value)) >= 8 and (not between or between.endswith("is"))
+    return not is_reference(value) and count_classes(value) >= 3 and is_random(value) and has_digit(value)
+
+
+@_register
+def has_no_words(match: re.Match[str]) -> bool:
+    return _CONSONANTS.search(match["value"]) is not None
+
+
+# ---- assignments: ``password = ...``
+
+_PUNCTUATION = re.compile(r"[!$%^&*?+~#@]")  # without hyphens and dots, which also join words
+_PUNCTUATION_INSIDE = re.compile(r"\w[!$%^&*?#@](?:\w|$)")
+_JOINT = re.compile(r"[-_.]")
+_BEFORE_KEY = re.compile(
+    r"(?:api|access|auth|private|preshared|signing|encryption|master|licen[cs]e|shared|subscription|account"
+    r"|service|app|application|consumer|admin|write|server|webhook|deploy|security|bot|user|project|team"
+    r"|integration|management|secret|storage|session|provisionDevice|priv|wi-?fi|wlan)[ _-]?$",
+    re.IGNORECASE,
+)
+_BEFORE_TOKEN = re.compile(r"[A-Za-z][_-]?$")
+_BEFORE_PAT = re.compile(r"(?:dd|ci|do|ado|gh|gl)[_-]$", re.IGNORECASE)
+_BEFORE_PASS = re.compile(r"[_-]$|[a-z]$")
+# Keys with these names give no access.
+_HARMLESS_KEY = re.compile(
+    r"(?:public|pub|cache|primary|foreign|partition|sort|range|query|object|s3|host|idempotency|hash|row|dedupe"
+    r"|lookup|group|map|site|publishable|index|i18n|storage|blob|file|upload|image|trace|redis|lock|message"
+    r"|routing|event|translation|record|item|content|sha|etag|anon)[_-]?$",
+    re.IGNORECASE,
+)
+_BEFORE_UUID = re.compile(r"(?:api|access|auth|secret|private|admin)[_-]?$", re.IGNORECASE)
+_HASHED = re.compile(r"(?:hash|hashed|encrypted|salted)[_-]?$", re.IGNORECASE)
+
+
+def _assigned_name(match: re.Match[str]) -> str:
+    """Return the name in lower case, or "" if it is not the name of a secret, as in ``primary_key``.
+
+    Keys and tokens get a common name: ``api_key`` for names that mean an API key, ``some_key`` for others.
+    """
+    end, before = match["name"], _text_before(match, match.start("name"))
+    lowered = end.lower()
+    if _HASHED.search(before):
+        return ""
+    if lowered == "key":
+        return "api_key" if _BEFORE_KEY.search(before) else _other_key(before, end)
+    if lowered == "pat":
+        return lowered if _BEFORE_PAT.search(before) else ""
+    if lowered == "pass":
+        is_joined = before.endswith(("_", "-", "$")) or (end == "Pass" and _BEFORE_PASS.search(before))
+        return lowered if is_joined else ""
+    if lowered == "token":
+        return "some_token" if _BEFORE_TOKEN.search(before) else lowered
+    return lowered
+
+
+def _other_key(before: str, end: str) -> str:
+    """Return ``some_key`` for a name such as ``acmeKey``: only the value can show that it is secret."""
+    is_joined = (end == "Key" and before[-1:].isalnum()) or before.endswith(("_", "-"))
+    return "some_key" if is_joined and not _HARMLESS_KEY.search(before) else ""
+
+
+@_register
+def has_secret_name(match: re.Match[str]) -> bool:
+    return bool(_assigned_name(match))
+
+
+@_register
+def is_assigned_secret(match: re.Match[str]) -> bool:
+    value, name = match["value"].rstrip(".!?:\\") or "-", _assigned_name(match)
+    if not name or len(value) < 8 or is_placeholder(value):
+        return False
+    if UUID.fullmatch(value):
+        return _may_be_uuid(match, name)
+    if name == "some_key" and not (match["quote"] and len(value) >= 32 and not HEX.fullmatch(value)):
+        return False
+    return not is_reference(value) and _is_secret_value(match, name, value)
+
+
+def _may_be_uuid(match: re.Match[str], name: str) -> bool:
+    """Return True if a UUID with this name is a secret and not an id."""
+    before = _text_before(match, match.start("name"))
+    if name == "api_key":
+        return bool(_BEFORE_UUID.search(before))
+    if name == "some_token":
+        return not _HARMLESS_TOKEN.search(before)
+    return name.startswith(("secret", "pass"))
+
+
+def _is_secret_value(match: re.Match[str], name: str, value: str) -> bool:
+    """Separate secrets from code, words and names by the characters, the length and the separator."""
+    quoted = bool(match["quote"])
+    if not quoted and re.search(r"[()\[\]{}<>|]|::", value):
+        return False  # code: a call, an index, a type
+    of_password = name.startswith(("pass", "contrase")) or name == "pwd"
+    is_strong = count_classes(match["value"]) == 4 and bool(_PUNCTUATION.search(match["value"]))
+    may_be_words = of_password and (quoted or is_strong or "=" in match["sep"])
+    separator = match["sep"].strip(" \t:")
+    # Prose about tokens and keys, or about changing a password to something.
+    if separator in ("is", "to") and not (of_password or _is_long_random(value)):
+        return False
+    if separator == "to" and not is_scrambled(value):
+        return False
+    if not may_be_words and CAMEL_WORDS.fullmatch(value) and not is_random(value):
+        return False
+    if HEX.fullmatch(value):
+        return not of_password and name != "token" and len(value) >= 32 and entropy(value) > 3
+    if not has_digit(value) or not any(c.isalpha() for c in value):
+        has_odd_characters = is_scrambled(value) or _PUNCTUATION_INSIDE.search(value)
+        return (len(value) >= 24 and is_random(value)) or bool(may_be_words and quoted and has_odd_characters)
+    return entropy(value) >= 2.5 and (count_classes(value) >= 3 or len(value) >= (10 if may_be_words else 16))
+
+
+def _is_long_random(value: str) -> bool:
+    """Return True for 20 or more random letters and digits that are no joined words."""
+    if any(
+        len(part) >= 5 and part.isalpha() and not is_unpronounceable(part) for part in _JOINT.split(value)
+    ):
+        return False
+    if HEX.fullmatch(value):
+        return len(value) >= 32 and entropy(value) > 3
+    return len(value) >= 20 and has_digit(value) and is_random(value)

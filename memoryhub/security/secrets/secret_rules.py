@@ -1,0 +1,168 @@
+"""Secret rules: their schema, their files in ``rules/``, and the search with one rule. No Django."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from memoryhub.security.rule_files import RuleSchema, load_rule_file
+from memoryhub.security.secrets.budget import Budget
+from memoryhub.security.secrets.checks import CHECKS, Check, has_variety, secret_span
+
+RULES = Path(__file__).with_name("rules")
+# The order decides the kind of a secret that several rules find.
+RULE_FILES = (
+    "tokens_code_and_cloud",
+    "tokens_models",
+    "tokens_services",
+    "webhooks",
+    "keys",
+    "connections",
+    "headers",
+    "commands",
+    "calls",
+    "settings",
+    "prose",
+    "assignments",
+)
+_UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_FRAGMENT = re.compile(r"\(\?&(\w+)\)")
+# A token starts after a character that is no part of a word, or after an escaped line break in quoted code.
+_WORD_START = r"(?:(?<![\w-])|(?<=\\[nrt]))"
+_WORD_END = r"(?![\w-])"
+_LITERAL_START = re.compile(r"(?:[\w-]|\\[.$+])+(?![*+?{])", re.ASCII)
+
+
+def _find_check(name: str) -> Check:
+    if name not in CHECKS:
+        raise ValueError(f"unknown check {name!r}")
+    return CHECKS[name]
+
+
+def _require_lower_case(keyword: str) -> str:
+    if keyword != keyword.lower():
+        raise ValueError("keywords are compared with lower-case text: write it in lower case")
+    return keyword
+
+
+class SecretRule(RuleSchema):
+    """One rule.
+
+    ``keywords``: every match contains one of them. They are in lower case.
+    ``hints``: regexes of which one must match the lower-case text, if there are any.
+    ``check``: the function that separates secrets from placeholders. ``precheck``: a cheap test before it.
+    ``standalone``: the regex matches a whole token and never a part of a longer word.
+    """
+
+    id: str = Field(pattern=r"^[a-z0-9-]+$")
+    kind: str = Field(min_length=1)
+    keywords: tuple[Annotated[str, Field(min_length=1), AfterValidator(_require_lower_case)], ...] = Field(
+        min_length=1
+    )
+    regex: str = Field(min_length=1)
+    hints: tuple[str, ...] = ()
+    check: Annotated[Check, BeforeValidator(_find_check)] = has_variety
+    precheck: Annotated[Check, BeforeValidator(_find_check)] | None = None
+    standalone: bool = False
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """The compiled regex. Most texts contain a keyword of few rules, so the others stay uncompiled."""
+        return re.compile(_as_standalone(self.regex) if self.standalone else self.regex, re.ASCII)
+
+
+class SecretRuleFile(RuleSchema):
+    """One file of rules.
+
+    ``defaults``: values for the keys that a rule does not have. ``fragments``: named parts of regexes, which
+    a regex contains as ``(?&name)``. Line breaks in a regex are for readability and are removed.
+    """
+
+    fragments: dict[str, str] = {}
+    defaults: dict[str, Any] = {}
+    rules: tuple[SecretRule, ...]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete_rules(cls, data: dict[str, Any]) -> dict[str, Any]:
+        fragments = {"uuid": _UUID}
+
+        def expand(value: Any) -> Any:
+            if isinstance(value, list):
+                return [expand(one) for one in value]
+            return _FRAGMENT.sub(insert, value.replace("\n", "")) if isinstance(value, str) else value
+
+        def insert(match: re.Match[str]) -> str:
+            if match[1] not in fragments:
+                raise ValueError(f"unknown fragment {match[1]!r}")
+            return f"(?:{fragments[match[1]]})"
+
+        own_fragments, defaults = data.get("fragments", {}), data.get("defaults", {})
+        rules = data.get("rules", [])
+        tables = [own_fragments, defaults, *(rules if isinstance(rules, list) else [rules])]
+        if not all(isinstance(table, dict) for table in tables):
+            return data  # the validation of the fields reports the error
+        for name, regex in own_fragments.items():
+            fragments[name] = expand(regex)
+        rules = [defaults | rule for rule in rules]
+        for rule in rules:
+            rule.update({key: expand(rule[key]) for key in ("regex", "hints") if key in rule})
+        return data | {"rules": rules}
+
+
+@cache
+def load_rules() -> tuple[SecretRule, ...]:
+    """Return the rules of all files, in the order of :data:`RULE_FILES`."""
+    files = (load_rule_file(RULES / f"{name}.toml", SecretRuleFile) for name in RULE_FILES)
+    return tuple(rule for file in files for rule in file.rules)
+
+
+def _as_standalone(regex: str) -> str:
+    """Return the regex with conditions on the characters before and after a match.
+
+    ``re`` skips quickly to a literal, but only if the pattern starts with it. So the check of the characters
+    before the token comes after its literal start.
+    """
+    literal = _LITERAL_START.match(regex)
+    if literal is None:
+        return f"{_WORD_START}(?:{regex}){_WORD_END}"
+    head = literal[0]
+    start = rf"(?:(?<![\w-]{head})|(?<=\\[nrt]{head}))"
+    return f"{head}{start}(?:{regex[len(head) :]}){_WORD_END}"
+
+
+def contains_hint(hints: tuple[str, ...], lowered: str) -> bool:
+    """Return True if one of the hints matches the lower-case text."""
+    return any(_compile_hint(hint).search(lowered) for hint in hints)
+
+
+@cache
+def _compile_hint(regex: str) -> re.Pattern[str]:
+    return re.compile(regex, re.ASCII)
+
+
+def find_matches(rule: SecretRule, text: str, budget: Budget) -> Iterator[re.Match[str]]:
+    """Yield the matches that are secrets. After a placeholder, search again from the start of its value.
+
+    Values may overlap, so one character can be examined many times. The budget limits that.
+    """
+    position = 0
+    while match := rule.pattern.search(text, position):
+        if _is_secret(rule, match, budget):
+            yield match
+            position = match.end()
+        else:
+            position = max(secret_span(match)[0], match.start() + 1)
+
+
+def _is_secret(rule: SecretRule, match: re.Match[str], budget: Budget) -> bool:
+    if rule.precheck and not rule.precheck(match):
+        budget.spend(0)
+        return False
+    budget.spend(match.end() - match.start())
+    return rule.check(match)
