@@ -1,4 +1,4 @@
-"""What a command loads before it begins: it is paid at every start."""
+"""What a command imports before it runs, which every start pays for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEAVY = (
 
 
 def loaded_by(code: str, home: Path) -> set[str]:
-    """The modules of a fresh process after this code."""
+    """Return the modules that a new process has imported after running this code."""
     env = {**os.environ, "LETSGO_HOME": str(home), "DJANGO_SETTINGS_MODULE": "memoryhub.settings"}
     done = subprocess.run(
         [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)"],
@@ -35,7 +35,7 @@ def loaded_by(code: str, home: Path) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_a_command_of_the_hub_loads_no_page_and_compiles_no_rule_that_it_does_not_need(
+def test_command_imports_no_page_and_no_rules(
     tmp_path: Path,
 ) -> None:
     code = "from django.core.management import call_command\nimport django\ndjango.setup()\n"
@@ -44,14 +44,14 @@ def test_a_command_of_the_hub_loads_no_page_and_compiles_no_rule_that_it_does_no
     assert loaded_by(code, tmp_path).isdisjoint(HEAVY)
 
 
-def test_a_worker_has_loaded_and_compiled_all_of_it_before_its_first_request(tmp_path: Path) -> None:
-    code = "import django\ndjango.setup()\nfrom memoryhub.lifecycle import worker\n"
-    code += "worker.begin = lambda *guests: None\nimport memoryhub.worker"
+def test_worker_imports_everything_before_its_first_request(tmp_path: Path) -> None:
+    code = "import django\ndjango.setup()\nfrom memoryhub.maintenance import worker\n"
+    code += "worker.start_workers = lambda *more: []\nimport memoryhub.worker"
 
     assert loaded_by(code, tmp_path).issuperset(HEAVY)
 
 
-def test_the_checks_of_the_admin_see_every_page_of_it(tmp_path: Path) -> None:
+def test_admin_checks_import_every_admin_page(tmp_path: Path) -> None:
     code = (
         "import django\ndjango.setup()\nfrom django.core.checks import run_checks\nrun_checks(tags=['admin'])"
     )
@@ -59,12 +59,11 @@ def test_the_checks_of_the_admin_see_every_page_of_it(tmp_path: Path) -> None:
     assert "memoryhub.admin.memories" in loaded_by(code, tmp_path)
 
 
-# That of the pictures walks every page.
-OWN = sorted(name for name, app in get_commands().items() if app == "memoryhub" and name != "screenshots")
+OWN = sorted(name for name, app in get_commands().items() if app == "memoryhub")
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_a_command_looks_at_the_installation_and_leaves_the_code_to_the_check_command(name: str) -> None:
+def test_command_runs_only_installation_checks(name: str) -> None:
     asked = load_command_class("memoryhub", name).requires_system_checks
 
     assert set(asked) <= {INSTALLATION}
