@@ -32,18 +32,18 @@ def cut_off(after: int) -> None:
     schema.install()
 
 
-def test_rows_cut_off_the_end_are_found(five_rows):
+def test_rows_cut_off_at_the_end_are_detected(five_rows):
     assert journal.verify().ok
     cut_off(3)
     assert journal.verify() == journal.Verification(False, 3, 4)
 
 
-def test_an_emptied_journal_is_found(five_rows):
+def test_emptied_journal_is_detected(five_rows):
     cut_off(0)
     assert journal.verify() == journal.Verification(False, 0, 1)
 
 
-def test_an_end_that_was_written_anew_is_found(five_rows, actor, remember, journal_mirror):
+def test_rewritten_end_is_detected(five_rows, actor, remember, journal_mirror):
     mirrored = journal_mirror.read_bytes()
     cut_off(4)
     journal_mirror.unlink()
@@ -52,13 +52,13 @@ def test_an_end_that_was_written_anew_is_found(five_rows, actor, remember, journ
     assert journal.verify() == journal.Verification(False, 5, 5)
 
 
-def test_the_mirror_of_another_store_is_no_witness(five_rows, journal_mirror):
+def test_mirror_of_another_store_is_ignored(five_rows, journal_mirror):
     other = journal_mirror.read_text().replace('"hash":"', '"hash":"0')
     journal_mirror.write_text(other + other)
     assert journal.verify().ok
 
 
-def test_a_row_is_not_replaced_through_a_connection_with_default_settings(five_rows):
+def test_row_cannot_be_replaced_with_default_settings(five_rows):
     file = sqlite3.connect(connection.settings_dict["NAME"])
     try:
         with pytest.raises(sqlite3.DatabaseError, match="append-only"):
@@ -75,7 +75,7 @@ print("reading", flush=True); sys.stdin.readline()
 """
 
 
-def test_an_erase_beside_a_reader_returns_at_once_and_cleans_the_log_when_it_has_gone(remember, actor):
+def test_erase_during_a_read_cleans_the_log_later(remember, actor):
     name = connection.settings_dict["NAME"]
     gone = remember("the xylophonequark is secret")
     reader = subprocess.Popen(

@@ -50,7 +50,7 @@ def fits(index: VectorIndex) -> bool:
     )
 
 
-def test_plain_cosines_are_those_of_the_stored_vectors(db, held):
+def test_plain_cosines_equal_those_of_the_stored_vectors(db, held):
     insert_vectors(zip(make_memories(30), random_units(30), strict=True))
     pks, found = held.scores(unit(1, -1), centred=False)
     assert dict(zip(pks.tolist(), found.tolist(), strict=True)) == pytest.approx(
@@ -58,7 +58,7 @@ def test_plain_cosines_are_those_of_the_stored_vectors(db, held):
     )
 
 
-def test_the_mean_is_taken_off_both_sides(db, held):
+def test_mean_is_subtracted_from_both_sides(db, held):
     insert_vectors(zip(make_memories(30), random_units(30), strict=True))
     assert fits(held)
     pks, found = held.scores(unit(1), mean=held.view().mean([]))
@@ -67,13 +67,13 @@ def test_the_mean_is_taken_off_both_sides(db, held):
     )
 
 
-def test_a_question_without_direction_scores_nothing(db, held):
+def test_zero_query_has_no_scores(db, held):
     insert_vectors([(make_memories(1)[0], unit(1))])
     assert len(held.scores(np.zeros(SIZE, np.float32)).pks) == 0
 
 
 @pytest.mark.parametrize("vector", [np.zeros(SIZE), np.full(SIZE, np.nan), np.ones(SIZE - 1)])
-def test_a_vector_that_cannot_be_compared_is_left_out(db, held, vector):
+def test_invalid_vector_is_left_out(db, held, vector):
     one, other = make_memories(2)
     insert_vectors([(one, vector), (other, unit(1))])
     assert list(contents(held)) == [other.pk]
@@ -88,7 +88,7 @@ def test_vectors_of_another_model_are_left_out(db, held):
 
 @pytest.mark.django_db(transaction=True)
 class TestBetweenTransactions:
-    def test_what_was_written_and_removed_is_seen_at_the_next_use(self, held):
+    def test_inserts_and_deletes_are_seen_at_the_next_use(self, held):
         rows = make_memories(20)
         insert_vectors(zip(rows, random_units(20), strict=True))
         assert fits(held)
@@ -97,7 +97,7 @@ class TestBetweenTransactions:
         insert_vectors(zip(rows[5:7], random_units(2, seed=9), strict=True))
         assert fits(held)
 
-    def test_only_what_is_new_is_read(self, held):
+    def test_only_new_vectors_are_read(self, held):
         rows = make_memories(50)
         insert_vectors(zip(rows, random_units(50), strict=True))
         assert len(held) == 50
@@ -112,7 +112,7 @@ class TestBetweenTransactions:
             assert len(held) == 49
         assert len(queries) == 3
 
-    def test_a_rollback_leaves_no_trace(self, held):
+    def test_rollback_leaves_no_trace(self, held):
         rows = make_memories(4)
         insert_vectors(zip(rows[:2], random_units(2), strict=True))
         before = contents(held)
@@ -125,7 +125,7 @@ class TestBetweenTransactions:
         insert_vectors([(rows[3], unit(0, 0, 1))])  # takes the number that was given back
         assert fits(held)
 
-    def test_another_thread_sees_nothing_of_an_open_transaction(self, held):
+    def test_open_transaction_is_invisible_to_other_threads(self, held):
         rows = make_memories(2)
         insert_vectors([(rows[0], unit(1))])
         seen = []
@@ -143,7 +143,7 @@ class TestBetweenTransactions:
         assert seen == [[rows[0].pk]]
         assert len(held) == 2
 
-    def test_who_missed_some_deletions_reads_all_anew(self, held, monkeypatch):
+    def test_missed_deletions_cause_a_full_reload(self, held, monkeypatch):
         monkeypatch.setattr(vector_log, "MAX_LISTED_DELETIONS", 5)
         schema.drop_triggers()
         schema.install()
@@ -159,7 +159,7 @@ class TestBetweenTransactions:
         schema.drop_triggers()
         schema.install()
 
-    def test_what_is_removed_while_the_triggers_are_away_is_noticed(self, held):
+    def test_deletes_without_triggers_are_noticed(self, held):
         rows = make_memories(3)
         insert_vectors(zip(rows, random_units(3), strict=True))
         assert len(held) == 3
@@ -171,7 +171,7 @@ class TestBetweenTransactions:
         schema.install()
         assert fits(held)
 
-    def test_it_grows_and_shrinks_with_the_table(self, held, monkeypatch):
+    def test_index_grows_and_shrinks_with_the_table(self, held, monkeypatch):
         monkeypatch.setattr(vector_index, "MIN_SPARE_ROWS", 4)
         monkeypatch.setattr(vector_index, "PAGE_SIZE", 7)
         rows = make_memories(100)
@@ -182,7 +182,7 @@ class TestBetweenTransactions:
         assert fits(held)
         assert held.memory_bytes < 40 * SIZE * 4
 
-    def test_what_is_gone_is_overwritten_in_memory_at_once(self, held):
+    def test_deleted_vectors_are_overwritten_in_memory(self, held):
         rows = make_memories(5)
         insert_vectors(zip(rows, random_units(5), strict=True))
         before = held.view()
@@ -190,7 +190,7 @@ class TestBetweenTransactions:
         held.refresh()
         assert not before.matrix[2].any()
 
-    def test_a_thread_may_search_while_another_writes(self, held):
+    def test_thread_can_search_while_another_writes(self, held):
         rows = make_memories(400)
         insert_vectors(zip(rows[:100], random_units(100), strict=True))
         problems: list[Exception] = []
@@ -228,7 +228,7 @@ steps = st.lists(
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps)
-def test_it_fits_the_table_after_any_steps(django_db_blocker, vector_rows, steps):
+def test_index_equals_the_table_after_any_steps(django_db_blocker, vector_rows, steps):
     index, rows = vector_rows
     Embedding.objects.all().delete()
     for number, (step, which) in enumerate(steps):
@@ -251,7 +251,7 @@ def vector_rows(transactional_db):
     return VectorIndex(MODEL, SIZE), make_memories(10)
 
 
-def test_a_process_has_one_index_of_a_model_and_keeps_few():
+def test_process_has_one_index_per_model_and_limits_them():
     one = vector_index.get_index("a", 4)
     assert vector_index.get_index("a", 4) is one
     for name in ("b", "c"):
@@ -260,7 +260,7 @@ def test_a_process_has_one_index_of_a_model_and_keeps_few():
 
 
 @pytest.mark.parametrize("column", schema.TEXT_COLUMNS)
-def test_another_text_takes_the_vector_away(db, column):
+def test_changed_text_deletes_the_vector(db, column):
     [one] = make_memories(1)
     insert_vectors([(one, unit(1))])
     setattr(one, column, "another")
@@ -268,7 +268,7 @@ def test_another_text_takes_the_vector_away(db, column):
     assert not Embedding.objects.exists()
 
 
-def test_the_same_text_again_leaves_the_vector(db):
+def test_unchanged_text_keeps_the_vector(db):
     [one] = make_memories(1)
     insert_vectors([(one, unit(1))])
     one.importance = 0.9
@@ -276,7 +276,7 @@ def test_the_same_text_again_leaves_the_vector(db):
     assert Embedding.objects.get().memory_id == one.pk
 
 
-def test_a_vector_is_never_changed_in_place(db):
+def test_vector_cannot_be_updated(db):
     [one] = make_memories(1)
     insert_vectors([(one, unit(1))])
     with pytest.raises(Exception, match="deleted and inserted"), transaction.atomic():

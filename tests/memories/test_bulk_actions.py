@@ -61,9 +61,7 @@ def several(remember: Remember) -> list[Memory]:
 
 
 @pytest.mark.parametrize("kind", sorted(ACTION_KINDS))
-def test_an_act_taken_back_leaves_each_memory_exactly_as_it_was(
-    several: list[Memory], actor: Actor, kind: str
-) -> None:
+def test_undo_restores_each_memory_exactly(several: list[Memory], actor: Actor, kind: str) -> None:
     if kind == "restore":
         memories.trash_memories([several[0].uid], actor, TrashReason.EVICTED)
         memories.trash_merged(several[2], [several[1].uid], actor)
@@ -80,7 +78,7 @@ def test_an_act_taken_back_leaves_each_memory_exactly_as_it_was(
 
 
 @pytest.mark.parametrize("kind", sorted(ACTION_KINDS))
-def test_every_journal_row_of_an_act_names_it_and_the_chain_stays_whole(
+def test_journal_rows_have_the_action_id_and_the_chain_is_valid(
     several: list[Memory], actor: Actor, kind: str
 ) -> None:
     if kind == "restore":
@@ -99,7 +97,7 @@ def test_every_journal_row_of_an_act_names_it_and_the_chain_stays_whole(
     assert journal.verify().ok
 
 
-def test_the_journal_of_an_act_holds_no_text_of_a_memory(several: list[Memory], actor: Actor) -> None:
+def test_journal_rows_contain_no_text(several: list[Memory], actor: Actor) -> None:
     acted = memories.apply_bulk_action("set", [several[0].uid], actor, **VALUES["set"], content="Other words")
     undo(acted, actor)
     told = str(list(JournalEntry.objects.filter(seq__gte=acted.first).values_list("detail", flat=True)))
@@ -109,7 +107,7 @@ def test_the_journal_of_an_act_holds_no_text_of_a_memory(several: list[Memory], 
     assert "Other words" not in told
 
 
-def test_a_changed_content_comes_back_with_what_was_made_of_it(
+def test_undo_restores_content_with_generated_title_and_abstract(
     several: list[Memory], actor: Actor, embedding: Any
 ) -> None:
     before = whole(several[0])
@@ -122,7 +120,7 @@ def test_a_changed_content_comes_back_with_what_was_made_of_it(
     assert several[0].pk in set(Embedding.objects.values_list("memory_id", flat=True))
 
 
-def test_approving_says_when_and_clears_the_flags(several: list[Memory], actor: Actor) -> None:
+def test_approve_sets_reviewed_at_and_clears_flags(several: list[Memory], actor: Actor) -> None:
     acted = memories.apply_bulk_action("approve", [several[0].uid], actor)
     memory = Memory.objects.get(pk=several[0].pk)
     assert memory.flags == []
@@ -131,18 +129,14 @@ def test_approving_says_when_and_clears_the_flags(several: list[Memory], actor: 
     assert JournalEntry.objects.get(seq=acted.first).operation == "review"
 
 
-def test_demoting_halves_the_importance_and_promoting_halves_what_it_lacks(
-    several: list[Memory], actor: Actor
-) -> None:
+def test_demote_and_promote_change_importance_by_half(several: list[Memory], actor: Actor) -> None:
     memories.apply_bulk_action("demote", [several[0].uid], actor)
     memories.apply_bulk_action("promote", [several[1].uid], actor)
     assert Memory.objects.get(pk=several[0].pk).importance == pytest.approx(0.3)
     assert Memory.objects.get(pk=several[1].pk).importance == pytest.approx(0.8)
 
 
-def test_demoting_and_approving_is_one_act_that_is_taken_back_as_one(
-    several: list[Memory], actor: Actor
-) -> None:
+def test_demote_and_approve_is_undone_as_one_action(several: list[Memory], actor: Actor) -> None:
     before = [whole(memory) for memory in several]
     acted = memories.apply_bulk_action("demote_and_approve", [memory.uid for memory in several], actor)
     for memory in several:
@@ -152,9 +146,7 @@ def test_demoting_and_approving_is_one_act_that_is_taken_back_as_one(
     assert [whole(memory) for memory in several] == before
 
 
-def test_of_an_act_in_two_steps_nothing_is_taken_back_where_one_of_them_cannot(
-    several: list[Memory], actor: Actor
-) -> None:
+def test_undo_of_two_steps_is_all_or_nothing(several: list[Memory], actor: Actor) -> None:
     acted = memories.apply_bulk_action("demote_and_approve", [several[0].uid], actor)
     memories.update_memory(several[0].uid, MemoryPatch(importance=0.8), actor)
     undone = undo(acted, actor)
@@ -163,7 +155,7 @@ def test_of_an_act_in_two_steps_nothing_is_taken_back_where_one_of_them_cannot(
     assert (several[0].importance, several[0].flags, several[0].reviewed_at is None) == (0.8, [], False)
 
 
-def test_tags_are_added_to_those_there_and_taken_away_alone(several: list[Memory], actor: Actor) -> None:
+def test_tag_adds_and_untag_removes_one_tag(several: list[Memory], actor: Actor) -> None:
     uid = several[0].uid
     memories.apply_bulk_action("tag", [uid], actor, tag=" kept ")
     assert list_values(Memory.objects.get(uid=uid), "tags") == ["first", "kept"]
@@ -171,14 +163,14 @@ def test_tags_are_added_to_those_there_and_taken_away_alone(several: list[Memory
     assert list_values(Memory.objects.get(uid=uid), "tags") == ["kept"]
 
 
-def test_where_there_is_nothing_to_change_nothing_is_journaled(several: list[Memory], actor: Actor) -> None:
+def test_action_without_a_change_is_not_journaled(several: list[Memory], actor: Actor) -> None:
     start = journal.last_seq()
     acted = memories.apply_bulk_action("tag", [several[0].uid], actor, tag="first")
     assert (acted.done, acted.same, acted.first) == ([], [several[0].uid], 0)
     assert journal.last_seq() == start
 
 
-def test_a_refusal_of_one_does_not_stop_the_rest(several: list[Memory], actor: Actor) -> None:
+def test_refused_memory_does_not_stop_the_others(several: list[Memory], actor: Actor) -> None:
     memories.trash_memories([several[1].uid], actor)
     acted = memories.apply_bulk_action("tag", [m.uid for m in several] + ["nosuchmemory"], actor, tag="kept")
     assert len(acted.done) == 2
@@ -188,7 +180,7 @@ def test_a_refusal_of_one_does_not_stop_the_rest(several: list[Memory], actor: A
     ]
 
 
-def test_what_may_not_be_seen_is_refused_as_if_it_were_not_there(four_levels: dict[str, Memory]) -> None:
+def test_hidden_memory_is_refused_like_a_missing_one(four_levels: dict[str, Memory]) -> None:
     public = Actor("user:eve", Clearance())
     for kind in ACTION_KINDS:
         values = VALUES.get(kind, {})
@@ -199,9 +191,7 @@ def test_what_may_not_be_seen_is_refused_as_if_it_were_not_there(four_levels: di
         assert {words for _, words in acted.refused} == {"there is no such memory"}
 
 
-def test_a_change_that_collides_with_another_memory_is_refused_and_the_rest_goes_on(
-    remember: Remember, actor: Actor
-) -> None:
+def test_conflicting_change_is_refused_and_the_others_continue(remember: Remember, actor: Actor) -> None:
     here, there, other = (
         remember("same", project="a"),
         remember("same", project="b"),
@@ -213,7 +203,7 @@ def test_a_change_that_collides_with_another_memory_is_refused_and_the_rest_goes
     assert whole(here)["project"] == "a"
 
 
-def test_an_act_is_taken_back_once(several: list[Memory], actor: Actor) -> None:
+def test_action_is_undone_only_once(several: list[Memory], actor: Actor) -> None:
     for kind in ("approve", "demote", "trash", "expire", "tag"):
         acted = memories.apply_bulk_action(kind, [several[0].uid], actor, **VALUES.get(kind, {}))
         assert len(undo(acted, actor).done) == 1
@@ -223,7 +213,7 @@ def test_an_act_is_taken_back_once(several: list[Memory], actor: Actor) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(set(ACTION_KINDS) - {"trash", "expire"}))
-def test_what_was_changed_since_stays_as_it_is(several: list[Memory], actor: Actor, kind: str) -> None:
+def test_memory_changed_since_is_not_undone(several: list[Memory], actor: Actor, kind: str) -> None:
     if kind == "restore":
         memories.trash_memories([memory.uid for memory in several], actor)
     acted = memories.apply_bulk_action(
@@ -241,7 +231,7 @@ def test_what_was_changed_since_stays_as_it_is(several: list[Memory], actor: Act
     assert whole(several[1]) == changed
 
 
-def test_acts_upon_acts_are_taken_back_one_after_the_other(several: list[Memory], actor: Actor) -> None:
+def test_actions_are_undone_one_after_the_other(several: list[Memory], actor: Actor) -> None:
     before = whole(several[0])
     acts = [
         memories.apply_bulk_action("tag", [several[0].uid], actor, tag="one"),
@@ -253,27 +243,27 @@ def test_acts_upon_acts_are_taken_back_one_after_the_other(several: list[Memory]
     assert whole(several[0]) == before
 
 
-def test_upkeep_since_is_no_reason_not_to_take_back_a_tag(several: list[Memory], actor: Actor) -> None:
+def test_maintenance_since_does_not_prevent_undo_of_a_tag(several: list[Memory], actor: Actor) -> None:
     acted = memories.apply_bulk_action("tag", [several[0].uid], actor, tag="kept")
     Memory.objects.filter(pk=several[0].pk).update(importance=0.2, consolidated_at=timezone.now())
     assert len(undo(acted, actor).done) == 1
     assert Memory.objects.get(pk=several[0].pk).importance == 0.2
 
 
-def test_an_importance_that_upkeep_moved_since_is_not_taken_back(several: list[Memory], actor: Actor) -> None:
+def test_importance_changed_by_maintenance_since_is_not_undone(several: list[Memory], actor: Actor) -> None:
     acted = memories.apply_bulk_action("demote", [several[0].uid], actor)
     Memory.objects.filter(pk=several[0].pk).update(importance=0.2)
     assert undo(acted, actor).refused == [(several[0].uid, "it was changed since")]
 
 
-def test_nobody_takes_back_what_another_did(several: list[Memory], actor: Actor) -> None:
+def test_actor_cannot_undo_action_of_another_actor(several: list[Memory], actor: Actor) -> None:
     acted = memories.apply_bulk_action("trash", [several[0].uid], actor)
     with pytest.raises(memories.NotFound):
         undo(acted, Actor("user:eve", actor.clearance))
     assert Memory.objects.get(pk=several[0].pk).deleted_at
 
 
-def test_a_guessed_range_or_another_act_finds_nothing(several: list[Memory], actor: Actor) -> None:
+def test_undo_with_wrong_range_or_id_finds_nothing(several: list[Memory], actor: Actor) -> None:
     acted = memories.apply_bulk_action("trash", [several[0].uid], actor)
     for uid, first, last in (
         ("anotheract", acted.first, acted.last),
@@ -287,9 +277,7 @@ def test_a_guessed_range_or_another_act_finds_nothing(several: list[Memory], act
             memories.undo_bulk_action(uid, actor, first, last)
 
 
-def test_a_memory_that_left_the_sight_of_who_acted_is_not_taken_back(
-    remember: Remember, actor: Actor
-) -> None:
+def test_memory_hidden_since_is_not_undone(remember: Remember, actor: Actor) -> None:
     public = Actor("user:ada", Clearance())
     memory = remember("words", project="p")
     acted = memories.apply_bulk_action("set", [memory.uid], public, sensitivity="secret")
@@ -297,7 +285,7 @@ def test_a_memory_that_left_the_sight_of_who_acted_is_not_taken_back(
     assert Memory.objects.get(pk=memory.pk).sensitivity == "secret"
 
 
-def test_a_change_since_the_person_read_it_is_refused(several: list[Memory], actor: Actor) -> None:
+def test_memory_changed_since_read_is_refused(several: list[Memory], actor: Actor) -> None:
     read = {memory.uid: memory.updated_at for memory in several}
     memories.update_memory(several[0].uid, MemoryPatch(subtitle="meanwhile"), actor)
     acted = memories.apply_bulk_action("demote", read, actor, seen=read)
@@ -305,9 +293,7 @@ def test_a_change_since_the_person_read_it_is_refused(several: list[Memory], act
     assert len(acted.done) == 2
 
 
-def test_a_credential_among_the_values_is_refused_before_anything_is_written(
-    several: list[Memory], actor: Actor
-) -> None:
+def test_secret_in_values_is_refused_before_any_write(several: list[Memory], actor: Actor) -> None:
     with pytest.raises(memories.SecretDetected):
         memories.apply_bulk_action("tag", [several[0].uid], actor, tag="ghp_" + "a1B2" * 9)
     assert list_values(several[0], "tags") == ["first"]
@@ -327,7 +313,7 @@ def test_a_credential_among_the_values_is_refused_before_anything_is_written(
         ("set", {}, "abstract"),
     ],
 )
-def test_what_cannot_be_done_to_any_memory_is_said_at_once(
+def test_invalid_action_raises_store_error(
     several: list[Memory], actor: Actor, kind: str, values: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(memories.StoreError) as refusal:
@@ -335,12 +321,12 @@ def test_what_cannot_be_done_to_any_memory_is_said_at_once(
     assert refusal.value.field == field
 
 
-def test_too_many_at_once_are_refused(db: None, actor: Actor) -> None:
+def test_too_many_memories_are_refused(db: None, actor: Actor) -> None:
     with pytest.raises(memories.StoreError, match="at most 2000"):
         memories.apply_bulk_action("trash", (str(n) for n in range(MAX_MEMORIES + 1)), actor)
 
 
-def test_between_its_transactions_a_long_act_leaves_a_moment_to_who_waits_to_write(
+def test_long_action_pauses_between_transactions(
     remember: Remember, actor: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uids = [remember(f"number {n}").uid for n in range(2 * CHUNK_SIZE + 1)]
@@ -355,9 +341,7 @@ def test_between_its_transactions_a_long_act_leaves_a_moment_to_who_waits_to_wri
     assert [rows for seconds, rows in rests if seconds] == [CHUNK_SIZE, 2 * CHUNK_SIZE]
 
 
-def test_a_long_act_is_done_in_short_transactions_and_taken_back_as_one(
-    remember: Remember, actor: Actor
-) -> None:
+def test_long_action_runs_in_chunks_and_is_undone_as_one(remember: Remember, actor: Actor) -> None:
     uids = [remember(f"number {n}").uid for n in range(CHUNK_SIZE + 5)]
     with CaptureQueriesContext(connection) as queries:
         acted = memories.apply_bulk_action("approve", uids, actor)
@@ -367,7 +351,7 @@ def test_a_long_act_is_done_in_short_transactions_and_taken_back_as_one(
     assert len(undo(acted, actor).done) == CHUNK_SIZE + 5
 
 
-def test_rows_of_another_journal_are_no_acts_of_anybody_here(several: list[Memory], actor: Actor) -> None:
+def test_imported_journal_rows_cannot_be_undone(several: list[Memory], actor: Actor) -> None:
     acted = memories.apply_bulk_action("trash", [several[0].uid], actor)
     [row] = JournalEntry.objects.filter(seq=acted.first)
     change = journal.Change(

@@ -25,7 +25,7 @@ def bytes_of_the_store() -> bytes:
     return disk.read_store_bytes(connection.settings_dict["NAME"])
 
 
-def test_a_trashed_memory_is_invisible_and_comes_back(remember, actor):
+def test_trashed_memory_is_invisible_until_restored(remember, actor):
     memory = remember("zebra", tags=["t"])
     assert store.trash_memories([memory.uid], actor) == [memory]
     stored = Memory.objects.get()
@@ -36,32 +36,32 @@ def test_a_trashed_memory_is_invisible_and_comes_back(remember, actor):
     assert (stored.trash_reason, stored.labels.get().value) == ("", "t")
 
 
-def test_the_trash_does_not_make_a_memory_look_new(remember, actor):
+def test_trash_and_restore_do_not_change_updated_at(remember, actor):
     memory = remember("zebra")
     store.trash_memories([memory.uid], actor)
     store.restore_memories([memory.uid], actor)
     assert Memory.objects.get().updated_at == memory.updated_at
 
 
-def test_twice_into_the_trash_is_once(remember, actor):
+def test_trashing_twice_is_journaled_once(remember, actor):
     memory = remember("zebra")
     store.trash_memories([memory.uid], actor)
     assert store.trash_memories([memory.uid], actor) == []
     assert JournalEntry.objects.filter(operation="delete").count() == 1
 
 
-def test_restoring_what_lives_changes_nothing(remember, actor):
+def test_restore_of_a_live_memory_changes_nothing(remember, actor):
     memory = remember("zebra")
     assert store.restore_memories([memory.uid], actor) == []
     assert JournalEntry.objects.count() == 1
 
 
-def test_unknown_ids_are_left_out(remember, actor):
+def test_unknown_ids_are_ignored(remember, actor):
     memory = remember("zebra")
     assert store.trash_memories([memory.uid, "nosuch", ""], actor) == [memory]
 
 
-def test_any_number_of_ids_is_no_matter(remember, actor):
+def test_any_number_of_ids_is_accepted(remember, actor):
     """SQLite's limit on parameters depends on how it was built; here it is low."""
     memories = [remember(f"{n}") for n in range(30)]
     ids = [f"id-{n}" for n in range(5000)] + [memory.uid for memory in memories]
@@ -74,14 +74,14 @@ def test_any_number_of_ids_is_no_matter(remember, actor):
         connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 250_000)
 
 
-def test_a_repeat_of_what_is_in_the_trash_revives_it(remember, actor):
+def test_repeat_revives_a_trashed_memory(remember, actor):
     memory = remember("zebra")
     store.trash_memories([memory.uid], actor)
     assert remember("zebra") == memory
     assert store.restore_memories([memory.uid], actor) == []
 
 
-def test_restoring_beside_a_twin_that_came_meanwhile_is_no_error(remember, actor, low):
+def test_restore_next_to_a_new_twin_is_no_error(remember, actor, low):
     hidden = remember("zebra", sensitivity="private")
     store.trash_memories([hidden.uid], actor)
     remember("zebra", by=low)
@@ -90,7 +90,7 @@ def test_restoring_beside_a_twin_that_came_meanwhile_is_no_error(remember, actor
     assert set(Memory.objects.live()) == {hidden, twin}
 
 
-def test_emptying_the_trash_erases_what_lies_in_it(remember, actor):
+def test_empty_trash_erases_trashed_memories(remember, actor):
     gone, kept = remember("gone"), remember("kept")
     store.trash_memories([gone.uid], actor)
     assert store.empty_trash(actor, before=timezone.now() - timezone.timedelta(days=1)) == 0
@@ -99,20 +99,20 @@ def test_emptying_the_trash_erases_what_lies_in_it(remember, actor):
     assert JournalEntry.objects.get(operation="erase").object_id == gone.uid
 
 
-def test_the_system_empties_everyones_trash(remember, actor):
+def test_system_empties_the_trash_of_everyone(remember, actor):
     mine = remember("mine", scope="personal")
     store.trash_memories([mine.uid], actor)
     assert store.empty_trash(system_actor("daily")) == 1
 
 
-def test_what_was_merged_into_an_erased_memory_can_still_be_restored(remember, actor):
+def test_memory_merged_into_an_erased_one_can_be_restored(remember, actor):
     target, source = remember("target"), remember("source")
     store.trash_merged(target, [source.uid], actor)
     store.erase_memories([target.uid], actor)
     assert store.restore_memories([source.uid], actor) == [source]
 
 
-def test_erasing_leaves_the_hash_in_the_journal(remember, actor):
+def test_erase_leaves_only_the_hash_in_the_journal(remember, actor):
     memory = remember("zebra")
     assert store.erase_memories([memory.uid], actor) == [memory.uid]
     assert JournalEntry.objects.get(operation="erase").detail["content_hash"] == memory.content_hash
@@ -150,7 +150,7 @@ def quark(remember, actor):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_erased_memory_leaves_no_byte_in_the_file(quark, actor):
+def test_erased_memory_leaves_no_byte_in_the_file(quark, actor):
     assert bytes_of_the_store().lower().count(b"xylophonequark") > 8
     store.erase_memories([quark.uid], actor)
     left = bytes_of_the_store()
@@ -164,14 +164,14 @@ def test_an_erased_memory_leaves_no_byte_in_the_file(quark, actor):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_erasing_inside_a_transaction_cleans_the_file_after_its_commit(quark, actor):
+def test_erase_in_a_transaction_cleans_the_file_after_commit(quark, actor):
     with transaction.atomic():
         store.erase_memories([quark.uid], actor)
     assert b"xylop" not in bytes_of_the_store().lower()
 
 
 @pytest.mark.django_db(transaction=True)
-def test_erasing_in_a_transaction_that_fails_erases_nothing(quark, actor):
+def test_erase_in_a_failed_transaction_erases_nothing(quark, actor):
     with suppress(RuntimeError), transaction.atomic():
         store.erase_memories([quark.uid], actor)
         raise RuntimeError
@@ -180,14 +180,14 @@ def test_erasing_in_a_transaction_that_fails_erases_nothing(quark, actor):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_emptying_the_trash_cleans_the_file_too(quark, actor):
+def test_empty_trash_cleans_the_file(quark, actor):
     store.trash_memories([quark.uid], actor)
     store.empty_trash(actor)
     assert b"xylop" not in bytes_of_the_store().lower()
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_file_in_use_does_not_fail_an_erase(quark, actor, caplog):
+def test_erase_succeeds_while_the_file_is_in_use(quark, actor, caplog):
     rows = Memory.objects.all().iterator(chunk_size=5)
     next(rows)  # a statement in progress on this connection: SQLite refuses to VACUUM
     store.erase_memories([quark.uid], actor)

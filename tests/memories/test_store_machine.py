@@ -233,7 +233,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 @pytest.mark.django_db
 @pytest.mark.slow
-def test_the_store_holds_its_promises_whatever_is_done_to_it(configure):
+def test_store_invariants_hold_for_any_sequence_of_operations(configure):
     configure(max_memories=0)
     # Without shrinking, which takes minutes here: the steps that failed are printed as they were taken.
     few = settings(max_examples=40, stateful_step_count=25, phases=[Phase.generate])

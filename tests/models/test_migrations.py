@@ -60,13 +60,13 @@ def remade(model: type[models.Model], name: str) -> Iterator[None]:
         schema.install()
 
 
-def test_all_is_in_place(db):
+def test_schema_is_complete(db):
     assert triggers() == TRIGGERS
     assert schema.find_problems(deep=True) == []
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_remade_table_has_lost_its_triggers(remember):
+def test_rebuilt_table_loses_its_triggers(remember):
     """The danger itself: should Django ever keep them, this whole precaution could go."""
     remember("zebra")
     with remade(Memory, "category"):
@@ -84,7 +84,7 @@ def test_a_remade_table_has_lost_its_triggers(remember):
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("model", "column"), [(Memory, "category"), (JournalEntry, "operation")])
-def test_a_migration_that_remakes_a_table_keeps_triggers_and_index(remember, actor, model, column):
+def test_migration_that_rebuilds_a_table_keeps_triggers_and_index(remember, actor, model, column):
     memory = remember("zebra before")
     emit_pre_migrate_signal(verbosity=0, interactive=False, db="default")
     with remade(model, column):
@@ -103,7 +103,7 @@ def test_a_migration_that_remakes_a_table_keeps_triggers_and_index(remember, act
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_signals_of_migrate_are_connected(remember):
+def test_migrate_signals_are_connected(remember):
     remember("zebra")
     schema.drop_triggers()
     remember("unindexed zebra")
@@ -113,7 +113,7 @@ def test_the_signals_of_migrate_are_connected(remember):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_migrate_puts_a_changed_trigger_right(db):
+def test_migrate_repairs_a_changed_trigger(db):
     run_sql("DROP TRIGGER memoryhub_journal_no_delete")
     name, table = "memoryhub_journal_no_delete", "memoryhub_journalentry"
     run_sql(f"CREATE TRIGGER {name} BEFORE DELETE ON {table} BEGIN SELECT 1; END")
@@ -125,7 +125,7 @@ def test_migrate_puts_a_changed_trigger_right(db):
 
 
 @pytest.mark.parametrize("table", ["memoryhub_text", "memoryhub_trigram"])
-def test_an_index_that_differs_from_its_table_is_found_and_rebuilt(remember, table):
+def test_wrong_index_is_detected_and_rebuilt(remember, table):
     memory = remember("zebra")
     run_sql(
         f"INSERT INTO {table}({table}, rowid, title, subtitle, abstract, overview, content) "
@@ -141,7 +141,7 @@ def test_an_index_that_differs_from_its_table_is_found_and_rebuilt(remember, tab
     assert schema.find_problems(deep=True) == []
 
 
-def test_a_missing_index_is_found_and_made(remember):
+def test_missing_index_is_detected_and_created(remember):
     remember("zebra")
     run_sql("DROP TABLE memoryhub_trigram")
     assert schema.find_problems() == ["table memoryhub_trigram is missing"]
@@ -179,7 +179,7 @@ print(json.dumps(told))
 
 
 @pytest.mark.slow
-def test_a_store_goes_to_zero_and_back(tmp_path):
+def test_migrate_to_zero_and_back(tmp_path):
     environment = {
         **{
             name: value
