@@ -85,7 +85,7 @@ def read_oidc_provider(prefix: str, environ: Mapping[str, str] = os.environ) -> 
     if address.scheme != "https" and address.hostname not in ("localhost", "127.0.0.1", "::1"):
         raise ConfigError([f"{prefix}_ISSUER must be an https address, as the provider writes it"])
     if not client or not secret:
-        raise ConfigError([f"{prefix}_ISSUER needs {prefix}_CLIENT_ID and {prefix}_CLIENT_SECRET beside it"])
+        raise ConfigError([f"{prefix}_ISSUER needs {prefix}_CLIENT_ID and {prefix}_CLIENT_SECRET too"])
     if importlib.util.find_spec("mozilla_django_oidc") is None:
         raise ConfigError([f"{prefix}_ISSUER needs the extra oidc: pip install 'memoryhub[oidc]'"])
     return issuer, client, secret
@@ -110,5 +110,5 @@ def load_or_create_secret(path: Path) -> str:
         return path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            [f"cannot keep a secret key in {path}: {error}; set MEMORYHUB_SECRET_KEY or mend the folder"]
+            [f"cannot store a secret key in {path}: {error}; set MEMORYHUB_SECRET_KEY or fix the folder"]
         ) from None

@@ -1,4 +1,4 @@
-"""An event that became a memory tells no more than the memory does, while that lives and after its end."""
+"""Visibility of events that became memories, while the memory is live and afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Four levels through every door of the core: what one may not see is not there, in SQL, before any LIMIT."""
+"""Visibility of memories of each level in every read: hidden rows are excluded in SQL, before any LIMIT."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_statistics_of_the_trash_and_of_what_expires(four_levels, clearance, see
 
 @pytest.fixture
 def facts_of_four_levels(four_levels, actor):
-    """A public fact on a memory of each level, and a fact of each level on no memory."""
+    """A public fact of a memory of each level, and a fact of each level without a memory."""
     for level, memory in four_levels.items():
         fact = Fact.objects.create(subject="zebra", predicate="on", object=level, memory=memory)
         own = Fact.objects.create(subject="zebra", predicate="of", object=level, sensitivity=level)
@@ -218,14 +218,14 @@ def test_hidden_memories_cannot_be_changed(four_levels, low, level):
 
 def test_system_cannot_see_an_unknown_level(four_levels):
     uid = four_levels["cosmic"].uid
-    hub = system_actor("tests")
+    system = system_actor("tests")
     with pytest.raises(NotFound):
-        store.update_memory(uid, MemoryPatch(title="x"), hub)
-    assert store.trash_memories([uid], hub) == store.erase_memories([uid], hub) == []
+        store.update_memory(uid, MemoryPatch(title="x"), system)
+    assert store.trash_memories([uid], system) == store.erase_memories([uid], system) == []
     Memory.objects.filter(uid=uid).update(expires_at=timezone.now())
-    assert store.purge_expired(hub) == 0
+    assert store.purge_expired(system) == 0
     Memory.objects.filter(uid=uid).update(deleted_at=timezone.now())
-    assert store.empty_trash(hub) == 0
+    assert store.empty_trash(system) == 0
     assert Memory.objects.filter(uid=uid).exists()
 
 
@@ -241,7 +241,7 @@ def test_agent_maintenance_changes_only_visible_memories(four_levels, low):
 # Personal memories
 
 
-# The gate is SQL before LIMIT
+# Filters apply in SQL before LIMIT
 
 
 def test_page_is_full_despite_higher_ranked_hidden_rows(db, actor, low, configure):

@@ -1,4 +1,4 @@
-"""What is of another project, or of another person, is not there: through the core, in SQL."""
+"""Visibility by project and owner."""
 
 from __future__ import annotations
 

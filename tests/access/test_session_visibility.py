@@ -1,4 +1,4 @@
-"""What is told of a session tells nothing of what is hidden in it."""
+"""Visibility of sessions: the shown values do not depend on hidden rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HIDDEN, SHOWN, LATER = (datetime(year, 5, 5, tzinfo=UTC) for year in (2019, 2024
 
 @pytest.fixture
 def mixed(remember):
-    """A session that secret memories begin and end, and in the middle of which a public one lies."""
+    """A session with a public memory between two secret ones."""
     keeper = Actor("token:tok-secret", ALL)
     remember("hidden", by=keeper, session_id="hs", sensitivity="secret", created_at=HIDDEN)
     remember("hidden end", by=keeper, session_id="hs", sensitivity="secret", created_at=LATER)

@@ -47,7 +47,7 @@ def five_rows(remember):
 
 
 def tamper(sql: str, *params) -> None:
-    """As an attacker who owns the file: the triggers go first."""
+    """Change rows like an attacker with access to the file, who drops the triggers first."""
     schema.drop_triggers()
     run_sql("PRAGMA ignore_check_constraints = ON")
     try:
@@ -143,7 +143,7 @@ def test_later_rows_do_not_hide_tampering(five_rows, remember):
 
 
 def test_hash_is_as_documented(remember):
-    """Recomputed here from the stored texts alone, so that the scheme cannot change unseen."""
+    """Recomputes the hash from the stored texts, so that the scheme cannot change unnoticed."""
     for n in range(3):
         remember(f"memory {n}", project="zoo é", importance=0.3)
     previous = "0" * 64

@@ -29,7 +29,7 @@ def everything():
 
 @pytest.fixture
 def write(actor):
-    """``write(3)`` stores three more memories, each in a transaction of its own."""
+    """``write(3)`` stores three more memories, each in its own transaction."""
     count = 0
 
     def more(times: int = 1) -> None:
@@ -50,7 +50,7 @@ def test_row_is_a_line_in_the_shape_of_the_api(write, journal_mirror):
 
 
 def test_later_written_rows_are_as_stored(write, journal_mirror):
-    """Loading a row leaves out the hash of a skipped text; the mirror is compared with the stored bytes."""
+    """A loaded row lacks the hash of a skipped text, but the mirror is compared with the stored bytes."""
     write()
     memory = Memory.objects.get()
     with transaction.atomic():
@@ -130,7 +130,7 @@ def test_mirror_of_a_longer_store_is_set_aside(write, journal_mirror):
 
 
 def test_mirror_of_another_store_of_equal_length_is_set_aside(write, journal_mirror):
-    """The numbers fit, the rows do not."""
+    """The numbers match, the rows differ."""
     write(2)
     lines = [json.loads(line) for line in journal_mirror.read_text("utf-8").splitlines()]
     foreign = [json.dumps(dict(line, hash="f" * 64)) + "\n" for line in lines]
@@ -181,13 +181,13 @@ def test_rotated_file_is_started_again(write, journal_mirror):
 
 def test_writer_that_waited_writes_to_the_new_file(write, journal_mirror):
     write()
-    with mirror._locked() as held:
+    with mirror._locked() as locked:
         waiting = threading.Thread(target=lambda: (write(), connection.close()))
         waiting.start()
         waiting.join(0.3)
         assert waiting.is_alive()
         journal_mirror.rename(journal_mirror.with_suffix(".old"))
-        assert held.fileno() > 0
+        assert locked.fileno() > 0
     waiting.join()
     assert numbers(journal_mirror) == [1, 2]
     assert numbers(journal_mirror.with_suffix(".old")) == [1]

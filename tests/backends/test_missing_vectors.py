@@ -1,4 +1,4 @@
-"""What is lacking is told: in the statistics behind the gate, and by the doctor."""
+"""Memories without vectors are counted in the statistics and by the doctor."""
 
 from __future__ import annotations
 

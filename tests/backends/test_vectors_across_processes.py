@@ -1,4 +1,4 @@
-"""What one process writes, every other finds at its next question; what is erased is nowhere any more."""
+"""Vector indexes of several processes: writes are found at once, erased vectors are gone everywhere."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SEEN = Clearance.up_to("secret", owner="ada")
 
 
 def found(question: str) -> list[str]:
-    """What lives and is nearest to a question, as this process knows it."""
+    """Return the contents of the live memories nearest to a question in this process."""
     from memoryhub import embeddings
 
     embedder = embeddings.configured()
@@ -61,7 +61,7 @@ def found(question: str) -> list[str]:
 
 @pytest.fixture
 def other(journal_mirror) -> Iterator[Callable[[str], Any]]:
-    """``other("expression")``: its value in another process of the same store."""
+    """``other("expression")`` evaluates an expression in another process with the same store."""
     environment = {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "tests.settings",
@@ -133,8 +133,8 @@ def test_erased_memory_leaves_no_byte_of_its_vector(remember, actor, embedding: 
     vector_index.refresh_indexes()
     assert stored not in disk.read_store_bytes(connection.settings_dict["NAME"])
     assert set(index.of([kept.pk, one.pk])) == {kept.pk}
-    held = np.frombuffer(stored, "<f2").astype(np.float32)
-    assert not any(np.allclose(row, held, atol=0.01) for row in view.matrix)
+    erased = np.frombuffer(stored, "<f2").astype(np.float32)
+    assert not any(np.allclose(row, erased, atol=0.01) for row in view.matrix)
 
 
 def test_nearest_memories_respect_access(four_levels, remember):

@@ -1,4 +1,4 @@
-"""The configuration: where values come from, and what is said about those that cannot be used."""
+"""The configuration: sources of values, and messages about invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator's variables: paths, secrets, yes and no; and a start that fails in one clear line."""
+"""The operator's variables: paths, secrets and flags, and the message about an invalid one."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_time_zone_is_utc_by_default():
         ("MEMORYHUB_SECRET_KEY_FILE", "/no/such/file", "MEMORYHUB_SECRET_KEY_FILE: cannot read"),
         ("DATABASE_URL", "garbage", "DATABASE_URL: only sqlite"),
         ("DATABASE_URL", "sqlite://:memory:", "DATABASE_URL: only sqlite"),
-        ("LETSGO_HOME", "{file}", "cannot keep a secret key in"),
+        ("LETSGO_HOME", "{file}", "cannot store a secret key in"),
         ("LETSGO_HOME", "~no-such-user/x", "LETSGO_HOME: cannot resolve"),
         ("LETSGO_MEMORY_DB", "{file}/x.db", "LETSGO_MEMORY_DB: cannot make the folder"),
     ],

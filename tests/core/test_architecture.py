@@ -28,7 +28,7 @@ def test_import_contracts_hold():
 
 @pytest.mark.parametrize("module", PURE)
 def test_pure_module_runs_without_django(module):
-    """Also through the packages it lies in, which the linter does not look at."""
+    """The import includes the parent packages, which the linter does not check."""
     code = f"import {module}, sys; sys.exit('django' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Pages and timelines: every row once, in order, at any times and limits; odd cursors are refused."""
+"""Pages and timelines contain every row once and in order. Invalid cursors are refused."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ CLEARANCE = Clearance.up_to("secret", owner="ada")
 
 
 def build(times, boundaries, starts) -> int:
-    """Memories, events, boundaries, starts and ends at these moments; returns how many entries that makes."""
+    """Create memories, events, boundaries, starts and ends at these moments. Return the number of entries."""
     rows_of(times, session_id="m", project="p")
     home = Session.objects.create(session_id="m", project="p", started_at=NOON, ended_at=NOON)
     Event.objects.bulk_create(

@@ -1,4 +1,4 @@
-"""Words, stems and short forms; above all that Python and SQLite's tokenizer agree on them."""
+"""Words, stems and short forms, and their agreement with SQLite's tokenizer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memoryhub.core import text
 
 @pytest.fixture(scope="module")
 def tokens_of():
-    """What SQLite's tokenizer makes of a text."""
+    """Return the tokens of a text according to SQLite."""
     connection = sqlite3.connect(":memory:", check_same_thread=False)
     connection.execute(f"CREATE VIRTUAL TABLE t USING fts5(x, {INDEXES['memoryhub_text']})")
     connection.execute("CREATE VIRTUAL TABLE v USING fts5vocab('t', 'instance')")

@@ -1,4 +1,4 @@
-"""Many memories in one call: in order, each with its own outcome, one transaction."""
+"""Batches: results in order, one for each memory, in one transaction."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ def test_sessions_span_the_memories_of_a_batch(db, actor):
 
 
 def test_personal_memory_without_owner_is_refused(db):
-    nobody = Actor("token:x", Clearance.up_to("secret"))
-    [refused] = batch(nobody, {"content": "a", "scope": "personal"})
+    without_owner = Actor("token:x", Clearance.up_to("secret"))
+    [refused] = batch(without_owner, {"content": "a", "scope": "personal"})
     assert (refused.code, refused.field) == ("forbidden", "scope")
 
 

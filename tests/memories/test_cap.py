@@ -1,4 +1,4 @@
-"""``max_memories`` for each project and owner: the least worth keeping leave for the trash."""
+"""``max_memories`` for each project and owner: the least used memories are evicted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DAY = datetime(2024, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def fill(remember):
-    """Memories ``a b c …`` of ages, accesses and importances that are given."""
+    """Store memories ``a b c …`` with these ages, accesses and importances."""
 
     def make(*rows):
         for number, (accessed, day, importance) in enumerate(rows):

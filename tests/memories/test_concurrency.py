@@ -1,4 +1,4 @@
-"""Many writers on one database file: none lost, none locked out, the chain whole, the mirror in order."""
+"""Concurrent writers: no lost writes, no lock errors, a valid chain and a complete mirror."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ THREADS = 8
 
 
 def at_once(work, times=THREADS):
-    """Run ``work(number)`` in so many threads that start together; returns what they raised."""
+    """Run ``work(number)`` in threads that start together. Return the exceptions."""
     barrier, raised = threading.Barrier(times), []
 
     def run(number: int) -> None:
@@ -187,7 +187,7 @@ for n in range(60):
 
 
 def test_two_processes_write_store_and_mirror(configure, journal_mirror):
-    """As two workers of a server do: nothing but the files is shared."""
+    """Like two workers of a server, which share only the files."""
     environment = {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "tests.settings",
@@ -217,7 +217,7 @@ def test_two_processes_write_store_and_mirror(configure, journal_mirror):
 
 
 def test_write_inside_a_transaction_does_not_deadlock(actor):
-    """The admin opens a transaction first: it has SQLite's lock before it asks for its turn."""
+    """The admin opens a transaction first, so it has SQLite's lock before it waits for the thread lock."""
     opened, waiting = threading.Event(), threading.Event()
 
     def work(number: int) -> None:
@@ -229,13 +229,13 @@ def test_write_inside_a_transaction_does_not_deadlock(actor):
         with transaction.atomic():
             opened.set()
             assert waiting.wait(10)
-            time.sleep(0.3)  # the other has its turn by now and waits for SQLite
+            time.sleep(0.3)  # the other thread has the thread lock now and waits for SQLite
             memories.create_memory(MemoryDraft(content="by the admin"), actor)
 
     began = time.monotonic()
     assert at_once(work, times=2) == []
     assert Memory.objects.count() == 2
-    assert time.monotonic() - began < 10  # each waited for what the other had: 20 seconds and an error
+    assert time.monotonic() - began < 10  # a deadlock would take 20 seconds and raise an error
 
 
 def test_lock_timeout_raises_database_locked(actor, monkeypatch):

@@ -1,4 +1,4 @@
-"""Pairs that somebody told apart: remembered, known to those who see both, and taken back."""
+"""Dismissed duplicates: pairs that are recorded, visible to those who see both, and undone."""
 
 from __future__ import annotations
 

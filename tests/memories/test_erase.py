@@ -1,8 +1,11 @@
-"""Trash, restore, and the erasure after which no byte is left."""
+"""Trash, restore and erase."""
 
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
+import time
 from contextlib import suppress
 
 import pytest
@@ -62,7 +65,7 @@ def test_unknown_ids_are_ignored(remember, actor):
 
 
 def test_any_number_of_ids_is_accepted(remember, actor):
-    """SQLite's limit on parameters depends on how it was built; here it is low."""
+    """SQLite's limit of parameters depends on the build. This test sets a low one."""
     memories = [remember(f"{n}") for n in range(30)]
     ids = [f"id-{n}" for n in range(5000)] + [memory.uid for memory in memories]
     connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 2000)
@@ -121,7 +124,7 @@ def test_erase_leaves_only_the_hash_in_the_journal(remember, actor):
 
 @pytest.fixture
 def quark(remember, actor):
-    """A memory whose words stand in every place that a memory leaves its words in."""
+    """A memory whose words are in every place that stores words of a memory."""
     for n in range(50):
         remember(f"filler number {n} with words", tags=[f"filler{n}"])
     memory = remember(
@@ -156,7 +159,7 @@ def test_erased_memory_leaves_no_byte_in_the_file(quark, actor):
     left = bytes_of_the_store()
     assert b"filler number 7" in left
     assert b"xylophonequark" not in left.lower()
-    assert b"xylop" not in left.lower()  # nor the start of its words in an index
+    assert b"xylop" not in left.lower()  # nor a prefix in an index
     assert not Fact.objects.exists()
     event = Event.objects.get()
     assert (event.memory, event.preview, event.keywords) == (None, "", [])
@@ -196,3 +199,34 @@ def test_erase_succeeds_while_the_file_is_in_use(quark, actor, caplog):
     rows.close()
     schema.scrub_erased()
     assert b"xylop" not in bytes_of_the_store().lower()
+
+
+READER = """
+import sqlite3, sys
+file = sqlite3.connect(sys.argv[1], isolation_level=None)
+file.execute("BEGIN"); file.execute("SELECT count(*) FROM memoryhub_memory").fetchone()
+print("reading", flush=True); sys.stdin.readline()
+"""
+
+
+@pytest.mark.django_db(transaction=True)
+def test_erase_during_a_read_cleans_the_log_later(remember, actor):
+    name = connection.settings_dict["NAME"]
+    gone = remember("the xylophonequark is secret")
+    reader = subprocess.Popen(
+        [sys.executable, "-c", READER, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with reader:
+        assert reader.stdout.readline() == "reading\n"
+        began = time.monotonic()
+        store.erase_memories([gone.uid], actor)
+        assert time.monotonic() - began < 10  # does not wait 20 s for the reader
+        reader.stdin.write("\n")
+        reader.stdin.close()
+    for _ in range(100):
+        time.sleep(0.1)
+        if b"xylophonequark" not in disk.read_bytes(name + "-wal"):
+            break
+    else:
+        pytest.fail("the log still contains the erased memory")
+    assert b"xylophonequark" not in disk.read_bytes(name)

@@ -1,4 +1,4 @@
-"""Time to live; what is expired is invisible, revivable, and purged for good."""
+"""Expiry: expired memories are invisible, can be revived, and are purged."""
 
 from __future__ import annotations
 
@@ -150,9 +150,9 @@ def store_patch(**fields):
 
 def test_purge_waits_for_the_grace_period(remember):
     memory = remember("x", ttl_days=1)
-    hub = system_actor("purge")
-    assert memories.purge_expired(hub, 30, memory.expires_at + 29 * DAY) == 0
-    assert memories.purge_expired(hub, 30, memory.expires_at + 30 * DAY) == 1
+    system = system_actor("purge")
+    assert memories.purge_expired(system, 30, memory.expires_at + 29 * DAY) == 0
+    assert memories.purge_expired(system, 30, memory.expires_at + 30 * DAY) == 1
 
 
 def test_purge_runs_in_several_transactions(db, actor, configure):

@@ -1,4 +1,4 @@
-"""What a list can be narrowed to: files, labels, entities, times, and each plain column."""
+"""Filters of lists: files, labels, entities, times and plain columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A key names one memory within project, scope and owner: the same key again replaces what was given."""
+"""Keys: storing again under a key updates the memory in the same project, scope and owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merging: one memory stands for several, and what cannot be one is refused."""
+"""Merging memories, and refused merges."""
 
 from __future__ import annotations
 

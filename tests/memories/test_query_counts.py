@@ -1,4 +1,4 @@
-"""The number of queries does not grow with the rows: measured at five memories and again at sixty."""
+"""The number of queries does not grow with the rows: the same with five and with sixty memories."""
 
 from __future__ import annotations
 

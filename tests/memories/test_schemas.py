@@ -1,4 +1,4 @@
-"""What may be handed in: limits of every field, and words that name the field."""
+"""Input schemas: limits of every field, and messages that name the field."""
 
 from __future__ import annotations
 

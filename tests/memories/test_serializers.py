@@ -1,4 +1,4 @@
-"""Rows in the shapes of the wire contract: names, times in UTC, nothing beside them."""
+"""Serialized rows have exactly the shapes of the wire contract."""
 
 from __future__ import annotations
 

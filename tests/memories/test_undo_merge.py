@@ -1,4 +1,4 @@
-"""A merge is taken back: everything is as it was, and what has changed since is named and kept."""
+"""Undo of a merge restores everything, or names the changes that prevent it."""
 
 from __future__ import annotations
 

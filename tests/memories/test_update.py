@@ -1,4 +1,4 @@
-"""Changing a memory: what it was is kept, nothing is overwritten unseen, it stays distinct."""
+"""Updates: revisions, conflicts with concurrent changes, and conflicts with equal memories."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def test_refused_update_changes_nothing(remember, actor):
 
 
 def test_writer_below_the_new_level_cannot_update_again(remember, low):
-    """Raising beyond one's own clearance is allowed; what is out of sight then cannot be changed."""
+    """An actor may raise a memory above their clearance, but cannot change it afterwards."""
     memory = remember("content")
     change(memory, low, sensitivity="secret")
     with pytest.raises(NotFound):

@@ -1,4 +1,4 @@
-"""Earlier versions as a whole: read behind the gate, brought back, and the last change taken back."""
+"""Versions: visible ones, restore, and undo of the last change."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def change(memory: Memory, actor: Actor, **fields: Any) -> Memory:
 
 
 def said(memory: Memory) -> dict[str, Any]:
-    """Every field that a version keeps, as stored now."""
+    """Return the current values of all versioned fields."""
     fresh = Memory.objects.get(pk=memory.pk)
     return {name: current_value(fresh, name) for name in VERSIONED_FIELDS}
 
 
 @pytest.fixture
 def story(remember: Remember, actor: Actor) -> tuple[Memory, list[dict[str, Any]]]:
-    """A memory with three changes, and all it said before each of them and now."""
+    """A memory with three changes, and all its versions."""
     memory = remember("first text", tags=["a", "b"], importance=0.2, project="p")
     states = [said(memory)]
     for fields in (
@@ -169,17 +169,17 @@ class TestRefusals:
         memory = remember("one", project="zoo")
         change(memory, actor, content="two")
         confined = Actor("user:bob", Clearance.up_to("secret", "bob", ["farm"]))
-        for deed in (memories.restore_version, memories.undo_last_change):
+        for operation in (memories.restore_version, memories.undo_last_change):
             with pytest.raises(memories.NotFound):
-                deed(memory.uid, 1, confined)
+                operation(memory.uid, 1, confined)
 
     def test_version_from_another_project_is_not_found(self, remember: Remember, actor: Actor) -> None:
         memory = remember("one", project="zoo")
         change(memory, actor, content="two", project="farm")
         confined = Actor("user:bob", Clearance.up_to("secret", "bob", ["farm"]))
-        for deed in (memories.restore_version, memories.undo_last_change):
+        for operation in (memories.restore_version, memories.undo_last_change):
             with pytest.raises(memories.NotFound):
-                deed(memory.uid, 1, confined)
+                operation(memory.uid, 1, confined)
 
     def test_concurrent_change_is_a_conflict(self, remember: Remember, actor: Actor) -> None:
         memory = remember("one")
@@ -211,13 +211,15 @@ class TestRefusals:
         with pytest.raises(memories.Conflict, match="title, type"):
             memories.restore_version(memory.uid, 1, actor)
 
-    @pytest.mark.parametrize("deed", [memories.restore_version, memories.undo_last_change])
-    def test_trashed_memory_must_be_restored_first(self, remember: Remember, actor: Actor, deed: Any) -> None:
+    @pytest.mark.parametrize("operation", [memories.restore_version, memories.undo_last_change])
+    def test_trashed_memory_must_be_restored_first(
+        self, remember: Remember, actor: Actor, operation: Any
+    ) -> None:
         memory = remember("one")
         change(memory, actor, content="two")
         memories.trash_memories([memory.uid], actor)
         with pytest.raises(memories.Conflict, match="in the trash"):
-            deed(memory.uid, 1, actor)
+            operation(memory.uid, 1, actor)
 
 
 class TestTakingBack:

@@ -1,4 +1,4 @@
-"""Triggers and indexes survive migrations, though a table that Django remakes has lost its triggers."""
+"""Triggers and indexes survive migrations, although Django rebuilds tables without triggers."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def triggers() -> set[str]:
 
 
 @contextmanager
-def remade(model: type[models.Model], name: str) -> Iterator[None]:
-    """The table with a column of another type, remade as a migration's AlterField does; and back again."""
+def rebuilt(model: type[models.Model], name: str) -> Iterator[None]:
+    """Rebuild a table with another column type, as AlterField does, and undo that afterwards."""
     old = model._meta.get_field(name)
     new = models.CharField(max_length=old.max_length + 7, default="general")
     new.set_attributes_from_name(name)
@@ -67,9 +67,9 @@ def test_schema_is_complete(db):
 
 @pytest.mark.django_db(transaction=True)
 def test_rebuilt_table_loses_its_triggers(remember):
-    """The danger itself: should Django ever keep them, this whole precaution could go."""
+    """The reason for the precaution. If Django ever keeps triggers, it can be removed."""
     remember("zebra")
-    with remade(Memory, "category"):
+    with rebuilt(Memory, "category"):
         of_other_tables = {"memoryhub_vector_delete", "memoryhub_vector_no_update"} | {
             name for name in TRIGGERS if name.startswith(("memoryhub_mark_session", "memoryhub_mark_event"))
         }
@@ -87,7 +87,7 @@ def test_rebuilt_table_loses_its_triggers(remember):
 def test_migration_that_rebuilds_a_table_keeps_triggers_and_index(remember, actor, model, column):
     memory = remember("zebra before")
     emit_pre_migrate_signal(verbosity=0, interactive=False, db="default")
-    with remade(model, column):
+    with rebuilt(model, column):
         Memory.objects.filter(pk=memory.pk).update(title="", content="written by a data migration")
         emit_post_migrate_signal(verbosity=0, interactive=False, db="default")
         assert triggers() == TRIGGERS
@@ -159,22 +159,22 @@ from memoryhub.audit import journal; from memoryhub import memories as store
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.backends import schema
 from memoryhub.access.policy import Actor; from memoryhub.access.policy import Clearance
-told = {}
+report = {}
 def tables():
     return sorted(t for t in connection.introspection.table_names() if t.startswith("memoryhub_"))
 call_command("migrate", verbosity=0)
-told["first"] = schema.find_problems(deep=True)
+report["first"] = schema.find_problems(deep=True)
 store.create_memory(MemoryDraft(content="xylophone"), Actor("x", Clearance.up_to("public")))
 call_command("migrate", "memoryhub", "zero", verbosity=0)
-told["at zero"] = tables()
-told["missing"] = schema.tables_missing()
+report["at zero"] = tables()
+report["missing"] = schema.tables_missing()
 call_command("migrate", verbosity=0)
-told["again"] = schema.find_problems(deep=True)
+report["again"] = schema.find_problems(deep=True)
 store.create_memory(MemoryDraft(content="trombone"), Actor("x", Clearance.up_to("public")))
 from memoryhub.models import Memory
-told["found"] = [Memory.objects.search(word).count() for word in ("xylophone", "trombone")]
-told["journal"] = journal.verify().rows
-print(json.dumps(told))
+report["found"] = [Memory.objects.search(word).count() for word in ("xylophone", "trombone")]
+report["journal"] = journal.verify().rows
+print(json.dumps(report))
 """
 
 
