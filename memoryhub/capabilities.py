@@ -1,6 +1,6 @@
-"""The registry of capabilities (LetsGo's memory guide): each is optional but the store.
+"""The registry of capabilities (LetsGo's memory guide). All but the store are optional.
 
-Switched off in the configuration, or failing, one is noted and the others go on.
+A capability that is switched off or fails is reported, and the others continue.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Capability:
-    """``setting``: the tunable that switches it off; empty where nothing does."""
+    """A capability. ``setting``: the tunable that switches it off, empty if it cannot be switched off."""
 
     name: str
     setting: str
@@ -45,18 +45,18 @@ CAPABILITIES: dict[str, Capability] = {
 
 
 def is_enabled(name: str) -> bool:
-    """Whether the configuration leaves a capability switched on."""
+    """Whether the configuration enables a capability."""
     setting = CAPABILITIES[name].setting
     return not setting or bool(getattr(settings.MEMORYHUB, setting))
 
 
 def disabled_message(name: str) -> str:
-    """How a report says so."""
+    """Return the report for a capability that is switched off."""
     return f"{name} is switched off"
 
 
 def call_capability(name: str, ask: Callable[[], T], notes: list[str]) -> T | None:
-    """What a capability says; ``None``, and a line in ``notes``, when it is switched off or fails."""
+    """Return the result of a capability. If it is off or fails, return None and add a line to ``notes``."""
     if not is_enabled(name):
         notes.append(disabled_message(name))
         return None

@@ -1,4 +1,4 @@
-"""Rows in the shapes of the wire contract (docs/api.md): what the API, the toolsets and the exports say."""
+"""Serialize rows in the shapes of the wire contract (docs/api.md), for the API, toolsets and exports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def moment(at: datetime | None) -> str | None:
 
 
 def memory(row: Memory, lists: ListValues | None = None) -> dict[str, Any]:
-    """A whole memory. Lists not handed in are read; :func:`memories` reads those of many at once."""
+    """Return a whole memory. Loads the lists unless they are given; :func:`memories` loads those of many."""
     return {
         "id": row.uid,
         **{name: getattr(row, name) for name in _PLAIN},
@@ -39,14 +39,14 @@ def memory(row: Memory, lists: ListValues | None = None) -> dict[str, Any]:
 def memories(
     rows: Iterable[Memory], shape: Callable[[Memory, ListValues], dict[str, Any]] = memory
 ) -> list[dict[str, Any]]:
-    """Many memories in one of the shapes, with one query for all their lists."""
+    """Return memories in one of the shapes, with one query for all their lists."""
     rows = list(rows)
     lists = load_lists(rows)
     return [shape(row, lists[row.pk]) for row in rows]
 
 
 def preview(row: Memory, lists: ListValues | None = None) -> dict[str, Any]:
-    """A memory in a list: a preview in the place of the content."""
+    """Return a memory with a preview instead of the content, for lists."""
     shown = memory(row, lists)
     del shown["content"]
     return {**shown, "preview": shorten(row.content, settings.MEMORYHUB.preview_chars)}
@@ -86,7 +86,7 @@ def fact(row: Fact) -> dict[str, Any]:
 
 
 def session(row: Any, **counts: int) -> dict[str, Any]:
-    """A session as ``Session.objects.visible_to`` gives it: with what may be seen of it, and no more."""
+    """Return a session from ``Session.objects.visible_to``, which annotates the visible values."""
     return {
         "session_id": row.session_id,
         "project": row.project,
@@ -115,7 +115,7 @@ def event(row: Event) -> dict[str, Any]:
 
 
 def entry(row: TimelineEntry) -> dict[str, Any]:
-    """One line of a timeline."""
+    """Return one entry of a timeline."""
     head = {"at": moment(row.at), "kind": row.kind}
     if isinstance(row.row, Memory):
         return {

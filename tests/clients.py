@@ -1,4 +1,4 @@
-"""A browser in which somebody is signed in."""
+"""Test clients of signed-in users."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from django.test import Client
 
 
 def signed_in_client(user: User, *levels: str) -> Client:
-    """This person's browser, with the switches of these levels on."""
+    """Return a client of this user that shows these sensitivity levels."""
     client = Client()
     client.force_login(user)
     return turn_on_levels(client, *levels)
 
 
 def turn_on_levels(client: Client, *levels: str) -> Client:
-    """Turn on the switches of these levels, as the header's buttons do."""
+    """Show these sensitivity levels, like the buttons in the header."""
     session = client.session
     for level in levels:
         session[f"show_{level}"] = True

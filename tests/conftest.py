@@ -1,4 +1,4 @@
-"""Shared fixtures: actors of each clearance, one-line stores, and the small corpora that tests search."""
+"""Shared fixtures: actors with different clearances, stored memories, and a corpus to search."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ hypothesis.settings.load_profile("hub")
 
 @contextmanager
 def without_journal_triggers() -> Iterator[None]:
-    """For what the journal refuses; nothing in the hub itself lifts its seal."""
+    """Allow changes of journal rows. The app never does this."""
     schema.drop_triggers()
     try:
         yield
@@ -47,24 +47,24 @@ def without_journal_triggers() -> Iterator[None]:
 
 
 def cut_journal(after: int) -> None:
-    """Remove the newest journal rows behind the hub's back, as when the write-ahead log is lost."""
+    """Delete the newest journal rows, as if the write-ahead log was lost."""
     with without_journal_triggers(), connection.cursor() as cursor:
         cursor.execute("DELETE FROM memoryhub_journalentry WHERE seq > %s", [after])
 
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    """What a test commits is undone by copying the empty store back: a tenth of the work of a flush.
+    """Undo commits of a test by restoring a copy of the empty store, ten times faster than a flush.
 
-    Django's flush makes all permissions anew, and the journal's triggers refuse its DELETE.
+    Django's flush creates all permissions again, and the journal's triggers refuse its DELETE.
     """
 
     def restore(case: TransactionTestCase) -> None:
         connection.ensure_connection()
         empty.backup(connection.connection)
-        with connection.cursor() as cursor:  # numbers begin anew: what a process knows of them is void
+        with connection.cursor() as cursor:  # keys start again, so cached vectors are invalid
             vector_log.stop_tracking(cursor)
-            vector_log.start_tracking(cursor, anew=False)
+            vector_log.start_tracking(cursor, restart=False)
 
     with closing(sqlite3.connect(":memory:", check_same_thread=False)) as empty:
         with django_db_blocker.unblock(), closing(sqlite3.connect(connection.settings_dict["NAME"])) as store:
@@ -75,13 +75,13 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
 
 
 def pytest_collection_finish() -> None:
-    """Ten thousand tests stay to the end: the garbage collector need not look at them each time."""
+    """Exclude the collected tests from garbage collection."""
     gc.collect()
     gc.freeze()
 
 
 def _find_static_files_once(find: Callable[[WhiteNoiseMiddleware], None]) -> Callable[..., None]:
-    """Each client has middleware of its own; what whitenoise finds on the disk is the same for all."""
+    """Cache the static files that whitenoise finds for the middleware of each client."""
     found: dict[str, StaticFile] = {}
 
     def add_files_from_finders(middleware: WhiteNoiseMiddleware) -> None:
@@ -102,7 +102,7 @@ ALL_LEVELS = Clearance.up_to("secret", owner="ada")
 
 @pytest.fixture
 def actor() -> Actor:
-    """Someone who may see everything but other people's personal memories."""
+    """An actor who sees everything except other people's personal memories."""
     return Actor("token:tests", ALL_LEVELS)
 
 
@@ -118,7 +118,7 @@ def configure(settings: Any) -> Callable[..., None]:
 
 @pytest.fixture
 def embedding(configure: Callable[..., None]) -> Embedder:
-    """Embeddings are on, with the provider that is built in."""
+    """Turn embeddings on, with the built-in provider."""
     configure(embeddings="wordllama")
     embedder = embeddings.configured()
     assert embedder is not None
@@ -137,7 +137,7 @@ def remember(db: None, actor: Actor) -> Callable[..., Memory]:
 
 @pytest.fixture
 def four_levels(remember: Callable[..., Memory]) -> dict[str, Memory]:
-    """The same subject under each level, and one that nobody knows (behind the store's back)."""
+    """A memory of each level and one of an unknown level, about the same subject."""
     levels = ("public", "private", "secret")
     made = {
         level: remember(f"zebra stripes {level}words", sensitivity=level, project="zoo") for level in levels
@@ -150,13 +150,13 @@ def four_levels(remember: Callable[..., Memory]) -> dict[str, Memory]:
 
 @pytest.fixture(autouse=True)
 def _nothing_remembered() -> None:
-    """Each test has a store of its own, and words are common in it or not."""
+    """Clear the cached term frequencies, which belong to the store of one test."""
     term_frequencies.clear_cache()
 
 
 @pytest.fixture(autouse=True)
 def journal_mirror(tmp_path: Path, settings: Any) -> Path:
-    """Each test has a mirror of its own."""
+    """A mirror for each test."""
     settings.MEMORY_LOG = tmp_path / "logs" / "memory-journal.jsonl"
     return Path(settings.MEMORY_LOG)
 
@@ -175,7 +175,7 @@ settings.load_profile("core")
 
 @contextmanager
 def rolled_back() -> Iterator[None]:
-    """Whatever is written inside is rolled back: one example leaves nothing to the next."""
+    """Roll back all writes in this context, so that one example does not affect the next."""
     with transaction.atomic():
         yield
         transaction.set_rollback(True)
@@ -183,25 +183,25 @@ def rolled_back() -> Iterator[None]:
 
 @pytest.fixture
 def low() -> Actor:
-    """An agent that sees public memories only."""
+    """An agent that sees only public memories."""
     return Actor("token:low", Clearance.up_to("public", owner="lou"))
 
 
 @pytest.fixture
 def stranger() -> Actor:
-    """Someone else with full clearance."""
+    """Another person with full clearance."""
     return Actor("token:stranger", Clearance.up_to("secret", owner="bob"))
 
 
 @pytest.fixture
 def confined() -> Actor:
-    """Full clearance, in project ``zoo`` alone."""
+    """Full clearance, but only in the project ``zoo``."""
     return Actor("token:confined", Clearance.up_to("secret", owner="kim", projects=["zoo"]))
 
 
 @pytest.fixture
 def corpus(db: None, actor: Actor, configure: Callable[..., None]) -> list[Memory]:
-    """320 memories about one imagined project."""
+    """320 memories about a fictional project."""
     configure(max_memories=0)
     results = memories.create_memories([MemoryDraft(**fields) for fields in make_corpus()], actor)
     return [result.memory for result in results]
@@ -209,7 +209,7 @@ def corpus(db: None, actor: Actor, configure: Callable[..., None]) -> list[Memor
 
 @pytest.fixture
 def three(remember: Callable[..., Memory]) -> list[Memory]:
-    """Alike, and different in everything that a merge unites."""
+    """Three similar memories that differ in every field that a merge combines."""
     one = remember(
         "The build cache lives on the runner", tags=["ci"], files_read=["ci.yml"], importance=0.3, trust=0.9
     )
@@ -237,7 +237,7 @@ def three(remember: Callable[..., Memory]) -> list[Memory]:
 
 
 def run_sql(sql: str, *params: Any) -> list[tuple[Any, ...]]:
-    """Straight to the database, as someone would who bypasses the hub."""
+    """Run SQL directly, bypassing the app."""
     with connection.cursor() as cursor:
         cursor.execute(sql, params)
         return cursor.fetchall() if cursor.description else []

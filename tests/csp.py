@@ -1,4 +1,4 @@
-"""The content security policy of an answer, as a browser reads it: directives in no order."""
+"""Parse the content security policy of a response."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from django.http import HttpResponseBase
 
 
 def parse_policy(response: HttpResponseBase) -> dict[str, list[str]]:
-    """The sources each directive allows, by the directive's name."""
+    """Return the allowed sources by directive."""
     parts = (part.split() for part in response["Content-Security-Policy"].split(";"))
     return {name: sources for name, *sources in filter(None, parts)}

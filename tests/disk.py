@@ -1,7 +1,7 @@
-"""The bytes of the store's files, read by another process.
+"""Read the bytes of the store's files in another process.
 
-Closing a file drops all locks that this process holds on it (POSIX), SQLite's too: the next process that
-closes the store would take itself for the last one and remove the write-ahead log.
+Closing a file drops all POSIX locks that this process has on it, including SQLite's: the next process that
+closes the store would assume that it is the last one and remove the write-ahead log.
 """
 
 from __future__ import annotations
@@ -15,6 +15,6 @@ def read_bytes(*files: Path | str) -> bytes:
 
 
 def read_store_bytes(name: Path | str) -> bytes:
-    """The database file, its write-ahead log and whatever else stands beside it."""
+    """Return the bytes of the database file, its write-ahead log and other files with its name."""
     name = Path(name)
     return read_bytes(*sorted(name.parent.glob(name.name + "*")))

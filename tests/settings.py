@@ -1,4 +1,4 @@
-"""The hub's settings on a throw-away home, so that no test can touch a real store."""
+"""The settings with a temporary home, so that no test can change a real store."""
 
 import atexit
 import os
@@ -10,7 +10,7 @@ HOME_OF_TESTS = tempfile.mkdtemp(prefix="memoryhub-tests-")
 
 @atexit.register
 def _remove_home(owner: int = os.getpid()) -> None:
-    """At the end of the run, not at that of a process it forked."""
+    """Remove the home at the end of the run, not at the end of a forked process."""
     if os.getpid() == owner:
         shutil.rmtree(HOME_OF_TESTS, ignore_errors=True)
 

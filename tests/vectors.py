@@ -1,4 +1,4 @@
-"""Vectors made up for tests, and what they should give, computed plainly."""
+"""Vectors for tests, and plain computations of the expected results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODEL, SIZE = "tests/made-up", 8
 
 
 def unit(*numbers: float) -> Vectors:
-    """A vector of unit length that begins with these numbers."""
+    """Return a unit vector that starts with these numbers."""
     vector = np.zeros(SIZE, np.float32)
     vector[: len(numbers)] = numbers
     return vector / np.linalg.norm(vector)
@@ -27,20 +27,20 @@ def random_units(rows: int, seed: int = 0) -> Vectors:
 
 
 def insert_vectors(pairs: Iterable[tuple[Memory | int, Vectors]], model: str = MODEL) -> None:
-    """Give memories their vectors."""
+    """Insert the vectors of memories."""
     rows = [(getattr(one, "pk", one), model, vector_index.encode_vector(vector)) for one, vector in pairs]
     bulk.insert(Embedding, ("memory_id", "model", "vector"), rows)
 
 
 def make_memories(count: int, **columns: Any) -> list[Memory]:
-    """Rows past the store, which would give them vectors of its own."""
+    """Insert memories directly, because the services would add vectors."""
     made = [Memory(content=f"made up {n}", content_hash=str(n), **columns) for n in range(count)]
     bulk.insert_objects(made)
     return made
 
 
 def stored_vectors(model: str = MODEL) -> dict[int, Vectors]:
-    """What the index should hold: each vector of the model as it was stored, of unit length."""
+    """Return the stored vectors of the model, normalised."""
     found = {}
     for row in Embedding.objects.filter(model=model):
         vector = np.frombuffer(row.vector, "<f2").astype(np.float64)
@@ -49,7 +49,7 @@ def stored_vectors(model: str = MODEL) -> dict[int, Vectors]:
 
 
 def cosines(query: Vectors, among: dict[int, Any], mean_of: Sequence[int] | None = None) -> dict[int, float]:
-    """Of the query with each; ``mean_of``: after the mean of these is taken off both."""
+    """Return the cosines of a query. ``mean_of``: subtract the mean of these vectors first."""
     mean = np.zeros(len(query))
     if mean_of is not None:
         mean = sum((among[pk] for pk in mean_of if pk in among), mean) / (len(mean_of) + PRIOR)

@@ -85,9 +85,9 @@ def _mark_statement(kind: str, number: str, rows: str = "WHERE true") -> str:
     )
 
 
-def start_tracking(cursor: CursorWrapper, *, anew: bool) -> None:
-    """Insert the missing marks after the triggers were created. ``anew``: replace all marks."""
-    if anew:
+def start_tracking(cursor: CursorWrapper, *, restart: bool) -> None:
+    """Insert the missing marks after the triggers were created. ``restart``: replace all marks."""
+    if restart:
         stop_tracking(cursor)
     for kind, table in _TABLE_NAMES.items():
         cursor.execute(

@@ -1,4 +1,4 @@
-"""Rebuild a text index in steps: fill a new one, then replace the old one, which serves searches meanwhile.
+"""Rebuild a text index in steps: fill a new one, then replace the old one, which serves searches until then.
 
 Triggers keep the copied rows of the new index up to date. The last rows are copied in the transaction that
 swaps the two. A table stores the position; a migration, which drops triggers, cancels the rebuild.

@@ -116,8 +116,8 @@ def install() -> None:
                     made.add(name)
         for table in INDEXES:
             cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('rank', '{RANK_FUNCTION}')")
-        vector_log.start_tracking(cursor, anew=vector_log.DELETE_TRIGGER in made)
-        change_blocks.start_tracking(cursor, anew=not made.isdisjoint(change_blocks.trigger_bodies()))
+        vector_log.start_tracking(cursor, restart=vector_log.DELETE_TRIGGER in made)
+        change_blocks.start_tracking(cursor, restart=not made.isdisjoint(change_blocks.trigger_bodies()))
         _set_statistics(cursor)
     for table in INDEXES:
         if not is_index_sound(table):

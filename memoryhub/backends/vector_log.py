@@ -1,4 +1,4 @@
-"""The vector log: it tells a process which vectors were inserted and deleted since it last looked.
+"""The vector log: a process reads from it which vectors were inserted and deleted.
 
 New vectors have higher keys than all earlier ones. A trigger lists deleted vectors in a small table of
 limited length; a process that missed some of it reads all vectors again. So does every process after the
@@ -43,9 +43,9 @@ def trigger_bodies(memory: str, columns: Sequence[str]) -> dict[str, str]:
     }
 
 
-def start_tracking(cursor: CursorWrapper, *, anew: bool) -> None:
+def start_tracking(cursor: CursorWrapper, *, restart: bool) -> None:
     """Start a new era after the triggers were created, unless the current one continues."""
-    if anew:
+    if restart:
         stop_tracking(cursor)
     cursor.execute(
         f"INSERT INTO {ERA_TABLE} SELECT hex(randomblob(16)) WHERE NOT EXISTS (SELECT 1 FROM {ERA_TABLE})"

@@ -1,4 +1,4 @@
-"""What a curator may tune, and where each value came from. Pure: ``settings.py`` reads it first of all."""
+"""The configuration and the source of each value. Pure, because ``settings.py`` loads it."""
 
 from memoryhub.config.loader import (
     ENV_PREFIX,

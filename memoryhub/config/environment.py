@@ -1,4 +1,4 @@
-"""Small readers of environment variables, with secrets from ``<NAME>_FILE`` too. Pure."""
+"""Read environment variables, and secrets from the file in ``<NAME>_FILE``. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from memoryhub.config import ConfigError, parse_flag
 
 
 def read_home(environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder of the real store: ``LETSGO_HOME``, else ``~/.letsgo``."""
+    """Return the folder of the store: ``LETSGO_HOME``, or else ``~/.letsgo``."""
     return read_path("LETSGO_HOME", "~/.letsgo", environ)
 
 
 def read_path(name: str, default: Path | str, environ: Mapping[str, str] = os.environ) -> Path:
-    """An absolute path; ``~`` is the user's home folder."""
+    """Return an absolute path. ``~`` is the user's home folder."""
     written = environ.get(name) or default
     try:
         return Path(written).expanduser().absolute()
@@ -29,7 +29,7 @@ def read_path(name: str, default: Path | str, environ: Mapping[str, str] = os.en
 
 
 def make_folder(path: Path, name: str) -> None:
-    """Make the folder that the variable ``name`` asks for, for its owner alone, unless it is there."""
+    """Create a folder for its owner only, unless it exists. ``name``: the variable with the path."""
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -39,7 +39,7 @@ def make_folder(path: Path, name: str) -> None:
 
 
 def read_time_zone(name: str, environ: Mapping[str, str] = os.environ) -> str:
-    """The name of a time zone, UTC unless it is set."""
+    """Return the name of a time zone, by default UTC."""
     written = environ.get(name) or "UTC"
     try:
         zoneinfo.ZoneInfo(written)
@@ -51,7 +51,7 @@ def read_time_zone(name: str, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def read_flag(name: str, default: bool = False, environ: Mapping[str, str] = os.environ) -> bool:
-    """A yes/no variable; ConfigError when it is neither."""
+    """Return a boolean variable. Raise ConfigError if it is neither true nor false."""
     try:
         return parse_flag(environ[name]) if environ.get(name) else default
     except ValueError:
@@ -59,12 +59,12 @@ def read_flag(name: str, default: bool = False, environ: Mapping[str, str] = os.
 
 
 def read_list(name: str, default: str, environ: Mapping[str, str] = os.environ) -> list[str]:
-    """A comma-separated variable."""
+    """Return the items of a comma-separated variable."""
     return [item.strip() for item in (environ.get(name) or default).split(",") if item.strip()]
 
 
 def read_secret(name: str, environ: Mapping[str, str] = os.environ) -> str:
-    """``NAME``, else the content of the file named by ``NAME_FILE``, else an empty string."""
+    """Return ``NAME``, or else the content of the file in ``NAME_FILE``, or else an empty string."""
     if value := environ.get(name):
         return value
     if path := environ.get(f"{name}_FILE"):
@@ -76,7 +76,7 @@ def read_secret(name: str, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def read_oidc_provider(prefix: str, environ: Mapping[str, str] = os.environ) -> tuple[str, str, str]:
-    """The issuer, client id and client secret of an OpenID Connect provider; empty without an issuer."""
+    """Return issuer, client id and client secret of an OpenID Connect provider, empty without an issuer."""
     issuer = environ.get(f"{prefix}_ISSUER", "").strip()
     client, secret = environ.get(f"{prefix}_CLIENT_ID", ""), read_secret(f"{prefix}_CLIENT_SECRET", environ)
     if not issuer:
@@ -85,17 +85,17 @@ def read_oidc_provider(prefix: str, environ: Mapping[str, str] = os.environ) -> 
     if address.scheme != "https" and address.hostname not in ("localhost", "127.0.0.1", "::1"):
         raise ConfigError([f"{prefix}_ISSUER must be an https address, as the provider writes it"])
     if not client or not secret:
-        raise ConfigError([f"{prefix}_ISSUER needs {prefix}_CLIENT_ID and {prefix}_CLIENT_SECRET beside it"])
+        raise ConfigError([f"{prefix}_ISSUER needs {prefix}_CLIENT_ID and {prefix}_CLIENT_SECRET too"])
     if importlib.util.find_spec("mozilla_django_oidc") is None:
         raise ConfigError([f"{prefix}_ISSUER needs the extra oidc: pip install 'memoryhub[oidc]'"])
     return issuer, client, secret
 
 
 def load_or_create_secret(path: Path) -> str:
-    """A random secret kept in ``path`` (mode 600), made at first use.
+    """Return the secret in a file (mode 600). Create a random one at first use.
 
-    Two processes that start at once agree: the file is made whole beside its place, and one of them links it
-    there.
+    Two processes that start at the same time get the same secret: each writes a temporary file, and only one
+    can link it to ``path``.
     """
     try:
         if path.exists():
@@ -110,5 +110,5 @@ def load_or_create_secret(path: Path) -> str:
         return path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            [f"cannot keep a secret key in {path}: {error}; set MEMORYHUB_SECRET_KEY or mend the folder"]
+            [f"cannot store a secret key in {path}: {error}; set MEMORYHUB_SECRET_KEY or fix the folder"]
         ) from None

@@ -1,9 +1,8 @@
-"""Reading the configuration, and where each value came from.
+"""Load the configuration and record the source of each value.
 
-A value is taken from the first of these that has it: the environment (``MEMORYHUB_<NAME>``), the TOML file
-named by ``MEMORYHUB_CONFIG``, ``memoryhub.toml`` in ``LETSGO_HOME``, the default in ``tunables.py``. A TOML
-file holds the keys at its top level or in ``[tool.letsgo.memory]``; of ``pyproject.toml`` that table alone is
-read.
+The sources by precedence: the environment (``MEMORYHUB_<NAME>``), the TOML file in ``MEMORYHUB_CONFIG``,
+``memoryhub.toml`` in ``LETSGO_HOME``, the default in ``tunables.py``. A TOML file has the keys at its top
+level or in ``[tool.letsgo.memory]``; in ``pyproject.toml`` only that table counts.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from memoryhub.config.tunables import ASCENDING_FIELDS, WEIGHT_GROUPS, Config
 
 ENV_PREFIX = "MEMORYHUB_"
 
-# Read by settings.py, not tunables of memory; listed so that a misspelt variable can be told from these.
+# Read by settings.py. Listed here so that only unknown variables cause a warning.
 OPERATOR_VARIABLES = frozenset(
     {
         "MEMORYHUB_ALLOWED_HOSTS",
@@ -51,7 +50,7 @@ _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 
 class ConfigError(ValueError):
-    """The configuration cannot be used; each line of the message names a key, its source and the mend."""
+    """The configuration is invalid. Each line of the message names a key, its source and the fix."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
@@ -60,7 +59,7 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True)
 class LoadedConfig:
-    """A configuration with, for each key, the place its value came from, and what deserves a warning."""
+    """A configuration with the source of each value, and warnings."""
 
     config: Config
     sources: Mapping[str, str]
@@ -68,7 +67,7 @@ class LoadedConfig:
 
 
 def load_config(environ: Mapping[str, str] | None = None, home: Path | None = None) -> LoadedConfig:
-    """Read the configuration; :class:`ConfigError` names every problem at once."""
+    """Load the configuration. Raise :class:`ConfigError` with all problems."""
     environ = os.environ if environ is None else environ
     problems: list[str] = []
     values: dict[str, Any] = {}
@@ -88,7 +87,7 @@ def load_config(environ: Mapping[str, str] | None = None, home: Path | None = No
 
 
 def _toml_files(environ: Mapping[str, str], home: Path | None, problems: list[str]) -> list[Path]:
-    """The files to read, the stronger one last."""
+    """Return the files to read, the one with the higher precedence last."""
     usual = home / "memoryhub.toml" if home else None
     found = [usual] if usual and os.path.isfile(usual) else []
     if named := environ.get("MEMORYHUB_CONFIG"):
@@ -134,7 +133,7 @@ def _set_value(
 
 
 def _expected_form(spec: Field[Any], value: Any) -> str:
-    """What the value should be instead; empty when it fits."""
+    """Describe the expected value, or return an empty string if the value is valid."""
     if isinstance(value, str):
         return "" if re.fullmatch(spec.metadata["form"], value) else str(spec.metadata["shown"])
     low, high = spec.metadata["low"], spec.metadata["high"]
@@ -169,7 +168,7 @@ def _parse_text(raw: object) -> str:
 
 
 def parse_flag(raw: str) -> bool:
-    """``1/true/yes/on`` or ``0/false/no/off``, in any case; anything else is a ValueError."""
+    """Parse ``1/true/yes/on`` or ``0/false/no/off``, ignoring case. Raise ValueError for anything else."""
     word = raw.strip().lower()
     if word not in _TRUE | _FALSE:
         raise ValueError(raw)
@@ -204,7 +203,7 @@ def _check_relations(config: Config) -> list[str]:
 
 
 def _unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Variables that look like ours and are not: a typing error would otherwise go unseen."""
+    """Return warnings about unknown variables with our prefix, which may be misspelt."""
     known = {ENV_PREFIX + f.name.upper() for f in fields(Config)} | OPERATOR_VARIABLES
     return [
         f"environment: {name} is not a setting of memoryhub{_did_you_mean(name, known)}"

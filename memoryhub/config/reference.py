@@ -1,4 +1,4 @@
-"""What the operator sets through the environment, beside the tunables: each variable and how it stands."""
+"""The environment variables of the operator (besides the tunables) and their current values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PASSWORD = re.compile(r"(://[^:/@]*):[^@]*@")
 
 @dataclass(frozen=True)
 class OperatorSetting:
-    """``default`` in words; ``read`` gives the value in force. A secret may come from ``<NAME>_FILE`` too."""
+    """A variable. ``default``: a description. ``read``: returns the current value."""
 
     variable: str
     default: str
@@ -25,7 +25,7 @@ class OperatorSetting:
     secret: bool = False
 
     def shown(self) -> str:
-        """The value as it may be shown: of a secret only that it is there."""
+        """Return the value as a text to show."""
         value = self.read()
         if isinstance(value, list | tuple):
             return ",".join(map(str, value))
@@ -34,25 +34,13 @@ class OperatorSetting:
         return str(value)
 
     def source(self, environ: Mapping[str, str] = os.environ) -> str:
-        """The variable that set it, or ``default``."""
+        """Return the variable that has the value, or ``default``."""
         names = (self.variable, f"{self.variable}_FILE") if self.secret else (self.variable,)
         return next((name for name in names if environ.get(name)), "default")
 
 
-def _secret_key() -> str:
-    return f"set, {len(settings.SECRET_KEY)} characters"
-
-
-def _embeddings_key() -> str:
-    return f"set, {len(settings.EMBEDDINGS_KEY)} characters" if settings.EMBEDDINGS_KEY else ""
-
-
-def _llm_key() -> str:
-    return f"set, {len(settings.LLM_KEY)} characters" if settings.LLM_KEY else ""
-
-
-def _oidc_secret() -> str:
-    return f"set, {len(settings.OIDC_CLIENT_SECRET)} characters" if settings.OIDC_CLIENT_SECRET else ""
+def _describe_secret(value: str) -> str:
+    return f"set, {len(value)} characters" if value else ""
 
 
 def _token() -> str:
@@ -96,21 +84,21 @@ OPERATOR_SETTINGS = (
         "MEMORYHUB_SECRET_KEY",
         "made at first use and kept in LETSGO_HOME/secret-key",
         "signs the sessions of the browser; a new one ends them all",
-        _secret_key,
+        lambda: _describe_secret(settings.SECRET_KEY),
         secret=True,
     ),
     OperatorSetting(
         "MEMORYHUB_EMBEDDINGS_KEY",
         "not set",
         'key of the embeddings endpoint (`embeddings = "openai"`)',
-        _embeddings_key,
+        lambda: _describe_secret(settings.EMBEDDINGS_KEY),
         secret=True,
     ),
     OperatorSetting(
         "MEMORYHUB_LLM_KEY",
         "not set",
         'key of the language model\'s endpoint (`llm = "openai"`)',
-        _llm_key,
+        lambda: _describe_secret(settings.LLM_KEY),
         secret=True,
     ),
     OperatorSetting(
@@ -153,7 +141,7 @@ OPERATOR_SETTINGS = (
         "MEMORYHUB_OIDC_CLIENT_SECRET",
         "not set",
         "the hub's secret at that provider",
-        _oidc_secret,
+        lambda: _describe_secret(settings.OIDC_CLIENT_SECRET),
         secret=True,
     ),
     OperatorSetting(

@@ -1,4 +1,4 @@
-"""Every tunable of the hub in one frozen dataclass, each with its default, its range and what it is for."""
+"""All tunables in one frozen dataclass, each with a default, a range and a description."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ def _tunable(default: float | bool, doc: str, low: float = -math.inf, high: floa
 
 
 def _text_tunable(default: str, doc: str, form: str, shown: str) -> Any:
-    """A text of a given form (a regular expression); ``shown`` tells a person what that is."""
+    """A text that matches a regular expression. ``shown``: a description of the form."""
     return field(default=default, metadata={"doc": doc, "form": form, "shown": shown})
 
 
 @dataclass(frozen=True)
 class Config:
-    """What a curator may tune. Ranges are inclusive; days, minutes and tokens are what the names say."""
+    """The tunables. Ranges are inclusive. The names contain the units."""
 
     # Store
     max_memories: int = _tunable(1000, "cap of live memories for each project and owner; 0: none", 0, 10**9)
@@ -115,7 +115,7 @@ class Config:
         0.7, "cosine from which two memories are near-duplicates", 0, 1
     )
 
-    # Encoding: memorability, boundaries, capture
+    # Capture: memorability, boundaries
     memorability_threshold: float = _tunable(0.30, "observations below this are not kept", 0, 1)
     substance_weight: float = _tunable(0.30, "share of substance in memorability", 0, 1)
     salience_weight: float = _tunable(0.30, "share of salience in memorability", 0, 1)
@@ -162,7 +162,7 @@ class Config:
     # Import and export
     max_upload_mb: int = _tunable(512, "largest file that is imported by browser or API, MiB", 1, 1_000_000)
 
-    # Limits of the agents' doors (API, tools, hooks, MCP); each worker of the server counts for itself
+    # Rate limits of API, tools, hooks and MCP, for each worker process
     rate_per_token: float = _tunable(
         200, "requests a second that one token may make for as long as it likes; 0: no limit", 0, 1_000_000
     )
@@ -182,7 +182,7 @@ class Config:
         30, "after this a read of the database is broken off, seconds; 0: never", 0, 3600
     )
 
-    # Capabilities: each can be switched off, and the others go on
+    # Capabilities that can be switched off
     capability_memorability: bool = _tunable(True, "memory.memorability: the gate before capture")
     capability_boundaries: bool = _tunable(True, "memory.boundaries: sessions fall into segments")
     capability_temporal: bool = _tunable(True, "memory.temporal: injections balance the four scales")
@@ -215,7 +215,7 @@ class Config:
     )
 
 
-# Weights of one ranking share a whole.
+# The weights in each group add up to 1.
 WEIGHT_GROUPS = (
     ("match_weight", "recency_weight", "importance_weight", "trust_weight"),
     ("mcp_match_weight", "mcp_importance_weight", "mcp_recency_weight", "mcp_frequency_weight"),

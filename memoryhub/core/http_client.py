@@ -242,17 +242,17 @@ def retry_request(ask: Callable[[float], Result], until: float, most_tries: int 
             time.sleep(wait)
 
 
-def to_request_failed(answer: HttpAnswer, who: str, mends: Mapping[int, str]) -> RequestFailed:
+def to_request_failed(answer: HttpAnswer, server: str, fixes: Mapping[int, str]) -> RequestFailed:
     """Return the failure for a response other than 200. Never quotes the body, which may repeat the key.
 
-    ``mends``: the fix by status; 300 for every redirect, 400 for every other permanent failure.
+    ``fixes``: the fix by status; 300 for every redirect, 400 for every other permanent failure.
     """
     status = answer.status
-    why = f"{who} answers with status {status}"
+    why = f"{server} answers with status {status}"
     if status >= 500 or status in _TRANSIENT_STATUSES:
         return RequestFailed(why, passes=True, wait=seconds_to_wait(answer.retry_after, datetime.now(UTC)))
-    mend = mends[300] if 300 <= status < 400 else mends.get(status, mends[400])
-    return RequestFailed(f"{why}: {mend}")
+    fix = fixes[300] if 300 <= status < 400 else fixes.get(status, fixes[400])
+    return RequestFailed(f"{why}: {fix}")
 
 
 def seconds_to_wait(header: str, now: datetime) -> float | None:

@@ -85,7 +85,7 @@ def terms(text: str) -> set[str]:
 
 
 def decisive_words(text: str) -> set[str]:
-    """Return the numbers of a text, and "not" for a negation. Texts that differ in these are not duplicates."""
+    """Return the numbers of a text, and "not" for a negation: duplicates do not differ in these."""
     found = set(words(text))
     return {word for word in found if any(map(str.isdigit, word))} | ({"not"} if found & NEGATIONS else set())
 

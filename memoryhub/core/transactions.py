@@ -38,7 +38,7 @@ def write_transaction(patience: float | None = None) -> Iterator[None]:
     ``patience``: seconds to wait for other writers, by default :data:`LOCK_TIMEOUT_SECONDS`.
     """
     if connection.in_atomic_block:
-        # It already has SQLite's lock (transactions are IMMEDIATE); the owner of the thread lock may wait for it.
+        # It already has SQLite's lock: transactions are IMMEDIATE. The thread lock's owner may wait for it.
         with transaction.atomic():
             yield
         return

@@ -91,7 +91,7 @@ def resolve_imported_owner(scope: str, past: ImportedHistory | None, actor: Acto
     if past is None or not past.owner or scope != Scope.PERSONAL.value or past.owner == actor.owner:
         return resolve_owner(scope, actor)
     if not actor.clearance.every_owner:
-        raise Forbidden("this personal memory is somebody else's; its owner brings it in", "owner")
+        raise Forbidden("this personal memory belongs to someone else, who must import it", "owner")
     return past.owner
 
 

@@ -40,46 +40,50 @@ class ImportanceChange:
     before: float
     after: float
     accesses: int
-    gate: tuple[str, str, str]
+    key: tuple[str, str, str]  # project, level, owner
 
 
-def update_importances(worths: Sequence[ImportanceChange], actor: Actor, run: str, now: datetime) -> set[str]:
+def update_importances(
+    planned: Sequence[ImportanceChange], actor: Actor, run: str, now: datetime
+) -> set[str]:
     """Write the importances of memories that have not changed since they were read. Return their ids.
 
     Also sets ``consolidated_at`` and ``consolidated_accesses``, but not ``updated_at``. One journal row for
     each project, level and owner has the old and new values, which :func:`undo_importances` needs.
     """
     with write_transaction():
-        there = _current_values(worths, actor, now)
-        held = [
-            worth for worth in worths if there.get(worth.pk) == (worth.before, worth.accesses, worth.gate)
+        current = _current_values(planned, actor, now)
+        unchanged = [
+            change
+            for change in planned
+            if current.get(change.pk) == (change.before, change.accesses, change.key)
         ]
         at = bulk.adapt_moment(now)
         bulk.update(
             Memory,
             ("importance", "consolidated_at", "consolidated_accesses"),
-            [(one.after, at, one.accesses, one.pk) for one in held],
+            [(one.after, at, one.accesses, one.pk) for one in unchanged],
         )
         changes: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
-        for one in held:
-            changes[one.gate].append([one.uid, one.before, one.after])
+        for one in unchanged:
+            changes[one.key].append([one.uid, one.before, one.after])
         record_grouped(
-            "consolidate", run, {gate: {"changes": rows} for gate, rows in changes.items()}, actor, now
+            "consolidate", run, {key: {"changes": rows} for key, rows in changes.items()}, actor, now
         )
-    return {one.uid for one in held}
+    return {one.uid for one in unchanged}
 
 
 def _current_values(
-    worths: Sequence[ImportanceChange], actor: Actor, now: datetime
+    planned: Sequence[ImportanceChange], actor: Actor, now: datetime
 ) -> dict[int, tuple[Any, ...]]:
     live = Memory.objects.visible_to(actor.clearance).live(now)
     found: dict[int, tuple[Any, ...]] = {}
-    for chunk in batched(worths, CHUNK_SIZE):
-        rows = live.filter(pk__in=[worth.pk for worth in chunk])
-        for pk, importance, accesses, *gate in rows.values_list(
+    for chunk in batched(planned, CHUNK_SIZE):
+        rows = live.filter(pk__in=[change.pk for change in chunk])
+        for pk, importance, accesses, *key in rows.values_list(
             "pk", "importance", "accessed_count", *ACCESS_FIELDS
         ):
-            found[pk] = (importance, accesses, tuple(gate))
+            found[pk] = (importance, accesses, tuple(key))
     return found
 
 
@@ -96,8 +100,8 @@ def record_grouped(
     journal.record(
         actor,
         [
-            journal.Change(operation, about, run, {"run": run, **detail}, *gate)
-            for gate, detail in sorted(details.items())
+            journal.Change(operation, about, run, {"run": run, **detail}, *key)
+            for key, detail in sorted(details.items())
         ],
         now,
     )
@@ -128,15 +132,15 @@ def undo_importances(
     undone: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
     rows: list[tuple[float, int]] = []
     with write_transaction():
-        for pk, uid, importance, *gate in _current_importances(wanted, actor):
+        for pk, uid, importance, *key in _current_importances(wanted, actor):
             before, after = wanted[uid]
             if importance == after:
                 rows.append((before, pk))
-                undone[tuple(gate)].append([uid, after, before])
+                undone[tuple(key)].append([uid, after, before])
         bulk.update(Memory, ("importance",), rows)
-        details = {gate: {"changes": changes} for gate, changes in undone.items()}
+        details = {key: {"changes": changes} for key, changes in undone.items()}
         record_grouped("undo_consolidate", run, details, actor, now)
-    return {uid for rows_of_gate in undone.values() for uid, *_ in rows_of_gate}
+    return {uid for group in undone.values() for uid, *_ in group}
 
 
 def _current_importances(uids: Iterable[str], actor: Actor) -> Iterator[Any]:
@@ -157,8 +161,8 @@ def evict_for_run(
         move_to_trash(memories, actor, TrashReason.EVICTED, now, "evict")
         gone: dict[tuple[str, str, str], list[str]] = defaultdict(list)
         for memory in memories:
-            gone[(memory.project, memory.sensitivity, memory.owner)].append(memory.uid)
-        record_grouped("evict", run, {gate: {"evicted": uids} for gate, uids in gone.items()}, actor, now)
+            gone[access_key(memory)].append(memory.uid)
+        record_grouped("evict", run, {key: {"evicted": uids} for key, uids in gone.items()}, actor, now)
     return memories
 
 
@@ -205,8 +209,8 @@ def condense_memories(
     owner = memories[0].owner
     clearance = replace(actor.clearance, owner=owner or actor.owner)
     with write_transaction():
-        there = sources.filter(pk__in=[memory.pk for memory in memories]).values_list(*_COMPARED_FIELDS)
-        if set(there) != {_compared_values(memory) for memory in memories}:
+        current = sources.filter(pk__in=[memory.pk for memory in memories]).values_list(*_COMPARED_FIELDS)
+        if set(current) != {_compared_values(memory) for memory in memories}:
             return None
         [made] = create_memories(
             [draft],
@@ -220,8 +224,8 @@ def condense_memories(
         if isinstance(made, StoreError):
             raise made
         trash_merged(made.memory, uids, actor, TrashReason.COMPRESSED, now)
-        gate = (made.memory.project, made.memory.sensitivity, owner)
-        record_grouped(operation, run, {gate: {"into": made.memory.uid, "members": uids}}, actor, now)
+        key = (made.memory.project, made.memory.sensitivity, owner)
+        record_grouped(operation, run, {key: {"into": made.memory.uid, "members": uids}}, actor, now)
     return made.memory
 
 

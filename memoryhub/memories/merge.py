@@ -91,13 +91,13 @@ def merge_memories(
         _refuse_changed([memory, *found], seen or {})
         before = take_snapshot(memory, _SNAPSHOT_FIELDS)
         patch = _build_patch(memory, found, content)
-        beside = [other.pk for other in found]
-        changes = apply_patch(memory, patch, patch.given, actor, now, reason="merge", beside=beside)
+        other_pks = [other.pk for other in found]
+        changes = apply_patch(memory, patch, patch.given, actor, now, reason="merge", beside=other_pks)
         _add_up_counts(memory, found, now)
         memory.save()
         evidence.merge_evidence(memory, found, now)
         vectors.refresh(memory)
-        changes += _move_facts(Fact.objects.filter(memory__in=beside), memory)
+        changes += _move_facts(Fact.objects.filter(memory__in=other_pks), memory)
         journal.record(actor, changes, now)
         move_to_trash(found, actor, TrashReason.MERGED, now, TrashReason.MERGED.value, memory)
         done = MergeResult(new_uid(), memory, found)
@@ -199,7 +199,7 @@ def _add_up_counts(memory: Memory, others: Sequence[Memory], now: datetime) -> N
 
 
 def _move_facts(facts: FactQuerySet, memory: Memory) -> list[journal.Change]:
-    """What was drawn from the others is known from the one that stands for them; hidden facts too."""
+    """Move the facts of the others, including hidden ones, to the kept memory."""
     changes = []
     for fact in facts.select_related("memory"):
         was, fact.memory = fact.memory, memory
@@ -311,10 +311,10 @@ def _restore_kept(
 ) -> list[journal.Change]:
     """Restore the kept memory, with a revision and a journal row of its own."""
     detail, current = entry.detail, take_snapshot(memory, _SNAPSHOT_FIELDS)
-    beside = [other.pk for other in others]
+    other_pks = [other.pk for other in others]
     changes: list[journal.Change] = []
     if revision := memory.revisions.filter(number=detail["revision"]).first():
-        changes = restore_fields(memory, revision, actor, now, reason="undo merge", beside=beside)
+        changes = restore_fields(memory, revision, actor, now, reason="undo merge", beside=other_pks)
     apply_snapshot(memory, _restored_numbers(detail["before"], detail["after"], current))
     restore_copy_number(memory, memory.copy)
     memory.save()

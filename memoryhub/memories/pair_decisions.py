@@ -39,23 +39,23 @@ class PairDecisions:
     ) -> str:
         """Record pairs of ids, each with the access key that its row gets. Return the id of the decision."""
         grouped: dict[AccessKey, list[list[str]]] = defaultdict(list)
-        for gate, pair in pairs:
-            grouped[gate].append(list(pair))
+        for key, pair in pairs:
+            grouped[key].append(list(pair))
         decision = new_uid()
-        details = {gate: {"pairs": found} for gate, found in grouped.items()}
+        details = {key: {"pairs": found} for key, found in grouped.items()}
         record_grouped(self.said, decision, details, actor, now or timezone.now(), about=self.about)
         return decision
 
     def take_back(self, decision: str, actor: Actor, now: datetime | None) -> None:
         """Revoke a decision. Raise NotFound if the actor sees no such decision, or if it was revoked."""
         with write_transaction():
-            held = {
+            recorded = {
                 access_key(row): row.detail
                 for row in grouped_rows(self.said, decision, actor, about=self.about)
             }
             undone = {access_key(row) for row in grouped_rows(self.undone, decision, actor, about=self.about)}
             details = {
-                gate: {"pairs": detail["pairs"]} for gate, detail in held.items() if gate not in undone
+                key: {"pairs": detail["pairs"]} for key, detail in recorded.items() if key not in undone
             }
             if not details:
                 raise NotFound("there is no such decision")

@@ -219,9 +219,11 @@ def _release_row(row: Any) -> journal.Change:
 def _level_before_quarantine(row: Any) -> str:
     """Return the level before the last quarantine. For revisions: the strictest of all of the memory."""
     name = _model_name(type(row))
-    hid = _to_change("quarantine", row, [])
-    told = JournalEntry.objects.filter(operation="quarantine", object_type=hid.object_type)
-    details = told.filter(object_id=hid.object_id).order_by("-seq").values_list("detail", flat=True)
+    change = _to_change("quarantine", row, [])
+    entries = JournalEntry.objects.filter(
+        operation="quarantine", object_type=change.object_type, object_id=change.object_id
+    )
+    details = entries.order_by("-seq").values_list("detail", flat=True)
     levels = [one["was"] for one in details if one.get("of", name) == name and one.get("was") in LEVELS]
     if not levels:
         return Sensitivity.SECRET.value

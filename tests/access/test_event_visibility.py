@@ -1,4 +1,4 @@
-"""An event that became a memory tells no more than the memory does, while that lives and after its end."""
+"""Visibility of events that became memories, while the memory is live and afterwards."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def seen(clearance=ALL):
     return list(Event.objects.visible_to(clearance))
 
 
-def test_while_its_memory_lives_it_is_seen(captured):
+def test_event_of_a_live_memory_is_visible(captured):
     assert seen() == [captured]
 
 
-def test_it_goes_to_the_trash_and_comes_back_with_its_memory(captured, actor):
+def test_event_is_hidden_while_its_memory_is_in_the_trash(captured, actor):
     memories.trash_memories([captured.memory.uid], actor)
     assert seen() == []
     entries, _ = load_timeline(ALL, MemoryFilter(session_id="s"))
@@ -50,33 +50,33 @@ def test_it_goes_to_the_trash_and_comes_back_with_its_memory(captured, actor):
     assert seen() == [captured]
 
 
-def test_it_expires_with_its_memory(captured):
+def test_event_expires_with_its_memory(captured):
     Memory.objects.filter(pk=captured.memory.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
     assert seen() == []
 
 
-def test_what_is_left_of_it_after_an_erasure_has_no_words(captured, actor):
+def test_event_of_an_erased_memory_has_no_text(captured, actor):
     memories.erase_memories([captured.memory.uid], actor)
     [left] = seen()
     assert (left.preview, left.keywords, left.files, left.handlers) == ("", [], [], [])
     assert left.tool_name == "Bash"
 
 
-def test_after_an_erasure_it_shows_no_wider_than_the_memory_did(captured, actor):
+def test_event_of_an_erased_memory_keeps_the_level(captured, actor):
     memories.update_memory(captured.memory.uid, MemoryPatch(sensitivity="secret"), actor)
     memories.erase_memories([captured.memory.uid], actor)
     assert seen(PUBLIC) == []
     assert [event.sensitivity for event in seen()] == ["secret"]
 
 
-def test_an_event_stricter_than_its_memory_stays_so(captured, actor):
+def test_event_stricter_than_its_memory_keeps_its_level(captured, actor):
     Event.objects.update(sensitivity="private")
     memories.erase_memories([captured.memory.uid], actor)
     assert [event.sensitivity for event in seen()] == ["private"]
 
 
 @pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
-def test_an_event_under_a_hidden_level_is_hidden(captured, level):
+def test_event_of_a_hidden_level_is_hidden(captured, level):
     Event.objects.update(sensitivity=level)
     assert seen(PUBLIC) == []
     assert len(seen()) == (level != "cosmic")

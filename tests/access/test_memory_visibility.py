@@ -1,4 +1,4 @@
-"""Four levels through every door of the core: what one may not see is not there, in SQL, before any LIMIT."""
+"""Visibility of memories of each level in every read: hidden rows are excluded in SQL, before any LIMIT."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ def levels(memories) -> set[str]:
 
 
 @through_each_clearance
-def test_the_queryset(four_levels, clearance, seen):
+def test_queryset(four_levels, clearance, seen):
     assert levels(Memory.objects.visible_to(clearance)) == seen
     hidden = levels(Memory.objects.hidden_from(clearance))
     assert hidden == {*LEVELS, "cosmic"} - seen
 
 
 @through_each_clearance
-def test_a_list(four_levels, clearance, seen):
+def test_list(four_levels, clearance, seen):
     assert levels(MemoryFilter(project="zoo").select(clearance)) == seen
 
 
 @through_each_clearance
-def test_the_trash(four_levels, clearance, seen):
+def test_trash(four_levels, clearance, seen):
     Memory.objects.update(deleted_at=timezone.now())
     assert levels(MemoryFilter(trashed=True).select(clearance)) == seen
 
@@ -89,19 +89,19 @@ def test_paging(four_levels, clearance, seen):
 
 
 @through_each_clearance
-def test_the_timeline(four_levels, clearance, seen):
+def test_timeline(four_levels, clearance, seen):
     entries, _ = load_timeline(clearance, MemoryFilter())
     assert levels(entry.row for entry in entries if entry.kind == "memory") == seen
 
 
 @through_each_clearance
-def test_the_journal(four_levels, clearance, seen):
+def test_journal(four_levels, clearance, seen):
     shown = {row.object_id for row in JournalEntry.objects.visible_to(clearance)}
     assert shown == {four_levels[level].uid for level in seen}
 
 
 @through_each_clearance
-def test_the_journal_after_an_erase(four_levels, actor, clearance, seen):
+def test_journal_after_an_erase(four_levels, actor, clearance, seen):
     uids = {level: memory.uid for level, memory in four_levels.items()}
     Memory.objects.filter(sensitivity="cosmic").delete()
     store.erase_memories(uids.values(), actor)
@@ -109,7 +109,7 @@ def test_the_journal_after_an_erase(four_levels, actor, clearance, seen):
     assert shown == {uids[level] for level in seen} | ({uids["cosmic"]} if "public" in seen else set())
 
 
-def test_a_memory_that_became_secret_does_not_show_again_when_it_is_erased(remember, actor, low):
+def test_erased_secret_memory_stays_hidden_in_the_journal(remember, actor, low):
     memory = remember("first public")
     store.update_memory(memory.uid, MemoryPatch(sensitivity="secret"), actor)
     assert not JournalEntry.objects.visible_to(low.clearance).exists()
@@ -140,7 +140,7 @@ def test_statistics_of_the_trash_and_of_what_expires(four_levels, clearance, see
 
 @pytest.fixture
 def facts_of_four_levels(four_levels, actor):
-    """A public fact on a memory of each level, and a fact of each level on no memory."""
+    """A public fact of a memory of each level, and a fact of each level without a memory."""
     for level, memory in four_levels.items():
         fact = Fact.objects.create(subject="zebra", predicate="on", object=level, memory=memory)
         own = Fact.objects.create(subject="zebra", predicate="of", object=level, sensitivity=level)
@@ -157,7 +157,7 @@ def test_facts(facts_of_four_levels, clearance, seen):
 
 
 @pytest.mark.parametrize("level", ["private", "secret"])
-def test_the_journal_does_not_tell_of_a_fact_on_a_hidden_memory(four_levels, actor, low, level):
+def test_journal_hides_facts_of_hidden_memories(four_levels, actor, low, level):
     draft = FactDraft(subject="s", predicate="p", object="o", memory_id=four_levels[level].uid)
     fact, _ = services.create_fact(draft, actor)
     assert JournalEntry.objects.get(object_type="fact").sensitivity == level
@@ -166,7 +166,7 @@ def test_the_journal_does_not_tell_of_a_fact_on_a_hidden_memory(four_levels, act
     assert not JournalEntry.objects.visible_to(low.clearance).filter(object_type="fact").exists()
 
 
-def test_the_journal_does_not_tell_of_a_fact_whose_memory_was_hidden_later(remember, actor, low):
+def test_journal_hides_facts_of_memories_hidden_later(remember, actor, low):
     memory = remember("public at first")
     services.create_fact(FactDraft(subject="s", predicate="p", object="o", memory_id=memory.uid), actor)
     assert JournalEntry.objects.visible_to(low.clearance).filter(object_type="fact").exists()
@@ -193,7 +193,7 @@ def test_sessions_and_events(four_levels, clearance, seen):
     assert {e.row.session_id for e in entries if e.kind == "session_start"} == shown
 
 
-def test_a_session_whose_memories_are_all_gone_is_not_shown(remember, actor):
+def test_session_without_memories_is_hidden(remember, actor):
     memory = remember("a", session_id="s")
     assert Session.objects.visible_to(actor.clearance).exists()
     store.trash_memories([memory.uid], actor)
@@ -201,7 +201,7 @@ def test_a_session_whose_memories_are_all_gone_is_not_shown(remember, actor):
 
 
 @pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
-def test_writes_do_not_reach_what_is_hidden(four_levels, low, level):
+def test_hidden_memories_cannot_be_changed(four_levels, low, level):
     uid = four_levels[level].uid
     before = Memory.objects.values().get(uid=uid)
     with pytest.raises(NotFound):
@@ -216,20 +216,20 @@ def test_writes_do_not_reach_what_is_hidden(four_levels, low, level):
     assert Memory.objects.values().get(uid=uid) == before
 
 
-def test_not_even_the_system_reaches_an_unknown_level(four_levels):
+def test_system_cannot_see_an_unknown_level(four_levels):
     uid = four_levels["cosmic"].uid
-    hub = system_actor("tests")
+    system = system_actor("tests")
     with pytest.raises(NotFound):
-        store.update_memory(uid, MemoryPatch(title="x"), hub)
-    assert store.trash_memories([uid], hub) == store.erase_memories([uid], hub) == []
+        store.update_memory(uid, MemoryPatch(title="x"), system)
+    assert store.trash_memories([uid], system) == store.erase_memories([uid], system) == []
     Memory.objects.filter(uid=uid).update(expires_at=timezone.now())
-    assert store.purge_expired(hub) == 0
+    assert store.purge_expired(system) == 0
     Memory.objects.filter(uid=uid).update(deleted_at=timezone.now())
-    assert store.empty_trash(hub) == 0
+    assert store.empty_trash(system) == 0
     assert Memory.objects.filter(uid=uid).exists()
 
 
-def test_maintenance_by_an_agent_reaches_what_the_agent_sees(four_levels, low):
+def test_agent_maintenance_changes_only_visible_memories(four_levels, low):
     Memory.objects.update(expires_at=timezone.now())
     assert store.purge_expired(low) == 1
     assert set(Memory.objects.values_list("sensitivity", flat=True)) == {"private", "secret", "cosmic"}
@@ -241,10 +241,10 @@ def test_maintenance_by_an_agent_reaches_what_the_agent_sees(four_levels, low):
 # Personal memories
 
 
-# The gate is SQL before LIMIT
+# Filters apply in SQL before LIMIT
 
 
-def test_a_page_is_full_though_hundreds_of_hidden_rows_rank_higher(db, actor, low, configure):
+def test_page_is_full_despite_higher_ranked_hidden_rows(db, actor, low, configure):
     configure(max_memories=0, search_pool=50)
     hidden = [
         MemoryDraft(content=f"zebra zebra zebra {n}", title="zebra", sensitivity="secret") for n in range(500)
@@ -270,7 +270,7 @@ def test_a_page_is_full_though_hundreds_of_hidden_rows_rank_higher(db, actor, lo
     assert len(paginate(JournalEntry.objects.visible_to(low.clearance), "seq", 30, None).items) == 30
 
 
-def test_filters_are_sql_before_limit_too(db, actor, configure):
+def test_filters_apply_before_the_limit(db, actor, configure):
     configure(max_memories=0, search_pool=50)
     others = [MemoryDraft(content=f"zebra {n}", title="zebra", project="farm") for n in range(300)]
     wanted = [
@@ -291,7 +291,7 @@ def test_filters_are_sql_before_limit_too(db, actor, configure):
 @pytest.mark.parametrize(
     "typed", ["zebra merger", "merger", "zebra merger okapi", "zebr merg", '"zebra merger"', "xmerger"]
 )
-def test_a_score_does_not_tell_whether_a_hidden_memory_holds_a_word(remember, low, level, typed):
+def test_score_does_not_depend_on_hidden_memories(remember, low, level, typed):
     for n in range(12):
         remember(f"zebra number {n} and okapi", by=low)
     remember("xmergerx is a word of the agent's own", by=low)
@@ -309,7 +309,7 @@ def test_a_score_does_not_tell_whether_a_hidden_memory_holds_a_word(remember, lo
 # What a memory was under a stricter level
 
 
-def test_revisions_from_a_stricter_level_stay_hidden(remember, actor, low):
+def test_revisions_of_a_stricter_level_are_hidden(remember, actor, low):
     memory = remember("version one", sensitivity="secret")
     store.update_memory(memory.uid, MemoryPatch(content="version two"), actor)
     store.update_memory(memory.uid, MemoryPatch(sensitivity="public"), actor)

@@ -1,4 +1,4 @@
-"""What is of another project, or of another person, is not there: through the core, in SQL."""
+"""Visibility by project and owner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memoryhub.stats import counts
 from memoryhub.stats.timeline import load_timeline
 
 
-def test_a_confined_token_sees_its_projects_alone(remember, confined):
+def test_confined_token_sees_only_its_projects(remember, confined):
     inside = remember("words inside", project="zoo", session_id="s1", files_read=["a.py"], tags=["t"])
     remember("words outside", project="shop", session_id="s2", files_read=["a.py"], tags=["t"])
     remember("words of no project", session_id="s3")
@@ -31,7 +31,7 @@ def test_a_confined_token_sees_its_projects_alone(remember, confined):
     assert [s.session_id for s in Session.objects.visible_to(confined.clearance)] == ["s1"]
 
 
-def test_a_confined_token_does_not_see_a_memory_that_left_its_project(remember, actor, confined):
+def test_confined_token_does_not_see_a_moved_memory(remember, actor, confined):
     memory = remember("moving", project="zoo")
     memories.update_memory(memory.uid, MemoryPatch(project="shop"), actor)
     assert not Memory.objects.visible_to(confined.clearance).exists()
@@ -49,7 +49,7 @@ def test_facts_of_other_projects_are_hidden(db, actor, confined, remember):
     assert [fact.object for fact in services.query_facts(confined.clearance)] == ["inside"]
 
 
-def test_a_confined_token_cannot_write_elsewhere(confined, remember):
+def test_confined_token_cannot_write_to_other_projects(confined, remember):
     memory = remember("inside", project="zoo")
     with pytest.raises(memories.Forbidden, match="zoo"):
         memories.create_memory(MemoryDraft(content="x", project="shop"), confined)
@@ -61,17 +61,17 @@ def test_a_confined_token_cannot_write_elsewhere(confined, remember):
     assert memory.project == "zoo"
 
 
-def test_a_token_confined_to_one_project_writes_there_unasked(confined, db):
+def test_token_with_one_project_writes_there_by_default(confined, db):
     assert memories.create_memory(MemoryDraft(content="x"), confined).memory.project == "zoo"
 
 
-def test_a_token_confined_to_several_must_name_one(db):
+def test_token_with_several_projects_must_name_one(db):
     two = Actor("token:two", Clearance.up_to("public", projects=["a", "b"]))
     with pytest.raises(memories.Forbidden, match="a, b"):
         memories.create_memory(MemoryDraft(content="x"), two)
 
 
-def test_a_token_confined_to_no_project_sees_and_writes_nothing(remember):
+def test_token_without_projects_sees_and_writes_nothing(remember):
     remember("x")
     none = Actor("token:none", Clearance.up_to("secret", projects=[]))
     assert not Memory.objects.visible_to(none.clearance).exists()
@@ -79,7 +79,7 @@ def test_a_token_confined_to_no_project_sees_and_writes_nothing(remember):
         memories.create_memory(MemoryDraft(content="x"), none)
 
 
-def test_personal_memories_are_their_owners_alone(remember, actor, stranger):
+def test_personal_memories_are_visible_only_to_their_owner(remember, actor, stranger):
     mine = remember("for me alone", scope="personal", session_id="s")
     for clearance in (stranger.clearance, Clearance.up_to("secret"), Clearance.up_to("secret", owner="Ada")):
         assert not Memory.objects.visible_to(clearance).exists()
@@ -89,14 +89,14 @@ def test_personal_memories_are_their_owners_alone(remember, actor, stranger):
     assert Memory.objects.visible_to(actor.clearance).get() == mine
 
 
-def test_a_personal_memory_without_an_owner_is_nobodys(remember):
+def test_personal_memory_without_owner_is_hidden(remember):
     memory = remember("lost", scope="personal")
     Memory.objects.filter(pk=memory.pk).update(owner="")
     assert not Memory.objects.visible_to(Clearance.up_to("secret")).exists()
     assert not Memory.objects.visible_to(Clearance.up_to("secret", owner="ada")).exists()
 
 
-def test_a_shared_memory_made_personal_leaves_the_others(remember, actor, stranger):
+def test_memory_made_personal_is_hidden_from_others(remember, actor, stranger):
     memory = remember("shared", scope="team")
     memories.update_memory(memory.uid, MemoryPatch(scope="personal"), actor)
     assert Memory.objects.get().owner == "ada"
@@ -105,7 +105,7 @@ def test_a_shared_memory_made_personal_leaves_the_others(remember, actor, strang
     assert Memory.objects.get().owner == ""
 
 
-def test_facts_of_a_personal_memory_are_its_owners(remember, actor, stranger):
+def test_facts_of_a_personal_memory_are_visible_only_to_its_owner(remember, actor, stranger):
     memory = remember("mine", scope="personal")
     services.create_fact(FactDraft(subject="s", predicate="p", object="o", memory_id=memory.uid), actor)
     assert not services.query_facts(stranger.clearance).exists()

@@ -1,4 +1,4 @@
-"""What is told of a session tells nothing of what is hidden in it."""
+"""Visibility of sessions: the shown values do not depend on hidden rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HIDDEN, SHOWN, LATER = (datetime(year, 5, 5, tzinfo=UTC) for year in (2019, 2024
 
 @pytest.fixture
 def mixed(remember):
-    """A session that secret memories begin and end, and in the middle of which a public one lies."""
+    """A session with a public memory between two secret ones."""
     keeper = Actor("token:tok-secret", ALL)
     remember("hidden", by=keeper, session_id="hs", sensitivity="secret", created_at=HIDDEN)
     remember("hidden end", by=keeper, session_id="hs", sensitivity="secret", created_at=LATER)
@@ -35,40 +35,40 @@ def lines(clearance, **filters):
     return {entry.kind: entry.at for entry in entries}
 
 
-def test_its_span_is_that_of_what_may_be_seen(mixed):
+def test_span_covers_only_visible_rows(mixed):
     assert (seen(PUBLIC).first_seen, seen(PUBLIC).last_seen) == (SHOWN, SHOWN)
     assert (seen(ALL).first_seen, seen(ALL).last_seen) == (HIDDEN, LATER)
 
 
-def test_its_agent_is_the_author_of_the_earliest_memory_that_may_be_seen(mixed):
+def test_agent_is_the_author_of_the_first_visible_memory(mixed):
     assert seen(PUBLIC).agent_seen == "token:tok-public"
     assert seen(ALL).agent_seen == "token:tok-secret"
 
 
-def test_with_an_event_that_may_be_seen_its_agent_and_its_end_may_be_told(mixed):
+def test_visible_event_reveals_agent_and_end(mixed):
     Session.objects.update(ended_at=LATER)
     Event.objects.create(session=mixed, at=SHOWN, event="prompt:submit")
     assert (seen(PUBLIC).agent_seen, seen(PUBLIC).ended_seen) == ("token:tok-secret", LATER)
     assert seen(PUBLIC).event_seen is True
 
 
-def test_a_hidden_event_moves_nothing(mixed):
+def test_hidden_event_does_not_change_the_span(mixed):
     Event.objects.create(session=mixed, at=HIDDEN, event="prompt:submit", sensitivity="secret")
     assert (seen(PUBLIC).first_seen, seen(PUBLIC).event_seen) == (SHOWN, False)
     assert seen(ALL).event_seen is True
 
 
-def test_an_event_that_may_be_seen_widens_the_span(mixed):
+def test_visible_event_extends_the_span(mixed):
     Event.objects.create(session=mixed, at=LATER, event="prompt:submit")
     assert (seen(PUBLIC).first_seen, seen(PUBLIC).last_seen) == (SHOWN, LATER)
 
 
-def test_its_end_is_told_to_who_may_see_all_that_is_in_it(mixed):
+def test_end_is_visible_if_everything_is_visible(mixed):
     Session.objects.update(ended_at=LATER)
     assert (seen(PUBLIC).ended_seen, seen(ALL).ended_seen) == (None, LATER)
 
 
-def test_a_hidden_event_keeps_the_end_hidden(remember):
+def test_hidden_event_hides_the_end(remember):
     remember("shown", session_id="s")
     Session.objects.update(ended_at=LATER)
     assert seen(PUBLIC).ended_seen == LATER
@@ -76,13 +76,13 @@ def test_a_hidden_event_keeps_the_end_hidden(remember):
     assert seen(PUBLIC).ended_seen is None
 
 
-def test_the_timeline_begins_and_ends_it_where_the_reader_may_see(mixed):
+def test_timeline_shows_visible_start_and_end(mixed):
     Session.objects.update(ended_at=LATER)
     assert lines(PUBLIC) == {"session_start": SHOWN, "memory": SHOWN}
     assert lines(ALL)["session_start"] == HIDDEN
     assert lines(ALL)["session_end"] == LATER
 
 
-def test_the_timeline_is_bounded_by_what_may_be_seen(mixed):
+def test_timeline_is_bounded_by_visible_rows(mixed):
     assert not lines(PUBLIC, until=SHOWN)
     assert lines(PUBLIC, since=SHOWN) == {"session_start": SHOWN, "memory": SHOWN}

@@ -47,7 +47,7 @@ def five_rows(remember):
 
 
 def tamper(sql: str, *params) -> None:
-    """As an attacker who owns the file: the triggers go first."""
+    """Change rows like an attacker with access to the file, who drops the triggers first."""
     schema.drop_triggers()
     run_sql("PRAGMA ignore_check_constraints = ON")
     try:
@@ -67,13 +67,13 @@ def tamper(sql: str, *params) -> None:
         f"REPLACE INTO {TABLE} SELECT * FROM {TABLE}",
     ],
 )
-def test_the_database_refuses_to_change_a_row(five_rows, sql):
+def test_database_refuses_to_change_a_row(five_rows, sql):
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
         run_sql(sql)
     assert journal.verify() == journal.Verification(True, 5, None)
 
 
-def test_the_orm_cannot_change_a_row_either(five_rows):
+def test_orm_cannot_change_a_row(five_rows):
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
         JournalEntry.objects.update(actor="x")
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
@@ -86,7 +86,7 @@ def test_columns_are_all_covered():
 
 @pytest.mark.parametrize("seq", [1, 3, 5])
 @pytest.mark.parametrize("column", COLUMNS)
-def test_one_changed_byte_of_any_column_is_found(five_rows, column, seq):
+def test_changed_byte_in_any_column_is_detected(five_rows, column, seq):
     text = str(run_sql(f"SELECT CAST({column} AS TEXT) FROM {TABLE} WHERE seq = %s", seq)[0][0])
     if column == "seq":
         changed = str(seq + 40)  # a number of its own, one byte away is taken by a neighbour
@@ -98,29 +98,29 @@ def test_one_changed_byte_of_any_column_is_found(five_rows, column, seq):
 
 
 @pytest.mark.parametrize("column", [column for column in COLUMNS if column != "seq"])
-def test_a_byte_that_is_no_text_is_found_and_not_an_error(five_rows, column):
+def test_invalid_utf8_is_detected(five_rows, column):
     tamper(f"UPDATE {TABLE} SET {column} = CAST(x'fffe' AS TEXT) WHERE seq = 2")
     assert journal.verify() == journal.Verification(False, 5, 2)
 
 
-def test_text_moved_from_one_column_to_the_next_is_found(five_rows):
+def test_text_moved_between_columns_is_detected(five_rows):
     tamper(f"UPDATE {TABLE} SET project = project || sensitivity, sensitivity = '' WHERE seq = 2")
     assert journal.verify().first_bad_seq == 2
 
 
 @pytest.mark.parametrize("seq", [1, 2, 4])
-def test_a_deleted_row_is_found(five_rows, seq):
+def test_deleted_row_is_detected(five_rows, seq):
     tamper(f"DELETE FROM {TABLE} WHERE seq = %s", seq)
     assert journal.verify() == journal.Verification(False, 4, seq)
 
 
-def test_an_inserted_row_is_found(five_rows):
+def test_inserted_row_is_detected(five_rows):
     columns = ", ".join(COLUMNS[1:])
     tamper(f"INSERT INTO {TABLE} (seq, {columns}) SELECT 6, {columns} FROM {TABLE} WHERE seq = 2")
     assert journal.verify() == journal.Verification(False, 6, 6)
 
 
-def test_a_row_pushed_in_between_is_found(five_rows):
+def test_row_inserted_in_the_middle_is_detected(five_rows):
     columns = ", ".join(COLUMNS[1:])
     tamper(f"UPDATE {TABLE} SET seq = seq + 100 WHERE seq > 2")
     run_sql(f"UPDATE {TABLE} SET seq = seq - 99 WHERE seq > 100")
@@ -128,22 +128,22 @@ def test_a_row_pushed_in_between_is_found(five_rows):
     assert journal.verify().first_bad_seq == 3
 
 
-def test_two_rows_that_changed_places_are_found(five_rows):
+def test_swapped_rows_are_detected(five_rows):
     tamper(f"UPDATE {TABLE} SET seq = 99 WHERE seq = 2")
     run_sql(f"UPDATE {TABLE} SET seq = 2 WHERE seq = 3")
     run_sql(f"UPDATE {TABLE} SET seq = 3 WHERE seq = 99")
     assert journal.verify().first_bad_seq == 2
 
 
-def test_rows_written_after_the_tampering_do_not_hide_it(five_rows, remember):
+def test_later_rows_do_not_hide_tampering(five_rows, remember):
     tamper(f"UPDATE {TABLE} SET actor = 'x' WHERE seq = 2")
     schema.install()
     remember("one more")
     assert journal.verify() == journal.Verification(False, 6, 2)
 
 
-def test_the_hash_is_what_the_documentation_says(remember):
-    """Recomputed here from the stored texts alone, so that the scheme cannot change unseen."""
+def test_hash_is_as_documented(remember):
+    """Recomputes the hash from the stored texts, so that the scheme cannot change unnoticed."""
     for n in range(3):
         remember(f"memory {n}", project="zoo é", importance=0.3)
     previous = "0" * 64
@@ -155,7 +155,7 @@ def test_the_hash_is_what_the_documentation_says(remember):
         previous = digest
 
 
-def test_the_chain_goes_on_across_batches_and_transactions(db, actor, configure):
+def test_chain_continues_across_transactions(db, actor, configure):
     configure(max_memories=0)
     for n in range(4):
         memories.create_memories([MemoryDraft(content=f"{n}/{i}") for i in range(300)], actor)
@@ -164,7 +164,7 @@ def test_the_chain_goes_on_across_batches_and_transactions(db, actor, configure)
     assert list(JournalEntry.objects.order_by("seq").values_list("seq", flat=True)) == list(range(1, 1901))
 
 
-def test_a_change_that_is_rolled_back_leaves_no_row(remember, actor):
+def test_rolled_back_change_leaves_no_row(remember, actor):
     remember("kept")
     with rolled_back():
         remember("undone")
@@ -173,12 +173,12 @@ def test_a_change_that_is_rolled_back_leaves_no_row(remember, actor):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_row_without_a_transaction_is_refused(actor):
+def test_row_without_transaction_is_refused(actor):
     with pytest.raises(transaction.TransactionManagementError):
         journal.record(actor, [journal.Change("insert", "memory")])
 
 
-def test_no_text_of_a_memory_reaches_the_journal(remember, actor):
+def test_journal_contains_no_text_of_a_memory(remember, actor):
     words = {
         name: f"xylophone{name}"
         for name in ("content", "title", "subtitle", "abstract", "overview", "category")
@@ -199,7 +199,7 @@ def test_no_text_of_a_memory_reaches_the_journal(remember, actor):
     assert "xylophone" not in str(everything)
 
 
-def test_every_operation_of_the_store_names_who_and_what(remember, actor):
+def test_every_operation_records_actor_and_object(remember, actor):
     memory = remember("words", key="k")
     memories.create_memory(MemoryDraft(content="words"), actor)
     memories.create_memory(MemoryDraft(content="other words", key="k"), actor)
@@ -222,14 +222,14 @@ def test_every_operation_of_the_store_names_who_and_what(remember, actor):
     assert rows[3].detail["fields"] == ["importance"]
 
 
-def test_reading_and_refused_writes_leave_no_row(remember, low):
+def test_reads_and_refused_writes_leave_no_row(remember, low):
     memory = remember("words", sensitivity="secret")
     memories.count_access(memory)
     memories.trash_memories([memory.uid], low)
     assert JournalEntry.objects.count() == 1
 
 
-def test_an_update_that_changes_nothing_leaves_no_row(remember, actor):
+def test_update_without_change_leaves_no_row(remember, actor):
     memory = remember("words", importance=0.5)
     memories.update_memory(memory.uid, MemoryPatch(importance=0.5, content="words", tags=[]), actor)
     assert JournalEntry.objects.count() == 1
@@ -252,7 +252,7 @@ NAMES = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs
 
 
 @given(DETAILS, NAMES, NAMES, NAMES)
-def test_whatever_is_written_verifies(db, actor, detail, operation, project, owner):
+def test_any_recorded_change_verifies(db, actor, detail, operation, project, owner):
     with rolled_back():
         writer = replace(actor, name=owner)
         changes = [journal.Change(operation, "memory", project, detail, project, "public", owner)] * 2
@@ -264,7 +264,7 @@ def test_whatever_is_written_verifies(db, actor, detail, operation, project, own
 
 
 @pytest.mark.parametrize("level", ["public", "private", "secret"])
-def test_they_are_those_that_the_whole_gate_gives(
+def test_rows_about_a_memory_equal_the_visible_rows(
     remember: Callable[..., Memory], actor: Actor, level: str
 ) -> None:
     memory = remember("first")

@@ -1,12 +1,13 @@
-"""Lost journal rows are recorded in the journal and reported until a person acknowledges them."""
+"""Lost journal rows are detected, recorded in the journal, and reported until a person acknowledges them."""
 
 from __future__ import annotations
 
 import json
+import sqlite3
 from contextlib import suppress
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 
 from memoryhub.audit import journal, journal_loss, mirror, verification
 from memoryhub.core.transactions import write_transaction
@@ -22,6 +23,44 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def five_rows(remember):
     for n in range(5):
         remember(f"memory {n}")
+
+
+def test_rows_cut_off_at_the_end_are_detected(five_rows):
+    assert journal.verify().ok
+    cut_journal(3)
+    assert journal.verify() == journal.Verification(False, 3, 4)
+
+
+def test_emptied_journal_is_detected(five_rows):
+    cut_journal(0)
+    assert journal.verify() == journal.Verification(False, 0, 1)
+
+
+def test_rewritten_end_is_detected(five_rows, actor, remember, journal_mirror):
+    mirrored = journal_mirror.read_bytes()
+    cut_journal(4)
+    journal_mirror.unlink()
+    remember("another fifth")
+    journal_mirror.write_bytes(mirrored)
+    assert journal.verify() == journal.Verification(False, 5, 5)
+
+
+def test_mirror_of_another_store_is_ignored(five_rows, journal_mirror):
+    other = journal_mirror.read_text().replace('"hash":"', '"hash":"0')
+    journal_mirror.write_text(other + other)
+    assert journal.verify().ok
+
+
+def test_row_cannot_be_replaced_with_default_settings(five_rows):
+    file = sqlite3.connect(connection.settings_dict["NAME"])
+    try:
+        with pytest.raises(sqlite3.DatabaseError, match="append-only"):
+            file.execute(
+                "INSERT OR REPLACE INTO memoryhub_journalentry"
+                " SELECT * FROM memoryhub_journalentry WHERE seq = 2"
+            )
+    finally:
+        file.close()
 
 
 def acknowledge(actor, through=None):
@@ -41,7 +80,7 @@ def test_lost_rows_are_still_reported_after_the_next_write(five_rows, remember):
     assert (found.loss.first_seq, found.loss.last_seq, found.loss.rows) == (4, 5, 2)
 
 
-def test_the_loss_is_a_journal_row_that_names_the_mirror_set_aside(five_rows, remember, journal_mirror):
+def test_loss_row_names_the_mirror_that_was_set_aside(five_rows, remember, journal_mirror):
     before = journal_mirror.read_bytes()
     cut_journal(3)
     remember("the next")
@@ -53,14 +92,14 @@ def test_the_loss_is_a_journal_row_that_names_the_mirror_set_aside(five_rows, re
     assert verification.compare_mirror().in_step
 
 
-def test_a_loss_is_recorded_once(five_rows, remember):
+def test_loss_is_recorded_once(five_rows, remember):
     cut_journal(3)
     remember("the next")
     remember("another")
     assert len(recorded()) == 1
 
 
-def test_a_loss_is_recorded_once_when_the_mirror_could_not_be_set_aside(five_rows, remember, monkeypatch):
+def test_loss_is_recorded_once_if_the_mirror_cannot_be_set_aside(five_rows, remember, monkeypatch):
     cut_journal(3)
     with monkeypatch.context() as patch:
         patch.setattr(mirror, "append", lambda lines, after="": None)
@@ -70,7 +109,7 @@ def test_a_loss_is_recorded_once_when_the_mirror_could_not_be_set_aside(five_row
     assert [path.name for path in mirror.set_aside()] == [row.detail["file"]]
 
 
-def test_a_loss_is_found_again_when_the_write_is_rolled_back(five_rows, remember):
+def test_loss_is_detected_again_after_a_rollback(five_rows, remember):
     cut_journal(3)
     with suppress(RuntimeError), transaction.atomic():
         remember("never")
@@ -80,7 +119,7 @@ def test_a_loss_is_found_again_when_the_write_is_rolled_back(five_rows, remember
     assert journal.verify().loss.rows == 2
 
 
-def test_an_acknowledged_loss_is_not_reported(five_rows, remember, actor):
+def test_acknowledged_loss_is_not_reported(five_rows, remember, actor):
     cut_journal(3)
     remember("the next")
     assert acknowledge(actor).rows == 2
@@ -89,7 +128,7 @@ def test_an_acknowledged_loss_is_not_reported(five_rows, remember, actor):
     assert (newest.operation, newest.actor) == ("journal_loss_acknowledged", actor.name)
 
 
-def test_a_loss_that_no_write_has_found_yet_can_be_acknowledged(five_rows, actor):
+def test_unrecorded_loss_can_be_acknowledged(five_rows, actor):
     cut_journal(3)
     assert acknowledge(actor).rows == 2
     assert journal.verify() == journal.Verification(True, 5)
@@ -101,7 +140,7 @@ def test_nothing_is_acknowledged_without_a_loss(five_rows, actor):
     assert journal.last_seq() == 5
 
 
-def test_a_second_loss_is_reported_after_the_first_was_acknowledged(five_rows, remember, actor):
+def test_second_loss_is_reported_after_the_first_was_acknowledged(five_rows, remember, actor):
     cut_journal(3)
     acknowledge(actor)
     remember("a")
@@ -111,7 +150,7 @@ def test_a_second_loss_is_reported_after_the_first_was_acknowledged(five_rows, r
     assert (loss.first_seq, loss.last_seq, loss.rows) == (6, 6, 1)
 
 
-def test_a_later_loss_is_not_acknowledged_with_the_one_that_was_shown(five_rows, remember, actor):
+def test_later_loss_is_not_acknowledged_with_the_shown_one(five_rows, remember, actor):
     cut_journal(3)
     remember("a")
     shown = journal_loss.pending()
@@ -122,7 +161,7 @@ def test_a_later_loss_is_not_acknowledged_with_the_one_that_was_shown(five_rows,
     assert journal_loss.pending().rows == 1
 
 
-def test_an_end_that_was_rewritten_is_a_loss(five_rows, remember, journal_mirror):
+def test_rewritten_end_is_a_loss(five_rows, remember, journal_mirror):
     mirrored = journal_mirror.read_bytes()
     cut_journal(3)
     journal_mirror.unlink()
@@ -134,13 +173,13 @@ def test_an_end_that_was_rewritten_is_a_loss(five_rows, remember, journal_mirror
     assert (journal_loss.pending().first_seq, journal_loss.pending().rows) == (4, 2)
 
 
-def test_a_loss_of_all_rows_is_reported(five_rows, remember):
+def test_loss_of_all_rows_is_reported(five_rows, remember):
     cut_journal(0)
     remember("the next")
     assert (journal_loss.pending().first_seq, journal_loss.pending().rows) == (1, 5)
 
 
-def test_the_mirror_of_another_store_is_set_aside_without_a_loss(five_rows, remember, journal_mirror):
+def test_mirror_of_another_store_is_set_aside_without_a_loss(five_rows, remember, journal_mirror):
     lines = [json.loads(line) for line in journal_mirror.read_text().splitlines()]
     foreign = [json.dumps(dict(line, hash=f"{line['seq']:064}")) + "\n" for line in (*lines, *lines)]
     journal_mirror.write_text("".join(foreign))
@@ -149,7 +188,7 @@ def test_the_mirror_of_another_store_is_set_aside_without_a_loss(five_rows, reme
     assert len(mirror.set_aside()) == 1
 
 
-def test_a_mirror_older_than_an_empty_store_is_set_aside_without_a_loss(five_rows, remember, journal_mirror):
+def test_mirror_older_than_an_empty_store_is_set_aside_without_a_loss(five_rows, remember, journal_mirror):
     cut_journal(0)
     lines = [json.loads(line) for line in journal_mirror.read_text().splitlines()]
     older = [json.dumps(dict(line, at="2001-01-01T00:00:00Z")) + "\n" for line in lines]
@@ -159,7 +198,7 @@ def test_a_mirror_older_than_an_empty_store_is_set_aside_without_a_loss(five_row
     assert len(mirror.set_aside()) == 1
 
 
-def test_an_imported_row_about_a_loss_of_another_store_is_not_reported(five_rows):
+def test_imported_loss_row_is_not_reported(five_rows):
     detail = {"first_seq": 1, "last_seq": 2, "rows": 2, "file": "x", "imported": {"seq": 1, "hash": "x"}}
     at = JournalEntry.objects.latest("seq").at
     with write_transaction():
@@ -169,7 +208,7 @@ def test_an_imported_row_about_a_loss_of_another_store_is_not_reported(five_rows
     assert journal.verify().ok
 
 
-def test_an_imported_acknowledgement_does_not_end_the_report(five_rows, remember):
+def test_imported_acknowledgement_does_not_end_the_report(five_rows, remember):
     cut_journal(3)
     remember("the next")
     detail = {"through": 10**6, "imported": {"seq": 1, "hash": "x"}}
@@ -179,7 +218,7 @@ def test_an_imported_acknowledgement_does_not_end_the_report(five_rows, remember
     assert not journal.verify().ok
 
 
-def test_a_broken_chain_is_reported_before_a_loss(five_rows, remember):
+def test_broken_chain_is_reported_before_a_loss(five_rows, remember):
     cut_journal(3)
     remember("the next")
     with without_journal_triggers():
@@ -187,7 +226,7 @@ def test_a_broken_chain_is_reported_before_a_loss(five_rows, remember):
     assert journal.verify().first_bad_seq == 2
 
 
-def test_the_action_that_finds_a_loss_can_be_undone_whole(five_rows, actor):
+def test_action_that_detects_a_loss_can_be_undone(five_rows, actor):
     made = [services.create_fact(FactDraft(subject=s, predicate="is", object="x"), actor)[0] for s in "ab"]
     cut_journal(6)
     ended = services.end_facts([fact.uid for fact in made], actor)

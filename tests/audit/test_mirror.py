@@ -29,7 +29,7 @@ def everything():
 
 @pytest.fixture
 def write(actor):
-    """``write(3)`` stores three more memories, each in a transaction of its own."""
+    """``write(3)`` stores three more memories, each in its own transaction."""
     count = 0
 
     def more(times: int = 1) -> None:
@@ -41,7 +41,7 @@ def write(actor):
     return more
 
 
-def test_each_row_is_a_line_in_the_shape_of_the_api(write, journal_mirror):
+def test_row_is_a_line_in_the_shape_of_the_api(write, journal_mirror):
     write(3)
     lines = [json.loads(line) for line in journal_mirror.read_text("utf-8").splitlines()]
     assert lines == [journal.to_line(row) for row in JournalEntry.objects.order_by("seq")]
@@ -49,8 +49,8 @@ def test_each_row_is_a_line_in_the_shape_of_the_api(write, journal_mirror):
     assert lines[0]["at"].endswith("Z")
 
 
-def test_rows_written_later_are_as_they_are_stored(write, journal_mirror):
-    """Loading a row leaves out the hash of a skipped text; the mirror is compared with the stored bytes."""
+def test_later_written_rows_are_as_stored(write, journal_mirror):
+    """A loaded row lacks the hash of a skipped text, but the mirror is compared with the stored bytes."""
     write()
     memory = Memory.objects.get()
     with transaction.atomic():
@@ -61,13 +61,13 @@ def test_rows_written_later_are_as_they_are_stored(write, journal_mirror):
     assert "5f5f" in journal_mirror.read_text("utf-8")
 
 
-def test_the_folder_and_file_are_made(write, journal_mirror):
+def test_folder_and_file_are_created(write, journal_mirror):
     assert not journal_mirror.parent.exists()
     write()
     assert numbers(journal_mirror) == [1]
 
 
-def test_a_rolled_back_change_is_not_mirrored(write, journal_mirror, actor):
+def test_rolled_back_change_is_not_mirrored(write, journal_mirror, actor):
     from django.db import transaction
 
     write()
@@ -79,7 +79,7 @@ def test_a_rolled_back_change_is_not_mirrored(write, journal_mirror, actor):
 
 
 @pytest.mark.parametrize("cut", [1, 10, 60])
-def test_a_torn_last_line_is_written_again(write, journal_mirror, cut):
+def test_incomplete_last_line_is_written_again(write, journal_mirror, cut):
     write(3)
     whole = journal_mirror.read_bytes()
     journal_mirror.write_bytes(whole[:-cut])
@@ -87,7 +87,7 @@ def test_a_torn_last_line_is_written_again(write, journal_mirror, cut):
     assert numbers(journal_mirror) == [1, 2, 3, 4]
 
 
-def test_a_file_torn_in_its_only_line_begins_anew(write, journal_mirror):
+def test_incomplete_only_line_is_written_again(write, journal_mirror):
     write()
     journal_mirror.write_bytes(journal_mirror.read_bytes()[:20])
     write()
@@ -95,7 +95,7 @@ def test_a_file_torn_in_its_only_line_begins_anew(write, journal_mirror):
     assert len(list(journal_mirror.parent.iterdir())) == 1
 
 
-def test_a_crash_between_commit_and_mirror_is_made_up_for(write, journal_mirror, monkeypatch):
+def test_rows_missing_after_a_crash_are_written(write, journal_mirror, monkeypatch):
     write()
     with monkeypatch.context() as patch:
         patch.setattr(mirror, "append", lambda lines, after="": None)
@@ -105,21 +105,21 @@ def test_a_crash_between_commit_and_mirror_is_made_up_for(write, journal_mirror,
     assert numbers(journal_mirror) == [1, 2, 3, 4, 5]
 
 
-def test_a_removed_file_is_written_anew(write, journal_mirror):
+def test_removed_file_is_written_again(write, journal_mirror):
     write(3)
     journal_mirror.unlink()
     write()
     assert numbers(journal_mirror) == [1, 2, 3, 4]
 
 
-def test_an_empty_file_is_filled(write, journal_mirror):
+def test_empty_file_is_filled(write, journal_mirror):
     write(2)
     journal_mirror.write_bytes(b"")
     write()
     assert numbers(journal_mirror) == [1, 2, 3]
 
 
-def test_the_mirror_of_a_longer_store_is_kept_aside(write, journal_mirror):
+def test_mirror_of_a_longer_store_is_set_aside(write, journal_mirror):
     write(2)
     foreign = dict(journal.to_line(JournalEntry.objects.get(seq=2)), seq=900)
     journal_mirror.write_text(json.dumps(foreign) + "\n")
@@ -129,8 +129,8 @@ def test_the_mirror_of_a_longer_store_is_kept_aside(write, journal_mirror):
     assert numbers(kept) == [900]
 
 
-def test_the_mirror_of_another_store_of_the_same_length_is_kept_aside(write, journal_mirror):
-    """The numbers fit, the rows do not."""
+def test_mirror_of_another_store_of_equal_length_is_set_aside(write, journal_mirror):
+    """The numbers match, the rows differ."""
     write(2)
     lines = [json.loads(line) for line in journal_mirror.read_text("utf-8").splitlines()]
     foreign = [json.dumps(dict(line, hash="f" * 64)) + "\n" for line in lines]
@@ -143,7 +143,7 @@ def test_the_mirror_of_another_store_of_the_same_length_is_kept_aside(write, jou
 @pytest.mark.parametrize(
     "garbage", [b"hello\n", b"{}\n", b"[1]\n", b'{"seq": "x", "hash": 1}\n', b"\xff\xfe\n" * 9]
 )
-def test_a_file_of_something_else_is_kept_aside(write, journal_mirror, garbage):
+def test_unrelated_file_is_set_aside(write, journal_mirror, garbage):
     journal_mirror.parent.mkdir()
     journal_mirror.write_bytes(garbage)
     write(2)
@@ -152,7 +152,7 @@ def test_a_file_of_something_else_is_kept_aside(write, journal_mirror, garbage):
     assert kept.read_bytes() == garbage
 
 
-def test_a_long_line_is_still_a_line(write, journal_mirror, actor):
+def test_long_line_is_read(write, journal_mirror, actor):
     from django.db import transaction
 
     with transaction.atomic():
@@ -162,7 +162,7 @@ def test_a_long_line_is_still_a_line(write, journal_mirror, actor):
     assert len(list(journal_mirror.parent.iterdir())) == 1
 
 
-def test_a_file_that_cannot_be_written_does_not_fail_the_change(write, journal_mirror, caplog):
+def test_unwritable_file_does_not_fail_the_change(write, journal_mirror, caplog):
     journal_mirror.mkdir(parents=True)
     write()
     assert everything() == [1]
@@ -172,28 +172,28 @@ def test_a_file_that_cannot_be_written_does_not_fail_the_change(write, journal_m
     assert numbers(journal_mirror) == [1, 2]
 
 
-def test_a_file_moved_away_by_log_rotation_is_begun_anew(write, journal_mirror):
+def test_rotated_file_is_started_again(write, journal_mirror):
     write(2)
     journal_mirror.rename(journal_mirror.with_suffix(".old"))
     write()
     assert numbers(journal_mirror) == [1, 2, 3]
 
 
-def test_a_writer_that_waited_while_the_file_was_renamed_writes_to_the_new_one(write, journal_mirror):
+def test_writer_that_waited_writes_to_the_new_file(write, journal_mirror):
     write()
-    with mirror._locked() as held:
+    with mirror._locked() as locked:
         waiting = threading.Thread(target=lambda: (write(), connection.close()))
         waiting.start()
         waiting.join(0.3)
         assert waiting.is_alive()
         journal_mirror.rename(journal_mirror.with_suffix(".old"))
-        assert held.fileno() > 0
+        assert locked.fileno() > 0
     waiting.join()
     assert numbers(journal_mirror) == [1, 2]
     assert numbers(journal_mirror.with_suffix(".old")) == [1]
 
 
-def test_an_append_costs_no_query_when_the_file_is_in_step(write, journal_mirror, django_assert_num_queries):
+def test_append_needs_no_query_if_the_mirror_is_current(write, journal_mirror, django_assert_num_queries):
     write(2)
     row, before = JournalEntry.objects.get(seq=2), JournalEntry.objects.get(seq=1)
     whole = journal_mirror.read_bytes()
@@ -203,6 +203,6 @@ def test_an_append_costs_no_query_when_the_file_is_in_step(write, journal_mirror
     assert journal_mirror.read_bytes() == whole
 
 
-def test_the_mirror_is_the_owners_alone(write, journal_mirror):
+def test_mirror_is_readable_for_the_owner_only(write, journal_mirror):
     write()
     assert os.stat(journal_mirror).st_mode & 0o077 == 0

@@ -1,4 +1,4 @@
-"""What is lacking is told: in the statistics behind the gate, and by the doctor."""
+"""Memories without vectors are counted in the statistics and by the doctor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memoryhub.ops.doctor.registry import Status
 from memoryhub.stats.counts import vector_statistics
 
 
-def test_the_statistics_tell_what_lacks_a_vector_behind_the_gate(embedding, four_levels):
+def test_statistics_count_visible_memories_without_vector(embedding, four_levels):
     said = vector_statistics(Clearance())
     assert said == {"embedding_model": embedding.name, "embedding_missing": 0, "vector_bytes": 4 * 512}
     Embedding.objects.all().delete()
@@ -22,7 +22,7 @@ def test_the_statistics_tell_what_lacks_a_vector_behind_the_gate(embedding, four
     assert vector_statistics(Clearance.up_to("secret"))["embedding_missing"] == 3
 
 
-def test_without_a_provider_nothing_is_lacking(remember):
+def test_nothing_is_missing_without_a_provider(remember):
     remember("zebra")
     assert vector_statistics(Clearance()) == {
         "embedding_model": "",
@@ -31,7 +31,7 @@ def test_without_a_provider_nothing_is_lacking(remember):
     }
 
 
-def test_a_provider_that_cannot_be_loaded_does_not_keep_the_statistics_from_being_told(db, monkeypatch):
+def test_statistics_work_without_a_loadable_provider(db, monkeypatch):
     def fail():
         raise EmbeddingError("wordllama cannot be loaded")
 
@@ -39,7 +39,7 @@ def test_a_provider_that_cannot_be_loaded_does_not_keep_the_statistics_from_bein
     assert vector_statistics(Clearance())["embedding_model"] == ""
 
 
-def test_the_doctor_counts_the_vectors_and_what_lacks_one(embedding, remember):
+def test_doctor_counts_vectors_and_memories_without_one(embedding, remember):
     remember("zebra")
     [found] = doctor.vectors.findings()
     assert (found.status, found.text) == (Status.OK, f"1 of {embedding.name}, 0.0 MB")
@@ -51,14 +51,14 @@ def test_the_doctor_counts_the_vectors_and_what_lacks_one(embedding, remember):
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_the_doctor_has_nothing_to_say_where_none_is_configured(remember, count):
+def test_doctor_is_silent_without_a_provider(remember, count):
     for _ in range(count):
         remember("zebra")
     [found] = doctor.vectors.findings()
     assert found.status == Status.OK
 
 
-def test_a_provider_that_is_missing_does_not_make_the_store_unready(client, remember, monkeypatch):
+def test_missing_provider_does_not_fail_readiness(client, remember, monkeypatch):
     def fail():
         raise EmbeddingError("wordllama cannot be loaded")
 

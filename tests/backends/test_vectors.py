@@ -1,4 +1,4 @@
-"""The index of vectors in the process: it holds what the table holds, at every moment."""
+"""The vector index in memory always equals the table."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from tests.vectors import (
 
 
 @pytest.fixture
-def held() -> VectorIndex:
-    """An index that has seen nothing yet."""
+def index() -> VectorIndex:
+    """An empty index."""
     return VectorIndex(MODEL, SIZE)
 
 
-def contents(index: VectorIndex) -> dict[int, list[float]]:
+def vectors_of(index: VectorIndex) -> dict[int, list[float]]:
     return {pk: vector.tolist() for pk, vector in index.of(index.view().pks).items()}
 
 
-def fits(index: VectorIndex) -> bool:
-    """Whether the index holds what the table does, and counts and scores it so."""
+def equals_table(index: VectorIndex) -> bool:
+    """Whether the index has the vectors of the table, the right length and the right scores."""
     wanted = stored_vectors(index.model)
     found = index.of(index.view().pks)
     query = unit(1, 2, 3)
@@ -50,147 +50,147 @@ def fits(index: VectorIndex) -> bool:
     )
 
 
-def test_plain_cosines_are_those_of_the_stored_vectors(db, held):
+def test_plain_cosines_equal_those_of_the_stored_vectors(db, index):
     insert_vectors(zip(make_memories(30), random_units(30), strict=True))
-    pks, found = held.scores(unit(1, -1), centred=False)
+    pks, found = index.scores(unit(1, -1), centred=False)
     assert dict(zip(pks.tolist(), found.tolist(), strict=True)) == pytest.approx(
         cosines(unit(1, -1), stored_vectors()), abs=1e-5
     )
 
 
-def test_the_mean_is_taken_off_both_sides(db, held):
+def test_mean_is_subtracted_from_both_sides(db, index):
     insert_vectors(zip(make_memories(30), random_units(30), strict=True))
-    assert fits(held)
-    pks, found = held.scores(unit(1), mean=held.view().mean([]))
+    assert equals_table(index)
+    pks, found = index.scores(unit(1), mean=index.view().mean([]))
     assert dict(zip(pks.tolist(), found.tolist(), strict=True)) == pytest.approx(
         cosines(unit(1), stored_vectors()), abs=1e-5
     )
 
 
-def test_a_question_without_direction_scores_nothing(db, held):
+def test_zero_query_has_no_scores(db, index):
     insert_vectors([(make_memories(1)[0], unit(1))])
-    assert len(held.scores(np.zeros(SIZE, np.float32)).pks) == 0
+    assert len(index.scores(np.zeros(SIZE, np.float32)).pks) == 0
 
 
 @pytest.mark.parametrize("vector", [np.zeros(SIZE), np.full(SIZE, np.nan), np.ones(SIZE - 1)])
-def test_a_vector_that_cannot_be_compared_is_left_out(db, held, vector):
+def test_invalid_vector_is_left_out(db, index, vector):
     one, other = make_memories(2)
     insert_vectors([(one, vector), (other, unit(1))])
-    assert list(contents(held)) == [other.pk]
+    assert list(vectors_of(index)) == [other.pk]
 
 
-def test_vectors_of_another_model_are_left_out(db, held):
+def test_vectors_of_another_model_are_left_out(db, index):
     one, other = make_memories(2)
     insert_vectors([(one, unit(1))], "another")
     insert_vectors([(other, unit(1))])
-    assert list(contents(held)) == [other.pk]
+    assert list(vectors_of(index)) == [other.pk]
 
 
 @pytest.mark.django_db(transaction=True)
 class TestBetweenTransactions:
-    def test_what_was_written_and_removed_is_seen_at_the_next_use(self, held):
+    def test_inserts_and_deletes_are_seen_at_the_next_use(self, index):
         rows = make_memories(20)
         insert_vectors(zip(rows, random_units(20), strict=True))
-        assert fits(held)
+        assert equals_table(index)
         Embedding.objects.filter(memory__in=rows[5:9]).delete()
-        assert fits(held)
+        assert equals_table(index)
         insert_vectors(zip(rows[5:7], random_units(2, seed=9), strict=True))
-        assert fits(held)
+        assert equals_table(index)
 
-    def test_only_what_is_new_is_read(self, held):
+    def test_only_new_vectors_are_read(self, index):
         rows = make_memories(50)
         insert_vectors(zip(rows, random_units(50), strict=True))
-        assert len(held) == 50
+        assert len(index) == 50
         with CaptureQueriesContext(
             connection,
         ) as queries:
-            assert len(held) == 50
+            assert len(index) == 50
         assert len(queries) == 1
         Embedding.objects.filter(memory__in=rows[:3]).delete()
         insert_vectors(zip(rows[:2], random_units(2), strict=True))
         with CaptureQueriesContext(connection) as queries:
-            assert len(held) == 49
+            assert len(index) == 49
         assert len(queries) == 3
 
-    def test_a_rollback_leaves_no_trace(self, held):
+    def test_rollback_leaves_no_trace(self, index):
         rows = make_memories(4)
         insert_vectors(zip(rows[:2], random_units(2), strict=True))
-        before = contents(held)
+        before = vectors_of(index)
         with transaction.atomic():
             Embedding.objects.filter(memory=rows[0]).delete()
             insert_vectors([(rows[2], unit(1)), (rows[0], unit(0, 1))])
-            assert fits(held)
+            assert equals_table(index)
             transaction.set_rollback(True)
-        assert contents(held) == before
+        assert vectors_of(index) == before
         insert_vectors([(rows[3], unit(0, 0, 1))])  # takes the number that was given back
-        assert fits(held)
+        assert equals_table(index)
 
-    def test_another_thread_sees_nothing_of_an_open_transaction(self, held):
+    def test_open_transaction_is_invisible_to_other_threads(self, index):
         rows = make_memories(2)
         insert_vectors([(rows[0], unit(1))])
         seen = []
 
         def look():
-            seen.append(list(contents(held)))
+            seen.append(list(vectors_of(index)))
             connection.close()
 
         with transaction.atomic():
             insert_vectors([(rows[1], unit(0, 1))])
-            assert len(held) == 2
+            assert len(index) == 2
             thread = threading.Thread(target=look)
             thread.start()
             thread.join()
         assert seen == [[rows[0].pk]]
-        assert len(held) == 2
+        assert len(index) == 2
 
-    def test_who_missed_some_deletions_reads_all_anew(self, held, monkeypatch):
+    def test_missed_deletions_cause_a_full_reload(self, index, monkeypatch):
         monkeypatch.setattr(vector_log, "MAX_LISTED_DELETIONS", 5)
         schema.drop_triggers()
         schema.install()
         rows = make_memories(30)
         insert_vectors(zip(rows, random_units(30), strict=True))
-        assert fits(held)
+        assert equals_table(index)
         Embedding.objects.filter(memory__in=rows[:20]).delete()
         with connection.cursor() as cursor:
             cursor.execute(f"SELECT count(*) FROM {vector_log.DELETED_TABLE}")
             assert cursor.fetchone()[0] == 5
-        assert fits(held)
+        assert equals_table(index)
         monkeypatch.undo()
         schema.drop_triggers()
         schema.install()
 
-    def test_what_is_removed_while_the_triggers_are_away_is_noticed(self, held):
+    def test_deletes_without_triggers_are_noticed(self, index):
         rows = make_memories(3)
         insert_vectors(zip(rows, random_units(3), strict=True))
-        assert len(held) == 3
+        assert len(index) == 3
         schema.drop_triggers()
         Embedding.objects.filter(memory=rows[0]).delete()
-        assert len(held) == 2
+        assert len(index) == 2
         Embedding.objects.filter(memory=rows[1]).delete()
-        assert len(held) == 1
+        assert len(index) == 1
         schema.install()
-        assert fits(held)
+        assert equals_table(index)
 
-    def test_it_grows_and_shrinks_with_the_table(self, held, monkeypatch):
+    def test_index_grows_and_shrinks_with_the_table(self, index, monkeypatch):
         monkeypatch.setattr(vector_index, "MIN_SPARE_ROWS", 4)
         monkeypatch.setattr(vector_index, "PAGE_SIZE", 7)
         rows = make_memories(100)
         for start in range(0, 100, 9):
             insert_vectors(zip(rows[start : start + 9], random_units(9, start), strict=False))
-            assert fits(held)
+            assert equals_table(index)
         Embedding.objects.filter(memory__in=rows[10:90]).delete()
-        assert fits(held)
-        assert held.memory_bytes < 40 * SIZE * 4
+        assert equals_table(index)
+        assert index.memory_bytes < 40 * SIZE * 4
 
-    def test_what_is_gone_is_overwritten_in_memory_at_once(self, held):
+    def test_deleted_vectors_are_overwritten_in_memory(self, index):
         rows = make_memories(5)
         insert_vectors(zip(rows, random_units(5), strict=True))
-        before = held.view()
+        before = index.view()
         Embedding.objects.filter(memory=rows[2]).delete()
-        held.refresh()
+        index.refresh()
         assert not before.matrix[2].any()
 
-    def test_a_thread_may_search_while_another_writes(self, held):
+    def test_thread_can_search_while_another_writes(self, index):
         rows = make_memories(400)
         insert_vectors(zip(rows[:100], random_units(100), strict=True))
         problems: list[Exception] = []
@@ -199,7 +199,7 @@ class TestBetweenTransactions:
         def look():
             try:
                 while not done.is_set():
-                    pks, found = held.scores(unit(1))
+                    pks, found = index.scores(unit(1))
                     assert len(set(pks.tolist())) == len(pks) >= 100
                     assert np.isfinite(found).all()
                     assert (np.abs(found) < 1.001).all()
@@ -218,7 +218,7 @@ class TestBetweenTransactions:
         for thread in threads:
             thread.join()
         assert problems == []
-        assert fits(held)
+        assert equals_table(index)
 
 
 steps = st.lists(
@@ -228,7 +228,7 @@ steps = st.lists(
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps)
-def test_it_fits_the_table_after_any_steps(django_db_blocker, vector_rows, steps):
+def test_index_equals_the_table_after_any_steps(django_db_blocker, vector_rows, steps):
     index, rows = vector_rows
     Embedding.objects.all().delete()
     for number, (step, which) in enumerate(steps):
@@ -242,8 +242,8 @@ def test_it_fits_the_table_after_any_steps(django_db_blocker, vector_rows, steps
         elif step == "text":
             Memory.objects.filter(pk=row.pk).update(content=f"another text {number}")
         else:
-            assert fits(index)
-    assert fits(index)
+            assert equals_table(index)
+    assert equals_table(index)
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ def vector_rows(transactional_db):
     return VectorIndex(MODEL, SIZE), make_memories(10)
 
 
-def test_a_process_has_one_index_of_a_model_and_keeps_few():
+def test_process_has_one_index_per_model_and_limits_them():
     one = vector_index.get_index("a", 4)
     assert vector_index.get_index("a", 4) is one
     for name in ("b", "c"):
@@ -260,7 +260,7 @@ def test_a_process_has_one_index_of_a_model_and_keeps_few():
 
 
 @pytest.mark.parametrize("column", schema.TEXT_COLUMNS)
-def test_another_text_takes_the_vector_away(db, column):
+def test_changed_text_deletes_the_vector(db, column):
     [one] = make_memories(1)
     insert_vectors([(one, unit(1))])
     setattr(one, column, "another")
@@ -268,7 +268,7 @@ def test_another_text_takes_the_vector_away(db, column):
     assert not Embedding.objects.exists()
 
 
-def test_the_same_text_again_leaves_the_vector(db):
+def test_unchanged_text_keeps_the_vector(db):
     [one] = make_memories(1)
     insert_vectors([(one, unit(1))])
     one.importance = 0.9
@@ -276,7 +276,7 @@ def test_the_same_text_again_leaves_the_vector(db):
     assert Embedding.objects.get().memory_id == one.pk
 
 
-def test_a_vector_is_never_changed_in_place(db):
+def test_vector_cannot_be_updated(db):
     [one] = make_memories(1)
     insert_vectors([(one, unit(1))])
     with pytest.raises(Exception, match="deleted and inserted"), transaction.atomic():

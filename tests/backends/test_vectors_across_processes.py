@@ -1,4 +1,4 @@
-"""What one process writes, every other finds at its next question; what is erased is nowhere any more."""
+"""Vector indexes of several processes: writes are found at once, erased vectors are gone everywhere."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SEEN = Clearance.up_to("secret", owner="ada")
 
 
 def found(question: str) -> list[str]:
-    """What lives and is nearest to a question, as this process knows it."""
+    """Return the contents of the live memories nearest to a question in this process."""
     from memoryhub import embeddings
 
     embedder = embeddings.configured()
@@ -61,7 +61,7 @@ def found(question: str) -> list[str]:
 
 @pytest.fixture
 def other(journal_mirror) -> Iterator[Callable[[str], Any]]:
-    """``other("expression")``: its value in another process of the same store."""
+    """``other("expression")`` evaluates an expression in another process with the same store."""
     environment = {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "tests.settings",
@@ -89,7 +89,7 @@ def other(journal_mirror) -> Iterator[Callable[[str], Any]]:
     process.wait()
 
 
-def test_what_another_process_writes_is_found_at_once(other, remember):
+def test_writes_of_another_process_are_found_at_once(other, remember):
     remember("zebras have stripes")
     assert found("striped horses of Africa") == ["zebras have stripes"]
     uid = other("store.create_memory(MemoryDraft(content='the invoice is due on Friday'), actor).memory.uid")
@@ -104,7 +104,7 @@ def test_what_another_process_writes_is_found_at_once(other, remember):
     assert found("boiling water in a kettle") == ["zebras have stripes"]
 
 
-def test_another_process_finds_what_is_written_here(other, remember, actor):
+def test_another_process_finds_our_writes(other, remember, actor):
     assert other("found('zebras')") == []
     one = remember("zebras have stripes")
     assert other("found('zebras')") == ["zebras have stripes"]
@@ -114,7 +114,7 @@ def test_another_process_finds_what_is_written_here(other, remember, actor):
     assert other("found('zebras')") == []
 
 
-def test_a_purge_is_noticed_too(other, remember):
+def test_purge_by_another_process_is_noticed(other, remember):
     remember("zebras have stripes", ttl_days=1)
     assert found("zebras") == ["zebras have stripes"]
     Memory.objects.update(expires_at=timezone.now())
@@ -123,7 +123,7 @@ def test_a_purge_is_noticed_too(other, remember):
     assert not Embedding.objects.exists()
 
 
-def test_of_an_erased_memory_no_byte_of_its_vector_is_left(remember, actor, embedding: Embedder):
+def test_erased_memory_leaves_no_byte_of_its_vector(remember, actor, embedding: Embedder):
     kept, one = remember("kettles boil water"), remember("zebras have stripes")
     index = vector_index.get_index(embedding.name, embedding.dimensions)
     assert set(index.of([kept.pk, one.pk])) == {kept.pk, one.pk}
@@ -133,11 +133,11 @@ def test_of_an_erased_memory_no_byte_of_its_vector_is_left(remember, actor, embe
     vector_index.refresh_indexes()
     assert stored not in disk.read_store_bytes(connection.settings_dict["NAME"])
     assert set(index.of([kept.pk, one.pk])) == {kept.pk}
-    held = np.frombuffer(stored, "<f2").astype(np.float32)
-    assert not any(np.allclose(row, held, atol=0.01) for row in view.matrix)
+    erased = np.frombuffer(stored, "<f2").astype(np.float32)
+    assert not any(np.allclose(row, erased, atol=0.01) for row in view.matrix)
 
 
-def test_levels_projects_and_owners_hold_for_what_is_near(four_levels, remember):
+def test_nearest_memories_respect_access(four_levels, remember):
     stranger = Actor("token:stranger", Clearance.up_to("secret", owner="bob"))
     remember("zebra stripes of somebody else", by=stranger, scope="personal")
     remember("zebra stripes elsewhere", project="elsewhere")

@@ -1,4 +1,4 @@
-"""The configuration: where values come from, and what is said about those that cannot be used."""
+"""The configuration: sources of values, and messages about invalid ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def problems_of(environ: dict[str, str], home: Path | None = None) -> list[str]:
 # Where a value comes from
 
 
-def test_without_anything_every_value_is_its_default(tmp_path):
+def test_values_are_defaults_without_configuration(tmp_path):
     loaded = load_config({}, tmp_path)
     assert loaded.config == Config()
     assert set(loaded.sources.values()) == {"default"}
@@ -45,7 +45,7 @@ def test_the_documented_defaults_hold():
     assert (config.importance_weight, config.trust_weight, config.min_score) == (0.15, 0.10, 0.35)
 
 
-def test_every_default_is_what_it_may_be():
+def test_every_default_is_valid():
     for spec in fields(Config):
         if "form" in spec.metadata:
             assert re.fullmatch(spec.metadata["form"], spec.default), spec.name
@@ -61,12 +61,12 @@ def test_every_default_is_what_it_may_be():
         ("MEMORYHUB_MAINTENANCE_OPERATIONS", "evict;rm", "must be names with commas between"),
     ],
 )
-def test_a_text_of_the_wrong_form_says_the_right_one(variable, value, says):
+def test_invalid_text_names_the_expected_form(variable, value, says):
     with pytest.raises(ConfigError, match=re.escape(says)):
         load_config({variable: value})
 
 
-def test_the_daily_maintenance_can_be_switched_off_by_an_empty_time():
+def test_empty_time_switches_daily_maintenance_off():
     assert load_config({"MEMORYHUB_MAINTENANCE_AT": ""}).config.maintenance_at == ""
 
 
@@ -86,18 +86,18 @@ def test_every_key_of_the_documented_table_is_read(tmp_path):
     assert loaded.sources["min_score"] == "default"
 
 
-def test_the_file_in_the_home_may_hold_the_keys_at_its_top_level(tmp_path):
+def test_home_file_may_have_top_level_keys(tmp_path):
     write(tmp_path / "memoryhub.toml", "max_memories = 7\n")
     assert load_config({}, tmp_path).config.max_memories == 7
 
 
-def test_keys_at_the_top_count_beside_the_nested_table(tmp_path):
+def test_top_level_keys_and_nested_table_are_combined(tmp_path):
     write(tmp_path / "memoryhub.toml", "max_memories = 7\n[tool.letsgo.memory]\ntoken_budget = 8\n")
     config = load_config({}, tmp_path).config
     assert (config.max_memories, config.token_budget) == (7, 8)
 
 
-def test_a_pyproject_may_hold_other_tools_and_projects(tmp_path):
+def test_pyproject_may_contain_other_tools(tmp_path):
     path = write(
         tmp_path / "pyproject.toml",
         '[project]\nname = "other"\n[tool.ruff]\nline-length = 3\n[tool.letsgo.memory]\nmax_memories = 6\n',
@@ -107,33 +107,33 @@ def test_a_pyproject_may_hold_other_tools_and_projects(tmp_path):
     assert loaded.sources["max_memories"] == str(path)
 
 
-def test_a_pyproject_without_our_table_changes_nothing(tmp_path):
+def test_pyproject_without_our_table_changes_nothing(tmp_path):
     path = write(tmp_path / "pyproject.toml", '[project]\nname = "other"\n')
     assert load_config({"MEMORYHUB_CONFIG": str(path)}).config == Config()
 
 
-def test_the_named_file_is_stronger_than_the_one_in_the_home(tmp_path):
+def test_named_file_overrides_the_home_file(tmp_path):
     write(tmp_path / "memoryhub.toml", "max_memories = 1\ntoken_budget = 1\n")
     named = write(tmp_path / "other.toml", "max_memories = 2\n")
     config = load_config({"MEMORYHUB_CONFIG": str(named)}, tmp_path).config
     assert (config.max_memories, config.token_budget) == (2, 1)
 
 
-def test_the_environment_is_stronger_than_any_file(tmp_path):
+def test_environment_overrides_files(tmp_path):
     write(tmp_path / "memoryhub.toml", "max_memories = 1\n")
     loaded = load_config({"MEMORYHUB_MAX_MEMORIES": "3"}, tmp_path)
     assert loaded.config.max_memories == 3
     assert loaded.sources["max_memories"] == "MEMORYHUB_MAX_MEMORIES"
 
 
-@pytest.mark.parametrize("spec", fields(Config), ids=lambda f: f.name)
-def test_every_key_can_be_set_by_its_variable(spec):
-    loaded = load_config({f"MEMORYHUB_{spec.name.upper()}": str(spec.default)})
-    assert getattr(loaded.config, spec.name) == spec.default
-    assert loaded.sources[spec.name] == f"MEMORYHUB_{spec.name.upper()}"
+def test_every_key_can_be_set_by_its_variable():
+    variables = {spec.name: f"MEMORYHUB_{spec.name.upper()}" for spec in fields(Config)}
+    loaded = load_config({variables[spec.name]: str(spec.default) for spec in fields(Config)})
+    assert loaded.config == Config()
+    assert loaded.sources == variables
 
 
-def test_the_configuration_cannot_be_changed_in_use():
+def test_configuration_is_immutable():
     with pytest.raises(FrozenInstanceError):
         Config().max_memories = 3  # type: ignore[misc]
 
@@ -142,46 +142,46 @@ def test_the_configuration_cannot_be_changed_in_use():
 
 
 @pytest.mark.parametrize("text", ["lots", "", "1.5", "1e3", "0x10", "true"])
-def test_a_count_that_is_no_whole_number_names_its_variable(text):
+def test_non_integer_count_names_its_variable(text):
     [problem] = problems_of({"MEMORYHUB_MAX_MEMORIES": text})
     assert problem == f"MEMORYHUB_MAX_MEMORIES: max_memories must be a whole number, not {text!r}"
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "much", ""])
-def test_a_share_that_is_no_finite_number_is_refused(text):
+def test_non_finite_share_is_refused(text):
     [problem] = problems_of({"MEMORYHUB_MIN_SCORE": text})
     assert problem == f"MEMORYHUB_MIN_SCORE: min_score must be a number, not {text!r}"
 
 
 @pytest.mark.parametrize("text", ["-0.1", "1.1", "1e9"])
-def test_a_value_outside_its_range_says_the_range(text):
+def test_value_out_of_range_names_the_range(text):
     [problem] = problems_of({"MEMORYHUB_MIN_SCORE": text})
     assert problem == f"MEMORYHUB_MIN_SCORE: min_score must be between 0 and 1, not {text!r}"
 
 
-def test_a_range_that_is_open_above_says_only_its_lower_end():
+def test_open_range_names_only_the_lower_end():
     [problem] = problems_of({"MEMORYHUB_SESSION_MINUTES": "-1"})
     assert "must be at least 0" in problem
 
 
 @pytest.mark.parametrize("toml", ["true", "1.0", "[1]"])
-def test_a_value_of_the_wrong_type_in_a_file_names_the_file(tmp_path, toml):
+def test_wrong_type_in_a_file_names_the_file(tmp_path, toml):
     path = write(tmp_path / "memoryhub.toml", f"max_memories = {toml}\n")
     [problem] = problems_of({}, tmp_path)
     assert problem.startswith(f"{path}: max_memories must be a whole number")
 
 
-def test_a_whole_number_serves_where_a_fraction_is_asked(tmp_path):
+def test_integer_is_accepted_for_a_float(tmp_path):
     write(tmp_path / "memoryhub.toml", "recency_half_life_days = 14\n")
     assert load_config({}, tmp_path).config.recency_half_life_days == 14.0
 
 
-def test_an_unknown_key_is_refused_with_the_nearest_known_one(tmp_path):
+def test_unknown_key_suggests_the_nearest_one(tmp_path):
     path = write(tmp_path / "memoryhub.toml", "max_memory = 5\n")
     assert problems_of({}, tmp_path) == [f"{path}: unknown key 'max_memory'; did you mean max_memories?"]
 
 
-def test_an_unknown_key_like_no_other_is_refused_without_a_guess(tmp_path):
+def test_very_different_key_gets_no_suggestion(tmp_path):
     path = write(tmp_path / "memoryhub.toml", "qqqq = 5\n")
     assert problems_of({}, tmp_path) == [f"{path}: unknown key 'qqqq'"]
 
@@ -194,18 +194,18 @@ def test_every_problem_is_named_at_once(tmp_path):
     assert str(ConfigError(found)) == "\n".join(found)
 
 
-def test_a_named_file_that_is_not_there_is_a_problem(tmp_path):
+def test_missing_named_file_is_a_problem(tmp_path):
     [problem] = problems_of({"MEMORYHUB_CONFIG": str(tmp_path / "gone.toml")})
     assert problem.startswith("MEMORYHUB_CONFIG: no file at ")
 
 
-def test_a_named_file_with_an_impossible_name_is_a_problem():
+def test_invalid_file_name_is_a_problem():
     [problem] = problems_of({"MEMORYHUB_CONFIG": "x" * 5000})
     assert problem.startswith("MEMORYHUB_CONFIG: no file at ")
 
 
 @pytest.mark.parametrize("raw", [b"max_memories = ", b"\xff\xfe", b"a = 1\na = 2\n"])
-def test_a_broken_file_is_one_problem_and_no_traceback(tmp_path, raw):
+def test_broken_file_is_one_problem(tmp_path, raw):
     path = tmp_path / "memoryhub.toml"
     path.write_bytes(raw)
     [problem] = problems_of({}, tmp_path)
@@ -233,13 +233,13 @@ def test_our_table_must_be_a_table(tmp_path, text):
 
 
 @pytest.mark.parametrize("whole", conf.WEIGHT_GROUPS, ids=lambda names: names[0])
-def test_the_weights_of_one_ranking_must_add_up_to_one(whole):
+def test_weights_must_add_up_to_one(whole):
     [problem] = problems_of({f"MEMORYHUB_{whole[0].upper()}": "0.99"})
     assert problem.startswith(", ".join(whole) + " must add up to 1, not ")
 
 
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(0, 100))
-def test_weights_that_add_up_in_hundredths_are_taken(first, second, third):
+def test_weights_in_hundredths_are_accepted(first, second, third):
     first, second, third = sorted((first, second, third))
     parts = [first, second - first, third - second, 100 - third]
     environ = {
@@ -249,7 +249,7 @@ def test_weights_that_add_up_in_hundredths_are_taken(first, second, third):
     assert load_config(environ).config.match_weight == parts[0] / 100
 
 
-def test_the_scales_of_age_must_not_descend():
+def test_age_limits_must_be_ascending():
     [problem] = problems_of({"MEMORYHUB_TASK_MINUTES": "1"})
     assert problem == "immediate_minutes, task_minutes, session_minutes must not descend, but are 5, 1, 120"
 
@@ -257,18 +257,18 @@ def test_the_scales_of_age_must_not_descend():
 # What deserves a warning
 
 
-def test_a_misspelt_variable_is_warned_about_with_the_nearest_known_one():
+def test_misspelt_variable_warns_with_the_nearest_one():
     [warning] = load_config({"MEMORYHUB_MAX_MEMORY": "5"}).warnings
     assert warning.startswith("environment: MEMORYHUB_MAX_MEMORY is not a setting of memoryhub")
     assert warning.endswith("did you mean MEMORYHUB_MAX_MEMORIES?")
 
 
-def test_a_tunable_is_not_read_from_a_file_so_the_variable_is_warned_about():
+def test_file_variable_of_a_tunable_causes_a_warning():
     [warning] = load_config({"MEMORYHUB_MAX_MEMORIES_FILE": "/some/file"}).warnings
     assert "MEMORYHUB_MAX_MEMORIES_FILE is not a setting" in warning
 
 
-def test_variables_of_the_operator_and_of_others_raise_no_warning():
+def test_operator_and_foreign_variables_cause_no_warning():
     environ = dict.fromkeys(conf.OPERATOR_VARIABLES - {"MEMORYHUB_CONFIG"}, "1")
     assert load_config({**environ, "PATH": "/bin", "LETSGO_HOME": "/x", "MEMORYHUBBUB": "1"}).warnings == ()
 
@@ -277,23 +277,23 @@ def test_variables_of_the_operator_and_of_others_raise_no_warning():
 
 
 @pytest.mark.parametrize("word", ["1", "true", "YES", " on "])
-def test_words_for_yes(word):
+def test_words_for_true(word):
     assert conf.parse_flag(word) is True
 
 
 @pytest.mark.parametrize("word", ["0", "False", "no", "OFF"])
-def test_words_for_no(word):
+def test_words_for_false(word):
     assert conf.parse_flag(word) is False
 
 
 @pytest.mark.parametrize("word", ["", "2", "maybe", "tru"])
-def test_other_words_are_neither(word):
+def test_other_words_are_refused(word):
     with pytest.raises(ValueError, match=f"^{word}$"):
         conf.parse_flag(word)
 
 
 @given(st.sampled_from([f.name for f in fields(Config)]), st.text(max_size=30))
-def test_any_text_in_a_variable_gives_a_value_or_a_problem_that_names_it(name, text):
+def test_any_variable_gives_a_value_or_a_problem(name, text):
     variable = f"MEMORYHUB_{name.upper()}"
     try:
         said = [load_config({variable: text}).sources[name]]

@@ -20,15 +20,15 @@ WRITES = (
 )
 
 
-def test_the_import_contracts_hold():
+def test_import_contracts_hold():
     command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("module", PURE)
-def test_a_pure_module_runs_without_django(module):
-    """Also through the packages it lies in, which the linter does not look at."""
+def test_pure_module_runs_without_django(module):
+    """The import includes the parent packages, which the linter does not check."""
     code = f"import {module}, sys; sys.exit('django' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -46,7 +46,7 @@ def test_a_pure_module_runs_without_django(module):
         ("JournalEntry", {"audit"}),
     ],
 )
-def test_a_table_has_one_writer(model, writers):
+def test_table_has_one_writer(model, writers):
     found = set()
     for path in (ROOT / "memoryhub").rglob("*.py"):
         if re.search(rf"\b{model}\.{WRITES}", path.read_text("utf-8")):

@@ -1,4 +1,4 @@
-"""Words, stems and short forms; above all that Python and SQLite's tokenizer agree on them."""
+"""Words, stems and short forms, and their agreement with SQLite's tokenizer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memoryhub.core import text
 
 @pytest.fixture(scope="module")
 def tokens_of():
-    """What SQLite's tokenizer makes of a text."""
+    """Return the tokens of a text according to SQLite."""
     connection = sqlite3.connect(":memory:", check_same_thread=False)
     connection.execute(f"CREATE VIRTUAL TABLE t USING fts5(x, {INDEXES['memoryhub_text']})")
     connection.execute("CREATE VIRTUAL TABLE v USING fts5vocab('t', 'instance')")
@@ -53,7 +53,7 @@ def tokens_of():
         "a" * 64 + " " + "b" * 65 + "ing",
     ],
 )
-def test_python_and_the_index_see_the_same_words(tokens_of, written):
+def test_python_and_index_find_the_same_words(tokens_of, written):
     assert [text.stem(word) for word in text.words(written)] == tokens_of(written)
 
 
@@ -76,14 +76,14 @@ def test_folding_agrees_with_the_index_for_letters_of_living_scripts(tokens_of, 
 @example("ﷺ" * 50)
 @example("\ud800")
 @example("က" + "ing")
-def test_folding_never_loses_a_text(written):
+def test_folding_never_empties_a_text(written):
     folded = text.fold(written)
     assert bool(folded) == bool(written)
     text.words(written)
     text.terms(written)
 
 
-def test_stems_are_right_from_many_threads():
+def test_stemming_is_thread_safe():
     words = [
         f"{head}{tail}"
         for head in ("relat", "gener", "technolog")
@@ -104,25 +104,25 @@ def test_stems_are_right_from_many_threads():
     assert wrong == []
 
 
-def test_jaccard_counts_what_is_shared():
+def test_jaccard_counts_shared_terms():
     assert text.jaccard({"a", "b"}, {"b", "c"}) == pytest.approx(1 / 3)
     assert text.jaccard(set(), set()) == 0.0
     assert text.jaccard({"a"}, {"a"}) == 1.0
 
 
-def test_terms_leave_stop_words_out_and_unite_forms():
+def test_terms_exclude_stop_words_and_combine_forms():
     assert text.terms("The caches were cached, and the cache is warm") == {"cach", "warm"}
 
 
 @given(st.text(), st.integers(1, 300))
-def test_a_shortened_text_is_one_line_and_not_longer(written, chars):
+def test_shortened_text_is_one_line_within_the_limit(written, chars):
     short = text.shorten(written, chars)
     assert len(short) <= chars
     assert "\n" not in short
 
 
 @given(st.text(min_size=1).filter(str.strip))
-def test_a_title_can_always_be_made(written):
+def test_title_is_made_from_any_text(written):
     title = text.make_title(written)
     assert title.strip()
     assert len(title) <= 80
@@ -139,20 +139,20 @@ def test_a_title_can_always_be_made(written):
         ("\n" * 5000 + "far down", "far down"),
     ],
 )
-def test_a_title_is_the_first_line_that_says_something(content, title):
+def test_title_is_the_first_non_empty_line(content, title):
     assert text.make_title(content) == title
 
 
-def test_a_summary_is_twenty_words():
+def test_summary_has_twenty_words():
     assert text.make_summary("word " * 30) == " ".join(["word"] * 20) + "…"
     assert text.make_summary("just these") == "just these"
 
 
-def test_a_summary_finds_text_behind_any_amount_of_white_space():
+def test_summary_skips_leading_white_space():
     assert text.make_summary("\n" * 9000 + "far down") == "far down"
 
 
-def test_a_summary_of_a_script_without_spaces_is_short_too():
+def test_summary_of_text_without_spaces_is_short():
     assert len(text.make_summary("検索" * 500)) <= 60
 
 

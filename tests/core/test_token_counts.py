@@ -1,4 +1,4 @@
-"""The estimate of tokens: beside a tokenizer, and the properties that budgets rely on."""
+"""The token estimate compared with a tokenizer, and the properties that budgets need."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,7 @@ def count():
 
 
 @pytest.mark.parametrize("text", [PROSE, ENTRY, CODE, GERMAN], ids=["prose", "json", "code", "german"])
-def test_the_estimate_is_near_to_a_tokenizers_count(count, text):
+def test_estimate_is_close_to_the_count_of_a_tokenizer(count, text):
     assert 0.85 <= estimate_tokens(text) / count(text) <= 1.3
 
 

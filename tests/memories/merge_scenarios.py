@@ -1,4 +1,4 @@
-"""What the tests of merging look at: all that is stored of a memory, and who sees little of it."""
+"""Helpers for the tests of merging."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memoryhub.models import Memory
 
 
 def whole(memory: Memory) -> dict[str, Any]:
-    """Everything that is stored of a memory but its revisions."""
+    """Return everything that is stored about a memory, except its revisions."""
     fresh = Memory.objects.get(pk=memory.pk)
     columns = {field.attname: getattr(fresh, field.attname) for field in Memory._meta.concrete_fields}
     return columns | {name: list_values(fresh, name) for name in LIST_FIELDS}

@@ -1,4 +1,4 @@
-"""Acts: one thing done to one memory or many, and taken back exactly."""
+"""Bulk actions and their undo."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ VALUES: dict[str, dict[str, Any]] = {
 
 
 def whole(memory: Memory) -> dict[str, Any]:
-    """Everything that is stored about a memory, but for its revisions."""
+    """Return everything that is stored about a memory, except its revisions."""
     memory = Memory.objects.get(pk=memory.pk)
     columns = {field.attname: getattr(memory, field.attname) for field in Memory._meta.concrete_fields}
     return columns | {name: list_values(memory, name) for name in LIST_FIELDS}
 
 
-def undo(acted: memories.BulkResult, actor: Actor) -> memories.BulkResult:
-    return memories.undo_bulk_action(acted.id, actor, acted.first, acted.last)
+def undo(result: memories.BulkResult, actor: Actor) -> memories.BulkResult:
+    return memories.undo_bulk_action(result.id, actor, result.first, result.last)
 
 
 @pytest.fixture
@@ -61,109 +61,103 @@ def several(remember: Remember) -> list[Memory]:
 
 
 @pytest.mark.parametrize("kind", sorted(ACTION_KINDS))
-def test_an_act_taken_back_leaves_each_memory_exactly_as_it_was(
-    several: list[Memory], actor: Actor, kind: str
-) -> None:
+def test_undo_restores_each_memory_exactly(several: list[Memory], actor: Actor, kind: str) -> None:
     if kind == "restore":
         memories.trash_memories([several[0].uid], actor, TrashReason.EVICTED)
         memories.trash_merged(several[2], [several[1].uid], actor)
         Memory.objects.filter(pk=several[2].pk).update(expires_at=timezone.now() - timedelta(days=2))
     before = [whole(memory) for memory in several]
-    acted = memories.apply_bulk_action(
+    result = memories.apply_bulk_action(
         kind, [memory.uid for memory in several], actor, **VALUES.get(kind, {})
     )
-    assert [memory.uid for memory in acted.done] == [memory.uid for memory in several]
+    assert [memory.uid for memory in result.done] == [memory.uid for memory in several]
     assert all(whole(memory) != was for memory, was in zip(several, before, strict=True))
-    back = undo(acted, actor)
+    back = undo(result, actor)
     assert (len(back.done), back.refused, back.kind) == (3, [], kind)
     assert [whole(memory) for memory in several] == before
 
 
 @pytest.mark.parametrize("kind", sorted(ACTION_KINDS))
-def test_every_journal_row_of_an_act_names_it_and_the_chain_stays_whole(
+def test_journal_rows_have_the_action_id_and_the_chain_is_valid(
     several: list[Memory], actor: Actor, kind: str
 ) -> None:
     if kind == "restore":
         memories.trash_memories([memory.uid for memory in several], actor)
     start = journal.last_seq()
-    acted = memories.apply_bulk_action(
+    result = memories.apply_bulk_action(
         kind, [memory.uid for memory in several], actor, **VALUES.get(kind, {})
     )
     rows = JournalEntry.objects.filter(seq__gt=start)
-    assert {row.detail["act"] for row in rows} == {acted.id}
+    assert {row.detail["act"] for row in rows} == {result.id}
     each = 2 if kind == "demote_and_approve" else 1
-    assert (acted.first, acted.last) == (start + 1, start + 3 * each)
-    undo(acted, actor)
-    undone = JournalEntry.objects.filter(seq__gt=acted.last)
-    assert {row.detail["undoes"] for row in undone} == {acted.id}
+    assert (result.first, result.last) == (start + 1, start + 3 * each)
+    undo(result, actor)
+    undone = JournalEntry.objects.filter(seq__gt=result.last)
+    assert {row.detail["undoes"] for row in undone} == {result.id}
     assert journal.verify().ok
 
 
-def test_the_journal_of_an_act_holds_no_text_of_a_memory(several: list[Memory], actor: Actor) -> None:
-    acted = memories.apply_bulk_action("set", [several[0].uid], actor, **VALUES["set"], content="Other words")
-    undo(acted, actor)
-    told = str(list(JournalEntry.objects.filter(seq__gte=acted.first).values_list("detail", flat=True)))
-    assert "memory number" not in told
-    assert "Another title" not in told
-    assert "newer" not in told
-    assert "Other words" not in told
+def test_journal_rows_contain_no_text(several: list[Memory], actor: Actor) -> None:
+    result = memories.apply_bulk_action(
+        "set", [several[0].uid], actor, **VALUES["set"], content="Other words"
+    )
+    undo(result, actor)
+    details = str(list(JournalEntry.objects.filter(seq__gte=result.first).values_list("detail", flat=True)))
+    assert "memory number" not in details
+    assert "Another title" not in details
+    assert "newer" not in details
+    assert "Other words" not in details
 
 
-def test_a_changed_content_comes_back_with_what_was_made_of_it(
+def test_undo_restores_content_with_generated_title_and_abstract(
     several: list[Memory], actor: Actor, embedding: Any
 ) -> None:
     before = whole(several[0])
-    acted = memories.apply_bulk_action("set", [several[0].uid], actor, content="Other words altogether")
+    result = memories.apply_bulk_action("set", [several[0].uid], actor, content="Other words altogether")
     changed = whole(several[0])
     assert changed["title"] == "Other words altogether"
     assert changed["content_hash"] != before["content_hash"]
-    assert len(undo(acted, actor).done) == 1
+    assert len(undo(result, actor).done) == 1
     assert whole(several[0]) == before
     assert several[0].pk in set(Embedding.objects.values_list("memory_id", flat=True))
 
 
-def test_approving_says_when_and_clears_the_flags(several: list[Memory], actor: Actor) -> None:
-    acted = memories.apply_bulk_action("approve", [several[0].uid], actor)
+def test_approve_sets_reviewed_at_and_clears_flags(several: list[Memory], actor: Actor) -> None:
+    result = memories.apply_bulk_action("approve", [several[0].uid], actor)
     memory = Memory.objects.get(pk=several[0].pk)
     assert memory.flags == []
-    assert memory.reviewed_at == JournalEntry.objects.get(seq=acted.first).at
+    assert memory.reviewed_at == JournalEntry.objects.get(seq=result.first).at
     assert memory.updated_at == several[0].updated_at  # reading is not writing
-    assert JournalEntry.objects.get(seq=acted.first).operation == "review"
+    assert JournalEntry.objects.get(seq=result.first).operation == "review"
 
 
-def test_demoting_halves_the_importance_and_promoting_halves_what_it_lacks(
-    several: list[Memory], actor: Actor
-) -> None:
+def test_demote_and_promote_change_importance_by_half(several: list[Memory], actor: Actor) -> None:
     memories.apply_bulk_action("demote", [several[0].uid], actor)
     memories.apply_bulk_action("promote", [several[1].uid], actor)
     assert Memory.objects.get(pk=several[0].pk).importance == pytest.approx(0.3)
     assert Memory.objects.get(pk=several[1].pk).importance == pytest.approx(0.8)
 
 
-def test_demoting_and_approving_is_one_act_that_is_taken_back_as_one(
-    several: list[Memory], actor: Actor
-) -> None:
+def test_demote_and_approve_is_undone_as_one_action(several: list[Memory], actor: Actor) -> None:
     before = [whole(memory) for memory in several]
-    acted = memories.apply_bulk_action("demote_and_approve", [memory.uid for memory in several], actor)
+    result = memories.apply_bulk_action("demote_and_approve", [memory.uid for memory in several], actor)
     for memory in several:
         memory.refresh_from_db()
         assert (memory.importance, memory.flags, memory.reviewed_at is None) == (0.3, [], False)
-    assert len(undo(acted, actor).done) == 3
+    assert len(undo(result, actor).done) == 3
     assert [whole(memory) for memory in several] == before
 
 
-def test_of_an_act_in_two_steps_nothing_is_taken_back_where_one_of_them_cannot(
-    several: list[Memory], actor: Actor
-) -> None:
-    acted = memories.apply_bulk_action("demote_and_approve", [several[0].uid], actor)
+def test_undo_of_two_steps_is_all_or_nothing(several: list[Memory], actor: Actor) -> None:
+    result = memories.apply_bulk_action("demote_and_approve", [several[0].uid], actor)
     memories.update_memory(several[0].uid, MemoryPatch(importance=0.8), actor)
-    undone = undo(acted, actor)
+    undone = undo(result, actor)
     assert (undone.done, len(undone.refused)) == ([], 1)
     several[0].refresh_from_db()
     assert (several[0].importance, several[0].flags, several[0].reviewed_at is None) == (0.8, [], False)
 
 
-def test_tags_are_added_to_those_there_and_taken_away_alone(several: list[Memory], actor: Actor) -> None:
+def test_tag_adds_and_untag_removes_one_tag(several: list[Memory], actor: Actor) -> None:
     uid = several[0].uid
     memories.apply_bulk_action("tag", [uid], actor, tag=" kept ")
     assert list_values(Memory.objects.get(uid=uid), "tags") == ["first", "kept"]
@@ -171,62 +165,60 @@ def test_tags_are_added_to_those_there_and_taken_away_alone(several: list[Memory
     assert list_values(Memory.objects.get(uid=uid), "tags") == ["kept"]
 
 
-def test_where_there_is_nothing_to_change_nothing_is_journaled(several: list[Memory], actor: Actor) -> None:
+def test_action_without_a_change_is_not_journaled(several: list[Memory], actor: Actor) -> None:
     start = journal.last_seq()
-    acted = memories.apply_bulk_action("tag", [several[0].uid], actor, tag="first")
-    assert (acted.done, acted.same, acted.first) == ([], [several[0].uid], 0)
+    result = memories.apply_bulk_action("tag", [several[0].uid], actor, tag="first")
+    assert (result.done, result.same, result.first) == ([], [several[0].uid], 0)
     assert journal.last_seq() == start
 
 
-def test_a_refusal_of_one_does_not_stop_the_rest(several: list[Memory], actor: Actor) -> None:
+def test_refused_memory_does_not_stop_the_others(several: list[Memory], actor: Actor) -> None:
     memories.trash_memories([several[1].uid], actor)
-    acted = memories.apply_bulk_action("tag", [m.uid for m in several] + ["nosuchmemory"], actor, tag="kept")
-    assert len(acted.done) == 2
-    assert acted.refused == [
+    result = memories.apply_bulk_action("tag", [m.uid for m in several] + ["nosuchmemory"], actor, tag="kept")
+    assert len(result.done) == 2
+    assert result.refused == [
         (several[1].uid, "this memory is in the trash; restore it first"),
         ("nosuchmemory", "there is no such memory"),
     ]
 
 
-def test_what_may_not_be_seen_is_refused_as_if_it_were_not_there(four_levels: dict[str, Memory]) -> None:
+def test_hidden_memory_is_refused_like_a_missing_one(four_levels: dict[str, Memory]) -> None:
     public = Actor("user:eve", Clearance())
     for kind in ACTION_KINDS:
         values = VALUES.get(kind, {})
-        acted = memories.apply_bulk_action(
+        result = memories.apply_bulk_action(
             kind, [four_levels[level].uid for level in ("private", "cosmic")], public, **values
         )
-        assert acted.done == []
-        assert {words for _, words in acted.refused} == {"there is no such memory"}
+        assert result.done == []
+        assert {words for _, words in result.refused} == {"there is no such memory"}
 
 
-def test_a_change_that_collides_with_another_memory_is_refused_and_the_rest_goes_on(
-    remember: Remember, actor: Actor
-) -> None:
+def test_conflicting_change_is_refused_and_the_others_continue(remember: Remember, actor: Actor) -> None:
     here, there, other = (
         remember("same", project="a"),
         remember("same", project="b"),
         remember("x", project="a"),
     )
-    acted = memories.apply_bulk_action("set", [here.uid, other.uid], actor, project="b")
-    assert [memory.uid for memory in acted.done] == [other.uid]
-    assert there.uid in acted.refused[0][1]
+    result = memories.apply_bulk_action("set", [here.uid, other.uid], actor, project="b")
+    assert [memory.uid for memory in result.done] == [other.uid]
+    assert there.uid in result.refused[0][1]
     assert whole(here)["project"] == "a"
 
 
-def test_an_act_is_taken_back_once(several: list[Memory], actor: Actor) -> None:
+def test_action_is_undone_only_once(several: list[Memory], actor: Actor) -> None:
     for kind in ("approve", "demote", "trash", "expire", "tag"):
-        acted = memories.apply_bulk_action(kind, [several[0].uid], actor, **VALUES.get(kind, {}))
-        assert len(undo(acted, actor).done) == 1
-        again = undo(acted, actor)
+        result = memories.apply_bulk_action(kind, [several[0].uid], actor, **VALUES.get(kind, {}))
+        assert len(undo(result, actor).done) == 1
+        again = undo(result, actor)
         assert again.done == []
         assert len(again.refused) == 1
 
 
 @pytest.mark.parametrize("kind", sorted(set(ACTION_KINDS) - {"trash", "expire"}))
-def test_what_was_changed_since_stays_as_it_is(several: list[Memory], actor: Actor, kind: str) -> None:
+def test_memory_changed_since_is_not_undone(several: list[Memory], actor: Actor, kind: str) -> None:
     if kind == "restore":
         memories.trash_memories([memory.uid for memory in several], actor)
-    acted = memories.apply_bulk_action(
+    result = memories.apply_bulk_action(
         kind, [memory.uid for memory in several], actor, **VALUES.get(kind, {})
     )
     if kind == "approve":
@@ -234,80 +226,76 @@ def test_what_was_changed_since_stays_as_it_is(several: list[Memory], actor: Act
     else:
         memories.update_memory(several[1].uid, MemoryPatch(subtitle="written since"), actor)
     changed = whole(several[1])
-    back = undo(acted, actor)
+    back = undo(result, actor)
     assert [memory.uid for memory in back.done] == [several[0].uid, several[2].uid]
     assert back.refused[0][0] == several[1].uid
     assert "since" in back.refused[0][1]
     assert whole(several[1]) == changed
 
 
-def test_acts_upon_acts_are_taken_back_one_after_the_other(several: list[Memory], actor: Actor) -> None:
+def test_actions_are_undone_one_after_the_other(several: list[Memory], actor: Actor) -> None:
     before = whole(several[0])
-    acts = [
+    results = [
         memories.apply_bulk_action("tag", [several[0].uid], actor, tag="one"),
         memories.apply_bulk_action("demote", [several[0].uid], actor),
         memories.apply_bulk_action("tag", [several[0].uid], actor, tag="two"),
     ]
-    for acted in reversed(acts):
-        assert undo(acted, actor).refused == []
+    for result in reversed(results):
+        assert undo(result, actor).refused == []
     assert whole(several[0]) == before
 
 
-def test_upkeep_since_is_no_reason_not_to_take_back_a_tag(several: list[Memory], actor: Actor) -> None:
-    acted = memories.apply_bulk_action("tag", [several[0].uid], actor, tag="kept")
+def test_maintenance_since_does_not_prevent_undo_of_a_tag(several: list[Memory], actor: Actor) -> None:
+    result = memories.apply_bulk_action("tag", [several[0].uid], actor, tag="kept")
     Memory.objects.filter(pk=several[0].pk).update(importance=0.2, consolidated_at=timezone.now())
-    assert len(undo(acted, actor).done) == 1
+    assert len(undo(result, actor).done) == 1
     assert Memory.objects.get(pk=several[0].pk).importance == 0.2
 
 
-def test_an_importance_that_upkeep_moved_since_is_not_taken_back(several: list[Memory], actor: Actor) -> None:
-    acted = memories.apply_bulk_action("demote", [several[0].uid], actor)
+def test_importance_changed_by_maintenance_since_is_not_undone(several: list[Memory], actor: Actor) -> None:
+    result = memories.apply_bulk_action("demote", [several[0].uid], actor)
     Memory.objects.filter(pk=several[0].pk).update(importance=0.2)
-    assert undo(acted, actor).refused == [(several[0].uid, "it was changed since")]
+    assert undo(result, actor).refused == [(several[0].uid, "it was changed since")]
 
 
-def test_nobody_takes_back_what_another_did(several: list[Memory], actor: Actor) -> None:
-    acted = memories.apply_bulk_action("trash", [several[0].uid], actor)
+def test_actor_cannot_undo_action_of_another_actor(several: list[Memory], actor: Actor) -> None:
+    result = memories.apply_bulk_action("trash", [several[0].uid], actor)
     with pytest.raises(memories.NotFound):
-        undo(acted, Actor("user:eve", actor.clearance))
+        undo(result, Actor("user:eve", actor.clearance))
     assert Memory.objects.get(pk=several[0].pk).deleted_at
 
 
-def test_a_guessed_range_or_another_act_finds_nothing(several: list[Memory], actor: Actor) -> None:
-    acted = memories.apply_bulk_action("trash", [several[0].uid], actor)
+def test_undo_with_wrong_range_or_id_finds_nothing(several: list[Memory], actor: Actor) -> None:
+    result = memories.apply_bulk_action("trash", [several[0].uid], actor)
     for uid, first, last in (
-        ("anotheract", acted.first, acted.last),
-        (acted.id, acted.first + 1, acted.last + 5),
-        (acted.id, 0, acted.last),
-        (acted.id, acted.last, acted.first - 1),
-        (acted.id, acted.first, acted.first + 10**12),
-        ("", acted.first, acted.last),
+        ("anotheract", result.first, result.last),
+        (result.id, result.first + 1, result.last + 5),
+        (result.id, 0, result.last),
+        (result.id, result.last, result.first - 1),
+        (result.id, result.first, result.first + 10**12),
+        ("", result.first, result.last),
     ):
         with pytest.raises(memories.NotFound):
             memories.undo_bulk_action(uid, actor, first, last)
 
 
-def test_a_memory_that_left_the_sight_of_who_acted_is_not_taken_back(
-    remember: Remember, actor: Actor
-) -> None:
+def test_memory_hidden_since_is_not_undone(remember: Remember, actor: Actor) -> None:
     public = Actor("user:ada", Clearance())
     memory = remember("words", project="p")
-    acted = memories.apply_bulk_action("set", [memory.uid], public, sensitivity="secret")
-    assert undo(acted, public).refused == [(memory.uid, "there is no such memory")]
+    result = memories.apply_bulk_action("set", [memory.uid], public, sensitivity="secret")
+    assert undo(result, public).refused == [(memory.uid, "there is no such memory")]
     assert Memory.objects.get(pk=memory.pk).sensitivity == "secret"
 
 
-def test_a_change_since_the_person_read_it_is_refused(several: list[Memory], actor: Actor) -> None:
+def test_memory_changed_since_read_is_refused(several: list[Memory], actor: Actor) -> None:
     read = {memory.uid: memory.updated_at for memory in several}
     memories.update_memory(several[0].uid, MemoryPatch(subtitle="meanwhile"), actor)
-    acted = memories.apply_bulk_action("demote", read, actor, seen=read)
-    assert [uid for uid, _ in acted.refused] == [several[0].uid]
-    assert len(acted.done) == 2
+    result = memories.apply_bulk_action("demote", read, actor, seen=read)
+    assert [uid for uid, _ in result.refused] == [several[0].uid]
+    assert len(result.done) == 2
 
 
-def test_a_credential_among_the_values_is_refused_before_anything_is_written(
-    several: list[Memory], actor: Actor
-) -> None:
+def test_secret_in_values_is_refused_before_any_write(several: list[Memory], actor: Actor) -> None:
     with pytest.raises(memories.SecretDetected):
         memories.apply_bulk_action("tag", [several[0].uid], actor, tag="ghp_" + "a1B2" * 9)
     assert list_values(several[0], "tags") == ["first"]
@@ -327,7 +315,7 @@ def test_a_credential_among_the_values_is_refused_before_anything_is_written(
         ("set", {}, "abstract"),
     ],
 )
-def test_what_cannot_be_done_to_any_memory_is_said_at_once(
+def test_invalid_action_raises_store_error(
     several: list[Memory], actor: Actor, kind: str, values: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(memories.StoreError) as refusal:
@@ -335,12 +323,12 @@ def test_what_cannot_be_done_to_any_memory_is_said_at_once(
     assert refusal.value.field == field
 
 
-def test_too_many_at_once_are_refused(db: None, actor: Actor) -> None:
+def test_too_many_memories_are_refused(db: None, actor: Actor) -> None:
     with pytest.raises(memories.StoreError, match="at most 2000"):
         memories.apply_bulk_action("trash", (str(n) for n in range(MAX_MEMORIES + 1)), actor)
 
 
-def test_between_its_transactions_a_long_act_leaves_a_moment_to_who_waits_to_write(
+def test_long_action_pauses_between_transactions(
     remember: Remember, actor: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uids = [remember(f"number {n}").uid for n in range(2 * CHUNK_SIZE + 1)]
@@ -355,21 +343,19 @@ def test_between_its_transactions_a_long_act_leaves_a_moment_to_who_waits_to_wri
     assert [rows for seconds, rows in rests if seconds] == [CHUNK_SIZE, 2 * CHUNK_SIZE]
 
 
-def test_a_long_act_is_done_in_short_transactions_and_taken_back_as_one(
-    remember: Remember, actor: Actor
-) -> None:
+def test_long_action_runs_in_chunks_and_is_undone_as_one(remember: Remember, actor: Actor) -> None:
     uids = [remember(f"number {n}").uid for n in range(CHUNK_SIZE + 5)]
     with CaptureQueriesContext(connection) as queries:
-        acted = memories.apply_bulk_action("approve", uids, actor)
-    assert acted.last - acted.first + 1 == CHUNK_SIZE + 5
+        result = memories.apply_bulk_action("approve", uids, actor)
+    assert result.last - result.first + 1 == CHUNK_SIZE + 5
     # A savepoint and its release, and one update, for each; some more for each chunk.
     assert len(queries) <= 3 * (CHUNK_SIZE + 5) + 2 * 12
-    assert len(undo(acted, actor).done) == CHUNK_SIZE + 5
+    assert len(undo(result, actor).done) == CHUNK_SIZE + 5
 
 
-def test_rows_of_another_journal_are_no_acts_of_anybody_here(several: list[Memory], actor: Actor) -> None:
-    acted = memories.apply_bulk_action("trash", [several[0].uid], actor)
-    [row] = JournalEntry.objects.filter(seq=acted.first)
+def test_imported_journal_rows_cannot_be_undone(several: list[Memory], actor: Actor) -> None:
+    result = memories.apply_bulk_action("trash", [several[0].uid], actor)
+    [row] = JournalEntry.objects.filter(seq=result.first)
     change = journal.Change(
         row.operation, "memory", row.object_id, {**row.detail, "act": "x", "imported": {"seq": 1}}, "p"
     )

@@ -1,4 +1,4 @@
-"""``max_memories`` for each project and owner: the least worth keeping leave for the trash."""
+"""``max_memories`` for each project and owner: the least used memories are evicted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DAY = datetime(2024, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def fill(remember):
-    """Memories ``a b c …`` of ages, accesses and importances that are given."""
+    """Store memories ``a b c …`` with these ages, accesses and importances."""
 
     def make(*rows):
         for number, (accessed, day, importance) in enumerate(rows):
@@ -43,14 +43,14 @@ def live():
         ([(0, 1, 0.5), (0, 1, 0.5), (0, 1, 0.5)], "bcz"),  # then oldest row
     ],
 )
-def test_the_order_of_leaving(fill, remember, configure, rows, left):
+def test_eviction_order(fill, remember, configure, rows, left):
     configure(max_memories=3)
     fill(*rows)
     remember("z")
     assert live() == left
 
 
-def test_what_leaves_lies_in_the_trash_with_its_reason_and_a_journal_row(fill, remember, configure):
+def test_evicted_memory_is_in_trash_with_reason_and_journal_row(fill, remember, configure):
     configure(max_memories=2)
     fill((0, 1, 0.5), (0, 2, 0.5))
     remember("z")
@@ -59,14 +59,14 @@ def test_what_leaves_lies_in_the_trash_with_its_reason_and_a_journal_row(fill, r
     assert JournalEntry.objects.get(operation="evict").object_id == gone.uid
 
 
-def test_what_was_just_stored_stays_though_all_others_were_accessed(fill, remember, configure):
+def test_new_memory_is_not_evicted_before_accessed_ones(fill, remember, configure):
     configure(max_memories=2)
     fill((5, 1, 0.5), (9, 2, 0.5))
     remember("z", importance=0.0, created_at="2001-01-01T00:00:00Z")
     assert live() == "bz"
 
 
-def test_a_batch_beyond_the_cap_keeps_as_many_as_fit(db, actor, configure):
+def test_batch_over_the_cap_stores_as_many_as_fit(db, actor, configure):
     configure(max_memories=3)
     store.create_memories([MemoryDraft(content=f"{n}") for n in range(8)], actor)
     assert Memory.objects.live().count() == 3
@@ -83,7 +83,7 @@ def test_each_project_has_its_own_cap(remember, configure):
     assert Memory.objects.trashed().get().project == "p"
 
 
-def test_no_cap_is_zero(remember, configure):
+def test_cap_of_zero_means_none(remember, configure):
     configure(max_memories=0)
     for n in range(20):
         remember(f"{n}")
@@ -100,7 +100,7 @@ def test_expired_and_trashed_memories_do_not_count(remember, actor, configure):
     assert Memory.objects.live().count() == 2
 
 
-def test_a_refresh_evicts_nobody(remember, configure):
+def test_refresh_evicts_nothing(remember, configure):
     configure(max_memories=2)
     remember("a")
     remember("b")
@@ -108,7 +108,7 @@ def test_a_refresh_evicts_nobody(remember, configure):
     assert live() == "ab"
 
 
-def test_a_revival_counts_as_one_that_came(remember, actor, configure):
+def test_revived_memory_counts_as_new(remember, actor, configure):
     configure(max_memories=2)
     first = remember("a")
     store.trash_memories([first.uid], actor)
@@ -126,7 +126,7 @@ def test_lowering_the_cap_does_not_empty_a_project(remember, configure):
     assert Memory.objects.live().count() == 5
 
 
-def test_an_import_may_go_beyond_the_cap(db, actor, configure):
+def test_import_may_exceed_the_cap(db, actor, configure):
     configure(max_memories=2)
     store.create_memories([MemoryDraft(content=f"{n}") for n in range(5)], actor, hold_cap=False)
     assert Memory.objects.live().count() == 5
@@ -140,7 +140,7 @@ def test_eviction_can_be_undone(fill, remember, actor, configure):
     assert live() == "az"
 
 
-def test_the_dashboard_warns_at_nine_tenths(remember, actor, configure):
+def test_dashboard_warns_at_90_percent(remember, actor, configure):
     configure(max_memories=10)
     for n in range(8):
         remember(f"{n}", project="p")

@@ -1,4 +1,4 @@
-"""Many writers on one database file: none lost, none locked out, the chain whole, the mirror in order."""
+"""Concurrent writers: no lost writes, no lock errors, a valid chain and a complete mirror."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ THREADS = 8
 
 
 def at_once(work, times=THREADS):
-    """Run ``work(number)`` in so many threads that start together; returns what they raised."""
+    """Run ``work(number)`` in threads that start together. Return the exceptions."""
     barrier, raised = threading.Barrier(times), []
 
     def run(number: int) -> None:
@@ -58,7 +58,7 @@ def test_the_database_is_a_file_in_wal_mode(db):
     assert Path(connection.settings_dict["NAME"]).is_file()
 
 
-def test_eight_threads_store_a_hundred_memories_each(actor, configure, journal_mirror):
+def test_threads_store_memories_concurrently(actor, configure, journal_mirror):
     configure(max_memories=0)
 
     def work(number: int) -> None:
@@ -74,7 +74,7 @@ def test_eight_threads_store_a_hundred_memories_each(actor, configure, journal_m
     assert index_is_sound()
 
 
-def test_eight_threads_store_the_same_memories(actor, journal_mirror):
+def test_threads_store_the_same_memories(actor, journal_mirror):
     def work(number: int) -> None:
         for n in range(25):
             memories.create_memory(MemoryDraft(content=f"memory {n}"), actor)
@@ -86,7 +86,7 @@ def test_eight_threads_store_the_same_memories(actor, journal_mirror):
     assert mirrored(journal_mirror) == list(range(1, 201))
 
 
-def test_eight_threads_update_one_memory_and_no_change_is_lost(actor, remember):
+def test_concurrent_updates_are_not_lost(actor, remember):
     memory = remember("version 0")
 
     def work(number: int) -> None:
@@ -100,7 +100,7 @@ def test_eight_threads_update_one_memory_and_no_change_is_lost(actor, remember):
     assert len(said) == THREADS * 15 + 1
 
 
-def test_eight_threads_upsert_one_key(actor):
+def test_threads_upsert_one_key(actor):
     def work(number: int) -> None:
         for n in range(15):
             memories.create_memory(MemoryDraft(content=f"words {number}/{n}", key="k"), actor)
@@ -110,7 +110,7 @@ def test_eight_threads_upsert_one_key(actor):
     assert journal.verify().ok
 
 
-def test_accesses_are_all_counted(actor, remember):
+def test_concurrent_accesses_are_all_counted(actor, remember):
     memory = remember("read often")
     assert (
         at_once(lambda number: [memories.count_access(Memory.objects.get(pk=memory.pk)) for _ in range(25)])
@@ -119,7 +119,7 @@ def test_accesses_are_all_counted(actor, remember):
     assert Memory.objects.get().accessed_count == THREADS * 25
 
 
-def test_writers_of_every_kind_get_along(actor, remember, configure, journal_mirror):
+def test_different_writers_run_concurrently(actor, remember, configure, journal_mirror):
     configure(max_memories=0)
     shared = [remember(f"shared {n}") for n in range(20)]
 
@@ -148,7 +148,7 @@ def test_writers_of_every_kind_get_along(actor, remember, configure, journal_mir
     assert index_is_sound()
 
 
-def test_readers_go_on_while_a_memory_is_erased(actor, remember, configure):
+def test_reads_continue_during_an_erase(actor, remember, configure):
     configure(max_memories=0)
     memories.create_memories([MemoryDraft(content=f"zebra {n}") for n in range(300)], actor)
     gone = [remember(f"secret xylophone {n}") for n in range(4)]
@@ -186,8 +186,8 @@ for n in range(60):
 """
 
 
-def test_two_processes_write_store_and_mirror_at_once(configure, journal_mirror):
-    """As two workers of a server do: nothing but the files is shared."""
+def test_two_processes_write_store_and_mirror(configure, journal_mirror):
+    """Like two workers of a server, which share only the files."""
     environment = {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "tests.settings",
@@ -216,8 +216,8 @@ def test_two_processes_write_store_and_mirror_at_once(configure, journal_mirror)
     connections.close_all()
 
 
-def test_a_write_inside_a_transaction_of_django_does_not_hold_up_the_line(actor):
-    """The admin opens a transaction first: it has SQLite's lock before it asks for its turn."""
+def test_write_inside_a_transaction_does_not_deadlock(actor):
+    """The admin opens a transaction first, so it has SQLite's lock before it waits for the thread lock."""
     opened, waiting = threading.Event(), threading.Event()
 
     def work(number: int) -> None:
@@ -229,16 +229,16 @@ def test_a_write_inside_a_transaction_of_django_does_not_hold_up_the_line(actor)
         with transaction.atomic():
             opened.set()
             assert waiting.wait(10)
-            time.sleep(0.3)  # the other has its turn by now and waits for SQLite
+            time.sleep(0.3)  # the other thread has the thread lock now and waits for SQLite
             memories.create_memory(MemoryDraft(content="by the admin"), actor)
 
     began = time.monotonic()
     assert at_once(work, times=2) == []
     assert Memory.objects.count() == 2
-    assert time.monotonic() - began < 10  # each waited for what the other had: 20 seconds and an error
+    assert time.monotonic() - began < 10  # a deadlock would take 20 seconds and raise an error
 
 
-def test_a_line_that_does_not_move_is_a_busy_database(actor, monkeypatch):
+def test_lock_timeout_raises_database_locked(actor, monkeypatch):
     monkeypatch.setattr(transactions, "LOCK_TIMEOUT_SECONDS", 0.05)
     opened, done = threading.Event(), threading.Event()
 
@@ -259,7 +259,7 @@ def test_a_line_that_does_not_move_is_a_busy_database(actor, monkeypatch):
     assert "locked" in str(error)
 
 
-def test_a_callback_on_commit_may_write(actor):
+def test_on_commit_callback_may_write(actor):
     def again() -> None:
         memories.create_memory(MemoryDraft(content="after the commit"), actor)
 

@@ -20,7 +20,7 @@ def store(actor, content="same words", **fields):
     return memories.create_memory(MemoryDraft(content=content, **fields), actor)
 
 
-def test_the_same_content_is_the_same_memory(remember, actor):
+def test_same_content_is_the_same_memory(remember, actor):
     first = remember("same words")
     again = store(actor)
     assert (again.outcome, again.memory.uid) == ("refreshed", first.uid)
@@ -35,22 +35,22 @@ def test_the_same_content_is_the_same_memory(remember, actor):
         ({"scope": "project"}, {"scope": "personal"}),
     ],
 )
-def test_the_same_content_elsewhere_is_another_memory(remember, one, other):
+def test_same_content_in_another_place_is_another_memory(remember, one, other):
     assert remember("same words", **one).uid != remember("same words", **other).uid
 
 
-def test_two_owners_keep_the_same_personal_words_apart(remember, stranger):
+def test_two_owners_can_store_the_same_personal_content(remember, stranger):
     mine = remember("same words", scope="personal")
     theirs = remember("same words", by=stranger, scope="personal")
     assert (mine.owner, theirs.owner) == ("ada", "bob")
     assert mine.uid != theirs.uid
 
 
-def test_content_counts_to_the_last_blank(remember):
+def test_trailing_space_makes_different_content(remember):
     assert remember("same words").uid != remember("same words ").uid
 
 
-def test_a_repeat_refreshes_the_date_and_nothing_else_of_a_memory(remember, actor):
+def test_repeat_changes_only_the_date(remember, actor):
     first = remember("same words", title="Mine", importance=0.9, tags=["t"])
     later = timezone.now() + timedelta(hours=1)
     again = memories.create_memory(
@@ -61,7 +61,7 @@ def test_a_repeat_refreshes_the_date_and_nothing_else_of_a_memory(remember, acto
     assert (again.title, again.importance) == ("Mine", 0.9)
 
 
-def test_a_repeat_from_history_does_not_make_a_memory_older(remember, actor):
+def test_repeat_with_old_date_does_not_make_a_memory_older(remember, actor):
     first = remember("same words")
     again = store(actor, created_at="2020-01-01T00:00:00Z").memory
     assert again.updated_at == first.updated_at
@@ -70,14 +70,14 @@ def test_a_repeat_from_history_does_not_make_a_memory_older(remember, actor):
 @pytest.mark.parametrize(
     ("was", "comes"), [("public", "private"), ("private", "public"), ("public", "secret")]
 )
-def test_a_repeat_keeps_the_higher_level(remember, was, comes):
+def test_repeat_keeps_the_stricter_level(remember, was, comes):
     first = remember("same words", sensitivity=was)
     again = remember("same words", sensitivity=comes)
     assert again.uid == first.uid
     assert Memory.objects.get().sensitivity == max(was, comes, key=["public", "private", "secret"].index)
 
 
-def test_a_repeat_revives_a_trashed_memory(remember, actor):
+def test_repeat_revives_a_trashed_memory(remember, actor):
     memory = remember("same words")
     memories.trash_memories([memory.uid], actor)
     again = remember("same words")
@@ -85,7 +85,7 @@ def test_a_repeat_revives_a_trashed_memory(remember, actor):
     assert JournalEntry.objects.get(operation="dedup_refresh").detail["revived"] is True
 
 
-def test_a_repeat_revives_an_expired_memory_with_a_new_expiry(remember, actor):
+def test_repeat_revives_an_expired_memory(remember, actor):
     memory = remember("same words", ttl_days=10)
     later = timezone.now() + timedelta(days=30)
     again = memories.create_memory(MemoryDraft(content="same words"), actor, later).memory
@@ -93,20 +93,20 @@ def test_a_repeat_revives_an_expired_memory_with_a_new_expiry(remember, actor):
     assert again.expires_at == later + timedelta(days=10)
 
 
-def test_a_repeat_with_a_ttl_of_its_own_sets_that(remember, actor):
+def test_repeat_with_ttl_sets_the_ttl(remember, actor):
     remember("same words", ttl_days=10)
     assert store(actor, ttl_days=0).memory.expires_at is None
     assert Memory.objects.get().ttl_days is None
 
 
-def test_a_repeat_is_journaled(remember):
+def test_repeat_is_journaled(remember):
     memory = remember("same words")
     remember("same words")
     operations = JournalEntry.objects.filter(object_id=memory.uid).order_by("seq")
     assert list(operations.values_list("operation", flat=True)) == ["insert", "dedup_refresh"]
 
 
-def test_a_copy_above_the_writers_clearance_is_not_revealed(remember, low):
+def test_copy_above_the_clearance_is_not_revealed(remember, low):
     hidden = remember("same words", sensitivity="secret")
     own = store(low)
     assert (own.outcome, own.memory.sensitivity) == ("created", "public")
@@ -114,14 +114,14 @@ def test_a_copy_above_the_writers_clearance_is_not_revealed(remember, low):
     assert Memory.objects.get(uid=hidden.uid).updated_at == hidden.updated_at
 
 
-def test_a_hidden_copy_at_the_very_level_of_the_draft_is_not_revealed(remember, low):
+def test_hidden_copy_at_the_level_of_the_draft_is_not_revealed(remember, low):
     hidden = remember("same words", sensitivity="secret")
     own = store(low, sensitivity="secret")
     assert (own.outcome, own.memory.sensitivity) == ("created", "secret")
     assert own.memory.uid != hidden.uid
 
 
-def test_repeated_write_ups_by_the_same_author_find_their_own_row(remember, low):
+def test_repeat_above_clearance_finds_the_authors_own_row(remember, low):
     remember("same words", sensitivity="secret")
     own = store(low, sensitivity="secret")
     again = store(low, sensitivity="secret")
@@ -129,33 +129,33 @@ def test_repeated_write_ups_by_the_same_author_find_their_own_row(remember, low)
     assert Memory.objects.count() == 2
 
 
-def test_a_write_up_that_someone_else_has_worked_on_is_not_shown_to_its_author(low, actor, db):
+def test_own_row_changed_by_another_is_not_found(low, actor, db):
     own = store(low, sensitivity="secret").memory
     memories.update_memory(own.uid, MemoryPatch(overview="what the board decided"), actor)
     again = store(low, sensitivity="secret")
     assert (again.outcome, again.memory.overview) == ("created", "")
 
 
-def test_a_copy_of_an_unknown_level_is_nobodys(remember, actor):
+def test_copy_with_unknown_level_is_not_found(remember, actor):
     odd = remember("same words")
     Memory.objects.update(sensitivity="cosmic")
     assert remember("same words").uid != odd.uid
 
 
-def test_a_copy_in_the_trash_above_the_clearance_stays_there(remember, low, actor):
+def test_hidden_copy_in_the_trash_stays_there(remember, low, actor):
     hidden = remember("same words", sensitivity="secret")
     memories.trash_memories([hidden.uid], actor)
     assert store(low).outcome == "created"
     assert Memory.objects.get(uid=hidden.uid).deleted_at
 
 
-def test_someone_who_sees_both_copies_refreshes_the_stricter_one(remember, low, actor):
+def test_repeat_refreshes_the_stricter_of_two_copies(remember, low, actor):
     hidden = remember("same words", sensitivity="secret")
     store(low)
     assert store(actor).memory.uid == hidden.uid
 
 
-def test_raising_beside_a_hidden_copy_makes_two_of_that_level(remember, low, stranger):
+def test_raising_the_level_to_that_of_a_hidden_copy_keeps_both(remember, low, stranger):
     hidden = remember("same words", sensitivity="private")
     own = store(low).memory
     raised = store(low, sensitivity="private")
@@ -166,13 +166,13 @@ def test_raising_beside_a_hidden_copy_makes_two_of_that_level(remember, low, str
     }
 
 
-def test_the_database_itself_refuses_a_second_copy(remember):
+def test_database_refuses_a_second_copy(remember):
     memory = remember("same words")
     with pytest.raises(IntegrityError), transaction.atomic():
         Memory.objects.create(content="same words", content_hash=memory.content_hash)
 
 
-def test_a_token_confined_to_other_projects_writes_its_own_copy(remember, confined):
+def test_token_of_other_projects_writes_its_own_copy(remember, confined):
     remember("same words", project="shop")
     own = store(confined, project="zoo")
     assert (own.outcome, own.memory.project) == ("created", "zoo")
@@ -184,7 +184,7 @@ def test_clearance_with_a_gap_does_not_find_the_level_between(remember, db):
     assert store(odd, sensitivity="secret").memory.uid != hidden.uid
 
 
-def test_a_refresh_writes_no_text_so_that_the_index_stays_as_it_is(remember):
+def test_refresh_writes_no_text_columns(remember):
     remember("the same words")
     with CaptureQueriesContext(
         connection,
@@ -194,7 +194,7 @@ def test_a_refresh_writes_no_text_so_that_the_index_stays_as_it_is(remember):
     assert not any(f'"{column}" =' in update for column in schema.TEXT_COLUMNS)
 
 
-def test_a_refresh_keeps_everything_that_it_may_change(remember, actor):
+def test_refresh_keeps_other_fields(remember, actor):
     first = remember("the same words", ttl_days=1)
     memories.trash_memories([first.uid], actor)
     second = remember("the same words", ttl_days=9, sensitivity="private", key="k")

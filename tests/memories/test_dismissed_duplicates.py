@@ -1,4 +1,4 @@
-"""Pairs that somebody told apart: remembered, known to those who see both, and taken back."""
+"""Dismissed duplicates: pairs that are recorded, visible to those who see both, and undone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.memories.merge_scenarios import public, uids
 
 
 class TestNotDuplicates:
-    def test_every_pair_is_remembered_and_can_be_taken_back(self, three: list[Memory], actor: Actor) -> None:
+    def test_every_pair_is_recorded_and_can_be_undone(self, three: list[Memory], actor: Actor) -> None:
         decision = memories.dismiss_duplicates(uids(three), actor)
         a, b, c = uids(three)
         assert dismissed_pairs(actor.clearance) == {frozenset(pair) for pair in ((a, b), (a, c), (b, c))}
@@ -21,7 +21,7 @@ class TestNotDuplicates:
         with pytest.raises(memories.NotFound):
             memories.undo_dismissal(decision, actor)
 
-    def test_a_pair_that_somebody_told_apart_twice_stays_so_when_one_takes_it_back(
+    def test_pair_dismissed_twice_stays_dismissed_after_one_undo(
         self, three: list[Memory], actor: Actor
     ) -> None:
         first = memories.dismiss_duplicates(uids(three[:2]), actor)
@@ -29,12 +29,12 @@ class TestNotDuplicates:
         memories.undo_dismissal(first, actor)
         assert dismissed_pairs(actor.clearance) == {frozenset(uids(three[:2]))}
 
-    def test_pairs_are_known_to_those_who_see_both(self, three: list[Memory], actor: Actor) -> None:
+    def test_pairs_are_visible_to_those_who_see_both(self, three: list[Memory], actor: Actor) -> None:
         memories.dismiss_duplicates(uids(three), actor)
         assert dismissed_pairs(Clearance()) == set()
         assert dismissed_pairs(Clearance.up_to("private")) == {frozenset(uids(three[:2]))}
 
-    def test_hidden_and_absent_ones_are_refused_alike(self, four_levels: dict[str, Memory]) -> None:
+    def test_hidden_and_missing_memories_are_refused_alike(self, four_levels: dict[str, Memory]) -> None:
         said = set()
         for uid in ("nothing", four_levels["secret"].uid, four_levels["cosmic"].uid):
             with pytest.raises(memories.NotFound) as caught:

@@ -1,8 +1,11 @@
-"""Trash, restore, and the erasure after which no byte is left."""
+"""Trash, restore and erase."""
 
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
+import time
 from contextlib import suppress
 
 import pytest
@@ -25,7 +28,7 @@ def bytes_of_the_store() -> bytes:
     return disk.read_store_bytes(connection.settings_dict["NAME"])
 
 
-def test_a_trashed_memory_is_invisible_and_comes_back(remember, actor):
+def test_trashed_memory_is_invisible_until_restored(remember, actor):
     memory = remember("zebra", tags=["t"])
     assert store.trash_memories([memory.uid], actor) == [memory]
     stored = Memory.objects.get()
@@ -36,33 +39,33 @@ def test_a_trashed_memory_is_invisible_and_comes_back(remember, actor):
     assert (stored.trash_reason, stored.labels.get().value) == ("", "t")
 
 
-def test_the_trash_does_not_make_a_memory_look_new(remember, actor):
+def test_trash_and_restore_do_not_change_updated_at(remember, actor):
     memory = remember("zebra")
     store.trash_memories([memory.uid], actor)
     store.restore_memories([memory.uid], actor)
     assert Memory.objects.get().updated_at == memory.updated_at
 
 
-def test_twice_into_the_trash_is_once(remember, actor):
+def test_trashing_twice_is_journaled_once(remember, actor):
     memory = remember("zebra")
     store.trash_memories([memory.uid], actor)
     assert store.trash_memories([memory.uid], actor) == []
     assert JournalEntry.objects.filter(operation="delete").count() == 1
 
 
-def test_restoring_what_lives_changes_nothing(remember, actor):
+def test_restore_of_a_live_memory_changes_nothing(remember, actor):
     memory = remember("zebra")
     assert store.restore_memories([memory.uid], actor) == []
     assert JournalEntry.objects.count() == 1
 
 
-def test_unknown_ids_are_left_out(remember, actor):
+def test_unknown_ids_are_ignored(remember, actor):
     memory = remember("zebra")
     assert store.trash_memories([memory.uid, "nosuch", ""], actor) == [memory]
 
 
-def test_any_number_of_ids_is_no_matter(remember, actor):
-    """SQLite's limit on parameters depends on how it was built; here it is low."""
+def test_any_number_of_ids_is_accepted(remember, actor):
+    """SQLite's limit of parameters depends on the build. This test sets a low one."""
     memories = [remember(f"{n}") for n in range(30)]
     ids = [f"id-{n}" for n in range(5000)] + [memory.uid for memory in memories]
     connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 2000)
@@ -74,14 +77,14 @@ def test_any_number_of_ids_is_no_matter(remember, actor):
         connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 250_000)
 
 
-def test_a_repeat_of_what_is_in_the_trash_revives_it(remember, actor):
+def test_repeat_revives_a_trashed_memory(remember, actor):
     memory = remember("zebra")
     store.trash_memories([memory.uid], actor)
     assert remember("zebra") == memory
     assert store.restore_memories([memory.uid], actor) == []
 
 
-def test_restoring_beside_a_twin_that_came_meanwhile_is_no_error(remember, actor, low):
+def test_restore_next_to_a_new_twin_is_no_error(remember, actor, low):
     hidden = remember("zebra", sensitivity="private")
     store.trash_memories([hidden.uid], actor)
     remember("zebra", by=low)
@@ -90,7 +93,7 @@ def test_restoring_beside_a_twin_that_came_meanwhile_is_no_error(remember, actor
     assert set(Memory.objects.live()) == {hidden, twin}
 
 
-def test_emptying_the_trash_erases_what_lies_in_it(remember, actor):
+def test_empty_trash_erases_trashed_memories(remember, actor):
     gone, kept = remember("gone"), remember("kept")
     store.trash_memories([gone.uid], actor)
     assert store.empty_trash(actor, before=timezone.now() - timezone.timedelta(days=1)) == 0
@@ -99,20 +102,20 @@ def test_emptying_the_trash_erases_what_lies_in_it(remember, actor):
     assert JournalEntry.objects.get(operation="erase").object_id == gone.uid
 
 
-def test_the_system_empties_everyones_trash(remember, actor):
+def test_system_empties_the_trash_of_everyone(remember, actor):
     mine = remember("mine", scope="personal")
     store.trash_memories([mine.uid], actor)
     assert store.empty_trash(system_actor("daily")) == 1
 
 
-def test_what_was_merged_into_an_erased_memory_can_still_be_restored(remember, actor):
+def test_memory_merged_into_an_erased_one_can_be_restored(remember, actor):
     target, source = remember("target"), remember("source")
     store.trash_merged(target, [source.uid], actor)
     store.erase_memories([target.uid], actor)
     assert store.restore_memories([source.uid], actor) == [source]
 
 
-def test_erasing_leaves_the_hash_in_the_journal(remember, actor):
+def test_erase_leaves_only_the_hash_in_the_journal(remember, actor):
     memory = remember("zebra")
     assert store.erase_memories([memory.uid], actor) == [memory.uid]
     assert JournalEntry.objects.get(operation="erase").detail["content_hash"] == memory.content_hash
@@ -121,7 +124,7 @@ def test_erasing_leaves_the_hash_in_the_journal(remember, actor):
 
 @pytest.fixture
 def quark(remember, actor):
-    """A memory whose words stand in every place that a memory leaves its words in."""
+    """A memory whose words are in every place that stores words of a memory."""
     for n in range(50):
         remember(f"filler number {n} with words", tags=[f"filler{n}"])
     memory = remember(
@@ -150,13 +153,13 @@ def quark(remember, actor):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_erased_memory_leaves_no_byte_in_the_file(quark, actor):
+def test_erased_memory_leaves_no_byte_in_the_file(quark, actor):
     assert bytes_of_the_store().lower().count(b"xylophonequark") > 8
     store.erase_memories([quark.uid], actor)
     left = bytes_of_the_store()
     assert b"filler number 7" in left
     assert b"xylophonequark" not in left.lower()
-    assert b"xylop" not in left.lower()  # nor the start of its words in an index
+    assert b"xylop" not in left.lower()  # nor a prefix in an index
     assert not Fact.objects.exists()
     event = Event.objects.get()
     assert (event.memory, event.preview, event.keywords) == (None, "", [])
@@ -164,14 +167,14 @@ def test_an_erased_memory_leaves_no_byte_in_the_file(quark, actor):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_erasing_inside_a_transaction_cleans_the_file_after_its_commit(quark, actor):
+def test_erase_in_a_transaction_cleans_the_file_after_commit(quark, actor):
     with transaction.atomic():
         store.erase_memories([quark.uid], actor)
     assert b"xylop" not in bytes_of_the_store().lower()
 
 
 @pytest.mark.django_db(transaction=True)
-def test_erasing_in_a_transaction_that_fails_erases_nothing(quark, actor):
+def test_erase_in_a_failed_transaction_erases_nothing(quark, actor):
     with suppress(RuntimeError), transaction.atomic():
         store.erase_memories([quark.uid], actor)
         raise RuntimeError
@@ -180,14 +183,14 @@ def test_erasing_in_a_transaction_that_fails_erases_nothing(quark, actor):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_emptying_the_trash_cleans_the_file_too(quark, actor):
+def test_empty_trash_cleans_the_file(quark, actor):
     store.trash_memories([quark.uid], actor)
     store.empty_trash(actor)
     assert b"xylop" not in bytes_of_the_store().lower()
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_file_in_use_does_not_fail_an_erase(quark, actor, caplog):
+def test_erase_succeeds_while_the_file_is_in_use(quark, actor, caplog):
     rows = Memory.objects.all().iterator(chunk_size=5)
     next(rows)  # a statement in progress on this connection: SQLite refuses to VACUUM
     store.erase_memories([quark.uid], actor)
@@ -196,3 +199,34 @@ def test_a_file_in_use_does_not_fail_an_erase(quark, actor, caplog):
     rows.close()
     schema.scrub_erased()
     assert b"xylop" not in bytes_of_the_store().lower()
+
+
+READER = """
+import sqlite3, sys
+file = sqlite3.connect(sys.argv[1], isolation_level=None)
+file.execute("BEGIN"); file.execute("SELECT count(*) FROM memoryhub_memory").fetchone()
+print("reading", flush=True); sys.stdin.readline()
+"""
+
+
+@pytest.mark.django_db(transaction=True)
+def test_erase_during_a_read_cleans_the_log_later(remember, actor):
+    name = connection.settings_dict["NAME"]
+    gone = remember("the xylophonequark is secret")
+    reader = subprocess.Popen(
+        [sys.executable, "-c", READER, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with reader:
+        assert reader.stdout.readline() == "reading\n"
+        began = time.monotonic()
+        store.erase_memories([gone.uid], actor)
+        assert time.monotonic() - began < 10  # does not wait 20 s for the reader
+        reader.stdin.write("\n")
+        reader.stdin.close()
+    for _ in range(100):
+        time.sleep(0.1)
+        if b"xylophonequark" not in disk.read_bytes(name + "-wal"):
+            break
+    else:
+        pytest.fail("the log still contains the erased memory")
+    assert b"xylophonequark" not in disk.read_bytes(name)

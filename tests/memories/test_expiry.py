@@ -1,4 +1,4 @@
-"""Time to live; what is expired is invisible, revivable, and purged for good."""
+"""Expiry: expired memories are invisible, can be revived, and are purged."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ from tests.conftest import index_is_sound, rolled_back
 DAY = timedelta(days=1)
 
 
-def test_a_memory_without_a_ttl_expires_after_the_default(remember):
+def test_memory_without_ttl_expires_after_the_default(remember):
     memory = remember("x")
     assert (memory.ttl_days, memory.expires_at - memory.updated_at) == (90, 90 * DAY)
 
 
-def test_the_default_is_configured(remember, configure):
+def test_default_ttl_is_configurable(remember, configure):
     configure(default_ttl_days=7)
     memory = remember("x")
     assert memory.expires_at - memory.updated_at == 7 * DAY
 
 
-def test_a_default_of_zero_is_never(remember, configure):
+def test_default_ttl_of_zero_means_never(remember, configure):
     configure(default_ttl_days=0)
     assert remember("x").expires_at is None
 
 
 @pytest.mark.parametrize("never", [0, None, 0.0])
-def test_zero_and_null_are_never(remember, never):
+def test_ttl_of_zero_or_null_means_never(remember, never):
     memory = remember("x", ttl_days=never)
     assert (memory.ttl_days, memory.expires_at) == (None, None)
 
 
-def test_a_part_of_a_day_counts(remember):
+def test_fractional_ttl_counts(remember):
     memory = remember("x", ttl_days=0.5)
     assert memory.expires_at - memory.updated_at == DAY / 2
 
 
 @pytest.mark.parametrize("bad", [-1, 36_501, float("inf"), float("nan"), "soon", 1e300])
-def test_an_impossible_ttl_is_refused(bad):
+def test_invalid_ttl_is_refused(bad):
     with pytest.raises(ValidationError):
         MemoryDraft(content="x", ttl_days=bad)
 
 
-def test_history_expires_counted_from_now(remember):
+def test_imported_memory_expires_counted_from_now(remember):
     memory = remember("x", created_at="2015-03-01T12:00:00+02:00", ttl_days=10)
     assert memory.created_at.isoformat() == "2015-03-01T10:00:00+00:00"
     assert memory.updated_at == memory.created_at
@@ -65,12 +65,12 @@ def test_history_expires_counted_from_now(remember):
 @pytest.mark.parametrize(
     "bad", ["1899-12-31T00:00:00Z", "2999-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00", "yesterday", 1e18]
 )
-def test_a_date_that_cannot_be_is_refused(bad):
+def test_invalid_date_is_refused(bad):
     with pytest.raises(ValidationError):
         MemoryDraft(content="x", created_at=bad)
 
 
-def test_an_expired_memory_is_invisible_to_every_read(remember, actor):
+def test_expired_memory_is_invisible(remember, actor):
     memory = remember("zebra", ttl_days=1, session_id="s")
     later = timezone.now() + 2 * DAY
     Memory.objects.filter(pk=memory.pk).update(expires_at=timezone.now())
@@ -83,7 +83,7 @@ def test_an_expired_memory_is_invisible_to_every_read(remember, actor):
     assert everything.expired(later).get() == memory
 
 
-def test_a_memory_expires_at_the_very_moment(remember):
+def test_memory_expires_exactly_at_expires_at(remember):
     memory = remember("x", ttl_days=1)
     at = memory.expires_at
     assert Memory.objects.live(at - timedelta(microseconds=1)).exists()
@@ -92,7 +92,7 @@ def test_a_memory_expires_at_the_very_moment(remember):
 
 
 @given(st.integers(-5, 5), st.booleans(), st.booleans())
-def test_a_memory_is_live_or_expired_or_trashed_and_nothing_else(remember, offset, forever, trashed):
+def test_memory_is_either_live_or_expired_or_trashed(remember, offset, forever, trashed):
     with rolled_back():
         memory = remember("x")
         now = timezone.now()
@@ -102,7 +102,7 @@ def test_a_memory_is_live_or_expired_or_trashed_and_nothing_else(remember, offse
         assert [rows.exists() for rows in sets].count(True) == 1
 
 
-def test_expire_ends_at_once_and_restore_revives(remember, actor):
+def test_expire_action_expires_and_restore_revives(remember, actor):
     memory = remember("x", ttl_days=5)
     assert memories.apply_bulk_action("expire", [memory.uid], actor).done == [memory]
     assert not Memory.objects.live().exists()
@@ -112,7 +112,7 @@ def test_expire_ends_at_once_and_restore_revives(remember, actor):
     assert Memory.objects.live().exists()
 
 
-def test_a_memory_that_never_expires_does_so_when_told_and_comes_back_for_good(remember, actor):
+def test_expire_action_works_on_memories_that_never_expire(remember, actor):
     memory = remember("x", ttl_days=0)
     memories.apply_bulk_action("expire", [memory.uid], actor)
     assert not Memory.objects.live().exists()
@@ -120,7 +120,7 @@ def test_a_memory_that_never_expires_does_so_when_told_and_comes_back_for_good(r
     assert revived.expires_at is None
 
 
-def test_purge_removes_what_is_expired_and_leaves_a_row_for_each(remember, actor):
+def test_purge_deletes_expired_memories_with_journal_rows(remember, actor):
     gone = [
         remember(f"gone {n}", ttl_days=1, tags=["t"], files_read=["f"], entities=[{"entity": "e"}])
         for n in range(3)
@@ -148,21 +148,21 @@ def store_patch(**fields):
     return MemoryPatch(**fields)
 
 
-def test_purge_waits_the_days_of_grace(remember):
+def test_purge_waits_for_the_grace_period(remember):
     memory = remember("x", ttl_days=1)
-    hub = system_actor("purge")
-    assert memories.purge_expired(hub, 30, memory.expires_at + 29 * DAY) == 0
-    assert memories.purge_expired(hub, 30, memory.expires_at + 30 * DAY) == 1
+    system = system_actor("purge")
+    assert memories.purge_expired(system, 30, memory.expires_at + 29 * DAY) == 0
+    assert memories.purge_expired(system, 30, memory.expires_at + 30 * DAY) == 1
 
 
-def test_purge_takes_many_in_several_transactions(db, actor, configure):
+def test_purge_runs_in_several_transactions(db, actor, configure):
     configure(max_memories=0)
     memories.create_memories([MemoryDraft(content=f"{n}", ttl_days=1) for n in range(1200)], actor)
     assert memories.purge_expired(actor, now=timezone.now() + 2 * DAY) == 1200
     assert JournalEntry.objects.filter(operation="purge").count() == 1200
 
 
-def test_a_time_zone_does_not_move_an_expiry(remember, actor, settings):
+def test_time_zone_does_not_change_an_expiry(remember, actor, settings):
     memory = remember("x", ttl_days=1)
     with timezone.override("Pacific/Kiritimati"):
         assert Memory.objects.live(memory.expires_at - timedelta(seconds=1)).exists()

@@ -1,4 +1,4 @@
-"""What a list can be narrowed to: files, labels, entities, times, and each plain column."""
+"""Filters of lists: files, labels, entities, times and plain columns."""
 
 from __future__ import annotations
 
@@ -83,17 +83,17 @@ def linked(remember):
         ("*", []),
     ],
 )
-def test_a_file_is_found_by_path_end_basename_and_directory(linked, select, asked, names):
+def test_file_filter_matches_path_end_basename_and_directory(linked, select, asked, names):
     assert select(file=asked) == {linked[name] for name in names}
 
 
-def test_a_file_that_was_read_and_modified_counts_once(remember, select):
+def test_file_read_and_modified_counts_once(remember, select):
     memory = remember("x", files_read=["a.py", "b/a.py"], files_modified=["a.py"])
     assert MemoryFilter(file="a.py").narrow(Memory.objects.all()).count() == 1
     assert select(file="a.py") == {memory}
 
 
-def test_a_blank_filter_is_no_filter(remember, select):
+def test_blank_filter_is_ignored(remember, select):
     memory = remember("x")
     blank = dict.fromkeys(
         ("project", "session_id", "type", "category", "concept", "tag", "file", "entity"), " "
@@ -124,18 +124,18 @@ def test_a_blank_filter_is_no_filter(remember, select):
         ),
     ],
 )
-def test_each_filter_narrows(remember, select, fields, filters):
+def test_each_filter_restricts_the_list(remember, select, fields, filters):
     wanted = remember("wanted", **fields)
     remember("not wanted")
     assert select(**filters) == {wanted}
 
 
-def test_a_tag_is_no_concept_and_a_part_is_no_whole(remember, select):
+def test_tag_filter_matches_whole_tags_only(remember, select):
     remember("x", tags=["gotcha"])
     assert select(concept="gotcha") == select(tag="gotch") == select(tag="Gotcha") == set()
 
 
-def test_since_is_included_and_until_is_not(remember, select):
+def test_since_is_inclusive_and_until_exclusive(remember, select):
     memory = remember("x", created_at="2024-05-01T00:00:00Z")
     at = datetime(2024, 5, 1, tzinfo=UTC)
     assert select(since=at) == {memory}
@@ -143,7 +143,7 @@ def test_since_is_included_and_until_is_not(remember, select):
     assert select(since="2024-05-01", until="2024-05-02") == {memory}
 
 
-def test_filters_add_up(remember, select):
+def test_filters_are_combined(remember, select):
     both = remember("both", tags=["x"], files_read=["a.py"], project="p")
     remember("one", tags=["x"], project="p")
     remember("other", files_read=["a.py"], project="q", tags=["x"])
@@ -165,7 +165,7 @@ def test_filters_add_up(remember, select):
         ("file", "\ud800"),
     ],
 )
-def test_a_filter_that_cannot_be_is_refused_by_name(field, value):
+def test_invalid_filter_is_refused_by_name(field, value):
     with pytest.raises(ValidationError) as refused:
         MemoryFilter(**{field: value})
     assert refused.value.errors()[0]["loc"] == (field,)
@@ -179,7 +179,7 @@ def test_a_filter_that_cannot_be_is_refused_by_name(field, value):
         },
     )
 )
-def test_no_filter_is_an_error(db, fields):
+def test_valid_filter_never_fails(db, fields):
     try:
         wanted = MemoryFilter(**fields)
     except ValidationError:
@@ -187,6 +187,6 @@ def test_no_filter_is_an_error(db, fields):
     assert list(wanted.narrow(Memory.objects.all())) == []
 
 
-def test_filters_hold_in_search_too(linked, actor):
+def test_filters_apply_to_search(linked, actor):
     found = search_memories(MemoryFilter(file="src/shop").select(actor.clearance), "core", min_score=0)
     assert {hit.memory for hit in found.hits} == {linked["core"]}

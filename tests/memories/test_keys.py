@@ -1,4 +1,4 @@
-"""A key names one memory within project, scope and owner: the same key again replaces what was given."""
+"""Keys: storing again under a key updates the memory in the same project, scope and owner."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def store(actor, content, **fields):
     return memories.create_memory(MemoryDraft(content=content, **fields), actor)
 
 
-def test_the_same_key_updates(remember, actor):
+def test_same_key_updates(remember, actor):
     first = remember("old words", key="k")
     again = store(actor, "new words", key="k")
     assert (again.outcome, again.memory.uid) == ("updated", first.uid)
@@ -26,7 +26,7 @@ def test_the_same_key_updates(remember, actor):
     assert (stored.content, stored.title) == ("new words", "new words")
 
 
-def test_the_old_words_stay_as_a_revision(remember, actor):
+def test_replaced_content_is_in_a_revision(remember, actor):
     memory = remember("old words", key="k")
     store(actor, "new words", key="k")
     [revision] = memory.revisions.all()
@@ -34,40 +34,40 @@ def test_the_old_words_stay_as_a_revision(remember, actor):
     assert revision.reason == "upsert"
 
 
-def test_fields_that_are_not_given_stay(remember, actor):
+def test_fields_not_given_are_kept(remember, actor):
     remember("old words", key="k", importance=0.9, tags=["kept"], title="Named")
     memory = store(actor, "new words", key="k").memory
     assert (memory.importance, memory.title) == (0.9, "Named")
     assert memory.labels.get().value == "kept"
 
 
-def test_the_level_never_falls_by_a_key(remember, actor):
+def test_upsert_never_lowers_the_level(remember, actor):
     remember("old words", key="k", sensitivity="secret")
     assert store(actor, "new words", key="k", sensitivity="public").memory.sensitivity == "secret"
 
 
 @pytest.mark.parametrize("other", [{"project": "b"}, {"scope": "team"}, {"scope": "personal"}])
-def test_the_same_key_elsewhere_is_another_memory(remember, other):
+def test_same_key_in_another_place_is_another_memory(remember, other):
     assert remember("words", key="k").uid != remember("other words", key="k", **other).uid
 
 
-def test_the_same_words_under_two_keys_are_two_memories(remember):
+def test_same_content_under_two_keys_is_two_memories(remember):
     assert remember("words", key="k1").uid != remember("words", key="k2").uid
 
 
-def test_words_without_a_key_are_the_same_as_words_with_one(remember):
+def test_content_without_key_matches_content_with_key(remember):
     keyed = remember("words", key="k")
     assert remember("words").uid == keyed.uid
     assert Memory.objects.get().key == "k"
 
 
-def test_a_memory_without_a_key_takes_the_key_of_its_repeat(remember):
+def test_memory_without_key_takes_key_of_its_repeat(remember):
     first = remember("words")
     assert remember("words", key="k").uid == first.uid
     assert Memory.objects.get().key == "k"
 
 
-def test_a_key_revives_what_was_trashed_or_expired(remember, actor):
+def test_upsert_revives_trashed_or_expired_memory(remember, actor):
     memory = remember("old words", key="k", ttl_days=1)
     memories.trash_memories([memory.uid], actor)
     later = timezone.now() + timedelta(days=9)
@@ -76,14 +76,14 @@ def test_a_key_revives_what_was_trashed_or_expired(remember, actor):
     assert again.expires_at == later + timedelta(days=1)
 
 
-def test_a_revival_by_key_is_journaled_as_one(remember, actor):
+def test_revival_by_key_is_journaled_once(remember, actor):
     memory = remember("old words", key="k")
     memories.trash_memories([memory.uid], actor)
     store(actor, "new words", key="k")
     assert JournalEntry.objects.get(operation="update").detail["revived"] is True
 
 
-def test_a_hidden_key_is_not_revealed(remember, low):
+def test_hidden_key_is_not_revealed(remember, low):
     hidden = remember("hidden words", key="k", sensitivity="secret")
     own = store(low, "own words", key="k")
     assert own.outcome == "created"
@@ -92,13 +92,13 @@ def test_a_hidden_key_is_not_revealed(remember, low):
 
 
 @pytest.mark.parametrize("level", ["public", "private", "secret"])
-def test_a_hidden_key_is_not_revealed_at_any_level_of_the_draft(remember, low, level):
+def test_hidden_key_is_not_revealed_at_any_level(remember, low, level):
     remember("hidden words", key="k", sensitivity="private")
     remember("hidden words too", key="k", sensitivity="secret", project="p")
     assert store(low, "own words", key="k", sensitivity=level).outcome == "created"
 
 
-def test_words_raised_to_the_level_of_a_hidden_key_stand_beside_it(remember, low):
+def test_raising_to_the_level_of_a_hidden_key_keeps_both(remember, low):
     remember("hidden words", key="k", sensitivity="private")
     own = store(low, "own words", key="k").memory
     raised = store(low, "own words", sensitivity="private")
@@ -106,7 +106,7 @@ def test_words_raised_to_the_level_of_a_hidden_key_stand_beside_it(remember, low
     assert Memory.objects.filter(key="k", sensitivity="private").count() == 2
 
 
-def test_words_that_take_a_hidden_key_and_its_level_stand_beside_it(remember, low):
+def test_taking_a_hidden_key_and_its_level_keeps_both(remember, low):
     remember("hidden words", key="k", sensitivity="private")
     own = store(low, "own words").memory
     raised = store(low, "own words", key="k", sensitivity="private")
@@ -114,7 +114,7 @@ def test_words_that_take_a_hidden_key_and_its_level_stand_beside_it(remember, lo
     assert Memory.objects.filter(key="k", sensitivity="private").count() == 2
 
 
-def test_someone_who_sees_two_memories_of_one_key_can_go_on_with_it(remember, low, actor):
+def test_upsert_works_with_two_memories_of_one_key(remember, low, actor):
     remember("words of ada", key="k", sensitivity="private")
     store(low, "words of lou", key="k", sensitivity="private")
     again = store(actor, "new words", key="k")
@@ -122,7 +122,7 @@ def test_someone_who_sees_two_memories_of_one_key_can_go_on_with_it(remember, lo
     assert Memory.objects.filter(content="new words").count() == 1
 
 
-def test_someone_who_sees_two_memories_of_one_key_can_change_either(remember, low, actor):
+def test_either_of_two_memories_of_one_key_can_be_changed(remember, low, actor):
     ours = remember("words of ada", key="k", sensitivity="private")
     theirs = store(low, "words of lou", key="k", sensitivity="private").memory
     memories.update_memory(ours.uid, MemoryPatch(content="newer words of ada"), actor)
@@ -133,7 +133,7 @@ def test_someone_who_sees_two_memories_of_one_key_can_change_either(remember, lo
     }
 
 
-def test_a_key_that_another_memory_has_cannot_be_taken(remember, actor):
+def test_key_of_another_memory_is_a_conflict(remember, actor):
     remember("one", key="k")
     other = remember("two", key="l")
     with pytest.raises(Conflict) as refused:
@@ -141,13 +141,13 @@ def test_a_key_that_another_memory_has_cannot_be_taken(remember, actor):
     assert refused.value.field == "key"
 
 
-def test_the_database_itself_refuses_a_second_key(remember):
+def test_database_refuses_a_second_key(remember):
     remember("words", key="k")
     with pytest.raises(IntegrityError), transaction.atomic():
         Memory.objects.create(content="others", content_hash="0" * 64, key="k")
 
 
-def test_an_upsert_into_another_session_is_seen_there(remember, actor):
+def test_upsert_into_another_session_is_visible_there(remember, actor):
     remember("old words", key="k", session_id="s1", project="p")
     store(actor, "new words", key="k", session_id="s2", project="p")
     from memoryhub.models import Session

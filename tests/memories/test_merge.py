@@ -1,4 +1,4 @@
-"""Merging: one memory stands for several, and what cannot be one is refused."""
+"""Merging memories, and refused merges."""
 
 from __future__ import annotations
 
@@ -22,16 +22,14 @@ Remember = Callable[..., Memory]
 
 
 class TestMerging:
-    def test_one_is_kept_and_the_others_go_to_the_trash_and_name_it(
-        self, three: list[Memory], actor: Actor
-    ) -> None:
+    def test_others_go_to_the_trash_with_merged_into(self, three: list[Memory], actor: Actor) -> None:
         kept, *others = three
         memories.merge_memories(kept.uid, uids(others), actor)
         assert Memory.objects.get(pk=kept.pk).deleted_at is None
         for other in Memory.objects.filter(pk__in=[one.pk for one in others]):
             assert (other.merged_into_id, other.trash_reason) == (kept.pk, "merged")
 
-    def test_lists_are_united(self, three: list[Memory], actor: Actor) -> None:
+    def test_lists_are_combined(self, three: list[Memory], actor: Actor) -> None:
         merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor).memory
         assert {name: list_values(merged, name) for name in LIST_FIELDS} == {
             "tags": ["cache", "ci"],
@@ -41,9 +39,7 @@ class TestMerging:
             "entities": [{"entity": "runner", "entity_type": "concept"}],
         }
 
-    def test_what_can_be_compared_is_the_highest_and_accesses_add_up(
-        self, three: list[Memory], actor: Actor
-    ) -> None:
+    def test_numbers_are_the_highest_and_accesses_add_up(self, three: list[Memory], actor: Actor) -> None:
         memories.merge_memories(three[0].uid, uids(three[1:]), actor)
         merged = Memory.objects.get(pk=three[0].pk)
         names = (
@@ -58,11 +54,11 @@ class TestMerging:
         assert merged.last_accessed_at == datetime(2026, 1, 4, tzinfo=UTC)
         assert (merged.expires_at, merged.ttl_days) == (None, None)
 
-    def test_the_text_is_that_of_the_one_that_is_kept(self, three: list[Memory], actor: Actor) -> None:
+    def test_kept_memory_keeps_its_text(self, three: list[Memory], actor: Actor) -> None:
         merged = memories.merge_memories(three[1].uid, [three[0].uid], actor).memory
         assert (merged.content, merged.title) == (three[1].content, three[1].title)
 
-    def test_a_text_that_was_given_replaces_it_and_the_old_one_is_a_revision(
+    def test_given_text_replaces_it_and_a_revision_stores_the_old_one(
         self, three: list[Memory], actor: Actor
     ) -> None:
         merged = memories.merge_memories(
@@ -72,23 +68,21 @@ class TestMerging:
         [version] = visible_revisions(merged, actor.clearance)
         assert version.before["content"] == three[0].content
 
-    def test_a_given_text_is_looked_at_for_credentials(self, three: list[Memory], actor: Actor) -> None:
+    def test_given_text_is_checked_for_secrets(self, three: list[Memory], actor: Actor) -> None:
         with pytest.raises(memories.SecretDetected):
             memories.merge_memories(
                 three[0].uid, [three[1].uid], actor, content="key AKIA" + "QWERTYUIOPASDFGH"
             )
         assert not Memory.objects.trashed().exists()
 
-    def test_facts_of_the_others_are_known_from_the_one_that_is_kept(
-        self, three: list[Memory], actor: Actor
-    ) -> None:
+    def test_facts_move_to_the_kept_memory(self, three: list[Memory], actor: Actor) -> None:
         draft = FactDraft(subject="cache", predicate="on", object="runner", memory_id=three[1].uid)
         fact, _ = services.create_fact(draft, actor)
         memories.merge_memories(three[0].uid, [three[1].uid], actor)
         [known] = services.query_facts(actor.clearance, subject="cache")
         assert (known.uid, known.memory_id) == (fact.uid, three[0].pk)
 
-    def test_it_is_journaled_without_a_text(self, three: list[Memory], actor: Actor) -> None:
+    def test_merge_is_journaled_without_text(self, three: list[Memory], actor: Actor) -> None:
         done = memories.merge_memories(three[0].uid, uids(three[1:]), actor, content="Words of the person")
         rows = JournalEntry.objects.order_by("-seq")[:4]
         assert [(row.operation, row.object_id) for row in rows] == [
@@ -100,16 +94,14 @@ class TestMerging:
         assert not any("runner" in str(row.detail) or "Words" in str(row.detail) for row in rows)
         assert verify().ok
 
-    def test_the_journal_names_no_hidden_memory_to_those_who_saw_the_other(
-        self, remember: Remember, actor: Actor
-    ) -> None:
+    def test_journal_does_not_name_hidden_memories(self, remember: Remember, actor: Actor) -> None:
         plain, secret = remember("the words"), remember("the words, nearly", sensitivity="secret")
         memories.merge_memories(secret.uid, [plain.uid], actor)
         shown = JournalEntry.objects.visible_to(Clearance())
         assert {row.object_id for row in shown} == {plain.uid}
         assert not any(secret.uid in str(row.detail) for row in shown)
 
-    def test_identical_words_under_two_levels_become_one(self, remember: Remember, actor: Actor) -> None:
+    def test_equal_contents_of_two_levels_can_be_merged(self, remember: Remember, actor: Actor) -> None:
         secret = remember("the same words", sensitivity="secret")
         plain = remember("the same words", by=public())
         merged = memories.merge_memories(plain.uid, [secret.uid], actor)
@@ -117,7 +109,7 @@ class TestMerging:
         memories.undo_merge(merged.uid, actor)
         assert Memory.objects.get(pk=plain.pk).sensitivity == "public"
 
-    def test_the_index_finds_the_new_text(self, three: list[Memory], actor: Actor) -> None:
+    def test_search_finds_the_new_text(self, three: list[Memory], actor: Actor) -> None:
         memories.merge_memories(three[0].uid, [three[1].uid], actor, content="marmalade")
         assert list(Memory.objects.search("marmalade")) == [three[0]]
         assert schema.find_problems() == []
@@ -127,24 +119,28 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("field", "value"), [("project", "elsewhere"), ("scope", "team"), ("scope", "personal")]
     )
-    def test_another_place(self, remember: Remember, actor: Actor, field: str, value: str) -> None:
+    def test_different_place_is_refused(
+        self, remember: Remember, actor: Actor, field: str, value: str
+    ) -> None:
         one, other = remember("one", project="p"), remember("other", **{"project": "p", field: value})
         with pytest.raises(memories.Conflict, match=f"memory {other.uid} has another {field}"):
             memories.merge_memories(one.uid, [other.uid], actor)
 
     @pytest.mark.parametrize("category", ["events", "cases"])
-    def test_a_category_that_never_merges(self, remember: Remember, actor: Actor, category: str) -> None:
+    def test_category_that_never_merges_is_refused(
+        self, remember: Remember, actor: Actor, category: str
+    ) -> None:
         one, other = remember("one", category=category), remember("other", category=category)
         with pytest.raises(memories.Conflict, match="never merge"):
             memories.merge_memories(one.uid, [other.uid], actor)
 
-    def test_a_key_would_be_lost(self, remember: Remember, actor: Actor) -> None:
+    def test_merge_that_would_lose_a_key_is_refused(self, remember: Remember, actor: Actor) -> None:
         plain, keyed = remember("one"), remember("other", key="k")
         with pytest.raises(memories.Conflict, match="found by its key"):
             memories.merge_memories(plain.uid, [keyed.uid], actor)
         assert memories.merge_memories(keyed.uid, [plain.uid], actor).memory.key == "k"
 
-    def test_what_lies_in_the_trash_or_has_expired(self, remember: Remember, actor: Actor) -> None:
+    def test_trashed_or_expired_memory_is_refused(self, remember: Remember, actor: Actor) -> None:
         one, trashed, expired = remember("one"), remember("two"), remember("three")
         memories.trash_memories([trashed.uid], actor)
         memories.apply_bulk_action("expire", [expired.uid], actor)
@@ -153,25 +149,27 @@ class TestRefusals:
                 memories.merge_memories(one.uid, [ended.uid], actor)
 
     @pytest.mark.parametrize("others", [[], ["self"]])
-    def test_nothing_to_merge(self, remember: Remember, actor: Actor, others: list[str]) -> None:
+    def test_merge_without_others_is_refused(
+        self, remember: Remember, actor: Actor, others: list[str]
+    ) -> None:
         one = remember("one")
         with pytest.raises(memories.Conflict):
             memories.merge_memories(one.uid, [one.uid for _ in others], actor)
 
-    def test_what_was_changed_since_it_was_seen(self, three: list[Memory], actor: Actor) -> None:
+    def test_memory_changed_since_read_is_refused(self, three: list[Memory], actor: Actor) -> None:
         seen = {memory.uid: memory.updated_at for memory in three}
         memories.update_memory(three[1].uid, MemoryPatch(title="another"), actor)
         with pytest.raises(memories.Conflict, match=f"changed since you opened it: memory {three[1].uid}"):
             memories.merge_memories(three[0].uid, uids(three[1:]), actor, seen=seen)
 
-    def test_a_refusal_writes_nothing(self, three: list[Memory], actor: Actor) -> None:
+    def test_refusal_writes_nothing(self, three: list[Memory], actor: Actor) -> None:
         before, rows = [whole(memory) for memory in three], JournalEntry.objects.count()
         with pytest.raises(memories.NotFound):
             memories.merge_memories(three[0].uid, [three[1].uid, "nothing"], actor, content="new")
         assert [whole(memory) for memory in three] == before
         assert JournalEntry.objects.count() == rows
 
-    def test_hidden_memories_are_as_unknown_as_those_that_are_not_there(
+    def test_hidden_memories_are_refused_like_missing_ones(
         self, remember: Remember, four_levels: dict[str, Memory]
     ) -> None:
         said = set()
@@ -183,13 +181,11 @@ class TestRefusals:
                 memories.merge_memories(uid, [four_levels["public"].uid], public())
         assert len(said) == 1
 
-    def test_nobody_merges_a_memory_of_an_unknown_level(
-        self, four_levels: dict[str, Memory], actor: Actor
-    ) -> None:
+    def test_memory_of_unknown_level_is_refused(self, four_levels: dict[str, Memory], actor: Actor) -> None:
         with pytest.raises(memories.NotFound):
             memories.merge_memories(four_levels["public"].uid, [four_levels["cosmic"].uid], actor)
 
-    def test_personal_memories_of_another(self, remember: Remember, actor: Actor) -> None:
+    def test_personal_memory_of_another_is_refused(self, remember: Remember, actor: Actor) -> None:
         mine = remember("mine", scope="personal")
         theirs = remember("theirs", by=Actor("token:b", Clearance.up_to("secret", "bob")), scope="personal")
         with pytest.raises(memories.NotFound):

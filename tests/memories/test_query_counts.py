@@ -1,4 +1,4 @@
-"""The number of queries does not grow with the rows: measured at five memories and again at sixty."""
+"""The number of queries does not grow with the rows: the same with five and with sixty memories."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def grow(actor, first: int, last: int) -> None:
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
-def test_a_read_costs_the_same_number_of_queries(db, actor, read):
+def test_number_of_queries_of_a_read_is_constant(db, actor, read):
     counts = []
     for first, last in ((0, 5), (5, 60)):
         grow(actor, first, last)
@@ -89,7 +89,9 @@ def test_a_read_costs_the_same_number_of_queries(db, actor, read):
 
 # What is removed goes in short transactions; the costs of one are fixed.
 @pytest.mark.parametrize("size", [2, 25])
-def test_trash_restore_and_purge_cost_the_same_for_many(db, actor, django_assert_max_num_queries, size):
+def test_number_of_queries_of_trash_restore_and_purge_is_constant(
+    db, actor, django_assert_max_num_queries, size
+):
     grow(actor, 0, size)
     uids = list(Memory.objects.values_list("uid", flat=True))
     with django_assert_max_num_queries(10):

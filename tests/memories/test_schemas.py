@@ -1,4 +1,4 @@
-"""What may be handed in: limits of every field, and words that name the field."""
+"""Input schemas: limits of every field, and messages that name the field."""
 
 from __future__ import annotations
 
@@ -63,15 +63,15 @@ def refused(kind=MemoryDraft, **fields) -> set[str]:
         ("created_at", "soon"),
     ],
 )
-def test_a_value_out_of_bounds_is_refused_by_name(field, value):
+def test_value_out_of_bounds_is_refused_by_name(field, value):
     assert refused(**{"content": "x", field: value}) == {field}
 
 
-def test_every_bad_field_is_named():
+def test_every_invalid_field_is_named():
     assert refused(content="", importance=5, tags=[""]) == {"content", "importance", "tags"}
 
 
-def test_content_of_the_greatest_length_is_stored(remember):
+def test_content_of_maximum_length_is_stored(remember):
     assert len(remember("x" * MAX_CONTENT).content) == MAX_CONTENT
 
 
@@ -87,7 +87,7 @@ def test_defaults(remember):
     assert [list_values(memory, name) for name in ("tags", "files_read", "entities")] == [[], [], []]
 
 
-def test_lists_are_trimmed_and_hold_each_item_once(remember):
+def test_lists_are_trimmed_and_unique(remember):
     memory = remember(
         "x", tags=[" a ", "a", "b"], files_read=["f", " f"], entities=[{"entity": "e"}, {"entity": " e"}]
     )
@@ -101,7 +101,7 @@ def test_null_lists_and_texts_are_empty():
     assert (draft.tags, draft.entities, draft.title, draft.project) == ([], [], "", "")
 
 
-def test_unknown_fields_are_told_and_not_stored():
+def test_unknown_fields_are_reported_and_ignored():
     draft = MemoryDraft(content="x", colour="red", owner="eve", uid="mine")
     assert draft.ignored == ["colour", "owner", "uid"]
     assert draft.given == {"content"}
@@ -111,7 +111,7 @@ def test_unknown_fields_are_told_and_not_stored():
 @pytest.mark.parametrize(
     "name", ["owner", "uid", "author", "copy", "content_hash", "deleted_at", "accessed_count"]
 )
-def test_what_the_store_decides_cannot_be_handed_in(remember, name):
+def test_internal_fields_cannot_be_set(remember, name):
     plain = getattr(remember("one"), name)
     given_in = getattr(remember("two", **{name: "7"}), name)
     assert given_in == plain or name in {"uid", "content_hash"}
@@ -119,7 +119,7 @@ def test_what_the_store_decides_cannot_be_handed_in(remember, name):
 
 
 @pytest.mark.parametrize("field", ["subject", "predicate", "object"])
-def test_a_fact_needs_its_three_words(field):
+def test_fact_needs_subject_predicate_and_object(field):
     words = {"subject": "s", "predicate": "p", "object": "o"}
     assert refused(FactDraft, **{**words, field: " "}) == {field}
     assert refused(FactDraft, **{name: word for name, word in words.items() if name != field}) == {field}
@@ -139,7 +139,7 @@ PRINTABLE = st.text(st.characters(exclude_characters="\x00", exclude_categories=
 
 
 @given(PRINTABLE.filter(str.strip), st.text(max_size=40), st.lists(st.text(max_size=30), max_size=4))
-def test_whatever_is_accepted_comes_back_as_it_was(db, actor, content, title, tags):
+def test_accepted_values_are_returned_unchanged(db, actor, content, title, tags):
     try:
         draft = MemoryDraft(content=content, title=title, tags=tags)
     except ValidationError:

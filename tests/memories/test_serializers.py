@@ -1,4 +1,4 @@
-"""Rows in the shapes of the wire contract: names, times in UTC, nothing beside them."""
+"""Serialized rows have exactly the shapes of the wire contract."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def full(remember):
     )
 
 
-def test_a_memory_has_every_field_of_the_contract(full):
+def test_memory_has_every_field_of_the_contract(full):
     shown = serializers.memory(full)
     assert set(shown) == MEMORY
     assert shown["id"] == full.uid
@@ -46,26 +46,26 @@ def test_a_memory_has_every_field_of_the_contract(full):
     assert (shown["deleted_at"], shown["last_accessed_at"]) == (None, None)
 
 
-def test_many_memories_have_the_same_shape_as_one(full, remember):
+def test_many_memories_have_the_shape_of_one(full, remember):
     remember("another", tags=["c", "C", "é"], entities=[{"entity": name} for name in ("z", "a", "Z")])
     rows = list(Memory.objects.order_by("pk"))
     assert serializers.memories(rows) == [serializers.memory(row) for row in rows]
 
 
-def test_a_list_shows_a_preview_instead_of_the_long_texts(full):
+def test_preview_replaces_the_content_in_lists(full):
     shown = serializers.preview(full)
     assert set(shown) == (MEMORY - {"content"}) | {"preview"}
     assert 150 < len(shown["preview"]) <= 200
 
 
-def test_a_hit_explains_its_score(full, actor):
+def test_hit_contains_the_score_components(full, actor):
     [hit] = search_memories(MemoryFilter().select(actor.clearance), "all of it", min_score=0).hits
     shown = serializers.hit(hit)
     assert set(shown) == {"memory", "score", "components", "snippet"}
     assert set(shown["components"]) == {"match", "recency", "importance", "trust"}
 
 
-def test_a_fact_names_its_memory(full, actor):
+def test_fact_contains_the_memory_id(full, actor):
     fact, _ = services.create_fact(
         FactDraft(subject="s", predicate="p", object="o", memory_id=full.uid), actor
     )
@@ -73,21 +73,21 @@ def test_a_fact_names_its_memory(full, actor):
     assert (shown["memory_id"], shown["confidence"], shown["subject"]) == (full.uid, 1.0, "s")
 
 
-def test_a_line_of_a_timeline_says_when_and_what(full, actor):
+def test_timeline_entry_has_time_and_kind(full, actor):
     entries, _ = load_timeline(actor.clearance, MemoryFilter())
     shown = [serializers.entry(entry) for entry in entries]
     assert {line["kind"] for line in shown} == {"memory", "session_start"}
     assert all(line["at"] == "2024-05-01T10:00:00Z" for line in shown)
 
 
-def test_a_session_and_a_revision(full, actor):
+def test_session_and_revision_shapes(full, actor):
     memories.update_memory(full.uid, MemoryPatch(title="other"), actor)
     assert serializers.revision(Revision.objects.get())["before"].keys() == {"title"}
     row = Session.objects.visible_to(actor.clearance).get()
     assert serializers.session(row, memories=1)["memories"] == 1
 
 
-def test_moments_are_told_in_utc():
+def test_moments_are_in_utc():
     east = timezone(timedelta(hours=14))
     assert serializers.moment(datetime(2024, 1, 1, 1, tzinfo=east)) == "2023-12-31T11:00:00Z"
     assert serializers.moment(datetime(2024, 1, 1, 1, 2, 3, 45, tzinfo=UTC)) == "2024-01-01T01:02:03.000045Z"

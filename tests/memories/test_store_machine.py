@@ -1,7 +1,7 @@
-"""Any sequence of store operations, by people of different clearance, against what must always hold.
+"""A hypothesis state machine: any sequence of store operations by actors with different clearances.
 
-After each step: no memory changed but those the step named; nothing that someone could see is gone without a
-journal row; the full-text indexes fit the table; the journal's chain holds; what was stored can be read.
+Invariants after each step: only the named memories changed; every memory that disappeared has a journal row;
+the full-text indexes equal the table; the journal's chain is valid; stored values can be read.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def dump() -> dict[str, dict[str, Any]]:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """The model is the state before the step; each rule says what the step may have done to it."""
+    """A state machine. Each rule declares what it may have changed since the previous step."""
 
     @initialize()
     def begin(self) -> None:
@@ -126,12 +126,12 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(who=WHO, number=st.integers(0, 20), fields=PATCHES)
     def update(self, who: str, number: int, fields: dict[str, Any]) -> None:
         self.step()
-        uid, reachable = self.some(number), self.reach(who)
+        uid, allowed = self.some(number), self.visible_uids(who)
         try:
             memory = memories.update_memory(uid, MemoryPatch(**fields), ACTORS[who], self.now)
         except StoreError:
             return
-        assert uid in reachable
+        assert uid in allowed
         self.touched = {uid}
         for name in fields.keys() & {"content", "scope", "sensitivity", "key", "importance", "session_id"}:
             assert getattr(memory, name) == fields[name]
@@ -140,12 +140,12 @@ class StoreMachine(RuleBasedStateMachine):
     def end_or_revive(self, who: str, number: int, what: str) -> None:
         self.step()
         uid = self.some(number)
-        reachable = self.reach(who)
+        allowed = self.visible_uids(who)
         if what == "expire":
             done = memories.apply_bulk_action(what, [uid], ACTORS[who], now=self.now).done
         else:
             done = getattr(memories, f"{what}_memories")([uid], ACTORS[who], now=self.now)
-        assert len(done) <= (uid in reachable)
+        assert len(done) <= (uid in allowed)
         self.touched = {uid} if done else set()
         if what == "erase" and done:
             assert not Memory.objects.filter(uid=uid).exists()
@@ -155,7 +155,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(who=WHO, hours=st.integers(1, 60))
     def purge(self, who: str, hours: int) -> None:
         self.step(hours)
-        expired = set(Memory.objects.expired(self.now).values_list("uid", flat=True)) & self.reach(who)
+        expired = set(Memory.objects.expired(self.now).values_list("uid", flat=True)) & self.visible_uids(who)
         assert memories.purge_expired(ACTORS[who], now=self.now) == len(expired)
         self.touched = expired
         assert not Memory.objects.filter(uid__in=expired).exists()
@@ -168,14 +168,14 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 20))
     def corrupt_a_level(self, number: int) -> None:
-        """Behind the store's back; nobody may reach this one any more."""
+        """Set an unknown level directly in the database, which hides the memory from everyone."""
         self.step()
         uid = self.some(number)
         Memory.objects.filter(uid=uid).update(sensitivity="cosmic", copy=next(self.numbers))
         self.touched = {uid}
         self.seen = {name: uids - {uid} for name, uids in self.seen.items()}
 
-    def reach(self, who: str) -> set[str]:
+    def visible_uids(self, who: str) -> set[str]:
         return set(Memory.objects.visible_to(ACTORS[who].clearance).values_list("uid", flat=True))
 
     def may_know(self, uid: str, actor: Actor) -> bool:
@@ -208,20 +208,22 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.after.keys() - self.before.keys() <= self.touched
 
     @invariant()
-    def nothing_vanished_silently(self) -> None:
-        told = set(JournalEntry.objects.filter(seq__gt=self.last_seq).values_list("object_id", flat=True))
+    def every_disappearance_is_journaled(self) -> None:
+        journaled = set(
+            JournalEntry.objects.filter(seq__gt=self.last_seq).values_list("object_id", flat=True)
+        )
         self.sees = {name: set(self.visible(actor)) for name, actor in ACTORS.items()}
         for name, seen in self.seen.items():
-            assert seen - self.sees[name] <= told
+            assert seen - self.sees[name] <= journaled
 
     @invariant()
-    def the_chain_and_the_indexes_hold(self) -> None:
+    def chain_and_indexes_are_valid(self) -> None:
         assert journal.verify().ok
         assert index_is_sound()
 
     @invariant()
-    def who_sees_everything_sees_each_thing_once(self) -> None:
-        """Two rows may say the same at one level only where the second writer could not know of the first."""
+    def rows_are_unique(self) -> None:
+        """Equal rows of one level differ in their copy number, and content hashes are correct."""
         rows = Memory.objects.values_list(
             "content_hash", "project", "scope", "owner", "sensitivity", "key", "copy"
         )
@@ -233,7 +235,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 @pytest.mark.django_db
 @pytest.mark.slow
-def test_the_store_holds_its_promises_whatever_is_done_to_it(configure):
+def test_store_invariants_hold_for_any_sequence_of_operations(configure):
     configure(max_memories=0)
     # Without shrinking, which takes minutes here: the steps that failed are printed as they were taken.
     few = settings(max_examples=40, stateful_step_count=25, phases=[Phase.generate])

@@ -1,4 +1,4 @@
-"""A merge is taken back: everything is as it was, and what has changed since is named and kept."""
+"""Undo of a merge restores everything, or names the changes that prevent it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Remember = Callable[..., Memory]
 
 class TestUndo:
     @pytest.mark.parametrize("content", ["", "A text of my own"])
-    def test_everything_is_as_it_was(self, three: list[Memory], actor: Actor, content: str) -> None:
+    def test_undo_restores_everything(self, three: list[Memory], actor: Actor, content: str) -> None:
         draft = FactDraft(subject="cache", predicate="on", object="runner", memory_id=three[1].uid)
         fact, _ = services.create_fact(draft, actor)
         before = [whole(memory) for memory in three]
@@ -35,14 +35,14 @@ class TestUndo:
         assert schema.find_problems() == []
         assert verify().ok
 
-    def test_a_title_of_its_own_stays(self, remember: Remember, actor: Actor) -> None:
+    def test_written_title_is_kept(self, remember: Remember, actor: Actor) -> None:
         one, other = remember("first text", title="second text"), remember("other")
         before = whole(one)
         merged = memories.merge_memories(one.uid, [other.uid], actor, content="second text")
         memories.undo_merge(merged.uid, actor)
         assert whole(one) == before
 
-    def test_accesses_since_then_stay_counted(self, three: list[Memory], actor: Actor) -> None:
+    def test_later_accesses_stay_counted(self, three: list[Memory], actor: Actor) -> None:
         merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
         memories.count_access(Memory.objects.get(pk=three[0].pk))
         memories.undo_merge(merged.uid, actor)
@@ -51,14 +51,14 @@ class TestUndo:
         assert kept.last_accessed_at is not None
         assert kept.last_accessed_at.year != 2026 or kept.last_accessed_at > three[0].updated_at
 
-    def test_it_is_journaled_and_cannot_be_done_twice(self, three: list[Memory], actor: Actor) -> None:
+    def test_undo_is_journaled_and_works_once(self, three: list[Memory], actor: Actor) -> None:
         merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
         memories.undo_merge(merged.uid, actor)
         assert JournalEntry.objects.latest("seq").operation == "undo_merge"
         with pytest.raises(memories.Conflict, match="undone already"):
             memories.undo_merge(merged.uid, actor)
 
-    def test_a_change_since_then_is_named_and_kept(self, three: list[Memory], actor: Actor) -> None:
+    def test_later_change_prevents_undo(self, three: list[Memory], actor: Actor) -> None:
         merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
         memories.update_memory(three[0].uid, MemoryPatch(content="edited", tags=["mine"]), actor)
         with pytest.raises(memories.Conflict, match=rf"memory {three[0].uid} was changed: .*content.*tags"):
@@ -66,7 +66,7 @@ class TestUndo:
         assert Memory.objects.get(pk=three[0].pk).content == "edited"
         assert Memory.objects.trashed().count() == 2
 
-    def test_a_change_that_was_taken_back_is_none(self, three: list[Memory], actor: Actor) -> None:
+    def test_undone_change_does_not_prevent_undo(self, three: list[Memory], actor: Actor) -> None:
         before = [whole(memory) for memory in three]
         merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor, content="A text of my own")
         tags = list_values(merged.memory, "tags")
@@ -79,13 +79,13 @@ class TestUndo:
         assert changed > before[0].pop("updated_at")
         assert after == before
 
-    def test_one_that_was_stored_again_since_is_named(self, three: list[Memory], actor: Actor) -> None:
+    def test_repeat_since_prevents_undo(self, three: list[Memory], actor: Actor) -> None:
         merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
         memories.create_memory(MemoryDraft(content=three[0].content, sensitivity="secret"), actor)
         with pytest.raises(memories.Conflict, match=f"memory {three[0].uid} was stored again"):
             memories.undo_merge(merged.uid, actor)
 
-    def test_one_that_was_stored_again_under_its_key_is_named(self, remember: Remember, actor: Actor) -> None:
+    def test_upsert_since_prevents_undo(self, remember: Remember, actor: Actor) -> None:
         keyed, other = remember("one", key="k"), remember("other", sensitivity="private")
         merged = memories.merge_memories(keyed.uid, [other.uid], actor)
         remember("two", key="k", sensitivity="private")
@@ -93,31 +93,31 @@ class TestUndo:
         with pytest.raises(memories.Conflict, match=f"memory {keyed.uid} was stored again"):
             memories.undo_merge(merged.uid, actor)
 
-    def test_one_that_was_restored_since_is_named(self, three: list[Memory], actor: Actor) -> None:
+    def test_restored_source_prevents_undo(self, three: list[Memory], actor: Actor) -> None:
         merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
         memories.restore_memories([three[1].uid], actor)
         with pytest.raises(memories.Conflict, match=f"memory {three[1].uid} was taken out of the trash"):
             memories.undo_merge(merged.uid, actor)
 
-    def test_one_that_was_thrown_away_since_is_named(self, three: list[Memory], actor: Actor) -> None:
+    def test_trashed_target_prevents_undo(self, three: list[Memory], actor: Actor) -> None:
         merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
         memories.trash_memories([three[0].uid], actor)
         with pytest.raises(memories.Conflict, match=f"memory {three[0].uid} is in the trash"):
             memories.undo_merge(merged.uid, actor)
 
-    def test_one_that_was_erased_since_is_told(self, three: list[Memory], actor: Actor) -> None:
+    def test_erased_source_prevents_undo(self, three: list[Memory], actor: Actor) -> None:
         merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
         Memory.objects.get(pk=three[1].pk).delete()
         with pytest.raises(memories.Conflict, match="not there any more"):
             memories.undo_merge(merged.uid, actor)
 
-    def test_an_importance_that_was_changed_since_is_named(self, three: list[Memory], actor: Actor) -> None:
+    def test_changed_importance_prevents_undo(self, three: list[Memory], actor: Actor) -> None:
         merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
         Memory.objects.filter(pk=three[0].pk).update(importance=0.5)  # as a consolidation does
         with pytest.raises(memories.Conflict, match="importance"):
             memories.undo_merge(merged.uid, actor)
 
-    def test_the_last_of_two_merges_is_taken_back_first(self, three: list[Memory], actor: Actor) -> None:
+    def test_later_merge_must_be_undone_first(self, three: list[Memory], actor: Actor) -> None:
         before = [whole(memory) for memory in three]
         first = memories.merge_memories(three[0].uid, [three[1].uid], actor)
         second = memories.merge_memories(three[0].uid, [three[2].uid], actor)
@@ -127,17 +127,13 @@ class TestUndo:
         memories.undo_merge(first.uid, actor)
         assert [whole(memory) for memory in three] == before
 
-    def test_who_may_not_see_what_was_merged_may_not_take_it_back(
-        self, three: list[Memory], actor: Actor
-    ) -> None:
+    def test_undo_of_hidden_memories_is_not_found(self, three: list[Memory], actor: Actor) -> None:
         merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
         for clearance in (Clearance(), Clearance.up_to("private")):
             with pytest.raises(memories.NotFound):
                 memories.undo_merge(merged.uid, Actor("token:less", clearance))
 
-    def test_a_place_that_was_taken_meanwhile_is_stepped_beside(
-        self, remember: Remember, actor: Actor
-    ) -> None:
+    def test_taken_copy_number_is_replaced(self, remember: Remember, actor: Actor) -> None:
         plain, secret = remember("the words"), remember("the words, nearly", sensitivity="secret")
         merged = memories.merge_memories(plain.uid, [secret.uid], actor)
         again = remember("the words", by=public())
@@ -145,7 +141,7 @@ class TestUndo:
         with pytest.raises(memories.Conflict, match=f"memory {again.uid} has this content already"):
             memories.undo_merge(merged.uid, actor)
 
-    def test_what_expired_meanwhile_lives_anew(self, remember: Remember, actor: Actor) -> None:
+    def test_expired_source_is_revived(self, remember: Remember, actor: Actor) -> None:
         one, other = remember("one", ttl_days=5), remember("other", ttl_days=5)
         merged = memories.merge_memories(one.uid, [other.uid], actor)
         later = timezone.now() + timedelta(days=9)
@@ -154,9 +150,7 @@ class TestUndo:
         assert other.expires_at == later + timedelta(days=5)
 
 
-def test_vectors_follow_the_texts_there_and_back(
-    embedding: Embedder, three: list[Memory], actor: Actor
-) -> None:
+def test_vectors_follow_merge_and_undo(embedding: Embedder, three: list[Memory], actor: Actor) -> None:
     def vectors() -> dict[int, bytes]:
         return {row.memory_id: bytes(row.vector) for row in Embedding.objects.filter(model=embedding.name)}
 

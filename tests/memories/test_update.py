@@ -1,4 +1,4 @@
-"""Changing a memory: what it was is kept, nothing is overwritten unseen, it stays distinct."""
+"""Updates: revisions, conflicts with concurrent changes, and conflicts with equal memories."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_every_settable_field_is_covered():
 
 
 @pytest.mark.parametrize("name", NEW_VALUES)
-def test_a_field_is_set_and_what_it_was_is_kept(remember, actor, name):
+def test_field_is_set_and_a_revision_stores_the_old_value(remember, actor, name):
     memory = remember("old content")
     was = getattr(memory, name)
     change(memory, actor, **{name: NEW_VALUES[name]})
@@ -66,7 +66,7 @@ def test_a_field_is_set_and_what_it_was_is_kept(remember, actor, name):
 
 
 @pytest.mark.parametrize("name", NEW_LISTS)
-def test_a_list_is_replaced_and_what_it_was_is_kept(remember, actor, name):
+def test_list_is_replaced_and_a_revision_stores_the_old_value(remember, actor, name):
     old = [{"entity": "Bob", "entity_type": "person"}] if name == "entities" else ["old"]
     memory = remember("content", **{name: old})
     change(memory, actor, **{name: NEW_LISTS[name]})
@@ -76,7 +76,7 @@ def test_a_list_is_replaced_and_what_it_was_is_kept(remember, actor, name):
     assert list_values(Memory.objects.get(), name) == []
 
 
-def test_fields_that_are_not_given_stay(remember, actor):
+def test_fields_not_given_are_kept(remember, actor):
     memory = remember("content", importance=0.9, tags=["t"], title="Mine", key="k")
     before = Memory.objects.values().get()
     change(memory, actor, category="other")
@@ -85,7 +85,7 @@ def test_fields_that_are_not_given_stay(remember, actor):
     assert list_values(memory, "tags") == ["t"]
 
 
-def test_the_same_values_again_change_nothing(remember, actor):
+def test_equal_values_change_nothing(remember, actor):
     memory = remember("content", tags=["a", "b"], entities=[{"entity": "Ada"}, {"entity": "Bob"}])
     at = memory.updated_at
     again = change(
@@ -95,7 +95,7 @@ def test_the_same_values_again_change_nothing(remember, actor):
     assert not Revision.objects.exists()
 
 
-def test_revisions_are_numbered_and_keep_the_level_of_their_time(remember, actor):
+def test_revisions_are_numbered_and_store_their_level(remember, actor):
     memory = remember("one", sensitivity="secret")
     change(memory, actor, content="two")
     change(memory, actor, sensitivity="public")
@@ -104,7 +104,7 @@ def test_revisions_are_numbered_and_keep_the_level_of_their_time(remember, actor
     assert list(rows) == [(1, "secret", "one"), (2, "secret", None), (3, "public", "two")]
 
 
-def test_a_change_makes_a_memory_newer_and_a_read_does_not(remember, actor):
+def test_update_changes_updated_at_and_read_does_not(remember, actor):
     memory = remember("content")
     later = timezone.now() + timedelta(hours=1)
     memories.count_access(memory, later)
@@ -114,21 +114,21 @@ def test_a_change_makes_a_memory_newer_and_a_read_does_not(remember, actor):
     assert (stored.updated_at, stored.accessed_count, stored.last_accessed_at) == (later, 1, later)
 
 
-def test_a_made_title_and_abstract_follow_the_content(remember, actor):
+def test_generated_title_and_abstract_follow_the_content(remember, actor):
     memory = remember("first words of the memory")
     change(memory, actor, content="other words now")
     stored = Memory.objects.get()
     assert (stored.title, stored.abstract) == ("other words now", "other words now")
 
 
-def test_a_written_title_and_abstract_stay(remember, actor):
+def test_written_title_and_abstract_are_kept(remember, actor):
     memory = remember("first words", title="Mine", abstract="By hand")
     change(memory, actor, content="other words")
     stored = Memory.objects.get()
     assert (stored.title, stored.abstract) == ("Mine", "By hand")
 
 
-def test_an_emptied_title_is_made_anew(remember, actor):
+def test_emptied_title_is_generated_again(remember, actor):
     memory = remember("first words", title="Mine")
     for nothing in ("", "   ", None):
         change(memory, actor, title="Mine")
@@ -136,7 +136,7 @@ def test_an_emptied_title_is_made_anew(remember, actor):
         assert Memory.objects.get().title == "first words"
 
 
-def test_the_index_follows_a_change(remember, actor):
+def test_index_follows_an_update(remember, actor):
     memory = remember("xylophone")
     change(memory, actor, content="trombone", title="tuba")
     assert not Memory.objects.search("xylophone").exists()
@@ -144,7 +144,7 @@ def test_the_index_follows_a_change(remember, actor):
     assert index_is_sound()
 
 
-def test_a_change_since_it_was_opened_is_a_conflict(remember, actor):
+def test_change_since_opened_is_a_conflict(remember, actor):
     memory = remember("content")
     opened = memory.updated_at
     change(memory, actor, importance=0.9)
@@ -154,14 +154,14 @@ def test_a_change_since_it_was_opened_is_a_conflict(remember, actor):
     assert Memory.objects.get().importance == 0.9
 
 
-def test_a_read_since_it_was_opened_is_no_conflict(remember, actor):
+def test_read_since_opened_is_no_conflict(remember, actor):
     memory = remember("content")
     memories.count_access(memory)
     memories.update_memory(memory.uid, MemoryPatch(importance=0.1), actor, unchanged_since=memory.updated_at)
     assert Memory.objects.get().importance == 0.1
 
 
-def test_words_that_another_memory_has_are_a_conflict(remember, actor):
+def test_content_of_another_memory_is_a_conflict(remember, actor):
     first, second = remember("one"), remember("two")
     with pytest.raises(Conflict, match=first.uid) as refused:
         change(second, actor, content="one")
@@ -170,14 +170,14 @@ def test_words_that_another_memory_has_are_a_conflict(remember, actor):
     assert not Revision.objects.exists()
 
 
-def test_words_of_a_memory_in_the_trash_are_a_conflict_that_says_so(remember, actor):
+def test_content_of_a_trashed_memory_is_a_conflict(remember, actor):
     first, second = remember("one"), remember("two")
     memories.trash_memories([first.uid], actor)
     with pytest.raises(Conflict, match="in the trash"):
         change(second, actor, content="one")
 
 
-def test_words_of_a_hidden_memory_are_no_conflict(remember, low):
+def test_content_of_a_hidden_memory_is_no_conflict(remember, low):
     remember("one", sensitivity="private")
     second = remember("two")
     change(second, low, content="one", sensitivity="private")
@@ -185,7 +185,7 @@ def test_words_of_a_hidden_memory_are_no_conflict(remember, low):
 
 
 @pytest.mark.parametrize("move", [{"project": "b"}, {"scope": "team"}, {"sensitivity": "secret"}])
-def test_moving_onto_an_equal_memory_is_a_conflict(remember, actor, move):
+def test_move_to_the_place_of_an_equal_memory_is_a_conflict(remember, actor, move):
     place = {"project": "a", "scope": "project", "sensitivity": "public"}
     level = move.get("sensitivity", "public")
     twin = remember("one", **{**place, **move})
@@ -197,14 +197,14 @@ def test_moving_onto_an_equal_memory_is_a_conflict(remember, actor, move):
         change(other, actor, **move)
 
 
-def test_a_memory_in_the_trash_is_not_changed(remember, actor):
+def test_trashed_memory_cannot_be_updated(remember, actor):
     memory = remember("content")
     memories.trash_memories([memory.uid], actor)
     with pytest.raises(Conflict, match="restore"):
         change(memory, actor, importance=0.9)
 
 
-def test_an_expired_memory_is_not_changed_unless_it_gets_a_new_time(remember, actor):
+def test_expired_memory_needs_ttl_days_to_be_updated(remember, actor):
     memory = remember("content", ttl_days=1)
     later = timezone.now() + timedelta(days=2)
     with pytest.raises(Conflict, match="expired"):
@@ -213,7 +213,7 @@ def test_an_expired_memory_is_not_changed_unless_it_gets_a_new_time(remember, ac
     assert Memory.objects.get().expires_at == later + timedelta(days=1)
 
 
-def test_the_same_number_of_days_again_is_a_new_lease(remember, actor):
+def test_same_ttl_days_restart_the_expiry(remember, actor):
     memory = remember("content", ttl_days=5)
     later = timezone.now() + timedelta(days=2)
     change(memory, actor, later, ttl_days=5)
@@ -221,17 +221,17 @@ def test_the_same_number_of_days_again_is_a_new_lease(remember, actor):
     assert JournalEntry.objects.get(operation="update").detail["fields"] == ["ttl_days"]
 
 
-def test_a_memory_that_does_not_exist_is_not_found(db, actor):
+def test_missing_memory_is_not_found(db, actor):
     with pytest.raises(NotFound):
         memories.update_memory("nosuchmemory", MemoryPatch(title="x"), actor)
 
 
-def test_a_patch_that_sets_nothing_is_refused():
+def test_empty_patch_is_refused():
     with pytest.raises(ValidationError, match="at least one of"):
         MemoryPatch()
 
 
-def test_a_change_of_session_is_seen_in_that_session(remember, actor):
+def test_memory_moved_to_a_session_is_visible_there(remember, actor):
     memory = remember("content", session_id="s1", project="p")
     change(memory, actor, session_id="s2")
     assert Session.objects.filter(session_id="s2", project="p").exists()
@@ -239,7 +239,7 @@ def test_a_change_of_session_is_seen_in_that_session(remember, actor):
     assert Session.objects.filter(session_id="s2", project="q").exists()
 
 
-def test_a_refused_change_leaves_everything_as_it_was(remember, actor):
+def test_refused_update_changes_nothing(remember, actor):
     remember("taken")
     memory = remember("content", tags=["t"], session_id="s1")
     before = Memory.objects.values().get(pk=memory.pk)
@@ -251,15 +251,15 @@ def test_a_refused_change_leaves_everything_as_it_was(remember, actor):
     assert JournalEntry.objects.count() == 2
 
 
-def test_a_memory_given_up_to_the_secret_is_changed_by_its_writer_once(remember, low):
-    """Raising beyond one's own clearance is allowed; what is out of sight then cannot be changed."""
+def test_writer_below_the_new_level_cannot_update_again(remember, low):
+    """An actor may raise a memory above their clearance, but cannot change it afterwards."""
     memory = remember("content")
     change(memory, low, sensitivity="secret")
     with pytest.raises(NotFound):
         change(memory, low, importance=0.9)
 
 
-def test_a_key_upsert_beside_a_batch_counts_once(remember, actor):
+def test_upsert_in_a_batch_counts_once(remember, actor):
     remember("one", key="k")
     memories.create_memory(MemoryDraft(content="two", key="k", tags=["t"]), actor)
     assert Revision.objects.get().before["content"] == "one"

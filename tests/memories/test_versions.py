@@ -1,4 +1,4 @@
-"""Earlier versions as a whole: read behind the gate, brought back, and the last change taken back."""
+"""Versions: visible ones, restore, and undo of the last change."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def change(memory: Memory, actor: Actor, **fields: Any) -> Memory:
 
 
 def said(memory: Memory) -> dict[str, Any]:
-    """Every field that a version keeps, as stored now."""
+    """Return the current values of all versioned fields."""
     fresh = Memory.objects.get(pk=memory.pk)
     return {name: current_value(fresh, name) for name in VERSIONED_FIELDS}
 
 
 @pytest.fixture
 def story(remember: Remember, actor: Actor) -> tuple[Memory, list[dict[str, Any]]]:
-    """A memory with three changes, and all it said before each of them and now."""
+    """A memory with three changes, and all its versions."""
     memory = remember("first text", tags=["a", "b"], importance=0.2, project="p")
     states = [said(memory)]
     for fields in (
@@ -47,17 +47,15 @@ def story(remember: Remember, actor: Actor) -> tuple[Memory, list[dict[str, Any]
 
 
 class TestReading:
-    def test_each_version_is_the_whole_memory_as_it_was(
-        self, story: tuple[Memory, list[dict[str, Any]]]
-    ) -> None:
+    def test_version_is_the_whole_memory(self, story: tuple[Memory, list[dict[str, Any]]]) -> None:
         memory, states = story
         found = load_versions(memory, [0, 1, 2, 3], ALL)
         assert [found[number].values for number in (1, 2, 3, 0)] == states
 
-    def test_what_there_is_not_is_left_out(self, story: tuple[Memory, list[dict[str, Any]]]) -> None:
+    def test_missing_versions_are_left_out(self, story: tuple[Memory, list[dict[str, Any]]]) -> None:
         assert load_versions(story[0], [4, 99, -1], ALL) == {}
 
-    def test_a_version_under_a_hidden_level_is_not_there(self, remember: Remember, actor: Actor) -> None:
+    def test_version_of_a_hidden_level_is_left_out(self, remember: Remember, actor: Actor) -> None:
         memory = remember("open words")
         memory = change(memory, actor, content="closed words", sensitivity="private")
         memory = change(memory, actor, content="open again", sensitivity="public")
@@ -65,7 +63,7 @@ class TestReading:
         assert load_versions(memory, [2], ALL)[2].values["content"] == "closed words"
         assert load_versions(memory, [2], ALL)[2].levels["content"] == "private"
 
-    def test_a_value_that_a_hidden_change_replaced_is_hidden(self, remember: Remember, actor: Actor) -> None:
+    def test_value_replaced_by_a_hidden_change_is_hidden(self, remember: Remember, actor: Actor) -> None:
         memory = remember("words", title="one", category="old")
         memory = change(memory, actor, title="two")
         memory = change(memory, actor, sensitivity="private")
@@ -78,7 +76,7 @@ class TestReading:
 
 class TestRestoring:
     @pytest.mark.parametrize("number", [1, 2, 3])
-    def test_everything_says_what_it_said(
+    def test_restore_restores_all_fields(
         self, story: tuple[Memory, list[dict[str, Any]]], actor: Actor, number: int
     ) -> None:
         memory, states = story
@@ -86,7 +84,7 @@ class TestRestoring:
         assert said(memory) == states[number - 1]
         assert verify().ok
 
-    def test_it_is_one_more_revision_and_a_row_of_the_journal(
+    def test_restore_adds_a_revision_and_a_journal_row(
         self, story: tuple[Memory, list[dict[str, Any]]], actor: Actor
     ) -> None:
         memory, states = story
@@ -100,7 +98,7 @@ class TestRestoring:
         assert (row.detail["revision"], row.detail["reason"]) == (4, "restore of 1")
         assert load_versions(Memory.objects.get(pk=memory.pk), [4], ALL)[4].values == states[3]
 
-    def test_the_words_are_found_again(
+    def test_search_finds_the_restored_content(
         self, story: tuple[Memory, list[dict[str, Any]]], actor: Actor
     ) -> None:
         memory, _ = story
@@ -108,31 +106,31 @@ class TestRestoring:
         found = Memory.objects.filter(text_index__terms="first")
         assert [one.pk for one in found] == [memory.pk]
 
-    def test_a_level_is_never_lowered(self, remember: Remember, actor: Actor) -> None:
+    def test_restore_never_lowers_the_level(self, remember: Remember, actor: Actor) -> None:
         memory = remember("one")
         change(memory, actor, content="two", sensitivity="secret")
         back = memories.restore_version(memory.uid, 1, actor)
         assert (back.content, back.sensitivity) == ("one", "secret")
 
-    def test_what_was_secret_comes_back_as_a_secret(self, remember: Remember, actor: Actor) -> None:
+    def test_secret_version_is_restored_as_secret(self, remember: Remember, actor: Actor) -> None:
         memory = remember("one", sensitivity="secret")
         change(memory, actor, content="two", sensitivity="public")
         back = memories.restore_version(memory.uid, 1, actor)
         assert (back.content, back.sensitivity) == ("one", "secret")
 
-    def test_a_personal_memory_stays_personal(self, remember: Remember, actor: Actor) -> None:
+    def test_personal_memory_stays_personal(self, remember: Remember, actor: Actor) -> None:
         memory = remember("one", scope="team")
         memory = change(memory, actor, title="mine", scope="personal")
         back = memories.restore_version(memory.uid, 1, actor)
         assert (back.title, back.scope, back.owner) == ("one", "personal", "ada")
 
-    def test_how_long_it_lives_stays(self, remember: Remember, actor: Actor) -> None:
+    def test_restore_does_not_change_the_expiry(self, remember: Remember, actor: Actor) -> None:
         memory = remember("one", ttl_days=1)
         memory = change(memory, actor, title="t", ttl_days=90)
         back = memories.restore_version(memory.uid, 1, actor)
         assert (back.title, back.ttl_days, back.expires_at) == ("one", 90, memory.expires_at)
 
-    def test_what_is_so_already_changes_nothing(self, remember: Remember, actor: Actor) -> None:
+    def test_restore_of_equal_values_changes_nothing(self, remember: Remember, actor: Actor) -> None:
         memory = remember("one", title="t")
         change(memory, actor, title="u")
         change(memory, actor, title="t")
@@ -142,7 +140,7 @@ class TestRestoring:
         assert memory.revisions.count() == 2
 
     @pytest.mark.parametrize("number", [0, -1, 4, 99])
-    def test_there_is_no_such_version(
+    def test_missing_version_is_not_found(
         self, story: tuple[Memory, list[dict[str, Any]]], actor: Actor, number: int
     ) -> None:
         with pytest.raises(memories.NotFound):
@@ -150,7 +148,7 @@ class TestRestoring:
 
 
 class TestRefusals:
-    def test_who_may_not_see_a_version_cannot_bring_it_back(self, remember: Remember, actor: Actor) -> None:
+    def test_hidden_version_cannot_be_restored(self, remember: Remember, actor: Actor) -> None:
         memory = remember("open")
         change(memory, actor, content="closed", sensitivity="private")
         change(memory, actor, content="open again", sensitivity="public")
@@ -158,7 +156,7 @@ class TestRefusals:
             memories.restore_version(memory.uid, 2, Actor("user:bob", PUBLIC))
         assert Memory.objects.get(pk=memory.pk).content == "open again"
 
-    def test_nor_one_of_which_a_part_is_hidden(self, remember: Remember, actor: Actor) -> None:
+    def test_partly_hidden_version_cannot_be_restored(self, remember: Remember, actor: Actor) -> None:
         memory = remember("words", title="one", category="old")
         change(memory, actor, title="two")
         change(memory, actor, sensitivity="private")
@@ -167,25 +165,23 @@ class TestRefusals:
             memories.restore_version(memory.uid, 1, Actor("user:bob", PUBLIC))
         assert Memory.objects.get(pk=memory.pk).title == "two"
 
-    def test_a_memory_out_of_reach_is_not_found(self, remember: Remember, actor: Actor) -> None:
+    def test_hidden_memory_is_not_found(self, remember: Remember, actor: Actor) -> None:
         memory = remember("one", project="zoo")
         change(memory, actor, content="two")
         confined = Actor("user:bob", Clearance.up_to("secret", "bob", ["farm"]))
-        for deed in (memories.restore_version, memories.undo_last_change):
+        for operation in (memories.restore_version, memories.undo_last_change):
             with pytest.raises(memories.NotFound):
-                deed(memory.uid, 1, confined)
+                operation(memory.uid, 1, confined)
 
-    def test_nor_is_a_version_from_a_project_out_of_reach(self, remember: Remember, actor: Actor) -> None:
+    def test_version_from_another_project_is_not_found(self, remember: Remember, actor: Actor) -> None:
         memory = remember("one", project="zoo")
         change(memory, actor, content="two", project="farm")
         confined = Actor("user:bob", Clearance.up_to("secret", "bob", ["farm"]))
-        for deed in (memories.restore_version, memories.undo_last_change):
+        for operation in (memories.restore_version, memories.undo_last_change):
             with pytest.raises(memories.NotFound):
-                deed(memory.uid, 1, confined)
+                operation(memory.uid, 1, confined)
 
-    def test_a_change_by_someone_else_is_not_written_over_unseen(
-        self, remember: Remember, actor: Actor
-    ) -> None:
+    def test_concurrent_change_is_a_conflict(self, remember: Remember, actor: Actor) -> None:
         memory = remember("one")
         seen = change(memory, actor, content="two").updated_at
         change(memory, actor, content="three")
@@ -193,14 +189,14 @@ class TestRefusals:
             memories.restore_version(memory.uid, 1, actor, unchanged_since=seen)
         assert Memory.objects.get(pk=memory.pk).content == "three"
 
-    def test_another_memory_with_these_words_is_named(self, remember: Remember, actor: Actor) -> None:
+    def test_conflict_names_the_memory_with_the_content(self, remember: Remember, actor: Actor) -> None:
         memory = remember("one")
         change(memory, actor, content="two")
         other = remember("one")
         with pytest.raises(memories.Conflict, match=other.uid):
             memories.restore_version(memory.uid, 1, actor)
 
-    def test_a_credential_does_not_come_back(self, remember: Remember, actor: Actor) -> None:
+    def test_version_with_a_secret_is_refused(self, remember: Remember, actor: Actor) -> None:
         memory = remember("one")
         change(memory, actor, content="two")
         token = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6"
@@ -208,24 +204,26 @@ class TestRefusals:
         with pytest.raises(memories.SecretDetected):
             memories.restore_version(memory.uid, 1, actor)
 
-    def test_values_that_are_no_longer_stored_are_named(self, remember: Remember, actor: Actor) -> None:
+    def test_invalid_old_values_are_named(self, remember: Remember, actor: Actor) -> None:
         memory = remember("one")
         change(memory, actor, type="decision")
         memory.revisions.update(before={"type": "poem", "title": "x" * 501})
         with pytest.raises(memories.Conflict, match="title, type"):
             memories.restore_version(memory.uid, 1, actor)
 
-    @pytest.mark.parametrize("deed", [memories.restore_version, memories.undo_last_change])
-    def test_the_trash_is_left_first(self, remember: Remember, actor: Actor, deed: Any) -> None:
+    @pytest.mark.parametrize("operation", [memories.restore_version, memories.undo_last_change])
+    def test_trashed_memory_must_be_restored_first(
+        self, remember: Remember, actor: Actor, operation: Any
+    ) -> None:
         memory = remember("one")
         change(memory, actor, content="two")
         memories.trash_memories([memory.uid], actor)
         with pytest.raises(memories.Conflict, match="in the trash"):
-            deed(memory.uid, 1, actor)
+            operation(memory.uid, 1, actor)
 
 
 class TestTakingBack:
-    def test_all_is_as_it_was_also_a_level_that_rose(
+    def test_undo_restores_all_fields_and_the_level(
         self, story: tuple[Memory, list[dict[str, Any]]], actor: Actor
     ) -> None:
         memory, states = story
@@ -236,21 +234,19 @@ class TestTakingBack:
         assert last is not None
         assert (last.number, last.reason) == (5, "undo")
 
-    def test_a_restore_can_be_taken_back(
-        self, story: tuple[Memory, list[dict[str, Any]]], actor: Actor
-    ) -> None:
+    def test_restore_can_be_undone(self, story: tuple[Memory, list[dict[str, Any]]], actor: Actor) -> None:
         memory, states = story
         memories.restore_version(memory.uid, 1, actor)
         memories.undo_last_change(memory.uid, 4, actor)
         assert said(memory) == states[3]
 
-    def test_a_change_since_then_is_kept(
+    def test_later_change_prevents_undo(
         self, story: tuple[Memory, list[dict[str, Any]]], actor: Actor
     ) -> None:
         with pytest.raises(memories.Conflict, match="changed since"):
             memories.undo_last_change(story[0].uid, 2, actor)
 
-    def test_so_is_one_that_left_no_revision(self, remember: Remember, actor: Actor) -> None:
+    def test_later_change_without_revision_prevents_undo(self, remember: Remember, actor: Actor) -> None:
         memory = remember("one")
         change(memory, actor, title="t")
         later = timezone.now() + timedelta(seconds=1)
@@ -258,21 +254,19 @@ class TestTakingBack:
         with pytest.raises(memories.Conflict, match="changed since"):
             memories.undo_last_change(memory.uid, 1, actor)
 
-    def test_what_was_replaced_under_a_hidden_level_stays_hidden(
-        self, remember: Remember, actor: Actor
-    ) -> None:
+    def test_hidden_values_cannot_be_undone(self, remember: Remember, actor: Actor) -> None:
         memory = remember("closed", sensitivity="private")
         change(memory, actor, content="open", sensitivity="public")
         with pytest.raises(memories.NotFound):
             memories.undo_last_change(memory.uid, 1, Actor("user:bob", PUBLIC))
 
-    def test_a_time_to_live_is_not_made_up(self, remember: Remember, actor: Actor) -> None:
+    def test_change_of_ttl_days_cannot_be_undone(self, remember: Remember, actor: Actor) -> None:
         memory = remember("one", ttl_days=3)
         change(memory, actor, ttl_days=9)
         with pytest.raises(memories.Conflict, match="expires"):
             memories.undo_last_change(memory.uid, 1, actor)
 
     @pytest.mark.parametrize("number", [1, 7])
-    def test_there_is_no_such_change(self, remember: Remember, actor: Actor, number: int) -> None:
+    def test_missing_change_is_not_found(self, remember: Remember, actor: Actor, number: int) -> None:
         with pytest.raises(memories.NotFound):
             memories.undo_last_change(remember("one").uid, number, actor)

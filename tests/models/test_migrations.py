@@ -1,4 +1,4 @@
-"""Triggers and indexes survive migrations, though a table that Django remakes has lost its triggers."""
+"""Triggers and indexes survive migrations, although Django rebuilds tables without triggers."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def triggers() -> set[str]:
 
 
 @contextmanager
-def remade(model: type[models.Model], name: str) -> Iterator[None]:
-    """The table with a column of another type, remade as a migration's AlterField does; and back again."""
+def rebuilt(model: type[models.Model], name: str) -> Iterator[None]:
+    """Rebuild a table with another column type, as AlterField does, and undo that afterwards."""
     old = model._meta.get_field(name)
     new = models.CharField(max_length=old.max_length + 7, default="general")
     new.set_attributes_from_name(name)
@@ -60,16 +60,16 @@ def remade(model: type[models.Model], name: str) -> Iterator[None]:
         schema.install()
 
 
-def test_all_is_in_place(db):
+def test_schema_is_complete(db):
     assert triggers() == TRIGGERS
     assert schema.find_problems(deep=True) == []
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_remade_table_has_lost_its_triggers(remember):
-    """The danger itself: should Django ever keep them, this whole precaution could go."""
+def test_rebuilt_table_loses_its_triggers(remember):
+    """The reason for the precaution. If Django ever keeps triggers, it can be removed."""
     remember("zebra")
-    with remade(Memory, "category"):
+    with rebuilt(Memory, "category"):
         of_other_tables = {"memoryhub_vector_delete", "memoryhub_vector_no_update"} | {
             name for name in TRIGGERS if name.startswith(("memoryhub_mark_session", "memoryhub_mark_event"))
         }
@@ -84,10 +84,10 @@ def test_a_remade_table_has_lost_its_triggers(remember):
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("model", "column"), [(Memory, "category"), (JournalEntry, "operation")])
-def test_a_migration_that_remakes_a_table_keeps_triggers_and_index(remember, actor, model, column):
+def test_migration_that_rebuilds_a_table_keeps_triggers_and_index(remember, actor, model, column):
     memory = remember("zebra before")
     emit_pre_migrate_signal(verbosity=0, interactive=False, db="default")
-    with remade(model, column):
+    with rebuilt(model, column):
         Memory.objects.filter(pk=memory.pk).update(title="", content="written by a data migration")
         emit_post_migrate_signal(verbosity=0, interactive=False, db="default")
         assert triggers() == TRIGGERS
@@ -103,7 +103,7 @@ def test_a_migration_that_remakes_a_table_keeps_triggers_and_index(remember, act
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_signals_of_migrate_are_connected(remember):
+def test_migrate_signals_are_connected(remember):
     remember("zebra")
     schema.drop_triggers()
     remember("unindexed zebra")
@@ -113,7 +113,7 @@ def test_the_signals_of_migrate_are_connected(remember):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_migrate_puts_a_changed_trigger_right(db):
+def test_migrate_repairs_a_changed_trigger(db):
     run_sql("DROP TRIGGER memoryhub_journal_no_delete")
     name, table = "memoryhub_journal_no_delete", "memoryhub_journalentry"
     run_sql(f"CREATE TRIGGER {name} BEFORE DELETE ON {table} BEGIN SELECT 1; END")
@@ -125,7 +125,7 @@ def test_migrate_puts_a_changed_trigger_right(db):
 
 
 @pytest.mark.parametrize("table", ["memoryhub_text", "memoryhub_trigram"])
-def test_an_index_that_differs_from_its_table_is_found_and_rebuilt(remember, table):
+def test_wrong_index_is_detected_and_rebuilt(remember, table):
     memory = remember("zebra")
     run_sql(
         f"INSERT INTO {table}({table}, rowid, title, subtitle, abstract, overview, content) "
@@ -141,7 +141,7 @@ def test_an_index_that_differs_from_its_table_is_found_and_rebuilt(remember, tab
     assert schema.find_problems(deep=True) == []
 
 
-def test_a_missing_index_is_found_and_made(remember):
+def test_missing_index_is_detected_and_created(remember):
     remember("zebra")
     run_sql("DROP TABLE memoryhub_trigram")
     assert schema.find_problems() == ["table memoryhub_trigram is missing"]
@@ -159,27 +159,27 @@ from memoryhub.audit import journal; from memoryhub import memories as store
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.backends import schema
 from memoryhub.access.policy import Actor; from memoryhub.access.policy import Clearance
-told = {}
+report = {}
 def tables():
     return sorted(t for t in connection.introspection.table_names() if t.startswith("memoryhub_"))
 call_command("migrate", verbosity=0)
-told["first"] = schema.find_problems(deep=True)
+report["first"] = schema.find_problems(deep=True)
 store.create_memory(MemoryDraft(content="xylophone"), Actor("x", Clearance.up_to("public")))
 call_command("migrate", "memoryhub", "zero", verbosity=0)
-told["at zero"] = tables()
-told["missing"] = schema.tables_missing()
+report["at zero"] = tables()
+report["missing"] = schema.tables_missing()
 call_command("migrate", verbosity=0)
-told["again"] = schema.find_problems(deep=True)
+report["again"] = schema.find_problems(deep=True)
 store.create_memory(MemoryDraft(content="trombone"), Actor("x", Clearance.up_to("public")))
 from memoryhub.models import Memory
-told["found"] = [Memory.objects.search(word).count() for word in ("xylophone", "trombone")]
-told["journal"] = journal.verify().rows
-print(json.dumps(told))
+report["found"] = [Memory.objects.search(word).count() for word in ("xylophone", "trombone")]
+report["journal"] = journal.verify().rows
+print(json.dumps(report))
 """
 
 
 @pytest.mark.slow
-def test_a_store_goes_to_zero_and_back(tmp_path):
+def test_migrate_to_zero_and_back(tmp_path):
     environment = {
         **{
             name: value
