@@ -1,4 +1,4 @@
-"""A small world of realistic memories, the same at every run."""
+"""A reproducible corpus of realistic memories."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ TYPES = ("bugfix", "decision", "discovery", "change", "feature", "refactor")
 
 
 def make_corpus(size: int = SIZE, seed: int = 20) -> list[dict[str, Any]]:
-    """Fields of ``size`` memories, all with titles and contents of their own."""
+    """Return the fields of ``size`` memories with distinct titles and contents."""
     rng = Random(seed)
     pairs = [(part, fault) for part in PARTS for fault in FAULTS]
     rng.shuffle(pairs)

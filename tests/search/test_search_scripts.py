@@ -1,4 +1,4 @@
-"""Every script, every substring: what stands in a memory is found."""
+"""Search in all scripts and for substrings."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def everything(remember):
         ("ö", "ümlaut"),
     ],
 )
-def test_a_text_in_any_script_is_found(everything, typed, name):
+def test_text_in_any_script_is_found(everything, typed, name):
     hits = found(typed)
     if name is None:
         assert hits == []
@@ -127,7 +127,7 @@ def test_a_text_in_any_script_is_found(everything, typed, name):
 
 
 @pytest.mark.parametrize("typed", ["zz", "jq", "xyzzy", "鯨", "🐳", "₿", "~~", "жж"])
-def test_a_text_that_is_nowhere_finds_nothing(everything, typed):
+def test_unknown_text_finds_nothing(everything, typed):
     assert found(typed) == []
 
 
@@ -139,13 +139,13 @@ def test_every_text_of_a_memory_is_searched(remember, field, typed):
     assert found(typed) == [memory]
 
 
-def test_a_short_word_of_cjk_counts_beside_other_words(remember):
+def test_short_cjk_word_counts_next_to_other_words(remember):
     remember("SQLite is a database", title="one")
     wanted = remember("記憶の検索を速くした", title="two")
     assert wanted in found("sqlite 検索")
 
 
-def test_a_short_name_with_punctuation_is_found_among_many_words_like_it(remember):
+def test_short_name_with_punctuation_is_found_among_many_words_like_it(remember):
     for n in range(30):
         remember(f"compiler c number {n} is about c and c and c")
     wanted = remember("only this one mentions c# " + "filler " * 200)
@@ -173,13 +173,13 @@ def test_forms_of_a_word_find_each_other(remember, written, typed):
     assert found(typed) == [memory]
 
 
-def test_a_word_known_only_from_hidden_memories_is_still_found_inside_others(remember, low):
+def test_word_of_hidden_memories_is_found_inside_visible_words(remember, low):
     remember("the data of the board", sensitivity="secret")
     public = remember("all metadata is kept")
     memories = Memory.objects.visible_to(low.clearance).live()
     assert [hit.memory for hit in search_memories(memories, "data", min_score=0.0).hits] == [public]
 
 
-def test_a_substring_in_an_old_memory_passes_the_usual_floor(remember):
+def test_substring_in_an_old_memory_passes_the_usual_floor(remember):
     memory = remember("the reindexingqueue was drained", created_at="2019-01-01T00:00:00Z", title="Old news")
     assert found("indexingque", min_score=None) == [memory]
