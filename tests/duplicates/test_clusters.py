@@ -35,7 +35,7 @@ def provider(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def vector_at(degrees: float, axis: int = 1) -> Any:
-    """Return a vector vector_at this angle from the first axis."""
+    """Return a vector at this angle from the first axis."""
     vector = np.zeros(SIZE, np.float32)
     vector[0], vector[axis] = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
     return vector

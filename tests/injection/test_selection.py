@@ -193,21 +193,21 @@ def test_rarest_terms_are_searched():
     assert "quagga" in sought.query.text
 
 
-@pytest.mark.parametrize(
-    "prompt",
-    [
-        '"',
-        "AND OR NOT",
-        "a" * 100_000,
-        "\x00\x01",
-        "日本語の検索",
-        "🦓" * 500,
-        "foo.bar() -> [*] C++",
-        "%s %d {}",
-    ],
-)
-def test_any_text_is_a_safe_prompt(notes, ask, prompt):
-    assert not ask(prompt).skipped
+HOSTILE_PROMPTS = [
+    '"',
+    "AND OR NOT",
+    "a" * 100_000,
+    "\x00\x01",
+    "日本語の検索",
+    "🦓" * 500,
+    "foo.bar() -> [*] C++",
+    "%s %d {}",
+]
+
+
+def test_any_text_is_a_safe_prompt(notes, ask):
+    for prompt in HOSTILE_PROMPTS:
+        assert not ask(prompt).skipped, prompt[:20]
 
 
 def test_hidden_memory_does_not_change_results(remember, ask, actor):

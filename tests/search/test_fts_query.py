@@ -106,11 +106,11 @@ def expressions(typed: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("typed", HOSTILE)
-def test_hostile_input_becomes_a_valid_expression(ask, typed):
-    for table, expression in expressions(typed).items():
-        if expression:
-            ask(table, expression)
+def test_hostile_input_becomes_a_valid_expression(ask):
+    for typed in HOSTILE:
+        for table, expression in expressions(typed).items():
+            if expression:
+                ask(table, expression)
 
 
 @settings(max_examples=400)
