@@ -107,13 +107,18 @@ def test_actor_who_cannot_see_a_fact_gets_a_separate_one(remember, actor, low):
     memory = remember("hidden", sensitivity="secret")
     store(actor, memory_id=memory.uid, session_id="s")
     later = timezone.now()
-    said, created = services.create_fact(
+    created_fact, created = services.create_fact(
         FactDraft(subject="hub", predicate="runs on", object="SQLite"), low, later
     )
     assert created is True
-    assert (said.memory, said.session_id, said.author, said.created_at) == (None, "", low.name, later)
+    assert (created_fact.memory, created_fact.session_id, created_fact.author, created_fact.created_at) == (
+        None,
+        "",
+        low.name,
+        later,
+    )
     assert Fact.objects.get(copy=0).memory == memory, "the hidden one stays as it was"
-    assert services.query_facts(low.clearance).get() == said
+    assert services.query_facts(low.clearance).get() == created_fact
     assert JournalEntry.objects.visible_to(low.clearance).get().operation == "insert"
 
 
@@ -155,9 +160,9 @@ def test_journal_does_not_contain_the_words_of_a_fact(db, actor):
 
 def test_hidden_fact_is_neither_changed_nor_revealed(db, actor, low):
     hidden, _ = store(actor, sensitivity="secret", confidence=0.4)
-    said, created = store(low, sensitivity="secret", confidence=0.9)
+    created_fact, created = store(low, sensitivity="secret", confidence=0.9)
     assert created is True
-    assert said.uid != hidden.uid
+    assert created_fact.uid != hidden.uid
     hidden.refresh_from_db()
     assert (hidden.confidence, hidden.author) == (0.4, actor.name)
 

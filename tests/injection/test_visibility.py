@@ -29,10 +29,10 @@ def test_level_is_injected_only_if_requested_and_allowed(four_levels, ask, actor
     by = replace(actor, clearance=Clearance.up_to(clearance, owner="ada"))
     found = ask(by=by, project="zoo", **asked)
     assert uids(found) == {four_levels[level].uid for level in seen}
-    told = found.context + str(found.injected) + str(reasons(found))
+    shown = found.context + str(found.injected) + str(reasons(found))
     for level in four_levels.keys() - seen:
-        assert four_levels[level].uid not in told
-        assert f"{level}words" not in told
+        assert four_levels[level].uid not in shown
+        assert f"{level}words" not in shown
 
 
 def test_withheld_list_contains_no_hidden_memory(four_levels, ask, actor, configure):

@@ -59,7 +59,7 @@ CAUSES = [
     "an optimistic lock compares seconds and not microseconds",
     "the container has no tzdata",
 ]
-MENDS = [
+FIXES = [
     "We now open a savepoint around each chunk",
     "A property test generates the awkward inputs",
     "The worker renews its lease every ten seconds",
@@ -87,7 +87,7 @@ def _one(rng: Random, number: int, part: str, fault: str, began: datetime) -> di
     sentences = [
         f"In ticket {1000 + number} the {part} {fault}.",
         f"It turned out that {rng.choice(CAUSES)}.",
-        f"{rng.choice(MENDS)}, and the change was rolled out with release {number // 40}.{number % 40}.",
+        f"{rng.choice(FIXES)}, and the change was rolled out with release {number // 40}.{number % 40}.",
         f"See src/{stem}/core.py for the details.",
     ]
     return {

@@ -20,8 +20,8 @@ from memoryhub.search.scoring import (
 TWO = Question((1.0, 3.0))  # a common word and a rare one
 
 
-def match(held, beside=None, asked=TWO, of=1):
-    return combine_evidence(asked, held, beside or {})[of].match
+def match(signals, neighbours=None, question=TWO, of=1):
+    return combine_evidence(question, signals, neighbours or {})[of].match
 
 
 def test_rare_word_is_more_evidence_than_a_common_one():
@@ -44,31 +44,33 @@ def test_negative_cosine_does_not_lower_the_match():
 
 
 def test_neighbour_adds_missing_words():
-    held = {1: Signals((1, 0)), 2: Signals((0, 1))}
-    beside = link_both_ways({1: Neighbours(before=[2])})
-    assert match({1: Signals((1, 1))}) > match(held, beside) > match({1: Signals((1, 0))})
+    signals = {1: Signals((1, 0)), 2: Signals((0, 1))}
+    neighbours = link_both_ways({1: Neighbours(before=[2])})
+    assert match({1: Signals((1, 1))}) > match(signals, neighbours) > match({1: Signals((1, 0))})
 
 
 def test_neighbour_does_not_add_present_words():
-    held = {1: Signals((1, 1)), 2: Signals((1, 1))}
-    assert match(held, {1: Neighbours(before=[2])}) == match({1: Signals((1, 1))})
+    signals = {1: Signals((1, 1)), 2: Signals((1, 1))}
+    assert match(signals, {1: Neighbours(before=[2])}) == match({1: Signals((1, 1))})
 
 
 def test_nearer_neighbour_adds_more():
-    held = {1: Signals((0, 0)), 2: Signals((0, 1)), 3: Signals((0, 0))}
-    assert match(held, {1: Neighbours(before=[2, 3])}) > match(held, {1: Neighbours(before=[3, 2])})
+    signals = {1: Signals((0, 0)), 2: Signals((0, 1)), 3: Signals((0, 0))}
+    assert match(signals, {1: Neighbours(before=[2, 3])}) > match(signals, {1: Neighbours(before=[3, 2])})
 
 
 def test_memory_after_a_question_gets_more_of_its_words():
-    asked, told = Signals((0, 1), asks=True), Signals((0, 1))
+    question, statement = Signals((0, 1), asks=True), Signals((0, 1))
     after = {1: Neighbours(before=[2])}
-    assert match({1: Signals((0, 0)), 2: asked}, after) > match({1: Signals((0, 0)), 2: told}, after)
+    assert match({1: Signals((0, 0)), 2: question}, after) > match({1: Signals((0, 0)), 2: statement}, after)
 
 
 def test_memory_before_a_question_gets_no_bonus():
-    asked, told = Signals((0, 1), asks=True), Signals((0, 1))
+    question, statement = Signals((0, 1), asks=True), Signals((0, 1))
     before = {1: Neighbours(after=[2])}
-    assert match({1: Signals((0, 0)), 2: asked}, before) == match({1: Signals((0, 0)), 2: told}, before)
+    assert match({1: Signals((0, 0)), 2: question}, before) == match(
+        {1: Signals((0, 0)), 2: statement}, before
+    )
 
 
 def test_long_text_counts_less_for_itself_and_neighbours():
@@ -85,7 +87,7 @@ def test_neighbour_without_signals_adds_nothing():
 
 
 @pytest.mark.parametrize(
-    ("text", "said_by"),
+    ("text", "speaker_name"),
     [
         ("Ada: I moved to Graz", "ada"),
         ("  Juan Pérez: hola", "juan perez"),
@@ -99,53 +101,53 @@ def test_neighbour_without_signals_adds_nothing():
         ("", ""),
     ],
 )
-def test_speaker_is_parsed(text, said_by):
-    assert parse_speaker(text) == said_by
+def test_speaker_is_parsed(text, speaker_name):
+    assert parse_speaker(text) == speaker_name
 
 
 def test_named_speaker_counts_more_than_others():
-    asked = Question.of("Where did Ada move?", (1.0, 1.0))
-    held = {1: Signals((1, 1), speaker="ada"), 2: Signals((1, 1), speaker="bob"), 3: Signals((1, 1))}
-    found = combine_evidence(asked, held, {})
+    question = Question.of("Where did Ada move?", (1.0, 1.0))
+    signals = {1: Signals((1, 1), speaker="ada"), 2: Signals((1, 1), speaker="bob"), 3: Signals((1, 1))}
+    found = combine_evidence(question, signals, {})
     assert found[1].match == found[3].match > found[2].match
 
 
 def test_all_speakers_count_fully_if_none_is_named():
-    asked = Question.of("Where is the harbour?", (1.0, 1.0))
+    question = Question.of("Where is the harbour?", (1.0, 1.0))
     found = combine_evidence(
-        asked, {1: Signals((1, 1), speaker="ada"), 2: Signals((1, 1), speaker="bob")}, {}
+        question, {1: Signals((1, 1), speaker="ada"), 2: Signals((1, 1), speaker="bob")}, {}
     )
     assert found[1] == found[2]
 
 
 def test_user_counts_more_than_assistant():
-    asked = Question.of("When does my sprint end?", (1.0, 1.0))
+    question = Question.of("When does my sprint end?", (1.0, 1.0))
     found = combine_evidence(
-        asked, {1: Signals((1, 1), speaker="user"), 2: Signals((1, 1), speaker="assistant")}, {}
+        question, {1: Signals((1, 1), speaker="user"), 2: Signals((1, 1), speaker="assistant")}, {}
     )
     assert found[1].match > found[2].match
 
 
 def test_system_text_counts_fully_without_a_user():
-    asked = Question.of("Is the disk full?", (1.0,))
+    question = Question.of("Is the disk full?", (1.0,))
     assert (
-        combine_evidence(asked, {1: Signals((1,), speaker="system")}, {})[1]
-        == combine_evidence(asked, {1: Signals((1,))}, {})[1]
+        combine_evidence(question, {1: Signals((1,), speaker="system")}, {})[1]
+        == combine_evidence(question, {1: Signals((1,))}, {})[1]
     )
 
 
 def test_stop_word_does_not_name_a_speaker():
-    asked = Question.of("When is the roof repaired?", (1.0,))
+    question = Question.of("When is the roof repaired?", (1.0,))
     found = combine_evidence(
-        asked, {1: Signals((1,), speaker="the plan"), 2: Signals((1,), speaker="ada")}, {}
+        question, {1: Signals((1,), speaker="the plan"), 2: Signals((1,), speaker="ada")}, {}
     )
     assert found[1] == found[2]
 
 
 def test_named_assistant_counts_fully():
-    asked = Question.of("What did the assistant suggest?", (1.0, 1.0))
+    question = Question.of("What did the assistant suggest?", (1.0, 1.0))
     found = combine_evidence(
-        asked, {1: Signals((1, 1), speaker="user"), 2: Signals((1, 1), speaker="assistant")}, {}
+        question, {1: Signals((1, 1), speaker="user"), 2: Signals((1, 1), speaker="assistant")}, {}
     )
     assert found[2].match == found[1].match
 
@@ -153,7 +155,7 @@ def test_named_assistant_counts_fully():
 def test_question_at_the_end_is_detected():
     assert ends_with_question("And then? Where did you go?")
     assert ends_with_question("どこ？")
-    assert not ends_with_question("What? " + "I told you all about it at length. " * 10)
+    assert not ends_with_question("What? " + "I statement you all about it at length. " * 10)
 
 
 def test_neighbours_are_linked_both_ways():
@@ -171,12 +173,12 @@ def test_neighbours_are_linked_both_ways():
 )
 def test_match_is_between_0_and_1_and_never_falls_with_a_neighbour(own, lent, cosine, chars):
     alone = match({1: Signals(tuple(own), cosine, chars)})
-    beside = match(
+    neighbours = match(
         {1: Signals(tuple(own), cosine, chars), 2: Signals(tuple(lent), 0.3)}, {1: Neighbours(before=[2])}
     )
-    assert 0 <= alone <= beside < 1
+    assert 0 <= alone <= neighbours < 1
 
 
 def test_only_the_cosine_counts_without_terms():
-    asked = Question((0.0, 0.0))
-    assert combine_evidence(asked, {1: Signals((1, 1), 0.5)}, {})[1].match > scoring.COSINE_WEIGHT * 0.5
+    question = Question((0.0, 0.0))
+    assert combine_evidence(question, {1: Signals((1, 1), 0.5)}, {})[1].match > scoring.COSINE_WEIGHT * 0.5

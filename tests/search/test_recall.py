@@ -13,12 +13,11 @@ from memoryhub.search.recall import (
     INDEX_SHARE,
     Packing,
     Ranking,
-    access_frequency,
     pack_answer,
     ranking_weights,
     select_most_valuable,
 )
-from memoryhub.search.scoring import Components
+from memoryhub.search.scoring import Components, access_frequency, composite_score
 
 costs = st.lists(st.integers(1, 60), max_size=9)
 
@@ -113,16 +112,17 @@ def test_frequency_grows_with_accesses_and_never_reaches_one(accesses, value):
 
 
 def test_memory_mcp_ranking_weights():
-    weigh = ranking_weights(Ranking.MEMORY_MCP, Config()).score
-    assert weigh(PARTS, 5) == pytest.approx(0.4 * 0.5 + 0.3 * 0.8 + 0.2 * 0.25 + 0.1 * 0.5)
+    weights = ranking_weights(Ranking.MEMORY_MCP, Config())
+    assert composite_score(PARTS, weights, 5) == pytest.approx(0.4 * 0.5 + 0.3 * 0.8 + 0.2 * 0.25 + 0.1 * 0.5)
 
 
 def test_letsgo_ranking_weights():
-    weigh = ranking_weights(Ranking.LETSGO, Config()).score
-    assert weigh(PARTS, 5) == pytest.approx(0.55 * 0.5 + 0.2 * 0.25 + 0.15 * 0.8 + 0.1 * 1.0)
-    assert weigh(PARTS, 5) == weigh(PARTS, 500)
+    weights = ranking_weights(Ranking.LETSGO, Config())
+    score = composite_score(PARTS, weights, 5)
+    assert score == pytest.approx(0.55 * 0.5 + 0.2 * 0.25 + 0.15 * 0.8 + 0.1 * 1.0)
+    assert score == composite_score(PARTS, weights, 500)
 
 
 def test_weights_of_memory_mcp_can_be_configured():
     config = Config(mcp_match_weight=0, mcp_importance_weight=0, mcp_recency_weight=0, mcp_frequency_weight=1)
-    assert ranking_weights(Ranking.MEMORY_MCP, config).score(PARTS, 20) == 0.8
+    assert composite_score(PARTS, ranking_weights(Ranking.MEMORY_MCP, config), 20) == 0.8
