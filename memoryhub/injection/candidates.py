@@ -267,4 +267,4 @@ def _add_file_match(scored: ScoredCandidate, share: float) -> ScoredCandidate:
     """Raise the match of a memory about a mentioned file."""
     match = round(1 - (1 - scored.parts.match) * (1 - FILE_MATCH * share), 4)
     parts = replace(scored.parts, match=match)
-    return replace(scored, score=round(scoring.composite_score(parts, default_weights()), 4), parts=parts)
+    return replace(scored, score=scoring.composite_score(parts, default_weights()), parts=parts)

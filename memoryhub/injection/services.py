@@ -162,7 +162,7 @@ def _candidates_for_session_start(
 def _to_candidate(memory: Memory, now: datetime) -> Candidate:
     """Return a candidate with full match, because every memory of the project is relevant."""
     parts = score_parts(memory, 1.0, now)
-    return Candidate(memory, round(scoring.composite_score(parts, default_weights()), 4), parts)
+    return Candidate(memory, scoring.composite_score(parts, default_weights()), parts)
 
 
 def _inject(

@@ -15,7 +15,6 @@ from django.utils import timezone
 from memoryhub.backends import fts_query as queries
 from memoryhub.backends.fts_query import Query
 from memoryhub.backends.statements import key_list, session_neighbours
-from memoryhub.core.text import stem
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import lexical, scoring
@@ -23,7 +22,7 @@ from memoryhub.search.lexical import TEXT_FIELDS, CandidateRow, ScoredCandidate,
 from memoryhub.search.scoring import NEIGHBOUR_WORD_SHARES, Evidence, Neighbours, Question, Signals
 from memoryhub.search.semantic import SemanticSearch, start_semantic_search
 from memoryhub.search.snippets import snippet_of_first_match
-from memoryhub.search.term_frequencies import TermFrequencies, load_term_frequencies
+from memoryhub.search.term_frequencies import load_term_frequencies
 
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
 MAX_DISTANCE = len(NEIGHBOUR_WORD_SHARES)
@@ -91,22 +90,24 @@ def search_memories(
     query = queries.parse_query(typed)
     if not query.terms:
         return SearchResults(mode=mode)
-    found = rank_candidates(
-        memories, query, weights or default_weights(), now or timezone.now(), mode, offset + limit
-    )
-    min_match = MIN_MATCH[found.mode] if min_score else 0.0
-    scored = [one for one in found.scored if one.score >= min_score and one.parts.match >= min_match]
+    ranking = _HybridRanking(memories, query, mode, offset + limit)
+    min_match = MIN_MATCH[ranking.mode] if min_score else 0.0
+    scored = [
+        one
+        for one in ranking.score(weights or default_weights(), now or timezone.now())
+        if one.score >= min_score and one.parts.match >= min_match
+    ]
     scored.sort(key=lambda one: (-one.score, -one.parts.match, -one.pk))
     return SearchResults(
         _load_hits(scored[offset : offset + limit], query if snippets else None),
         len(scored),
         [one.pk for one in scored],
-        mode=found.mode,
-        exact=found.exact,
+        mode=ranking.mode,
+        exact=ranking.is_complete,
         took_ms=round((time.perf_counter() - began) * 1000, 3),
-        model=found.model,
-        failure=found.failure,
-        note=found.note,
+        model=ranking.semantic.model,
+        failure=ranking.semantic.failure,
+        note=ranking.semantic.note,
     )
 
 
@@ -134,54 +135,6 @@ def _make_snippet(query: Query, memory: Memory) -> str:
     return snippet_of_first_match(query, (getattr(memory, name) for name in reversed(TEXT_FIELDS)))
 
 
-@dataclass(frozen=True)
-class RankedCandidates:
-    """Scored candidates, unordered. ``exact``: they are all matches. Other fields as in SearchResults."""
-
-    scored: list[ScoredCandidate]
-    exact: bool
-    mode: SearchMode
-    model: str = ""
-    failure: str = ""
-    note: str = ""
-
-
-def rank_candidates(
-    memories: MemoryQuerySet,
-    query: Query,
-    weights: scoring.Weights,
-    now: datetime,
-    mode: SearchMode,
-    wanted: int = 0,
-) -> RankedCandidates:
-    """Find and score candidates, at least ``wanted`` if so many match.
-
-    The number of queries does not depend on the results.
-    """
-    frequencies = load_term_frequencies(memories, query.words)
-    pool = settings.MEMORYHUB.search_pool
-    size = max(pool // POOL_DIVISOR, min(wanted, MAX_CANDIDATES))
-    if mode == "lexical":
-        semantic = SemanticSearch()
-    else:
-        semantic = start_semantic_search(memories, query, frequencies, size)
-    if semantic.failure:
-        mode = "lexical"
-    if mode == "lexical":
-        effort = SearchEffort(max(pool, size))
-    else:
-        effort = SearchEffort(size, posted=MAX_POSTINGS, fewest=1, weighed=MAX_WORTH_ROWS)
-    ranking = _HybridRanking(memories, query, frequencies, semantic, mode)
-    exact = ranking.add_candidates(weights, effort, size)
-    evidence = ranking.combine_with_neighbours()
-    scored = [
-        score_candidate(one.row, match, one.text_match, weights, now)
-        for one in ranking.candidates.values()
-        if (match := ranking.match(one, evidence[one.row.pk])) >= 0.00005
-    ]
-    return RankedCandidates(scored, exact, mode, semantic.model, semantic.failure, semantic.note)
-
-
 def find_neighbours(memories: MemoryQuerySet, pks: Collection[int]) -> dict[int, Neighbours]:
     """Return the session neighbours, within the queryset, of memories that belong to a session. One query."""
     columns = memories.order_by().values("id", "session_id", "project", "created_at")
@@ -203,41 +156,54 @@ class _Candidate:
 
 
 class _HybridRanking:
-    """The candidates of one query and the evidence for them."""
+    """The candidates of one query, at least ``wanted`` if so many match, and the evidence for them.
 
-    def __init__(
-        self,
-        memories: MemoryQuerySet,
-        query: Query,
-        frequencies: TermFrequencies,
-        semantic: SemanticSearch,
-        mode: SearchMode,
-    ) -> None:
-        self.memories, self.query, self.frequencies, self.mode = memories, query, frequencies, mode
-        self.semantic = semantic
-        counts = {stem(word): frequencies.of(word) for word in query.words}
-        weights = scoring.term_weights(query, counts, frequencies.total)
+    ``mode`` becomes lexical if vectors cannot be used. ``is_complete``: all matching memories are candidates.
+    """
+
+    def __init__(self, memories: MemoryQuerySet, query: Query, mode: SearchMode, wanted: int) -> None:
+        self.memories, self.query = memories, query
+        self.frequencies = load_term_frequencies(memories, query.words)
+        self.pool = settings.MEMORYHUB.search_pool
+        self.size = max(self.pool // POOL_DIVISOR, min(wanted, MAX_CANDIDATES))  # of each side
+        self.semantic = SemanticSearch()
+        if mode != "lexical":
+            self.semantic = start_semantic_search(memories, query, self.frequencies, self.size)
+        self.mode: SearchMode = "lexical" if self.semantic.failure else mode
+        weights = scoring.term_weights(query, self.frequencies.of_stems, self.frequencies.total)
         self.matcher = scoring.QueryMatcher(query, weights)
         # In semantic mode words do not count.
-        self.question = Question.of(query.typed, [0.0] * len(weights) if mode == "semantic" else weights)
-        self.has_known_words = any(frequencies.of_stems.values())
+        self.question = Question.of(query.typed, [0.0] * len(weights) if self.mode == "semantic" else weights)
+        self.has_known_words = any(self.frequencies.of_stems.values())
         self.candidates: dict[int, _Candidate] = {}
+        self.is_complete = True
 
-    def add_candidates(self, weights: scoring.Weights, effort: SearchEffort, limit: int) -> bool:
-        """Add candidates by words and by vectors (at most ``limit``). Return whether all matches are in."""
-        exact = True
-        if self.mode != "semantic":  # the vectors are compared in another thread meanwhile
-            rows, exact = lexical.find_candidates(
+    def score(self, weights: scoring.Weights, now: datetime) -> list[ScoredCandidate]:
+        """Find and score candidates. The number of queries does not depend on the results."""
+        self._add_candidates(weights)
+        evidence = self._combine_with_neighbours()
+        return [
+            score_candidate(one.row, match, one.text_match, weights, now)
+            for one in self.candidates.values()
+            if (match := self._match(one, evidence[one.row.pk])) >= 0.00005
+        ]
+
+    def _add_candidates(self, weights: scoring.Weights) -> None:
+        """Add candidates by words, and by vectors, which are compared in another thread meanwhile."""
+        if self.mode != "semantic":
+            effort = SearchEffort(max(self.pool, self.size))
+            if self.mode == "hybrid":
+                effort = SearchEffort(self.size, posted=MAX_POSTINGS, fewest=1, weighed=MAX_WORTH_ROWS)
+            rows, self.is_complete = lexical.find_candidates(
                 self.memories, self.query, self.frequencies, weights, effort
             )
             self._add_rows(rows.values())
         nearest = self.semantic.nearest.best
         self._add_keys(pk for pk, _ in nearest)
-        if len(nearest) >= limit:
-            exact = exact and self._match_of_cosine(nearest[-1][1]) < MIN_MATCH[self.mode]
-        return exact
+        if len(nearest) >= self.size and self._match_of_cosine(nearest[-1][1]) >= MIN_MATCH[self.mode]:
+            self.is_complete = False
 
-    def combine_with_neighbours(self) -> dict[int, Evidence]:
+    def _combine_with_neighbours(self) -> dict[int, Evidence]:
         """Return the evidence for each candidate. Neighbours of the best become candidates too."""
         first = self._combine({})
         leaders = sorted(first, key=lambda pk: (-first[pk].match, -pk))[:MAX_LEADERS]
@@ -245,7 +211,7 @@ class _HybridRanking:
         self._add_keys(pk for one in neighbours.values() for pk in (*one.before, *one.after))
         return self._combine(scoring.link_both_ways(neighbours))
 
-    def match(self, candidate: _Candidate, evidence: Evidence) -> float:
+    def _match(self, candidate: _Candidate, evidence: Evidence) -> float:
         """Return the match, 0..1: that of the evidence, or of the words alone if that is higher."""
         if self.mode == "semantic":
             return evidence.match

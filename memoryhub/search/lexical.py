@@ -90,7 +90,7 @@ def score_candidate(
 ) -> ScoredCandidate:
     """Return the composite score of a row with this match."""
     parts = score_parts(row, match, now)
-    return ScoredCandidate(row.pk, round(scoring.composite_score(parts, weights), 4), parts, text_match)
+    return ScoredCandidate(row.pk, scoring.composite_score(parts, weights), parts, text_match)
 
 
 def rank_by_words(

@@ -21,12 +21,11 @@ from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
 from memoryhub.models.querysets import DETAIL_RELATIONS, MemoryQuerySet
 from memoryhub.search.hybrid import SearchMode, SearchResults, search_memories
-from memoryhub.search.scoring import Components
+from memoryhub.search.scoring import Weights, composite_score
 
 MIN_TOKENS, MAX_TOKENS, DEFAULT_TOKENS = 100, 100_000, 1000
 SUMMARY_WORDS = 20
 INDEX_SHARE = 0.4  # of the budget
-ACCESSES_FOR_HALF = 5  # number of accesses with a frequency of 0.5
 _SHORTER_SUMMARIES = (10, 5, 2)  # words, if a summary of SUMMARY_WORDS is too expensive
 _MAX_ENTRY_TOKENS = 100  # a summary of emoji can have many more
 _QUERY_SHARES = (8, 24)  # divisors of the budget for repeating the query; the second if no entry fits
@@ -47,43 +46,17 @@ class Ranking(StrEnum):
     MEMORY_MCP = "memory-mcp"
 
 
-@dataclass(frozen=True)
-class RankingWeights:
-    """Share of each part of a score; the shares add up to 1."""
-
-    match: float
-    recency: float
-    importance: float
-    trust: float = 0.0
-    frequency: float = 0.0
-
-    def score(self, parts: Components, accesses: int) -> float:
-        """Return the weighted sum, 0..1."""
-        total = (
-            self.match * parts.match
-            + self.recency * parts.recency
-            + self.importance * parts.importance
-            + self.trust * parts.trust
-            + self.frequency * access_frequency(accesses)
-        )
-        return round(total, 4)
-
-
-def access_frequency(accesses: int) -> float:
-    """Map a number of accesses to 0..1: 5 accesses are 0.5, 20 are 0.8, none reaches 1."""
-    return accesses / (accesses + ACCESSES_FOR_HALF) if accesses > 0 else 0.0
-
-
-def ranking_weights(ranking: Ranking, config: Config) -> RankingWeights:
+def ranking_weights(ranking: Ranking, config: Config) -> Weights:
     """Return the configured weights of a ranking."""
     if ranking is Ranking.LETSGO:
-        return RankingWeights(
-            config.match_weight, config.recency_weight, config.importance_weight, trust=config.trust_weight
+        return Weights(
+            config.match_weight, config.recency_weight, config.importance_weight, config.trust_weight
         )
-    return RankingWeights(
+    return Weights(
         config.mcp_match_weight,
         config.mcp_recency_weight,
         config.mcp_importance_weight,
+        trust=0.0,
         frequency=config.mcp_frequency_weight,
     )
 
@@ -175,7 +148,9 @@ def serialize_entry(memory: Memory, words: int = SUMMARY_WORDS) -> JsonDict:
 def _rank_matches(found: SearchResults, ranking: Ranking) -> list[_Match]:
     """Return all matches, best first by the ranking."""
     weights = ranking_weights(ranking, settings.MEMORYHUB)
-    scored = [(weights.score(hit.components, hit.memory.accessed_count), hit) for hit in found.hits]
+    scored = [
+        (composite_score(hit.components, weights, hit.memory.accessed_count), hit) for hit in found.hits
+    ]
     scored.sort(key=lambda one: (-one[0], -one[1].components.match, -one[1].memory.pk))
     return [_Match(hit.memory, score) for score, hit in scored]
 

@@ -27,6 +27,7 @@ COVERAGE_POWER = 2.0
 FULL_MATCH = 0.88  # all terms are in the title, next to other words
 PHRASE_BONUS = 0.06  # the text contains the whole query as typed
 PHRASE_MATCH = 0.6  # minimum match in that case, also if the query starts or ends inside a word
+ACCESSES_FOR_HALF = 5  # number of accesses with a frequency of 0.5
 FOCUS_BONUS = 0.05  # the title contains few other words
 
 
@@ -48,16 +49,24 @@ class Weights:
     recency: float = 0.20
     importance: float = 0.15
     trust: float = 0.10
+    frequency: float = 0.0
 
 
-def composite_score(parts: Components, weights: Weights) -> float:
+def composite_score(parts: Components, weights: Weights, accesses: int = 0) -> float:
     """Return the weighted sum of the parts, 0..1."""
-    return (
+    total = (
         weights.match * parts.match
         + weights.recency * parts.recency
         + weights.importance * parts.importance
         + weights.trust * parts.trust
+        + weights.frequency * access_frequency(accesses)
     )
+    return round(total, 4)
+
+
+def access_frequency(accesses: int) -> float:
+    """Map a number of accesses to 0..1: 5 accesses are 0.5, 20 are 0.8, none reaches 1."""
+    return accesses / (accesses + ACCESSES_FOR_HALF) if accesses > 0 else 0.0
 
 
 def recency(age_days: float, half_life_days: float = 21.0) -> float:

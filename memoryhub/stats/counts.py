@@ -65,33 +65,34 @@ def load_visible_counts(clearance: Clearance, now: datetime | None = None) -> Vi
     now = now or timezone.now()
     key = (clearance, timezone.get_current_timezone_name())
     with _lock:
-        before = _cache.get(key)
-    found = _update_counts(before or _CachedCounts(now), clearance, now)
+        cached = _cache.get(key)
+    counts = _update_counts(cached or _CachedCounts(now), clearance, now)
     with _lock:
-        _cache[key] = found
+        _cache[key] = counts
         _cache.move_to_end(key)
         while len(_cache) > MAX_CACHED:
             _cache.popitem(last=False)
-    return _to_visible_counts(found.whole)
+    return _to_visible_counts(counts.whole)
 
 
-def _update_counts(before: _CachedCounts, clearance: Clearance, now: datetime) -> _CachedCounts:
-    seen = change_blocks.read_marks()  # before counting, so rows written meanwhile are counted next time
-    ended = _expired_blocks(before.at, now)
-    same = {one for one, mark in seen.items() if mark and before.marks.get(one) == mark} - ended
-    if now < before.at:
-        same = set()  # expired rows are live again
-    if len(same) == len(seen) == len(before.parts):
-        return replace(before, at=now)
-    counted = _count_blocks(clearance, now, [one for one in seen if one not in same])
-    whole = Counter(before.whole)
-    for one, part in before.parts.items():
-        if one not in same:
+def _update_counts(cached: _CachedCounts, clearance: Clearance, now: datetime) -> _CachedCounts:
+    """Count the blocks again that changed, or in which rows expired."""
+    marks = change_blocks.read_marks()  # before counting, so rows written meanwhile are counted next time
+    unchanged = {block for block, mark in marks.items() if mark and cached.marks.get(block) == mark}
+    unchanged -= _expired_blocks(cached.at, now)
+    if now < cached.at:
+        unchanged = set()  # expired rows are live again
+    if len(unchanged) == len(marks) == len(cached.parts):
+        return replace(cached, at=now)
+    counted = _count_blocks(clearance, now, [block for block in marks if block not in unchanged])
+    whole = Counter(cached.whole)
+    for block, part in cached.parts.items():
+        if block not in unchanged:
             whole.subtract(part)
     for part in counted.values():
         whole.update(part)
-    parts = {one: part for one, part in before.parts.items() if one in same} | counted
-    return _CachedCounts(now, seen, parts, +whole)
+    parts = {block: part for block, part in cached.parts.items() if block in unchanged} | counted
+    return _CachedCounts(now, marks, parts, +whole)
 
 
 def _expired_blocks(since: datetime, now: datetime) -> set[Block]:

@@ -25,7 +25,7 @@ STALE, UNUSED, NO_FILES, NO_PROJECT = "stale", "unused", "without-files", "witho
 HEALTH_ISSUES = (STALE, UNUSED, NO_FILES, NO_PROJECT)
 
 
-def issue_condition(ailment: str, now: datetime | None = None) -> Q:
+def issue_condition(issue: str, now: datetime | None = None) -> Q:
     """Return the condition on memories with one of :data:`HEALTH_ISSUES`; KeyError for other names."""
     now = now or timezone.now()
     old, ripe = now - timedelta(days=STALE_DAYS), now - timedelta(days=UNUSED_DAYS)
@@ -35,7 +35,7 @@ def issue_condition(ailment: str, now: datetime | None = None) -> Q:
         UNUSED: Q(accessed_count=0, created_at__lt=ripe),
         NO_FILES: ~Q(Exists(FileLink.objects.filter(memory=OuterRef("pk")))),
         NO_PROJECT: Q(project=""),
-    }[ailment]
+    }[issue]
 
 
 AGE_LIMITS = (7, 30, 90, 180, 365)  # days including today; ends of all steps but the last

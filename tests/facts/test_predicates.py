@@ -1,4 +1,4 @@
-"""Which predicates take one object: told from decisions, words and use."""
+"""Whether a predicate takes one object, by decisions, words and use."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from memoryhub.facts.predicates import (
 @pytest.mark.parametrize(
     "predicate", ["uses_database", "usesDatabase", "Uses database", " uses-database ", "USES_DATABASE"]
 )
-def test_one_predicate_is_written_in_many_ways(predicate):
+def test_spellings_of_one_predicate_are_equal(predicate):
     assert normalise_predicate(predicate) == "uses database"
 
 
-def test_things_are_the_same_but_for_case_and_white_space():
+def test_names_are_compared_without_case_and_white_space():
     assert normalise_name("Red  boat\n") == normalise_name("red boat") != normalise_name("redboat")
 
 
-def test_the_known_verbs_are_written_as_they_are_compared():
+def test_listed_verbs_are_normalised():
     assert {normalise_predicate(word) for word in MULTI_OBJECT_PREDICATES} == MULTI_OBJECT_PREDICATES
     assert "responsible for" in MULTI_OBJECT_PREDICATES
 
@@ -46,7 +46,7 @@ def test_the_known_verbs_are_written_as_they_are_compared():
         ("led by", PredicateUse(subjects=9, several=1, most=2, held=3, superseded=2), True),
     ],
 )
-def test_the_verdict_goes_by_decisions_then_words_then_use(predicate, evidence, one):
+def test_decisions_outweigh_words_and_words_outweigh_use(predicate, evidence, one):
     verdict = judge_predicate(predicate, evidence)
     assert verdict.one is one
     assert verdict.why

@@ -1,4 +1,4 @@
-"""Injections in one line, and a prompt that brings up the zebras."""
+"""Fixtures for injections, and a prompt that finds memories about zebras."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PROMPT = "what do we know about zebra stripes?"
 
 @pytest.fixture(autouse=True)
 def patient(configure: Callable[..., None]) -> None:
-    """A machine that is busy with other tests must not make an injection late."""
+    """Use a long deadline, because the machine may be busy with other tests."""
     configure(injection_deadline_ms=20_000)
 
 
 @pytest.fixture
 def ask(db: None, actor: Actor) -> Callable[..., InjectionResult]:
-    """``ask("a prompt", project="p", by=..., now=...)`` injects, as someone who may see everything."""
+    """``ask("a prompt", project="p", by=..., now=...)`` injects for an actor who can see everything."""
 
     def make(
         prompt: str = PROMPT, by: Actor | None = None, now: Any = None, record: bool = True, **fields: Any
@@ -36,7 +36,7 @@ def ask(db: None, actor: Actor) -> Callable[..., InjectionResult]:
 
 @pytest.fixture
 def aged() -> Callable[..., Memory]:
-    """``aged(memory, minutes=10)`` makes a memory that old."""
+    """``aged(memory, minutes=10)`` sets the age of a memory."""
 
     def change(memory: Memory, **age: float) -> Memory:
         memory.created_at = memory.updated_at = timezone.now() - timedelta(**age)

@@ -1,4 +1,4 @@
-"""On time or not at all: nothing here raises, blocks or answers late."""
+"""Injections are on time or empty: they never raise, block or return late."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.injection.conftest import PROMPT, uids
 
 
 def _endless():
-    """A read that would go on for minutes."""
+    """Run a query that takes minutes."""
     with connection.cursor() as cursor:
         cursor.execute(
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000)"
@@ -27,7 +27,7 @@ def _endless():
 
 
 @pytest.mark.django_db
-def test_a_read_is_broken_off_at_the_deadline():
+def test_read_is_interrupted_at_the_deadline():
     began = time.perf_counter()
     with pytest.raises(DeadlinePassed), Deadline(50).reading():
         _endless()
@@ -35,14 +35,14 @@ def test_a_read_is_broken_off_at_the_deadline():
 
 
 @pytest.mark.django_db
-def test_a_deadline_that_is_over_breaks_no_later_read():
+def test_passed_deadline_does_not_interrupt_later_reads():
     with pytest.raises(DeadlinePassed), Deadline(5).reading():
         _endless()
     assert Memory.objects.count() == 0
 
 
 @pytest.mark.django_db
-def test_other_errors_of_the_database_are_not_taken_for_lateness():
+def test_other_database_errors_are_raised():
     with (
         pytest.raises(OperationalError, match="no such table"),
         Deadline(1000).reading(),
@@ -51,7 +51,7 @@ def test_other_errors_of_the_database_are_not_taken_for_lateness():
         cursor.execute("SELECT * FROM nowhere")
 
 
-def test_a_slow_search_gives_an_empty_answer(remember, ask, configure, monkeypatch):
+def test_slow_search_gives_an_empty_result(remember, ask, configure, monkeypatch):
     remember("zebra stripes")
     configure(injection_deadline_ms=60)
     monkeypatch.setattr("memoryhub.injection.services.find_candidates", lambda *_: _endless())
@@ -64,7 +64,7 @@ def test_a_slow_search_gives_an_empty_answer(remember, ask, configure, monkeypat
     assert Injection.objects.get().injected == []
 
 
-def test_a_slow_governor_gives_an_empty_answer(remember, ask, configure, monkeypatch):
+def test_slow_detector_gives_an_empty_result(remember, ask, configure, monkeypatch):
     from memoryhub.injection import selection
 
     for n in range(4):
@@ -80,7 +80,7 @@ def test_a_slow_governor_gives_an_empty_answer(remember, ask, configure, monkeyp
     assert ask().skipped == ["injection: not ready after 100 ms"]
 
 
-def test_an_error_gives_an_empty_answer(remember, ask, monkeypatch, caplog):
+def test_error_gives_an_empty_result(remember, ask, monkeypatch, caplog):
     remember("zebra stripes")
     monkeypatch.setattr("memoryhub.injection.services.find_candidates", lambda *_: 1 / 0)
     found = ask()
@@ -91,14 +91,14 @@ def test_an_error_gives_an_empty_answer(remember, ask, monkeypatch, caplog):
 
 @pytest.fixture
 def stored(transactional_db, actor):
-    """A memory that other connections see."""
+    """A committed memory, visible to other connections."""
     from memoryhub import memories
     from memoryhub.memories.schemas import MemoryDraft
 
     return memories.create_memory(MemoryDraft(content="zebra stripes"), actor).memory
 
 
-def test_while_another_process_writes_nothing_is_shown_and_nobody_waits(stored, actor, configure):
+def test_write_by_another_process_gives_an_empty_result_without_waiting(stored, actor, configure):
     configure(injection_deadline_ms=250)
     other = sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -116,7 +116,7 @@ def test_while_another_process_writes_nothing_is_shown_and_nobody_waits(stored, 
     assert uids(inject_context(InjectionRequest(PROMPT, session_id="s1"), actor)) == {stored.uid}
 
 
-def test_while_another_thread_writes_nothing_is_shown_and_nobody_waits(stored, actor, configure):
+def test_write_by_another_thread_gives_an_empty_result_without_waiting(stored, actor, configure):
     configure(injection_deadline_ms=250)
     held, done = threading.Event(), threading.Event()
 
@@ -137,7 +137,7 @@ def test_while_another_thread_writes_nothing_is_shown_and_nobody_waits(stored, a
     assert found.context == ""
 
 
-def test_a_short_patience_leaves_the_connection_as_it_was(stored):
+def test_short_patience_does_not_change_the_connection(stored):
     def timeout():
         with connection.cursor() as cursor:
             return cursor.execute("PRAGMA busy_timeout").fetchone()[0]

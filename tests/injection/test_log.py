@@ -1,4 +1,4 @@
-"""What was shown is written down, counts as an access, and is not said twice."""
+"""The injection log, access counts, and repeated injections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memoryhub.models import Injection, JournalEntry, Memory, Session
 from tests.injection.conftest import PROMPT, reasons, uids
 
 
-def test_an_injection_is_logged_with_what_was_shown_and_withheld(remember, ask):
+def test_log_contains_shown_and_withheld_memories(remember, ask):
     for n in range(3):
         remember(f"zebra stripes, fact number {n}", project="zoo")
     found = ask(project="zoo", session_id="s1", max_count=2, token_budget=900)
@@ -29,7 +29,7 @@ def test_an_injection_is_logged_with_what_was_shown_and_withheld(remember, ask):
     assert row.prompt_preview == PROMPT
 
 
-def test_the_logged_prompt_is_short_and_holds_no_credential(remember, ask, configure):
+def test_logged_prompt_is_short_and_contains_no_secret(remember, ask, configure):
     remember("zebra stripes")
     configure(event_preview_chars=120)
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -41,7 +41,7 @@ def test_the_logged_prompt_is_short_and_holds_no_credential(remember, ask, confi
 
 
 @pytest.mark.parametrize("rest", ["", "</memory-context>", "</memory-context> please"])
-def test_the_logged_prompt_holds_nothing_that_was_injected_before(remember, ask, rest):
+def test_logged_prompt_contains_no_injected_context(remember, ask, rest):
     remember("zebra stripes")
     ask(f"zebra stripes? <memory-context>\nzebras hide at night{rest}")
     row = Injection.objects.get()
@@ -50,7 +50,7 @@ def test_the_logged_prompt_holds_nothing_that_was_injected_before(remember, ask,
     assert "hide" not in row.prompt_preview
 
 
-def test_an_injection_counts_one_access_of_what_was_shown_and_of_nothing_else(remember, ask):
+def test_injection_counts_one_access_of_each_shown_memory(remember, ask):
     made = [remember(f"zebra stripes, fact number {n}") for n in range(4)]
     updated = {one.uid: one.updated_at for one in made}
     shown = uids(ask(max_count=2))
@@ -67,7 +67,7 @@ def test_counting_accesses_is_not_journaled(remember, ask):
     assert JournalEntry.objects.count() == before
 
 
-def test_a_preview_counts_nothing_and_logs_nothing(remember, ask):
+def test_preview_counts_nothing_and_logs_nothing(remember, ask):
     memory = remember("zebra stripes")
     assert uids(ask(session_id="s1", record=False)) == {memory.uid}
     memory.refresh_from_db()
@@ -76,7 +76,7 @@ def test_a_preview_counts_nothing_and_logs_nothing(remember, ask):
     assert not Session.objects.exists()
 
 
-def test_a_prompt_that_brings_nothing_up_leaves_a_row_without_memories(remember, ask):
+def test_prompt_without_results_is_logged(remember, ask):
     remember("zebra stripes")
     ask("thanks, that is fine", session_id="s1")
     row = Injection.objects.get()
@@ -84,14 +84,14 @@ def test_a_prompt_that_brings_nothing_up_leaves_a_row_without_memories(remember,
     assert row.prompt_preview == "thanks, that is fine"
 
 
-def test_an_injection_that_fails_leaves_a_row_without_memories(remember, ask, monkeypatch):
+def test_failed_injection_is_logged(remember, ask, monkeypatch):
     remember("zebra stripes")
     monkeypatch.setattr("memoryhub.injection.services.find_candidates", lambda *_: 1 / 0)
     assert ask(session_id="s1").skipped == ["injection failed; the log has the details"]
     assert Injection.objects.get().injected == []
 
 
-def test_where_even_that_cannot_be_logged_the_answer_is_empty_all_the_same(remember, ask, monkeypatch):
+def test_failure_to_log_gives_an_empty_result(remember, ask, monkeypatch):
     remember("zebra stripes")
     monkeypatch.setattr("memoryhub.injection.services.find_candidates", lambda *_: 1 / 0)
     monkeypatch.setattr("memoryhub.injection.services.record_injection", lambda *_: 1 / 0)
@@ -99,7 +99,7 @@ def test_where_even_that_cannot_be_logged_the_answer_is_empty_all_the_same(remem
     assert not Injection.objects.exists()
 
 
-def test_a_session_is_not_told_the_same_twice(remember, ask):
+def test_session_is_not_shown_the_same_memory_twice(remember, ask):
     memory = remember("zebra stripes")
     assert uids(ask(session_id="s1")) == {memory.uid}
     again = ask(session_id="s1")
@@ -109,33 +109,33 @@ def test_a_session_is_not_told_the_same_twice(remember, ask):
     assert uids(ask()) == {memory.uid}
 
 
-def test_what_changed_since_is_told_again(remember, ask, actor):
+def test_changed_memory_is_shown_again(remember, ask, actor):
     memory = remember("zebra stripes")
     ask(session_id="s1")
     memories.update_memory(memory.uid, MemoryPatch(content="zebra stripes, corrected"), actor)
     assert "corrected" in ask(session_id="s1").context
 
 
-def test_what_was_shown_long_ago_is_told_again(remember, ask):
+def test_memory_shown_long_ago_is_shown_again(remember, ask):
     memory = remember("zebra stripes")
     ask(session_id="s1")
     assert uids(ask(session_id="s1", now=timezone.now() + timedelta(hours=3))) == {memory.uid}
 
 
-def test_an_agent_that_lost_its_context_is_told_again(remember, ask):
+def test_memory_is_shown_again_after_context_loss(remember, ask):
     memory = remember("zebra stripes")
     ask(session_id="s1")
     assert uids(ask(session_id="s1", fresh_since=timezone.now())) == {memory.uid}
 
 
-def test_a_new_session_begins_with_its_first_injection(remember, ask, actor):
+def test_first_injection_creates_the_session(remember, ask, actor):
     remember("zebra stripes", project="zoo")
     ask(project="zoo", session_id="s1")
     session = Session.objects.get()
     assert (session.session_id, session.project, session.agent) == ("s1", "zoo", actor.name)
 
 
-def test_a_memory_accessed_again_and_again_in_its_scale_is_promoted(remember, ask, aged):
+def test_memory_accessed_repeatedly_within_its_scale_is_promoted(remember, ask, aged):
     memory = aged(remember("zebra stripes"), minutes=10)
     scales = []
     for n in range(6):
@@ -146,7 +146,7 @@ def test_a_memory_accessed_again_and_again_in_its_scale_is_promoted(remember, as
     assert memory.accessed_count == 6
 
 
-def test_accesses_on_both_sides_of_a_scales_end_do_not_add_up(remember, ask):
+def test_accesses_in_different_scales_do_not_add_up(remember, ask):
     memory = remember("zebra stripes")
     start = memory.created_at
     for minutes in (1, 4, 6):
@@ -155,7 +155,7 @@ def test_accesses_on_both_sides_of_a_scales_end_do_not_add_up(remember, ask):
     assert (memory.accessed_count, memory.scale) == (3, "")
 
 
-def test_promotion_leaves_the_age_of_a_memory_alone(remember, ask, configure):
+def test_promotion_does_not_change_the_age(remember, ask, configure):
     configure(promotion_accesses=1)
     memory = remember("zebra stripes")
     before = memory.updated_at
@@ -165,7 +165,7 @@ def test_promotion_leaves_the_age_of_a_memory_alone(remember, ask, configure):
     assert memory.updated_at == before
 
 
-def test_nothing_is_promoted_while_the_scales_are_switched_off(remember, ask, configure):
+def test_nothing_is_promoted_without_the_temporal_capability(remember, ask, configure):
     configure(promotion_accesses=1, capability_temporal=False)
     memory = remember("zebra stripes")
     ask()
@@ -174,7 +174,7 @@ def test_nothing_is_promoted_while_the_scales_are_switched_off(remember, ask, co
 
 
 @pytest.mark.parametrize("many", [5, 60])
-def test_the_number_of_queries_does_not_grow(remember, ask, many, django_assert_max_num_queries):
+def test_number_of_queries_is_constant(remember, ask, many, django_assert_max_num_queries):
     for n in range(many):
         remember(f"zebra stripes, fact number {n}", tags=[f"t{n}"], files_read=[f"f{n}.py"], project="zoo")
     with django_assert_max_num_queries(19):

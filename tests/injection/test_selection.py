@@ -1,4 +1,4 @@
-"""What a prompt brings up, and what it leaves alone."""
+"""Candidates for a prompt and their selection."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHAT = [
 
 @pytest.fixture
 def notes(remember):
-    """What a small team knows."""
+    """Memories of a small team."""
     texts = {
         "database": "Billing uses PostgreSQL 15; the database lives in the Frankfurt region.",
         "retry": "Webhook deliveries are retried with exponential backoff, five times at most.",
@@ -40,7 +40,7 @@ def notes(remember):
 
 
 @pytest.mark.parametrize("prompt", CHAT)
-def test_a_prompt_that_nothing_is_relevant_to_gets_nothing(notes, ask, prompt):
+def test_irrelevant_prompt_gets_nothing(notes, ask, prompt):
     found = ask(prompt)
     assert found.context == ""
     assert found.injected == []
@@ -56,21 +56,21 @@ def test_a_prompt_that_nothing_is_relevant_to_gets_nothing(notes, ask, prompt):
         ("The search finds nothing for C++, can you look into that?", "search"),
     ],
 )
-def test_a_prompt_brings_up_what_it_is_about(notes, ask, prompt, name):
+def test_prompt_finds_related_memories(notes, ask, prompt, name):
     found = ask(prompt, project="shop")
     assert found.injected[0].uid == notes[name].uid
     assert notes[name].content.split(".")[0] in found.context
     assert notes["style"].uid not in uids(found)
 
 
-def test_a_sentence_of_a_long_prompt_is_enough(notes, ask):
+def test_one_sentence_of_a_long_prompt_is_enough(notes, ask):
     code = "\n".join(f"    result_{n} = compute(values[{n}], factor={n})" for n in range(80))
     prompt = f"Here is my function:\n```python\n{code}\n```\nHow is the webhook retry backoff limited?"
     assert len(prompt) > MAX_CHARS
     assert notes["retry"].uid in uids(ask(prompt))
 
 
-def test_a_file_that_the_prompt_names_brings_up_what_is_known_about_it(notes, remember, ask):
+def test_mentioned_file_finds_its_memories(notes, remember, ask):
     known = remember(
         "Rounding happens per line, not per invoice.", project="shop", files_modified=["src/billing/tax.py"]
     )
@@ -78,7 +78,7 @@ def test_a_file_that_the_prompt_names_brings_up_what_is_known_about_it(notes, re
     assert known.uid in uids(found)
 
 
-def test_only_the_project_the_team_and_what_belongs_to_no_project_is_drawn_on(remember, ask):
+def test_memories_come_from_the_project_the_team_and_no_project(remember, ask):
     mine = remember("zebra stripes of ours", project="zoo")
     team = remember("zebra stripes for the team", project="office", scope="team")
     general = remember("zebra stripes in general")
@@ -89,7 +89,7 @@ def test_only_the_project_the_team_and_what_belongs_to_no_project_is_drawn_on(re
     assert other.uid in uids(ask())
 
 
-def test_a_personal_memory_is_its_owners_alone(remember, ask, actor):
+def test_personal_memory_is_injected_only_for_its_owner(remember, ask, actor):
     from dataclasses import replace
 
     mine = remember("zebra stripes, says ada", scope="personal")
@@ -107,7 +107,7 @@ def test_trashed_and_expired_memories_are_not_injected(remember, ask, actor):
     assert ask().context == ""
 
 
-def test_nothing_below_the_floor_is_shown(remember, ask, configure):
+def test_memories_below_the_minimum_score_are_withheld(remember, ask, configure):
     memory = remember("zebra stripes are like finger prints")
     configure(injection_min_score=0.99)
     found = ask()
@@ -124,7 +124,7 @@ def test_no_more_than_the_count_is_shown(remember, ask):
     assert ask(max_count=0).context == ""
 
 
-def test_more_may_be_asked_for_than_the_scales_have_places(remember, ask, configure):
+def test_count_can_exceed_the_sum_of_the_scales(remember, ask, configure):
     for n in range(12):
         remember(f"zebra stripes, fact number {n}")
     assert len(ask(max_count=9).injected) == 9
@@ -132,8 +132,8 @@ def test_more_may_be_asked_for_than_the_scales_have_places(remember, ask, config
     assert len(ask(max_count=2).injected) == 2
 
 
-def test_each_scale_has_its_places(remember, ask, aged):
-    """One new, two of the task, one of the session, one of the project, though the new ones score best."""
+def test_each_scale_has_its_count(remember, ask, aged):
+    """One immediate, two task, one session and one project memory, although new ones score best."""
     ages = {"immediate": 1, "task": 10, "session": 60, "project": 60 * 24}
     made = {}
     for name, minutes in ages.items():
@@ -157,7 +157,7 @@ def test_without_the_temporal_capability_the_best_are_taken(remember, ask, aged,
     assert found.skipped == ["memory.temporal is switched off"]
 
 
-def test_a_failing_temporal_capability_does_not_stop_the_injection(remember, ask, monkeypatch):
+def test_failing_temporal_capability_does_not_stop_the_injection(remember, ask, monkeypatch):
     memory = remember("zebra stripes")
     monkeypatch.setattr("memoryhub.injection.selection.memory_scale", lambda *_: 1 / 0)
     found = ask(record=False)
@@ -165,12 +165,12 @@ def test_a_failing_temporal_capability_does_not_stop_the_injection(remember, ask
     assert found.skipped == ["memory.temporal failed; the log has the details"]
 
 
-def test_a_block_in_the_prompt_is_not_what_the_prompt_is_about(notes):
+def test_context_block_in_the_prompt_is_ignored(notes):
     asked = candidates.parse_prompt("<memory-context>zebra stripes</memory-context> how do we deploy?")
     assert asked.words == ("deploy",)
 
 
-def test_a_prompt_costs_a_bounded_query_however_long_it_is():
+def test_long_prompt_gives_a_bounded_query():
     asked = candidates.parse_prompt(" ".join(f"word{n}" for n in range(5000)))
     assert len(asked.words) <= candidates.MAX_LOOKED_UP_WORDS
     sought = candidates.build_query(asked, {stem(word): 3 for word in asked.words}, 1000)
@@ -179,13 +179,13 @@ def test_a_prompt_costs_a_bounded_query_however_long_it_is():
 
 
 @pytest.mark.parametrize("piece", ["a+", "a/", "a.", "<memory-context>", "a-", '"', "@", "日", "( ", "x.y/"])
-def test_reading_a_prompt_takes_time_in_proportion_to_its_length(piece):
+def test_parsing_takes_linear_time(piece):
     began = time.perf_counter()
     candidates.parse_prompt(piece * (1_000_000 // len(piece)))
     assert time.perf_counter() - began < 2
 
 
-def test_the_rarest_terms_are_looked_for():
+def test_rarest_terms_are_searched():
     asked = candidates.parse_prompt("the quagga lives in the zoo beside the house")
     frequencies = {stem(word): 500 for word in asked.words} | {stem("quagga"): 2}
     sought = candidates.build_query(asked, frequencies, 1000)
@@ -193,25 +193,25 @@ def test_the_rarest_terms_are_looked_for():
     assert "quagga" in sought.query.text
 
 
-@pytest.mark.parametrize(
-    "prompt",
-    [
-        '"',
-        "AND OR NOT",
-        "a" * 100_000,
-        "\x00\x01",
-        "日本語の検索",
-        "🦓" * 500,
-        "foo.bar() -> [*] C++",
-        "%s %d {}",
-    ],
-)
-def test_any_text_is_a_safe_prompt(notes, ask, prompt):
-    assert not ask(prompt).skipped
+HOSTILE_PROMPTS = [
+    '"',
+    "AND OR NOT",
+    "a" * 100_000,
+    "\x00\x01",
+    "日本語の検索",
+    "🦓" * 500,
+    "foo.bar() -> [*] C++",
+    "%s %d {}",
+]
 
 
-def test_a_hidden_memory_does_not_change_what_others_get(remember, ask, actor):
-    """Its words count for nothing, not even as a frequency."""
+def test_any_text_is_a_safe_prompt(notes, ask):
+    for prompt in HOSTILE_PROMPTS:
+        assert not ask(prompt).skipped, prompt[:20]
+
+
+def test_hidden_memory_does_not_change_results(remember, ask, actor):
+    """Its words do not count, not even as frequencies."""
     from dataclasses import replace
 
     from memoryhub.access.policy import Clearance

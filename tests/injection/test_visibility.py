@@ -1,4 +1,4 @@
-"""Who may not see a memory is not told of it, by no door."""
+"""Hidden memories do not appear in injections, in any way."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ ASKED = {"allow_private": True, "allow_secret": True}
         ("cosmic", ASKED, set()),
     ],
 )
-def test_a_level_is_injected_only_when_asked_for_and_allowed(four_levels, ask, actor, clearance, asked, seen):
+def test_level_is_injected_only_if_requested_and_allowed(four_levels, ask, actor, clearance, asked, seen):
     by = replace(actor, clearance=Clearance.up_to(clearance, owner="ada"))
     found = ask(by=by, project="zoo", **asked)
     assert uids(found) == {four_levels[level].uid for level in seen}
-    told = found.context + str(found.injected) + str(reasons(found))
+    shown = found.context + str(found.injected) + str(reasons(found))
     for level in four_levels.keys() - seen:
-        assert four_levels[level].uid not in told
-        assert f"{level}words" not in told
+        assert four_levels[level].uid not in shown
+        assert f"{level}words" not in shown
 
 
-def test_what_is_withheld_names_nothing_hidden(four_levels, ask, actor, configure):
+def test_withheld_list_contains_no_hidden_memory(four_levels, ask, actor, configure):
     configure(injection_min_score=0.99)
     by = replace(actor, clearance=Clearance())
     assert set(reasons(ask(by=by, **ASKED))) == {four_levels["public"].uid}
 
 
-def test_a_confined_actor_draws_on_its_projects_alone(remember, ask, actor):
+def test_confined_actor_gets_only_its_projects(remember, ask, actor):
     inside, outside = remember("zebra stripes", project="zoo"), remember("zebra stripes", project="circus")
     team = remember("zebra stripes for the team", project="circus", scope="team")
     by = replace(actor, clearance=replace(actor.clearance, projects=frozenset({"zoo"})))
@@ -52,21 +52,21 @@ def test_a_confined_actor_draws_on_its_projects_alone(remember, ask, actor):
     assert {outside.uid, team.uid} <= uids(ask(project="circus"))
 
 
-def test_an_injection_is_logged_under_the_highest_level_that_it_showed(four_levels, ask):
+def test_injection_is_logged_at_the_highest_shown_level(four_levels, ask):
     for asked, level in (({}, "public"), ({"allow_private": True}, "private"), (ASKED, "secret")):
         ask(project="zoo", session_id=f"s-{level}", **asked)
         row = Injection.objects.get(session__session_id=f"s-{level}")
         assert row.sensitivity == level
 
 
-def test_an_injection_that_the_caller_may_not_see_tells_it_nothing(four_levels, ask, actor):
-    """A session of that name was shown the memory under a higher clearance; to this caller it is new."""
+def test_hidden_injection_does_not_affect_the_caller(four_levels, ask, actor):
+    """A session with that name was shown the memory at a higher clearance; for this caller it is new."""
     ask(project="zoo", session_id="shared", **ASKED)
     by = replace(actor, clearance=Clearance())
     assert uids(ask(by=by, project="zoo", session_id="shared")) == {four_levels["public"].uid}
 
 
-def test_an_actor_confined_to_one_project_means_that_one(remember, ask, actor):
+def test_project_defaults_to_the_only_one_of_the_actor(remember, ask, actor):
     remember("zebra stripes", project="zoo")
     by = replace(actor, clearance=replace(actor.clearance, projects=frozenset({"zoo"})))
     ask(by=by, session_id="s1")

@@ -1,4 +1,4 @@
-"""A small world of realistic memories, the same at every run."""
+"""A reproducible corpus of realistic memories."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ CAUSES = [
     "an optimistic lock compares seconds and not microseconds",
     "the container has no tzdata",
 ]
-MENDS = [
+FIXES = [
     "We now open a savepoint around each chunk",
     "A property test generates the awkward inputs",
     "The worker renews its lease every ten seconds",
@@ -73,7 +73,7 @@ TYPES = ("bugfix", "decision", "discovery", "change", "feature", "refactor")
 
 
 def make_corpus(size: int = SIZE, seed: int = 20) -> list[dict[str, Any]]:
-    """Fields of ``size`` memories, all with titles and contents of their own."""
+    """Return the fields of ``size`` memories with distinct titles and contents."""
     rng = Random(seed)
     pairs = [(part, fault) for part in PARTS for fault in FAULTS]
     rng.shuffle(pairs)
@@ -87,7 +87,7 @@ def _one(rng: Random, number: int, part: str, fault: str, began: datetime) -> di
     sentences = [
         f"In ticket {1000 + number} the {part} {fault}.",
         f"It turned out that {rng.choice(CAUSES)}.",
-        f"{rng.choice(MENDS)}, and the change was rolled out with release {number // 40}.{number % 40}.",
+        f"{rng.choice(FIXES)}, and the change was rolled out with release {number // 40}.{number % 40}.",
         f"See src/{stem}/core.py for the details.",
     ]
     return {

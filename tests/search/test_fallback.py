@@ -1,4 +1,4 @@
-"""Finding by likeness: by meaning, by words, past misspellings; and what it tells of nothing hidden."""
+"""Search with fallbacks: by meaning, by words, with corrected spelling, without hidden memories."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def everything():
     return Memory.objects.all()
 
 
-def test_known_words_are_left_as_they_are(remember):
+def test_known_words_are_not_corrected(remember):
     remember("The authentication of tokens")
     assert correct_spelling(everything(), "authentication tokens") is None
     assert correct_spelling(everything(), "authenticate token") is None
@@ -38,7 +38,7 @@ def test_known_words_are_left_as_they_are(remember):
         ("postgressql", "postgresql"),
     ],
 )
-def test_misspelt_words_are_read_as_those_that_are_there(remember, typed, meant):
+def test_misspelt_words_are_corrected(remember, typed, meant):
     remember("The authentication of tokens in PostgreSQL")
     corrected = correct_spelling(everything(), typed)
     assert corrected is not None
@@ -47,13 +47,13 @@ def test_misspelt_words_are_read_as_those_that_are_there(remember, typed, meant)
 
 
 @pytest.mark.parametrize("typed", ["zebra", "xyzzyplugh", "auth", "認証", "12345678", '"', "a" * 3000])
-def test_what_is_like_nothing_is_not_put_right(remember, typed):
+def test_word_without_a_similar_one_is_not_corrected(remember, typed):
     remember("The authentication of tokens")
     corrected = correct_spelling(everything(), typed)
     assert corrected is None
 
 
-def test_a_word_of_a_hidden_memory_is_never_told(remember):
+def test_correction_never_uses_words_of_hidden_memories(remember):
     remember("The zirconium vault", sensitivity="secret")
     remember("Nothing of interest")
     visible = Memory.objects.visible_to(Clearance())
@@ -61,7 +61,7 @@ def test_a_word_of_a_hidden_memory_is_never_told(remember):
     assert search_with_fallback(visible, "zirconum", limit=10) == []
 
 
-def test_a_word_that_stands_outside_of_the_filter_is_no_misspelling(remember):
+def test_word_outside_the_filter_is_not_misspelt(remember):
     remember("The resting of servers", category="a")
     remember("The testing of servers", category="b")
     narrowed = Memory.objects.filter(category="a")
@@ -69,7 +69,7 @@ def test_a_word_that_stands_outside_of_the_filter_is_no_misspelling(remember):
     assert correct_spelling(narrowed, "testing", everything()) is None
 
 
-def test_the_most_similar_come_first_and_once(embedding, remember):
+def test_results_are_unique_and_ordered_by_similarity(embedding, remember):
     remember("Backups of the database are made at night")
     remember("The cat sleeps at night")
     remember("A database is backed up with VACUUM INTO")
@@ -93,7 +93,7 @@ def test_the_most_similar_come_first_and_once(embedding, remember):
         ("strickt mode", "TypeScript"),
     ],
 )
-def test_the_right_one_of_a_few_is_the_first(embedding, remember, typed, meant):
+def test_best_of_few_memories_comes_first(embedding, remember, typed, meant):
     for text in (
         "We use JWT tokens for authentication",
         "We use TypeScript strict mode",
@@ -106,20 +106,20 @@ def test_the_right_one_of_a_few_is_the_first(embedding, remember, typed, meant):
     assert meant in search_with_fallback(everything(), typed, limit=10)[0].memory.content
 
 
-def test_age_importance_and_trust_do_not_keep_a_match_out(remember):
+def test_age_importance_and_trust_do_not_exclude_a_match(remember):
     old = remember("The zebra crossing", created_at="1990-01-01T00:00:00Z", importance=0, trust=0)
     [found] = search_with_fallback(everything(), "zebra crossing", limit=10)
     assert found.memory.pk == old.pk
 
 
-def test_no_more_are_found_than_wanted(remember):
+def test_limit_is_respected(remember):
     for n in range(30):
         remember(f"zebra number {n}")
     assert len(search_with_fallback(everything(), "zebra", limit=7)) == 7
     assert search_with_fallback(Memory.objects.none(), "zebra", limit=7) == []
 
 
-def test_the_floor_rises_with_the_number_of_memories():
+def test_minimum_similarity_rises_with_the_number_of_memories():
     floors = [min_semantic_similarity(n) for n in (0, FEW_MEMORIES, 100, MANY_MEMORIES, 10 * MANY_MEMORIES)]
     assert floors == sorted(floors)
     assert floors[0] == MIN_SIMILARITY
@@ -129,6 +129,6 @@ def test_the_floor_rises_with_the_number_of_memories():
 @pytest.mark.parametrize(
     "typed", ["foo.bar", "C++", '"', "AND OR NOT", "*", "漢字", "🦓", "", " ", "x\x00y", "a" * 5000]
 )
-def test_any_question_is_answered(embedding, remember, typed):
+def test_any_query_is_answered(embedding, remember, typed):
     remember("foo.bar in C++ with 漢字 and a 🦓")
     assert isinstance(search_with_fallback(everything(), typed, limit=5), list)

@@ -1,4 +1,4 @@
-"""What a reader may not see leaves no trace in the scores of what they may."""
+"""Hidden memories do not affect the scores of visible ones."""
 
 from memoryhub import memories
 from memoryhub.access.policy import Clearance
@@ -18,7 +18,7 @@ def matches(typed):
     ]
 
 
-def test_a_word_of_a_secret_memory_does_not_change_the_scores_of_public_ones(remember):
+def test_word_of_a_secret_memory_does_not_change_public_scores(remember):
     for n in range(20):
         remember(f"quokka habitat report number {n}")
     before = matches("quokka habitat swordfish9")
@@ -27,7 +27,7 @@ def test_a_word_of_a_secret_memory_does_not_change_the_scores_of_public_ones(rem
     assert matches("quokka habitat swordfish9") == before
 
 
-def test_a_hidden_word_is_still_looked_for_inside_visible_words(remember):
+def test_hidden_word_is_searched_inside_visible_words(remember):
     remember("the superswordfish9x release")
     before = matches("swordfish9")
     remember("swordfish9", sensitivity="secret")
@@ -35,9 +35,7 @@ def test_a_hidden_word_is_still_looked_for_inside_visible_words(remember):
     assert before
 
 
-def test_a_word_that_many_hidden_memories_hold_is_as_rare_as_it_is_among_those_seen(
-    remember, actor, configure
-):
+def test_frequency_in_hidden_memories_does_not_count(remember, actor, configure):
     configure(max_memories=0)
     for n in range(20):
         remember(f"quokka habitat report number {n}")
@@ -49,7 +47,7 @@ def test_a_word_that_many_hidden_memories_hold_is_as_rare_as_it_is_among_those_s
     assert matches("quokka krasmodel") == before
 
 
-def test_a_word_of_very_many_hidden_memories_is_a_word_that_nobody_used(remember, actor, configure):
+def test_word_of_only_hidden_memories_is_unknown(remember, actor, configure):
     configure(max_memories=0)
     for n in range(20):
         remember(f"quokka habitat report number {n}")
@@ -60,7 +58,7 @@ def test_a_word_of_very_many_hidden_memories_is_a_word_that_nobody_used(remember
     assert matches("quokka habitat krasmodel") == before
 
 
-def test_a_word_is_found_under_hundreds_of_newer_hidden_ones(remember, actor, configure):
+def test_visible_memory_is_found_below_hundreds_of_newer_hidden_ones(remember, actor, configure):
     configure(max_memories=0)
     old = remember("three turtles were counted", created_at="2021-01-01")
     drafts = [MemoryDraft(content=f"a turtle {n}", sensitivity="secret") for n in range(1200)]

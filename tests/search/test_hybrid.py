@@ -1,4 +1,4 @@
-"""Search by words and by meaning together, through the store."""
+"""Hybrid search by words and by meaning."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def contents(typed, memories=None, **options):
 
 @pytest.fixture
 def talk(remember):
-    """Two people, each turn a memory of one session, old enough for their age to say nothing."""
+    """A conversation of two people, one memory per turn, so old that recency does not count."""
 
     def add(*turns, session="talk-1", **more):
         return [
@@ -40,7 +40,7 @@ def talk(remember):
     return add
 
 
-def test_a_memory_that_says_it_in_other_words_is_found(remember):
+def test_memory_with_other_words_of_the_same_meaning_is_found(remember):
     remember("The automobile was repaired at the workshop", created_at="2021-01-01")
     remember("Tomatoes grow best in full sun", created_at="2021-01-01")
     assert contents("fixing the car in a garage", mode="semantic", min_score=0)[0].startswith(
@@ -49,14 +49,14 @@ def test_a_memory_that_says_it_in_other_words_is_found(remember):
     assert contents("fixing the car in a garage", mode="lexical") == []
 
 
-def test_the_answer_to_a_question_is_found_by_the_words_of_the_question(talk):
+def test_answer_is_found_by_the_words_of_the_question_before_it(talk):
     talk("Ada: Where did you spend the carnival holidays?", "Bob: In Rijeka, with my sister.", "Ada: Lovely!")
     talk("Ada: I baked bread.", "Bob: My boat leaks again.", session="talk-2")
     found = contents("Where did Bob spend the carnival holidays?", min_score=0)
     assert found[0] == "Bob: In Rijeka, with my sister."
 
 
-def test_a_hidden_neighbour_lends_nothing(talk, remember):
+def test_hidden_neighbour_does_not_raise_the_match(talk, remember):
     [before] = talk("Ada: Is the quokka enclosure finished?")
     talk("Bob: Yes, since Monday.", session="talk-2")
     Memory.objects.filter(session_id="talk-2").update(session_id="talk-1", created_at="2021-03-01T10:01:00Z")
@@ -66,7 +66,7 @@ def test_a_hidden_neighbour_lends_nothing(talk, remember):
     assert contents("quokka enclosure", min_score=0) == []
 
 
-def test_neighbours_are_those_of_the_same_session_project_and_gate(talk, remember):
+def test_neighbours_are_visible_memories_of_the_same_session_and_project(talk, remember):
     one, two, three, four = talk("one", "two", "three", "four")
     talk("other", session="talk-2")
     Memory.objects.filter(pk=two.pk).update(sensitivity="secret")
@@ -75,7 +75,7 @@ def test_neighbours_are_those_of_the_same_session_project_and_gate(talk, remembe
     assert find_neighbours(seen("secret"), [three.pk])[three.pk].before == [two.pk, one.pk]
 
 
-def test_neighbours_of_one_moment_follow_the_order_in_which_they_were_stored(remember):
+def test_neighbours_with_equal_time_are_ordered_by_storage(remember):
     made = [
         remember(f"fact {n}", session_id="s", project="zoo", created_at="2021-01-01T00:00:00Z")
         for n in range(5)
@@ -85,27 +85,25 @@ def test_neighbours_of_one_moment_follow_the_order_in_which_they_were_stored(rem
     assert found.after == [made[3].pk, made[4].pk]
 
 
-def test_who_is_in_no_session_has_no_neighbours(remember):
+def test_memory_without_session_has_no_neighbours(remember):
     made = remember("alone", project="zoo")
     remember("alone too", project="zoo")
     assert find_neighbours(seen(), [made.pk]) == {}
 
 
-@pytest.mark.parametrize(
-    "typed", ["xyzzy plugh frobnicate", "zzzzqqq", "鯨鯨鯨", "🦄🦄", "Kohlrabi Quarkauflauf"]
-)
-@pytest.mark.parametrize("floor", [None, 0.0])
-def test_nonsense_finds_nothing_by_meaning_either(corpus, typed, floor):
+def test_nonsense_finds_nothing(corpus):
     for memory in Memory.objects.all():
         assert memory.embedding.model
-    assert search_memories(seen(), typed, min_score=floor).total == 0
+    for typed in ("xyzzy plugh frobnicate", "zzzzqqq", "鯨鯨鯨", "🦄🦄", "Kohlrabi Quarkauflauf"):
+        for min_score in (None, 0.0):
+            assert search_memories(seen(), typed, min_score=min_score).total == 0, typed
 
 
 def test_one_common_word_among_others_finds_little(corpus):
     assert search_memories(seen(), "the release of the kraken from the deep sea").total <= len(corpus) // 50
 
 
-def test_an_exact_title_comes_first(corpus):
+def test_exact_title_comes_first(corpus):
     for memory in corpus[::29]:
         found = search_memories(seen(), memory.title)
         assert found.mode == "hybrid"
@@ -114,7 +112,7 @@ def test_an_exact_title_comes_first(corpus):
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])
-def test_each_mode_says_what_it_did_and_orders_by_score(corpus, mode):
+def test_each_mode_is_reported_and_ordered_by_score(corpus, mode):
     found = search_memories(seen(), "payment webhook time zone", mode=mode, min_score=0)
     scores = [hit.score for hit in found.hits]
     assert found.mode == mode
@@ -125,7 +123,7 @@ def test_each_mode_says_what_it_did_and_orders_by_score(corpus, mode):
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "semantic"])
-def test_without_a_provider_words_are_searched_and_the_answer_says_so(corpus, configure, mode):
+def test_search_without_provider_falls_back_to_words(corpus, configure, mode):
     configure(embeddings="none")
     found = search_memories(seen(), "payment webhook", mode=mode)
     assert found.hits
@@ -133,7 +131,7 @@ def test_without_a_provider_words_are_searched_and_the_answer_says_so(corpus, co
     assert "by words alone" in found.failure
 
 
-def test_with_a_provider_that_fails_words_are_searched_and_the_answer_says_why(corpus, monkeypatch):
+def test_search_with_failing_provider_falls_back_to_words(corpus, monkeypatch):
     def fail():
         raise EmbeddingError("the endpoint did not answer in time")
 
@@ -144,7 +142,7 @@ def test_with_a_provider_that_fails_words_are_searched_and_the_answer_says_why(c
     assert found.failure == "searched by words alone: the endpoint did not answer in time"
 
 
-def test_a_provider_that_is_down_is_logged_once_and_not_with_each_search(corpus, monkeypatch, caplog):
+def test_failing_provider_is_logged_once(corpus, monkeypatch, caplog):
     def fail():
         raise EmbeddingError("the endpoint did not answer in time")
 
@@ -158,7 +156,7 @@ def test_a_provider_that_is_down_is_logged_once_and_not_with_each_search(corpus,
 
 @pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])
 @pytest.mark.parametrize("level", ["public", "private", "secret"])
-def test_no_mode_shows_what_may_not_be_seen(four_levels, mode, level):
+def test_no_mode_finds_hidden_memories(four_levels, mode, level):
     levels = {
         "public": {"public"},
         "private": {"public", "private"},
@@ -170,7 +168,7 @@ def test_no_mode_shows_what_may_not_be_seen(four_levels, mode, level):
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "semantic"])
-def test_a_hidden_memory_changes_no_score(remember, mode):
+def test_hidden_memory_does_not_change_scores(remember, mode):
     for n in range(20):
         remember(f"quokka habitat report number {n}", session_id="s", project="zoo")
 
@@ -183,14 +181,14 @@ def test_a_hidden_memory_changes_no_score(remember, mode):
     assert before == shown()
 
 
-def test_a_filter_comes_before_the_cut(remember):
+def test_filter_applies_before_the_limit(remember):
     for n in range(120):
         remember(f"harbour crane maintenance log {n}", project="port")
     wanted = remember("harbour crane maintenance in the museum", project="museum")
     assert contents("harbour crane maintenance", seen().filter(project="museum"), limit=5) == [wanted.content]
 
 
-def test_an_erased_memory_is_found_by_no_mode(remember, actor):
+def test_no_mode_finds_an_erased_memory(remember, actor):
     made = remember("The automobile was repaired at the workshop")
     assert contents("automobile workshop", mode="semantic", min_score=0)
     store.erase_memories([made.uid], actor)
@@ -198,7 +196,7 @@ def test_an_erased_memory_is_found_by_no_mode(remember, actor):
         assert contents("automobile workshop", mode=mode, min_score=0) == []
 
 
-def test_the_number_of_queries_does_not_grow_with_the_rows(actor, configure):
+def test_number_of_queries_is_constant(actor, configure):
     configure(max_memories=0)
 
     def queries(first, last):
@@ -215,7 +213,7 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(actor, configure):
     assert queries(80, 900) <= few
 
 
-def test_where_a_word_is_too_common_to_be_ordered_its_newest_and_its_titles_are_found(remember, monkeypatch):
+def test_newest_and_titles_are_found_for_a_very_common_word(remember, monkeypatch):
     monkeypatch.setattr(hybrid, "MAX_POSTINGS", 20)
     for n in range(60):
         remember(f"a note on release matters {n}", title=f"Note {n}", project="zoo")
@@ -225,7 +223,7 @@ def test_where_a_word_is_too_common_to_be_ordered_its_newest_and_its_titles_are_
     assert both.content in contents("release quokka", limit=2)
 
 
-def test_of_many_that_match_alike_the_one_of_most_worth_is_found(actor, configure):
+def test_most_valuable_of_many_equal_matches_is_found(actor, configure):
     configure(max_memories=0)
     texts = [f"harbour pilot note {n}" for n in range(300)]
     drafts = [
@@ -236,7 +234,7 @@ def test_of_many_that_match_alike_the_one_of_most_worth_is_found(actor, configur
     assert contents("harbour", limit=1) == [texts[150]]
 
 
-def test_as_many_are_found_as_are_asked_for(actor, configure):
+def test_large_limit_is_filled(actor, configure):
     configure(max_memories=0)
     store.create_memories([MemoryDraft(content=f"harbour pilot note {n}") for n in range(260)], actor)
     assert len(contents("harbour pilot", limit=200)) == 200

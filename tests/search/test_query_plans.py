@@ -1,4 +1,4 @@
-"""Which indexes the questions of every page go by: at 100 000 memories it is milliseconds or a second."""
+"""Indexes used by the queries of every page, which keep 100,000 memories fast."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def live() -> MemoryQuerySet:
 
 
 def plan(ask: Callable[[], Any]) -> list[str]:
-    """The steps in which SQLite answers the one question that is asked."""
+    """Return the query plan of the only captured query."""
     asked: list[tuple[str, Any]] = []
 
     def write_down(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
@@ -37,16 +37,16 @@ def plan(ask: Callable[[], Any]) -> list[str]:
         return [step for *_, step in cursor.fetchall()]
 
 
-def test_facets_are_counted_while_walking_the_gates_index_and_nothing_is_sorted(db: None) -> None:
+def test_facets_are_counted_from_the_access_index_without_sorting(db: None) -> None:
     (step,) = plan(lambda: counts.count_facets(live()))
     assert "USING COVERING INDEX memory_gate" in step
 
 
-def test_days_are_counted_from_the_gates_index_alone(db: None) -> None:
+def test_days_are_counted_from_the_access_index(db: None) -> None:
     assert "USING COVERING INDEX memory_gate" in plan(lambda: counts.count_memories_by_day(live()))[0]
 
 
-def test_what_waits_for_a_reviewer_is_found_by_indexes_that_hold_little_else(db: None) -> None:
+def test_review_queue_uses_partial_indexes(db: None) -> None:
     reader = Reviewer("user:ada", timezone.now() - timedelta(days=1))
     steps = plan(lambda: review_items.count_waiting(live(), reader, 99))
     used = [step.split("USING INDEX ")[1].split()[0] for step in steps if "INDEX memory_" in step]

@@ -1,4 +1,4 @@
-"""The measures of a ranking, by hand-computed values."""
+"""Ranking measures compared with values computed by hand."""
 
 from math import log2
 
@@ -29,7 +29,7 @@ from tools.evaluation.measures import (
         (2, "aab", "ab", 0.5),
     ],
 )
-def test_recall_is_the_share_of_the_relevant_among_the_first(k, ranked, relevant, share):
+def test_recall_at_k(k, ranked, relevant, share):
     assert recall_at(k, ranked, relevant) == share
 
 
@@ -37,11 +37,11 @@ def test_recall_is_the_share_of_the_relevant_among_the_first(k, ranked, relevant
     ("ranked", "relevant", "value"),
     [("abc", "a", 1.0), ("abc", "bc", 0.5), ("abcd", "d", 0.25), ("abc", "x", 0.0), ("", "x", 0.0)],
 )
-def test_the_reciprocal_rank_is_that_of_the_first_relevant_one(ranked, relevant, value):
+def test_reciprocal_rank_of_the_first_relevant_result(ranked, relevant, value):
     assert reciprocal_rank(ranked, relevant) == value
 
 
-def test_a_relevant_one_beyond_the_hundredth_place_counts_for_nothing():
+def test_relevant_result_after_rank_100_does_not_count():
     ranked = list(range(101))
     assert reciprocal_rank(ranked, {99}) == 0.01
     assert reciprocal_rank(ranked, {100}) == 0.0
@@ -57,11 +57,11 @@ def test_a_relevant_one_beyond_the_hundredth_place_counts_for_nothing():
         ("xy", "", 0.0),
     ],
 )
-def test_ndcg_is_the_gain_beside_that_of_the_best_order(ranked, relevant, value):
+def test_ndcg_is_relative_to_the_best_order(ranked, relevant, value):
     assert ndcg_at(10, ranked, relevant) == pytest.approx(value)
 
 
-def test_ndcg_of_more_relevant_ones_than_places_can_be_perfect():
+def test_ndcg_can_be_1_with_more_relevant_results_than_ranks():
     assert ndcg_at(2, "ab", "abcde") == 1.0
 
 
@@ -69,7 +69,7 @@ def test_ndcg_of_more_relevant_ones_than_places_can_be_perfect():
     ("values", "share", "value"),
     [([1, 2, 3, 4], 0.5, 2), ([1, 2, 3], 0.5, 2), ([5], 0.95, 5), (range(1, 101), 0.95, 95), ([], 0.5, None)],
 )
-def test_a_percentile_is_one_of_the_values(values, share, value):
+def test_percentile_is_one_of_the_values(values, share, value):
     assert percentile(values, share) == value
 
 
@@ -80,7 +80,7 @@ LOUD = (Asked("none"), Answered("abc", "ab", 0.004))
 MISLED = (Asked("adversarial", frozenset("a")), Answered("a", "", 0.009))
 
 
-def test_figures_are_means_over_the_questions_that_can_tell():
+def test_figures_are_means_over_applicable_questions():
     found = figures([FOUND, SECOND, SILENT, LOUD])
     assert (found.questions, found.answerable, found.unanswerable) == (4, 2, 2)
     assert (found.recall_1, found.recall_5, found.mrr) == (0.5, 1.0, 0.75)
@@ -89,18 +89,18 @@ def test_figures_are_means_over_the_questions_that_can_tell():
     assert (found.p50_ms, found.p95_ms) == (2.0, 4.0)
 
 
-def test_what_no_question_tells_is_not_given_as_a_number():
+def test_figure_without_questions_is_none():
     assert figures([FOUND]).empty is None
     assert figures([SILENT]).recall_10 is None
     assert figures([]).p50_ms is None
 
 
-def test_only_ten_results_at_the_floor_count_as_kept():
+def test_only_ten_results_above_the_minimum_count_as_kept():
     eleventh = (Asked("far", frozenset("k")), Answered("abcdefghijk", "abcdefghijk", 0.0))
     assert figures([eleventh]).kept == 0.0
 
 
-def test_an_adversarial_question_is_in_no_total_and_counts_as_unanswerable_in_its_own():
+def test_adversarial_questions_have_their_own_category():
     table = by_category([MISLED, FOUND, SILENT])
     assert list(table) == ["all", "near", "none", "adversarial"]
     assert (table["all"].questions, table["all"].recall_1, table["all"].empty) == (2, 1.0, 1.0)

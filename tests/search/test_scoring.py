@@ -1,4 +1,4 @@
-"""The score and its four parts: bounds, monotony, and a match that spreads."""
+"""Scores: bounds, monotony and a match that uses the whole range."""
 
 from __future__ import annotations
 
@@ -51,23 +51,23 @@ def match_of(typed, fields, frequencies=None, total=1000):
 @given(PHRASE | st.text(max_size=80), FIELDS, FREQUENCIES, st.integers(0, 10_000))
 @example("...", {"title": "..."}, {}, 0)
 @example(".", {"content": "x"}, {}, 0)
-def test_a_match_lies_between_0_and_1(typed, fields, frequencies, total):
+def test_match_lies_between_0_and_1(typed, fields, frequencies, total):
     assert 0.0 <= match_of(typed, fields, frequencies, total) <= 1.0
 
 
 @given(SHARE, SHARE, SHARE, SHARE)
-def test_a_score_lies_between_0_and_1(a, b, c, d):
+def test_score_lies_between_0_and_1(a, b, c, d):
     assert 0.0 <= composite_score(Components(a, b, c, d), Weights()) <= 1.0 + 1e-12
 
 
 @given(st.tuples(SHARE, SHARE, SHARE, SHARE), st.integers(0, 3), SHARE)
-def test_a_better_part_is_a_better_score(parts, which, better):
+def test_score_rises_with_each_part(parts, which, better):
     assume(better >= parts[which])
     raised = tuple(better if n == which else part for n, part in enumerate(parts))
     assert composite_score(Components(*raised), Weights()) >= composite_score(Components(*parts), Weights())
 
 
-def test_the_documented_weights():
+def test_documented_weights():
     only = [composite_score(Components(*(float(n == m) for m in range(4))), Weights()) for n in range(4)]
     assert only == pytest.approx([0.55, 0.20, 0.15, 0.10])
 
@@ -81,12 +81,12 @@ def test_recency_halves_at_21_days():
     assert [recency(days) for days in (0, 21, 42, 63)] == pytest.approx([1, 0.5, 0.25, 0.125])
 
 
-def test_the_future_counts_as_now():
+def test_future_date_counts_as_now():
     assert recency(-3) == 1.0
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6))
-def test_rarity_is_positive_and_falls_with_frequency(frequency, total):
+def test_idf_is_positive_and_falls_with_frequency(frequency, total):
     assert idf(frequency, total) > 0
     assert idf(frequency + 1, max(total, frequency + 1)) < idf(frequency, max(total, frequency + 1))
 
@@ -95,8 +95,8 @@ def test_rarity_is_positive_and_falls_with_frequency(frequency, total):
     st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta", "epsilon"]), min_size=1, unique=True),
     FREQUENCIES,
 )
-def test_more_coverage_is_a_better_match(words, frequencies):
-    """Each further word of the query in the content makes the match better."""
+def test_match_rises_with_coverage(words, frequencies):
+    """Each additional query word in the content raises the match."""
     typed = "alpha beta gamma delta epsilon"
     values = [
         match_of(typed, {"content": "x " + " y ".join(words[:n])}, frequencies) for n in range(len(words) + 1)
@@ -106,30 +106,30 @@ def test_more_coverage_is_a_better_match(words, frequencies):
 
 
 @given(PHRASE, st.sampled_from(sorted(scoring.FIELD_CREDIT)))
-def test_a_better_place_is_never_a_worse_match(typed, place):
+def test_match_rises_with_field_credit(typed, place):
     written = f"before {typed} after"
     there = match_of(typed, {"title": "other", place: written})
     assert there >= match_of(typed, {"title": "other", "content": written})
 
 
-def test_the_exact_title_alone_is_1():
+def test_only_the_exact_title_matches_1():
     assert match_of("The cache is stale", {"title": "the Cache is  stale.", "content": "x"}) == 1.0
     assert match_of("The cache is stale", {"title": "The cache is stale today", "content": "x"}) < 1.0
 
 
-def test_nothing_shared_is_0():
+def test_no_shared_term_matches_0():
     assert match_of("alpha beta", {"title": "gamma", "content": "delta"}) == 0.0
     assert match_of("alpha", {}) == 0.0
     assert match_of("", {"title": "x"}) == 0.0
 
 
-def test_a_text_of_dots_is_no_title_of_everything():
+def test_query_of_dots_does_not_match_every_title():
     assert match_of(".", {"content": "no dot"}) == 0.0
     assert match_of("..", {"title": "Named", "content": "no dots"}) == 0.0
 
 
-def test_the_match_spreads():
-    """From everything in the title down to one common word of five: all in between is in use."""
+def test_match_spreads():
+    """The values between a full title match and one common word are used."""
     frequencies = {"alpha": 2, "beta": 20, "gamma": 200, "delta": 500, "common": 900}
     typed = "alpha beta gamma delta common"
     values = [
@@ -152,24 +152,24 @@ def test_the_match_spreads():
     assert sum(0.2 < value < 0.8 for value in values) >= 3
 
 
-def test_a_rare_word_says_more_than_a_common_one():
+def test_rare_word_counts_more_than_a_common_one():
     frequencies = {"rare": 1, "common": 900}
     rare = match_of("rare common", {"content": "rare"}, frequencies)
     assert rare > 10 * match_of("rare common", {"content": "common"}, frequencies)
 
 
-def test_a_word_is_worth_more_than_a_piece_of_one():
+def test_word_counts_more_than_a_substring():
     assert match_of("data", {"content": "the data"}) > match_of("data", {"content": "the metadata"}) > 0
 
 
-def test_a_name_as_it_stands_is_worth_more_than_its_parts():
+def test_dotted_name_counts_more_than_its_parts():
     whole = match_of("foo.bar", {"content": "call foo.bar now"})
     assert (
         whole > match_of("foo.bar", {"content": "foo and bar"}) > match_of("foo.bar", {"content": "foo"}) > 0
     )
 
 
-def test_a_phrase_in_order_is_worth_more():
+def test_phrase_counts_more_than_its_words():
     assert match_of("lost update", {"content": "the lost update problem"}) > match_of(
         "lost update", {"content": "the update was lost"}
     )
@@ -180,14 +180,14 @@ def test_a_phrase_in_order_is_worth_more():
         st.sampled_from(["cache", "cached", "cacher", "catch", "metacache", "CACHE", "Càche"]), max_size=12
     )
 )
-def test_words_are_counted_as_the_index_counts_them_up_to_where_more_add_nothing(words):
+def test_words_are_counted_by_stem_up_to_the_limit(words):
     written = " ".join(words)
     matcher = scoring._TermMatcher(parse_query("cache").terms[0])
     there = sum(text.stem(word) == "cach" for word in text.words(written))
     assert matcher._count_words(0, text.fold(written)) == min(there, scoring.REPEATS + 1)
 
 
-def test_the_weights_of_a_query_follow_its_rarest_words():
+def test_phrase_has_the_weight_of_its_rarest_word():
     query = parse_query('"rare common" common 検索')
     phrase, common, literal = term_weights(query, {"common": 500, "rare": 1}, 1000)
     assert common < literal < phrase

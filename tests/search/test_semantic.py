@@ -1,4 +1,4 @@
-"""The nearest memories of a queryset: exactly those, whatever the gate and the filters leave."""
+"""The nearest memories of a queryset, for any access filter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.vectors import MODEL, cosines, insert_vectors, make_memories, random_
 
 
 def by_hand(rows, query, most, *, centred=True):
-    """The same by going through the table."""
+    """Compute the expected result with a loop."""
     table = stored_vectors()
     among = {pk: table[pk] for pk in rows.values_list("pk", flat=True) if pk in table}
     found = cosines(query, among, list(among) if centred else None)
@@ -32,7 +32,7 @@ def same(found, wanted):
 
 @pytest.fixture
 def many(db):
-    """Three hundred memories of three levels and projects, and some under a level that nobody knows."""
+    """300 memories of three levels and projects, and some with an unknown level."""
     rows = []
     for number, level in enumerate((*LEVELS, "cosmic")):
         for project in ("a", "b", "c"):
@@ -51,7 +51,7 @@ def many(db):
         Clearance.up_to("secret"),
     ],
 )
-def test_the_nearest_are_those_that_the_reader_may_see(many, clearance, centred):
+def test_nearest_are_limited_to_visible_memories(many, clearance, centred):
     rows = Memory.objects.visible_to(clearance).live()
     for most in (1, 10, 1000):
         query = random_units(1, most)[0]
@@ -60,7 +60,7 @@ def test_the_nearest_are_those_that_the_reader_may_see(many, clearance, centred)
         assert len(found) == min(most, rows.count())
 
 
-def test_what_is_hidden_leaves_no_trace_in_the_scores(many):
+def test_hidden_memories_do_not_change_scores(many):
     rows = Memory.objects.visible_to(Clearance()).live()
     before = find_nearest(rows, unit(1), MODEL, 5)
     insert_vectors(zip(make_memories(50, sensitivity="secret"), [unit(1)] * 50, strict=True))
@@ -85,7 +85,7 @@ def test_personal_memories_of_others_are_not_found(db):
     assert [pk for pk, _ in found] == [mine.pk]
 
 
-def test_what_lies_in_the_trash_or_has_expired_is_left_to_the_queryset(many):
+def test_queryset_decides_about_trashed_and_expired_memories(many):
     from django.utils import timezone
 
     Memory.objects.filter(pk__in=[row.pk for row in many[:10]]).update(deleted_at=timezone.now())
@@ -103,11 +103,11 @@ def test_memories_without_a_vector_are_left_out(db):
     assert find_nearest(Memory.objects.all(), unit(1), "another", 9) == []
 
 
-def test_a_question_without_direction_finds_nothing(many):
+def test_zero_vector_finds_nothing(many):
     assert find_nearest(Memory.objects.all(), np.zeros(8, np.float32), MODEL, 9) == []
 
 
-def test_of_equal_ones_the_newer_comes_first(db):
+def test_newer_of_equal_memories_comes_first(db):
     rows = make_memories(6)
     insert_vectors((row, unit(1, 2)) for row in rows)
     assert [pk for pk, _ in find_nearest(Memory.objects.all(), unit(1), MODEL, 3)] == [
@@ -117,14 +117,14 @@ def test_of_equal_ones_the_newer_comes_first(db):
 
 @pytest.fixture
 def sampled(monkeypatch):
-    """So small a sample that a few hundred memories are many."""
+    """Make the sample so small that a few hundred memories are many."""
     monkeypatch.setattr(semantic, "MIN_SAMPLE", 20)
     monkeypatch.setattr(semantic, "MIN_SAMPLE_VECTORS", 4)
 
 
 @pytest.mark.parametrize("projects", [["a"], ["a", "b", "c"]])
 @pytest.mark.parametrize("most", [1, 30, 400])
-def test_it_is_exact_where_only_a_sample_tells_what_the_queryset_holds(many, sampled, projects, most):
+def test_search_is_exact_with_a_sample(many, sampled, projects, most):
     rows = Memory.objects.visible_to(Clearance.up_to("secret", projects=projects))
     query = random_units(1, most)[0]
     found = find_nearest(rows, query, MODEL, most, centred=False)
@@ -134,8 +134,8 @@ def test_it_is_exact_where_only_a_sample_tells_what_the_queryset_holds(many, sam
     assert len(centred) == len(found)
 
 
-def test_it_is_exact_where_what_is_sought_lies_on_the_far_side(many, sampled):
-    """The best of all are hidden, so what a sample foretells is wrong."""
+def test_search_is_exact_if_the_visible_memories_are_far(many, sampled):
+    """The nearest memories are hidden, so the estimate of the sample is wrong."""
     query = unit(1)
     table = stored_vectors()
     far = sorted(table, key=lambda pk: float(table[pk] @ query))[:150]
@@ -143,7 +143,7 @@ def test_it_is_exact_where_what_is_sought_lies_on_the_far_side(many, sampled):
     assert same(find_nearest(rows, query, MODEL, 40, centred=False), by_hand(rows, query, 40, centred=False))
 
 
-def test_queries_do_not_grow_with_what_is_stored(many, sampled):
+def test_number_of_queries_is_constant(many, sampled):
     def asked(rows, most):
         with CaptureQueriesContext(connection) as queries:
             find_nearest(rows, unit(1), MODEL, most)
@@ -167,9 +167,7 @@ def test_queries_do_not_grow_with_what_is_stored(many, sampled):
     seed=st.integers(0, 10_000),
     share=st.integers(1, 40),
 )
-def test_any_store_gate_and_filter_give_what_brute_force_gives(
-    empty, levels, asked, projects, most, centred, seed, share
-):
+def test_search_equals_brute_force(empty, levels, asked, projects, most, centred, seed, share):
     Memory.objects.all().delete()
     made = [
         make_memories(1, sensitivity=level, project="abc"[n % 3], copy=n)[0] for n, level in enumerate(levels)
@@ -184,4 +182,4 @@ def test_any_store_gate_and_filter_give_what_brute_force_gives(
 
 @pytest.fixture
 def empty(db):
-    """A store that each example fills for itself."""
+    """An empty store, filled by each example."""

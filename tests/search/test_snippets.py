@@ -1,4 +1,4 @@
-"""Extracts: escaped whatever the text, hits marked, the original words kept."""
+"""Snippets: escaped, with marked hits and the original words."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from memoryhub.search.snippets import SNIPPET_WIDTH, extract_snippet, highlight_
 MARKUP = st.text(alphabet="<>&\"'/=;abz ém日\u0301\n", max_size=200)
 
 
-def bare(html: str) -> str:
-    """The text a reader sees."""
+def visible_text(html: str) -> str:
+    """Return the visible text."""
     return unescape(re.sub(r"</?mark>", "", html))
 
 
@@ -33,7 +33,7 @@ def bare(html: str) -> str:
 @example("İİİ x İ", "x")
 @example("क़" * 20, "क")
 @example("x\u0302" * 30 + " end", "end")
-def test_an_extract_is_escaped_balanced_and_true(text, typed):
+def test_snippet_is_escaped_and_balanced_and_part_of_the_text(text, typed):
     for html in (
         extract_snippet(parse_query(typed), text),
         highlight_text(parse_query(typed), text),
@@ -43,20 +43,20 @@ def test_an_extract_is_escaped_balanced_and_true(text, typed):
         assert "<" not in without
         assert ">" not in without
         assert re.fullmatch(r"(?:[^<]|<mark>[^<]+</mark>)*", html, re.DOTALL)
-        seen = bare(html).removeprefix("…").removesuffix("…")
+        seen = visible_text(html).removeprefix("…").removesuffix("…")
         assert seen in unicodedata.normalize("NFC", collapse_whitespace(text))
 
 
 @given(MARKUP, st.text(max_size=20))
-def test_a_marked_text_is_the_whole_text(text, typed):
-    assert bare(highlight_text(parse_query(typed), text)) == unicodedata.normalize(
+def test_highlighted_text_is_complete(text, typed):
+    assert visible_text(highlight_text(parse_query(typed), text)) == unicodedata.normalize(
         "NFC", collapse_whitespace(text)
     )
 
 
 @given(st.text(max_size=3000), st.text(max_size=20))
-def test_an_extract_is_not_longer_than_its_width(text, typed):
-    assert len(bare(extract_snippet(parse_query(typed), text))) <= SNIPPET_WIDTH + 2
+def test_snippet_is_not_longer_than_its_width(text, typed):
+    assert len(visible_text(extract_snippet(parse_query(typed), text))) <= SNIPPET_WIDTH + 2
 
 
 @pytest.mark.parametrize(
@@ -78,12 +78,12 @@ def test_an_extract_is_not_longer_than_its_width(text, typed):
         ("", "here", []),
     ],
 )
-def test_what_is_marked(typed, text, marked):
+def test_hits_are_marked(typed, text, marked):
     found = re.findall(r"<mark>(.*?)</mark>", extract_snippet(parse_query(typed), text))
     assert [unescape(one) for one in found] == marked
 
 
-def test_the_window_is_where_most_hits_are():
+def test_snippet_shows_the_densest_window():
     text = "zebra " + "filler " * 100 + "zebra meets okapi and zebra " + "filler " * 100
     html = extract_snippet(parse_query("zebra okapi"), text)
     assert html.count("<mark>") == 3
@@ -91,17 +91,17 @@ def test_the_window_is_where_most_hits_are():
     assert html.endswith("…")
 
 
-def test_a_short_text_is_shown_whole():
+def test_short_text_is_shown_whole():
     assert extract_snippet(parse_query("b"), "a\n\n  b   c") == "a <mark>b</mark> c"
 
 
-def test_a_long_text_full_of_hits_takes_no_time():
+def test_long_text_full_of_hits_is_fast():
     text = "zebra " * 16_000
     began = time.process_time()
     extract_snippet(parse_query("zebra"), text)
     assert time.process_time() - began < 2  # it was half a minute when each hit looked at every other
 
 
-def test_cuts_are_made_at_words():
+def test_snippet_is_cut_at_words():
     html = extract_snippet(parse_query("needle"), "straw " * 300 + "needle " + "straw " * 300)
-    assert set(bare(html).strip("…").split()) == {"straw", "needle"}
+    assert set(visible_text(html).strip("…").split()) == {"straw", "needle"}

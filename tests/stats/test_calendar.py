@@ -1,4 +1,4 @@
-"""Rows counted by the day on which they fell, where the zone had another offset than today."""
+"""Counts by day in time zones whose offset has changed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from memoryhub.stats import calendar
         ("America/St_Johns", datetime(2026, 3, 9, 2, 45, tzinfo=UTC), date(2026, 3, 9)),
     ],
 )
-def test_a_moment_counts_on_the_day_that_its_zone_had_then(
+def test_time_counts_on_the_day_by_the_offset_at_that_time(
     remember: Callable[..., Any], zone: str, moment: datetime, day: date
 ) -> None:
     remember("zebra", created_at=moment)

@@ -1,7 +1,4 @@
-"""Numbers that are brought up to date are those that counting anew would give, after every kind of write.
-
-Counts over what one clearance may see.
-"""
+"""Incremental counts equal a full count after every kind of write."""
 
 from __future__ import annotations
 
@@ -28,6 +25,7 @@ from memoryhub.backends import change_blocks, schema
 from memoryhub.capture.events import PROMPT_SUBMIT, SESSION_START, HookEvent
 from memoryhub.capture.pipeline import dispatch
 from memoryhub.facts import services
+from memoryhub.memories.quotas import quota_of
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Event, Memory, Session
 from memoryhub.stats import counts
@@ -44,31 +42,34 @@ READERS = (
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept() -> None:
+def empty_cache() -> None:
     _cache.clear()
 
 
-def anew(reader: Clearance, now: datetime) -> VisibleCounts:
-    """As a person would count: by looking at each row."""
+def count_rows(reader: Clearance, now: datetime) -> VisibleCounts:
+    """Count row by row."""
     live = Memory.objects.visible_to(reader).live(now)
     days = Counter((timezone.localtime(one.created_at).date(), one.type) for one in live)
     return VisibleCounts(
         Counter(live.values_list(*COUNTED_COLUMNS)),
         sorted((day, kind, n) for (day, kind), n in days.items()),
         Session.objects.visible_to(reader, now).count(),
+        Counter(map(quota_of, live)),
     )
 
 
-def agree(now: datetime | None = None, readers: Sequence[Clearance] = READERS) -> list[VisibleCounts]:
-    """What each reader is told, which is the truth."""
+def assert_counts_agree(
+    now: datetime | None = None, readers: Sequence[Clearance] = READERS
+) -> list[VisibleCounts]:
+    """Assert that the counts of each reader equal a full count, and return them."""
     now = now or timezone.now()
-    told = [load_visible_counts(reader, now) for reader in readers]
-    assert told == [anew(reader, now) for reader in readers]
-    return told
+    found = [load_visible_counts(reader, now) for reader in readers]
+    assert found == [count_rows(reader, now) for reader in readers]
+    return found
 
 
-def far_on() -> None:
-    """The next rows come into blocks of their own."""
+def start_new_block() -> None:
+    """Let the next rows start a new block."""
     with connection.cursor() as cursor:
         for table in ("memoryhub_memory", "memoryhub_session"):
             cursor.execute(
@@ -78,7 +79,7 @@ def far_on() -> None:
 
 @pytest.fixture
 def world(remember: Callable[..., Memory], actor: Actor) -> dict[str, Memory]:
-    """Memories in several blocks, counted already."""
+    """Memories in several blocks, already counted."""
     made = {}
     for name, fields in {
         "plain": {"project": "zoo", "session_id": "s1"},
@@ -88,9 +89,9 @@ def world(remember: Callable[..., Memory], actor: Actor) -> dict[str, Memory]:
         "gone": {"project": "shop", "session_id": "s4"},
     }.items():
         made[name] = remember(f"what is {name}", **fields)
-        far_on()
+        start_new_block()
     store.trash_memories([made["gone"].uid], actor)
-    agree()
+    assert_counts_agree()
     return made
 
 
@@ -132,19 +133,19 @@ WRITES: dict[str, Callable[[dict[str, Memory], Actor, Path], object]] = {
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_the_numbers_are_true_after(
+def test_counts_are_correct_after(
     write: str,
     world: dict[str, Memory],
     actor: Actor,
     tmp_path: Path,
     django_capture_on_commit_callbacks: Any,
 ) -> None:
-    before = agree()
+    before = assert_counts_agree()
     WRITES[write](world, actor, tmp_path)
-    assert agree() != before
+    assert assert_counts_agree() != before
 
 
-def test_facts_are_counted_after_each_of_them(world: dict[str, Memory], actor: Actor) -> None:
+def test_facts_are_counted_after_each_write(world: dict[str, Memory], actor: Actor) -> None:
     reader = actor.clearance
     assert counts.store_statistics(reader)["facts"] == 0
     fact, _ = services.create_fact(FactDraft(subject="zoo", predicate="has", object="zebras"), actor)
@@ -153,107 +154,105 @@ def test_facts_are_counted_after_each_of_them(world: dict[str, Memory], actor: A
     assert counts.store_statistics(reader)["facts"] == 0
 
 
-def test_an_injection_leaves_the_numbers_true(world: dict[str, Memory], actor: Actor) -> None:
+def test_counts_are_correct_after_an_injection(world: dict[str, Memory], actor: Actor) -> None:
     dispatch(HookEvent(PROMPT_SUBMIT, "s1", "zoo", data={"prompt": "what is plain?"}), actor)
-    agree()
+    assert_counts_agree()
 
 
-def test_a_session_is_seen_through_an_event_that_became_a_memory_until_that_is_hidden(
+def test_session_is_visible_through_an_event_until_its_memory_is_hidden(
     world: dict[str, Memory], actor: Actor
 ) -> None:
     session = Session.objects.create(session_id="told", project="zoo")
-    before = agree()[0].sessions
+    before = assert_counts_agree()[0].sessions
     event = Event.objects.create(session=session, event="tool:post", memory=world["gone"])
-    assert agree()[0].sessions == before
+    assert assert_counts_agree()[0].sessions == before
     store.restore_memories([world["gone"].uid], actor)
-    assert agree()[0].sessions == before + 2  # its own, and the one of the event
+    assert assert_counts_agree()[0].sessions == before + 2  # its own, and the one of the event
     event.delete()
-    assert agree()[0].sessions == before + 1
+    assert assert_counts_agree()[0].sessions == before + 1
 
 
-def test_what_expires_is_no_longer_counted_though_nothing_is_written(world: dict[str, Memory]) -> None:
-    before, later = agree(), timezone.now() + timedelta(days=2)
-    after = agree(later)
+def test_expired_memory_is_not_counted_although_nothing_is_written(world: dict[str, Memory]) -> None:
+    before, later = assert_counts_agree(), timezone.now() + timedelta(days=2)
+    after = assert_counts_agree(later)
     assert sum(after[0].facets.values()) == sum(before[0].facets.values()) - 1
     assert after[0].sessions == before[0].sessions - 1
-    assert agree() == before  # and a clock that was put back is believed
+    assert assert_counts_agree() == before  # and a clock that was put back is believed
 
 
-def test_what_was_rolled_back_is_not_counted(world: dict[str, Memory], actor: Actor) -> None:
-    before = agree()
+def test_rolled_back_rows_are_not_counted(world: dict[str, Memory], actor: Actor) -> None:
+    before = assert_counts_agree()
     with transaction.atomic():
         store.create_memory(MemoryDraft(content="never mind", project="zoo"), actor)
-        assert agree() != before
+        assert assert_counts_agree() != before
         transaction.set_rollback(True)
-    assert agree() == before
+    assert assert_counts_agree() == before
     store.create_memory(MemoryDraft(content="another", project="zoo", type="decision"), actor)
-    agree()
+    assert_counts_agree()
 
 
-def test_rows_that_other_statements_replace_or_ignore_are_counted(world: dict[str, Memory]) -> None:
+def test_replaced_and_ignored_rows_are_counted(world: dict[str, Memory]) -> None:
     sessions = [Session(session_id=f"bulk{n}", project="zoo") for n in range(2)]
     for _ in range(2):
         Session.objects.bulk_create(sessions, ignore_conflicts=True)
         Event.objects.create(session=Session.objects.get(session_id="bulk0"), event="prompt:submit")
-        agree()
+        assert_counts_agree()
     with connection.cursor() as cursor:
         cursor.execute("UPDATE OR IGNORE memoryhub_memory SET project = 'shop' WHERE project = 'zoo'")
-    agree()
+    assert_counts_agree()
 
 
-def test_only_the_blocks_that_a_write_touched_are_counted_again(
-    world: dict[str, Memory], actor: Actor
-) -> None:
+def test_only_changed_blocks_are_counted_again(world: dict[str, Memory], actor: Actor) -> None:
     store.update_memory(world["plain"].uid, MemoryPatch(type="decision"), actor)
     with CaptureQueriesContext(connection) as queries:
         load_visible_counts(READERS[1])
     ranged = [one["sql"] for one in queries if '"block"' in one["sql"]]
     block = world["plain"].pk >> change_blocks.SHIFT
-    assert len(ranged) == 3  # facets, days, sessions
+    assert len(ranged) == 4  # facets, days, quotas, sessions
     memories = [sql for sql in ranged if '"piece"' in sql or '"category"' in sql]
     assert len(memories) == 2
     assert all(f'"id" >= {block << change_blocks.SHIFT}' in sql for sql in memories)
 
 
-def test_nothing_is_counted_again_while_nothing_changed(world: dict[str, Memory]) -> None:
+def test_nothing_is_counted_again_without_a_change(world: dict[str, Memory]) -> None:
     with CaptureQueriesContext(connection) as queries:
         agreed = load_visible_counts(READERS[1])
     assert not [one for one in queries if '"block"' in one["sql"]]
-    assert agreed == anew(READERS[1], timezone.now())
+    assert agreed == count_rows(READERS[1], timezone.now())
 
 
-def test_an_access_touches_no_block(world: dict[str, Memory]) -> None:
+def test_access_does_not_change_a_block(world: dict[str, Memory]) -> None:
     before = change_blocks.read_marks()
     store.count_access(world["plain"])
     assert change_blocks.read_marks() == before
 
 
-def test_nobody_vouches_for_a_block_while_the_triggers_are_away(world: dict[str, Memory]) -> None:
+def test_blocks_are_counted_again_while_triggers_are_missing(world: dict[str, Memory]) -> None:
     schema.drop_triggers()
     assert set(change_blocks.read_marks().values()) == {""}
     Memory.objects.filter(pk=world["plain"].pk).update(type="decision")
-    agree()
+    assert_counts_agree()
     schema.install()
     assert "" not in change_blocks.read_marks().values()
-    agree()
+    assert_counts_agree()
 
 
-def test_a_trigger_that_was_lost_makes_all_marks_new(world: dict[str, Memory]) -> None:
+def test_restored_trigger_renews_all_marks(world: dict[str, Memory]) -> None:
     with connection.cursor() as cursor:
         cursor.execute("DROP TRIGGER memoryhub_mark_memory_update")
     Memory.objects.filter(pk=world["plain"].pk).update(type="decision")
     schema.install()
-    agree()
+    assert_counts_agree()
 
 
-def test_days_are_those_of_who_reads(world: dict[str, Memory]) -> None:
+def test_days_are_in_the_time_zone_of_the_viewer(world: dict[str, Memory]) -> None:
     Memory.objects.filter(pk=world["plain"].pk).update(created_at=datetime(2020, 1, 1, 20, tzinfo=UTC))
     for zone in ("UTC", "Asia/Kolkata", "Pacific/Auckland"):
         with timezone.override(zone):
-            agree()
+            assert_counts_agree()
 
 
-def test_few_readers_are_kept(world: dict[str, Memory]) -> None:
+def test_cache_size_is_limited(world: dict[str, Memory]) -> None:
     for number in range(MAX_CACHED + 3):
         load_visible_counts(Clearance(owner=f"reader {number}"))
     assert len(_cache) == MAX_CACHED
@@ -269,7 +268,7 @@ _STEPS = st.lists(
         st.tuples(st.just("restore"), _TEXTS),
         st.tuples(st.just("delete"), _TEXTS),
         st.tuples(st.just("event"), _TEXTS, _LEVELS, _SESSIONS),
-        st.tuples(st.just("far on")),
+        st.tuples(st.just("new block")),
         st.tuples(st.just("later"), st.integers(1, 3)),
     ),
     min_size=4,
@@ -279,14 +278,14 @@ _STEPS = st.lists(
 
 @contextmanager
 def rolled_back() -> Iterator[None]:
-    """What one example wrote is gone for the next, though the process has counted it."""
+    """Roll back the writes of one example; the cached counts of the process remain."""
     with transaction.atomic():
         yield
         transaction.set_rollback(True)
 
 
-def take(step: tuple[Any, ...], actor: Actor, now: datetime) -> None:
-    """One write; what it names may not be there, and then it writes nothing."""
+def execute_step(step: tuple[Any, ...], actor: Actor, now: datetime) -> None:
+    """Execute one step; it writes nothing if its row does not exist."""
     match step:
         case "store", text, project, level, session:
             draft = MemoryDraft(
@@ -315,24 +314,22 @@ def take(step: tuple[Any, ...], actor: Actor, now: datetime) -> None:
             session, _ = Session.objects.get_or_create(session_id=name or "s3", project="zoo")
             memory = Memory.objects.filter(content=f"text {text}").first()
             Event.objects.create(session=session, event="tool:post", sensitivity=level, memory=memory)
-        case ("far on",):
-            far_on()
+        case ("new block",):
+            start_new_block()
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=_STEPS)
-def test_bringing_up_to_date_equals_counting_anew(
-    db: None, actor: Actor, steps: list[tuple[Any, ...]]
-) -> None:
+def test_update_equals_a_new_count(db: None, actor: Actor, steps: list[tuple[Any, ...]]) -> None:
     now = timezone.now()
     with rolled_back():
         for step in steps:
             now += timedelta(days=step[1]) if step[0] == "later" else timedelta(seconds=1)
-            take(step, actor, now)
-            agree(now, READERS[1:3])
+            execute_step(step, actor, now)
+            assert_counts_agree(now, READERS[1:3])
 
 
-def test_facets_count_each_value_most_first(remember: Any) -> None:
+def test_facets_are_ordered_by_count(remember: Any) -> None:
     remember("one", type="bugfix", project="zoo")
     remember("two", type="feature", project="zoo")
     remember("three", type="bugfix", project="town", category="road")
@@ -343,7 +340,7 @@ def test_facets_count_each_value_most_first(remember: Any) -> None:
     assert found["sensitivity"] == {"public": 3}
 
 
-def test_facets_take_one_query_and_keep_to_the_commonest(remember: Any) -> None:
+def test_facets_take_one_query_and_are_limited(remember: Any) -> None:
     for number in range(25):
         remember(f"memory {number}", project=f"p{number:02}")
     with CaptureQueriesContext(connection) as queries:
@@ -352,7 +349,7 @@ def test_facets_take_one_query_and_keep_to_the_commonest(remember: Any) -> None:
     assert list(found["project"]) == [f"p{number:02}" for number in range(20)]
 
 
-def test_statistics_stay_behind_the_gate(four_levels: Any) -> None:
+def test_statistics_count_only_visible_rows(four_levels: Any) -> None:
     public = counts.store_statistics(Clearance())
     assert (public["total"], public["by_sensitivity"]) == (1, {"public": 1})
     everything = counts.store_statistics(Clearance.up_to("secret"))
@@ -371,7 +368,7 @@ def test_projects_near_the_cap_are_named(remember: Any, configure: Any) -> None:
     assert counts.projects_near_cap(Memory.objects.all()) == {}
 
 
-def test_days_are_those_of_utc(remember: Any) -> None:
+def test_days_are_in_utc(remember: Any) -> None:
     remember("one", created_at=datetime.fromisoformat("2024-05-01T23:30:00-05:00"))
     remember("two", created_at=datetime(2024, 5, 2, 1, tzinfo=UTC))
     remember("three", created_at=datetime(2024, 5, 1, tzinfo=UTC))

@@ -1,4 +1,4 @@
-"""What waits for a reviewer: why, in which order, until when; and never what may not be seen."""
+"""The review queue: reasons, order, approval and visibility."""
 
 from __future__ import annotations
 
@@ -45,43 +45,43 @@ def change(memory: Memory, **values: Any) -> Memory:
 
 
 class TestNew:
-    def test_what_others_stored_since_the_reader_looked_waits_newest_first(self, remember: Remember) -> None:
+    def test_new_memories_of_others_wait_newest_first(self, remember: Remember) -> None:
         one, other = remember("one"), remember("other")
         assert waiting(NEW) == [other, one]
 
-    def test_what_was_stored_before_does_not(self, remember: Remember) -> None:
+    def test_older_memories_do_not_wait(self, remember: Remember) -> None:
         change(remember("old"), created_at=timezone.now() - timedelta(days=3))
         assert waiting(NEW) == []
         assert len(waiting(NEW, who=reader(4))) == 1
 
-    def test_what_was_brought_in_since_waits_however_old_it_is(self, remember: Remember) -> None:
+    def test_imported_memories_wait_whatever_their_age(self, remember: Remember) -> None:
         long_ago = timezone.now() - timedelta(days=900)
         old = change(remember("old"), created_at=long_ago, imported_at=timezone.now())
         assert waiting(NEW) == [old]
 
-    def test_the_readers_own_does_not(self, remember: Remember) -> None:
+    def test_own_memories_do_not_wait(self, remember: Remember) -> None:
         remember("mine", by=ADA)
         assert waiting(NEW) == []
         assert len(waiting(NEW, who=Reviewer("user:eve", timezone.now() - timedelta(days=1)))) == 1
 
-    def test_who_has_never_looked_is_shown_the_last_two_weeks(self) -> None:
+    def test_first_visit_shows_two_weeks(self) -> None:
         now = timezone.now()
         assert Reviewer.of("user:ada", None, now).since == now - timedelta(days=review_items.DEFAULT_NEW_DAYS)
         assert Reviewer.of("user:ada", now, now).since == now
 
 
 class TestUnsure:
-    def test_claims_under_the_limit_wait_the_least_sure_first(self, remember: Remember) -> None:
+    def test_unsure_memories_wait_least_sure_first(self, remember: Remember) -> None:
         made = [remember(f"{n}", confidence=n) for n in (0.39, 0.1, 0.4, 0.9)]
         assert waiting(UNSURE) == [made[1], made[0]]
 
-    def test_it_waits_however_long_ago_it_was_stored(self, remember: Remember) -> None:
+    def test_unsure_memories_wait_whatever_their_age(self, remember: Remember) -> None:
         change(remember("?", confidence=0.1), created_at=timezone.now() - timedelta(days=900))
         assert len(waiting(UNSURE)) == 1
 
 
 class TestFlagged:
-    def test_what_has_a_flag_waits(self, remember: Remember) -> None:
+    def test_flagged_memories_wait(self, remember: Remember) -> None:
         remember("harmless")
         flagged = change(remember("harmful"), flags=["governor:override"])
         assert waiting(FLAGGED) == [flagged]
@@ -92,28 +92,28 @@ class TestApproval:
     def every_reason(self, remember: Remember) -> Memory:
         return change(remember("it", confidence=0.1), flags=["governor:leak"])
 
-    def test_what_is_approved_waits_for_nobody_any_more(self, every_reason: Memory) -> None:
+    def test_approved_memory_does_not_wait(self, every_reason: Memory) -> None:
         assert [waiting(reason) for reason in REASONS] == [[every_reason]] * 3
         memories.apply_bulk_action("approve", [every_reason.uid], ADA)
         assert [waiting(reason) for reason in REASONS] == [[]] * 3
 
-    def test_what_an_agent_changes_after_that_waits_again(self, every_reason: Memory, actor: Actor) -> None:
+    def test_change_by_an_agent_after_approval_waits_again(self, every_reason: Memory, actor: Actor) -> None:
         memories.apply_bulk_action("approve", [every_reason.uid], ADA)
         memories.update_memory(every_reason.uid, MemoryPatch(content="something else"), actor)
         assert waiting(UNSURE) == [every_reason]
 
-    def test_what_a_person_changes_after_that_does_not(self, every_reason: Memory) -> None:
+    def test_change_by_a_person_after_approval_does_not_wait(self, every_reason: Memory) -> None:
         memories.apply_bulk_action("approve", [every_reason.uid], ADA)
         memories.update_memory(every_reason.uid, MemoryPatch(content="something better"), ADA)
         assert waiting(UNSURE) == []
 
-    def test_an_approval_taken_back_brings_it_back(self, every_reason: Memory) -> None:
+    def test_undone_approval_waits_again(self, every_reason: Memory) -> None:
         done = memories.apply_bulk_action("approve", [every_reason.uid], ADA)
         memories.undo_bulk_action(done.id, ADA, done.first, done.last)
         assert [waiting(reason) for reason in REASONS] == [[every_reason]] * 3
 
 
-class TestGate:
+class TestVisibility:
     @pytest.mark.parametrize("reason", REASONS)
     @pytest.mark.parametrize(
         ("clearance", "seen"),
@@ -127,7 +127,7 @@ class TestGate:
         ],
         ids=["nothing", "unknown", "public", "private", "secret", "confined"],
     )
-    def test_only_what_may_be_seen_waits_and_is_counted(
+    def test_only_visible_memories_wait(
         self, four_levels: dict[str, Memory], reason: str, clearance: Clearance, seen: set[str]
     ) -> None:
         Memory.objects.update(confidence=0.1, flags=["governor:leak"])
@@ -138,15 +138,13 @@ class TestGate:
             seen
         )
 
-    def test_a_personal_memory_waits_for_its_owner_alone(self, remember: Remember) -> None:
+    def test_personal_memory_waits_only_for_its_owner(self, remember: Remember) -> None:
         eve = Actor("token:eve", Clearance.up_to("secret", owner="eve"))
         hers = remember("hers", by=eve, scope="personal", confidence=0.1)
         assert waiting(NEW) == waiting(UNSURE) == []
         assert waiting(UNSURE, eve.clearance) == [hers]
 
-    def test_what_lies_in_the_trash_or_has_expired_does_not_wait(
-        self, remember: Remember, actor: Actor
-    ) -> None:
+    def test_trashed_and_expired_memories_do_not_wait(self, remember: Remember, actor: Actor) -> None:
         memories.trash_memories([remember("gone", confidence=0.1).uid], actor)
         change(remember("past", confidence=0.1), expires_at=timezone.now() - timedelta(days=1))
         assert waiting(UNSURE) == []
@@ -159,7 +157,7 @@ def test_one_memory_counts_once_among_all(remember: Remember) -> None:
     assert found == {NEW: 2, UNSURE: 1, FLAGGED: 1, "all": 2}
 
 
-def test_counting_takes_one_query_whatever_there_is(remember: Remember) -> None:
+def test_counting_takes_one_query(remember: Remember) -> None:
     for n in range(12):
         remember(f"number {n}", confidence=0.1)
     with CaptureQueriesContext(connection) as queries:
@@ -167,13 +165,13 @@ def test_counting_takes_one_query_whatever_there_is(remember: Remember) -> None:
     assert len(queries) == 1
 
 
-class TestTheBadgesNumber:
+class TestBadge:
     def number(self, most: int = 99, since_days: float = 1) -> int:
         return review_items.count_waiting(
             Memory.objects.visible_to(ADA.clearance).live(), reader(since_days), most
         )
 
-    def test_it_is_the_number_of_all_that_wait_for_whatever_reason(self, remember: Remember) -> None:
+    def test_badge_counts_memories_of_any_reason(self, remember: Remember) -> None:
         long_ago = timezone.now() - timedelta(days=900)
         remember("mine", by=ADA)
         change(remember("every reason", confidence=0.1), flags=["governor:leak"], imported_at=timezone.now())
@@ -187,7 +185,7 @@ class TestTheBadgesNumber:
             == 4
         )
 
-    def test_it_ends_where_it_may_end_though_each_waits_for_many_reasons(self, remember: Remember) -> None:
+    def test_badge_count_is_limited(self, remember: Remember) -> None:
         for n in range(6):
             remember(f"number {n}", confidence=0.1)
         Memory.objects.update(flags=["governor:leak"], imported_at=timezone.now())
