@@ -85,7 +85,7 @@ from dataclasses import replace
 settings.MEMORYHUB = replace(settings.MEMORYHUB, maintenance_step_ms=1)
 from memoryhub.maintenance import runs
 from memoryhub.models import MaintenanceRun
-runs.work(MaintenanceRun.objects.get())
+runs.execute(MaintenanceRun.objects.get())
 """
 
 
@@ -300,7 +300,7 @@ def test_it_outlives_errors(actor, remember, lifting, worker_of, monkeypatch, ca
     due = scheduler.enqueue_due
     monkeypatch.setattr(scheduler, "enqueue_due", lambda: 1 / 0)
     one = worker_of(dry_runs=False)
-    until(lambda: "met an error" in caplog.text)
+    until(lambda: "continues after an error" in caplog.text)
     monkeypatch.setattr(scheduler, "enqueue_due", due)
     remember("a memory")
     run = runs.enqueue("lift", {}, actor)

@@ -257,7 +257,7 @@ def test_a_provider_that_fails_while_storing_loses_nothing(choose, remember, act
     assert Embedding.objects.count() == 0
     assert "does not answer" in caplog.text
     provider.fails = False
-    EmbeddingBackfill().look()
+    EmbeddingBackfill().check()
     assert lacking() == 0
 
 
@@ -290,9 +290,9 @@ def test_the_server_queues_a_run_for_many_and_works_on_it(far, remember, monkeyp
 
 def test_the_server_embeds_all_anew_after_a_change_of_the_model(choose, far, remember):
     remember("zebra")
-    EmbeddingBackfill().look()
+    EmbeddingBackfill().check()
     choose(Provider("tests/another"))
-    EmbeddingBackfill().look()
+    EmbeddingBackfill().check()
     assert of_models() == {"tests/another"}
 
 
@@ -301,11 +301,11 @@ def test_a_provider_that_fails_is_left_alone_for_longer_and_longer(far, remember
     monkeypatch.setattr("memoryhub.maintenance.worker.time.monotonic", lambda: clock[0])
     far.fails = True
     remember("zebra")
-    catch_up = EmbeddingBackfill()
+    backfill = EmbeddingBackfill()
     asked = []
     for _ in range(200):
         before = far.asked
-        catch_up.look()
+        backfill.check()
         if far.asked > before:
             asked.append(clock[0])
         clock[0] += 5
@@ -313,7 +313,7 @@ def test_a_provider_that_fails_is_left_alone_for_longer_and_longer(far, remember
     assert MaintenanceRun.objects.count() == 0
     far.fails = False
     clock[0] += 600
-    catch_up.look()
+    backfill.check()
     assert lacking() == 0
 
 
@@ -321,27 +321,27 @@ def test_many_do_not_become_a_run_while_the_provider_fails(far, remember, monkey
     monkeypatch.setattr(maintenance_worker, "MAX_INLINE_EMBEDDINGS", 0)
     far.fails = True
     remember("zebra")
-    EmbeddingBackfill().look()
+    EmbeddingBackfill().check()
     assert MaintenanceRun.objects.count() == 0
 
 
 def test_what_somebody_stopped_does_not_begin_again_by_itself(far, remember, monkeypatch, actor):
     monkeypatch.setattr(maintenance_worker, "MAX_INLINE_EMBEDDINGS", 0)
     remember("zebra")
-    EmbeddingBackfill().look()
+    EmbeddingBackfill().check()
     run = MaintenanceRun.objects.get()
     runs.stop(run.uid, system_actor("tests"))
-    EmbeddingBackfill().look()
+    EmbeddingBackfill().check()
     assert MaintenanceRun.objects.count() == 1
     MaintenanceRun.objects.update(finished_at=timezone.now() - timedelta(days=2))
-    EmbeddingBackfill().look()
+    EmbeddingBackfill().check()
     assert MaintenanceRun.objects.count() == 2
 
 
 def test_nothing_begins_beside_a_run_that_is_under_way(far, remember, actor):
     remember("zebra")
     runs.enqueue("embed", {}, actor)
-    EmbeddingBackfill().look()
+    EmbeddingBackfill().check()
     assert lacking() == 1
 
 
@@ -349,9 +349,9 @@ def test_two_servers_do_not_embed_the_same_at_once(far, remember):
     remember("zebra")
     with maintenance_worker._embedding_lock() as alone:
         assert alone
-        EmbeddingBackfill().look()
+        EmbeddingBackfill().check()
         assert lacking() == 1
-    EmbeddingBackfill().look()
+    EmbeddingBackfill().check()
     assert lacking() == 0
 
 

@@ -163,20 +163,20 @@ def test_a_failed_run_goes_on_where_it_was(five, actor, lifting):
 
 
 def test_a_busy_database_is_tried_again(five, actor, lifting, monkeypatch):
-    met = []
+    calls = []
 
     def busy_once(self, changes):
-        met.append(changes)
-        if len(met) == 2:
+        calls.append(changes)
+        if len(calls) == 2:
             raise OperationalError("database is locked")
-        return keep(self, changes)
+        return list_changes(self, changes)
 
-    keep = executor._Execution._keep
-    monkeypatch.setattr(executor._Execution, "_keep", busy_once)
+    list_changes = executor._Execution._list_changes
+    monkeypatch.setattr(executor._Execution, "_list_changes", busy_once)
     run = execute_run(runs.enqueue("lift", {}, actor))
     assert importances() == [0.6] * 5
     assert run.result["changed"] == 5
-    assert len(met) == 6
+    assert len(calls) == 6
 
 
 def test_one_that_was_given_up_writes_nothing_more(five, actor, lifting):
@@ -247,7 +247,7 @@ def test_ctrl_c_stops_it(five, actor, lifting):
 def test_a_server_that_ends_puts_it_back_into_the_queue(five, actor):
     run = runs.enqueue("lift", {}, actor)
     looked = []
-    runs.execute(run, leaving=lambda: looked.append(1) or len(looked) > 2)
+    runs.execute(run, is_stopping=lambda: looked.append(1) or len(looked) > 2)
     assert (run.status, run.cause, run.done) == (Status.QUEUED, "", 2)
     execute_run(run)
     assert importances() == [0.6] * 5

@@ -48,7 +48,7 @@ def test_what_was_taken_back_does_not_go_on(five, actor, lifting):
     execute_run(runs.undo(run.uid, actor))
     run.refresh_from_db()
     assert not runs.is_resumable(run)
-    with pytest.raises(memories.Conflict, match="taken back"):
+    with pytest.raises(memories.Conflict, match="was undone"):
         runs.resume(run.uid, actor)
     assert importances() == [0.5] * 5
 
