@@ -1,4 +1,4 @@
-"""A session at work: events in, answers out."""
+"""Fixtures that send hook events of a session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIX = (
 
 @pytest.fixture(autouse=True)
 def unhurried(configure: Callable[..., None]) -> None:
-    """A busy machine must not decide what a prompt is answered."""
+    """Disable the injection deadline, which a busy machine may miss."""
     configure(injection_deadline_ms=60_000)
 
 
@@ -42,7 +42,7 @@ class Sitting:
         return dict(response.json())
 
     def tool(self, name: str, given: Any = None, response: Any = None, **more: Any) -> Event:
-        """A tool call; the event that became of it."""
+        """Send a tool call and return its event."""
         data = {"tool_name": name, "tool_input": given, "tool_response": response}
         self.ok("tool:post", {**data, **more.pop("extra", {})}, **more)
         return Event.objects.filter(session=self.row).latest("pk")
@@ -69,7 +69,7 @@ def sitting(bot: Agent) -> Sitting:
 
 @pytest.fixture
 def sit(agent: Callable[..., Agent]) -> Callable[..., Sitting]:
-    """``sit("s1", "p", clearance="private")``: a session of a token of its own."""
+    """``sit("s1", "p", clearance="private")``: a session with its own token."""
 
     def make(
         session_id: str = "s1", project: str = "shop", clearance: str = "secret", **options: Any

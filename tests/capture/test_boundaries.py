@@ -1,4 +1,4 @@
-"""Sessions fall into segments, and where one begins is a fact."""
+"""Test that sessions are split into segments and boundaries are stored as facts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ VACUUM = DATABASE + " vacuum checkpoint"
 
 
 def shift(sitting, **more):
-    """Two outputs about one thing, then one about another; the event of the last."""
+    """Send two outputs about one subject and one about another; return the last event."""
     sitting.tool("Bash", {"command": "explain"}, DATABASE)
     sitting.tool("Bash", {"command": "explain"}, VACUUM)
     return sitting.tool("Bash", {"command": "lint"}, DESIGN, **more)
 
 
-def test_a_shift_is_a_fact_with_time_tool_segment_and_keywords_of_both_sides(sitting):
+def test_boundary_is_stored_as_fact_with_details(sitting):
     event = shift(sitting)
     fact = Fact.objects.get()
     assert (fact.subject, fact.predicate, fact.project) == ("session:s1", "boundary_at", "shop")
@@ -32,7 +32,7 @@ def test_a_shift_is_a_fact_with_time_tool_segment_and_keywords_of_both_sides(sit
     assert 0 <= told["similarity"] < 0.1
 
 
-def test_the_event_that_opens_a_segment_says_so(sitting):
+def test_first_event_of_a_segment_is_marked_as_boundary(sitting):
     event = shift(sitting)
     assert event.boundary
     assert event.segment == 2
@@ -40,28 +40,28 @@ def test_the_event_that_opens_a_segment_says_so(sitting):
     assert [one.segment for one in Event.objects.order_by("pk")] == [1, 1, 2]
 
 
-def test_a_repeat_of_the_previous_output_is_never_a_boundary(sitting):
+def test_repeated_output_is_no_boundary(sitting):
     shift(sitting)
     repeated = sitting.tool("Bash", {"command": "something else entirely, with other words in it"}, DESIGN)
     assert not repeated.boundary
     assert Fact.objects.count() == 1
 
 
-def test_a_new_segment_starts_with_a_fresh_window(sitting):
+def test_new_segment_starts_with_an_empty_window(sitting):
     shift(sitting)
     assert len(sitting.row.state["window"]) == 1
     back = sitting.tool("Bash", {"command": "explain"}, DATABASE)
     assert not back.boundary, "one output is no window to differ from"
 
 
-def test_a_session_that_begins_again_has_a_fresh_window(sitting):
+def test_restarted_session_has_an_empty_window(sitting):
     sitting.tool("Bash", {"command": "explain"}, DATABASE)
     sitting.tool("Bash", {"command": "explain"}, VACUUM)
     sitting.ok("session:start")
     assert not sitting.tool("Bash", {"command": "lint"}, DESIGN).boundary
 
 
-def test_after_a_prompt_one_output_about_something_else_is_a_shift(sitting):
+def test_one_different_output_after_a_prompt_is_a_boundary(sitting):
     sitting.ok("prompt:submit", {"prompt": "Why is the planner so slow?"})
     sitting.tool("Bash", {"command": "explain"}, DATABASE)
     for _ in range(4):
@@ -70,7 +70,7 @@ def test_after_a_prompt_one_output_about_something_else_is_a_shift(sitting):
     assert sitting.tool("Bash", {"command": "lint"}, DESIGN).boundary
 
 
-def test_between_prompts_a_shift_needs_a_second_output_to_bear_it_out(sitting):
+def test_boundary_between_prompts_needs_two_different_outputs(sitting):
     sitting.ok("prompt:submit", {"prompt": "Why is the planner so slow?"})
     for n in range(4):
         sitting.tool("Bash", {"command": "explain"}, f"{VACUUM} step{'abcd'[n]}")
@@ -78,7 +78,7 @@ def test_between_prompts_a_shift_needs_a_second_output_to_bear_it_out(sitting):
     assert sitting.tool("Bash", {"command": "lint"}, DESIGN + " once more, buttons and headings").boundary
 
 
-def test_one_odd_output_between_prompts_is_no_shift(sitting):
+def test_one_different_output_between_prompts_is_no_boundary(sitting):
     sitting.ok("prompt:submit", {"prompt": "Why is the planner so slow?"})
     for n in range(4):
         sitting.tool("Bash", {"command": "explain"}, f"{VACUUM} step{'abcd'[n]}")
@@ -87,7 +87,7 @@ def test_one_odd_output_between_prompts_is_no_shift(sitting):
     assert not Fact.objects.exists()
 
 
-def test_a_late_event_joins_the_segment_of_its_time_and_moves_nothing(sitting):
+def test_late_event_gets_the_segment_of_its_time(sitting):
     for minute, output in ((0, DATABASE), (10, VACUUM), (20, DESIGN)):
         sitting.tool("Bash", {"command": "x"}, output, at=f"2026-03-02T12:{minute:02}:00Z")
     window = sitting.row.state["window"]
@@ -100,7 +100,7 @@ def test_a_late_event_joins_the_segment_of_its_time_and_moves_nothing(sitting):
     assert after.segment == 2
 
 
-def test_what_is_captured_carries_its_segment(sitting):
+def test_captured_memory_has_the_tag_of_its_segment(sitting):
     shift(sitting)
     [tags] = [
         sorted(label.value for label in one.labels.filter(kind="tag")) for one in [sitting.commit(FIX).memory]
@@ -108,7 +108,7 @@ def test_what_is_captured_carries_its_segment(sitting):
     assert tags == ["captured", "segment-2"]
 
 
-def test_switched_off_there_are_no_segments_and_the_answer_says_so(sitting, configure):
+def test_disabled_boundaries_create_no_segments(sitting, configure):
     configure(capability_boundaries=False)
     event = shift(sitting)
     assert event.segment == 1
@@ -124,13 +124,13 @@ def test_switched_off_there_are_no_segments_and_the_answer_says_so(sitting, conf
 
 
 @pytest.mark.parametrize(("level", "seen"), [("public", True), ("private", False), ("secret", False)])
-def test_a_boundary_is_under_the_level_of_its_event(sitting, level, seen):
+def test_boundary_has_the_level_of_its_event(sitting, level, seen):
     shift(sitting, sensitivity=level)
     assert Fact.objects.get().sensitivity == level
     assert bool(sitting.agent.get("/facts").json()["items"]) is seen
 
 
-def test_no_credential_stands_among_the_keywords(sitting):
+def test_keywords_contain_no_credentials(sitting):
     key = "aZ3kQ8mW1xT6vB4nR9pL2cY7dF5gH0jS3uE8"
     sitting.tool("Bash", {"command": "explain"}, DATABASE)
     sitting.tool("Bash", {"command": "explain"}, VACUUM)

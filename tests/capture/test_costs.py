@@ -1,4 +1,4 @@
-"""What an event costs does not grow with what is stored."""
+"""Test that the cost of an event does not grow with the store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def grow(sitting, remember, rows):
         sitting.tool("Read", {"file_path": f"f{n}.py"}, "text")
 
 
-def test_a_routine_call_takes_a_fixed_few_statements(sitting, remember):
+def test_routine_call_takes_a_fixed_number_of_queries(sitting, remember):
     sitting.ok("session:start")
     before = statements(lambda: sitting.tool("Read", {"file_path": "a.py"}, DATABASE))
     grow(sitting, remember, 25)
@@ -34,7 +34,7 @@ def test_a_routine_call_takes_a_fixed_few_statements(sitting, remember):
     assert len(after) <= len(before) <= 20
 
 
-def test_a_call_that_is_kept_takes_no_more_in_a_full_store(sitting, remember):
+def test_captured_call_takes_no_more_queries_in_a_large_store(sitting, remember):
     sitting.ok("session:start")
     before = statements(lambda: sitting.commit(FIX))
     grow(sitting, remember, 25)
@@ -42,7 +42,7 @@ def test_a_call_that_is_kept_takes_no_more_in_a_full_store(sitting, remember):
     assert abs(len(after) - len(before)) <= 3, "three: the neighbours that there are now"
 
 
-def test_the_state_of_a_session_does_not_grow_for_ever(sitting):
+def test_session_state_has_a_limited_size(sitting):
     sizes = []
     for n in range(60):
         sitting.tool(

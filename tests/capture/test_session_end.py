@@ -1,4 +1,4 @@
-"""The end of a session tends its project."""
+"""Test the maintenance of a project at the end of a session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def reports(answer):
     return {one["name"]: (one["status"], one["detail"]) for one in answer["handlers"]}
 
 
-def test_what_was_not_used_counts_less_and_what_was_used_more(sitting, remember):
+def test_session_end_consolidates_importances(sitting, remember):
     idle, used = aged(remember("idle words", project="shop")), remember("used words", project="shop")
     Memory.objects.filter(pk=used.pk).update(accessed_count=5)
     sitting.end()
@@ -31,20 +31,20 @@ def test_what_was_not_used_counts_less_and_what_was_used_more(sitting, remember)
     assert used.importance > 0.5
 
 
-def test_another_project_is_left_alone(sitting, remember):
+def test_other_projects_are_not_maintained(sitting, remember):
     other, nameless = aged(remember("other", project="elsewhere")), aged(remember("nameless"))
     sitting.end()
     assert {Memory.objects.get(pk=one.pk).importance for one in (other, nameless)} == {0.5}
 
 
-def test_a_session_without_a_project_tends_what_has_none(sit, remember):
+def test_session_without_project_maintains_memories_without_project(sit, remember):
     other, nameless = aged(remember("other", project="elsewhere")), aged(remember("nameless"))
     sit(project="").end()
     assert Memory.objects.get(pk=other.pk).importance == 0.5
     assert Memory.objects.get(pk=nameless.pk).importance < 0.5
 
 
-def test_ending_twice_changes_nothing_more(sitting, remember):
+def test_second_session_end_changes_nothing(sitting, remember):
     idle = aged(remember("idle words", project="shop"))
     sitting.end()
     before = Memory.objects.get(pk=idle.pk).importance
@@ -52,13 +52,13 @@ def test_ending_twice_changes_nothing_more(sitting, remember):
     assert Memory.objects.get(pk=idle.pk).importance == pytest.approx(before, abs=1e-4)
 
 
-def test_maintenance_does_not_make_memories_look_new(sitting, remember):
+def test_maintenance_keeps_the_update_time(sitting, remember):
     idle = aged(remember("idle words", project="shop"))
     sitting.end()
     assert Memory.objects.get(pk=idle.pk).updated_at < timezone.now() - timedelta(days=9)
 
 
-def test_consolidation_is_journaled_under_the_session(sitting, remember):
+def test_consolidation_is_journaled_with_the_session_id(sitting, remember):
     aged(remember("idle words", project="shop"))
     sitting.end()
     row = JournalEntry.objects.get(operation="consolidate")
@@ -67,7 +67,7 @@ def test_consolidation_is_journaled_under_the_session(sitting, remember):
 
 
 @pytest.mark.parametrize("operation", ["consolidation", "compression"])
-def test_manual_means_not_now(sitting, remember, configure, operation):
+def test_manual_mode_skips_the_operation(sitting, remember, configure, operation):
     idle = aged(remember("idle words", project="shop"))
     configure(**{"session_end_consolidation": "manual", f"session_end_{operation}": "manual"})
     status, detail = reports(sitting.end())[operation]
@@ -77,12 +77,12 @@ def test_manual_means_not_now(sitting, remember, configure, operation):
 
 
 @pytest.mark.parametrize("operation", ["consolidation", "compression"])
-def test_switched_off_is_skipped_and_said(sitting, configure, operation):
+def test_disabled_operation_is_skipped_with_a_reason(sitting, configure, operation):
     configure(**{f"capability_{operation}": False})
     assert reports(sitting.end())[operation] == ("skipped", f"memory.{operation} is switched off")
 
 
-def test_a_large_project_is_left_to_a_run(sitting, remember, configure):
+def test_large_project_is_maintained_by_a_run(sitting, remember, configure):
     idle = aged(remember("idle words", project="shop"))
     configure(inline_maintenance_limit=0)
     answer = reports(sitting.end())
@@ -93,7 +93,7 @@ def test_a_large_project_is_left_to_a_run(sitting, remember, configure):
     assert Memory.objects.get(pk=idle.pk).importance == 0.5
 
 
-def test_alike_memories_become_one(sitting, remember):
+def test_similar_memories_are_merged(sitting, remember):
     words = "the ledger planner scans every partition of the journal index"
     for n in range(3):
         aged(remember(f"{words} number{'abc'[n]}", project="shop"))
@@ -101,7 +101,7 @@ def test_alike_memories_become_one(sitting, remember):
     assert Memory.objects.live().filter(type="compressed_summary").count() == 1
 
 
-def test_the_summary_is_made_even_when_tending_fails(sitting, monkeypatch):
+def test_summary_is_stored_when_maintenance_fails(sitting, monkeypatch):
     def explode(*args, **kwargs):
         raise RuntimeError
 

@@ -1,4 +1,4 @@
-"""Session summaries and checkpoints."""
+"""Test session summaries and checkpoints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def summary(sitting):
     return found
 
 
-def test_a_session_in_which_nothing_was_kept_has_no_summary(sitting):
+def test_session_without_content_has_no_summary(sitting):
     sitting.ok("session:start")
     sitting.tool("Read", {"file_path": "a.py"}, "text")
     answer = sitting.end()
@@ -27,7 +27,7 @@ def test_a_session_in_which_nothing_was_kept_has_no_summary(sitting):
     assert Memory.objects.count() == 0
 
 
-def test_a_summary_tells_what_was_asked_decided_solved_done_and_where(sitting):
+def test_summary_has_all_sections(sitting):
     sitting.ok("prompt:submit", {"prompt": "Old rows come back after a restart, please mend that"})
     sitting.tool("Edit", {"file_path": "src/importer.py", "new_string": "x"}, {})
     sitting.commit(FIX)
@@ -47,13 +47,13 @@ def test_a_summary_tells_what_was_asked_decided_solved_done_and_where(sitting):
     assert sitting.row.summary == made
 
 
-def test_the_event_of_the_end_leads_to_the_summary(sitting):
+def test_end_event_links_to_the_summary(sitting):
     sitting.commit(FIX)
     sitting.end()
     assert sitting.row.events.get(event="session:end").memory == summary(sitting)
 
 
-def test_a_session_that_ends_twice_has_one_summary(sitting):
+def test_second_end_creates_no_second_summary(sitting):
     sitting.commit(FIX)
     sitting.end()
     first = summary(sitting)
@@ -62,7 +62,7 @@ def test_a_session_that_ends_twice_has_one_summary(sitting):
     assert "unchanged" in answer["handlers"][0]["detail"]
 
 
-def test_a_session_that_goes_on_has_its_summary_updated(sitting):
+def test_continued_session_updates_its_summary(sitting):
     sitting.commit(FIX)
     sitting.end()
     first = summary(sitting)
@@ -74,7 +74,7 @@ def test_a_session_that_goes_on_has_its_summary_updated(sitting):
     assert "Members wait in line" in after.content
 
 
-def test_the_same_session_gives_the_same_text(sit):
+def test_summary_text_is_deterministic(sit):
     texts = []
     for project in ("one", "two"):
         sitting = sit("s1", project)
@@ -85,7 +85,7 @@ def test_the_same_session_gives_the_same_text(sit):
     assert texts[0] == texts[1]
 
 
-def test_a_summary_that_a_person_threw_away_stays_there(sitting, actor):
+def test_deleted_summary_is_not_restored(sitting, actor):
     sitting.commit(FIX)
     sitting.end()
     memories.trash_memories([summary(sitting).uid], actor)
@@ -93,7 +93,7 @@ def test_a_summary_that_a_person_threw_away_stays_there(sitting, actor):
     assert sitting.memories("session_summary") == []
 
 
-def test_with_more_to_tell_it_is_back(sitting, actor):
+def test_deleted_summary_is_written_again_with_new_content(sitting, actor):
     sitting.commit(FIX)
     sitting.end()
     memories.trash_memories([summary(sitting).uid], actor)
@@ -102,7 +102,7 @@ def test_with_more_to_tell_it_is_back(sitting, actor):
     assert "Members wait" in summary(sitting).content
 
 
-def test_two_sessions_that_changed_the_same_file_have_a_summary_each(sit):
+def test_sessions_with_identical_summaries_have_one_each(sit):
     for session_id in ("one", "two"):
         sitting = sit(session_id)
         sitting.tool("Edit", {"file_path": "src/importer.py", "new_string": "x"}, {})
@@ -110,7 +110,7 @@ def test_two_sessions_that_changed_the_same_file_have_a_summary_each(sit):
         assert summary(sitting).session_id == session_id
 
 
-def test_a_summary_is_under_the_highest_level_of_what_was_captured(sitting):
+def test_summary_has_the_highest_level_of_captured_memories(sitting):
     sitting.commit(FIX)
     sitting.commit(FEATURE, sensitivity="private")
     sitting.end()
@@ -118,7 +118,7 @@ def test_a_summary_is_under_the_highest_level_of_what_was_captured(sitting):
     assert "Members wait" in summary(sitting).content
 
 
-def test_what_was_stored_at_a_higher_level_is_left_out(sitting, remember):
+def test_memories_stored_at_a_higher_level_are_left_out(sitting, remember):
     sitting.commit(FIX)
     remember(
         "The combination of the safe is in the blue book",
@@ -131,7 +131,7 @@ def test_what_was_stored_at_a_higher_level_is_left_out(sitting, remember):
     assert "safe" not in summary(sitting).content
 
 
-def test_a_file_of_credentials_alone_does_not_make_the_summary_private(sitting):
+def test_credential_file_does_not_make_the_summary_private(sitting):
     sitting.tool("Read", {"file_path": ".env"}, "A=1")
     sitting.commit(FIX)
     sitting.end()
@@ -139,14 +139,14 @@ def test_a_file_of_credentials_alone_does_not_make_the_summary_private(sitting):
     assert ".env" not in summary(sitting).content
 
 
-def test_personal_memories_are_not_told(sitting, remember):
+def test_summary_excludes_personal_memories(sitting, remember):
     sitting.commit(FIX)
     remember("Ada dislikes the new chairs", session_id="s1", project="shop", scope="personal")
     sitting.end()
     assert "chairs" not in summary(sitting).content
 
 
-def test_an_agent_without_the_clearance_ends_the_session_all_the_same(sit):
+def test_agent_with_low_clearance_can_end_the_session(sit):
     low = sit(clearance="public")
     low.commit(FIX, sensitivity="secret")
     low.end()
@@ -161,7 +161,7 @@ def test_an_agent_without_the_clearance_ends_the_session_all_the_same(sit):
 # --- Checkpoints --------------------------------------------------------------------------------------------
 
 
-def test_after_so_many_tool_calls_there_is_a_checkpoint(sitting, configure):
+def test_checkpoint_is_stored_after_the_configured_calls(sitting, configure):
     configure(checkpoint_events=5)
     sitting.commit(FIX)
     for n in range(3):
@@ -174,7 +174,7 @@ def test_after_so_many_tool_calls_there_is_a_checkpoint(sitting, configure):
     assert made.title.startswith("So far: ")
 
 
-def test_a_checkpoint_tells_what_came_since_the_last_one(sitting, configure):
+def test_checkpoint_covers_the_time_since_the_last_one(sitting, configure):
     configure(checkpoint_events=2)
     sitting.tool("Read", {"file_path": "a.py"}, "text")
     sitting.commit(FIX)
@@ -186,7 +186,7 @@ def test_a_checkpoint_tells_what_came_since_the_last_one(sitting, configure):
     assert "Members wait" in second.content
 
 
-def test_a_checkpoint_tells_what_its_own_call_captured_at_a_higher_level(sitting, configure):
+def test_checkpoint_includes_the_memory_of_its_own_call(sitting, configure):
     configure(checkpoint_events=2)
     sitting.commit(FIX)
     sitting.commit(FEATURE, sensitivity="private")
@@ -196,7 +196,7 @@ def test_a_checkpoint_tells_what_its_own_call_captured_at_a_higher_level(sitting
     assert made.sensitivity == "private"
 
 
-def test_a_checkpoint_names_the_file_that_its_own_call_changed(sitting, configure):
+def test_checkpoint_includes_the_file_of_its_own_call(sitting, configure):
     configure(checkpoint_events=2)
     sitting.commit(FIX)
     sitting.tool("Edit", {"file_path": "src/late.py", "new_string": "x"}, {})
@@ -204,7 +204,7 @@ def test_a_checkpoint_names_the_file_that_its_own_call_changed(sitting, configur
     assert "Files changed: src/late.py" in made.content
 
 
-def test_a_checkpoint_says_nothing_of_a_file_that_was_changed_above_its_level(sitting, configure):
+def test_checkpoint_excludes_files_above_its_level(sitting, configure):
     configure(checkpoint_events=2)
     sitting.commit(FIX)
     sitting.tool("Edit", {"file_path": "src/late.py", "new_string": "x"}, {}, sensitivity="private")
@@ -213,7 +213,7 @@ def test_a_checkpoint_says_nothing_of_a_file_that_was_changed_above_its_level(si
     assert "late.py" not in made.content
 
 
-def test_a_summary_tells_what_the_end_itself_captured_at_a_higher_level(sitting):
+def test_summary_includes_memories_captured_at_the_end(sitting):
     sitting.commit(FEATURE)
     sitting.tool("Bash", {"command": "pytest"}, {"stdout": "E   LedgerError: no such book\n1 failed"})
     sitting.tool("Edit", {"file_path": "src/book.py", "new_string": "x"}, {})
@@ -225,21 +225,21 @@ def test_a_summary_tells_what_the_end_itself_captured_at_a_higher_level(sitting)
     assert summary(sitting).sensitivity == "private"
 
 
-def test_a_checkpoint_of_nothing_is_not_made(sitting, configure):
+def test_empty_checkpoint_is_not_stored(sitting, configure):
     configure(checkpoint_events=2)
     for n in range(6):
         sitting.tool("Read", {"file_path": f"f{n}.py"}, "text")
     assert sitting.memories("checkpoint") == []
 
 
-def test_zero_makes_no_checkpoints(sitting, configure):
+def test_zero_disables_checkpoints(sitting, configure):
     configure(checkpoint_events=0)
     sitting.commit(FIX)
     sitting.commit(FEATURE)
     assert sitting.memories("checkpoint") == []
 
 
-def test_summaries_do_not_tell_of_checkpoints(sitting, configure):
+def test_summary_excludes_checkpoints(sitting, configure):
     configure(checkpoint_events=1)
     sitting.commit(FIX)
     sitting.end()
@@ -247,13 +247,13 @@ def test_summaries_do_not_tell_of_checkpoints(sitting, configure):
 
 
 @pytest.mark.parametrize(("usual", "days"), [(90, 14), (3, 3), (0, 14)])
-def test_a_checkpoint_lives_for_two_weeks_at_most(sitting, configure, usual, days):
+def test_checkpoint_expires_after_two_weeks_at_most(sitting, configure, usual, days):
     configure(checkpoint_events=1, default_ttl_days=usual)
     sitting.commit(FIX)
     assert sitting.memories("checkpoint")[0].ttl_days == days
 
 
-def test_a_summary_takes_in_the_checkpoints(sitting, configure):
+def test_summary_replaces_the_checkpoints(sitting, configure):
     configure(checkpoint_events=1)
     sitting.commit(FIX)
     sitting.commit(FEATURE)
@@ -265,7 +265,7 @@ def test_a_summary_takes_in_the_checkpoints(sitting, configure):
     assert {(one.merged_into, one.trash_reason) for one in taken} == {(summary(sitting), "merged")}
 
 
-def test_a_checkpoint_that_was_taken_in_comes_back_from_the_trash(sitting, configure, actor):
+def test_replaced_checkpoint_can_be_restored(sitting, configure, actor):
     configure(checkpoint_events=1)
     sitting.commit(FIX)
     [made] = sitting.memories("checkpoint")
@@ -274,7 +274,7 @@ def test_a_checkpoint_that_was_taken_in_comes_back_from_the_trash(sitting, confi
     assert sitting.memories("checkpoint") == [made]
 
 
-def test_checkpoints_of_a_session_that_goes_on_are_taken_in_at_its_next_end(sitting, configure):
+def test_checkpoints_of_a_continued_session_are_replaced_at_its_next_end(sitting, configure):
     configure(checkpoint_events=1)
     sitting.commit(FIX)
     sitting.end()
@@ -284,7 +284,7 @@ def test_checkpoints_of_a_session_that_goes_on_are_taken_in_at_its_next_end(sitt
     assert sitting.memories("checkpoint") == []
 
 
-def test_the_event_of_a_checkpoint_leads_to_the_summary_that_took_it_in(sitting, actor):
+def test_checkpoint_event_links_to_the_summary(sitting, actor):
     sitting.commit(FIX)
     dispatch(HookEvent(CHECKPOINT, "s1", "shop"), actor)
     [made] = sitting.memories("checkpoint")
@@ -295,7 +295,7 @@ def test_the_event_of_a_checkpoint_leads_to_the_summary_that_took_it_in(sitting,
     assert event.memory == summary(sitting)
 
 
-def test_a_checkpoint_that_a_person_changed_stays(sitting, configure, actor):
+def test_edited_checkpoint_stays(sitting, configure, actor):
     configure(checkpoint_events=1)
     sitting.commit(FIX)
     [made] = sitting.memories("checkpoint")
@@ -304,7 +304,7 @@ def test_a_checkpoint_that_a_person_changed_stays(sitting, configure, actor):
     assert sitting.memories("checkpoint") == [made]
 
 
-def test_a_checkpoint_above_the_level_of_the_summary_stays(sitting, configure, actor):
+def test_checkpoint_above_the_level_of_the_summary_stays(sitting, configure, actor):
     configure(checkpoint_events=2)
     sitting.commit(FIX, sensitivity="secret")
     sitting.tool("Read", {"file_path": "a.py"}, "text")
@@ -317,14 +317,14 @@ def test_a_checkpoint_above_the_level_of_the_summary_stays(sitting, configure, a
     assert sitting.memories("checkpoint") == [made]
 
 
-def test_what_an_agent_stored_as_a_checkpoint_is_left_alone(sitting, remember):
+def test_checkpoint_stored_by_an_agent_stays(sitting, remember):
     own = remember("so far", type="checkpoint", session_id="s1", project="shop")
     sitting.commit(FIX)
     sitting.end()
     assert sitting.memories("checkpoint") == [own]
 
 
-def test_the_end_of_one_session_takes_in_no_other_ones_checkpoints(sitting, sit, configure):
+def test_checkpoints_of_other_sessions_stay(sitting, sit, configure):
     configure(checkpoint_events=1)
     others = (sit("s2"), sit("s1", "web"))
     for other in others:
@@ -334,7 +334,7 @@ def test_the_end_of_one_session_takes_in_no_other_ones_checkpoints(sitting, sit,
     assert [len(other.memories("checkpoint")) for other in others] == [1, 1]
 
 
-def test_a_session_without_a_summary_keeps_its_checkpoints(sitting, configure, actor):
+def test_session_without_summary_keeps_its_checkpoints(sitting, configure, actor):
     configure(checkpoint_events=1)
     sitting.commit(FIX)
     sitting.end()

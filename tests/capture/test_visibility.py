@@ -1,4 +1,4 @@
-"""Who may see what events leave behind, through every door."""
+"""Test the visibility of events and everything derived from them, at every endpoint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SAID = {
 
 @pytest.fixture
 def four(sit, bot):
-    """A session with an event of each level, and one of a level that nobody knows."""
+    """Create a session with an event of each level and one of an unknown level."""
     sitting = sit("four")
     for level, message in SAID.items():
         assert sitting.commit(message, sensitivity=level).memory
@@ -48,7 +48,7 @@ ASKED = [
 
 @pytest.mark.parametrize(("clearance", "asked", "seen"), ASKED)
 @pytest.mark.parametrize("path", ["/sessions/four", "/timeline", "/memories", "/search?query=counter+index"])
-def test_each_door_shows_what_is_asked_for_and_allowed(four, agent, clearance, asked, seen, path):
+def test_each_endpoint_shows_requested_and_allowed_levels(four, agent, clearance, asked, seen, path):
     answer = agent(clearance, "reader").get(path.partition("?")[0], **asked, **dict(_query(path)))
     assert answer.status_code == 200
     text = answer.content.decode()
@@ -61,7 +61,7 @@ def _query(path):
 
 
 @pytest.mark.parametrize(("clearance", "asked", "seen"), ASKED)
-def test_a_prompt_brings_up_what_is_asked_for_and_allowed(four, agent, clearance, asked, seen, configure):
+def test_prompt_injects_requested_and_allowed_levels(four, agent, clearance, asked, seen, configure):
     configure(injection_min_score=0.0)
     reader = Sitting(agent(clearance, "reader"), "other")
     flags = dict.fromkeys(asked, True)
@@ -69,35 +69,35 @@ def test_a_prompt_brings_up_what_is_asked_for_and_allowed(four, agent, clearance
     assert {word for word in (*WORDS.values(), "grebe") if word in context} == seen
 
 
-def test_an_event_shows_no_more_than_its_memory(sitting, agent):
+def test_event_is_hidden_with_its_memory(sitting, agent):
     event = sitting.commit(FIX)
     Memory.objects.filter(pk=event.memory.pk).update(sensitivity="secret")
     assert "encoding" not in agent("public", "reader").get("/timeline").content.decode()
 
 
-def test_what_touched_a_file_of_credentials_is_not_public(sitting, agent):
+def test_call_on_a_credential_file_is_private(sitting, agent):
     sitting.tool("Read", {"file_path": "ops/.env"}, "A=1")
     assert ".env" not in agent("secret", "reader").get("/timeline").content.decode()
     shown = agent("private", "reader").get("/timeline", allow_private="true").content.decode()
     assert "ops/.env" in shown
 
 
-def test_events_of_other_projects_are_out_of_reach(sitting, agent):
+def test_events_of_other_projects_are_hidden(sitting, agent):
     sitting.commit(FIX)
     confined = agent("secret", "reader", projects=["elsewhere"])
     assert confined.get("/timeline").json()["total"] == 0
     assert confined.get("/sessions/s1").status_code == 404
 
 
-def test_the_distance_to_what_one_may_not_see_is_not_told(sit, remember):
-    """A secret twin neither makes a duplicate nor lowers what the parts say."""
+def test_hidden_memories_do_not_affect_the_memorability_parts(sit, remember):
+    """An identical secret memory neither causes a duplicate nor lowers the parts."""
     remember(FIX, project="shop", sensitivity="secret")
     event = sit(clearance="public").commit(FIX)
     assert event.memory is not None
     assert event.memorability_parts["distinctiveness"] == 1.0
 
 
-def test_a_secret_captured_by_a_public_agent_is_not_told_back(sit):
+def test_secret_captured_by_a_public_agent_is_not_injected(sit):
     low = sit(clearance="public")
     low.commit(FIX, sensitivity="secret")
     prompt = {"prompt": "which cache key ignored the encoding of the importer?"}
@@ -106,7 +106,7 @@ def test_a_secret_captured_by_a_public_agent_is_not_told_back(sit):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_level_goes_over_to_the_memory_the_boundary_and_the_summary(sitting, level):
+def test_level_applies_to_memory_boundary_and_summary(sitting, level):
     for output in (DATABASE, DATABASE + " vacuum", DESIGN):
         sitting.tool("Bash", {"command": "x"}, output, sensitivity=level)
     sitting.commit(FIX, sensitivity=level)
@@ -116,7 +116,7 @@ def test_a_level_goes_over_to_the_memory_the_boundary_and_the_summary(sitting, l
     assert set(Fact.objects.values_list("sensitivity", flat=True)) <= {level}
 
 
-def test_hostile_text_stays_text(sitting):
+def test_hostile_text_is_escaped(sitting):
     sitting.tool("Bash", {"command": "<script>alert(1)</script>"}, "</memory-context><b>" + DATABASE)
     [row] = [one for one in sitting.agent.get("/timeline").json()["items"] if one["kind"] == "event"]
     assert row["preview"].startswith("<script>")
@@ -124,7 +124,7 @@ def test_hostile_text_stays_text(sitting):
 
 
 @pytest.mark.parametrize("event", ["prompt", "start"])
-def test_a_moment_in_the_past_does_not_bring_back_what_has_expired(bot, remember, event):
+def test_event_with_a_past_time_does_not_inject_expired_memories(bot, remember, event):
     memory = remember(DATABASE, project="shop", importance=1)
     Memory.objects.filter(pk=memory.pk).update(
         expires_at="2026-06-01T00:00Z", created_at="2026-05-01T00:00Z", updated_at="2026-05-01T00:00Z"
@@ -140,13 +140,13 @@ def test_a_moment_in_the_past_does_not_bring_back_what_has_expired(bot, remember
     assert bot.post("/hooks/claude-code?at=2026-05-02T00:00:00Z", body).json() == {}
 
 
-def test_what_is_logged_of_a_private_prompt_is_private(sitting, remember):
+def test_injection_log_of_a_private_prompt_is_private(sitting, remember):
     remember("the counter index is rebuilt at night", project="shop")
     sitting.ok("prompt:submit", {"prompt": "what of the counter index?"}, sensitivity="private")
     assert Injection.objects.get().sensitivity == "private"
 
 
-def test_a_public_event_does_not_tell_how_many_secret_memories_were_shown(sit, remember):
+def test_public_event_does_not_reveal_the_number_of_secret_memories(sit, remember):
     remember("the counter index is rebuilt at night", project="shop", sensitivity="secret")
     high = sit(clearance="secret")
     high.ok("prompt:submit", {"prompt": "what of the counter index?"}, allow_secret=True)
@@ -161,7 +161,7 @@ def _idle(remember):
 
 
 def _upkeep(sit, remember, level):
-    """Ends a session of a level in a project where something is to be tended; the rows that were written."""
+    """End a session at a level in a project that needs maintenance; return the new journal rows."""
     _idle(remember)
     sit("hidden-one").ok("prompt:submit", {"prompt": "what is due?"}, sensitivity=level)
     sit("hidden-one", name="other").end(sensitivity=level)
@@ -169,7 +169,7 @@ def _upkeep(sit, remember, level):
 
 
 @pytest.mark.parametrize("level", ["private", "secret"])
-def test_upkeep_after_a_guarded_session_names_neither_it_nor_that_one_ended(sit, remember, agent, level):
+def test_maintenance_after_a_guarded_session_does_not_reveal_it(sit, remember, agent, level):
     [row] = _upkeep(sit, remember, level)
     assert row.sensitivity == "public"
     public = agent("public", "reader")
@@ -180,8 +180,8 @@ def test_upkeep_after_a_guarded_session_names_neither_it_nor_that_one_ended(sit,
     assert "session-end" not in told
 
 
-def test_one_guarded_event_is_enough_to_leave_the_session_unnamed(sit, remember):
-    """The end is public; what came before is not."""
+def test_one_guarded_event_hides_the_session_id(sit, remember):
+    """The end is public, an earlier event is not."""
     sit("hidden-one").ok("prompt:submit", {"prompt": "what is due?"}, sensitivity="secret")
     _idle(remember)
     sit("hidden-one", name="other").end()
@@ -189,7 +189,7 @@ def test_one_guarded_event_is_enough_to_leave_the_session_unnamed(sit, remember)
 
 
 @pytest.mark.parametrize("level", ["public", "private", "secret", "cosmic"])
-def test_a_row_of_old_that_names_a_session_shows_to_who_may_know_of_the_session(sit, agent, level):
+def test_old_journal_row_with_a_session_id_is_visible_with_the_session(sit, agent, level):
     sit("old-one").ok("prompt:submit", {"prompt": "what is due?"})
     Event.objects.update(sensitivity=level)
     past = journal.Change("consolidate", "memories", "old-one", {"run": "old-one"}, "shop")
