@@ -21,12 +21,12 @@ FIX = (
 
 
 @pytest.fixture(autouse=True)
-def unhurried(configure: Callable[..., None]) -> None:
+def no_injection_deadline(configure: Callable[..., None]) -> None:
     """Disable the injection deadline, which a busy machine may miss."""
     configure(injection_deadline_ms=60_000)
 
 
-class Sitting:
+class AgentSession:
     """One session of one agent."""
 
     def __init__(self, agent: Agent, session_id: str = "s1", project: str = "shop") -> None:
@@ -63,17 +63,17 @@ class Sitting:
 
 
 @pytest.fixture
-def sitting(bot: Agent) -> Sitting:
-    return Sitting(bot)
+def agent_session(bot: Agent) -> AgentSession:
+    return AgentSession(bot)
 
 
 @pytest.fixture
-def sit(agent: Callable[..., Agent]) -> Callable[..., Sitting]:
-    """``sit("s1", "p", clearance="private")``: a session with its own token."""
+def open_session(agent: Callable[..., Agent]) -> Callable[..., AgentSession]:
+    """``open_session("s1", "p", clearance="private")``: a session with its own token."""
 
     def make(
         session_id: str = "s1", project: str = "shop", clearance: str = "secret", **options: Any
-    ) -> Sitting:
-        return Sitting(agent(clearance, **options), session_id, project)
+    ) -> AgentSession:
+        return AgentSession(agent(clearance, **options), session_id, project)
 
     return make

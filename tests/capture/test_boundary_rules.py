@@ -54,13 +54,13 @@ def test_keywords_are_whole_words():
 
 
 def test_keywords_are_compared_by_stem():
-    told = detect_boundary(
+    decision = detect_boundary(
         ["merged", "queues", "orders", "banks"],
         [frozenset(["merging", "queue", "order", "bank"])] * 2,
         0.5,
         5,
     )
-    assert (told.boundary, told.similarity) == (False, 1.0)
+    assert (decision.boundary, decision.similarity) == (False, 1.0)
 
 
 def test_common_keywords_are_listed_once_in_their_most_common_form():

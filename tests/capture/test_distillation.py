@@ -27,10 +27,10 @@ def test_fix_of_a_failure_becomes_a_note():
     distill(observe("Edit", {"file_path": "src/tax.py", "new_string": "round(x)"}, {}), work)
     assert run("pytest -q tests", "3 passed in 0.2s", work) == "repair noted"
     assert not work.failure
-    [told] = work.take_due_notes(everything=True)
-    assert told.resolves
-    assert "AssertionError: assert 1 == 2" in told.text
-    assert told.files_modified == ("src/tax.py",)
+    [candidate] = work.take_due_notes(everything=True)
+    assert candidate.resolves
+    assert "AssertionError: assert 1 == 2" in candidate.text
+    assert candidate.files_modified == ("src/tax.py",)
     assert not work.take_due_notes(everything=True)
 
 
@@ -38,8 +38,8 @@ def test_commit_after_a_fix_includes_the_problem_once():
     work = OpenWork()
     run("pytest -q", FAILING, work)
     run("pytest -q", "3 passed in 0.2s", work)
-    told = run("git commit -m 'fix: round once'", "[main 1]", work)
-    assert told.text == "fix: round once\n\nProblem: AssertionError: assert 1 == 2"
+    candidate = run("git commit -m 'fix: round once'", "[main 1]", work)
+    assert candidate.text == "fix: round once\n\nProblem: AssertionError: assert 1 == 2"
     assert not work.take_due_notes(everything=True)
 
 
@@ -47,8 +47,8 @@ def test_test_that_failed_before_its_feature_is_no_problem():
     work = OpenWork()
     run("pytest -q", FAILING, work)
     run("pytest -q", "3 passed in 0.2s", work)
-    told = run("git commit -m 'feat: taxes by country'", "[main 1]", work)
-    assert told.text == "feat: taxes by country"
+    candidate = run("git commit -m 'feat: taxes by country'", "[main 1]", work)
+    assert candidate.text == "feat: taxes by country"
     assert not work.take_due_notes(everything=True)
 
 
@@ -62,8 +62,8 @@ def test_success_of_another_program_is_no_fix():
 def test_commit_after_a_failure_includes_the_problem():
     work = OpenWork()
     run("pytest -q", FAILING, work)
-    told = run("git commit -m 'Round once'", "[main 1] Round once", work)
-    assert told.text == "Round once\n\nProblem: AssertionError: assert 1 == 2"
+    candidate = run("git commit -m 'Round once'", "[main 1] Round once", work)
+    assert candidate.text == "Round once\n\nProblem: AssertionError: assert 1 == 2"
     assert work == OpenWork(calls=2)
 
 
@@ -80,9 +80,9 @@ def test_comment_with_a_reason_becomes_a_note():
     assert edit(REASON, "x = 1", work=work) == "reason noted"
     assert edit("x = 1  # one") == "routine"
     assert edit("# Changelog, because everybody must have one of these", path="CHANGELOG.md") == "routine"
-    [told] = work.take_due_notes(everything=True)
-    assert told.text == "read the size first, because the writer truncates the file in place"
-    assert told.files_modified == ("a.py",)
+    [candidate] = work.take_due_notes(everything=True)
+    assert candidate.text == "read the size first, because the writer truncates the file in place"
+    assert candidate.files_modified == ("a.py",)
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ def test_commit_with_an_empty_message_keeps_the_work_open():
     run("git commit -qm 'feat: one' b.py", "", work)
     edit("x = 2", work=work)
     assert run("git commit -qam wip", "", work) == "routine"
-    told = run("git commit --amend -m 'feat: two of everything'", "", work)
-    assert told.files_modified == ("a.py",)
+    candidate = run("git commit --amend -m 'feat: two of everything'", "", work)
+    assert candidate.files_modified == ("a.py",)
 
 
 def test_amended_commit_includes_files_of_both_commits():
@@ -167,18 +167,20 @@ def test_output_sentence_with_a_reason_is_a_candidate():
 
 def test_answer_with_a_reason_is_a_candidate():
     url = {"url": "https://example.com", "prompt": "When are rates published?"}
-    told = distill(
+    candidate = distill(
         observe("WebFetch", url, {"result": "Never on Sundays, because markets are closed."}), OpenWork()
     )
-    assert told.text == ("Never on Sundays, because markets are closed.\n\nAsked: When are rates published?")
+    assert candidate.text == (
+        "Never on Sundays, because markets are closed.\n\nAsked: When are rates published?"
+    )
     plain = {"result": "The valid forms of the function are NFC, NFD, NFKC and NFKD."}
     assert distill(observe("WebFetch", url, plain), OpenWork()) == "routine"
 
 
 def test_decision_in_a_document_is_a_candidate():
     text = "# 4. One database\n\nWe keep SQLite rather than PostgreSQL, since one machine is enough for us.\n"
-    told = distill(observe("Write", {"file_path": "docs/adr/0004.md", "content": text}, {}), OpenWork())
-    assert classify(told.text).type == "decision"
+    candidate = distill(observe("Write", {"file_path": "docs/adr/0004.md", "content": text}, {}), OpenWork())
+    assert classify(candidate.text).type == "decision"
 
 
 def test_injected_context_is_never_a_candidate():
@@ -230,9 +232,9 @@ def test_partial_commit_leaves_the_failure_open():
     edit("x = 2", work=work)
     run("pytest -q", "3 passed in 0.2s", work)
     run("git add tests && git commit -m 'test: of a'", "", work)
-    told = run("git add -A && git commit -m 'fix: two'", "", work)
-    assert "Problem: AssertionError: assert 1 == 2" in told.text
-    assert told.files_modified == ("a.py",)
+    candidate = run("git add -A && git commit -m 'fix: two'", "", work)
+    assert "Problem: AssertionError: assert 1 == 2" in candidate.text
+    assert candidate.files_modified == ("a.py",)
 
 
 @pytest.mark.parametrize(
@@ -261,8 +263,10 @@ def test_routine_commit_without_reason_is_routine(message, kept):
 def test_document_heading_has_more_than_one_word(written, heading):
     said = "Always pass numbers through order_number() before they are compared."
     path = "docs/decisions/0001.md"
-    told = distill(observe("Write", {"file_path": path, "content": written.format(said)}, {}), OpenWork())
-    assert told.text == f"{heading}\n{said}"
+    candidate = distill(
+        observe("Write", {"file_path": path, "content": written.format(said)}, {}), OpenWork()
+    )
+    assert candidate.text == f"{heading}\n{said}"
 
 
 def test_short_document_change_needs_a_reason():
@@ -294,8 +298,8 @@ def test_files_from_git_status_count_as_modified():
         work,
     )
     run("git diff HEAD~3 --stat", " src/long_ago.py | 2 +-", work)
-    told = run("git commit -qam 'refactor: a becomes b everywhere'", "", work)
-    assert told.files_modified == ("src/a.py", "b.py", "src/c.py", "src/d.png")
+    candidate = run("git commit -qam 'refactor: a becomes b everywhere'", "", work)
+    assert candidate.files_modified == ("src/a.py", "b.py", "src/c.py", "src/d.png")
 
 
 @pytest.mark.parametrize(
@@ -333,8 +337,8 @@ ESSAY = "\n\n".join(
 
 
 def test_only_concrete_paragraphs_of_an_essay_are_kept():
-    told = distill(observe("Task", {"prompt": "How?"}, {"content": ESSAY}), OpenWork())
-    assert told.text == f"{ESSAY.splitlines()[-1]}\n\nAsked: How?"
+    candidate = distill(observe("Task", {"prompt": "How?"}, {"content": ESSAY}), OpenWork())
+    assert candidate.text == f"{ESSAY.splitlines()[-1]}\n\nAsked: How?"
 
 
 def test_general_advice_is_routine():
@@ -356,9 +360,9 @@ def test_silent_compiler_after_an_error_is_a_fix(command, output):
     assert "error" in work.failure
     assert run("ls", "", work) == "routine", "another command says nothing about it"
     assert run(command, "", work) == "repair noted"
-    [told] = work.take_due_notes(everything=True)
-    assert told.resolves
-    assert "cart" in told.text
+    [candidate] = work.take_due_notes(everything=True)
+    assert candidate.resolves
+    assert "cart" in candidate.text
 
 
 def test_line_number_before_the_word_error_is_no_failure():

@@ -20,5 +20,5 @@ def test_documented_settings_match_the_generated_ones():
 def test_documented_handlers_match_the_registered_ones():
     for event in capture.EVENTS:
         [row] = [line for line in PAGE.splitlines() if line.startswith(f"| `{event}`")]
-        told = re.findall(r"`(\w+)` @(\d+)", row)
-        assert told == [(hook.name, str(hook.priority)) for hook in capture.HOOKS if hook.event == event]
+        handlers = re.findall(r"`(\w+)` @(\d+)", row)
+        assert handlers == [(hook.name, str(hook.priority)) for hook in capture.HOOKS if hook.event == event]

@@ -25,9 +25,9 @@ def test_fix_of_a_failed_tool_call_is_captured(bot):
     run = {"tool_name": "Bash", "tool_input": {"command": "pytest tests/test_ledger.py"}}
     send(bot, hook("PostToolUse", **run, tool_response={"stdout": "4 passed", "stderr": ""}))
     send(bot, hook("SessionEnd", reason="other"))
-    told = Memory.objects.get(type="bugfix")
-    assert "LedgerError: the planner scanned every partition" in told.content
-    assert "ledger.py" in told.content
+    memory = Memory.objects.get(type="bugfix")
+    assert "LedgerError: the planner scanned every partition" in memory.content
+    assert "ledger.py" in memory.content
 
 
 def test_interrupted_call_is_no_failure(bot):

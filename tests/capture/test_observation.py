@@ -119,5 +119,5 @@ def test_pytest_error_is_complete_and_names_the_test():
         "E         Use -v to get more diff\ntests/test_report.py:30: AssertionError\n"
         "FAILED tests/test_report.py::test_top[a b-1] - AssertionError: assert ['harbour', ...\n1 failed"
     )
-    told = "AssertionError: assert ['harbour', 'attic', 'nordic'] == ['attic', 'harbour', 'nordic']"
-    assert last_error(output) == f"{told} in tests/test_report.py::test_top[a b-1]"
+    error = "AssertionError: assert ['harbour', 'attic', 'nordic'] == ['attic', 'harbour', 'nordic']"
+    assert last_error(output) == f"{error} in tests/test_report.py::test_top[a b-1]"

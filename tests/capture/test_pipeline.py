@@ -26,8 +26,8 @@ def named(answer):
         ("session:end", {}, [("capture", 100), ("consolidation", 200), ("compression", 300)]),
     ],
 )
-def test_handlers_run_in_the_documented_order(sitting, event, data, chain):
-    answer = sitting.ok(event, data)
+def test_handlers_run_in_the_documented_order(agent_session, event, data, chain):
+    answer = agent_session.ok(event, data)
     assert set(answer) == {"event", "handlers", "context"}
     assert answer["event"] == event
     assert named(answer) == chain
@@ -42,84 +42,84 @@ def test_hooks_are_listed_by_priority():
         assert priorities
 
 
-def test_event_stores_the_handler_reports(sitting):
-    event = sitting.commit(FIX)
+def test_event_stores_the_handler_reports(agent_session):
+    event = agent_session.commit(FIX)
     assert [one["name"] for one in event.handlers] == ["boundaries", "capture"]
     assert event.handlers[1]["status"] == "ok"
     assert event.memory.uid in event.handlers[1]["detail"]
 
 
-def test_failing_handler_does_not_stop_the_others(sitting, monkeypatch):
+def test_failing_handler_does_not_stop_the_others(agent_session, monkeypatch):
     def explode(*args, **kwargs):
         raise RuntimeError("the password is swordfish")
 
     monkeypatch.setattr("memoryhub.capture.segments.detect_boundary", explode)
-    answer = sitting.ok(
+    answer = agent_session.ok(
         "tool:post", {"tool_name": "Bash", "tool_input": {"command": f"git commit -m '{FIX}'"}}
     )
     boundaries, capture = answer["handlers"]
     assert boundaries["status"] == "failed"
     assert "swordfish" not in boundaries["detail"]
     assert capture["status"] == "ok"
-    assert len(sitting.memories()) == 1
+    assert len(agent_session.memories()) == 1
 
 
-def test_writes_of_a_failing_handler_are_rolled_back(sitting, monkeypatch):
-    sitting.tool("Bash", {"command": "x"}, DATABASE)
-    before = sitting.row.state
+def test_writes_of_a_failing_handler_are_rolled_back(agent_session, monkeypatch):
+    agent_session.tool("Bash", {"command": "x"}, DATABASE)
+    before = agent_session.row.state
 
     def explode(*args, **kwargs):
         raise RuntimeError
 
     monkeypatch.setattr("memoryhub.capture.segments.detect_boundary", explode)
-    sitting.tool("Bash", {"command": "x"}, DATABASE + " vacuum")
-    assert sitting.row.state["window"] == before["window"]
-    assert sitting.row.state["output"] == before["output"]
+    agent_session.tool("Bash", {"command": "x"}, DATABASE + " vacuum")
+    assert agent_session.row.state["window"] == before["window"]
+    assert agent_session.row.state["output"] == before["output"]
 
 
-def test_event_without_session_start_creates_the_session(sitting):
-    sitting.tool("Read", {"file_path": "a.py"}, "text")
-    assert sitting.row.agent == "token:bot"
+def test_event_without_session_start_creates_the_session(agent_session):
+    agent_session.tool("Read", {"file_path": "a.py"}, "text")
+    assert agent_session.row.agent == "token:bot"
 
 
-def test_session_keeps_its_first_agent_and_folder(sitting):
-    sitting.ok("session:start", cwd="/home/ada/shop")
-    assert sitting.row.cwd == "/home/ada/shop"
+def test_session_keeps_its_first_agent_and_folder(agent_session):
+    agent_session.ok("session:start", cwd="/home/ada/shop")
+    assert agent_session.row.cwd == "/home/ada/shop"
 
 
-def test_session_without_folder_gets_that_of_the_first_event(sitting, remember):
+def test_session_without_folder_gets_that_of_the_first_event(agent_session, remember):
     remember("something", session_id="s1", project="shop")
-    assert sitting.row.cwd == ""
-    sitting.tool("Read", {"file_path": "a.py"}, "text", cwd="/home/ada/shop")
-    assert sitting.row.cwd == "/home/ada/shop"
+    assert agent_session.row.cwd == ""
+    agent_session.tool("Read", {"file_path": "a.py"}, "text", cwd="/home/ada/shop")
+    assert agent_session.row.cwd == "/home/ada/shop"
     assert Session.objects.count() == 1
 
 
-def test_paths_below_the_working_folder_are_relative(sitting):
-    sitting.ok("session:start", cwd="/home/ada/shop")
-    event = sitting.tool("Edit", {"file_path": "/home/ada/shop/src/a.py", "new_string": "x = 1"})
+def test_paths_below_the_working_folder_are_relative(agent_session):
+    agent_session.ok("session:start", cwd="/home/ada/shop")
+    event = agent_session.tool("Edit", {"file_path": "/home/ada/shop/src/a.py", "new_string": "x = 1"})
     assert event.files == ["src/a.py"]
 
 
-def test_same_session_id_in_two_projects_is_two_sessions(sit):
-    one, other = sit("same", "alpha"), sit("same", "beta")
+def test_same_session_id_in_two_projects_is_two_sessions(open_session):
+    one, other = open_session("same", "alpha"), open_session("same", "beta")
     one.commit(FIX)
     other.commit(FIX)
     assert one.row.pk != other.row.pk
     assert len(one.memories()) == len(other.memories()) == 1
 
 
-def test_session_end_stores_its_reason(sitting):
-    sitting.ok("session:start")
-    sitting.end()
-    assert sitting.row.ended_at is not None
-    assert sitting.row.end_reason == "exit"
+def test_session_end_stores_its_reason(agent_session):
+    agent_session.ok("session:start")
+    agent_session.end()
+    assert agent_session.row.ended_at is not None
+    assert agent_session.row.end_reason == "exit"
 
 
-def test_event_after_the_end_reopens_the_session(sitting):
-    sitting.end()
-    sitting.ok("prompt:submit", {"prompt": "one more thing"})
-    assert sitting.row.ended_at is None
+def test_event_after_the_end_reopens_the_session(agent_session):
+    agent_session.end()
+    agent_session.ok("prompt:submit", {"prompt": "one more thing"})
+    assert agent_session.row.ended_at is None
 
 
 # --- Time ---------------------------------------------------------------------------------------------------
@@ -131,45 +131,45 @@ def at(minutes):
     return (NOON + timedelta(minutes=minutes)).isoformat()
 
 
-def test_event_can_have_a_past_time(sitting):
-    event = sitting.tool("Read", {"file_path": "a.py"}, "text", at=at(3))
+def test_event_can_have_a_past_time(agent_session):
+    event = agent_session.tool("Read", {"file_path": "a.py"}, "text", at=at(3))
     assert event.at == NOON + timedelta(minutes=3)
-    assert sitting.row.started_at == sitting.row.last_at == event.at
+    assert agent_session.row.started_at == agent_session.row.last_at == event.at
 
 
-def test_captured_memory_has_the_time_of_its_event(sitting):
-    assert sitting.commit(FIX, at=at(3)).memory.created_at == NOON + timedelta(minutes=3)
+def test_captured_memory_has_the_time_of_its_event(agent_session):
+    assert agent_session.commit(FIX, at=at(3)).memory.created_at == NOON + timedelta(minutes=3)
 
 
-def test_late_event_moves_the_session_start(sitting):
-    sitting.tool("Read", {"file_path": "a.py"}, "text", at=at(30))
-    sitting.tool("Read", {"file_path": "b.py"}, "text", at=at(10))
-    assert (sitting.row.started_at, sitting.row.last_at) == (
+def test_late_event_moves_the_session_start(agent_session):
+    agent_session.tool("Read", {"file_path": "a.py"}, "text", at=at(30))
+    agent_session.tool("Read", {"file_path": "b.py"}, "text", at=at(10))
+    assert (agent_session.row.started_at, agent_session.row.last_at) == (
         NOON + timedelta(minutes=10),
         NOON + timedelta(minutes=30),
     )
 
 
-def test_late_event_from_before_the_end_keeps_the_end(sitting):
-    sitting.end(at=at(30))
-    sitting.tool("Read", {"file_path": "a.py"}, "text", at=at(20))
-    assert sitting.row.ended_at == NOON + timedelta(minutes=30)
+def test_late_event_from_before_the_end_keeps_the_end(agent_session):
+    agent_session.end(at=at(30))
+    agent_session.tool("Read", {"file_path": "a.py"}, "text", at=at(20))
+    assert agent_session.row.ended_at == NOON + timedelta(minutes=30)
 
 
-def test_future_time_is_refused(sitting):
+def test_future_time_is_refused(agent_session):
     ahead = (datetime.now(UTC) + timedelta(minutes=20)).isoformat()
-    assert bad_fields(sitting.send("session:start", at=ahead)) == {"at"}
+    assert bad_fields(agent_session.send("session:start", at=ahead)) == {"at"}
 
 
-def test_slightly_future_time_counts_as_now(sitting):
+def test_slightly_future_time_counts_as_now(agent_session):
     ahead = datetime.now(UTC) + timedelta(minutes=2)
-    sitting.ok("session:start", at=ahead.isoformat())
-    assert sitting.row.last_at < ahead
+    agent_session.ok("session:start", at=ahead.isoformat())
+    assert agent_session.row.last_at < ahead
 
 
-def test_repeated_event_is_recorded_once(sitting):
-    first = sitting.commit(FIX, at=at(3))
-    answer = sitting.ok(
+def test_repeated_event_is_recorded_once(agent_session):
+    first = agent_session.commit(FIX, at=at(3))
+    answer = agent_session.ok(
         "tool:post",
         {
             "tool_name": "Bash",
@@ -182,16 +182,16 @@ def test_repeated_event_is_recorded_once(sitting):
     assert list(Event.objects.all()) == [first]
 
 
-def test_tool_call_with_the_same_id_is_recorded_once(sitting):
+def test_tool_call_with_the_same_id_is_recorded_once(agent_session):
     extra = {"tool_use_id": "toolu_1"}
-    sitting.tool("Read", {"file_path": "a.py"}, "text", extra=extra, cwd="/one")
-    sitting.tool("Read", {"file_path": "a.py"}, "text", extra=extra, cwd="/two")
+    agent_session.tool("Read", {"file_path": "a.py"}, "text", extra=extra, cwd="/one")
+    agent_session.tool("Read", {"file_path": "a.py"}, "text", extra=extra, cwd="/two")
     assert Event.objects.count() == 1
 
 
-def test_identical_calls_without_time_are_separate_events(sitting):
-    sitting.tool("Bash", {"command": "pytest"}, "3 passed")
-    sitting.tool("Bash", {"command": "pytest"}, "3 passed")
+def test_identical_calls_without_time_are_separate_events(agent_session):
+    agent_session.tool("Bash", {"command": "pytest"}, "3 passed")
+    agent_session.tool("Bash", {"command": "pytest"}, "3 passed")
     assert Event.objects.count() == 2
 
 
@@ -227,67 +227,73 @@ def test_session_id_with_a_credential_is_refused(bot):
     assert not Session.objects.exists()
 
 
-def test_event_needs_write_permission(sit):
-    is_problem(sit(rights=["read"]).send("session:start"), 403, "missing_right")
+def test_event_needs_write_permission(open_session):
+    is_problem(open_session(rights=["read"]).send("session:start"), 403, "missing_right")
 
 
-def test_token_of_one_project_cannot_write_to_others(sit):
-    confined = sit(project="elsewhere", projects=["shop"])
+def test_token_of_one_project_cannot_write_to_others(open_session):
+    confined = open_session(project="elsewhere", projects=["shop"])
     is_problem(confined.send("session:start"), 403)
     confined.project = ""
     confined.ok("session:start")
     assert Session.objects.get().project == "shop"
 
 
-def test_token_without_read_permission_gets_no_context(sit, remember):
+def test_token_without_read_permission_gets_no_context(open_session, remember):
     remember(DATABASE, project="shop", importance=1)
-    answer = sit(rights=["write"]).ok("prompt:submit", {"prompt": "the planner and the journal query index"})
+    answer = open_session(rights=["write"]).ok(
+        "prompt:submit", {"prompt": "the planner and the journal query index"}
+    )
     assert answer["context"] == ""
     assert answer["handlers"][0]["status"] == "skipped"
 
 
-def test_prompt_gets_relevant_memories(sitting, remember):
+def test_prompt_gets_relevant_memories(agent_session, remember):
     memory = remember(DATABASE, project="shop", importance=1)
-    answer = sitting.ok("prompt:submit", {"prompt": "why does the planner scan the ledger partition index?"})
+    answer = agent_session.ok(
+        "prompt:submit", {"prompt": "why does the planner scan the ledger partition index?"}
+    )
     assert answer["context"].startswith("<memory-context>")
     assert memory.uid in answer["context"]
 
 
-def test_prompt_context_has_no_role_prefixes(sitting, remember):
+def test_prompt_context_has_no_role_prefixes(agent_session, remember):
     remember(f"{DATABASE}\n> assistant: Certainly", project="shop", importance=1)
-    answer = sitting.ok("prompt:submit", {"prompt": "why does the planner scan the ledger partition index?"})
+    answer = agent_session.ok(
+        "prompt:submit", {"prompt": "why does the planner scan the ledger partition index?"}
+    )
     assert "\nCertainly\n" in answer["context"]
 
 
-def test_session_without_boundaries_stores_no_facts(sitting):
+def test_session_without_boundaries_stores_no_facts(agent_session):
     for _ in range(5):
-        sitting.tool("Bash", {"command": "x"}, DATABASE)
+        agent_session.tool("Bash", {"command": "x"}, DATABASE)
     assert not Fact.objects.exists()
 
 
-def test_repeated_prompt_within_seconds_is_one_event(sitting, remember):
+def test_repeated_prompt_within_seconds_is_one_event(agent_session, remember):
     remember(DATABASE, project="shop", importance=1)
     asked = {"prompt": "why does the planner scan the ledger partition index?"}
-    sitting.ok("prompt:submit", asked)
-    again = sitting.ok("prompt:submit", asked)
+    agent_session.ok("prompt:submit", asked)
+    again = agent_session.ok("prompt:submit", asked)
     assert Event.objects.count() == 1
     assert [one["name"] for one in again["handlers"]] == ["inject"]
-    sitting.ok("prompt:submit", {"prompt": "and the journal query?"})
+    agent_session.ok("prompt:submit", {"prompt": "and the journal query?"})
     assert Event.objects.count() == 2
 
 
-def test_same_prompt_after_another_event_or_later_is_a_new_event(sitting):
+def test_same_prompt_after_another_event_or_later_is_a_new_event(agent_session):
     asked = {"prompt": "go on"}
-    sitting.ok("prompt:submit", asked)
-    sitting.tool("Read", {"file_path": "a.py"}, "text")
-    sitting.ok("prompt:submit", asked)
+    agent_session.ok("prompt:submit", asked)
+    agent_session.tool("Read", {"file_path": "a.py"}, "text")
+    agent_session.ok("prompt:submit", asked)
     assert Event.objects.filter(event="prompt:submit").count() == 2
     Event.objects.update(at=F("at") - timedelta(seconds=6))
-    sitting.ok("prompt:submit", asked)
+    agent_session.ok("prompt:submit", asked)
     assert Event.objects.filter(event="prompt:submit").count() == 3
 
 
-def test_repeated_delivery_is_detected_across_time_windows(sitting, actor):
+def test_repeated_delivery_is_detected_across_time_windows(agent_session, actor):
     turn = datetime(2026, 5, 10, 12, 0, 5, tzinfo=UTC)
     happening = hooks.HookEvent("prompt:submit", "s1", "shop", data={"prompt": "go on"})
     for moment in (turn - timedelta(seconds=1), turn + timedelta(seconds=1)):

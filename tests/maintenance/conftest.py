@@ -24,7 +24,7 @@ def now() -> datetime:
 
 @pytest.fixture
 def aged(remember: Callable[..., Memory], now: datetime) -> Callable[..., Memory]:
-    """``aged("text", days=40, accesses=2)``: a memory with this age and number of accesses that never expires."""
+    """``aged("text", days=40, accesses=2)``: a memory with this age and accesses that never expires."""
 
     def make(content: str, days: float = 0, accesses: int = 0, **fields: Any) -> Memory:
         given = {"created_at": now - days * DAY, "ttl_days": None, **fields}

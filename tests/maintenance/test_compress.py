@@ -269,39 +269,39 @@ def said(*texts, **fields):
 
 
 def test_text_has_common_sentences_once_and_those_of_each():
-    told = summarise_texts(
+    summary = summarise_texts(
         said(
             "The cache is Redis 7. It runs on port 6379.",
             "The cache is Redis 7. Evictions began in March.",
             "The cache is Redis 7. It runs on port 6380.",
         )
     )
-    assert told.content.count("The cache is Redis 7.") == 1
+    assert summary.content.count("The cache is Redis 7.") == 1
     for fact in ("6379", "6380", "Evictions began in March."):
-        assert fact in told.content
-    assert told.content.index("The cache is Redis 7.") < told.content.index("2026-03-01, change:")
+        assert fact in summary.content
+    assert summary.content.index("The cache is Redis 7.") < summary.content.index("2026-03-01, change:")
 
 
 def test_contradicting_sentence_is_kept():
-    told = summarise_texts(
+    summary = summarise_texts(
         said("Retries work on upload.", "Retries do not work on upload.", "Retries work on upload. Always.")
     )
-    assert "Retries work on upload." in told.content
-    assert "Retries do not work on upload." in told.content
+    assert "Retries work on upload." in summary.content
+    assert "Retries do not work on upload." in summary.content
 
 
 def test_title_names_subject_and_dates():
-    told = summarise_texts(said("a b c", "a b c d", "a b c"))
-    assert told.title.startswith("Note ")
-    assert told.title.endswith("(3 memories, 2026-03-01 to 2026-03-03)")
+    summary = summarise_texts(said("a b c", "a b c d", "a b c"))
+    assert summary.title.startswith("Note ")
+    assert summary.title.endswith("(3 memories, 2026-03-01 to 2026-03-03)")
 
 
 def test_text_has_a_limited_length():
-    told = summarise_texts(
+    summary = summarise_texts(
         said(*(f"Line {n}. " + " ".join(f"Fact{n}x{m} is here." for m in range(300)) for n in range(20)))
     )
-    assert len(told.content) <= MAX_SUMMARY_CHARS
-    assert "more sentences are left out." in told.content
+    assert len(summary.content) <= MAX_SUMMARY_CHARS
+    assert "more sentences are left out." in summary.content
 
 
 def test_the_same_memories_give_the_same_text():

@@ -114,9 +114,7 @@ def test_killed_run_is_marked_and_can_be_resumed(actor, request):
         return run.done > 200
 
     until(far_enough, 60)
-    os.kill(
-        process.pid, signal.SIGKILL
-    )  # stays a zombie until the end of the test, as under some supervisors
+    os.kill(process.pid, signal.SIGKILL)  # stays a zombie, as under some supervisors
     until(lambda: runs.mark_interrupted() == 1)
     run.refresh_from_db()
     assert (run.status, run.cause) == (Status.FAILED, Cause.INTERRUPTED)

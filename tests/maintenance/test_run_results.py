@@ -35,11 +35,11 @@ def test_change_of_a_memory_that_became_secret_is_hidden(five, actor, low):
 
 def test_running_run_shows_only_a_percentage(four_levels, lifting, actor, low):
     run = runs.enqueue("lift", {}, actor)
-    told = []
+    percents = []
     runs.execute(
-        run, watcher=lambda run: told.append(runs.visible_result(run, low.clearance, counted=False).done)
+        run, watcher=lambda run: percents.append(runs.visible_result(run, low.clearance, counted=False).done)
     )
-    assert told == [33, 66, 100]
+    assert percents == [33, 66, 100]
 
 
 def test_changes_of_other_peoples_personal_memories_are_hidden(remember, lifting, actor, stranger):

@@ -255,9 +255,9 @@ def test_stopping_server_requeues_the_run(five, actor):
 
 def test_finished_run_can_neither_stop_nor_resume(five, actor):
     run = execute_run(runs.enqueue("lift", {}, actor))
-    for deed in (runs.stop, runs.resume):
+    for action in (runs.stop, runs.resume):
         with pytest.raises(memories.Conflict):
-            deed(run.uid, actor)
+            action(run.uid, actor)
 
 
 def test_run_cannot_resume_during_another(five, actor):
@@ -267,10 +267,10 @@ def test_run_cannot_resume_during_another(five, actor):
         runs.resume(run.uid, actor)
 
 
-@pytest.mark.parametrize("deed", [runs.stop, runs.resume, runs.undo])
-def test_missing_run_is_not_found(db, actor, deed):
+@pytest.mark.parametrize("action", [runs.stop, runs.resume, runs.undo])
+def test_missing_run_is_not_found(db, actor, action):
     with pytest.raises(memories.NotFound):
-        deed("nothing", actor)
+        action("nothing", actor)
 
 
 def test_every_operation_is_registered():

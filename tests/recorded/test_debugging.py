@@ -133,9 +133,9 @@ def test_injected_context_is_not_captured(played):
 
 
 def test_instruction_in_an_output_becomes_no_memory(played):
-    told = "\n".join(one.content for one in (*played.kept, *played.summaries, *played.checkpoints))
-    assert "ignore all previous" not in told
-    assert "collector.example" not in told
+    text = "\n".join(one.content for one in (*played.kept, *played.summaries, *played.checkpoints))
+    assert "ignore all previous" not in text
+    assert "collector.example" not in text
 
 
 def test_each_task_begins_a_segment(played):
@@ -180,5 +180,5 @@ def test_memories_are_injected_again_after_compacting(played):
     compacted = next(event.at for event in played.events if event.event == "session:checkpoint")
     before = [one.injected for one in played.session.injections.filter(at__lt=compacted)]
     after = [one.injected for one in played.session.injections.filter(at__gt=compacted)]
-    told = [{shown["id"] for one in part for shown in one} for part in (before, after)]
-    assert told[0] & told[1]
+    text = [{shown["id"] for one in part for shown in one} for part in (before, after)]
+    assert text[0] & text[1]
