@@ -1,11 +1,11 @@
-"""What a person is asked before a run: its parameters as fields of a form; what is lost for good is named.
+"""Forms to start a run: parameter fields, permissions and the number of memories that would be lost.
 
-For the pages and the admin alike.
+Used by the pages and by the admin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -16,7 +16,7 @@ from memoryhub.access.policy import Actor
 from memoryhub.maintenance import runs
 from memoryhub.maintenance.operations.base import Operation
 
-# What these remove comes back from no trash and by no undo.
+# They delete memories permanently, past the trash and without undo.
 IRREVERSIBLE_OPERATIONS = frozenset({"purge_expired", "empty_trash"})
 ADD_RUN, VIEW_RUN, ERASE_MEMORY = (
     "memoryhub.add_maintenancerun",
@@ -26,38 +26,36 @@ ADD_RUN, VIEW_RUN, ERASE_MEMORY = (
 
 
 def can_view_runs(user: Any) -> bool:
-    """Who may start runs may look at them too."""
     return bool(user.has_perm(VIEW_RUN) or user.has_perm(ADD_RUN))
 
 
 def can_start_run(user: Any, operation: str, *, dry_run: bool) -> bool:
-    """Removing for good by maintenance needs the same permission as removing for good by hand."""
-    if not user.has_perm(ADD_RUN):
-        return False
-    return dry_run or operation not in IRREVERSIBLE_OPERATIONS or bool(user.has_perm(ERASE_MEMORY))
+    """Whether a user may start a run. Irreversible ones also need the permission to erase memories."""
+    needs_erase = operation in IRREVERSIBLE_OPERATIONS and not dry_run
+    return bool(user.has_perm(ADD_RUN) and (not needs_erase or user.has_perm(ERASE_MEMORY)))
 
 
 def count_losses(operation: Operation[Any], params: dict[str, Any], actor: Actor) -> int:
-    """How many memories a run of it would remove for good now. StoreError names a value that does not fit."""
-    kept = runs.validate_params(operation, params)
-    return operation.total(operation.Params(**kept), actor, timezone.now())
+    """Count the memories that a run would delete permanently now. StoreError names an invalid parameter."""
+    valid = runs.validate_params(operation, params)
+    return operation.total(operation.Params(**valid), actor, timezone.now())
 
 
 def form_fields(params: type[BaseModel]) -> dict[str, forms.Field]:
-    """A field for each parameter; all may be left empty."""
+    """Return an optional field for each parameter."""
     properties = params.model_json_schema()["properties"]
     return {name: _form_field(name, _unwrap_optional(spec)) for name, spec in properties.items()}
 
 
 def filled_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What was filled in, of the cleaned values of such fields."""
+    """Return the cleaned values that are not empty."""
     return {name: value for name, value in values.items() if value not in (None, "") and value is not False}
 
 
 def _unwrap_optional(spec: dict[str, Any]) -> dict[str, Any]:
-    """``T | None`` as ``T``."""
-    [kind] = [one for one in spec.get("anyOf", [spec]) if one.get("type") != "null"]
-    return {**spec, **kind}
+    """Return the JSON schema of ``T`` for that of ``T | None``."""
+    [variant] = [variant for variant in spec.get("anyOf", [spec]) if variant.get("type") != "null"]
+    return {**spec, **variant}
 
 
 def _form_field(name: str, spec: dict[str, Any]) -> forms.Field:
@@ -66,12 +64,11 @@ def _form_field(name: str, spec: dict[str, Any]) -> forms.Field:
         "label": name.replace("_", " ").capitalize(),
         "help_text": spec.get("description", ""),
     }
-    make: Callable[..., forms.Field] = forms.CharField
     if spec["type"] == "boolean":
-        make = forms.BooleanField
-    elif spec["type"] in ("integer", "number"):
-        make = forms.IntegerField if spec["type"] == "integer" else forms.FloatField
-        options |= {"min_value": spec.get("minimum"), "max_value": spec.get("maximum")}
-    else:
-        options["max_length"] = spec.get("maxLength")
-    return make(**options)
+        return forms.BooleanField(**options)
+    limits: dict[str, Any] = {"min_value": spec.get("minimum"), "max_value": spec.get("maximum")}
+    if spec["type"] == "integer":
+        return forms.IntegerField(**options, **limits)
+    if spec["type"] == "number":
+        return forms.FloatField(**options, **limits)
+    return forms.CharField(**options, max_length=spec.get("maxLength"))

@@ -1,12 +1,10 @@
-"""Maintenance operations by their wire names."""
+"""The maintenance operations by their names in the API."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 from typing import Any
 
 from django.utils import timezone
@@ -23,24 +21,6 @@ from memoryhub.maintenance.operations.purge import PruneEvents, PurgeExpired
 from memoryhub.maintenance.operations.reindex import Reindex
 from memoryhub.maintenance.operations.summarize_old import SummarizeOld
 
-_dotted_paths: dict[str, str] = {}
-
-
-def register(name: str, place: str) -> None:
-    """Let runs of an operation be worked on; ``place`` is the dotted path of the object."""
-    _dotted_paths[name] = place
-
-
-def find_registered(name: str) -> Any:
-    """The operation of this name, or None."""
-    return _import_operation(_dotted_paths[name]) if name in _dotted_paths else None
-
-
-@cache
-def _import_operation(place: str) -> Any:
-    return import_string(place)
-
-
 _BUILT_IN: tuple[Operation[Any], ...] = (
     PurgeExpired(),
     PruneEvents(),
@@ -55,18 +35,28 @@ _BUILT_IN: tuple[Operation[Any], ...] = (
 OPERATIONS: dict[str, Operation[Any]] = {operation.name: operation for operation in _BUILT_IN}
 
 
+_registered: dict[str, str] = {}  # dotted paths, imported on first use
+
+
+def register(name: str, path: str) -> None:
+    """Add an operation of a higher layer by the dotted path of its instance."""
+    _registered[name] = path
+
+
 def find_operation(name: str) -> Operation[Any] | None:
-    """Any operation that a run may be of, those of higher floors too."""
-    return OPERATIONS.get(name) or find_registered(name)
+    """Return a built-in or registered operation."""
+    if name in _registered and name not in OPERATIONS:
+        registered: Operation[Any] = import_string(_registered[name])
+        return registered
+    return OPERATIONS.get(name)
 
 
 @dataclass
 class OperationResult:
-    """What a whole operation did: things looked at, memories changed, and how many changes of each action."""
+    """How many memories an operation looked at, and how many it changed."""
 
     seen: int = 0
     changed: int = 0
-    actions: Counter[str] = field(default_factory=Counter)
 
 
 def run_now(
@@ -77,13 +67,12 @@ def run_now(
     run_uid: str = "",
     now: datetime | None = None,
 ) -> OperationResult:
-    """Apply all steps here and now; ``run_uid`` is what the journal calls it (a run's or a session's id).
+    """Apply all steps immediately. ``run_uid`` identifies the run in the journal (a run or a session).
 
-    KeyError for an operation that is not known, pydantic's ValidationError for parameters that do not fit.
+    KeyError if the operation does not exist, pydantic's ValidationError if the parameters are invalid.
     """
-    operation, ran = OPERATIONS[name], OperationResult()
+    operation, result = OPERATIONS[name], OperationResult()
     for step in operation.steps(operation.Params(**params), actor, now or timezone.now()):
-        ran.changed += step.apply(run_uid)
-        ran.seen += step.seen
-        ran.actions.update(change.action for change in step.applied)
-    return ran
+        result.changed += step.apply(run_uid)
+        result.seen += step.seen
+    return result

@@ -1,4 +1,4 @@
-"""Results of runs as one viewer can see them: labels, counts and changes."""
+"""Results of runs as one viewer may see them: labels, counts and changes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from memoryhub.core.chunks import batched
 from memoryhub.maintenance import run_scope
 from memoryhub.maintenance.operations.base import Change
 from memoryhub.maintenance.registry import find_operation
-from memoryhub.maintenance.registry import find_operation as known_operation
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory, RunChanges
 
-MAX_LISTED_CHANGES = 20_000  # changes that a run lists; beyond it they are counted
+MAX_LISTED_CHANGES = 20_000  # further changes of a run are only counted
 _CHUNK = 500
 
 
 @dataclass(frozen=True)
 class VisibleChange:
-    """``memory``: what it is about, None when that is gone; ``members``: those that may be seen."""
+    """A change with its memory (None if it was deleted) and the members that the viewer may see."""
 
     change: Change
     memory: Memory | None
@@ -33,9 +32,9 @@ class VisibleChange:
 class VisibleResult:
     """A run's numbers for one viewer.
 
-    ``whole``: those of the run itself. Otherwise it reached further than the viewer may see: ``done`` of
-    ``total`` are percent, and the others are about what the viewer may see. ``listed``: the rows of its list,
-    which ends after :data:`KEPT`; one may stand for many things that have no ids.
+    ``whole``: these are the totals of the run. Otherwise the viewer may not see all of it: ``done`` of
+    ``total`` is a percentage, and the other numbers only count visible changes.
+    ``listed``: number of listed changes, at most :data:`MAX_LISTED_CHANGES`.
     """
 
     done: int
@@ -47,8 +46,12 @@ class VisibleResult:
 
 
 def visible_result(run: MaintenanceRun, clearance: Clearance, *, counted: bool = True) -> VisibleResult:
-    """The numbers of a run. Without ``counted`` none are looked up: for lists, and while a bar moves."""
-    if _may_see_totals(run, clearance):
+    """Return the numbers of a run. Without ``counted``, visible changes are not counted, which is faster."""
+    whole_store = _covers_whole_store(run)
+    sees_totals = (
+        run_scope.sees_everything(clearance) if whole_store else run_scope.can_see_all(clearance, run)
+    )
+    if sees_totals:
         result = run.result or {}
         numbers = (result.get("changes", 0), result.get("listed", 0))
         return VisibleResult(run.done, run.total, result.get("counts", {}), *numbers, True)
@@ -63,15 +66,6 @@ def visible_result(run: MaintenanceRun, clearance: Clearance, *, counted: bool =
     return VisibleResult(share, 100, dict(counts), counts.total(), listed, False)
 
 
-def _may_see_totals(run: MaintenanceRun, clearance: Clearance) -> bool:
-    """Whether the numbers of a run count nothing that is hidden from this viewer."""
-    return (
-        run_scope.sees_everything(clearance)
-        if _covers_whole_store(run)
-        else run_scope.can_see_all(clearance, run)
-    )
-
-
 def _covers_whole_store(run: MaintenanceRun) -> bool:
     operation = find_operation(run.operation)
     return operation is not None and operation.whole_store
@@ -80,36 +74,38 @@ def _covers_whole_store(run: MaintenanceRun) -> bool:
 def list_changes(
     run: MaintenanceRun, clearance: Clearance, start: int = 0, count: int = 50
 ) -> list[VisibleChange]:
-    """A page of the changes that may be seen, in the order in which they were made or planned."""
+    """Return a page of the visible changes, in the order in which they were made or planned."""
     page = list(islice(visible_changes(run, clearance), start, start + count))
     uids = {uid for change in page for uid in _memory_uids(change) | {change.into}}
-    seen = {
+    memories = {
         memory.uid: memory
         for chunk in batched(sorted(uids), _CHUNK)
         for memory in Memory.objects.visible_to(clearance).filter(uid__in=chunk)
     }
     return [
         VisibleChange(
-            change if change.into in seen else replace(change, into=""),
-            seen.get(change.uid),
-            tuple(seen[uid] for uid in change.members if uid in seen),
+            change if change.into in memories else replace(change, into=""),
+            memories.get(change.uid),
+            tuple(memories[uid] for uid in change.members if uid in memories),
         )
         for change in page
     ]
 
 
 def visible_changes(run: MaintenanceRun, clearance: Clearance) -> Iterator[Change]:
-    """The kept changes all of whose memories may be seen; those about none, to who may see all of the run.
+    """Yield the listed changes whose memories are all visible.
 
-    Those about the store as a whole tell of no memory, and are for all. What is gone by now shows to those
-    who may see how it ended.
+    Changes without memories are visible to viewers who may see all of the run, those of whole-store
+    operations to everyone. Of a deleted memory, the journal entry of the deletion must be visible.
     """
-    whole = _covers_whole_store(run) or run_scope.can_see_all(clearance, run)
+    without_memories = _covers_whole_store(run) or run_scope.can_see_all(clearance, run)
     for chunk in batched(_listed_changes(run), _CHUNK):
-        seen = _visible_uids(set().union(*map(_memory_uids, chunk)), clearance)
-        yield from (
-            change for change in chunk if (_memory_uids(change) <= seen if _memory_uids(change) else whole)
-        )
+        visible = _visible_uids(set().union(*map(_memory_uids, chunk)), clearance)
+        for change in chunk:
+            uids = _memory_uids(change)
+            is_visible = uids <= visible if uids else without_memories
+            if is_visible:
+                yield change
 
 
 def _listed_changes(run: MaintenanceRun) -> Iterator[Change]:
@@ -121,27 +117,24 @@ def _memory_uids(change: Change) -> set[str]:
     return {uid for uid in (change.uid, *change.members) if uid}
 
 
-def _visible_uids(asked: set[str], clearance: Clearance) -> set[str]:
-    seen: set[str] = set()
-    for uids in batched(sorted(asked), _CHUNK):
-        seen |= _visible_uids_in_chunk(set(uids), clearance)
-    return seen
-
-
-def _visible_uids_in_chunk(asked: set[str], clearance: Clearance) -> set[str]:
-    seen = set(Memory.objects.visible_to(clearance).filter(uid__in=asked).values_list("uid", flat=True))
-    gone = asked - seen - set(Memory.objects.filter(uid__in=asked - seen).values_list("uid", flat=True))
-    if gone:
-        ends = JournalEntry.objects.visible_to(clearance).filter(
-            object_type="memory", operation__in=("purge", "erase"), object_id__in=gone
-        )
-        seen |= set(ends.values_list("object_id", flat=True))
-    return seen
+def _visible_uids(uids: set[str], clearance: Clearance) -> set[str]:
+    visible: set[str] = set()
+    deletions = JournalEntry.objects.visible_to(clearance).filter(
+        object_type="memory", operation__in=("purge", "erase")
+    )
+    for chunk in batched(sorted(uids), _CHUNK):
+        found = Memory.objects.visible_to(clearance).filter(uid__in=chunk)
+        visible.update(found.values_list("uid", flat=True))
+        others = set(chunk) - visible
+        deleted = others - set(Memory.objects.filter(uid__in=others).values_list("uid", flat=True))
+        if deleted:
+            visible.update(deletions.filter(object_id__in=deleted).values_list("object_id", flat=True))
+    return visible
 
 
 Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
 
-# Of each action of a change: what a run did, and what a dry run says that one would do.
+# For each action, the words for a run and for a dry run.
 ACTION_LABELS = {
     "boost": ("raised in importance", "would be raised in importance"),
     "decay": ("faded in importance", "would fade in importance"),
@@ -155,19 +148,19 @@ ACTION_LABELS = {
     "embed": ("given a vector", "would be given a vector"),
     "undone": ("changes taken back", "changes would be taken back"),
 }
-# Where one change is about several memories: how their number is told.
+# Words for changes that concern several memories each.
 GROUP_LABELS = {
     "merge": ("groups made one memory each", "groups would become one memory each"),
     "summarise": ("groups summarised in one memory each", "groups would be summarised in one memory each"),
 }
-# Of operations of higher floors, which tell of them on pages of their own.
+# Parameters of imports, which the import pages show.
 _HIDDEN_PARAMS = frozenset({"upload", "name", "restores", "dry_run"})
 _FAILURE_LABELS = {Cause.INTERRUPTED: "Interrupted", Cause.STOPPED: "Stopped"}
 
 
 def run_title(run: MaintenanceRun) -> str:
-    """What a run is, in a few words."""
-    operation = known_operation(run.operation)
+    """Return the name of the run's operation, with a note for dry runs and undo runs."""
+    operation = find_operation(run.operation)
     label = operation.label if operation else run.operation.replace("_", " ").capitalize()
     if run.undoes_id:
         return f"Undo: {label}"
@@ -175,7 +168,7 @@ def run_title(run: MaintenanceRun) -> str:
 
 
 def run_state(run: MaintenanceRun) -> str:
-    """How it stands with a run, in a few words."""
+    """Return the state of a run in words."""
     if run.status == Status.QUEUED:
         return "Waiting to begin"
     if run.status == Status.RUNNING:
@@ -192,18 +185,20 @@ def is_active(run: MaintenanceRun) -> bool:
 
 
 def is_failed(run: MaintenanceRun) -> bool:
-    """Ended before its end, and by nobody's wish."""
+    """Whether a run ended early without being stopped by a user."""
     return run.status == Status.FAILED and run.cause != Cause.STOPPED
 
 
 def action_label(action: str, dry_run: bool) -> str:
-    """What became of a memory, or would."""
     return ACTION_LABELS[action][dry_run] if action in ACTION_LABELS else action
 
 
-def result_lines(run: MaintenanceRun, told: VisibleResult) -> list[tuple[str, int]]:
-    """How many of each deed, the most first; of groups, how many memories were in them too."""
-    counts = sorted(told.counts.items(), key=lambda one: (-one[1], one[0]))
+def result_lines(run: MaintenanceRun, result: VisibleResult) -> list[tuple[str, int]]:
+    """Return labels and counts of the actions, the most frequent first.
+
+    If all changes are groups, the number of memories in them follows.
+    """
+    counts = sorted(result.counts.items(), key=lambda item: (-item[1], item[0]))
     lines = [
         (
             GROUP_LABELS[action][run.dry_run]
@@ -213,25 +208,24 @@ def result_lines(run: MaintenanceRun, told: VisibleResult) -> list[tuple[str, in
         )
         for action, count in counts
     ]
-    if told.whole and counts and set(told.counts) <= set(GROUP_LABELS):
+    if result.whole and counts and set(result.counts) <= set(GROUP_LABELS):
         lines.append(("memories in them", (run.result or {}).get("changed", 0)))
     return lines
 
 
-def progress_percent(run: MaintenanceRun, told: VisibleResult) -> int:
-    """How far a run has come, 0 to 100."""
+def progress_percent(run: MaintenanceRun, result: VisibleResult) -> int:
     if run.status == Status.DONE:
         return 100
-    return min(100, 100 * told.done // told.total) if told.total else 0
+    return min(100, 100 * result.done // result.total) if result.total else 0
 
 
-def visible_params(found: Iterable[MaintenanceRun], clearance: Clearance) -> dict[int, list[tuple[str, Any]]]:
-    """What each run was told, by its key. A project is named to those who know of it already."""
-    found = list(found)
-    unsure = {run.project for run in found if run.project and not run_scope.can_see_all(clearance, run)}
-    live = Memory.objects.visible_to(clearance).live().filter(project__in=unsure)
-    known = set(live.order_by().values_list("project", flat=True).distinct()) if unsure else set()
-    hidden = unsure - known
+def visible_params(runs: Iterable[MaintenanceRun], clearance: Clearance) -> dict[int, list[tuple[str, Any]]]:
+    """Return the parameters of each run by its key, without projects in which the viewer sees nothing."""
+    runs = list(runs)
+    hidden = {run.project for run in runs if run.project and not run_scope.can_see_all(clearance, run)}
+    if hidden:
+        live = Memory.objects.visible_to(clearance).live().filter(project__in=hidden)
+        hidden -= set(live.order_by().values_list("project", flat=True).distinct())
     return {
         run.pk: [
             (name, value)
@@ -240,5 +234,5 @@ def visible_params(found: Iterable[MaintenanceRun], clearance: Clearance) -> dic
             and name not in _HIDDEN_PARAMS
             and not (name == "project" and value in hidden)
         ]
-        for run in found
+        for run in runs
     }

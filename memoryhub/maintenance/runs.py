@@ -1,7 +1,7 @@
-"""Maintenance runs: asked for, looked at, stopped, resumed and taken back.
+"""The queue of maintenance runs: enqueue, stop, resume and undo runs.
 
-A run is a row that a worker picks up: the server's own thread (:mod:`memoryhub.maintenance.worker`) or
-``manage.py maintain``. It works under the reach of whoever asked for it, kept with it and never wider.
+A worker claims a run: a thread of the server (:mod:`memoryhub.maintenance.worker`) or the command ``manage.py
+maintain``. The run has the clearance of its requester, which is stored with it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = [
     "visible_runs",
 ]
 
-# Told when a run was queued in this process: its worker need not wait for its next look.
+# Notified when this process queues a run, so that its worker does not wait for the next poll.
 queue_changed = threading.Condition()
 _CAPABILITIES = {"consolidate": capabilities.CONSOLIDATION, "compress": capabilities.COMPRESSION}
 Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
@@ -71,31 +71,33 @@ def enqueue(
     day: date | None = None,
     may_wait: bool = False,
 ) -> MaintenanceRun:
-    """Queue a run. A dry run lists what would change and changes nothing; any number of them may run.
+    """Queue a run. A dry run only lists the changes; any number of dry runs may run at once.
 
-    ``operation``: its name; one of a higher floor is handed in itself.
+    ``operation``: a name, or the instance of a registered operation.
+    ``may_wait``: queue the run behind others, or return an identical run that is still queued. Otherwise
+    Conflict is raised if a run of the operation on the same project is queued or running.
+    ``day``: the day of the daily maintenance that the run belongs to.
 
-    StoreError names a field that cannot be used. Conflict when the same operation is under way, or waits, on
-    the same project. One that ``may_wait`` queues behind that, or is the one that waits already for the same.
-    ``day``: the day whose daily maintenance this is.
+    StoreError names an invalid field.
     """
     now = now or timezone.now()
-    wanted = require_operation(operation) if isinstance(operation, str) else operation
-    if is_switched_off(wanted.name):
-        words = capabilities.disabled_message(_CAPABILITIES[wanted.name])
-        raise StoreError(f"{words} in the configuration; switch it on", "operation")
-    kept = validate_params(wanted, params)
-    project = str(kept.get("project") or "")
+    if isinstance(operation, str):
+        operation = require_operation(operation)
+    if is_switched_off(operation.name):
+        message = capabilities.disabled_message(_CAPABILITIES[operation.name])
+        raise StoreError(f"{message} in the configuration; switch it on", "operation")
+    stored = validate_params(operation, params)
+    project = str(stored.get("project") or "")
     if project and not actor.clearance.reaches(project):
-        raise Forbidden("this project is out of your reach; name one that is open to you", "project")
+        raise Forbidden("you have no access to this project; name another one", "project")
     with write_transaction():
-        if may_wait and day is None and (same := _find_queued(wanted.name, kept, actor, dry_run)):
+        if may_wait and day is None and (same := _find_queued(operation.name, stored, actor, dry_run)):
             return same
         if not dry_run and not may_wait:
-            _require_no_overlap(wanted.name, project, actor, now)
+            _require_no_overlap(operation.name, project, actor, now)
         run = MaintenanceRun.objects.create(
-            operation=wanted.name,
-            params=kept,
+            operation=operation.name,
+            params=stored,
             project=project,
             reach=run_scope.clearance_to_json(actor.clearance),
             dry_run=dry_run,
@@ -103,14 +105,14 @@ def enqueue(
             actor=actor.name,
             created_at=now,
         )
-        _journal("run", run, actor, now)
+        _record("run", run, actor, now)
     return run
 
 
 def undo(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
-    """Queue a run that takes another back, under that one's reach.
+    """Queue a run that undoes another one, with the clearance of that run.
 
-    NotFound, Forbidden, or Conflict when there is nothing to take back (any more).
+    Raises NotFound, Forbidden, or Conflict if there is nothing to undo.
     """
     now = now or timezone.now()
     with write_transaction():
@@ -126,19 +128,19 @@ def undo(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
             created_at=now,
             total=(run.result or {}).get("changed", 0),
         )
-        _journal("run_undo", undoing, actor, now)
+        _record("run_undo", undoing, actor, now)
     return undoing
 
 
 def resume(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
-    """Queue a failed, interrupted or stopped run again; it goes on where it was, under its own reach."""
+    """Queue a failed, interrupted or stopped run again; it continues after its last step."""
     now = now or timezone.now()
     with write_transaction():
         run = _get_controllable(uid, actor)
         if run.status != Status.FAILED:
-            raise Conflict(f"this run is {run.status}; only one that failed, or was stopped, can go on")
+            raise Conflict(f"this run is {run.status}; only one that failed or was stopped can be resumed")
         if run.undone_at:
-            raise Conflict("this run was taken back; start a new one")
+            raise Conflict("this run was undone; start a new one")
         if find_operation(run.operation) is None:
             require_operation(run.operation)
         if not run.dry_run:
@@ -146,12 +148,12 @@ def resume(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRu
         run.status, run.cause, run.error = Status.QUEUED, "", ""
         run.worker, run.stop_requested, run.finished_at = "", False, None
         run.save()
-        _journal("run_resume", run, actor, now)
+        _record("run_resume", run, actor, now)
     return run
 
 
 def stop(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
-    """Ask a run to stop between two steps; one that still waits is stopped at once. It can be resumed."""
+    """Ask a run to stop after the current step; a queued run stops at once. It can be resumed."""
     now = now or timezone.now()
     with write_transaction():
         run = _get_controllable(uid, actor)
@@ -160,14 +162,14 @@ def stop(uid: str, actor: Actor, now: datetime | None = None) -> MaintenanceRun:
         run.stop_requested = True
         if run.status == Status.QUEUED:
             run.status, run.cause, run.finished_at = Status.FAILED, Cause.STOPPED, now
-            run.error = "stopped before it began; resume it to go on"
+            run.error = "stopped before it began; resume it to start"
         run.save(update_fields=["stop_requested", "status", "cause", "error", "finished_at"])
-        _journal("run_stop", run, actor, now)
+        _record("run_stop", run, actor, now)
     return run
 
 
 def get_run(uid: str, actor: Actor) -> MaintenanceRun:
-    """A run that the actor may know of; NotFound otherwise."""
+    """Return a run that is visible to the actor; NotFound otherwise."""
     run = visible_runs(actor.clearance).filter(uid=uid).first()
     if run is None:
         raise NotFound("there is no such run")
@@ -175,7 +177,7 @@ def get_run(uid: str, actor: Actor) -> MaintenanceRun:
 
 
 def is_undoable(run: MaintenanceRun) -> bool:
-    """Whether a run changed something that can be taken back still, and nobody is at it."""
+    """Whether a run made changes that can be undone and are not being undone."""
     operation = find_operation(run.operation)
     return (
         operation is not None
@@ -190,18 +192,18 @@ def is_undoable(run: MaintenanceRun) -> bool:
 
 
 def is_resumable(run: MaintenanceRun) -> bool:
-    """Whether a run did not come to its end, and has not been taken back since."""
+    """Whether a run ended early and was not undone since."""
     return run.status == Status.FAILED and run.undone_at is None
 
 
 def is_switched_off(operation: str) -> bool:
-    """Whether the capability that an operation belongs to is switched off in the configuration."""
+    """Whether the configuration switches off the capability of an operation."""
     capability = _CAPABILITIES.get(operation)
     return capability is not None and not capabilities.is_enabled(capability)
 
 
 def require_operation(name: str) -> Operation[Any]:
-    """StoreError when there is none of this name."""
+    """Return a built-in operation; StoreError if there is none of this name."""
     try:
         return OPERATIONS[name]
     except KeyError:
@@ -210,38 +212,38 @@ def require_operation(name: str) -> Operation[Any]:
 
 
 def validate_params(operation: Operation[Any], params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters as they are kept: those that were given, validated."""
+    """Return the given parameters, validated, as they are stored."""
     known = operation.Params.model_fields
     for name in params:
         if name not in known:
-            knows = f"it knows {', '.join(known)}" if known else "it takes none"
-            raise StoreError(f"{operation.name} has no such parameter; {knows}", name)
+            accepted = f"it knows {', '.join(known)}" if known else "it takes none"
+            raise StoreError(f"{operation.name} has no such parameter; {accepted}", name)
     try:
-        kept: dict[str, Any] = operation.Params(**params).model_dump(mode="json", exclude_unset=True)
+        stored: dict[str, Any] = operation.Params(**params).model_dump(mode="json", exclude_unset=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        words = str(first["msg"]).removeprefix("Value error, ")
-        raise StoreError(words, ".".join(map(str, first["loc"])) or "params") from None
-    return kept
+        message = str(first["msg"]).removeprefix("Value error, ")
+        raise StoreError(message, ".".join(map(str, first["loc"])) or "params") from None
+    return stored
 
 
 def _find_queued(
     operation: str, params: dict[str, Any], actor: Actor, dry_run: bool
 ) -> MaintenanceRun | None:
-    """A run of the same that nobody has begun."""
-    waiting = MaintenanceRun.objects.filter(
+    """Return an identical run that has not started yet."""
+    queued = MaintenanceRun.objects.filter(
         operation=operation, status=Status.QUEUED, dry_run=dry_run, started_at=None, undoes=None
     )
-    wide = run_scope.clearance_to_json(actor.clearance)
-    return next((run for run in waiting if run.params == params and run.reach == wide), None)
+    clearance = run_scope.clearance_to_json(actor.clearance)
+    return next((run for run in queued if run.params == params and run.reach == clearance), None)
 
 
 def _require_no_overlap(operation: str, project: str, actor: Actor, now: datetime) -> None:
-    """Conflict when a run of this operation is under way on a project that a new one would work on."""
-    under_way = MaintenanceRun.objects.filter(operation=operation, status__in=PENDING, dry_run=False)
-    if under_way.exists():
+    """Raise Conflict if a run of this operation on the same memories is queued or running."""
+    pending = MaintenanceRun.objects.filter(operation=operation, status__in=PENDING, dry_run=False)
+    if pending.exists():
         mark_interrupted(now)
-    for run in under_way:
+    for run in pending:
         if run_scope.overlaps(run, project, actor.clearance):
             raise Conflict(f"run {run.uid} of {operation} is {run.status} on the same memories; wait for it")
 
@@ -250,28 +252,28 @@ def _require_undoable(run: MaintenanceRun) -> None:
     if is_undoable(run):
         return
     if run.undone_at:
-        raise Conflict("this run was taken back already")
+        raise Conflict("this run was undone already")
     if run.status in PENDING:
         raise Conflict("this run is not finished; stop it first")
     operation = find_operation(run.operation)
     if operation is None or not operation.undoable:
-        raise Conflict(f"what {run.operation} does cannot be undone")
-    raise Conflict("this run changed nothing that could be taken back, or is being taken back now")
+        raise Conflict(f"changes of {run.operation} cannot be undone")
+    raise Conflict("this run changed nothing that could be undone, or is being undone now")
 
 
 def _get_controllable(uid: str, actor: Actor) -> MaintenanceRun:
     run = get_run(uid, actor)
     if not run_scope.can_control(actor.clearance, run):
-        raise Forbidden("this run reaches further than you may see; leave it to those who may")
+        raise Forbidden("this run reaches further than you may see; ask someone who sees all of it")
     return run
 
 
-def _journal(deed: str, run: MaintenanceRun, actor: Actor, now: datetime) -> None:
-    """The journal's row, and a nudge for the worker of this process once it is true."""
+def _record(action: str, run: MaintenanceRun, actor: Actor, now: datetime) -> None:
+    """Write the journal entry, and notify the worker of this process after the commit."""
     detail: dict[str, Any] = {"operation": run.operation, "dry_run": run.dry_run}
     if run.undoes:
         detail["undoes"] = run.undoes.uid
-    journal.record(actor, [journal.Change(deed, "run", run.uid, detail, run.project)], now)
+    journal.record(actor, [journal.Change(action, "run", run.uid, detail, run.project)], now)
     transaction.on_commit(_notify_worker)
 
 

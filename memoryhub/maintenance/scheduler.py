@@ -1,4 +1,4 @@
-"""The daily maintenance: when it is due, and queueing it once a day, whichever process comes first."""
+"""The daily maintenance: when it is due, and enqueueing its runs once a day."""
 
 from __future__ import annotations
 
@@ -19,26 +19,30 @@ from memoryhub.models import MaintenanceRun, RunChanges
 
 SCHEDULE_ACTOR = system_actor("schedule")
 LIST_RETENTION = timedelta(days=30)
-DELETE_CHUNK = 20  # lists of one step of a run, tens of kilobytes each
+DELETE_CHUNK = 20  # each list of changes has tens of kilobytes
 
 
 def daily_operations() -> list[str]:
-    """What the daily maintenance does, in order; without what is unknown or switched off."""
-    named = filter(None, settings.MEMORYHUB.maintenance_operations.split(","))
-    without = "embed" if settings.MEMORYHUB.embeddings == "none" else ""
+    """Return the configured operations in order, without unknown and disabled ones."""
+    has_embeddings = settings.MEMORYHUB.embeddings != "none"
     return [
-        name for name in named if name in OPERATIONS and name != without and not runs.is_switched_off(name)
+        name
+        for name in _configured_names()
+        if name in OPERATIONS and not runs.is_switched_off(name) and (has_embeddings or name != "embed")
     ]
 
 
 def unknown_operations() -> list[str]:
-    """Names in the configuration that no operation has."""
-    named = filter(None, settings.MEMORYHUB.maintenance_operations.split(","))
-    return [name for name in named if name not in OPERATIONS]
+    """Return configured names that are no operations."""
+    return [name for name in _configured_names() if name not in OPERATIONS]
+
+
+def _configured_names() -> list[str]:
+    return [name for name in settings.MEMORYHUB.maintenance_operations.split(",") if name]
 
 
 def last_due_time(now: datetime) -> datetime | None:
-    """The latest moment up to ``now`` at which the daily maintenance is to run; None without a schedule."""
+    """Return the latest scheduled time up to ``now``; None without a schedule."""
     if not settings.MEMORYHUB.maintenance_at:
         return None
     local = now.astimezone(ZoneInfo(settings.TIME_ZONE))
@@ -47,42 +51,42 @@ def last_due_time(now: datetime) -> datetime | None:
 
 
 def next_due_time(now: datetime) -> datetime | None:
-    """When it runs next; None without a schedule."""
+    """Return the next scheduled time; None without a schedule."""
     last = last_due_time(now)
     return _due_time_on(last.date() + timedelta(days=1)) if last else None
 
 
 def last_scheduled_day() -> date | None:
-    """The last day whose maintenance was queued."""
+    """Return the last day whose maintenance was queued."""
     found: date | None = MaintenanceRun.objects.filter(day__isnull=False).aggregate(last=Max("day"))["last"]
     return found
 
 
 def is_due(now: datetime) -> bool:
-    """Whether the last moment passed without its runs; a store younger than that waits for the next."""
-    moment = last_due_time(now)
-    if moment is None:
+    """Whether the runs of the last scheduled time are missing. A new store waits for its first time."""
+    due = last_due_time(now)
+    if due is None:
         return False
-    last = last_scheduled_day()
-    if last is not None and last >= moment.date():
+    last_day = last_scheduled_day()
+    if last_day is not None and last_day >= due.date():
         return False
-    born = MigrationRecorder.Migration.objects.aggregate(first=Min("applied"))["first"]
-    return born is not None and born < moment
+    created = MigrationRecorder.Migration.objects.aggregate(first=Min("applied"))["first"]
+    return created is not None and created < due
 
 
 def enqueue_due(now: datetime | None = None) -> list[MaintenanceRun]:
-    """Queue the daily runs if they are due; nothing when another process was quicker."""
+    """Queue the daily runs if they are due and no other process has queued them."""
     now = now or timezone.now()
-    moment = last_due_time(now)
-    if moment is None or not is_due(now):
+    due = last_due_time(now)
+    if due is None or not is_due(now):
         return []
     delete_old_records(now)
     with write_transaction():
-        return enqueue_daily(SCHEDULE_ACTOR, moment.date(), now) if is_due(now) else []
+        return enqueue_daily(SCHEDULE_ACTOR, due.date(), now) if is_due(now) else []
 
 
 def enqueue_daily(actor: Actor, day: date | None, now: datetime | None = None) -> list[MaintenanceRun]:
-    """Queue what the daily maintenance does, in its order; each belongs to ``day``, if one is given."""
+    """Queue the daily runs in their order, for ``day`` if one is given."""
     now = now or timezone.now()
     with write_transaction():
         return [
@@ -92,9 +96,9 @@ def enqueue_daily(actor: Actor, day: date | None, now: datetime | None = None) -
 
 
 def delete_old_records(now: datetime) -> None:
-    """Remove the lists of what old runs changed, and the records of very old ones; the journal stays.
+    """Delete the change lists of old runs and the records of very old runs.
 
-    Undo reads the journal and the trash, not these lists.
+    Undo does not need them, because it reads the journal and the trash.
     """
     lists = RunChanges.objects.filter(run__created_at__lt=now - LIST_RETENTION)
     days = settings.MEMORYHUB.event_retention_days
@@ -108,7 +112,7 @@ def delete_old_records(now: datetime) -> None:
 
 
 def daily_params(operation: str) -> dict[str, Any]:
-    """What the schedule asks of an operation; the purge spares what can be revived still."""
+    """Return the parameters of a daily run. The purge spares memories that can still be revived."""
     if operation == "purge_expired":
         return {"grace_days": settings.MEMORYHUB.expiry_grace_days}
     return {}

@@ -1,4 +1,4 @@
-"""Background worker threads: execute waiting runs, follow the schedule, backfill vectors."""
+"""Background worker threads: execute queued runs, follow the schedule, backfill vectors."""
 
 from __future__ import annotations
 
@@ -30,78 +30,83 @@ from memoryhub.maintenance.registry import run_now
 from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun
 
+logger = logging.getLogger(__name__)
+Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
+
 EMBEDDER_ACTOR = system_actor("embedder")
-MAX_INLINE_EMBEDDINGS = 500  # memories that are embedded without a run
-# Looking takes some milliseconds in a large store: that much more time passes before the next look.
-REST_FACTOR = 100
-RETRY_PAUSES = (15.0, 60.0, 600.0)  # seconds that a provider that fails is left alone
-PAUSE_AFTER_STOP = timedelta(days=1)  # what somebody stopped does not begin again by itself any earlier
+MAX_INLINE_EMBEDDINGS = 500  # more memories than this are embedded by a run
+REST_FACTOR = 100  # pause between checks, as a multiple of the time that counting takes in a large store
+RETRY_PAUSES = (15.0, 60.0, 600.0)  # seconds after the first, second and further failures of the provider
+PAUSE_AFTER_STOP = timedelta(days=1)  # after a user stopped an embedding run
 PAUSE_AFTER_FAILURE = timedelta(minutes=10)
-BackfillStatus, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
+POLL_SECONDS = 1.5
+ERROR_PAUSE = 15.0
+SHUTDOWN_SECONDS = 1.5  # a run that finishes its step within this time goes back to the queue
 
 
 class EmbeddingBackfill:
-    """One for each worker; :meth:`look` is called between its runs, as often as it likes."""
+    """Embeds memories that lack a vector. Each worker has one and calls :meth:`check` between its runs."""
 
     def __init__(self) -> None:
         self._due = 0.0  # on the monotonic clock
         self._failures = 0
 
-    def look(self) -> None:
-        """Embed what lacks a vector, or queue a run for it, when it is time to look again.
+    def check(self) -> None:
+        """If it is time, embed memories without a vector, or queue a run for many.
 
-        This process's index is brought up to date too: the first search need not wait for it, and what was
-        erased leaves the memory of a process that nobody asks.
+        This also refreshes the vector index of this process, so that the first search does not wait for it,
+        and deleted vectors leave the memory of an idle process.
         """
         vector_index.refresh_indexes()
-        began = time.monotonic()
-        if began < self._due:
+        start = time.monotonic()
+        if start < self._due:
             return
         try:
             embedder = embeddings.configured()
             if embedder and embedder.dimensions:
                 vector_index.get_index(embedder.name, embedder.dimensions).view()
-            counted = time.monotonic()
+            counting = time.monotonic()
             lacking = count_missing(embedder.name) if embedder else 0
-            self._due = began + REST_FACTOR * (time.monotonic() - counted)
+            self._due = start + REST_FACTOR * (time.monotonic() - counting)
             if embedder and lacking:
-                self._tend(embedder, lacking)
+                self._embed(embedder, lacking)
             self._failures = 0
         except (EmbeddingError, StoreError) as error:
-            self._fail(error)
+            self._pause(error)
 
-    def _tend(self, embedder: Embedder, lacking: int) -> None:
-        with _embedding_lock() as alone:
-            if not alone or not _may_embed():
+    def _embed(self, embedder: Embedder, lacking: int) -> None:
+        with _embedding_lock() as is_locked:
+            if not is_locked or not _may_embed():
                 return
             if lacking <= MAX_INLINE_EMBEDDINGS:
                 if not run_now(Embed.name, {}, EMBEDDER_ACTOR).changed:
                     self._due = time.monotonic() + RETRY_PAUSES[0]
                 return
-            embedder.documents(["Is anybody there?"])  # or every attempt would leave a run that failed
+            # Check the provider first, or every attempt would leave a failed run.
+            embedder.documents(["Is anybody there?"])
             runs.enqueue(Embed.name, {}, EMBEDDER_ACTOR, may_wait=True)
 
-    def _fail(self, error: EmbeddingError | StoreError) -> None:
-        pause = RETRY_PAUSES[min(self._failures, len(RETRY_PAUSES) - 1)]
+    def _pause(self, error: EmbeddingError | StoreError) -> None:
+        seconds = RETRY_PAUSES[min(self._failures, len(RETRY_PAUSES) - 1)]
         self._failures += 1
-        self._due = time.monotonic() + pause
-        logger.warning("embedding waits %.0f seconds: %s", pause, error)
+        self._due = time.monotonic() + seconds
+        logger.warning("embedding waits %.0f seconds: %s", seconds, error)
 
 
 def _may_embed() -> bool:
-    """Whether nobody is at it, or has had it stopped, or has just failed."""
+    """Whether no embedding run is pending, and the newest one was not stopped and did not fail recently."""
     now = timezone.now()
-    of_embed = MaintenanceRun.objects.filter(operation=Embed.name, dry_run=False)
-    lately = Q(cause=Cause.STOPPED, finished_at__gt=now - PAUSE_AFTER_STOP)
-    lately |= Q(cause=Cause.ERROR, finished_at__gt=now - PAUSE_AFTER_FAILURE)
-    newest = of_embed.order_by("-pk")[:1].values("pk")
-    held_up = of_embed.filter(lately, status=BackfillStatus.FAILED, pk__in=newest)
-    return not of_embed.filter(status__in=runs.PENDING).exists() and not held_up.exists()
+    embed_runs = MaintenanceRun.objects.filter(operation=Embed.name, dry_run=False)
+    recent = Q(cause=Cause.STOPPED, finished_at__gt=now - PAUSE_AFTER_STOP)
+    recent |= Q(cause=Cause.ERROR, finished_at__gt=now - PAUSE_AFTER_FAILURE)
+    newest = embed_runs.order_by("-pk")[:1].values("pk")
+    paused = embed_runs.filter(recent, status=Status.FAILED, pk__in=newest)
+    return not embed_runs.filter(status__in=runs.PENDING).exists() and not paused.exists()
 
 
 @contextmanager
 def _embedding_lock() -> Iterator[bool]:
-    """Whether no other process of this store is at it: each of the server's has a worker."""
+    """Yield whether this process got the lock: each server process of the store has a worker."""
     with Path(settings.HOME, "embedding.lock").open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,17 +116,10 @@ def _embedding_lock() -> Iterator[bool]:
             yield True
 
 
-logger = logging.getLogger(__name__)
-POLL_SECONDS = 1.5  # seconds between two looks at the queue
-ERROR_PAUSE = 15.0
-SHUTDOWN_SECONDS = 1.5  # a run that is between two steps by then goes back into the queue
-Status = MaintenanceRun.Status
-
-
 class BackgroundThread(threading.Thread):
-    """Takes one turn after the other until it is told to end; an error is logged and waited out.
+    """A thread that repeats :meth:`turn` until :meth:`end` is called. Errors are logged, with a pause.
 
-    ``wake``: told when there is something to do, so that nobody waits for the next look.
+    ``wake``: notified when there is work, so that the thread does not wait for the next poll.
     """
 
     def __init__(self, name: str, wake: threading.Condition) -> None:
@@ -130,7 +128,7 @@ class BackgroundThread(threading.Thread):
         self.ending = threading.Event()
 
     def turn(self) -> bool:
-        """Do one thing; False when there was nothing to do."""
+        """Do one unit of work; return False if there is none."""
         raise NotImplementedError
 
     def run(self) -> None:
@@ -140,18 +138,18 @@ class BackgroundThread(threading.Thread):
         connections.close_all()
 
     def end(self) -> None:
-        """Ask it to end; :meth:`join` waits until it has."""
+        """Ask the thread to end; :meth:`join` waits for it."""
         self.ending.set()
         with self.wake:
             self.wake.notify_all()
 
-    def _try(self, deed: Callable[[], object]) -> bool:
+    def _try(self, work: Callable[[], object]) -> bool:
         try:
-            return bool(deed())
+            return bool(work())
         except DatabaseError as error:
-            logger.error("%s waits, because the database says: %s", self.name, error)
+            logger.error("%s pauses because of a database error: %s", self.name, error)
         except Exception:
-            logger.exception("%s met an error and goes on", self.name)
+            logger.exception("%s continues after an error", self.name)
         connections.close_all()
         self._rest(ERROR_PAUSE)
         return False
@@ -163,9 +161,9 @@ class BackgroundThread(threading.Thread):
 
 
 class ExclusiveThread(BackgroundThread):
-    """Of all processes that have this thread, the one that holds the lock works, until it ends.
+    """A background thread that only works in one process: the one that has the lock.
 
-    The lock is the file ``<name>.lock`` in the home.
+    The lock is the file ``<name>.lock`` in the home directory.
     """
 
     def __init__(self, name: str, wake: threading.Condition) -> None:
@@ -173,12 +171,12 @@ class ExclusiveThread(BackgroundThread):
         self.held: IO[str] | None = None
 
     def taken_over(self) -> None:
-        """What the holder does first: nobody else can be at work now."""
+        """Called once this process has the lock and no other process can be at work."""
 
     def hold(self) -> IO[str] | None:
-        """The file of the lock, open, which is taken if it is free; None while another process has it."""
+        """Return the open lock file, taking the lock if it is free; None while another process has it."""
         if self.held is None:
-            file = Path(settings.HOME, f"{self.name}.lock").open("a+")  # noqa: SIM115 held for life
+            file = Path(settings.HOME, f"{self.name}.lock").open("a+")  # noqa: SIM115 open until let_go
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -189,7 +187,7 @@ class ExclusiveThread(BackgroundThread):
         return self.held
 
     def let_go(self) -> None:
-        """Give the lock back; another process may work from now on."""
+        """Release the lock to other processes."""
         if self.held is not None:
             self.held.close()
             self.held = None
@@ -202,12 +200,12 @@ class ExclusiveThread(BackgroundThread):
 
 
 class Worker(BackgroundThread):
-    """Looks for waiting runs."""
+    """Executes queued runs: either dry runs or all others."""
 
     def __init__(self, *, dry_runs: bool) -> None:
         super().__init__("maintenance-" + ("dry-runs" if dry_runs else "runs"), runs.queue_changed)
         self.dry_runs = dry_runs
-        self.vectors = EmbeddingBackfill()
+        self.backfill = EmbeddingBackfill()
 
     def run(self) -> None:
         if not self.dry_runs:
@@ -215,43 +213,40 @@ class Worker(BackgroundThread):
         super().run()
 
     def turn(self) -> bool:
-        """Work on one run; False when there was none to work on."""
+        """Execute the next run; return False if there is none."""
         if not self.dry_runs:
             scheduler.enqueue_due()
-            self.vectors.look()
+            self.backfill.check()
         run = next_run(self.dry_runs)
-        return run is not None and execute(run, leaving=self.ending.is_set)
+        return run is not None and execute(run, is_stopping=self.ending.is_set)
 
 
 def next_run(dry_runs: bool) -> MaintenanceRun | None:
-    """The run that has waited longest. One that writes waits for any other that does."""
-    waiting = MaintenanceRun.objects.filter(status=Status.QUEUED, dry_run=dry_runs).order_by("pk").first()
-    if waiting is None or dry_runs:
-        return waiting
+    """Return the oldest queued run; None while another writing run is running, except for dry runs."""
+    queued = MaintenanceRun.objects.filter(status=Status.QUEUED, dry_run=dry_runs).order_by("pk").first()
+    if queued is None or dry_runs:
+        return queued
     writing = MaintenanceRun.objects.filter(status=Status.RUNNING, dry_run=False)
     if writing.exists():
         mark_interrupted()
-    return None if writing.exists() else waiting
+    return None if writing.exists() else queued
 
 
 def start_workers(*more: BackgroundThread) -> list[BackgroundThread]:
-    """Start this process's workers, and see to it that they end with it; none where they are switched off.
-
-    ``more``: others that live and end beside them.
-    """
+    """Start the workers of this process and ``more``, unless disabled. They end with the process."""
     if not settings.MEMORYHUB.maintenance_worker:
         return []
     workers = [Worker(dry_runs=False), Worker(dry_runs=True), *more]
     for worker in workers:
         worker.start()
-    # Granian's workers are multiprocessing's, which skip atexit.
+    # Granian's workers are multiprocessing processes, which skip atexit.
     Finalize(None, stop_workers, args=(workers,), exitpriority=100)
     atexit.register(stop_workers, workers)
     return workers
 
 
 def stop_workers(workers: Sequence[BackgroundThread]) -> None:
-    """Let the workers end, and wait for it a moment."""
+    """End the workers and wait for up to :data:`SHUTDOWN_SECONDS`."""
     for worker in workers:
         worker.end()
     deadline = time.monotonic() + SHUTDOWN_SECONDS

@@ -1,4 +1,4 @@
-"""A session at work: events in, answers out."""
+"""Fixtures that send hook events of a session."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ FIX = (
 
 
 @pytest.fixture(autouse=True)
-def unhurried(configure: Callable[..., None]) -> None:
-    """A busy machine must not decide what a prompt is answered."""
+def no_injection_deadline(configure: Callable[..., None]) -> None:
+    """Disable the injection deadline, which a busy machine may miss."""
     configure(injection_deadline_ms=60_000)
 
 
-class Sitting:
+class AgentSession:
     """One session of one agent."""
 
     def __init__(self, agent: Agent, session_id: str = "s1", project: str = "shop") -> None:
@@ -42,7 +42,7 @@ class Sitting:
         return dict(response.json())
 
     def tool(self, name: str, given: Any = None, response: Any = None, **more: Any) -> Event:
-        """A tool call; the event that became of it."""
+        """Send a tool call and return its event."""
         data = {"tool_name": name, "tool_input": given, "tool_response": response}
         self.ok("tool:post", {**data, **more.pop("extra", {})}, **more)
         return Event.objects.filter(session=self.row).latest("pk")
@@ -63,17 +63,17 @@ class Sitting:
 
 
 @pytest.fixture
-def sitting(bot: Agent) -> Sitting:
-    return Sitting(bot)
+def agent_session(bot: Agent) -> AgentSession:
+    return AgentSession(bot)
 
 
 @pytest.fixture
-def sit(agent: Callable[..., Agent]) -> Callable[..., Sitting]:
-    """``sit("s1", "p", clearance="private")``: a session of a token of its own."""
+def open_session(agent: Callable[..., Agent]) -> Callable[..., AgentSession]:
+    """``open_session("s1", "p", clearance="private")``: a session with its own token."""
 
     def make(
         session_id: str = "s1", project: str = "shop", clearance: str = "secret", **options: Any
-    ) -> Sitting:
-        return Sitting(agent(clearance, **options), session_id, project)
+    ) -> AgentSession:
+        return AgentSession(agent(clearance, **options), session_id, project)
 
     return make

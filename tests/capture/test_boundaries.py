@@ -1,4 +1,4 @@
-"""Sessions fall into segments, and where one begins is a fact."""
+"""Test that sessions are split into segments and boundaries are stored as facts."""
 
 from __future__ import annotations
 
@@ -12,105 +12,110 @@ from tests.capture.conftest import DATABASE, DESIGN, FIX
 VACUUM = DATABASE + " vacuum checkpoint"
 
 
-def shift(sitting, **more):
-    """Two outputs about one thing, then one about another; the event of the last."""
-    sitting.tool("Bash", {"command": "explain"}, DATABASE)
-    sitting.tool("Bash", {"command": "explain"}, VACUUM)
-    return sitting.tool("Bash", {"command": "lint"}, DESIGN, **more)
+def shift(agent_session, **more):
+    """Send two outputs about one subject and one about another; return the last event."""
+    agent_session.tool("Bash", {"command": "explain"}, DATABASE)
+    agent_session.tool("Bash", {"command": "explain"}, VACUUM)
+    return agent_session.tool("Bash", {"command": "lint"}, DESIGN, **more)
 
 
-def test_a_shift_is_a_fact_with_time_tool_segment_and_keywords_of_both_sides(sitting):
-    event = shift(sitting)
+def test_boundary_is_stored_as_fact_with_details(agent_session):
+    event = shift(agent_session)
     fact = Fact.objects.get()
     assert (fact.subject, fact.predicate, fact.project) == ("session:s1", "boundary_at", "shop")
-    told = json.loads(fact.object)
-    assert told["time"] == event.at.isoformat()
-    assert told["tool"] == "Bash"
-    assert told["segment"] == 2
-    assert "planner" in told["keywords_before"]
-    assert "buttons" in told["keywords_after"]
-    assert 0 <= told["similarity"] < 0.1
+    detail = json.loads(fact.object)
+    assert detail["time"] == event.at.isoformat()
+    assert detail["tool"] == "Bash"
+    assert detail["segment"] == 2
+    assert "planner" in detail["keywords_before"]
+    assert "buttons" in detail["keywords_after"]
+    assert 0 <= detail["similarity"] < 0.1
 
 
-def test_the_event_that_opens_a_segment_says_so(sitting):
-    event = shift(sitting)
+def test_first_event_of_a_segment_is_marked_as_boundary(agent_session):
+    event = shift(agent_session)
     assert event.boundary
     assert event.segment == 2
-    assert sitting.row.segment == 2
+    assert agent_session.row.segment == 2
     assert [one.segment for one in Event.objects.order_by("pk")] == [1, 1, 2]
 
 
-def test_a_repeat_of_the_previous_output_is_never_a_boundary(sitting):
-    shift(sitting)
-    repeated = sitting.tool("Bash", {"command": "something else entirely, with other words in it"}, DESIGN)
+def test_repeated_output_is_no_boundary(agent_session):
+    shift(agent_session)
+    repeated = agent_session.tool(
+        "Bash", {"command": "something else entirely, with other words in it"}, DESIGN
+    )
     assert not repeated.boundary
     assert Fact.objects.count() == 1
 
 
-def test_a_new_segment_starts_with_a_fresh_window(sitting):
-    shift(sitting)
-    assert len(sitting.row.state["window"]) == 1
-    back = sitting.tool("Bash", {"command": "explain"}, DATABASE)
+def test_new_segment_starts_with_an_empty_window(agent_session):
+    shift(agent_session)
+    assert len(agent_session.row.state["window"]) == 1
+    back = agent_session.tool("Bash", {"command": "explain"}, DATABASE)
     assert not back.boundary, "one output is no window to differ from"
 
 
-def test_a_session_that_begins_again_has_a_fresh_window(sitting):
-    sitting.tool("Bash", {"command": "explain"}, DATABASE)
-    sitting.tool("Bash", {"command": "explain"}, VACUUM)
-    sitting.ok("session:start")
-    assert not sitting.tool("Bash", {"command": "lint"}, DESIGN).boundary
+def test_restarted_session_has_an_empty_window(agent_session):
+    agent_session.tool("Bash", {"command": "explain"}, DATABASE)
+    agent_session.tool("Bash", {"command": "explain"}, VACUUM)
+    agent_session.ok("session:start")
+    assert not agent_session.tool("Bash", {"command": "lint"}, DESIGN).boundary
 
 
-def test_after_a_prompt_one_output_about_something_else_is_a_shift(sitting):
-    sitting.ok("prompt:submit", {"prompt": "Why is the planner so slow?"})
-    sitting.tool("Bash", {"command": "explain"}, DATABASE)
+def test_one_different_output_after_a_prompt_is_a_boundary(agent_session):
+    agent_session.ok("prompt:submit", {"prompt": "Why is the planner so slow?"})
+    agent_session.tool("Bash", {"command": "explain"}, DATABASE)
     for _ in range(4):
-        sitting.tool("Bash", {"command": "explain"}, VACUUM + " again")
-    sitting.ok("prompt:submit", {"prompt": "Thanks. Now the buttons."})
-    assert sitting.tool("Bash", {"command": "lint"}, DESIGN).boundary
+        agent_session.tool("Bash", {"command": "explain"}, VACUUM + " again")
+    agent_session.ok("prompt:submit", {"prompt": "Thanks. Now the buttons."})
+    assert agent_session.tool("Bash", {"command": "lint"}, DESIGN).boundary
 
 
-def test_between_prompts_a_shift_needs_a_second_output_to_bear_it_out(sitting):
-    sitting.ok("prompt:submit", {"prompt": "Why is the planner so slow?"})
+def test_boundary_between_prompts_needs_two_different_outputs(agent_session):
+    agent_session.ok("prompt:submit", {"prompt": "Why is the planner so slow?"})
     for n in range(4):
-        sitting.tool("Bash", {"command": "explain"}, f"{VACUUM} step{'abcd'[n]}")
-    assert not sitting.tool("Bash", {"command": "lint"}, DESIGN).boundary
-    assert sitting.tool("Bash", {"command": "lint"}, DESIGN + " once more, buttons and headings").boundary
+        agent_session.tool("Bash", {"command": "explain"}, f"{VACUUM} step{'abcd'[n]}")
+    assert not agent_session.tool("Bash", {"command": "lint"}, DESIGN).boundary
+    assert agent_session.tool(
+        "Bash", {"command": "lint"}, DESIGN + " once more, buttons and headings"
+    ).boundary
 
 
-def test_one_odd_output_between_prompts_is_no_shift(sitting):
-    sitting.ok("prompt:submit", {"prompt": "Why is the planner so slow?"})
+def test_one_different_output_between_prompts_is_no_boundary(agent_session):
+    agent_session.ok("prompt:submit", {"prompt": "Why is the planner so slow?"})
     for n in range(4):
-        sitting.tool("Bash", {"command": "explain"}, f"{VACUUM} step{'abcd'[n]}")
-    sitting.tool("Bash", {"command": "lint"}, DESIGN)
-    assert not sitting.tool("Bash", {"command": "explain"}, DATABASE).boundary
+        agent_session.tool("Bash", {"command": "explain"}, f"{VACUUM} step{'abcd'[n]}")
+    agent_session.tool("Bash", {"command": "lint"}, DESIGN)
+    assert not agent_session.tool("Bash", {"command": "explain"}, DATABASE).boundary
     assert not Fact.objects.exists()
 
 
-def test_a_late_event_joins_the_segment_of_its_time_and_moves_nothing(sitting):
+def test_late_event_gets_the_segment_of_its_time(agent_session):
     for minute, output in ((0, DATABASE), (10, VACUUM), (20, DESIGN)):
-        sitting.tool("Bash", {"command": "x"}, output, at=f"2026-03-02T12:{minute:02}:00Z")
-    window = sitting.row.state["window"]
-    late = sitting.tool(
+        agent_session.tool("Bash", {"command": "x"}, output, at=f"2026-03-02T12:{minute:02}:00Z")
+    window = agent_session.row.state["window"]
+    late = agent_session.tool(
         "Bash", {"command": "x"}, "A lighthouse keeper counts ships", at="2026-03-02T12:05:00Z"
     )
     assert (late.segment, late.boundary) == (1, False)
-    assert sitting.row.state["window"] == window
-    after = sitting.tool("Bash", {"command": "x"}, DESIGN + " margin", at="2026-03-02T12:30:00Z")
+    assert agent_session.row.state["window"] == window
+    after = agent_session.tool("Bash", {"command": "x"}, DESIGN + " margin", at="2026-03-02T12:30:00Z")
     assert after.segment == 2
 
 
-def test_what_is_captured_carries_its_segment(sitting):
-    shift(sitting)
+def test_captured_memory_has_the_tag_of_its_segment(agent_session):
+    shift(agent_session)
     [tags] = [
-        sorted(label.value for label in one.labels.filter(kind="tag")) for one in [sitting.commit(FIX).memory]
+        sorted(label.value for label in one.labels.filter(kind="tag"))
+        for one in [agent_session.commit(FIX).memory]
     ]
     assert tags == ["captured", "segment-2"]
 
 
-def test_switched_off_there_are_no_segments_and_the_answer_says_so(sitting, configure):
+def test_disabled_boundaries_create_no_segments(agent_session, configure):
     configure(capability_boundaries=False)
-    event = shift(sitting)
+    event = shift(agent_session)
     assert event.segment == 1
     assert event.handlers[0] == {
         "name": "boundaries",
@@ -119,23 +124,27 @@ def test_switched_off_there_are_no_segments_and_the_answer_says_so(sitting, conf
         "detail": "memory.boundaries is switched off",
     }
     assert not Fact.objects.exists()
-    memory = sitting.commit(FIX).memory
+    memory = agent_session.commit(FIX).memory
     assert [label.value for label in memory.labels.filter(kind="tag")] == ["captured"]
 
 
 @pytest.mark.parametrize(("level", "seen"), [("public", True), ("private", False), ("secret", False)])
-def test_a_boundary_is_under_the_level_of_its_event(sitting, level, seen):
-    shift(sitting, sensitivity=level)
+def test_boundary_has_the_level_of_its_event(agent_session, level, seen):
+    shift(agent_session, sensitivity=level)
     assert Fact.objects.get().sensitivity == level
-    assert bool(sitting.agent.get("/facts").json()["items"]) is seen
+    assert bool(agent_session.agent.get("/facts").json()["items"]) is seen
 
 
-def test_no_credential_stands_among_the_keywords(sitting):
+def test_keywords_contain_no_credentials(agent_session):
     key = "aZ3kQ8mW1xT6vB4nR9pL2cY7dF5gH0jS3uE8"
-    sitting.tool("Bash", {"command": "explain"}, DATABASE)
-    sitting.tool("Bash", {"command": "explain"}, VACUUM)
-    event = sitting.tool("Bash", {"command": "x"}, f"{DESIGN}\nghp_{key}\npassword = 'hunter2-Swordfish'")
+    agent_session.tool("Bash", {"command": "explain"}, DATABASE)
+    agent_session.tool("Bash", {"command": "explain"}, VACUUM)
+    event = agent_session.tool(
+        "Bash", {"command": "x"}, f"{DESIGN}\nghp_{key}\npassword = 'hunter2-Swordfish'"
+    )
     assert event.boundary
-    kept = json.dumps([event.keywords, event.preview, Fact.objects.get().object, sitting.row.state]).lower()
+    kept = json.dumps(
+        [event.keywords, event.preview, Fact.objects.get().object, agent_session.row.state]
+    ).lower()
     assert key.lower() not in kept
     assert "swordfish" not in kept

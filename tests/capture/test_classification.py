@@ -23,11 +23,11 @@ from memoryhub.core.vocabulary import TYPES
         ("Bump the version to 1.2", "change"),
     ],
 )
-def test_all_six_types_are_told_apart(text, kind):
+def test_all_types_are_detected(text, kind):
     assert classify(text).type == kind
 
 
-def test_a_title_loses_its_commit_prefix_and_ends_without_a_full_stop():
+def test_title_has_no_commit_prefix_and_no_full_stop():
     assert classify("fix(api): refuse NUL characters.").title == "Refuse NUL characters"
 
 
@@ -47,7 +47,7 @@ def test_a_title_loses_its_commit_prefix_and_ends_without_a_full_stop():
         ('Revert "feat: lazy reading"\n\nThis reverts commit 1234567.', "commit", "change"),
     ],
 )
-def test_who_says_it_tells_what_it_is(text, source, kind):
+def test_source_decides_the_type_of_an_explanation(text, source, kind):
     assert classify(text, source).type == kind
 
 
@@ -60,7 +60,7 @@ def test_who_says_it_tells_what_it_is(text, source, kind):
         ("Fix the new index that was added twice", "bugfix"),
     ],
 )
-def test_the_first_word_of_a_headline_says_what_was_done(text, kind):
+def test_first_word_of_a_headline_decides_the_type(text, kind):
     assert classify(text).type == kind
 
 
@@ -79,35 +79,35 @@ KEPT = [
 ROUTINE = ["", "ok", "total 12\ndrwxr-xr-x 3 root root", "Done.", "src tests README.md"]
 
 
-def test_what_a_colleague_would_tell_passes_the_gate():
+def test_useful_text_scores_above_the_threshold():
     for text, kind in KEPT:
         assert score(text, kind, [], MemorabilityWeights()).total >= GATE, text
 
 
-def test_routine_output_scores_below_the_gate():
+def test_routine_output_scores_below_the_threshold():
     for text in ROUTINE:
         assert score(text, "change", [], MemorabilityWeights()).total < GATE, text
 
 
-def test_a_repetition_of_a_neighbour_is_worth_nothing():
+def test_repetition_of_a_neighbour_scores_zero():
     text, kind = KEPT[0]
     assert score(text, kind, [terms(text)], MemorabilityWeights()).total == 0
 
 
-def test_the_more_is_said_the_more_substance_there_is():
+def test_substance_grows_with_distinct_terms():
     assert substance(set()) == 0 < substance({"one"}) < substance(set("abcdefghij")) < 1
 
 
-def test_each_kind_of_mark_counts_once():
+def test_each_salience_pattern_counts_once():
     assert salience("fixed fixed fixed") == salience("fixed")
     assert salience("fixed because of a security decision") > salience("fixed")
 
 
-def test_a_few_words_can_hardly_be_distinct():
+def test_short_text_has_low_distinctiveness():
     assert distinctiveness({"ok"}, []) < distinctiveness(set("abcdefghijkl"), []) == 1
 
 
-def test_addresses_numbers_and_hashes_add_nothing():
+def test_urls_numbers_and_hashes_add_no_substance():
     said = "The index is built anew at night"
     links = f"{said} #12 #13 https://example.org/a/long/path/with/words 4f0c2ab91d 10:45 3.14"
     assert score(links, "change", [], MemorabilityWeights()) == score(
@@ -120,6 +120,6 @@ def test_addresses_numbers_and_hashes_add_nothing():
     st.sampled_from(TYPES),
     st.lists(st.sets(st.text(max_size=5), max_size=8), max_size=4),
 )
-def test_every_part_stays_between_0_and_1(text, kind, neighbours):
+def test_all_parts_are_between_0_and_1(text, kind, neighbours):
     for value in score(text, kind, neighbours, MemorabilityWeights()).parts().values():
         assert 0 <= value <= 1

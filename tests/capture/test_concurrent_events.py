@@ -1,4 +1,4 @@
-"""Events of one session that come at once: none is lost, none fails."""
+"""Test that concurrent events of a session are neither lost nor rejected."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ THREADS, CALLS = 6, 8
 
 
 def at_once(work):
-    """Each thread's answers, in no order."""
+    """Return the results of all threads in any order."""
     barrier, answers, raised = threading.Barrier(THREADS), [], []
 
     def run(number):
         try:
             barrier.wait()
             answers.extend(work(number))
-        except Exception as error:  # noqa: BLE001 whatever a thread meets, the test must see
+        except Exception as error:  # noqa: BLE001 the test must see any error of a thread
             raised.append(error)
         finally:
             connection.close()
@@ -45,7 +45,7 @@ def call(command, response="ok", mark=""):
     return capture.dispatch(capture.HookEvent("tool:post", "s1", "shop", data=data, mark=mark), ACTOR)
 
 
-def test_all_calls_are_recorded_and_counted():
+def test_concurrent_calls_are_all_recorded_and_counted():
     answers = at_once(lambda number: [call(f"echo {number} {n}") for n in range(CALLS)])
     assert not [one for answer in answers for one in answer.handlers if one.status == "failed"]
     assert Session.objects.count() == 1
@@ -53,19 +53,19 @@ def test_all_calls_are_recorded_and_counted():
     assert Session.objects.get().state["calls"] == THREADS * CALLS
 
 
-def test_the_same_commit_from_all_sides_is_one_memory():
+def test_concurrent_identical_commits_create_one_memory():
     at_once(lambda number: [call(f'git commit -m "{FIX}"')])
     assert Memory.objects.count() == 1
     assert journal.verify().ok
 
 
-def test_the_same_delivery_from_all_sides_is_one_event():
+def test_concurrent_identical_deliveries_create_one_event():
     answers = at_once(lambda number: [call("echo", mark="toolu_1")])
     assert Event.objects.count() == 1
     assert len([one for one in answers if one.event]) == 1
 
 
-def test_ends_from_all_sides_leave_one_summary():
+def test_concurrent_session_ends_create_one_summary():
     call(f'git commit -m "{FIX}"')
     at_once(lambda number: [capture.dispatch(capture.HookEvent("session:end", "s1", "shop"), ACTOR)])
     assert Memory.objects.filter(type="session_summary").count() == 1

@@ -1,4 +1,4 @@
-"""From tool calls to what is worth telling: candidates and reasons to skip."""
+"""Test which tool calls become candidates, and the reasons to skip others."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def run(command, output, work=None):
     return distill(observe("Bash", {"command": command}, {"stdout": output}), work or OpenWork())
 
 
-def test_reading_and_listing_are_routine():
+def test_read_and_search_calls_are_routine():
     assert (
         distill(observe("Read", {"file_path": "a.py"}, "We decided to rewrite it all."), OpenWork())
         == "routine"
@@ -21,49 +21,49 @@ def test_reading_and_listing_are_routine():
     assert run("ls -la", "total 12\ndrwxr-xr-x 3 root root 4096 Nov 20 09:54 .") == "routine"
 
 
-def test_a_failure_is_noted_and_its_repair_is_told_at_the_end():
+def test_fix_of_a_failure_becomes_a_note():
     work = OpenWork()
     assert run("pytest -q", FAILING, work) == "failure noted"
     distill(observe("Edit", {"file_path": "src/tax.py", "new_string": "round(x)"}, {}), work)
     assert run("pytest -q tests", "3 passed in 0.2s", work) == "repair noted"
     assert not work.failure
-    [told] = work.take_due_notes(everything=True)
-    assert told.resolves
-    assert "AssertionError: assert 1 == 2" in told.text
-    assert told.files_modified == ("src/tax.py",)
+    [candidate] = work.take_due_notes(everything=True)
+    assert candidate.resolves
+    assert "AssertionError: assert 1 == 2" in candidate.text
+    assert candidate.files_modified == ("src/tax.py",)
     assert not work.take_due_notes(everything=True)
 
 
-def test_a_repair_is_told_once_with_the_commit_that_follows():
+def test_commit_after_a_fix_includes_the_problem_once():
     work = OpenWork()
     run("pytest -q", FAILING, work)
     run("pytest -q", "3 passed in 0.2s", work)
-    told = run("git commit -m 'fix: round once'", "[main 1]", work)
-    assert told.text == "fix: round once\n\nProblem: AssertionError: assert 1 == 2"
+    candidate = run("git commit -m 'fix: round once'", "[main 1]", work)
+    assert candidate.text == "fix: round once\n\nProblem: AssertionError: assert 1 == 2"
     assert not work.take_due_notes(everything=True)
 
 
-def test_a_test_that_failed_before_its_feature_was_there_is_no_problem():
+def test_test_that_failed_before_its_feature_is_no_problem():
     work = OpenWork()
     run("pytest -q", FAILING, work)
     run("pytest -q", "3 passed in 0.2s", work)
-    told = run("git commit -m 'feat: taxes by country'", "[main 1]", work)
-    assert told.text == "feat: taxes by country"
+    candidate = run("git commit -m 'feat: taxes by country'", "[main 1]", work)
+    assert candidate.text == "feat: taxes by country"
     assert not work.take_due_notes(everything=True)
 
 
-def test_another_program_that_passes_mends_no_failure():
+def test_success_of_another_program_is_no_fix():
     work = OpenWork()
     run("pytest -q", FAILING, work)
     assert run("ruff check", "OK (all passed) 3 passed", work) == "routine"
     assert work.failure
 
 
-def test_a_commit_after_a_failure_tells_the_problem_too():
+def test_commit_after_a_failure_includes_the_problem():
     work = OpenWork()
     run("pytest -q", FAILING, work)
-    told = run("git commit -m 'Round once'", "[main 1] Round once", work)
-    assert told.text == "Round once\n\nProblem: AssertionError: assert 1 == 2"
+    candidate = run("git commit -m 'Round once'", "[main 1] Round once", work)
+    assert candidate.text == "Round once\n\nProblem: AssertionError: assert 1 == 2"
     assert work == OpenWork(calls=2)
 
 
@@ -75,14 +75,14 @@ def edit(new, old="", path="a.py", work=None):
     return distill(observe("Edit", given, {}), work or OpenWork())
 
 
-def test_a_comment_that_gives_a_reason_is_noted_and_other_code_is_not():
+def test_comment_with_a_reason_becomes_a_note():
     work = OpenWork()
     assert edit(REASON, "x = 1", work=work) == "reason noted"
     assert edit("x = 1  # one") == "routine"
     assert edit("# Changelog, because everybody must have one of these", path="CHANGELOG.md") == "routine"
-    [told] = work.take_due_notes(everything=True)
-    assert told.text == "read the size first, because the writer truncates the file in place"
-    assert told.files_modified == ("a.py",)
+    [candidate] = work.take_due_notes(everything=True)
+    assert candidate.text == "read the size first, because the writer truncates the file in place"
+    assert candidate.files_modified == ("a.py",)
 
 
 @pytest.mark.parametrize(
@@ -93,25 +93,25 @@ def test_a_comment_that_gives_a_reason_is_noted_and_other_code_is_not():
         "-- jamais en heure locale, car le serveur change de fuseau",
     ],
 )
-def test_reasons_are_read_in_other_languages_too(comment):
+def test_reasons_are_detected_in_other_languages(comment):
     assert edit(comment) == "reason noted"
 
 
-def test_a_reason_that_the_commit_tells_is_not_told_twice():
+def test_note_covered_by_the_commit_is_dropped():
     work = OpenWork()
     edit(REASON, work=work)
     run("git commit -m 'fix: read the size before the writer truncates the file in place'", "", work)
     assert not work.take_due_notes(everything=True)
 
 
-def test_a_reason_that_the_commit_leaves_out_is_told_after_it():
+def test_note_not_covered_by_the_commit_is_due():
     work = OpenWork()
     edit(REASON, work=work)
     run("git commit -m 'feat: a table of contents'", "", work)
     assert [one.source for one in work.take_due_notes()] == ["comment"]
 
 
-def test_without_a_commit_a_reason_is_told_after_a_while():
+def test_note_is_due_after_its_maximum_age():
     work = OpenWork()
     edit(REASON, work=work)
     for _ in range(MAX_NOTE_AGE - 1):
@@ -121,24 +121,24 @@ def test_without_a_commit_a_reason_is_told_after_a_while():
     assert len(work.take_due_notes()) == 1
 
 
-def test_a_secret_in_a_comment_is_not_even_noted():
+def test_comment_with_a_secret_is_not_noted():
     work = OpenWork()
     key = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
     assert edit(f"# never use the key {key} here, because it is revoked", work=work) == "secret"
     assert not work.notes
 
 
-def test_a_commit_without_a_message_that_says_something_keeps_the_work_open():
+def test_commit_with_an_empty_message_keeps_the_work_open():
     work = OpenWork()
     edit("y = 2", path="b.py", work=work)
     run("git commit -qm 'feat: one' b.py", "", work)
     edit("x = 2", work=work)
     assert run("git commit -qam wip", "", work) == "routine"
-    told = run("git commit --amend -m 'feat: two of everything'", "", work)
-    assert told.files_modified == ("a.py",)
+    candidate = run("git commit --amend -m 'feat: two of everything'", "", work)
+    assert candidate.files_modified == ("a.py",)
 
 
-def test_an_amended_commit_is_about_the_files_of_both():
+def test_amended_commit_includes_files_of_both_commits():
     work = OpenWork()
     edit("x = 2", work=work)
     run("git commit -qam 'feat: two'", "", work)
@@ -155,33 +155,35 @@ def test_an_amended_commit_is_about_the_files_of_both():
         ("node --test test/", "# Subtest: a tool is never lent twice because of a lapsed offer"),
     ],
 )
-def test_what_a_command_only_shows_is_routine(command, output):
+def test_display_command_is_routine(command, output):
     assert run(command, output) == "routine"
 
 
-def test_a_sentence_with_a_reason_in_an_output_is_told():
+def test_output_sentence_with_a_reason_is_a_candidate():
     said = "The cache was stale because the token had been revoked before it was read."
     assert run("python diagnose.py", f"checked 12\n{said}\n0x12 0x14 0x16").text == said
     assert run("python diagnose.py", "The cache holds twelve entries of the user.") == "routine"
 
 
-def test_an_answer_is_told_when_it_gives_a_reason():
+def test_answer_with_a_reason_is_a_candidate():
     url = {"url": "https://example.com", "prompt": "When are rates published?"}
-    told = distill(
+    candidate = distill(
         observe("WebFetch", url, {"result": "Never on Sundays, because markets are closed."}), OpenWork()
     )
-    assert told.text == ("Never on Sundays, because markets are closed.\n\nAsked: When are rates published?")
+    assert candidate.text == (
+        "Never on Sundays, because markets are closed.\n\nAsked: When are rates published?"
+    )
     plain = {"result": "The valid forms of the function are NFC, NFD, NFKC and NFKD."}
     assert distill(observe("WebFetch", url, plain), OpenWork()) == "routine"
 
 
-def test_a_decision_in_a_document_is_told():
+def test_decision_in_a_document_is_a_candidate():
     text = "# 4. One database\n\nWe keep SQLite rather than PostgreSQL, since one machine is enough for us.\n"
-    told = distill(observe("Write", {"file_path": "docs/adr/0004.md", "content": text}, {}), OpenWork())
-    assert classify(told.text).type == "decision"
+    candidate = distill(observe("Write", {"file_path": "docs/adr/0004.md", "content": text}, {}), OpenWork())
+    assert classify(candidate.text).type == "decision"
 
 
-def test_what_was_injected_is_never_captured_back():
+def test_injected_context_is_never_a_candidate():
     block = "<memory-context>\nWe decided to use tabs in every file of the project.\n</memory-context>"
     assert strip_injected_context(f"before {block} after") == "before  after"
     assert strip_injected_context("<memory-context> never closed, and on it goes") == ""
@@ -198,7 +200,7 @@ def test_what_was_injected_is_never_captured_back():
         ("a </memory-context <memory-context>b</memory-context> c", "a  c"),
     ],
 )
-def test_a_block_ends_where_it_was_closed_as_often_as_opened(text, kept):
+def test_nested_injected_blocks_are_stripped(text, kept):
     assert strip_injected_context(text) == kept
 
 
@@ -216,23 +218,23 @@ def test_a_block_ends_where_it_was_closed_as_often_as_opened(text, kept):
         ("git commit -m 'style: never a tab'", ("a.py", "tests/test_b.py")),
     ],
 )
-def test_a_commit_is_about_the_files_that_it_names(command, taken):
+def test_commit_includes_the_files_that_it_names(command, taken):
     work = OpenWork()
     edit("x = 2", work=work)
     edit("y = 2", path="tests/test_b.py", work=work)
     assert run(command, "", work).files_modified == taken
 
 
-def test_a_commit_of_some_files_leaves_the_failure_to_the_one_that_mends_it():
+def test_partial_commit_leaves_the_failure_open():
     work = OpenWork()
     edit("def test_a(): ...", path="tests/test_a.py", work=work)
     run("pytest -q", FAILING, work)
     edit("x = 2", work=work)
     run("pytest -q", "3 passed in 0.2s", work)
     run("git add tests && git commit -m 'test: of a'", "", work)
-    told = run("git add -A && git commit -m 'fix: two'", "", work)
-    assert "Problem: AssertionError: assert 1 == 2" in told.text
-    assert told.files_modified == ("a.py",)
+    candidate = run("git add -A && git commit -m 'fix: two'", "", work)
+    assert "Problem: AssertionError: assert 1 == 2" in candidate.text
+    assert candidate.files_modified == ("a.py",)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +248,7 @@ def test_a_commit_of_some_files_leaves_the_failure_to_the_one_that_mends_it():
         ("Round once at the end", True),
     ],
 )
-def test_a_headline_of_upkeep_alone_is_routine(message, kept):
+def test_routine_commit_without_reason_is_routine(message, kept):
     assert isinstance(run(f"git commit -m '{message}'", ""), Candidate) is kept
 
 
@@ -258,14 +260,16 @@ def test_a_headline_of_upkeep_alone_is_routine(message, kept):
         ("# Gotchas\n\n{}", "# Gotchas"),
     ],
 )
-def test_the_heading_of_a_document_is_one_that_says_something(written, heading):
+def test_document_heading_has_more_than_one_word(written, heading):
     said = "Always pass numbers through order_number() before they are compared."
     path = "docs/decisions/0001.md"
-    told = distill(observe("Write", {"file_path": path, "content": written.format(said)}, {}), OpenWork())
-    assert told.text == f"{heading}\n{said}"
+    candidate = distill(
+        observe("Write", {"file_path": path, "content": written.format(said)}, {}), OpenWork()
+    )
+    assert candidate.text == f"{heading}\n{said}"
 
 
-def test_a_short_line_in_a_document_counts_only_as_a_rule_or_a_reason():
+def test_short_document_change_needs_a_reason():
     def added(line):
         return distill(observe("Edit", {"file_path": "CLAUDE.md", "new_string": line}, {}), OpenWork())
 
@@ -273,7 +277,7 @@ def test_a_short_line_in_a_document_counts_only_as_a_rule_or_a_reason():
     assert isinstance(added("- Never touch the parser before reading."), Candidate)
 
 
-def test_a_file_that_is_removed_again_was_a_draft():
+def test_removed_file_is_not_listed_as_modified():
     work = OpenWork()
     for path in ("a.py", "try/b.py", "c.py"):
         edit("x = 2", path=path, work=work)
@@ -281,7 +285,7 @@ def test_a_file_that_is_removed_again_was_a_draft():
     assert run("git commit -am 'fix: two'", "", work).files_modified == ("a.py",)
 
 
-def test_what_git_says_is_changed_is_what_the_commit_is_about():
+def test_files_from_git_status_count_as_modified():
     work = OpenWork()
     run(
         "sed -i s/a/b/ src/a.py && git status --short",
@@ -294,8 +298,8 @@ def test_what_git_says_is_changed_is_what_the_commit_is_about():
         work,
     )
     run("git diff HEAD~3 --stat", " src/long_ago.py | 2 +-", work)
-    told = run("git commit -qam 'refactor: a becomes b everywhere'", "", work)
-    assert told.files_modified == ("src/a.py", "b.py", "src/c.py", "src/d.png")
+    candidate = run("git commit -qam 'refactor: a becomes b everywhere'", "", work)
+    assert candidate.files_modified == ("src/a.py", "b.py", "src/c.py", "src/d.png")
 
 
 @pytest.mark.parametrize(
@@ -317,7 +321,7 @@ def test_what_git_says_is_changed_is_what_the_commit_is_about():
         ("Add a docs command that prints all settings", True),
     ],
 )
-def test_upkeep_is_known_without_a_prefix_too(message, kept):
+def test_routine_commit_is_detected_without_prefix(message, kept):
     assert isinstance(run(f"git commit -F - <<'END'\n{message}\nEND", ""), Candidate) is kept
 
 
@@ -332,12 +336,12 @@ ESSAY = "\n\n".join(
 )
 
 
-def test_of_an_essay_only_what_is_said_about_something_is_told():
-    told = distill(observe("Task", {"prompt": "How?"}, {"content": ESSAY}), OpenWork())
-    assert told.text == f"{ESSAY.splitlines()[-1]}\n\nAsked: How?"
+def test_only_concrete_paragraphs_of_an_essay_are_kept():
+    candidate = distill(observe("Task", {"prompt": "How?"}, {"content": ESSAY}), OpenWork())
+    assert candidate.text == f"{ESSAY.splitlines()[-1]}\n\nAsked: How?"
 
 
-def test_advice_that_would_fit_anybody_is_routine():
+def test_general_advice_is_routine():
     advice = ESSAY.rpartition("\n")[0]
     assert distill(observe("Task", {"prompt": "How?"}, {"content": advice}), OpenWork()) == "routine"
 
@@ -350,22 +354,22 @@ def test_advice_that_would_fit_anybody_is_routine():
         ("make", "cc -c cart.c\ncart.c:3:10: fatal error: tax.h: No such file or directory"),
     ],
 )
-def test_what_a_compiler_refuses_is_a_failure_and_its_silence_the_repair(command, output):
+def test_silent_compiler_after_an_error_is_a_fix(command, output):
     work = OpenWork()
     assert run(command, output, work) == "failure noted"
     assert "error" in work.failure
     assert run("ls", "", work) == "routine", "another command says nothing about it"
     assert run(command, "", work) == "repair noted"
-    [told] = work.take_due_notes(everything=True)
-    assert told.resolves
-    assert "cart" in told.text
+    [candidate] = work.take_due_notes(everything=True)
+    assert candidate.resolves
+    assert "cart" in candidate.text
 
 
-def test_a_line_number_before_a_word_like_error_is_no_failure():
+def test_line_number_before_the_word_error_is_no_failure():
     assert run("rg retry", "app.log:31: errors are retried twice") == "routine"
 
 
-def test_a_bare_revert_is_told_by_what_git_answers_and_leaves_open_what_is_worked_on():
+def test_revert_uses_the_headline_of_git_and_keeps_the_work_open():
     work = OpenWork(modified=["src/open.py"], read=["src/read.py"], failure="AssertionError")
     output = '[main 1a2b3c4] Revert "feat: lazy reading"\n Date: today\n 1 file changed, 2 deletions(-)'
     found = run("cd shop && git revert --no-edit HEAD", output, work)
@@ -383,5 +387,5 @@ def test_a_bare_revert_is_told_by_what_git_answers_and_leaves_open_what_is_worke
         ("git revert --abort", ""),
     ],
 )
-def test_a_revert_that_was_not_made_is_none(command, output):
+def test_failed_revert_is_no_candidate(command, output):
     assert not isinstance(run(command, output), Candidate)

@@ -1,4 +1,4 @@
-"""What docs/hooks.md says is what the hub does."""
+"""Test that docs/hooks.md matches the code."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from memoryhub.core import claude_code
 PAGE = (Path(__file__).parents[2] / "docs" / "hooks.md").read_text("utf-8")
 
 
-def test_the_documented_settings_are_those_that_the_hub_makes():
+def test_documented_settings_match_the_generated_ones():
     [block] = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     assert json.loads(block) == claude_code.settings_snippet("http://127.0.0.1:8000", None)
 
 
-def test_the_documented_chain_is_the_registered_one():
+def test_documented_handlers_match_the_registered_ones():
     for event in capture.EVENTS:
         [row] = [line for line in PAGE.splitlines() if line.startswith(f"| `{event}`")]
-        told = re.findall(r"`(\w+)` @(\d+)", row)
-        assert told == [(hook.name, str(hook.priority)) for hook in capture.HOOKS if hook.event == event]
+        handlers = re.findall(r"`(\w+)` @(\d+)", row)
+        assert handlers == [(hook.name, str(hook.priority)) for hook in capture.HOOKS if hook.event == event]

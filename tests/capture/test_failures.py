@@ -1,4 +1,4 @@
-"""Calls of tools that failed, as Claude Code tells them."""
+"""Test failed tool calls as Claude Code reports them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def failure(command: str, error: Any, **more: Any) -> dict[str, Any]:
     return hook("PostToolUseFailure", **{**given, **more})
 
 
-def test_a_tool_that_failed_is_noted_and_its_repair_is_told(bot):
+def test_fix_of_a_failed_tool_call_is_captured(bot):
     error = "Exit code 1\nE   LedgerError: the planner scanned every partition of the ledger"
     assert send(bot, failure("pytest tests/test_ledger.py", error)) == {}
     assert Event.objects.get().skip_reason == "failure noted"
@@ -25,35 +25,35 @@ def test_a_tool_that_failed_is_noted_and_its_repair_is_told(bot):
     run = {"tool_name": "Bash", "tool_input": {"command": "pytest tests/test_ledger.py"}}
     send(bot, hook("PostToolUse", **run, tool_response={"stdout": "4 passed", "stderr": ""}))
     send(bot, hook("SessionEnd", reason="other"))
-    told = Memory.objects.get(type="bugfix")
-    assert "LedgerError: the planner scanned every partition" in told.content
-    assert "ledger.py" in told.content
+    memory = Memory.objects.get(type="bugfix")
+    assert "LedgerError: the planner scanned every partition" in memory.content
+    assert "ledger.py" in memory.content
 
 
-def test_what_a_person_interrupted_is_no_failure(bot):
+def test_interrupted_call_is_no_failure(bot):
     send(bot, failure("pytest", "E   LedgerError: stopped half way", is_interrupt=True))
     event = Event.objects.get()
     assert (event.event, event.skip_reason) == ("tool:post", "routine")
 
 
 @pytest.mark.parametrize("error", [None, 7, [], {"a": [1]}, "", True])
-def test_a_failure_may_bring_any_error(bot, error):
+def test_failed_call_accepts_any_error(bot, error):
     assert send(bot, failure("make", error)) == {}
     assert Event.objects.get().skip_reason == "routine"
 
 
-def test_a_commit_that_failed_is_not_told(bot):
+def test_failed_commit_is_not_captured(bot):
     send(bot, failure(f'git commit -m "{FIX}"', "Exit code 1\nruff.....Failed"))
     assert not Memory.objects.exists()
 
 
-def test_a_commit_is_told_though_what_came_after_it_failed(bot):
+def test_commit_is_captured_when_a_later_command_fails(bot):
     said = "Exit code 1\n[main 3f2a91c] fix(importer): read each file once\n 1 file changed\nerror: no remote"
     send(bot, failure(f'git commit -m "{FIX}" && git push', said))
     assert Memory.objects.get().type == "bugfix"
 
 
-def test_a_file_that_could_not_be_written_was_not_changed(bot):
+def test_failed_write_modifies_no_file(bot):
     reason = "# must stay first, because otherwise the order of imports breaks the plugin"
     edit = {"file_path": "/home/ada/shop/first.py", "old_string": "x", "new_string": reason}
     error = "String to replace not found in file."
@@ -65,7 +65,7 @@ def test_a_file_that_could_not_be_written_was_not_changed(bot):
     assert not Memory.objects.exists()
 
 
-def test_a_failure_at_a_file_of_credentials_tells_nothing(bot):
+def test_failure_on_a_credential_file_stores_nothing(bot):
     edit = {"file_path": "/home/ada/shop/.env", "old_string": "TOKEN=zebra", "new_string": "TOKEN=yak"}
     send(bot, failure("", "String to replace not found in file: zebra", tool_name="Edit", tool_input=edit))
     event = Event.objects.get()

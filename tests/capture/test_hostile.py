@@ -1,4 +1,4 @@
-"""Arbitrary JSON, in any place and any order: an answer each time, and a store that is sound."""
+"""Test that arbitrary JSON in any field is answered and leaves a valid store."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ GIVEN = JSON | st.dictionaries(
     st.sampled_from(["command", "file_path", "content", "new_string", "edits", "prompt", "patch", "path"]),
     JSON,
 )
-NUMBERS = count()  # no event says the very same as the one before, which would be that one delivered twice
+NUMBERS = count()  # makes each event unique, or it would count as a repeated delivery
 TOOLS = st.sampled_from(["Bash", "Edit", "Write", "Read", "Task", "mcp__a__search_memories", ""]) | TEXTS
 
 
 @given(tool=TOOLS, asked=GIVEN, response=JSON, cwd=TEXTS)
-def test_any_call_can_be_read(tool, asked, response, cwd):
+def test_any_json_is_parsed_as_tool_call(tool, asked, response, cwd):
     call = parse_tool_call(tool, asked, response, cwd, 300)
     assert len(call.preview) <= 300
     assert "\x00" not in call.preview
@@ -55,7 +55,7 @@ def test_any_call_can_be_read(tool, asked, response, cwd):
 @pytest.mark.django_db
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_any_event_is_taken_and_no_handler_fails(caplog, data):
+def test_any_event_is_accepted_and_no_handler_fails(caplog, data):
     event = data.draw(st.sampled_from([*capture.EVENTS, capture.CHECKPOINT]))
     happening = capture.HookEvent(
         event=event,
@@ -79,7 +79,7 @@ def test_any_event_is_taken_and_no_handler_fails(caplog, data):
     assert Event.objects.filter(pk=done.event.pk).exists()
 
 
-def test_bottomless_nesting_is_read_up_to_a_depth():
+def test_deep_nesting_is_read_to_the_maximum_depth():
     nested: object = "the bottom"
     for _ in range(5000):
         nested = [nested]
@@ -90,14 +90,14 @@ def test_bottomless_nesting_is_read_up_to_a_depth():
     assert parse_tool_call("Task", nested, nested, "", 300).preview == ""
 
 
-def test_of_a_huge_answer_the_beginning_is_read():
+def test_only_the_start_of_a_huge_response_is_read():
     rows = [{"text": "word " * 100} for _ in range(5000)]
     assert len(output_text(rows)) <= MAX_OUTPUT
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("half", [rb"\ud83d", rb"\udc4d", rb"\udc4d\ud83d"])
-def test_an_output_that_was_cut_within_a_character_is_taken(bot, half):
+def test_output_cut_within_a_character_is_accepted(bot, half):
     body = (
         rb'{"session_id": "s", "cwd": "/shop", "hook_event_name": "PostToolUse", "tool_name": "Bash",'
         rb' "tool_input": {"command": "make"}, "tool_response": {"stdout": "thumbs \ud83d\udc4d up %s"}}'
@@ -108,6 +108,6 @@ def test_an_output_that_was_cut_within_a_character_is_taken(bot, half):
 
 
 @pytest.mark.django_db
-def test_an_event_of_ones_own_making_is_read_strictly(bot):
+def test_event_api_validates_types_strictly(bot):
     body = rb'{"event": "prompt:submit", "session_id": "s", "data": {"prompt": "\ud83d"}}'
     assert bot.raw_post("/events", body).status_code == 400

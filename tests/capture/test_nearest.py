@@ -1,4 +1,4 @@
-"""The memories most like a text, found cheaply and without a trace."""
+"""Test the lookup of memories that are similar to a text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def likest(text):
     )
 
 
-def test_a_memory_that_says_the_same_is_found_among_many(remember):
+def test_similar_memory_is_found_among_many(remember):
     for n in range(40):
         remember(f"note number {n} about the weather of the harbour and its ships")
     remember(LEDGER)
@@ -28,19 +28,19 @@ def test_a_memory_that_says_the_same_is_found_among_many(remember):
     assert likest(LEDGER + " again, because of statistics") > 0.5
 
 
-def test_a_text_unlike_all_others_has_no_neighbours(remember):
+def test_unrelated_text_has_no_neighbours(remember):
     remember(LEDGER)
     assert find_similar_terms(Memory.objects.all(), "lighthouse keepers count gulls") == []
 
 
-def test_words_that_are_nothing_but_common_are_looked_for_together(remember, monkeypatch):
+def test_common_words_are_searched_together(remember, monkeypatch):
     monkeypatch.setattr(services, "MAX_POSTINGS", 2)
     for tail in ("alpha", "beta", "gamma"):
         remember(f"{LEDGER} {tail}")
     assert likest(LEDGER) > 0.8
 
 
-def test_any_text_is_safe(remember):
+def test_any_text_is_accepted(remember):
     remember(LEDGER)
     for text in (
         "",
@@ -57,7 +57,7 @@ def test_any_text_is_safe(remember):
         find_similar_terms(Memory.objects.all(), text)
 
 
-def test_two_queries_are_enough(remember):
+def test_lookup_takes_two_queries(remember):
     for n in range(30):
         remember(f"{LEDGER} {n}")
     with CaptureQueriesContext(connection) as caught:
@@ -65,7 +65,7 @@ def test_two_queries_are_enough(remember):
     assert len(caught) == 2
 
 
-def test_rare_words_are_counted_and_common_ones_left_out(remember):
+def test_rare_words_are_counted_without_common_ones(remember):
     for n in range(3):
         remember(f"harbour note {n}")
     remember("harbour lighthouse")

@@ -21,12 +21,12 @@ from memoryhub.capture.statements import extract_paragraphs, extract_prose, last
         ("Odd", "other"),
     ],
 )
-def test_tools_are_known_by_name(tool, kind):
+def test_tool_kind_is_detected_by_name(tool, kind):
     assert tool_kind(tool) == kind
     assert tool_kind(f"mcp__server__{tool}") == kind
 
 
-def test_files_are_read_from_the_input_and_relative_to_the_folder():
+def test_files_are_relative_to_the_working_folder():
     seen = observe(
         "Edit", {"file_path": "/home/ada/shop/src/tax.py", "new_string": "x"}, {}, "/home/ada/shop"
     )
@@ -48,7 +48,7 @@ def test_files_are_read_from_the_input_and_relative_to_the_folder():
         'Co-Authored-By: A Model <a@example.org>\nEOF\n)"',
     ],
 )
-def test_a_commit_message_is_what_its_author_wanted_to_tell(command):
+def test_commit_message_is_parsed_without_trailers(command):
     assert parse_commit_message(command) == "Round once per rate\n\nBecause cents got lost."
 
 
@@ -63,7 +63,7 @@ def test_a_commit_message_is_what_its_author_wanted_to_tell(command):
         ("", False),
     ],
 )
-def test_a_command_only_shows_when_all_its_programs_do(command, shown):
+def test_command_is_display_only_if_all_programs_are(command, shown):
     assert is_display_only(command) is shown
 
 
@@ -71,16 +71,16 @@ def test_a_command_only_shows_when_all_its_programs_do(command, shown):
     ("command", "survey"),
     [("git status --short", True), ("ls -la src", True), ("cat src/a.py", False), ("pytest -q", False)],
 )
-def test_reading_a_text_is_no_look_around(command, survey):
+def test_reading_text_is_no_status_check(command, survey):
     assert is_status_check(command) is survey
 
 
-def test_the_program_is_known_whatever_stands_before_it():
+def test_main_program_ignores_prefixes():
     assert main_program("cd shop && TZ=UTC python3 -m pytest -q tests") == "pytest"
     assert main_program("npm test -- --watch") == "npm test"
 
 
-def test_a_plan_and_a_look_around_are_told_apart_from_work():
+def test_plans_and_status_checks_are_detected():
     assert parse_tool_call("TodoWrite", {"todos": [{"content": "mend the tax"}]}, {}, "", 300).shows_status
     assert parse_tool_call("Bash", {"command": "git status"}, {"stdout": "clean"}, "", 300).shows_status
     assert not parse_tool_call(
@@ -88,12 +88,12 @@ def test_a_plan_and_a_look_around_are_told_apart_from_work():
     ).shows_status
 
 
-def test_the_words_of_a_file_name_are_keywords_of_what_is_done_to_it():
+def test_words_of_file_names_are_keywords():
     call = parse_tool_call("Edit", {"file_path": "src/tax_rates.py", "new_string": "one = two"}, {}, "", 300)
     assert {"src", "tax", "rates"} <= set(call.keywords)
 
 
-def test_wrapped_lines_of_a_document_are_read_as_one_paragraph():
+def test_wrapped_lines_form_one_paragraph():
     text = "# 2. One file\n\nStatus: accepted\n\nWe keep one file rather than many, since one\nis enough.\n"
     text += "\n```\ncode that runs on and on and on, too\n```\n"
     assert (
@@ -101,23 +101,23 @@ def test_wrapped_lines_of_a_document_are_read_as_one_paragraph():
     )
 
 
-def test_the_last_error_line_names_the_failure():
+def test_last_error_line_is_returned():
     assert last_error("ValueError: first\nsome text\nKeyError: 'second'") == "KeyError: 'second'"
     assert last_error("all is well") == ""
 
 
-def test_prose_is_kept_and_logs_and_code_are_not():
+def test_prose_excludes_logs_and_code():
     text = (
         "2026-01-01 10:00 INFO started\nfor x in y: {\nThe cache is cleared whenever a token is revoked.\na=1"
     )
     assert extract_prose(text) == "The cache is cleared whenever a token is revoked."
 
 
-def test_the_error_of_a_failed_test_is_told_whole_and_with_the_test():
+def test_pytest_error_is_complete_and_names_the_test():
     output = (
         "E       AssertionError: assert ['harbour', 'attic', 'nordic'] == ['attic', 'harbour', 'nordic']\n"
         "E         Use -v to get more diff\ntests/test_report.py:30: AssertionError\n"
         "FAILED tests/test_report.py::test_top[a b-1] - AssertionError: assert ['harbour', ...\n1 failed"
     )
-    told = "AssertionError: assert ['harbour', 'attic', 'nordic'] == ['attic', 'harbour', 'nordic']"
-    assert last_error(output) == f"{told} in tests/test_report.py::test_top[a b-1]"
+    error = "AssertionError: assert ['harbour', 'attic', 'nordic'] == ['attic', 'harbour', 'nordic']"
+    assert last_error(output) == f"{error} in tests/test_report.py::test_top[a b-1]"

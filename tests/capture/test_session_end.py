@@ -1,4 +1,4 @@
-"""The end of a session tends its project."""
+"""Test the maintenance of a project at the end of a session."""
 
 from __future__ import annotations
 
@@ -21,71 +21,71 @@ def reports(answer):
     return {one["name"]: (one["status"], one["detail"]) for one in answer["handlers"]}
 
 
-def test_what_was_not_used_counts_less_and_what_was_used_more(sitting, remember):
+def test_session_end_consolidates_importances(agent_session, remember):
     idle, used = aged(remember("idle words", project="shop")), remember("used words", project="shop")
     Memory.objects.filter(pk=used.pk).update(accessed_count=5)
-    sitting.end()
+    agent_session.end()
     idle.refresh_from_db()
     used.refresh_from_db()
     assert idle.importance == pytest.approx(0.3, abs=0.01)
     assert used.importance > 0.5
 
 
-def test_another_project_is_left_alone(sitting, remember):
+def test_other_projects_are_not_maintained(agent_session, remember):
     other, nameless = aged(remember("other", project="elsewhere")), aged(remember("nameless"))
-    sitting.end()
+    agent_session.end()
     assert {Memory.objects.get(pk=one.pk).importance for one in (other, nameless)} == {0.5}
 
 
-def test_a_session_without_a_project_tends_what_has_none(sit, remember):
+def test_session_without_project_maintains_memories_without_project(open_session, remember):
     other, nameless = aged(remember("other", project="elsewhere")), aged(remember("nameless"))
-    sit(project="").end()
+    open_session(project="").end()
     assert Memory.objects.get(pk=other.pk).importance == 0.5
     assert Memory.objects.get(pk=nameless.pk).importance < 0.5
 
 
-def test_ending_twice_changes_nothing_more(sitting, remember):
+def test_second_session_end_changes_nothing(agent_session, remember):
     idle = aged(remember("idle words", project="shop"))
-    sitting.end()
+    agent_session.end()
     before = Memory.objects.get(pk=idle.pk).importance
-    sitting.end()
+    agent_session.end()
     assert Memory.objects.get(pk=idle.pk).importance == pytest.approx(before, abs=1e-4)
 
 
-def test_maintenance_does_not_make_memories_look_new(sitting, remember):
+def test_maintenance_keeps_the_update_time(agent_session, remember):
     idle = aged(remember("idle words", project="shop"))
-    sitting.end()
+    agent_session.end()
     assert Memory.objects.get(pk=idle.pk).updated_at < timezone.now() - timedelta(days=9)
 
 
-def test_consolidation_is_journaled_under_the_session(sitting, remember):
+def test_consolidation_is_journaled_with_the_session_id(agent_session, remember):
     aged(remember("idle words", project="shop"))
-    sitting.end()
+    agent_session.end()
     row = JournalEntry.objects.get(operation="consolidate")
     assert row.object_id == "s1"
     assert row.actor == "system:session-end"
 
 
 @pytest.mark.parametrize("operation", ["consolidation", "compression"])
-def test_manual_means_not_now(sitting, remember, configure, operation):
+def test_manual_mode_skips_the_operation(agent_session, remember, configure, operation):
     idle = aged(remember("idle words", project="shop"))
     configure(**{"session_end_consolidation": "manual", f"session_end_{operation}": "manual"})
-    status, detail = reports(sitting.end())[operation]
+    status, detail = reports(agent_session.end())[operation]
     assert status == "skipped"
     assert "manual" in detail
     assert Memory.objects.get(pk=idle.pk).importance == 0.5
 
 
 @pytest.mark.parametrize("operation", ["consolidation", "compression"])
-def test_switched_off_is_skipped_and_said(sitting, configure, operation):
+def test_disabled_operation_is_skipped_with_a_reason(agent_session, configure, operation):
     configure(**{f"capability_{operation}": False})
-    assert reports(sitting.end())[operation] == ("skipped", f"memory.{operation} is switched off")
+    assert reports(agent_session.end())[operation] == ("skipped", f"memory.{operation} is switched off")
 
 
-def test_a_large_project_is_left_to_a_run(sitting, remember, configure):
+def test_large_project_is_maintained_by_a_run(agent_session, remember, configure):
     idle = aged(remember("idle words", project="shop"))
     configure(inline_maintenance_limit=0)
-    answer = reports(sitting.end())
+    answer = reports(agent_session.end())
     runs = {run.operation: run for run in MaintenanceRun.objects.all()}
     assert set(runs) == {"consolidate", "compress"}
     assert runs["consolidate"].project == "shop"
@@ -93,21 +93,21 @@ def test_a_large_project_is_left_to_a_run(sitting, remember, configure):
     assert Memory.objects.get(pk=idle.pk).importance == 0.5
 
 
-def test_alike_memories_become_one(sitting, remember):
+def test_similar_memories_are_merged(agent_session, remember):
     words = "the ledger planner scans every partition of the journal index"
     for n in range(3):
         aged(remember(f"{words} number{'abc'[n]}", project="shop"))
-    sitting.end()
+    agent_session.end()
     assert Memory.objects.live().filter(type="compressed_summary").count() == 1
 
 
-def test_the_summary_is_made_even_when_tending_fails(sitting, monkeypatch):
+def test_summary_is_stored_when_maintenance_fails(agent_session, monkeypatch):
     def explode(*args, **kwargs):
         raise RuntimeError
 
     monkeypatch.setattr("memoryhub.capture.pipeline.run_now", explode)
-    sitting.commit(FIX)
-    answer = reports(sitting.end())
+    agent_session.commit(FIX)
+    answer = reports(agent_session.end())
     assert answer["capture"][0] == "ok"
     assert answer["consolidation"][0] == answer["compression"][0] == "failed"
-    assert len(sitting.memories("session_summary")) == 1
+    assert len(agent_session.memories("session_summary")) == 1

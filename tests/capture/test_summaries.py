@@ -1,4 +1,4 @@
-"""Session summaries and checkpoints."""
+"""Test session summaries and checkpoints."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ FEATURE = "feat(queue): members wait in line for a tool that is out; the first i
 DECISION = "We decided to keep one SQLite file instead of a server, because accounting copies it to a laptop"
 
 
-def summary(sitting):
-    [found] = sitting.memories("session_summary")
+def summary(agent_session):
+    [found] = agent_session.memories("session_summary")
     return found
 
 
-def test_a_session_in_which_nothing_was_kept_has_no_summary(sitting):
-    sitting.ok("session:start")
-    sitting.tool("Read", {"file_path": "a.py"}, "text")
-    answer = sitting.end()
+def test_session_without_content_has_no_summary(agent_session):
+    agent_session.ok("session:start")
+    agent_session.tool("Read", {"file_path": "a.py"}, "text")
+    answer = agent_session.end()
     assert answer["handlers"][0]["status"] == "skipped"
     assert Memory.objects.count() == 0
 
 
-def test_a_summary_tells_what_was_asked_decided_solved_done_and_where(sitting):
-    sitting.ok("prompt:submit", {"prompt": "Old rows come back after a restart, please mend that"})
-    sitting.tool("Edit", {"file_path": "src/importer.py", "new_string": "x"}, {})
-    sitting.commit(FIX)
-    sitting.commit(DECISION)
-    sitting.commit(FEATURE)
-    answer = sitting.end()
-    made = summary(sitting)
+def test_summary_has_all_sections(agent_session):
+    agent_session.ok("prompt:submit", {"prompt": "Old rows come back after a restart, please mend that"})
+    agent_session.tool("Edit", {"file_path": "src/importer.py", "new_string": "x"}, {})
+    agent_session.commit(FIX)
+    agent_session.commit(DECISION)
+    agent_session.commit(FEATURE)
+    answer = agent_session.end()
+    made = summary(agent_session)
     assert made.uid in answer["handlers"][0]["detail"]
     text = made.content
     assert "Asked for: Old rows come back after a restart" in text
@@ -44,110 +44,110 @@ def test_a_summary_tells_what_was_asked_decided_solved_done_and_where(sitting):
     assert "Files changed: src/importer.py" in text
     assert made.title.startswith("Session: ")
     assert made.title.endswith(", and 2 more")
-    assert sitting.row.summary == made
+    assert agent_session.row.summary == made
 
 
-def test_the_event_of_the_end_leads_to_the_summary(sitting):
-    sitting.commit(FIX)
-    sitting.end()
-    assert sitting.row.events.get(event="session:end").memory == summary(sitting)
+def test_end_event_links_to_the_summary(agent_session):
+    agent_session.commit(FIX)
+    agent_session.end()
+    assert agent_session.row.events.get(event="session:end").memory == summary(agent_session)
 
 
-def test_a_session_that_ends_twice_has_one_summary(sitting):
-    sitting.commit(FIX)
-    sitting.end()
-    first = summary(sitting)
-    answer = sitting.end()
-    assert summary(sitting) == first
+def test_second_end_creates_no_second_summary(agent_session):
+    agent_session.commit(FIX)
+    agent_session.end()
+    first = summary(agent_session)
+    answer = agent_session.end()
+    assert summary(agent_session) == first
     assert "unchanged" in answer["handlers"][0]["detail"]
 
 
-def test_a_session_that_goes_on_has_its_summary_updated(sitting):
-    sitting.commit(FIX)
-    sitting.end()
-    first = summary(sitting)
-    sitting.commit(FEATURE)
-    answer = sitting.end()
-    after = summary(sitting)
+def test_continued_session_updates_its_summary(agent_session):
+    agent_session.commit(FIX)
+    agent_session.end()
+    first = summary(agent_session)
+    agent_session.commit(FEATURE)
+    answer = agent_session.end()
+    after = summary(agent_session)
     assert after.uid == first.uid
     assert "updated" in answer["handlers"][0]["detail"]
     assert "Members wait in line" in after.content
 
 
-def test_the_same_session_gives_the_same_text(sit):
+def test_summary_text_is_deterministic(open_session):
     texts = []
     for project in ("one", "two"):
-        sitting = sit("s1", project)
-        sitting.commit(FIX)
-        sitting.commit(FEATURE)
-        sitting.end()
-        texts.append(summary(sitting).content)
+        agent_session = open_session("s1", project)
+        agent_session.commit(FIX)
+        agent_session.commit(FEATURE)
+        agent_session.end()
+        texts.append(summary(agent_session).content)
     assert texts[0] == texts[1]
 
 
-def test_a_summary_that_a_person_threw_away_stays_there(sitting, actor):
-    sitting.commit(FIX)
-    sitting.end()
-    memories.trash_memories([summary(sitting).uid], actor)
-    sitting.end()
-    assert sitting.memories("session_summary") == []
+def test_deleted_summary_is_not_restored(agent_session, actor):
+    agent_session.commit(FIX)
+    agent_session.end()
+    memories.trash_memories([summary(agent_session).uid], actor)
+    agent_session.end()
+    assert agent_session.memories("session_summary") == []
 
 
-def test_with_more_to_tell_it_is_back(sitting, actor):
-    sitting.commit(FIX)
-    sitting.end()
-    memories.trash_memories([summary(sitting).uid], actor)
-    sitting.commit(FEATURE)
-    sitting.end()
-    assert "Members wait" in summary(sitting).content
+def test_deleted_summary_is_written_again_with_new_content(agent_session, actor):
+    agent_session.commit(FIX)
+    agent_session.end()
+    memories.trash_memories([summary(agent_session).uid], actor)
+    agent_session.commit(FEATURE)
+    agent_session.end()
+    assert "Members wait" in summary(agent_session).content
 
 
-def test_two_sessions_that_changed_the_same_file_have_a_summary_each(sit):
+def test_sessions_with_identical_summaries_have_one_each(open_session):
     for session_id in ("one", "two"):
-        sitting = sit(session_id)
-        sitting.tool("Edit", {"file_path": "src/importer.py", "new_string": "x"}, {})
-        sitting.end()
-        assert summary(sitting).session_id == session_id
+        agent_session = open_session(session_id)
+        agent_session.tool("Edit", {"file_path": "src/importer.py", "new_string": "x"}, {})
+        agent_session.end()
+        assert summary(agent_session).session_id == session_id
 
 
-def test_a_summary_is_under_the_highest_level_of_what_was_captured(sitting):
-    sitting.commit(FIX)
-    sitting.commit(FEATURE, sensitivity="private")
-    sitting.end()
-    assert summary(sitting).sensitivity == "private"
-    assert "Members wait" in summary(sitting).content
+def test_summary_has_the_highest_level_of_captured_memories(agent_session):
+    agent_session.commit(FIX)
+    agent_session.commit(FEATURE, sensitivity="private")
+    agent_session.end()
+    assert summary(agent_session).sensitivity == "private"
+    assert "Members wait" in summary(agent_session).content
 
 
-def test_what_was_stored_at_a_higher_level_is_left_out(sitting, remember):
-    sitting.commit(FIX)
+def test_memories_stored_at_a_higher_level_are_left_out(agent_session, remember):
+    agent_session.commit(FIX)
     remember(
         "The combination of the safe is in the blue book",
         session_id="s1",
         project="shop",
         sensitivity="secret",
     )
-    sitting.end()
-    assert summary(sitting).sensitivity == "public"
-    assert "safe" not in summary(sitting).content
+    agent_session.end()
+    assert summary(agent_session).sensitivity == "public"
+    assert "safe" not in summary(agent_session).content
 
 
-def test_a_file_of_credentials_alone_does_not_make_the_summary_private(sitting):
-    sitting.tool("Read", {"file_path": ".env"}, "A=1")
-    sitting.commit(FIX)
-    sitting.end()
-    assert summary(sitting).sensitivity == "public"
-    assert ".env" not in summary(sitting).content
+def test_credential_file_does_not_make_the_summary_private(agent_session):
+    agent_session.tool("Read", {"file_path": ".env"}, "A=1")
+    agent_session.commit(FIX)
+    agent_session.end()
+    assert summary(agent_session).sensitivity == "public"
+    assert ".env" not in summary(agent_session).content
 
 
-def test_personal_memories_are_not_told(sitting, remember):
-    sitting.commit(FIX)
+def test_summary_excludes_personal_memories(agent_session, remember):
+    agent_session.commit(FIX)
     remember("Ada dislikes the new chairs", session_id="s1", project="shop", scope="personal")
-    sitting.end()
-    assert "chairs" not in summary(sitting).content
+    agent_session.end()
+    assert "chairs" not in summary(agent_session).content
 
 
-def test_an_agent_without_the_clearance_ends_the_session_all_the_same(sit):
-    low = sit(clearance="public")
+def test_agent_with_low_clearance_can_end_the_session(open_session):
+    low = open_session(clearance="public")
     low.commit(FIX, sensitivity="secret")
     low.end()
     low.commit(FEATURE, sensitivity="secret")
@@ -161,185 +161,185 @@ def test_an_agent_without_the_clearance_ends_the_session_all_the_same(sit):
 # --- Checkpoints --------------------------------------------------------------------------------------------
 
 
-def test_after_so_many_tool_calls_there_is_a_checkpoint(sitting, configure):
+def test_checkpoint_is_stored_after_the_configured_calls(agent_session, configure):
     configure(checkpoint_events=5)
-    sitting.commit(FIX)
+    agent_session.commit(FIX)
     for n in range(3):
-        sitting.tool("Read", {"file_path": f"f{n}.py"}, "text")
-    assert sitting.memories("checkpoint") == []
-    event = sitting.tool("Read", {"file_path": "last.py"}, "text")
-    [made] = sitting.memories("checkpoint")
+        agent_session.tool("Read", {"file_path": f"f{n}.py"}, "text")
+    assert agent_session.memories("checkpoint") == []
+    event = agent_session.tool("Read", {"file_path": "last.py"}, "text")
+    [made] = agent_session.memories("checkpoint")
     assert "checkpoint: made" in event.handlers[1]["detail"]
     assert "Read each file once" in made.content
     assert made.title.startswith("So far: ")
 
 
-def test_a_checkpoint_tells_what_came_since_the_last_one(sitting, configure):
+def test_checkpoint_covers_the_time_since_the_last_one(agent_session, configure):
     configure(checkpoint_events=2)
-    sitting.tool("Read", {"file_path": "a.py"}, "text")
-    sitting.commit(FIX)
-    sitting.tool("Read", {"file_path": "b.py"}, "text")
-    sitting.commit(FEATURE)
-    first, second = sitting.memories("checkpoint")
+    agent_session.tool("Read", {"file_path": "a.py"}, "text")
+    agent_session.commit(FIX)
+    agent_session.tool("Read", {"file_path": "b.py"}, "text")
+    agent_session.commit(FEATURE)
+    first, second = agent_session.memories("checkpoint")
     assert "Read each file once" in first.content
     assert "Read each file once" not in second.content
     assert "Members wait" in second.content
 
 
-def test_a_checkpoint_tells_what_its_own_call_captured_at_a_higher_level(sitting, configure):
+def test_checkpoint_includes_the_memory_of_its_own_call(agent_session, configure):
     configure(checkpoint_events=2)
-    sitting.commit(FIX)
-    sitting.commit(FEATURE, sensitivity="private")
-    [made] = sitting.memories("checkpoint")
+    agent_session.commit(FIX)
+    agent_session.commit(FEATURE, sensitivity="private")
+    [made] = agent_session.memories("checkpoint")
     assert "Read each file once" in made.content
     assert "Members wait" in made.content
     assert made.sensitivity == "private"
 
 
-def test_a_checkpoint_names_the_file_that_its_own_call_changed(sitting, configure):
+def test_checkpoint_includes_the_file_of_its_own_call(agent_session, configure):
     configure(checkpoint_events=2)
-    sitting.commit(FIX)
-    sitting.tool("Edit", {"file_path": "src/late.py", "new_string": "x"}, {})
-    [made] = sitting.memories("checkpoint")
+    agent_session.commit(FIX)
+    agent_session.tool("Edit", {"file_path": "src/late.py", "new_string": "x"}, {})
+    [made] = agent_session.memories("checkpoint")
     assert "Files changed: src/late.py" in made.content
 
 
-def test_a_checkpoint_says_nothing_of_a_file_that_was_changed_above_its_level(sitting, configure):
+def test_checkpoint_excludes_files_above_its_level(agent_session, configure):
     configure(checkpoint_events=2)
-    sitting.commit(FIX)
-    sitting.tool("Edit", {"file_path": "src/late.py", "new_string": "x"}, {}, sensitivity="private")
-    [made] = sitting.memories("checkpoint")
+    agent_session.commit(FIX)
+    agent_session.tool("Edit", {"file_path": "src/late.py", "new_string": "x"}, {}, sensitivity="private")
+    [made] = agent_session.memories("checkpoint")
     assert made.sensitivity == "public"
     assert "late.py" not in made.content
 
 
-def test_a_summary_tells_what_the_end_itself_captured_at_a_higher_level(sitting):
-    sitting.commit(FEATURE)
-    sitting.tool("Bash", {"command": "pytest"}, {"stdout": "E   LedgerError: no such book\n1 failed"})
-    sitting.tool("Edit", {"file_path": "src/book.py", "new_string": "x"}, {})
-    sitting.tool("Bash", {"command": "pytest"}, {"stdout": "3 passed"})
-    sitting.end(sensitivity="private")
-    [late] = sitting.memories("bugfix")
+def test_summary_includes_memories_captured_at_the_end(agent_session):
+    agent_session.commit(FEATURE)
+    agent_session.tool("Bash", {"command": "pytest"}, {"stdout": "E   LedgerError: no such book\n1 failed"})
+    agent_session.tool("Edit", {"file_path": "src/book.py", "new_string": "x"}, {})
+    agent_session.tool("Bash", {"command": "pytest"}, {"stdout": "3 passed"})
+    agent_session.end(sensitivity="private")
+    [late] = agent_session.memories("bugfix")
     assert late.sensitivity == "private"
-    assert late.title in summary(sitting).content
-    assert summary(sitting).sensitivity == "private"
+    assert late.title in summary(agent_session).content
+    assert summary(agent_session).sensitivity == "private"
 
 
-def test_a_checkpoint_of_nothing_is_not_made(sitting, configure):
+def test_empty_checkpoint_is_not_stored(agent_session, configure):
     configure(checkpoint_events=2)
     for n in range(6):
-        sitting.tool("Read", {"file_path": f"f{n}.py"}, "text")
-    assert sitting.memories("checkpoint") == []
+        agent_session.tool("Read", {"file_path": f"f{n}.py"}, "text")
+    assert agent_session.memories("checkpoint") == []
 
 
-def test_zero_makes_no_checkpoints(sitting, configure):
+def test_zero_disables_checkpoints(agent_session, configure):
     configure(checkpoint_events=0)
-    sitting.commit(FIX)
-    sitting.commit(FEATURE)
-    assert sitting.memories("checkpoint") == []
+    agent_session.commit(FIX)
+    agent_session.commit(FEATURE)
+    assert agent_session.memories("checkpoint") == []
 
 
-def test_summaries_do_not_tell_of_checkpoints(sitting, configure):
+def test_summary_excludes_checkpoints(agent_session, configure):
     configure(checkpoint_events=1)
-    sitting.commit(FIX)
-    sitting.end()
-    assert "So far" not in summary(sitting).content
+    agent_session.commit(FIX)
+    agent_session.end()
+    assert "So far" not in summary(agent_session).content
 
 
 @pytest.mark.parametrize(("usual", "days"), [(90, 14), (3, 3), (0, 14)])
-def test_a_checkpoint_lives_for_two_weeks_at_most(sitting, configure, usual, days):
+def test_checkpoint_expires_after_two_weeks_at_most(agent_session, configure, usual, days):
     configure(checkpoint_events=1, default_ttl_days=usual)
-    sitting.commit(FIX)
-    assert sitting.memories("checkpoint")[0].ttl_days == days
+    agent_session.commit(FIX)
+    assert agent_session.memories("checkpoint")[0].ttl_days == days
 
 
-def test_a_summary_takes_in_the_checkpoints(sitting, configure):
+def test_summary_replaces_the_checkpoints(agent_session, configure):
     configure(checkpoint_events=1)
-    sitting.commit(FIX)
-    sitting.commit(FEATURE)
-    made = sitting.memories("checkpoint")
-    sitting.end()
-    assert sitting.memories("checkpoint") == []
+    agent_session.commit(FIX)
+    agent_session.commit(FEATURE)
+    made = agent_session.memories("checkpoint")
+    agent_session.end()
+    assert agent_session.memories("checkpoint") == []
     taken = Memory.objects.filter(type="checkpoint")
     assert {one.uid for one in taken} == {one.uid for one in made}
-    assert {(one.merged_into, one.trash_reason) for one in taken} == {(summary(sitting), "merged")}
+    assert {(one.merged_into, one.trash_reason) for one in taken} == {(summary(agent_session), "merged")}
 
 
-def test_a_checkpoint_that_was_taken_in_comes_back_from_the_trash(sitting, configure, actor):
+def test_replaced_checkpoint_can_be_restored(agent_session, configure, actor):
     configure(checkpoint_events=1)
-    sitting.commit(FIX)
-    [made] = sitting.memories("checkpoint")
-    sitting.end()
+    agent_session.commit(FIX)
+    [made] = agent_session.memories("checkpoint")
+    agent_session.end()
     memories.restore_memories([made.uid], actor)
-    assert sitting.memories("checkpoint") == [made]
+    assert agent_session.memories("checkpoint") == [made]
 
 
-def test_checkpoints_of_a_session_that_goes_on_are_taken_in_at_its_next_end(sitting, configure):
+def test_checkpoints_of_a_continued_session_are_replaced_at_its_next_end(agent_session, configure):
     configure(checkpoint_events=1)
-    sitting.commit(FIX)
-    sitting.end()
-    sitting.commit(FEATURE)
-    assert len(sitting.memories("checkpoint")) == 1
-    sitting.end()
-    assert sitting.memories("checkpoint") == []
+    agent_session.commit(FIX)
+    agent_session.end()
+    agent_session.commit(FEATURE)
+    assert len(agent_session.memories("checkpoint")) == 1
+    agent_session.end()
+    assert agent_session.memories("checkpoint") == []
 
 
-def test_the_event_of_a_checkpoint_leads_to_the_summary_that_took_it_in(sitting, actor):
-    sitting.commit(FIX)
+def test_checkpoint_event_links_to_the_summary(agent_session, actor):
+    agent_session.commit(FIX)
     dispatch(HookEvent(CHECKPOINT, "s1", "shop"), actor)
-    [made] = sitting.memories("checkpoint")
-    event = sitting.row.events.get(event=CHECKPOINT)
+    [made] = agent_session.memories("checkpoint")
+    event = agent_session.row.events.get(event=CHECKPOINT)
     assert event.memory == made
-    sitting.end()
+    agent_session.end()
     event.refresh_from_db()
-    assert event.memory == summary(sitting)
+    assert event.memory == summary(agent_session)
 
 
-def test_a_checkpoint_that_a_person_changed_stays(sitting, configure, actor):
+def test_edited_checkpoint_stays(agent_session, configure, actor):
     configure(checkpoint_events=1)
-    sitting.commit(FIX)
-    [made] = sitting.memories("checkpoint")
+    agent_session.commit(FIX)
+    [made] = agent_session.memories("checkpoint")
     memories.update_memory(made.uid, MemoryPatch(content="What matters so far, by hand"), actor)
-    sitting.end()
-    assert sitting.memories("checkpoint") == [made]
+    agent_session.end()
+    assert agent_session.memories("checkpoint") == [made]
 
 
-def test_a_checkpoint_above_the_level_of_the_summary_stays(sitting, configure, actor):
+def test_checkpoint_above_the_level_of_the_summary_stays(agent_session, configure, actor):
     configure(checkpoint_events=2)
-    sitting.commit(FIX, sensitivity="secret")
-    sitting.tool("Read", {"file_path": "a.py"}, "text")
-    [made] = sitting.memories("checkpoint")
-    memories.trash_memories([one.uid for one in sitting.memories("bugfix")], actor)
+    agent_session.commit(FIX, sensitivity="secret")
+    agent_session.tool("Read", {"file_path": "a.py"}, "text")
+    [made] = agent_session.memories("checkpoint")
+    memories.trash_memories([one.uid for one in agent_session.memories("bugfix")], actor)
     configure(checkpoint_events=0)
-    sitting.commit(FEATURE)
-    sitting.end()
-    assert (made.sensitivity, summary(sitting).sensitivity) == ("secret", "public")
-    assert sitting.memories("checkpoint") == [made]
+    agent_session.commit(FEATURE)
+    agent_session.end()
+    assert (made.sensitivity, summary(agent_session).sensitivity) == ("secret", "public")
+    assert agent_session.memories("checkpoint") == [made]
 
 
-def test_what_an_agent_stored_as_a_checkpoint_is_left_alone(sitting, remember):
+def test_checkpoint_stored_by_an_agent_stays(agent_session, remember):
     own = remember("so far", type="checkpoint", session_id="s1", project="shop")
-    sitting.commit(FIX)
-    sitting.end()
-    assert sitting.memories("checkpoint") == [own]
+    agent_session.commit(FIX)
+    agent_session.end()
+    assert agent_session.memories("checkpoint") == [own]
 
 
-def test_the_end_of_one_session_takes_in_no_other_ones_checkpoints(sitting, sit, configure):
+def test_checkpoints_of_other_sessions_stay(agent_session, open_session, configure):
     configure(checkpoint_events=1)
-    others = (sit("s2"), sit("s1", "web"))
+    others = (open_session("s2"), open_session("s1", "web"))
     for other in others:
         other.commit(DECISION)
-    sitting.commit(FIX)
-    sitting.end()
+    agent_session.commit(FIX)
+    agent_session.end()
     assert [len(other.memories("checkpoint")) for other in others] == [1, 1]
 
 
-def test_a_session_without_a_summary_keeps_its_checkpoints(sitting, configure, actor):
+def test_session_without_summary_keeps_its_checkpoints(agent_session, configure, actor):
     configure(checkpoint_events=1)
-    sitting.commit(FIX)
-    sitting.end()
-    memories.trash_memories([summary(sitting).uid], actor)
+    agent_session.commit(FIX)
+    agent_session.end()
+    memories.trash_memories([summary(agent_session).uid], actor)
     [made] = Memory.objects.filter(type="checkpoint")
     memories.restore_memories([made.uid], actor)
-    assert "thrown away before" in sitting.end()["handlers"][0]["detail"]
-    assert sitting.memories("checkpoint") == [made]
+    assert "thrown away before" in agent_session.end()["handlers"][0]["detail"]
+    assert agent_session.memories("checkpoint") == [made]

@@ -1,4 +1,4 @@
-"""Titles, abstracts and places of memories that formed by themselves."""
+"""Test titles, abstracts and subtitles of captured memories."""
 
 import pytest
 
@@ -44,11 +44,11 @@ LONG = (
         ("字幕の時間は整数のミリ秒で持つ。小数は使わない。", "字幕の時間は整数のミリ秒で持つ"),
     ],
 )
-def test_a_title_is_the_first_thing_said_without_what_numbers_it(text, title):
+def test_title_is_the_first_sentence_without_number(text, title):
     assert make_title(text) == title
 
 
-def test_a_title_without_a_clause_to_end_at_is_cut_at_a_word():
+def test_long_title_is_cut_at_a_word():
     title = make_title("word " * 60)
     assert len(title) <= 100
     assert title.endswith("word…")
@@ -64,20 +64,20 @@ def test_a_title_without_a_clause_to_end_at_is_cut_at_a_word():
         ("The cache was stale. It is emptied now.\n\nAsked: why?", "The cache was stale. It is emptied now."),
     ],
 )
-def test_an_abstract_tells_in_whole_sentences_what_the_title_does_not(text, abstract):
+def test_abstract_has_whole_sentences_below_the_title(text, abstract):
     assert make_abstract(text) == abstract
 
 
-def test_an_abstract_is_never_long():
+def test_abstract_is_short():
     assert len(make_abstract("Head\n\n" + "word " * 200)) <= 200
 
 
-def test_a_subtitle_names_the_files_or_the_question():
+def test_subtitle_names_the_files_or_the_question():
     assert make_subtitle(["src/a.py", "lib/a.py", "b.py", "c.py", "d.py"]) == "in a.py, b.py, c.py and 1 more"
     assert make_subtitle([], "It is so.\n\nAsked: Is it so?") == "Asked: Is it so?"
     assert make_subtitle([], "It is so.") == ""
 
 
-def test_a_reverted_commit_is_known_by_its_headline():
+def test_revert_is_detected_by_its_headline():
     assert reverted_headline('Revert "feat: two"\n\nThis reverts commit abc.') == "feat: two"
     assert reverted_headline("Revert to the old logo") == ""

@@ -1,4 +1,4 @@
-"""What the tests of the lifecycle share: memories of a given age, plans and runs in a line."""
+"""Fixtures for maintenance operations: old memories, dry runs, runs and undo."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def now() -> datetime:
 
 @pytest.fixture
 def aged(remember: Callable[..., Memory], now: datetime) -> Callable[..., Memory]:
-    """``aged("text", days=40, accesses=2)``: a memory of that age, accessed so often, never expiring."""
+    """``aged("text", days=40, accesses=2)``: a memory with this age and accesses that never expires."""
 
     def make(content: str, days: float = 0, accesses: int = 0, **fields: Any) -> Memory:
         given = {"created_at": now - days * DAY, "ttl_days": None, **fields}
@@ -38,7 +38,7 @@ def aged(remember: Callable[..., Memory], now: datetime) -> Callable[..., Memory
 
 @pytest.fixture
 def planned(actor: Actor, now: datetime) -> Callable[..., list[Change]]:
-    """``planned("evict", project="p")``: what a dry run lists."""
+    """``planned("evict", project="p")``: return the changes that a dry run lists."""
 
     def plan(
         name: str, *, by: Actor | None = None, at: datetime | None = None, **params: Any
@@ -52,7 +52,7 @@ def planned(actor: Actor, now: datetime) -> Callable[..., list[Change]]:
 
 @pytest.fixture
 def run(actor: Actor, now: datetime) -> Callable[..., list[Change]]:
-    """``run("evict")`` applies all steps and gives what they really changed; the run is called ``run``."""
+    """``run("evict")`` applies all steps and returns the changes made; the id of the run is ``run``."""
 
     def go(
         name: str, *, by: Actor | None = None, at: datetime | None = None, uid: str = "run", **params: Any
@@ -68,7 +68,7 @@ def run(actor: Actor, now: datetime) -> Callable[..., list[Change]]:
 
 @pytest.fixture
 def undo(actor: Actor, now: datetime) -> Callable[..., int]:
-    """``undo("evict")`` undoes the run called ``run`` and tells how many memories that gave back."""
+    """``undo("evict")`` undoes the run with the id ``run`` and returns the number of restored memories."""
 
     def back(name: str, *, by: Actor | None = None, uid: str = "run") -> int:
         return sum(OPERATIONS[name].undo(uid, by or actor, now))
@@ -77,7 +77,7 @@ def undo(actor: Actor, now: datetime) -> Callable[..., int]:
 
 
 def whole_store() -> tuple[list[Any], int]:
-    """Everything that an operation could change."""
+    """Return everything that an operation could change."""
     return list(Memory.objects.order_by("pk").values()), JournalEntry.objects.count()
 
 

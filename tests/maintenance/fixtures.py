@@ -1,4 +1,4 @@
-"""An operation whose steps a test can look into: it lifts the importance of each memory by a tenth, once."""
+"""A test operation that raises the importance of each memory by 0.1 and can be intercepted between steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memoryhub.models import MaintenanceRun, Memory
 
 
 class Lifting(Operation[ProjectParams]):
-    """``before`` is called with the number of memories lifted so far, before each step is made."""
+    """Calls ``before`` with the number of changed memories before each step."""
 
     name = "lift"
     label = "Lift"
@@ -74,7 +74,7 @@ def lifting(monkeypatch: pytest.MonkeyPatch) -> Lifting:
 
 @pytest.fixture
 def five(remember: Callable[..., Memory], lifting: Lifting) -> list[Memory]:
-    """Five memories that ``lift`` lifts."""
+    """Five memories for the operation ``lift``."""
     return [remember(f"memory {n}", project="p") for n in range(5)]
 
 
@@ -83,7 +83,7 @@ def importances() -> list[float]:
 
 
 def execute_run(run: MaintenanceRun) -> MaintenanceRun:
-    """The run after its work."""
+    """Execute a run, which must succeed, and return it."""
     assert runs.execute(run)
     assert run.status == MaintenanceRun.Status.DONE, run.error
     return run

@@ -1,4 +1,4 @@
-"""Compression: what becomes one, what the summary says and takes over, and the way back."""
+"""Test compression: clusters, summaries and undo."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PORT = "The staging server listens on port 8443 behind nginx. "
 
 @pytest.fixture
 def alike(aged):
-    """``alike(3, days=20)``: memories that share most of their words, each with one of its own."""
+    """``alike(3, days=20)``: memories that share most of their words and have one different word each."""
     own = "apple banana cherry damson elder fig grape hazel iris jasmine kiwi lemon".split()
 
     def make(count=3, days=20, **fields):
@@ -44,7 +44,7 @@ def summary():
     return Memory.objects.live().get(type="compressed_summary")
 
 
-def test_three_alike_become_one(alike, run, aged):
+def test_similar_memories_become_one_summary(alike, run, aged):
     other = aged("Something else entirely about parsers", days=20)
     sources = alike()
     [change] = run("compress")
@@ -58,7 +58,7 @@ def test_three_alike_become_one(alike, run, aged):
     assert set(Memory.objects.live()) == {made, other}
 
 
-def test_the_reason_tells_numbers_and_no_words_of_the_memories(alike, planned):
+def test_reason_contains_no_content_of_the_memories(alike, planned):
     alike()
     [change] = planned("compress")
     assert change.reason.startswith("said 3 times from ")
@@ -66,13 +66,13 @@ def test_the_reason_tells_numbers_and_no_words_of_the_memories(alike, planned):
     assert "nginx" not in change.reason
 
 
-def test_two_are_too_few_and_the_young_are_left_alone(alike, run):
+def test_small_groups_and_young_memories_are_not_compressed(alike, run):
     alike(2)
     alike(3, days=2, project="young")
     assert run("compress") == []
 
 
-def test_one_young_member_is_no_reason_to_leave_the_others(alike, aged, run):
+def test_young_member_does_not_block_the_others(alike, aged, run):
     alike(3)
     young = aged(f"{PORT}Seen with mango.", days=6)
     run("compress")
@@ -88,12 +88,12 @@ def test_one_young_member_is_no_reason_to_leave_the_others(alike, aged, run):
         {"type": "checkpoint"},
     ],
 )
-def test_summaries_and_checkpoints_are_left_alone(alike, run, fields):
+def test_summaries_and_checkpoints_are_not_compressed(alike, run, fields):
     alike(3, **fields)
     assert run("compress") == []
 
 
-def test_what_is_found_by_its_key_is_left_alone(aged, run):
+def test_memories_with_a_key_are_not_compressed(aged, run):
     for n in range(3):
         aged(f"{PORT}{n}", days=20, key=f"k{n}")
     assert run("compress") == []
@@ -115,7 +115,7 @@ def test_personal_memories_stay_with_their_owner(alike, run):
     assert sorted(owners) == [("ada", "compressed_summary"), ("bob", "compressed_summary")]
 
 
-def test_the_summary_takes_over_what_its_sources_had(aged, run, now):
+def test_summary_takes_over_the_metadata_of_its_sources(aged, run, now):
     aged(f"{PORT}One.", days=30, tags=["a", "b"], concepts=["gotcha"], files_read=["x.py"], importance=0.4)
     aged(
         f"{PORT}Two.",
@@ -145,7 +145,7 @@ def test_the_summary_lives_as_long_as_the_longest_lived_source(alike, run, now):
     assert abs(summary().expires_at - last) < timedelta(seconds=1)
 
 
-def test_an_actor_compresses_what_it_may_see_and_no_more(alike, aged, planned, run):
+def test_only_visible_memories_are_compressed(alike, aged, planned, run):
     alike(2)
     aged(f"{PORT}Hidden.", days=20, sensitivity="secret")
     odd = aged(f"{PORT}Odd.", days=20)
@@ -165,7 +165,7 @@ def test_a_second_compression_changes_nothing(alike, run):
     assert whole_store() == before
 
 
-def test_a_dry_compression_lists_what_a_run_does(alike, aged, planned, run):
+def test_dry_run_lists_the_changes_of_a_run(alike, aged, planned, run):
     alike(5)
     alike(4, project="p", sensitivity="private")
     for n in range(3):
@@ -200,14 +200,14 @@ def test_undo_keeps_a_summary_that_someone_edited(alike, run, undo, actor):
     assert Memory.objects.live().count() == 4
 
 
-def test_undo_goes_on_where_sources_are_gone(alike, run, undo, actor):
+def test_undo_continues_when_sources_are_gone(alike, run, undo, actor):
     sources = alike()
     run("compress")
     memories.erase_memories([sources[0].uid], actor)
     assert undo("compress") == 2
 
 
-def test_what_was_undone_can_be_compressed_again(alike, run, undo):
+def test_undone_memories_can_be_compressed_again(alike, run, undo):
     alike()
     run("compress", uid="first")
     undo("compress", uid="first")
@@ -225,7 +225,7 @@ def test_a_member_that_changed_since_the_plan_keeps_its_cluster_whole(alike, act
     assert Memory.objects.live().count() == 3
 
 
-def test_a_compression_that_broke_off_goes_on(alike, actor, now):
+def test_interrupted_compression_continues(alike, actor, now):
     for project in "pqr":
         alike(3, project=project)
     compress = OPERATIONS["compress"]
@@ -240,7 +240,7 @@ def test_a_compression_that_broke_off_goes_on(alike, actor, now):
     assert rows.count() == 3
 
 
-def test_a_dry_run_that_goes_on_lists_nothing_twice(alike, actor, now):
+def test_resumed_dry_run_lists_nothing_twice(alike, actor, now):
     alike(MAX_SUMMARY_SOURCES * 2 + 10)
     alike(3, project="p")
     compress = OPERATIONS["compress"]
@@ -268,40 +268,40 @@ def said(*texts, **fields):
     ]
 
 
-def test_the_text_tells_what_all_say_once_and_what_each_adds():
-    told = summarise_texts(
+def test_text_has_common_sentences_once_and_those_of_each():
+    summary = summarise_texts(
         said(
             "The cache is Redis 7. It runs on port 6379.",
             "The cache is Redis 7. Evictions began in March.",
             "The cache is Redis 7. It runs on port 6380.",
         )
     )
-    assert told.content.count("The cache is Redis 7.") == 1
+    assert summary.content.count("The cache is Redis 7.") == 1
     for fact in ("6379", "6380", "Evictions began in March."):
-        assert fact in told.content
-    assert told.content.index("The cache is Redis 7.") < told.content.index("2026-03-01, change:")
+        assert fact in summary.content
+    assert summary.content.index("The cache is Redis 7.") < summary.content.index("2026-03-01, change:")
 
 
-def test_a_sentence_that_says_the_opposite_is_kept():
-    told = summarise_texts(
+def test_contradicting_sentence_is_kept():
+    summary = summarise_texts(
         said("Retries work on upload.", "Retries do not work on upload.", "Retries work on upload. Always.")
     )
-    assert "Retries work on upload." in told.content
-    assert "Retries do not work on upload." in told.content
+    assert "Retries work on upload." in summary.content
+    assert "Retries do not work on upload." in summary.content
 
 
-def test_the_title_says_what_it_is_about_and_when():
-    told = summarise_texts(said("a b c", "a b c d", "a b c"))
-    assert told.title.startswith("Note ")
-    assert told.title.endswith("(3 memories, 2026-03-01 to 2026-03-03)")
+def test_title_names_subject_and_dates():
+    summary = summarise_texts(said("a b c", "a b c d", "a b c"))
+    assert summary.title.startswith("Note ")
+    assert summary.title.endswith("(3 memories, 2026-03-01 to 2026-03-03)")
 
 
-def test_the_text_stays_readable():
-    told = summarise_texts(
+def test_text_has_a_limited_length():
+    summary = summarise_texts(
         said(*(f"Line {n}. " + " ".join(f"Fact{n}x{m} is here." for m in range(300)) for n in range(20)))
     )
-    assert len(told.content) <= MAX_SUMMARY_CHARS
-    assert "more sentences are left out." in told.content
+    assert len(summary.content) <= MAX_SUMMARY_CHARS
+    assert "more sentences are left out." in summary.content
 
 
 def test_the_same_memories_give_the_same_text():
@@ -315,7 +315,7 @@ def test_scripts_without_spaces_are_compared_by_pairs():
 
 
 @pytest.mark.slow
-def test_thousands_of_texts_that_are_all_but_the_same_take_no_time_to_speak_of():
+def test_thousands_of_near_duplicates_are_clustered_quickly():
     form = [f"word{n}" for n in range(40)]
     assert len(single_linkage(([*form, f"own{n}"] for n in range(5000)), 0.5, 3)) == 1
     assert single_linkage(([*form, *(f"{n}-{m}" for m in range(60))] for n in range(2000)), 0.5, 3) == []
@@ -334,7 +334,7 @@ def test_the_vector_of_a_summary_is_made_before_its_step_is_applied(
     assert Embedding.objects.filter(memory=summary()).exists()
 
 
-def test_undo_that_stopped_before_the_summary_went_goes_on(alike, run, actor, now):
+def test_interrupted_undo_continues_with_the_summary(alike, run, actor, now):
     sources = alike()
     run("compress")
     made = summary()

@@ -1,4 +1,4 @@
-"""Runs on a real file: taken once, killed in the middle, beside agents that write; the server's worker."""
+"""Test runs on a real database file: claims, killed workers, concurrent writers and the server's worker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
 
 
 def aged(actor, count: int) -> None:
-    """So many memories that nobody has touched for ten days."""
+    """Create memories that were not changed for ten days."""
     drafts = [MemoryDraft(content=f"aged {n}") for n in range(count)]
     for start in range(0, count, 500):
         memories.create_memories(drafts[start : start + 500], actor, hold_cap=False)
@@ -39,14 +39,14 @@ def aged(actor, count: int) -> None:
 
 
 def until(true: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait; an assertion when it does not come true."""
+    """Wait until a condition is true; fail after a timeout."""
     deadline = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < deadline, "it never came true"
+        assert time.monotonic() < deadline, "the condition never became true"
         time.sleep(0.02)
 
 
-def test_of_eight_that_want_a_run_one_gets_it(actor, remember, lifting):
+def test_one_of_eight_workers_claims_a_run(actor, remember, lifting):
     for n in range(10):
         remember(f"memory {n}")
     for _ in range(5):
@@ -60,14 +60,14 @@ def test_of_eight_that_want_a_run_one_gets_it(actor, remember, lifting):
     assert importances() == [1.0] * 10
 
 
-def test_of_eight_that_ask_for_the_same_one_gets_it(actor, remember, lifting):
+def test_one_of_eight_identical_requests_is_queued(actor, remember, lifting):
     remember("a memory")
     refused = at_once(lambda number: runs.enqueue("lift", {}, actor))
     assert [type(error) for error in refused] == [memories.Conflict] * 7
     assert MaintenanceRun.objects.count() == 1
 
 
-def test_of_eight_that_keep_the_schedule_one_queues_the_day(configure, monkeypatch):
+def test_one_of_eight_schedulers_queues_the_day(configure, monkeypatch):
     configure(maintenance_operations="consolidate", maintenance_at="00:00")
     tomorrow = timezone.now() + timedelta(days=1)
     assert at_once(lambda number: scheduler.enqueue_due(tomorrow)) == []
@@ -85,13 +85,13 @@ from dataclasses import replace
 settings.MEMORYHUB = replace(settings.MEMORYHUB, maintenance_step_ms=1)
 from memoryhub.maintenance import runs
 from memoryhub.models import MaintenanceRun
-runs.work(MaintenanceRun.objects.get())
+runs.execute(MaintenanceRun.objects.get())
 """
 
 
 @pytest.fixture
 def other_process(journal_mirror) -> Iterator[subprocess.Popen[bytes]]:
-    """Another process that works on the only run there is."""
+    """Another process that executes the only run."""
     environment = {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "tests.settings",
@@ -104,7 +104,7 @@ def other_process(journal_mirror) -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def test_a_killed_run_is_marked_and_goes_on_where_it_was(actor, request):
+def test_killed_run_is_marked_and_can_be_resumed(actor, request):
     aged(actor, 3000)
     run = runs.enqueue("consolidate", {}, actor)
     process = request.getfixturevalue("other_process")
@@ -114,7 +114,7 @@ def test_a_killed_run_is_marked_and_goes_on_where_it_was(actor, request):
         return run.done > 200
 
     until(far_enough, 60)
-    os.kill(process.pid, signal.SIGKILL)  # a zombie until the end of the test, as with many a supervisor
+    os.kill(process.pid, signal.SIGKILL)  # stays a zombie, as under some supervisors
     until(lambda: runs.mark_interrupted() == 1)
     run.refresh_from_db()
     assert (run.status, run.cause) == (Status.FAILED, Cause.INTERRUPTED)
@@ -134,7 +134,7 @@ def test_a_killed_run_is_marked_and_goes_on_where_it_was(actor, request):
     assert journal.verify().ok
 
 
-def test_one_that_lives_is_not_given_up(actor, remember, lifting):
+def test_run_of_a_live_worker_is_not_lost(actor, remember, lifting):
     remember("a memory")
     run, inside, go_on = runs.enqueue("lift", {}, actor), threading.Event(), threading.Event()
     lifting.before = lambda number: (inside.set(), go_on.wait(20))
@@ -165,7 +165,7 @@ def _work_and_close(pk: int) -> None:
         ("own began earlier", 0, True),
     ],
 )
-def test_who_is_given_up(name, seconds, given_up):
+def test_lost_worker_is_detected(name, seconds, given_up):
     own = worker_id()
     host, pid, _, thread = own.split("/")
     names = {"own": own, "own began earlier": f"{host}/{pid}/1/{thread}"}
@@ -174,15 +174,15 @@ def test_who_is_given_up(name, seconds, given_up):
     assert is_lost(run, now) is given_up
 
 
-def test_a_machine_without_proc_asks_the_system(monkeypatch):
+def test_process_check_works_without_proc(monkeypatch):
     monkeypatch.setattr(executor, "_process_start_time", lambda pid: "")
     now = timezone.now()
     run = MaintenanceRun(worker=worker_id(), heartbeat_at=now - timedelta(minutes=5))
     assert not is_lost(run, now)
 
 
-def test_agents_write_while_a_run_is_at_work(actor):
-    """Each write of the run is short, and it rests as long: the others get their turn."""
+def test_agents_can_write_during_a_run(actor):
+    """Steps are short and followed by a pause, so that agents can write."""
     aged(actor, 4000)
     run, ended, waited = runs.enqueue("consolidate", {}, actor), threading.Event(), []
 
@@ -212,7 +212,7 @@ def test_agents_write_while_a_run_is_at_work(actor):
 
 @pytest.fixture
 def worker_of() -> Iterator[Callable[..., worker.Worker]]:
-    """``worker_of(dry_runs=False)`` is at work until the end of the test."""
+    """``worker_of(dry_runs=False)`` runs until the end of the test."""
     started: list[worker.Worker] = []
 
     def start(**options: bool) -> worker.Worker:
@@ -235,18 +235,18 @@ def ended(run: MaintenanceRun) -> Callable[[], bool]:
     return look
 
 
-def test_it_works_on_what_is_queued_and_at_once(actor, remember, lifting, worker_of, monkeypatch):
+def test_worker_executes_a_queued_run_immediately(actor, remember, lifting, worker_of, monkeypatch):
     monkeypatch.setattr(worker, "POLL_SECONDS", 60)
     remember("a memory")
     one = worker_of(dry_runs=False)
-    time.sleep(0.5)  # it has looked, and found nothing
+    time.sleep(0.5)  # the worker has polled and found nothing
     run = runs.enqueue("lift", {}, actor)
     until(ended(run))
     assert run.status == Status.DONE
     assert one.is_alive()
 
 
-def test_it_finds_what_another_process_queued(actor, remember, lifting, worker_of, monkeypatch):
+def test_worker_executes_a_run_queued_by_another_process(actor, remember, lifting, worker_of, monkeypatch):
     monkeypatch.setattr(worker, "POLL_SECONDS", 0.1)
     monkeypatch.setattr(runs, "_notify_worker", lambda: None)
     remember("a memory")
@@ -256,7 +256,7 @@ def test_it_finds_what_another_process_queued(actor, remember, lifting, worker_o
     assert run.status == Status.DONE
 
 
-def test_it_marks_what_was_interrupted_when_it_starts(actor, remember, lifting, worker_of):
+def test_worker_marks_interrupted_runs_at_start(actor, remember, lifting, worker_of):
     remember("a memory")
     run = runs.enqueue("lift", {}, actor)
     MaintenanceRun.objects.update(
@@ -295,12 +295,12 @@ def test_one_run_that_writes_waits_for_another(actor, remember, lifting):
     assert worker.next_run(False) == second
 
 
-def test_it_outlives_errors(actor, remember, lifting, worker_of, monkeypatch, caplog):
+def test_worker_survives_errors(actor, remember, lifting, worker_of, monkeypatch, caplog):
     monkeypatch.setattr(worker, "ERROR_PAUSE", 0.05)
     due = scheduler.enqueue_due
     monkeypatch.setattr(scheduler, "enqueue_due", lambda: 1 / 0)
     one = worker_of(dry_runs=False)
-    until(lambda: "met an error" in caplog.text)
+    until(lambda: "continues after an error" in caplog.text)
     monkeypatch.setattr(scheduler, "enqueue_due", due)
     remember("a memory")
     run = runs.enqueue("lift", {}, actor)
@@ -309,7 +309,7 @@ def test_it_outlives_errors(actor, remember, lifting, worker_of, monkeypatch, ca
     assert run.status == Status.DONE
 
 
-def test_it_ends_quickly_and_puts_its_run_back(actor, remember, lifting, worker_of):
+def test_worker_ends_quickly_and_requeues_its_run(actor, remember, lifting, worker_of):
     for n in range(200):
         remember(f"memory {n}")
     lifting.before = lambda number: time.sleep(0.05)
@@ -329,12 +329,12 @@ def test_it_ends_quickly_and_puts_its_run_back(actor, remember, lifting, worker_
     assert (run.status, run.cause) == (Status.QUEUED, "")
 
 
-def test_it_is_not_begun_where_it_is_switched_off(configure):
+def test_disabled_worker_is_not_started(configure):
     configure(maintenance_worker=False)
     assert worker.start_workers() == []
 
 
-def test_the_schedule_is_kept_by_the_worker(configure, remember, worker_of, monkeypatch):
+def test_worker_follows_the_schedule(configure, remember, worker_of, monkeypatch):
     configure(maintenance_operations="consolidate", maintenance_at="00:00")
     remember("a memory")
     tomorrow = timezone.now() + timedelta(days=1)
@@ -344,5 +344,5 @@ def test_the_schedule_is_kept_by_the_worker(configure, remember, worker_of, monk
     until(lambda: MaintenanceRun.objects.filter(status=Status.DONE, actor="system:schedule").exists())
 
 
-def test_no_test_and_no_command_has_a_worker():
+def test_tests_and_commands_start_no_worker():
     assert not [thread for thread in threading.enumerate() if isinstance(thread, worker.Worker)]

@@ -1,4 +1,4 @@
-"""Consolidation: importance follows use, and nothing is counted twice."""
+"""Test consolidation: importance follows use, and each use counts once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def worth(memory):
     return memory.importance
 
 
-def test_what_was_not_used_fades_by_two_hundredths_a_day(aged, run):
+def test_unused_memory_decays_daily(aged, run):
     memory = aged("a", days=10, importance=0.8)
     [change] = run("consolidate")
     assert worth(memory) == pytest.approx(0.6)
@@ -34,40 +34,40 @@ def test_what_was_not_used_fades_by_two_hundredths_a_day(aged, run):
 
 @pytest.fixture
 def history(db, actor, now):
-    """A memory of three years ago that a person has imported just now."""
+    """A memory of three years ago that was imported just now."""
     draft = MemoryDraft(content="Old news", created_at=now - 1000 * DAY, ttl_days=None, importance=0.5)
     [made] = store.create_memories([draft], actor, now, hold_cap=False, imported_at=now)
     return made.memory
 
 
-def test_imported_history_does_not_fade_for_the_years_before_it_came(history, run, now):
+def test_imported_memory_decays_from_its_import(history, run, now):
     assert run("consolidate") == []
     [change] = run("consolidate", at=now + 10 * DAY)
     assert (change.action, worth(history)) == ("decay", pytest.approx(0.3))
 
 
-def test_imported_history_is_evicted_after_ninety_days_here(history, run, now):
+def test_imported_memory_is_evicted_ninety_days_after_its_import(history, run, now):
     Memory.objects.update(importance=0.01)
     assert run("evict", at=now + 89 * DAY) == []
     assert [change.uid for change in run("evict", at=now + 91 * DAY)] == [history.uid]
 
 
 @pytest.mark.parametrize("kind", ["decision", "discovery"])
-def test_decisions_and_discoveries_fade_at_half_rate(aged, run, kind):
+def test_decisions_and_discoveries_decay_at_half_rate(aged, run, kind):
     memory = aged("a", days=10, importance=0.8, type=kind)
     [change] = run("consolidate")
     assert worth(memory) == pytest.approx(0.7)
     assert change.reason == f"not used for 10 days: 0.80 → 0.70; half rate, a {kind}"
 
 
-def test_what_was_used_rises_by_the_logarithm_and_does_not_fade(aged, run):
+def test_used_memory_is_boosted_and_does_not_decay(aged, run):
     memory = aged("a", days=10, importance=0.5, accesses=3)
     [change] = run("consolidate")
     assert worth(memory) == pytest.approx(0.5 + 0.03 * math.log(4))
     assert (change.action, change.reason) == ("boost", "used 3 times: 0.50 → 0.54")
 
 
-def test_an_access_counts_once(aged, run, now):
+def test_access_is_counted_once(aged, run, now):
     memory = aged("a", days=10, importance=0.5, accesses=3)
     run("consolidate")
     once = worth(memory)
@@ -104,8 +104,8 @@ def test_a_second_run_changes_nothing(aged, run, now, later):
     assert whole_store() == before
 
 
-def test_small_steps_lose_nothing(aged, run, now):
-    """Thirty minutes of decay are too little to be written; many of them are not."""
+def test_small_changes_accumulate(aged, run, now):
+    """The decay of thirty minutes is too small to be written, but it accumulates."""
     memory = aged("a", importance=0.8)
     for n in range(1, 97):
         run("consolidate", at=now + n * timedelta(minutes=30))
@@ -113,14 +113,14 @@ def test_small_steps_lose_nothing(aged, run, now):
     assert memory.consolidated_at > now
 
 
-def test_an_access_at_the_top_does_not_hold_off_decay_for_ever(aged, run, now):
+def test_access_at_full_importance_does_not_prevent_later_decay(aged, run, now):
     memory = aged("a", importance=1.0, accesses=2)
     run("consolidate")
     run("consolidate", at=now + 5 * DAY)
     assert worth(memory) == pytest.approx(0.9)
 
 
-def test_what_was_changed_stays_as_new_as_it_was(aged, run):
+def test_consolidation_keeps_the_update_time(aged, run):
     memory = aged("a", days=10)
     before = memory.updated_at
     run("consolidate")
@@ -128,7 +128,7 @@ def test_what_was_changed_stays_as_new_as_it_was(aged, run):
     assert memory.updated_at == before
 
 
-def test_what_has_ended_is_left_alone(aged, run, actor, now):
+def test_deleted_and_expired_memories_are_not_consolidated(aged, run, actor, now):
     trashed, expired = aged("a", days=10), aged("b", days=10)
     store.trash_memories([trashed.uid], actor, now=now)
     store.apply_bulk_action("expire", [expired.uid], actor, now=now - DAY)
@@ -136,7 +136,7 @@ def test_what_has_ended_is_left_alone(aged, run, actor, now):
     assert (worth(trashed), worth(expired)) == (0.5, 0.5)
 
 
-def test_what_has_faded_and_was_long_not_used_goes_to_the_trash(aged, run):
+def test_faded_unused_memory_goes_to_the_trash(aged, run):
     old, young = aged("a", days=90, importance=0.3), aged("b", days=89, importance=0.3)
     changes = {change.uid: change for change in run("consolidate")}
     old.refresh_from_db()
@@ -154,7 +154,7 @@ def test_one_project_can_be_consolidated_alone(aged, run):
     assert worth(other) == 0.5
 
 
-def test_only_what_the_actor_may_see_is_touched_or_listed(four_levels, planned, run, now):
+def test_only_visible_memories_are_changed_or_listed(four_levels, planned, run, now):
     low = Actor("low", Clearance.up_to("public"))
     Memory.objects.update(updated_at=now - 10 * DAY)
     assert [change.uid for change in planned("consolidate", by=low)] == [four_levels["public"].uid]
@@ -163,14 +163,14 @@ def test_only_what_the_actor_may_see_is_touched_or_listed(four_levels, planned, 
     assert worth(four_levels["private"]) == 0.5
 
 
-def test_an_unknown_level_is_touched_by_nobody(four_levels, run, now):
+def test_memory_of_an_unknown_level_is_never_changed(four_levels, run, now):
     Memory.objects.update(updated_at=now - 10 * DAY)
     assert len(run("consolidate", by=system_actor("daily"))) == 3
     assert worth(four_levels["cosmic"]) == 0.5
 
 
 def test_no_row_is_skipped_by_steps_of_one(aged, configure, actor, now):
-    """Rows leave what is being paged through while it is paged through."""
+    """Rows leave the paged queryset during the run."""
     configure(maintenance_step_ms=1)
     for n in range(40):
         aged(f"{n}", days=100, importance=0.3 if n % 2 else 0.5)
@@ -190,7 +190,7 @@ def test_rows_added_and_removed_meanwhile_skip_none(aged, actor, now):
     assert set(seen) >= {memory.uid for memory in memories[len(first.changes) :]}
 
 
-def test_what_changed_since_it_was_planned_is_left_for_the_next_run(aged, actor, now):
+def test_memory_changed_since_the_plan_is_skipped(aged, actor, now):
     accessed, edited, calm = aged("a", days=10), aged("b", days=10), aged("c", days=10)
     [step] = list(OPERATIONS["consolidate"].steps(OPERATIONS["consolidate"].Params(), actor, now))
     store.count_access(accessed, now)
@@ -200,19 +200,19 @@ def test_what_changed_since_it_was_planned_is_left_for_the_next_run(aged, actor,
     assert (worth(accessed), worth(edited)) == (0.5, 0.9)
 
 
-def test_a_run_that_broke_off_before_it_noted_its_place_does_nothing_twice(aged, actor, now):
+def test_repeated_step_changes_nothing_twice(aged, actor, now):
     for n in range(10):
         aged(f"{n}", days=10)
     consolidate = OPERATIONS["consolidate"]
     for step in consolidate.steps(consolidate.Params(), actor, now):
-        step.apply("run")  # and the position is lost
+        step.apply("run")  # the position after it is lost
     before = whole_store()
     for step in consolidate.steps(consolidate.Params(), actor, now, {}):
         step.apply("run")
     assert whole_store() == before
 
 
-def test_a_run_goes_on_after_its_place(aged, actor, now):
+def test_run_continues_after_its_position(aged, actor, now):
     memories = [aged(f"{n}", days=10) for n in range(300)]
     consolidate = OPERATIONS["consolidate"]
     first = next(consolidate.steps(consolidate.Params(), actor, now))
@@ -234,17 +234,17 @@ def test_the_journal_has_a_row_for_each_project_level_and_owner(aged, run):
     assert journal.verify().ok
 
 
-def test_undo_gives_importances_back(aged, run, undo):
+def test_undo_restores_importances(aged, run, undo):
     faded, used = aged("a", days=10), aged("b", days=10, accesses=2)
     gone = aged("c", days=100, importance=0.2)
     run("consolidate")
-    assert undo("consolidate") == 3  # one of them out of the trash, and its importance
+    assert undo("consolidate") == 3  # one of them comes out of the trash and gets its importance back
     assert (worth(faded), worth(used), worth(gone)) == (0.5, 0.5, 0.2)
     assert not Memory.objects.trashed().exists()
     assert undo("consolidate") == 0
 
 
-def test_undo_leaves_alone_what_someone_changed_since(aged, run, undo, actor):
+def test_undo_skips_memories_changed_since(aged, run, undo, actor):
     mine, other = aged("a", days=10), aged("b", days=10)
     run("consolidate")
     store.update_memory(mine.uid, MemoryPatch(importance=0.9), actor)
@@ -252,7 +252,7 @@ def test_undo_leaves_alone_what_someone_changed_since(aged, run, undo, actor):
     assert (worth(mine), worth(other)) == (0.9, 0.5)
 
 
-def test_what_was_undone_is_not_done_again_by_the_next_run(aged, run, undo, now):
+def test_next_run_does_not_repeat_undone_changes(aged, run, undo, now):
     memory = aged("a", days=10)
     run("consolidate")
     undo("consolidate")
@@ -260,7 +260,7 @@ def test_what_was_undone_is_not_done_again_by_the_next_run(aged, run, undo, now)
     assert worth(memory) == 0.5
 
 
-def test_undo_reaches_no_further_than_who_undoes(aged, run, undo):
+def test_undo_is_limited_to_visible_memories(aged, run, undo):
     low = Actor("low", Clearance.up_to("public"))
     memory, secret = aged("a", days=10), aged("b", days=10, sensitivity="secret")
     run("consolidate")
@@ -269,7 +269,7 @@ def test_undo_reaches_no_further_than_who_undoes(aged, run, undo):
     assert worth(secret) == pytest.approx(0.3)
 
 
-def test_a_dry_run_lists_what_the_run_then_does(aged, planned, run):
+def test_dry_run_lists_the_changes_of_the_run(aged, planned, run):
     for n in range(30):
         aged(
             f"{n}",

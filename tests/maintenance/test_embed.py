@@ -1,4 +1,4 @@
-"""Memories without a vector get one: by the operation, and by the server itself."""
+"""Test the embedding operation and the server's backfill."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Status = MaintenanceRun.Status
 
 
 class Provider:
-    """One that counts letters: good enough to tell texts apart."""
+    """A provider that counts letters, which is enough to distinguish texts."""
 
     dimensions = 26
 
@@ -51,7 +51,7 @@ class Provider:
 
 @pytest.fixture
 def choose(monkeypatch):
-    """``choose(provider)``: the configured one from now on; an error is raised, None stands for none."""
+    """``choose(provider)``: configure a provider; an error is raised, None means no provider."""
 
     def configured(provider):
         def answer():
@@ -67,7 +67,7 @@ def choose(monkeypatch):
 
 @pytest.fixture
 def far(choose):
-    """A provider that is far away: storing does not wait for it."""
+    """A remote provider, which storing does not wait for."""
     return choose(Provider())
 
 
@@ -93,7 +93,7 @@ def test_a_run_gives_every_memory_a_vector_and_says_why(far, remember, planned, 
     assert run("embed") == []
 
 
-def test_those_in_the_trash_expired_and_of_an_unknown_level_get_theirs_too(far, four_levels, actor, run):
+def test_deleted_expired_and_unknown_level_memories_are_embedded(far, four_levels, actor, run):
     memories.trash_memories([four_levels["public"].uid], actor)
     memories.apply_bulk_action("expire", [four_levels["private"].uid], actor)
     run("embed")
@@ -127,7 +127,7 @@ def test_a_vector_of_another_model_is_replaced_and_stays_until_then(choose, far,
     assert Embedding.objects.count() == 3
 
 
-def test_a_text_that_changes_while_it_is_embedded_is_not_given_the_old_ones_vector(far, remember, actor, now):
+def test_text_changed_during_embedding_gets_no_old_vector(far, remember, actor, now):
     one, other = remember("zebra"), remember("okapi")
     walk = OPERATIONS["embed"].steps(OPERATIONS["embed"].Params(), actor, now)
     next(walk).apply("run")
@@ -138,7 +138,7 @@ def test_a_text_that_changes_while_it_is_embedded_is_not_given_the_old_ones_vect
     assert lacking() == 1
 
 
-def test_a_memory_that_is_erased_meanwhile_gets_none(far, remember, actor, now):
+def test_memory_erased_during_embedding_gets_no_vector(far, remember, actor, now):
     one = remember("zebra")
     walk = OPERATIONS["embed"].steps(OPERATIONS["embed"].Params(), actor, now)
     next(walk).apply("run")
@@ -147,7 +147,7 @@ def test_a_memory_that_is_erased_meanwhile_gets_none(far, remember, actor, now):
     assert step.apply("run") == 0
 
 
-def test_a_run_that_broke_off_goes_on(far, remember, actor, now, monkeypatch):
+def test_interrupted_run_continues(far, remember, actor, now, monkeypatch):
     monkeypatch.setattr("memoryhub.maintenance.operations.embed._FIRST_SIZE", 2)
     for n in range(7):
         remember(f"zebra number {n}")
@@ -161,9 +161,7 @@ def test_a_run_that_broke_off_goes_on(far, remember, actor, now, monkeypatch):
     assert lacking() == 0
 
 
-def test_a_provider_that_fails_ends_the_run_in_its_own_words_and_keeps_what_was_done(
-    far, remember, actor, monkeypatch
-):
+def test_failing_provider_ends_the_run_and_keeps_finished_steps(far, remember, actor, monkeypatch):
     monkeypatch.setattr("memoryhub.maintenance.operations.embed._FIRST_SIZE", 2)
     for n in range(6):
         remember(f"zebra number {n}")
@@ -197,7 +195,7 @@ def test_the_daily_maintenance_embeds_where_there_is_a_provider(configure):
     assert "embed" not in scheduler.daily_operations()
 
 
-def test_a_provider_that_cannot_be_loaded_is_told_in_words(choose, remember, planned):
+def test_unloadable_provider_is_reported(choose, remember, planned):
     choose(EmbeddingError("wordllama cannot be loaded"))
     remember("zebra")
     with pytest.raises(StoreError, match="wordllama cannot be loaded"):
@@ -232,7 +230,7 @@ def test_an_upsert_by_key_embeds_the_new_text(choose, remember):
     assert found[1] == pytest.approx(1, abs=1e-3)
 
 
-def test_a_merge_and_its_undoing_embed_what_the_memory_says_then(choose, remember, actor):
+def test_merge_and_undo_embed_the_new_text(choose, remember, actor):
     provider = choose(Provider(in_process=True))
     one, other = remember("zebra"), remember("okapi")
 
@@ -248,7 +246,7 @@ def test_a_merge_and_its_undoing_embed_what_the_memory_says_then(choose, remembe
     assert says("zebra")
 
 
-def test_a_provider_that_fails_while_storing_loses_nothing(choose, remember, actor, caplog):
+def test_failing_provider_does_not_prevent_storing(choose, remember, actor, caplog):
     provider = choose(Provider(in_process=True))
     provider.fails = True
     with caplog.at_level(logging.WARNING):
@@ -257,11 +255,11 @@ def test_a_provider_that_fails_while_storing_loses_nothing(choose, remember, act
     assert Embedding.objects.count() == 0
     assert "does not answer" in caplog.text
     provider.fails = False
-    EmbeddingBackfill().look()
+    EmbeddingBackfill().check()
     assert lacking() == 0
 
 
-def test_a_provider_that_cannot_be_loaded_keeps_nothing_from_being_stored(choose, remember):
+def test_unloadable_provider_does_not_prevent_storing(choose, remember):
     choose(EmbeddingError("wordllama cannot be loaded"))
     assert remember("zebra").pk
     assert Embedding.objects.count() == 0
@@ -290,22 +288,22 @@ def test_the_server_queues_a_run_for_many_and_works_on_it(far, remember, monkeyp
 
 def test_the_server_embeds_all_anew_after_a_change_of_the_model(choose, far, remember):
     remember("zebra")
-    EmbeddingBackfill().look()
+    EmbeddingBackfill().check()
     choose(Provider("tests/another"))
-    EmbeddingBackfill().look()
+    EmbeddingBackfill().check()
     assert of_models() == {"tests/another"}
 
 
-def test_a_provider_that_fails_is_left_alone_for_longer_and_longer(far, remember, monkeypatch, caplog):
+def test_failing_provider_is_retried_with_growing_pauses(far, remember, monkeypatch, caplog):
     clock = [1000.0]
     monkeypatch.setattr("memoryhub.maintenance.worker.time.monotonic", lambda: clock[0])
     far.fails = True
     remember("zebra")
-    catch_up = EmbeddingBackfill()
+    backfill = EmbeddingBackfill()
     asked = []
     for _ in range(200):
         before = far.asked
-        catch_up.look()
+        backfill.check()
         if far.asked > before:
             asked.append(clock[0])
         clock[0] += 5
@@ -313,7 +311,7 @@ def test_a_provider_that_fails_is_left_alone_for_longer_and_longer(far, remember
     assert MaintenanceRun.objects.count() == 0
     far.fails = False
     clock[0] += 600
-    catch_up.look()
+    backfill.check()
     assert lacking() == 0
 
 
@@ -321,27 +319,27 @@ def test_many_do_not_become_a_run_while_the_provider_fails(far, remember, monkey
     monkeypatch.setattr(maintenance_worker, "MAX_INLINE_EMBEDDINGS", 0)
     far.fails = True
     remember("zebra")
-    EmbeddingBackfill().look()
+    EmbeddingBackfill().check()
     assert MaintenanceRun.objects.count() == 0
 
 
-def test_what_somebody_stopped_does_not_begin_again_by_itself(far, remember, monkeypatch, actor):
+def test_stopped_run_is_not_queued_again_automatically(far, remember, monkeypatch, actor):
     monkeypatch.setattr(maintenance_worker, "MAX_INLINE_EMBEDDINGS", 0)
     remember("zebra")
-    EmbeddingBackfill().look()
+    EmbeddingBackfill().check()
     run = MaintenanceRun.objects.get()
     runs.stop(run.uid, system_actor("tests"))
-    EmbeddingBackfill().look()
+    EmbeddingBackfill().check()
     assert MaintenanceRun.objects.count() == 1
     MaintenanceRun.objects.update(finished_at=timezone.now() - timedelta(days=2))
-    EmbeddingBackfill().look()
+    EmbeddingBackfill().check()
     assert MaintenanceRun.objects.count() == 2
 
 
-def test_nothing_begins_beside_a_run_that_is_under_way(far, remember, actor):
+def test_backfill_does_nothing_during_a_run(far, remember, actor):
     remember("zebra")
     runs.enqueue("embed", {}, actor)
-    EmbeddingBackfill().look()
+    EmbeddingBackfill().check()
     assert lacking() == 1
 
 
@@ -349,9 +347,9 @@ def test_two_servers_do_not_embed_the_same_at_once(far, remember):
     remember("zebra")
     with maintenance_worker._embedding_lock() as alone:
         assert alone
-        EmbeddingBackfill().look()
+        EmbeddingBackfill().check()
         assert lacking() == 1
-    EmbeddingBackfill().look()
+    EmbeddingBackfill().check()
     assert lacking() == 0
 
 

@@ -1,4 +1,4 @@
-"""Emptying the trash as a run: in short steps, and no byte is left."""
+"""Test that emptying the trash takes short steps and leaves no byte."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.memories.test_erase import bytes_of_the_store
 LOW = Actor("low", Clearance.up_to("public"))
 
 
-def test_it_lists_and_erases_what_lies_in_the_trash(aged, planned, run, actor, now):
+def test_trash_is_listed_and_erased(aged, planned, run, actor, now):
     gone, kept = aged("gone"), aged("kept")
     memories.trash_memories([gone.uid], actor, now=now - 3 * DAY)
     before = whole_store()
@@ -30,14 +30,14 @@ def test_it_lists_and_erases_what_lies_in_the_trash(aged, planned, run, actor, n
     assert run("empty_trash") == []
 
 
-def test_it_can_spare_what_was_trashed_lately(aged, run, actor, now):
+def test_recently_deleted_memories_can_be_spared(aged, run, actor, now):
     old, young = aged("old"), aged("young")
     memories.trash_memories([old.uid], actor, now=now - 31 * DAY)
     memories.trash_memories([young.uid], actor, now=now - 29 * DAY)
     assert [change.uid for change in run("empty_trash", older_than_days=30)] == [old.uid]
 
 
-def test_what_was_restored_since_the_plan_stays(aged, actor, now):
+def test_memory_restored_since_the_plan_stays(aged, actor, now):
     memory = aged("a")
     memories.trash_memories([memory.uid], actor, now=now)
     operation = OPERATIONS["empty_trash"]
@@ -47,7 +47,7 @@ def test_what_was_restored_since_the_plan_stays(aged, actor, now):
     assert Memory.objects.live().get() == memory
 
 
-def test_it_stays_within_what_the_actor_may_see(four_levels, planned, run, now):
+def test_only_visible_memories_are_erased(four_levels, planned, run, now):
     Memory.objects.update(deleted_at=now - DAY)
     assert [change.uid for change in planned("empty_trash", by=LOW)] == [four_levels["public"].uid]
     run("empty_trash", by=LOW)
@@ -56,8 +56,8 @@ def test_it_stays_within_what_the_actor_may_see(four_levels, planned, run, now):
     assert Memory.objects.get() == four_levels["cosmic"]
 
 
-def test_long_texts_are_erased_few_at_a_time(aged, actor, now, configure):
-    configure(maintenance_step_ms=1)  # however quick the machine, one of them takes longer
+def test_long_texts_make_smaller_steps(aged, actor, now, configure):
+    configure(maintenance_step_ms=1)  # any step takes longer than this
     memories.trash_memories([aged(f"a{n} " + "word " * 15_000).uid for n in range(6)], actor, now=now)
     operation = OPERATIONS["empty_trash"]
     sizes = []
@@ -68,7 +68,7 @@ def test_long_texts_are_erased_few_at_a_time(aged, actor, now, configure):
     assert max(sizes) == 1
 
 
-def test_a_run_that_broke_off_cleans_up_after_all(aged, actor, now):
+def test_resumed_run_repeats_the_cleanup(aged, actor, now):
     memory = aged("a")
     memories.trash_memories([memory.uid], actor, now=now)
     operation = OPERATIONS["empty_trash"]

@@ -1,4 +1,4 @@
-"""Eviction, purging and pruning: what leaves, in which order, and what comes back."""
+"""Test eviction, purge and pruning: their order and undo."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def live():
     return "".join(Memory.objects.live().order_by("content").values_list("content", flat=True))
 
 
-def test_what_has_faded_is_evicted(aged, run, configure):
+def test_faded_memories_are_evicted(aged, run, configure):
     configure(max_memories=0)
     faded = aged("a", days=100, importance=0.04)
     aged("b", days=100, importance=0.05)
@@ -32,7 +32,7 @@ def test_what_has_faded_is_evicted(aged, run, configure):
     assert live() == "bcd"
 
 
-def test_a_project_over_the_cap_loses_those_least_worth_keeping(aged, run, configure):
+def test_project_over_the_cap_loses_its_least_useful_memories(aged, run, configure):
     aged("a", days=1, accesses=5)
     aged("b", days=3)
     aged("c", days=2, importance=0.9)
@@ -47,7 +47,7 @@ def test_a_project_over_the_cap_loses_those_least_worth_keeping(aged, run, confi
     )
 
 
-def test_what_has_faded_does_not_count_against_the_cap(aged, planned, run, configure):
+def test_faded_memories_do_not_count_against_the_cap(aged, planned, run, configure):
     for name in "abc":
         aged(name, days=5)
     aged("x", days=100, importance=0.01)
@@ -77,7 +77,7 @@ def test_a_dry_eviction_lists_what_a_run_evicts_in_its_order(aged, planned, run,
     assert listed == run("evict")
 
 
-def test_what_was_used_since_it_was_chosen_stays(aged, actor, configure, now):
+def test_memory_used_since_the_plan_stays(aged, actor, configure, now):
     chosen, other = aged("a", days=9), aged("b", days=8)
     aged("c", days=7)
     configure(max_memories=1)
@@ -87,7 +87,7 @@ def test_what_was_used_since_it_was_chosen_stays(aged, actor, configure, now):
     assert [change.uid for change in step.applied] == [other.uid]
 
 
-def test_no_more_leave_than_are_still_too_many(aged, actor, configure, now):
+def test_only_the_remaining_excess_is_evicted(aged, actor, configure, now):
     for n, name in enumerate("abcd"):
         aged(name, days=9 - n)
     configure(max_memories=2)
@@ -109,7 +109,7 @@ def test_eviction_is_undone_from_the_trash(aged, run, undo, actor, configure):
     assert undo("evict") == 0
 
 
-def test_undo_leaves_what_went_to_the_trash_again_later(aged, run, undo, actor, configure, now):
+def test_undo_skips_memories_deleted_again_later(aged, run, undo, actor, configure, now):
     memory = aged("a", days=9)
     aged("b")
     configure(max_memories=1)
@@ -120,7 +120,7 @@ def test_undo_leaves_what_went_to_the_trash_again_later(aged, run, undo, actor, 
     assert live() == "b"
 
 
-def test_what_came_back_from_an_eviction_is_not_evicted_again_at_once(aged, run, undo, configure, now):
+def test_restored_memory_is_not_evicted_again_immediately(aged, run, undo, configure, now):
     configure(max_memories=0)
     aged("a", days=100, importance=0.01)
     run("evict")
@@ -129,14 +129,14 @@ def test_what_came_back_from_an_eviction_is_not_evicted_again_at_once(aged, run,
     assert run("evict", at=now + 91 * DAY) != []
 
 
-def test_eviction_stays_within_what_the_actor_may_see(four_levels, planned, run, configure):
+def test_only_visible_memories_are_evicted(four_levels, planned, run, configure):
     configure(max_memories=1)
-    assert planned("evict", by=LOW) == []  # one public memory: the hidden ones do not count
+    assert planned("evict", by=LOW) == []  # only the one public memory counts
     assert len(run("evict", by=system_actor("daily"))) == 2
     assert Memory.objects.get(pk=four_levels["cosmic"].pk).deleted_at is None
 
 
-def test_purging_takes_what_expired_and_leaves_a_grace(aged, planned, run, actor, now):
+def test_purge_deletes_expired_memories_after_the_grace_period(aged, planned, run, actor, now):
     long_ago, lately, alive = aged("a"), aged("b"), aged("c")
     memories.apply_bulk_action("expire", [long_ago.uid], actor, now=now - 40 * DAY)
     memories.apply_bulk_action("expire", [lately.uid], actor, now=now - 2 * DAY)
@@ -148,7 +148,7 @@ def test_purging_takes_what_expired_and_leaves_a_grace(aged, planned, run, actor
     assert JournalEntry.objects.filter(operation="purge").count() == 2
 
 
-def test_what_was_revived_since_the_plan_is_not_purged(aged, actor, now):
+def test_memory_revived_since_the_plan_is_not_purged(aged, actor, now):
     memory = aged("a", ttl_days=5)
     memories.apply_bulk_action("expire", [memory.uid], actor, now=now - DAY)
     purge = OPERATIONS["purge_expired"]
@@ -158,7 +158,7 @@ def test_what_was_revived_since_the_plan_is_not_purged(aged, actor, now):
     assert Memory.objects.live().get() == memory
 
 
-def test_an_unknown_level_is_purged_by_nobody(four_levels, run, now):
+def test_memory_of_an_unknown_level_is_not_purged(four_levels, run, now):
     Memory.objects.update(expires_at=now - DAY)
     assert len(run("purge_expired", by=LOW)) == 1
     assert len(run("purge_expired", by=system_actor("daily"))) == 2
@@ -166,7 +166,7 @@ def test_an_unknown_level_is_purged_by_nobody(four_levels, run, now):
 
 
 @pytest.mark.parametrize("name", ["purge_expired", "empty_trash", "prune_events", "reindex"])
-def test_what_is_gone_for_good_cannot_be_undone_and_says_so(name, actor):
+def test_irreversible_operations_say_so(name, actor):
     operation = OPERATIONS[name]
     assert not operation.undoable
     with pytest.raises(NotImplementedError):
@@ -177,7 +177,7 @@ def test_what_is_gone_for_good_cannot_be_undone_and_says_so(name, actor):
 
 @pytest.fixture
 def happened(db, now):
-    """``happened("s", 200, 10)``: a session with events of these many days ago."""
+    """``happened("s", 200, 10)``: a session with events of this many days ago."""
 
     def make(name, *days, **fields):
         session, _ = Session.objects.get_or_create(
@@ -190,7 +190,7 @@ def happened(db, now):
     return make
 
 
-def test_old_events_go_and_their_session_when_nothing_is_left(happened, run, planned, now):
+def test_old_events_and_empty_sessions_are_pruned(happened, run, planned, now):
     happened("long-ago", 300, 250)
     happened("now", 200, 10)
     listed = planned("prune_events")
@@ -209,7 +209,7 @@ def test_a_session_with_memories_stays(happened, aged, run):
     assert (Event.objects.count(), Session.objects.count()) == (0, 1)
 
 
-def test_old_injections_go_too(happened, run, now):
+def test_old_injections_are_pruned(happened, run, now):
     session = happened("s", 1)
     Injection.objects.create(session=session, at=now - 200 * DAY)
     Injection.objects.create(session=session, at=now - 100 * DAY)
@@ -217,7 +217,7 @@ def test_old_injections_go_too(happened, run, now):
     assert Injection.objects.count() == 1
 
 
-def test_events_out_of_sight_stay_and_hold_their_session(happened, run):
+def test_hidden_events_stay_with_their_session(happened, run):
     happened("s", 300, sensitivity="secret")
     happened("s", 300)
     happened("odd", 300, sensitivity="cosmic")
@@ -228,29 +228,29 @@ def test_events_out_of_sight_stay_and_hold_their_session(happened, run):
     assert list(Event.objects.values_list("sensitivity", flat=True)) == ["cosmic"]
 
 
-def test_events_are_kept_for_ever_when_the_configuration_says_so(happened, run, configure):
+def test_zero_retention_keeps_events(happened, run, configure):
     configure(event_retention_days=0)
     happened("s", 9000)
     assert run("prune_events") == []
 
 
-def test_pruning_one_project_leaves_the_others(happened, run):
+def test_pruning_is_limited_to_the_project(happened, run):
     happened("s", 300, project="p")
     happened("t", 300, project="q")
     run("prune_events", project="p")
     assert Event.objects.get().session.project == "q"
 
 
-def test_an_edited_importance_holds_from_then_on(aged, run, actor, now):
+def test_edited_importance_restarts_the_decay(aged, run, actor, now):
     memory = aged("a", days=60, importance=0.5)
-    run("consolidate", at=now - 20 * DAY)  # faded to nothing, twenty days ago
+    run("consolidate", at=now - 20 * DAY)  # decayed to zero twenty days ago
     memories.update_memory(memory.uid, MemoryPatch(importance=0.6), actor, now)
     run("consolidate", at=now + DAY)
     memory.refresh_from_db()
     assert memory.importance == pytest.approx(0.58)
 
 
-def test_undo_gives_back_few_at_a_time_whatever_a_step_took(aged, run, actor, now, configure):
+def test_undo_works_in_small_batches(aged, run, actor, now, configure):
     configure(maintenance_step_ms=1000)
     for n in range(60):
         aged(f"faded {n}", days=200, importance=0.01)

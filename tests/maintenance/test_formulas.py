@@ -1,4 +1,4 @@
-"""Scales, consolidation and clusters: the formulas of the memory guide."""
+"""Test the formulas of scales, consolidation and clustering."""
 
 from datetime import timedelta
 from itertools import combinations
@@ -65,7 +65,7 @@ def test_running_it_again_at_once_changes_nothing():
     assert consolidated_importance(once, "change", days=0, accesses=0, rates=ConsolidationRates()) == once
 
 
-def test_only_what_faded_and_was_long_unaccessed_is_stale():
+def test_only_faded_and_unused_memories_are_stale():
     assert is_stale(0.04, 90, 0.05, 90)
     assert not is_stale(0.05, 900, 0.05, 90)
     assert not is_stale(0.01, 89, 0.05, 90)

@@ -1,4 +1,4 @@
-"""Journal rows about several memories, one of which became more secret later."""
+"""Test journal rows about several memories, one of which got a higher level later."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hide(memory, actor):
     memories.update_memory(memory.uid, MemoryPatch(sensitivity="secret"), actor)
 
 
-def test_a_row_that_names_a_memory_which_became_secret_is_hidden(two, run, actor):
+def test_row_with_a_memory_that_became_secret_is_hidden(two, run, actor):
     run("consolidate")
     assert groups(LOW) == ["consolidate"]
     hide(two[0], actor)
@@ -34,7 +34,7 @@ def test_a_row_that_names_a_memory_which_became_secret_is_hidden(two, run, actor
     assert groups(actor) == ["consolidate"]
 
 
-def test_it_stays_hidden_when_that_memory_is_erased(two, run, actor):
+def test_row_stays_hidden_after_that_memory_is_erased(two, run, actor):
     run("consolidate")
     hide(two[0], actor)
     memories.erase_memories([two[0].uid], actor)
@@ -42,13 +42,13 @@ def test_it_stays_hidden_when_that_memory_is_erased(two, run, actor):
     assert groups(actor) == ["consolidate"]
 
 
-def test_one_that_names_erased_memories_which_were_public_to_the_end_is_shown(two, run, actor):
+def test_row_with_erased_public_memories_is_shown(two, run, actor):
     run("consolidate")
     memories.erase_memories([memory.uid for memory in two], actor)
     assert groups(LOW) == ["consolidate"]
 
 
-def test_one_that_moved_out_of_reach_hides_the_row_too(aged, run, actor):
+def test_memory_moved_to_a_hidden_project_hides_the_row(aged, run, actor):
     memory = aged("a", days=10, project="open")
     confined = Actor("token:c", Clearance.up_to("secret", projects=frozenset({"open"})))
     run("consolidate")
@@ -75,7 +75,7 @@ def test_merged_and_evicted_ones_are_named_in_rows_too(aged, run, actor):
     assert groups(LOW) == []
 
 
-def test_an_undo_goes_by_rows_that_are_hidden_since(two, run, undo, actor):
+def test_undo_uses_rows_that_were_hidden_since(two, run, undo, actor):
     run("consolidate", by=LOW)
     hide(two[0], actor)
     assert undo("consolidate", by=LOW) == 1

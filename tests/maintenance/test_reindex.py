@@ -1,4 +1,4 @@
-"""Reindexing: the index is right afterwards, and was asked all the while."""
+"""Test that a reindex fixes the index while searches continue."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def found(word):
 
 
 def spoil():
-    """Rows that the index has never heard of."""
+    """Insert rows that the index does not contain."""
     schema.drop_triggers()
     run_sql("UPDATE memoryhub_memory SET content = replace(content, 'zebra', 'giraffe')")
     schema_install_without_mending()
@@ -44,7 +44,7 @@ def animals(remember: Callable[..., Memory]) -> list[Memory]:
     return [remember(f"zebra number {n}") for n in range(120)]
 
 
-def test_a_dry_run_says_what_is_wrong_and_changes_nothing(animals, planned):
+def test_dry_run_reports_a_broken_index_and_changes_nothing(animals, planned):
     before = whole_store()
     assert all("fits the memories" in change.reason for change in planned("reindex"))
     spoil()
@@ -53,7 +53,7 @@ def test_a_dry_run_says_what_is_wrong_and_changes_nothing(animals, planned):
     assert not index_is_sound()
 
 
-def test_a_run_mends_an_index_that_does_not_fit(animals, planned, run):
+def test_run_fixes_a_broken_index(animals, planned, run):
     spoil()
     assert found("giraffe") == []
     listed = planned("reindex")
@@ -66,14 +66,14 @@ def test_a_run_mends_an_index_that_does_not_fit(animals, planned, run):
     )
 
 
-def test_twice_is_fine_too(animals, run):
+def test_second_run_succeeds(animals, run):
     run("reindex")
     run("reindex")
     assert index_is_sound()
     assert len(found("zebra")) == 120
 
 
-def test_searches_and_writes_go_on_between_all_steps(animals, actor, now, remember, configure):
+def test_searches_and_writes_work_between_steps(animals, actor, now, remember, configure):
     configure(maintenance_step_ms=1)
     living = list(animals)
     for n, step in enumerate(steps(actor, now)):
@@ -91,7 +91,7 @@ def test_searches_and_writes_go_on_between_all_steps(animals, actor, now, rememb
     )
 
 
-def test_a_run_that_broke_off_goes_on(animals, actor, now, configure):
+def test_interrupted_run_continues(animals, actor, now, configure):
     configure(maintenance_step_ms=1)
     spoil()
     position, done = {}, 0
@@ -108,7 +108,7 @@ def test_a_run_that_broke_off_goes_on(animals, actor, now, configure):
     assert len(found("giraffe")) == 120
 
 
-def test_a_new_run_clears_away_in_steps_what_another_left_half_built(animals, actor, now, configure):
+def test_new_run_removes_a_half_built_index(animals, actor, now, configure):
     configure(maintenance_step_ms=1)
     for number, step in enumerate(steps(actor, now)):
         step.apply("first")
@@ -126,7 +126,7 @@ def test_a_new_run_clears_away_in_steps_what_another_left_half_built(animals, ac
     assert reindexing.leftover_tables("memoryhub_text") == []
 
 
-def test_long_texts_are_copied_few_at_a_time(remember, actor, now):
+def test_long_texts_are_copied_in_smaller_steps(remember, actor, now):
     for n in range(6):
         remember(f"walrus {n} " + "word " * 15_000)
     sizes = []
@@ -141,7 +141,7 @@ def test_long_texts_are_copied_few_at_a_time(remember, actor, now):
     assert index_is_sound()
 
 
-def test_a_migration_in_between_gives_it_up(animals, actor, now):
+def test_migration_during_a_rebuild_aborts_it(animals, actor, now):
     walk = steps(actor, now)
     for _ in range(3):
         next(walk).apply("run")

@@ -1,4 +1,4 @@
-"""Runs of maintenance: who is told what of them, and who steers them."""
+"""Test which results of a run are visible, and who can control it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memoryhub.models import Memory
 from tests.maintenance.fixtures import execute_run
 
 
-def test_who_sees_less_is_told_of_what_they_see(four_levels, lifting, actor, low):
+def test_viewer_with_less_clearance_sees_only_visible_changes(four_levels, lifting, actor, low):
     run = execute_run(runs.enqueue("lift", {}, actor))
     assert runs.visible_result(run, actor.clearance) == results.VisibleResult(3, 3, {"boost": 3}, 3, 3, True)
     assert runs.visible_result(run, low.clearance) == results.VisibleResult(
@@ -22,27 +22,27 @@ def test_who_sees_less_is_told_of_what_they_see(four_levels, lifting, actor, low
 
 
 @pytest.mark.parametrize(("level", "seen"), [("public", 1), ("private", 2), ("secret", 3), ("cosmic", 0)])
-def test_changes_are_behind_the_gate(four_levels, lifting, actor, level, seen):
+def test_changes_of_hidden_memories_are_hidden(four_levels, lifting, actor, level, seen):
     run = execute_run(runs.enqueue("lift", {}, actor))
     assert len(runs.list_changes(run, Clearance.up_to(level, "ada"))) == seen
 
 
-def test_what_became_secret_since_is_not_told(five, actor, low):
+def test_change_of_a_memory_that_became_secret_is_hidden(five, actor, low):
     run = execute_run(runs.enqueue("lift", {}, low))
     Memory.objects.filter(pk=five[0].pk).update(sensitivity="cosmic")
     assert len(runs.list_changes(run, actor.clearance)) == 4
 
 
-def test_a_share_is_all_that_is_told_while_it_runs(four_levels, lifting, actor, low):
+def test_running_run_shows_only_a_percentage(four_levels, lifting, actor, low):
     run = runs.enqueue("lift", {}, actor)
-    told = []
+    percents = []
     runs.execute(
-        run, watcher=lambda run: told.append(runs.visible_result(run, low.clearance, counted=False).done)
+        run, watcher=lambda run: percents.append(runs.visible_result(run, low.clearance, counted=False).done)
     )
-    assert told == [33, 66, 100]
+    assert percents == [33, 66, 100]
 
 
-def test_other_peoples_personal_memories_stay_theirs(remember, lifting, actor, stranger):
+def test_changes_of_other_peoples_personal_memories_are_hidden(remember, lifting, actor, stranger):
     remember("a shared one")
     remember("mine alone", scope="personal")
     run = execute_run(runs.enqueue("lift", {}, system_actor("schedule")))
@@ -51,7 +51,7 @@ def test_other_peoples_personal_memories_stay_theirs(remember, lifting, actor, s
     assert runs.visible_result(run, stranger.clearance).whole is False
 
 
-def test_what_is_gone_shows_to_those_who_may_see_its_end(four_levels, lifting, actor, low):
+def test_change_of_an_erased_memory_is_visible_with_its_journal_entry(four_levels, lifting, actor, low):
     run = execute_run(runs.enqueue("lift", {}, actor))
     memories.erase_memories([memory.uid for memory in four_levels.values()], actor)
     assert len(runs.list_changes(run, actor.clearance)) == 3
@@ -59,7 +59,7 @@ def test_what_is_gone_shows_to_those_who_may_see_its_end(four_levels, lifting, a
     assert (shown.change.uid, shown.memory) == (four_levels["public"].uid, None)
 
 
-def test_runs_of_other_projects_are_not_seen(five, actor, confined):
+def test_runs_of_other_projects_are_hidden(five, actor, confined):
     elsewhere = runs.enqueue("lift", {"project": "p"}, actor)
     everywhere = runs.enqueue("consolidate", {}, actor)
     other = Actor("token:other", Clearance.up_to("secret", projects=["q"]))
@@ -71,7 +71,7 @@ def test_runs_of_other_projects_are_not_seen(five, actor, confined):
         runs.get_run(elsewhere.uid, confined)
 
 
-def test_who_sees_less_does_not_steer(four_levels, lifting, actor, low, confined):
+def test_viewer_with_less_clearance_cannot_control_the_run(four_levels, lifting, actor, low, confined):
     run = runs.enqueue("lift", {}, actor)
     for other in (low, confined):
         with pytest.raises(memories.Forbidden):
@@ -79,12 +79,12 @@ def test_who_sees_less_does_not_steer(four_levels, lifting, actor, low, confined
     assert runs.stop(run.uid, actor)
 
 
-def test_the_hubs_own_runs_are_steered_by_those_who_see_every_level(five, actor):
+def test_scheduled_runs_can_be_controlled_with_full_clearance(five, actor):
     run = execute_run(runs.enqueue("lift", {}, system_actor("schedule")))
     assert runs.undo(run.uid, actor)
 
 
-def test_pages_of_changes_follow_each_other(five, actor):
+def test_changes_are_paged(five, actor):
     run = execute_run(runs.enqueue("lift", {}, actor))
     pages = [runs.list_changes(run, actor.clearance, start, 2) for start in (0, 2, 4, 6)]
     assert [one.memory for page in pages for one in page] == five

@@ -1,4 +1,4 @@
-"""Runs of maintenance: asked for, worked on, stopped and resumed."""
+"""Test the run queue: enqueue, execute, stop and resume."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def test_a_parameter_of_the_wrong_kind_is_named(five, actor):
     assert refused.value.field == "project"
 
 
-def test_a_project_out_of_reach_is_refused(five, confined):
+def test_hidden_project_is_refused(five, confined):
     with pytest.raises(memories.Forbidden):
         runs.enqueue("lift", {"project": "p"}, confined)
 
 
 @pytest.mark.parametrize("operation", ["consolidate", "compress"])
-def test_what_is_switched_off_is_refused(db, actor, configure, operation):
+def test_disabled_operation_is_refused(db, actor, configure, operation):
     configure(capability_consolidation=False, capability_compression=False)
     with pytest.raises(memories.StoreError, match="is switched off in the configuration") as refused:
         runs.enqueue(operation, {}, actor)
     assert refused.value.field == "operation"
 
 
-def test_one_run_of_an_operation_at_a_time(five, actor):
+def test_second_run_of_an_operation_is_refused(five, actor):
     first = runs.enqueue("lift", {}, actor)
     with pytest.raises(memories.Conflict, match=f"run {first.uid} of lift is queued"):
         runs.enqueue("lift", {"project": "p"}, actor)
@@ -58,7 +58,7 @@ def test_one_run_of_an_operation_at_a_time(five, actor):
     assert runs.enqueue("lift", {"project": "p"}, actor)
 
 
-def test_other_projects_other_operations_and_dry_runs_are_free(five, actor):
+def test_other_projects_operations_and_dry_runs_do_not_conflict(five, actor):
     runs.enqueue("lift", {"project": "p"}, actor)
     runs.enqueue("lift", {"project": "q"}, actor)
     runs.enqueue("consolidate", {"project": "p"}, actor)
@@ -66,14 +66,14 @@ def test_other_projects_other_operations_and_dry_runs_are_free(five, actor):
         runs.enqueue("lift", {"project": "p"}, actor, dry_run=True)
 
 
-def test_those_confined_to_other_projects_do_not_meet(five, actor, confined):
+def test_runs_confined_to_different_projects_do_not_conflict(five, actor, confined):
     runs.enqueue("lift", {}, confined)
     assert runs.enqueue("lift", {"project": "p"}, actor)
     with pytest.raises(memories.Conflict):
         runs.enqueue("lift", {"project": "zoo"}, actor)
 
 
-def test_one_that_died_is_no_obstacle(five, actor):
+def test_lost_run_does_not_block_new_ones(five, actor):
     dead = runs.enqueue("lift", {}, actor)
     MaintenanceRun.objects.update(
         status=Status.RUNNING, worker="elsewhere/1/1/1", heartbeat_at=seconds_ago(60)
@@ -83,7 +83,7 @@ def test_one_that_died_is_no_obstacle(five, actor):
     assert dead.cause == Cause.INTERRUPTED
 
 
-def test_asking_is_journaled_under_the_asker(five, actor):
+def test_enqueueing_is_journaled_with_its_requester(five, actor):
     run = runs.enqueue("lift", {"project": "p"}, actor)
     row = JournalEntry.objects.get(object_type="run")
     assert (row.actor, row.operation, row.object_id, row.project) == (actor.name, "run", run.uid, "p")
@@ -93,7 +93,7 @@ def test_asking_is_journaled_under_the_asker(five, actor):
 # Working on it
 
 
-def test_it_does_its_work_and_counts_it(five, actor):
+def test_run_counts_its_changes(five, actor):
     run = execute_run(runs.enqueue("lift", {}, actor))
     assert importances() == [0.6] * 5
     assert (run.done, run.total) == (5, 5)
@@ -111,13 +111,13 @@ def test_a_dry_run_changes_nothing_and_lists_the_same(five, actor):
     assert len(listed[0]) == 5
 
 
-def test_it_works_under_the_reach_of_the_asker(five, remember, low):
+def test_run_has_the_clearance_of_its_requester(five, remember, low):
     remember("hidden", project="p", sensitivity="secret")
     execute_run(runs.enqueue("lift", {}, low))
     assert importances() == [0.6] * 5 + [0.5]
 
 
-def test_its_reach_survives_the_database():
+def test_clearance_survives_the_database():
     clearance = Clearance.up_to("private", owner="ada", projects=["b", "a"])
     assert run_scope.clearance_of(MaintenanceRun(reach=run_scope.clearance_to_json(clearance))) == clearance
     assert (
@@ -127,18 +127,18 @@ def test_its_reach_survives_the_database():
     assert run_scope.clearance_of(MaintenanceRun()) == Clearance(frozenset(), projects=frozenset())
 
 
-def test_an_unknown_level_in_a_kept_reach_opens_nothing():
+def test_unknown_level_in_a_stored_clearance_allows_nothing():
     kept = {"levels": ["cosmic", "public"], "owner": "", "projects": None}
     assert run_scope.clearance_of(MaintenanceRun(reach=kept)).levels == {"public"}
 
 
-def test_only_a_waiting_run_can_be_taken(five, actor):
+def test_only_a_queued_run_can_be_claimed(five, actor):
     run = execute_run(runs.enqueue("lift", {}, actor))
     assert not runs.execute(run)
     assert importances() == [0.6] * 5
 
 
-def test_a_failure_is_told_without_its_words_and_logged(five, actor, lifting, caplog):
+def test_failure_is_logged_and_stored_without_its_message(five, actor, lifting, caplog):
     lifting.before = lambda number: 1 / 0 if number == 3 else None
     run = runs.enqueue("lift", {}, actor)
     assert runs.execute(run)
@@ -149,7 +149,7 @@ def test_a_failure_is_told_without_its_words_and_logged(five, actor, lifting, ca
     assert run.done == 3
 
 
-def test_a_failed_run_goes_on_where_it_was(five, actor, lifting):
+def test_failed_run_can_be_resumed(five, actor, lifting):
     lifting.before = lambda number: 1 / 0 if number == 3 else None
     run = runs.enqueue("lift", {}, actor)
     runs.execute(run)
@@ -162,25 +162,25 @@ def test_a_failed_run_goes_on_where_it_was(five, actor, lifting):
     assert (run.error, run.cause) == ("", "")
 
 
-def test_a_busy_database_is_tried_again(five, actor, lifting, monkeypatch):
-    met = []
+def test_busy_database_is_retried(five, actor, lifting, monkeypatch):
+    calls = []
 
     def busy_once(self, changes):
-        met.append(changes)
-        if len(met) == 2:
+        calls.append(changes)
+        if len(calls) == 2:
             raise OperationalError("database is locked")
-        return keep(self, changes)
+        return list_changes(self, changes)
 
-    keep = executor._Execution._keep
-    monkeypatch.setattr(executor._Execution, "_keep", busy_once)
+    list_changes = executor._Execution._list_changes
+    monkeypatch.setattr(executor._Execution, "_list_changes", busy_once)
     run = execute_run(runs.enqueue("lift", {}, actor))
     assert importances() == [0.6] * 5
     assert run.result["changed"] == 5
-    assert len(met) == 6
+    assert len(calls) == 6
 
 
-def test_one_that_was_given_up_writes_nothing_more(five, actor, lifting):
-    """It was taken for dead in the middle of a step, and somebody else may be at it."""
+def test_lost_run_writes_nothing_more(five, actor, lifting):
+    """The run was marked as lost during a step, so another worker may have it."""
 
     def give_up(number: int) -> None:
         if number == 2:
@@ -193,7 +193,7 @@ def test_one_that_was_given_up_writes_nothing_more(five, actor, lifting):
     assert (run.status, run.done) == (Status.FAILED, 2)
 
 
-def test_the_list_of_changes_is_bounded_and_the_count_is_not(five, actor, lifting, monkeypatch):
+def test_list_of_changes_is_limited_but_not_the_count(five, actor, lifting, monkeypatch):
     monkeypatch.setattr(executor, "MAX_LISTED_CHANGES", 3)
     lifting.size = 2
     for dry_run in (True, False):
@@ -202,7 +202,7 @@ def test_the_list_of_changes_is_bounded_and_the_count_is_not(five, actor, liftin
         assert run.result["changes"] == 5
 
 
-def test_a_dry_run_writes_down_what_it_has_found_so_far(five, actor, lifting, monkeypatch):
+def test_dry_run_saves_its_progress(five, actor, lifting, monkeypatch):
     monkeypatch.setattr(executor, "SAVE_INTERVAL", 0)
     seen = []
     lifting.before = lambda number: seen.append(MaintenanceRun.objects.get().done)
@@ -214,7 +214,7 @@ def test_a_dry_run_writes_down_what_it_has_found_so_far(five, actor, lifting, mo
 # Stopping and resuming
 
 
-def test_a_running_one_stops_between_two_steps(five, actor, lifting):
+def test_running_run_stops_between_steps(five, actor, lifting):
     run = runs.enqueue("lift", {}, actor)
     lifting.before = lambda number: runs.stop(run.uid, actor) if number == 2 else None
     assert runs.execute(run)
@@ -225,13 +225,13 @@ def test_a_running_one_stops_between_two_steps(five, actor, lifting):
     assert importances() == [0.6] * 5
 
 
-def test_a_waiting_one_stops_at_once(five, actor):
+def test_queued_run_stops_immediately(five, actor):
     run = runs.stop(runs.enqueue("lift", {}, actor).uid, actor)
     assert (run.status, run.cause) == (Status.FAILED, Cause.STOPPED)
     assert not runs.execute(run)
 
 
-def test_ctrl_c_stops_it(five, actor, lifting):
+def test_keyboard_interrupt_stops_the_run(five, actor, lifting):
     def press(number: int) -> None:
         if number == 2:
             raise KeyboardInterrupt
@@ -244,41 +244,41 @@ def test_ctrl_c_stops_it(five, actor, lifting):
     assert run.cause == Cause.STOPPED
 
 
-def test_a_server_that_ends_puts_it_back_into_the_queue(five, actor):
+def test_stopping_server_requeues_the_run(five, actor):
     run = runs.enqueue("lift", {}, actor)
     looked = []
-    runs.execute(run, leaving=lambda: looked.append(1) or len(looked) > 2)
+    runs.execute(run, is_stopping=lambda: looked.append(1) or len(looked) > 2)
     assert (run.status, run.cause, run.done) == (Status.QUEUED, "", 2)
     execute_run(run)
     assert importances() == [0.6] * 5
 
 
-def test_what_is_done_can_neither_stop_nor_go_on(five, actor):
+def test_finished_run_can_neither_stop_nor_resume(five, actor):
     run = execute_run(runs.enqueue("lift", {}, actor))
-    for deed in (runs.stop, runs.resume):
+    for action in (runs.stop, runs.resume):
         with pytest.raises(memories.Conflict):
-            deed(run.uid, actor)
+            action(run.uid, actor)
 
 
-def test_it_cannot_go_on_beside_another(five, actor):
+def test_run_cannot_resume_during_another(five, actor):
     run = runs.stop(runs.enqueue("lift", {}, actor).uid, actor)
     runs.enqueue("lift", {}, actor)
     with pytest.raises(memories.Conflict):
         runs.resume(run.uid, actor)
 
 
-@pytest.mark.parametrize("deed", [runs.stop, runs.resume, runs.undo])
-def test_what_is_not_there_is_not_found(db, actor, deed):
+@pytest.mark.parametrize("action", [runs.stop, runs.resume, runs.undo])
+def test_missing_run_is_not_found(db, actor, action):
     with pytest.raises(memories.NotFound):
-        deed("nothing", actor)
+        action("nothing", actor)
 
 
-def test_every_operation_of_the_wire_is_there():
+def test_every_operation_is_registered():
     wire = "purge_expired consolidate compress summarize_old evict reindex empty_trash prune_events embed"
     assert set(wire.split()) == set(OPERATIONS)
 
 
-def test_a_run_whose_operation_this_hub_does_not_know_fails_in_words(five, actor):
+def test_run_of_an_unknown_operation_fails_with_a_message(five, actor):
     run = runs.enqueue("lift", {}, actor)
     MaintenanceRun.objects.update(operation="of_tomorrow")
     run.refresh_from_db()

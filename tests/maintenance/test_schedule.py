@@ -1,4 +1,4 @@
-"""The daily maintenance: when it is due, what it does, once a day."""
+"""Test when the daily maintenance is due and what it queues."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ DAY = timedelta(days=1)
 
 @pytest.fixture
 def old_store(db, configure):
-    """Made long before :data:`NOON`; consolidates daily."""
+    """A store created long before :data:`NOON` that is consolidated daily."""
     MigrationRecorder.Migration.objects.update(applied=NOON - 30 * DAY)
     configure(maintenance_at="03:30", maintenance_operations="consolidate")
 
 
-def test_the_last_moment_and_the_next(configure, settings):
+def test_last_and_next_due_time(configure, settings):
     configure(maintenance_at="03:30")
     assert scheduler.last_due_time(NOON) == NOON.replace(hour=3, minute=30)
     assert scheduler.next_due_time(NOON) == (NOON + DAY).replace(hour=3, minute=30)
@@ -34,7 +34,7 @@ def test_the_last_moment_and_the_next(configure, settings):
     assert scheduler.last_due_time(NOON) == datetime(2026, 5, 9, 18, 30, tzinfo=UTC)
 
 
-def test_it_keeps_its_hour_when_clocks_change(configure, settings):
+def test_due_time_ignores_clock_changes(configure, settings):
     configure(maintenance_at="03:30")
     settings.TIME_ZONE = "Europe/Berlin"
     winter, summer = datetime(2026, 3, 28, 12, tzinfo=UTC), datetime(2026, 3, 29, 12, tzinfo=UTC)
@@ -48,7 +48,7 @@ def test_without_a_time_there_is_no_schedule(old_store, configure):
     assert scheduler.enqueue_due(NOON) == []
 
 
-def test_what_was_missed_is_made_up_for_once(old_store):
+def test_missed_maintenance_runs_once(old_store):
     [run] = scheduler.enqueue_due(NOON)
     assert (run.operation, run.day, run.actor) == ("consolidate", date(2026, 5, 10), "system:schedule")
     assert scheduler.enqueue_due(NOON) == []
@@ -57,12 +57,12 @@ def test_what_was_missed_is_made_up_for_once(old_store):
     assert following.day == date(2026, 5, 11)
 
 
-def test_a_week_off_is_one_run_and_not_seven(old_store):
+def test_missed_week_is_one_run(old_store):
     scheduler.enqueue_due(NOON)
     assert len(scheduler.enqueue_due(NOON + 7 * DAY)) == 1
 
 
-def test_a_fresh_store_waits_for_its_first_night(old_store):
+def test_new_store_waits_for_its_first_due_time(old_store):
     MigrationRecorder.Migration.objects.update(applied=NOON - timedelta(hours=1))
     assert scheduler.enqueue_due(NOON) == []
     assert len(scheduler.enqueue_due(NOON + DAY)) == 1
@@ -73,7 +73,7 @@ def test_the_operations_run_in_the_order_of_the_configuration(old_store, configu
     assert [run.operation for run in scheduler.enqueue_due(NOON)] == ["evict", "consolidate"]
 
 
-def test_what_is_unknown_or_switched_off_is_left_out(old_store, configure):
+def test_unknown_and_disabled_operations_are_left_out(old_store, configure):
     configure(maintenance_operations="evict,consolidate,dance", capability_consolidation=False)
     assert scheduler.daily_operations() == ["evict"]
     assert scheduler.unknown_operations() == ["dance"]
@@ -84,7 +84,7 @@ def test_a_run_of_the_same_operation_does_not_cancel_the_day(old_store, actor):
     assert len(scheduler.enqueue_due(NOON)) == 1
 
 
-def test_the_nightly_purge_spares_what_can_be_revived(old_store, configure, remember):
+def test_daily_purge_spares_revivable_memories(old_store, configure, remember):
     configure(maintenance_operations="purge_expired", expiry_grace_days=30)
     lately, long_ago = remember("lately expired"), remember("long expired")
     Memory.objects.filter(pk=lately.pk).update(expires_at=timezone.now() - 29 * DAY)
@@ -94,7 +94,7 @@ def test_the_nightly_purge_spares_what_can_be_revived(old_store, configure, reme
     assert list(Memory.objects.all()) == [lately]
 
 
-def test_it_tends_everyones_memories_of_every_known_level(old_store, remember, stranger, four_levels):
+def test_daily_runs_cover_all_owners_and_known_levels(old_store, remember, stranger, four_levels):
     personal = remember("of somebody else", by=stranger, scope="personal")
     Memory.objects.update(updated_at=timezone.now() - 10 * DAY)
     [run] = scheduler.enqueue_due(NOON)
@@ -109,24 +109,24 @@ def test_a_day_has_one_run_of_each_operation(old_store):
         runs.enqueue("consolidate", {}, system_actor("x"), day=date(2026, 5, 10), may_wait=True)
 
 
-def test_a_misspelt_operation_is_an_error_of_the_installation(configure):
+def test_unknown_operation_is_a_configuration_error(configure):
     configure(maintenance_operations="consolidate,compres")
     [message] = [found for found in run_checks() if found.id == "memoryhub.E004"]
     assert "'compres'" in message.msg
     assert "compress" in message.hint
 
 
-def test_the_configuration_as_it_comes_is_known():
+def test_default_operations_exist():
     assert scheduler.unknown_operations() == []
 
 
-def test_it_is_for_nobody_but_the_hub(old_store, actor):
+def test_daily_runs_need_the_system_clearance(old_store, actor):
     [run] = scheduler.enqueue_due(NOON)
     assert not runs.visible_result(run, actor.clearance, counted=False).whole
     assert runs.stop(run.uid, actor)
 
 
-def test_lists_of_old_runs_and_very_old_runs_are_forgotten(old_store, remember, actor, configure):
+def test_old_change_lists_and_runs_are_deleted(old_store, remember, actor, configure):
     configure(maintenance_operations="consolidate", event_retention_days=180)
     remember("a memory")
     Memory.objects.update(updated_at=NOON - 400 * DAY)
@@ -141,7 +141,7 @@ def test_lists_of_old_runs_and_very_old_runs_are_forgotten(old_store, remember, 
     assert set(RunChanges.objects.values_list("run", flat=True)) == {made[2].pk}
 
 
-def test_what_waits_already_is_not_queued_again(db, actor, low):
+def test_identical_queued_run_is_not_queued_again(db, actor, low):
     first = runs.enqueue("consolidate", {"project": "p"}, actor, may_wait=True)
     assert runs.enqueue("consolidate", {"project": "p"}, actor, may_wait=True) == first
     others = [

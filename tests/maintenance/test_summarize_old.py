@@ -1,4 +1,4 @@
-"""``summarize_old``: what is condensed, what is left alone, and that it can be undone."""
+"""Test ``summarize_old``: groups, exclusions, summaries and undo."""
 
 from datetime import timedelta
 

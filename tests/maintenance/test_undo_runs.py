@@ -1,4 +1,4 @@
-"""Runs of maintenance: taken back, once, by a run of their own."""
+"""Test undoing runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.maintenance.fixtures import execute_run, importances, seconds_ago
 Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause
 
 
-def test_it_is_taken_back_by_a_run_of_its_own(five, actor):
+def test_undo_is_a_separate_run(five, actor):
     run = execute_run(runs.enqueue("lift", {}, actor))
     undoing = execute_run(runs.undo(run.uid, actor))
     assert importances() == [0.5] * 5
@@ -23,7 +23,7 @@ def test_it_is_taken_back_by_a_run_of_its_own(five, actor):
     assert (undoing.done, undoing.total, undoing.result["counts"]) == (5, 5, {"undone": 5})
 
 
-def test_a_real_consolidation_is_taken_back(remember, actor):
+def test_consolidation_can_be_undone(remember, actor):
     memory = remember("seldom read")
     Memory.objects.update(updated_at=seconds_ago(86_400 * 10))
     run = execute_run(runs.enqueue("consolidate", {}, actor))
@@ -34,26 +34,26 @@ def test_a_real_consolidation_is_taken_back(remember, actor):
     assert memory.importance == 0.5
 
 
-def test_it_is_taken_back_once(five, actor):
+def test_run_is_undone_only_once(five, actor):
     run = execute_run(runs.enqueue("lift", {}, actor))
     runs.undo(run.uid, actor)
     with pytest.raises(memories.Conflict):
         runs.undo(run.uid, actor)
 
 
-def test_what_was_taken_back_does_not_go_on(five, actor, lifting):
+def test_undone_run_cannot_be_resumed(five, actor, lifting):
     run = runs.enqueue("lift", {}, actor)
     lifting.before = lambda number: runs.stop(run.uid, actor) if number == 2 else None
     runs.execute(run)
     execute_run(runs.undo(run.uid, actor))
     run.refresh_from_db()
     assert not runs.is_resumable(run)
-    with pytest.raises(memories.Conflict, match="taken back"):
+    with pytest.raises(memories.Conflict, match="was undone"):
         runs.resume(run.uid, actor)
     assert importances() == [0.5] * 5
 
 
-def test_what_goes_on_later_is_dated_by_when_it_was_done(remember, actor):
+def test_resumed_run_uses_the_time_of_its_resumption(remember, actor):
     memory = remember("seldom read")
     Memory.objects.update(updated_at=seconds_ago(86_400 * 10))
     run = runs.enqueue("consolidate", {}, actor)
@@ -68,7 +68,7 @@ def test_what_goes_on_later_is_dated_by_when_it_was_done(remember, actor):
     assert round(0.5 - memory.importance, 3) == 0.2
 
 
-def test_taking_back_that_was_stopped_and_goes_on_counts_each_memory_once(remember, actor, configure):
+def test_resumed_undo_counts_each_memory_once(remember, actor, configure):
     configure(maintenance_step_ms=1)
     for n in range(30):
         remember(f"long forgotten number {n}")
@@ -86,7 +86,7 @@ def test_taking_back_that_was_stopped_and_goes_on_counts_each_memory_once(rememb
     assert set(Memory.objects.live().values_list("importance", flat=True)) == {0.2}
 
 
-def test_only_what_was_done_and_can_be_undone_is_taken_back(five, actor, lifting):
+def test_only_undoable_changes_can_be_undone(five, actor, lifting):
     dry = execute_run(runs.enqueue("lift", {}, actor, dry_run=True))
     waiting = runs.enqueue("lift", {}, actor)
     for run in (dry, waiting):
@@ -98,7 +98,7 @@ def test_only_what_was_done_and_can_be_undone_is_taken_back(five, actor, lifting
         runs.undo(waiting.uid, actor)
 
 
-def test_taking_back_is_not_taken_back(five, actor):
+def test_undo_run_cannot_be_undone(five, actor):
     undoing = execute_run(runs.undo(execute_run(runs.enqueue("lift", {}, actor)).uid, actor))
     with pytest.raises(memories.Conflict):
         runs.undo(undoing.uid, actor)

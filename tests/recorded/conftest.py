@@ -1,4 +1,4 @@
-"""Recorded sessions, each played once into an empty store for all tests of a module."""
+"""Replay recorded sessions, each once per module into an empty store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MADE = (MemoryType.SESSION_SUMMARY, MemoryType.CHECKPOINT)
 
 @dataclass(frozen=True)
 class Expected:
-    """A memory that a thoughtful colleague would have kept.
+    """A memory that capture is expected to create.
 
     ``title``: words that its title holds; ``says``: words of its content; ``files``: those it is about.
     """
@@ -45,7 +45,7 @@ class Expected:
 
 @dataclass
 class Replayed:
-    """What is in the store after a session was played."""
+    """The content of the store after a replay."""
 
     session: Session
     kept: list[Memory] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Replayed:
         return list(Fact.objects.filter(subject=about, predicate="boundary_at").order_by("pk"))
 
     def everything(self) -> str:
-        """All that the database holds, in every table."""
+        """Return the content of all tables."""
         with connection.cursor() as cursor:
             found = []
             for table in connection.introspection.table_names(cursor):
@@ -72,18 +72,18 @@ class Replayed:
 
 
 def files_of(memory: Memory) -> set[str]:
-    """The files that a memory says were changed."""
+    """Return the files that a memory lists as changed."""
     return set(memory.files.filter(access="modified").values_list("path", flat=True))
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> Iterator[None]:
-    """An empty store in a file of its own, in use as the default database for a whole module."""
+    """Use an empty store in its own file as the default database of the module."""
     home = tmp_path_factory.mktemp("recorded")
     before = connection.settings_dict["NAME"]
     connection.close()
     connection.settings_dict["NAME"] = str(home / "memory.db")
-    # On a machine that is busy with other tests an injection may take its time.
+    # Injections may be slow while other tests run.
     patient = replace(settings.MEMORYHUB, injection_deadline_ms=60_000)
     mirror = home / "memory-journal.jsonl"
     with django_db_blocker.unblock(), override_settings(MEMORY_LOG=mirror, MEMORYHUB=patient):
@@ -97,7 +97,7 @@ def store(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> I
 
 @pytest.fixture(scope="module")
 def replay(store: None) -> Callable[[str], Replayed]:
-    """``replay("debugging")`` plays a transcript into the module's store."""
+    """``replay("debugging")`` replays a transcript into the module's store."""
 
     def play(name: str) -> Replayed:
         call_command("replay", str(SESSIONS / f"{name}.jsonl"), stdout=io.StringIO())
@@ -106,7 +106,7 @@ def replay(store: None) -> Callable[[str], Replayed]:
             Session.objects.get(),
             [one for one in memories if one.type not in _MADE],
             [one for one in memories if one.type == MemoryType.SESSION_SUMMARY],
-            # In the trash by now: the summary took them in.
+            # The summary has moved them to the trash.
             list(Memory.objects.filter(type=MemoryType.CHECKPOINT).order_by("created_at", "pk")),
         )
 
@@ -114,7 +114,7 @@ def replay(store: None) -> Callable[[str], Replayed]:
 
 
 def unmatched(kept: list[Memory], expected: tuple[Expected, ...]) -> tuple[list[str], list[Expected]]:
-    """The memories that nobody expects, by their titles, and the expectations that nothing fulfils."""
+    """Return the titles of unexpected memories and the expectations without a match."""
     extra = [f"{one.type}: {one.title}" for one in kept if not any(exp.is_told_by(one) for exp in expected)]
     missing = [exp for exp in expected if not any(exp.is_told_by(one) for one in kept)]
     return extra, missing

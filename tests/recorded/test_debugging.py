@@ -1,4 +1,4 @@
-"""Debugging a failure: what is left of 200 events is what one would tell a colleague."""
+"""Test capture on a recorded debugging session of 200 events."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ def played(replay: Callable[[str], Replayed]) -> Replayed:
     return replay("debugging")
 
 
-def test_what_a_colleague_would_tell_is_kept_and_no_more(played):
+def test_captured_memories_match_the_expected_ones(played):
     assert unmatched(played.kept, EXPECTED) == ([], [])
     assert len(played.kept) == len(EXPECTED)
 
 
-def test_a_summary_tells_the_session_in_its_own_words(played):
+def test_summary_describes_the_session(played):
     [summary] = played.summaries
     assert played.session.summary == summary
     assert "Asked for: The revenue of nordic is too high since Monday" in summary.content
@@ -105,12 +105,12 @@ def test_a_summary_tells_the_session_in_its_own_words(played):
     assert "Decisions:\n- Of double orders the oldest row stays\n" in summary.content
 
 
-def test_checkpoints_are_few_and_do_not_stay(played):
+def test_checkpoints_are_few_and_replaced(played):
     assert 1 <= len(played.checkpoints) <= 4
     assert all(one.deleted_at and one.merged_into == played.session.summary for one in played.checkpoints)
 
 
-def test_most_of_a_session_is_routine_and_every_tool_call_says_why(played):
+def test_skipped_calls_have_a_reason(played):
     calls = [event for event in played.events if event.event == "tool:post"]
     assert len(calls) == 180
     assert all(event.memory or event.skip_reason for event in calls)
@@ -120,26 +120,26 @@ def test_most_of_a_session_is_routine_and_every_tool_call_says_why(played):
     assert reasons["routine"] >= 130
 
 
-def test_nothing_secret_is_anywhere_in_the_database(played):
+def test_database_contains_no_secrets(played):
     everything = played.everything()
     assert "SMTP_PASSWORD" not in everything
     assert not [secret for secret in SECRETS if secret in everything]
 
 
-def test_what_was_injected_is_not_captured_back(played):
+def test_injected_context_is_not_captured(played):
     everything = played.everything()
     assert "tax office" not in everything
     assert "renamed in autumn" not in everything
 
 
-def test_an_order_to_the_model_in_an_output_becomes_no_memory(played):
-    told = "\n".join(one.content for one in (*played.kept, *played.summaries, *played.checkpoints))
-    assert "ignore all previous" not in told
-    assert "collector.example" not in told
+def test_instruction_in_an_output_becomes_no_memory(played):
+    text = "\n".join(one.content for one in (*played.kept, *played.summaries, *played.checkpoints))
+    assert "ignore all previous" not in text
+    assert "collector.example" not in text
 
 
-def test_each_task_begins_a_segment_of_its_own(played):
-    """Where a prompt turns to something else, a boundary follows within a few calls; few are elsewhere."""
+def test_each_task_begins_a_segment(played):
+    """A new subject in a prompt is followed by a boundary within a few calls; few are elsewhere."""
     events = played.events
     turns = (
         "Could it be the time zone",
@@ -162,23 +162,23 @@ def test_a_test_run_that_is_repeated_begins_no_segment(played):
     assert len({event.segment for event in again[-3:]}) == 1
 
 
-def test_the_agent_was_given_what_it_had_learnt_before(played):
+def test_earlier_findings_are_injected(played):
     given = [one for one in played.session.injections.order_by("at") if one.injected]
     nfc = next(one for one in played.kept if one.title == "Bring order numbers to NFC")
     assert any(nfc.uid in [shown["id"] for shown in one.injected] for one in given)
 
 
-def test_injections_stand_in_the_log_at_the_time_of_their_prompts(played):
+def test_injections_are_logged_with_the_time_of_their_prompts(played):
     asked = {event.at for event in played.events if event.event in ("prompt:submit", "session:start")}
     assert {one.at for one in played.session.injections.all()} <= asked
     played.session.refresh_from_db()
     assert played.session.last_at == played.session.ended_at
 
 
-def test_after_its_context_was_compacted_the_agent_is_told_again(played):
-    """What it was given before is gone with the context."""
+def test_memories_are_injected_again_after_compacting(played):
+    """The agent lost the earlier injections with its context."""
     compacted = next(event.at for event in played.events if event.event == "session:checkpoint")
     before = [one.injected for one in played.session.injections.filter(at__lt=compacted)]
     after = [one.injected for one in played.session.injections.filter(at__gt=compacted)]
-    told = [{shown["id"] for one in part for shown in one} for part in (before, after)]
-    assert told[0] & told[1]
+    text = [{shown["id"] for one in part for shown in one} for part in (before, after)]
+    assert text[0] & text[1]

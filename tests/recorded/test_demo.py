@@ -1,4 +1,4 @@
-"""The session that the demo shows first."""
+"""Test the recorded session of the demo."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def played_at(store: None) -> datetime:
     return now
 
 
-def test_the_demo_has_a_session_that_an_agent_really_sent(played_at):
+def test_demo_contains_a_recorded_session(played_at):
     session = Session.objects.get()
     assert session.agent == f"token:{AGENT}"
     assert session.events.filter(memory__isnull=False).count() > 8
@@ -27,10 +27,10 @@ def test_the_demo_has_a_session_that_an_agent_really_sent(played_at):
     assert session.summary
 
 
-def test_it_ended_a_short_while_ago(played_at):
+def test_demo_session_ended_recently(played_at):
     ended = Session.objects.get().ended_at
     assert abs(played_at - timedelta(minutes=35) - ended) < timedelta(seconds=1)
 
 
-def test_its_token_opens_nothing_any_more(played_at):
+def test_demo_token_is_revoked(played_at):
     assert not AgentToken.objects.active().exists()

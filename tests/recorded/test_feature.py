@@ -1,4 +1,4 @@
-"""Building a feature: what was decided, built, found and mended, and nothing of how it was typed."""
+"""Test capture on a recorded session that builds a feature."""
 
 from __future__ import annotations
 
@@ -86,7 +86,14 @@ EXPECTED = (
         ("src/loans.mjs",),
     ),
 )
-NOT_TOLD = ("wip", "Decision 2, where", "Seed writes version 2", "list tells how many", "Subtest", "sendmail")
+NOT_CAPTURED = (
+    "wip",
+    "Decision 2, where",
+    "Seed writes version 2",
+    "list tells how many",
+    "Subtest",
+    "sendmail",
+)
 SECRET = "vK7q-Zt41mRw9xLs"
 
 
@@ -95,17 +102,17 @@ def played(replay: Callable[[str], Replayed]) -> Replayed:
     return replay("feature")
 
 
-def test_what_a_colleague_would_tell_is_kept_and_no_more(played):
+def test_captured_memories_match_the_expected_ones(played):
     assert unmatched(played.kept, EXPECTED) == ([], [])
     assert len(played.kept) == len(EXPECTED)
 
 
-def test_what_is_of_no_use_to_anybody_later_is_not_told(played):
-    told = "\n".join(f"{one.title}\n{one.content}" for one in played.kept)
-    assert not [words for words in NOT_TOLD if words in told]
+def test_useless_text_is_not_captured(played):
+    text = "\n".join(f"{one.title}\n{one.content}" for one in played.kept)
+    assert not [words for words in NOT_CAPTURED if words in text]
 
 
-def test_a_comment_that_its_commit_repeats_is_told_once(played):
+def test_comment_repeated_by_its_commit_is_captured_once(played):
     assert sum("overwrite" in one.content for one in played.kept) == 1
     assert sum("UTC" in one.content and one.type != "discovery" for one in played.kept) == 1
 
@@ -118,13 +125,13 @@ def test_titles_need_no_context_and_abstracts_are_whole_sentences(played):
         assert not one.abstract.startswith(("feat", "fix", "Asked"))
 
 
-def test_decisions_and_repairs_weigh_more_than_what_was_added(played):
+def test_decisions_and_fixes_are_more_important_than_features(played):
     weights = {one.title: one.importance for one in played.kept}
     assert weights["Lapsed offers are computed, not written"] > weights["Reserve and cancel"]
     assert weights["Due dates were a day early in October"] > weights["Reserve and cancel"]
 
 
-def test_a_summary_tells_the_session_in_its_own_words(played):
+def test_summary_describes_the_session(played):
     [summary] = played.summaries
     assert played.session.summary == summary
     assert "Asked for: Unsere Mitglieder wollen Vormerkungen" in summary.content
@@ -138,7 +145,7 @@ def test_checkpoints_are_made_after_a_hundred_calls_and_before_the_context_is_lo
     assert all(one.deleted_at and one.merged_into == played.session.summary for one in played.checkpoints)
 
 
-def test_most_of_a_session_is_routine_and_every_tool_call_says_why(played):
+def test_skipped_calls_have_a_reason(played):
     calls = [event for event in played.events if event.event == "tool:post"]
     assert len(calls) == 174
     assert all(event.memory or event.skip_reason for event in calls)
@@ -148,15 +155,15 @@ def test_most_of_a_session_is_routine_and_every_tool_call_says_why(played):
     assert reasons["routine"] >= 140
 
 
-def test_nothing_secret_is_anywhere_in_the_database(played):
+def test_database_contains_no_secrets(played):
     assert SECRET not in played.everything()
 
 
-def test_what_the_hub_itself_answered_is_not_remembered_again(played):
+def test_answers_of_memory_tools_are_not_captured(played):
     assert "treasurer wants to open it in an editor" not in "\n".join(one.content for one in played.kept)
 
 
-def test_segments_begin_where_a_person_asks_for_something_else(played):
+def test_segments_begin_at_new_requests(played):
     prompts = [n for n, event in enumerate(played.events) if event.event == "prompt:submit"]
     begun = [n for n, event in enumerate(played.events) if event.boundary]
     assert 6 <= len(begun) <= len(prompts) + 2

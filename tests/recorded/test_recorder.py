@@ -1,4 +1,4 @@
-"""The recorder: steps really happen, and the same script gives the same transcript."""
+"""Test the recorder: it executes the steps, and its transcripts are deterministic."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def outputs(rows: list[dict[str, Any]]) -> list[str]:
 
 def test_the_same_script_gives_the_same_transcript(record):
     first = record()
-    time.sleep(1.1)  # other seconds on the machine's clock
+    time.sleep(1.1)  # the clock must show other seconds
     assert record() == first
 
 
-def test_what_is_recorded_really_happened(record):
+def test_recorded_steps_are_executed(record):
     rows = record()
     failed, listed, logged = outputs(rows)
     assert "assert 3 == 4" in failed
@@ -88,7 +88,7 @@ def test_a_command_that_fails_is_recorded_as_a_failure(record):
     assert "tool_response" not in hook
 
 
-def test_of_a_long_error_the_two_ends_are_kept(recording):
+def test_long_error_keeps_both_ends(recording):
     s = recording("long", "shop", "2026-03-03T09:12:00")
     s.bash("seq 5000; exit 3", fails=True)
     [row] = [json.loads(line) for line in s.lines()]
@@ -109,7 +109,7 @@ def test_a_step_that_cannot_be_done_is_an_error(recording):
 
 
 @pytest.mark.parametrize("name", TRANSCRIPTS)
-def test_a_transcript_is_long_and_tells_nothing_of_the_machine_it_was_made_on(name):
+def test_transcript_is_long_and_free_of_machine_details(name):
     text = (SESSIONS / f"{name}.jsonl").read_text("utf-8")
     rows = [json.loads(line) for line in text.splitlines()]
     assert len(rows) >= 200

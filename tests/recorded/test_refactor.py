@@ -1,4 +1,4 @@
-"""A refactor with decisions: what was moved and why, what was not taken, and what was taken back."""
+"""Test capture on a recorded refactor with decisions and reverts."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ def played(replay: Callable[[str], Replayed]) -> Replayed:
     return replay("refactor")
 
 
-def test_what_a_colleague_would_tell_is_kept_and_no_more(played):
+def test_captured_memories_match_the_expected_ones(played):
     assert unmatched(played.kept, EXPECTED) == ([], [])
     assert len(played.kept) == len(EXPECTED)
 
 
-def test_a_commit_that_was_taken_back_lies_in_the_trash_and_says_what_stands_for_it(played):
+def test_reverted_commit_is_in_the_trash_with_its_replacement(played):
     [gone] = Memory.objects.filter(deleted_at__isnull=False).exclude(type="checkpoint")
     [instead] = [one for one in played.kept if one.title.startswith("Taken back")]
     assert (gone.title, gone.trash_reason) == ("Cues are read one by one", TrashReason.MERGED.value)
@@ -112,15 +112,15 @@ def test_a_commit_that_was_taken_back_lies_in_the_trash_and_says_what_stands_for
     assert files_of(instead) == files_of(gone)
 
 
-def test_tests_that_failed_while_things_were_moved_are_no_bugs(played):
+def test_failures_during_a_refactor_are_no_bugs(played):
     assert not [one.title for one in played.kept if one.type == "bugfix" or "Problem:" in one.content]
 
 
-def test_a_trial_that_was_thrown_away_is_no_file_of_the_decision(played):
+def test_removed_trial_file_is_not_listed(played):
     assert not [one.title for one in played.kept if "bench/scanner.py" in files_of(one)]
 
 
-def test_a_summary_tells_decisions_first_and_nothing_that_was_taken_back(played):
+def test_summary_lists_decisions_first_without_reverted_work(played):
     [summary] = played.summaries
     assert "Asked for: core.py が大きくなりすぎました" in summary.content
     assert (
@@ -130,7 +130,7 @@ def test_a_summary_tells_decisions_first_and_nothing_that_was_taken_back(played)
     assert "- Cues are read one by one" not in summary.content
 
 
-def test_before_the_context_is_lost_what_was_kept_is_summed_up(played):
+def test_checkpoint_is_stored_before_compacting(played):
     events = played.events
     lost = next(n for n, event in enumerate(events) if event.event == "session:checkpoint")
     [made] = [one for one in played.checkpoints if one.created_at == events[lost].at]
@@ -138,15 +138,15 @@ def test_before_the_context_is_lost_what_was_kept_is_summed_up(played):
     assert events[lost].memory == made.merged_into == played.session.summary
 
 
-def test_nothing_secret_is_anywhere_in_the_database(played):
+def test_database_contains_no_secrets(played):
     assert SECRET not in played.everything()
 
 
-def test_what_the_hub_itself_answered_is_not_remembered_again(played):
+def test_answers_of_memory_tools_are_not_captured(played):
     assert "nothing may be installed on the machines" not in "\n".join(one.content for one in played.kept)
 
 
-def test_segments_begin_where_a_person_asks_for_something_else(played):
+def test_segments_begin_at_new_requests(played):
     prompts = [n for n, event in enumerate(played.events) if event.event == "prompt:submit"]
     begun = [n for n, event in enumerate(played.events) if event.boundary]
     assert 6 <= len(begun) <= len(prompts) + 2
