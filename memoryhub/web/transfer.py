@@ -35,16 +35,19 @@ class ImportForm(forms.Form):
     """The file to import and how to read it."""
 
     file = forms.FileField(
-        help_text="Plain or packed, as the other program wrote it. End that program before you upload its"
-        " SQLite file: its newest rows may still lie in a file -wal beside it, which does not come along.",
+        help_text="Plain or compressed, as the other program exported it. Close that program before you"
+        " upload its SQLite file: its newest rows may be in a separate -wal file that is not uploaded.",
         allow_empty_file=True,
     )
     format = forms.ChoiceField(
         required=False,
-        label="What wrote it",
-        choices=lambda: [("", "See by its content"), *((one.name, one.label) for one in FORMATS.values())],
+        label="Format",
+        choices=lambda: [
+            ("", "Detect from the content"),
+            *((one.name, one.label) for one in FORMATS.values()),
+        ],
     )
-    project = _project_field("Of what names no project itself.")
+    project = _project_field("For memories that name no project.")
 
     def __init__(self, data: Any = None, files: Any = None) -> None:
         super().__init__(data, files, label_suffix="", auto_id="import_%s")
@@ -59,14 +62,14 @@ class ExportForm(forms.Form):
 
     format = forms.ChoiceField(
         required=False,
-        label="Written for",
+        label="Format",
         choices=lambda: [(one.name, one.label) for one in WRITERS.values()],
     )
-    project = _project_field("Only this one; empty: all of them.")
+    project = _project_field("Empty: all projects.")
     whole = forms.BooleanField(
         required=False,
         label="With all history",
-        help_text="Trash, earlier versions, facts, sessions and the journal as well, for memoryhub alone.",
+        help_text="Adds trash, versions, facts, sessions and the journal. For memoryhub's own format only.",
     )
 
     def __init__(self, data: Any = None) -> None:
@@ -76,7 +79,8 @@ class ExportForm(forms.Form):
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("whole") and cleaned.get("format") not in ("", OWN_FORMAT, None):
             self.add_error(
-                "whole", "Only memoryhub's own format holds all history: choose that, or leave this out."
+                "whole",
+                "Only memoryhub's own format contains all history. Choose that format, or clear this box.",
             )
         return cleaned
 

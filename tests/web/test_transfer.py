@@ -178,8 +178,8 @@ def test_a_project_beyond_its_cap_is_told_with_its_numbers(writer: Client, confi
     assert "Nothing was removed." in shown
 
 
-def test_the_page_says_to_end_a_program_before_its_database_is_uploaded(writer: Client) -> None:
-    assert "a file -wal beside it" in main(writer.get("/transfer/")).words
+def test_the_page_asks_to_close_a_program_before_its_database_is_uploaded(writer: Client) -> None:
+    assert "a separate -wal file" in main(writer.get("/transfer/")).words
 
 
 def test_maintenance_lists_imports_without_the_names_of_files(writer: Client, sign_in: Any) -> None:
