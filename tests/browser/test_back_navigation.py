@@ -109,7 +109,7 @@ def test_pages_and_facets_that_htmx_fetched_survive_too(open_page: Any, reader: 
     expect(page.get_by_role("link", name="Important")).to_have_attribute("aria-current", "true")
 
 
-def test_the_list_of_a_session_survives_beside_its_picture_whose_links_lead_to_the_same(
+def test_the_list_of_a_session_survives_links_of_its_picture(
     open_page: Any, reader: Any, remember: Any
 ) -> None:
     begun = timezone.now() - timedelta(hours=3)

@@ -140,7 +140,7 @@ def test_nor_where_an_address_only_takes_forms(open_page: OpenPage, reader: User
     look_at(open_page("/acts/", reader), [HERE])
 
 
-def test_nor_where_somebody_is_refused(open_page: OpenPage, reader: User, watch: Watch) -> None:
+def test_nor_where_someone_is_refused(open_page: OpenPage, reader: User, watch: Watch) -> None:
     watch.expect(403)
     look_at(open_page("/login/"), [HERE])
     look_at(open_page("/people/", reader), [HERE])

@@ -82,7 +82,7 @@ class TestHome:
         assert titles(page) == ["second zebra", "first zebra"]
         expect(page.get_by_role("button", name="Show what is new")).to_be_hidden()
 
-    def test_where_nobody_reads_they_come_by_themselves(
+    def test_new_rows_appear_automatically_on_an_idle_page(
         self, open_live: Any, reader: Any, remember: Any
     ) -> None:
         remember("first zebra")
@@ -93,7 +93,7 @@ class TestHome:
         expect(page.locator("#live-new .row")).to_have_count(2)
         expect(page.get_by_role("button", name="Show what is new")).to_be_hidden()
 
-    def test_who_looked_at_what_was_new_and_went_away_gets_the_next_without_a_hand(
+    def test_rows_appear_automatically_again_after_the_reader_left(
         self, open_live: Any, reader: Any, remember: Any
     ) -> None:
         remember("first zebra")
@@ -107,7 +107,7 @@ class TestHome:
         wait_a_round(page, hand=False)
         expect(page.locator("#live-new .row")).to_have_count(3)
 
-    def test_a_pointer_that_rests_is_no_hand_though_a_move_is_told_of(
+    def test_a_resting_pointer_does_not_count_as_activity(
         self, open_live: Any, reader: Any, remember: Any
     ) -> None:
         remember("first zebra")
@@ -187,7 +187,7 @@ class TestHome:
             page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
         expect(page.locator("#live-turn")).to_have_text("Pause live updates")
 
-    def test_the_switch_says_when_nobody_is_signed_in_any_more_and_leads_to_the_sign_in(
+    def test_the_switch_leads_to_the_sign_in_after_the_session_ended(
         self, open_live: Any, reader: Any, remember: Any
     ) -> None:
         remember("first zebra")

@@ -66,7 +66,7 @@ def pretend(done: int, total: int) -> None:
     )
 
 
-def test_dry_run_then_run_then_undo_beside_the_servers_workers(
+def test_dry_run_then_run_then_undo_while_the_workers_run(
     open_page: OpenPage, keeper: User, faded: list[Memory], workers: None
 ) -> None:
     page = open_page("/maintenance/", keeper)
@@ -84,7 +84,7 @@ def test_dry_run_then_run_then_undo_beside_the_servers_workers(
     assert importances(faded) == [0.5, 0.5, 0.5]
 
 
-def test_the_bar_moves_by_itself_and_what_is_said_is_said_once_a_quarter(
+def test_the_bar_moves_automatically_and_each_quarter_is_announced_once(
     open_page: OpenPage, keeper: User, faded: list[Memory]
 ) -> None:
     page = open_page("/maintenance/", keeper)
