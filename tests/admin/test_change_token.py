@@ -1,4 +1,4 @@
-"""Changing a token: what the admin adds to ``memoryhub.accounts.tokens``."""
+"""Changing a token through ``memoryhub.accounts.tokens``."""
 
 from __future__ import annotations
 

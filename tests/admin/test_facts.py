@@ -1,4 +1,4 @@
-"""Facts in the admin: created, corrected and deleted through the services, under the person's name."""
+"""Facts in the admin: created, corrected and deleted through the services, under the user's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Injections in the admin: their lists name and count what may be seen, and no more."""
+"""Injections in the admin name and count visible memories only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a curator does to many memories at once."""
+"""Bulk actions on memories in the admin."""
 
 from __future__ import annotations
 
@@ -373,7 +373,7 @@ def test_a_personal_memory_of_an_unknown_level_stays_its_owners(repairer, rememb
 
 
 def test_setting_a_value_reads_no_more_rows_for_more_memories(curator, remember):
-    """The page that asks, that is; each change is a transaction of its own."""
+    """On the confirmation page. Each change is its own transaction."""
     memories = [remember(f"number {n}") for n in range(20)]
     counts = []
     for chosen in (memories[:2], memories):

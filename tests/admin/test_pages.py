@@ -1,6 +1,6 @@
 """Every page of the admin answers, obeys the content security policy, and costs a fixed number of queries.
 
-What a screen reader calls the parts of the admin's lists.
+Also the accessible names of the parts of lists.
 """
 
 from __future__ import annotations

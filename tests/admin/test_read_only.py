@@ -1,4 +1,4 @@
-"""What the admin shows and never changes, not even for a superuser: journal, sessions, events, injections."""
+"""The models that no one changes in the admin: journal, sessions, events, injections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store's repair of unknown levels, and the correction of facts: what the admin adds to the core."""
+"""The services behind the admin: repair of unknown levels, correction of facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens in the admin: shown once, never reaching further than who issued them, revoked and never deleted."""
+"""Tokens in the admin: shown once, limited to the issuer's rights, revoked and never deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who sees what in the admin: every list, page, log and widget behind the same gate as the hub's pages."""
+"""Every list, page, log and widget of the admin shows visible rows only."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_the_pages_of_a_hidden_fact_are_not_found(boss, four_facts, level, view)
 
 @pytest.fixture
 def four_sessions(db, remember):
-    """A session with an event and a memory of each level, and an injection beside them."""
+    """A session with an event and a memory of each level, and an injection."""
     made = {}
     for level in LEVELS:
         name = f"{'unknown' if level == 'cosmic' else level}words"

@@ -1,4 +1,4 @@
-"""From a list to one of its things and back: filters, order, page, scroll and focus are as they were."""
+"""Going back to a list keeps its filters, order, page, scroll position and focus."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MANY = 75
 
 @pytest.fixture
 def many(remember: Any, actor: Any) -> None:
-    """Enough of everything for three pages and a scrollbar."""
+    """Enough rows for three pages and a scrollbar."""
     now = timezone.now()
     for number in range(MANY):
         at = now - timedelta(minutes=number)
@@ -44,7 +44,7 @@ def focused(page: Page) -> str:
 
 
 def there_and_back(page: Page, link: Any, back: Callable[[], Any]) -> None:
-    """Open a link far down, come back, and find everything as it was."""
+    """Open a link far down, go back, and check that nothing changed."""
     link.scroll_into_view_if_needed()
     page.evaluate("scrollBy(0, 120)")
     page.wait_for_timeout(100)

@@ -1,4 +1,4 @@
-"""Many at once in a real browser: boxes, ranges, the bar, keys, and the message that undoes."""
+"""Bulk actions: checkboxes, ranges, the action bar, keys and the undo message."""
 
 from __future__ import annotations
 

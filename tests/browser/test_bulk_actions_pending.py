@@ -1,4 +1,4 @@
-"""While an act is done: its bar says so, and no button of it can be pressed again."""
+"""While a bulk action runs, its bar shows it and its buttons are disabled."""
 
 from __future__ import annotations
 

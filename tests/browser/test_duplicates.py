@@ -1,4 +1,4 @@
-"""Near-duplicates in a browser: merged with a click, taken back with another, with and without JavaScript."""
+"""Near-duplicates: merge with a click and undo with another, with and without JavaScript."""
 
 from __future__ import annotations
 

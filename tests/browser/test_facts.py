@@ -1,4 +1,4 @@
-"""Facts in a real browser: the graph by mouse, by keys and without scripts; contradictions; axe."""
+"""Facts: the graph by mouse, by keyboard and without scripts; contradictions; accessibility."""
 
 from __future__ import annotations
 

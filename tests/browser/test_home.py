@@ -1,4 +1,4 @@
-"""Signing in, the first page, the header, the themes."""
+"""Sign-in, the home page, the header and the themes."""
 
 from __future__ import annotations
 

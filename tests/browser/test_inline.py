@@ -1,4 +1,4 @@
-"""Fields changed where they stand, versions compared and restored, and saved searches: in a real browser."""
+"""Inline editing, comparing and restoring versions, and saved searches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keyboard alone: over each kind of page in its order and out again, in and out of dialogs and menus."""
+"""Keyboard only: through each kind of page in order, and in and out of dialogs and menus."""
 
 from __future__ import annotations
 

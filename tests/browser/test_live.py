@@ -1,4 +1,4 @@
-"""Pages that keep themselves up to date, and never move what someone reads."""
+"""Live pages update themselves and never move what someone reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memoryhub.models import Event, Session
 from tests.browser.conftest import DESKTOP, PHONE, no_sideways_scrolling
 
 ROUND = 12_000  # ms: a little more than from one question to the next
-ROUNDS_ALONE = 6  # after so many without a hand, nobody reads there
+ROUNDS_ALONE = 6  # after so many without input, the page counts as idle
 # The page sets its clock for the next question once the last is answered, which takes a moment of its own.
 TELLS_WHEN_IT_IS_SET = """(() => {
   const set = window.setTimeout;
@@ -33,7 +33,7 @@ def fresh_cache() -> None:
 
 @pytest.fixture
 def open_live(open_page: Any) -> Any:
-    """A page whose clock goes as the test lets it, looked at by someone just now."""
+    """A page with a controlled clock and recent input."""
 
     def open_(path: str, user: Any, **options: Any) -> Page:
         page = open_page("about:blank", user, **options)
@@ -57,7 +57,7 @@ def wait_a_round(page: Page, hand: bool = True) -> None:
 
 
 def leave_alone(page: Page) -> None:
-    """Let time pass, and the page ask, until nobody seems to be there."""
+    """Let time pass and the page poll until it counts as idle."""
     for _ in range(ROUNDS_ALONE):
         wait_a_round(page, hand=False)
 

@@ -1,4 +1,4 @@
-"""A memory from its first words to the trash and back, as a person does it, with and without JavaScript."""
+"""A memory from its creation to the trash and back, with and without JavaScript."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists that htmx narrows, orders and pages: where the focus and the scroll are afterwards."""
+"""Lists that htmx filters, sorts and pages: focus and scroll position afterwards."""
 
 from __future__ import annotations
 

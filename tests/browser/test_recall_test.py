@@ -1,4 +1,4 @@
-"""The recall preview in a browser, with and without scripts."""
+"""The recall preview, with and without scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the focus is after a form was refused: on what says why; from there a link leads to the field."""
+"""After a refused form the focus is on the error summary, which links to the field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The review in a browser: a queue worked off by keys alone, and by buttons without JavaScript."""
+"""The review queue, by keyboard and by buttons without JavaScript."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ada(person: Callable[..., User]) -> User:
 
 @pytest.fixture
 def three(remember: Remember) -> list[Memory]:
-    """In the order in which they are looked at."""
+    """The cards in the order of the queue."""
     return [remember(f"{word} of the story") for word in ("End", "Middle", "Begin")][::-1]
 
 

@@ -1,4 +1,4 @@
-"""The review with many cards at once, and what its keys do where there is nothing to do."""
+"""The review queue with many cards, and its keys where they do not apply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live search in a browser: typing, sending, facets, going back; and all of it without scripts."""
+"""Live search: typing, sending, facets and back navigation, also without scripts."""
 
 from __future__ import annotations
 

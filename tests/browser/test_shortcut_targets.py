@@ -1,4 +1,4 @@
-"""What a single key acts on: what one sees and chose, and nothing else; the bar of the ticked; undoing."""
+"""Single keys act on the visible or chosen row only; the bar of ticked rows; undo."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def nothing_happens(page: Page, keys: Iterable[str]) -> None:
 class TestWhileACardIsMerged:
     @pytest.fixture
     def merging(self, open_page: OpenPage, insider: User, remember: Remember) -> Page:
-        """The third of six cards shows what is like it; the first is far out of sight."""
+        """The third of six cards shows its similar memories; the first is scrolled out of view."""
         for word in ("barn", "dune", "fjord", "grove"):
             remember(f"The {word} of the tale\n\n" + f"{word} is told of at length. " * 40)
         for end in ("", "!"):

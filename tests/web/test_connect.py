@@ -1,4 +1,4 @@
-"""Connecting an agent: settings with a token of one's own, whether anything arrives, and the way back."""
+"""The connect page: settings with a new token, the latest event, and revoking."""
 
 from __future__ import annotations
 

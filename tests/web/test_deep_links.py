@@ -1,4 +1,4 @@
-"""Everything has an address: facts, rows of the journal, injections, the entries of a session, tokens."""
+"""Every object has an address: facts, journal rows, injections, entries of a session, tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many facts at once: ended and taken back, or deleted after a page that asks."""
+"""Bulk actions on facts: end and undo, or delete after a confirmation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of contradictions: the newer supersedes with one click, undo with another, all behind the gate."""
+"""The page of contradictions: visibility, decisions, undo and filters."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def changer(sign_in: Any) -> Client:
 
 @pytest.fixture
 def visitor_without(sign_in: Any) -> Client:
-    """Someone else, who may change nothing."""
+    """Another user without the permission to change facts."""
     client: Client = sign_in(name="bob")
     return client
 
@@ -245,7 +245,7 @@ class TestTable:
             page = main(client.get("/facts/", {"state": "ended"}))
             return [one for one in page.all("button") if one.get("formaction") == UNDO]
 
-        changer.get(PAGE)  # where the message stands that has such a button too
+        changer.get(PAGE)  # its message has such a button too
         assert undoing(visitor_without) == []
         [button] = undoing(changer)
         assert (button["name"], button["value"]) == ("gone", two[1].uid)

@@ -1,4 +1,4 @@
-"""The graph of facts: gated, filtered, opened node by node, with its memories beside it."""
+"""The fact graph: visibility, filters, opening nodes, and the panel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where nodes of the graph stand: within the picture, apart from each other, the same each time."""
+"""The layout of the fact graph: nodes within the picture and apart, deterministic."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_names_cover_neither_each_other_nor_a_node():
     )
     names = LabelPlacer(points, [8.0, 8.0, 8.0]).place_names(texts)
     assert names[0].has_room
-    assert names[0].anchor != "start"  # the second node stands there
+    assert names[0].anchor != "start"  # the second node is there
     assert len({(name.x, name.y) for name in names}) == 3
 
 

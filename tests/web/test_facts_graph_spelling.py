@@ -1,4 +1,4 @@
-"""The graph of facts: one thing however it is written, what contradicts what, and what is drawn of it."""
+"""The fact graph: spellings of names and predicates, contradictions, and what is drawn."""
 
 from __future__ import annotations
 

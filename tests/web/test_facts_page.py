@@ -1,4 +1,4 @@
-"""Facts in the browser: gated, filtered, added and deleted by those who may."""
+"""The table of facts: visibility, filters, adding and deleting with permission."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents were told: the log over all sessions, in a session, and behind the gate."""
+"""The injection log: over all sessions, within a session, and its visibility."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal in the browser: gated, filtered, readable, and verified when someone asks."""
+"""The journal page: visibility, filters, readable details, and verification on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of the language model: its budget, its use, what went wrong, and to whom it is shown."""
+"""The language model page: budget, usage, problems and permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signing in and out, and what holds for every page."""
+"""Sign-in and sign-out, and rules that apply to every page."""
 
 from __future__ import annotations
 
@@ -133,5 +133,5 @@ class TestErrorPages:
 
 
 def _main(response: Any) -> str:
-    """What stands between the header and the footer."""
+    """Return the markup between the header and the footer."""
     return str(response.content.decode().partition("<main")[2])

@@ -1,4 +1,4 @@
-"""Maintenance in the browser: who may, how healthy the memory is, and starting a run."""
+"""The maintenance page: permissions, health numbers, and starting a run."""
 
 from __future__ import annotations
 

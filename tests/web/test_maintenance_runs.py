@@ -1,4 +1,4 @@
-"""Runs in the browser: dry run, run, undo, stop, resume, and what of it each person is told."""
+"""The pages of runs: dry run, run, undo, stop, resume, and what each user may see."""
 
 from __future__ import annotations
 

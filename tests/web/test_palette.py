@@ -1,4 +1,4 @@
-"""The list of the command palette: what fits, for those who may see it."""
+"""The command palette: matching entries that the user may see."""
 
 from __future__ import annotations
 

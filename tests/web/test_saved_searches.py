@@ -1,4 +1,4 @@
-"""Saved searches: one's own, exact, of the hub's own lists alone."""
+"""Saved searches: private to their owner, exact, and for the hub's own lists only."""
 
 from __future__ import annotations
 

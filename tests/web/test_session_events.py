@@ -1,4 +1,4 @@
-"""A session's page: its picture, the events that open to show why, and the chips that narrow them."""
+"""A session's page: its picture, the details of its events, and the filter chips."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def happen(session: Session, minutes: float, tool: str = "Read", **fields: Any) 
 
 @pytest.fixture
 def session(remember: Remember) -> Session:
-    """Reads and runs; one became a decision, one fell below the gate, two were routine; two segments."""
+    """Reads and runs; one became a decision, one is below the threshold, two are routine; two segments."""
     kept = remember(
         "oats are ordered on Mondays",
         title="Oats on Mondays",

@@ -1,4 +1,4 @@
-"""The geometry of a session's picture: places in range, order kept, pauses folded, segments side by side."""
+"""The layout of a session's picture: places in range, order, folded pauses, segments without gaps."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A session as a report: all of it, in order, for those who may see it.
+"""The report of a session: all visible entries in order.
 
-What the page of a session says on paper alone: that it is a part, and where all of it is.
+Also the text that only the printed page of a session shows: that it is a part, and where the report is.
 """
 
 from __future__ import annotations

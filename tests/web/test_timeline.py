@@ -1,4 +1,4 @@
-"""The timeline over all projects, and its order in both directions."""
+"""The timeline over all projects, in both orders."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class TestPages:
 
 
 class TestOrder:
-    """``retrieval.timeline`` in both directions, with many things at one moment."""
+    """The timeline in both directions, with many entries at one moment."""
 
     CLEARANCE = Clearance.up_to("public")
 

@@ -1,4 +1,4 @@
-"""The timeline by day: a month of a project or of all, what mattered first, quiet days folded."""
+"""The timeline by day: a month of one project or of all, with quiet days folded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Import and export in the browser."""
+"""The import and export pages."""
 
 from __future__ import annotations
 

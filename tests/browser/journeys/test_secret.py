@@ -1,4 +1,4 @@
-"""Clean a secret: one that a memory holds since before the hub looked for them goes without a trace."""
+"""Clean up a secret that was stored before the scanner existed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find why an agent did something: from what it did, to what it was told, to where that came from."""
+"""Find out why an agent did something: from its action to the injected memory and its source."""
 
 from __future__ import annotations
 
