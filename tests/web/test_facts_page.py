@@ -298,7 +298,7 @@ class TestDelete:
 
 
 class TestPage:
-    @pytest.mark.parametrize("payload", PAYLOADS)
+    @pytest.mark.parametrize("payload", PAYLOADS[:6])
     def test_no_text_is_rendered_as_markup(self, sign_in: Any, fact: StoreFact, payload: str) -> None:
         fact(payload, payload, payload, project=payload[:100], session_id=payload[:100])
         client = sign_in("add_fact", "delete_fact")

@@ -74,7 +74,7 @@ def test_without_any_use_it_says_so(looker: Client) -> None:
     assert "It was not asked in the last 14 days." in words(looker)
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize("payload", PAYLOADS[:6])
 def test_what_went_wrong_is_listed_as_text(looker: Client, payload: str) -> None:
     Extraction.objects.create(error=f"the model failed {payload}", project=payload, extractor="rules")
     response = looker.get(PAGE)
