@@ -1,4 +1,4 @@
-"""What every admin list and form shares: the access filter, object history, and safe HTML cells."""
+"""Shared parts of the admin: the access filter, object history and HTML cells."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class VisibleRowsAdmin(_ModelAdmin):
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         """Allow filters and known links only. Other lookups could search any column, or crash by regex."""
         filters: Iterable[Any] = self.get_list_filter(request) if request else ()
-        known = {getattr(one, "parameter_name", "") for one in filters}
+        known = {getattr(filter_class, "parameter_name", "") for filter_class in filters}
         if lookup not in known | set(self.link_lookups):
             raise IncorrectLookupParameters(f"there is no filter {lookup}")
         return True
@@ -120,7 +120,7 @@ class VisibleRowsAdmin(_ModelAdmin):
         self, objs: Any, request: HttpRequest
     ) -> tuple[list[Any], dict[Any, Any], set[Any], list[Any]]:
         """Return the objects alone, because the list of related objects could name hidden ones."""
-        return [str(one) for one in objs], {}, set(), []
+        return [str(obj) for obj in objs], {}, set(), []
 
     # Django's log
 

@@ -235,12 +235,12 @@ class InjectionAdmin(ReadOnlyAdmin):
     @column("shown")
     def injected_shown(self, injection: Any) -> str:
         lines = [
-            (memory_link(one.memory), "" if one.score is None else f"{one.score:.2f}", one.scale)
-            for one in injection.log.told
+            (memory_link(item.memory), "" if item.score is None else f"{item.score:.2f}", item.scale)
+            for item in injection.log.told
         ]
         return format_html_join("", "<div>{} {} {}</div>", lines) or EMPTY_CELL
 
     @column("withheld")
     def withheld_shown(self, injection: Any) -> str:
-        lines = [(memory_link(one.memory), one.reason, one.detail) for one in injection.log.kept]
+        lines = [(memory_link(item.memory), item.reason, item.detail) for item in injection.log.kept]
         return format_html_join("", "<div>{}: {} {}</div>", lines) or EMPTY_CELL

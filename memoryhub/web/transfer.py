@@ -44,14 +44,14 @@ class ImportForm(forms.Form):
         label="Format",
         choices=lambda: [
             ("", "Detect from the content"),
-            *((one.name, one.label) for one in FORMATS.values()),
+            *((format.name, format.label) for format in FORMATS.values()),
         ],
     )
     project = _project_field("For memories that name no project.")
 
     def __init__(self, data: Any = None, files: Any = None) -> None:
         super().__init__(data, files, label_suffix="", auto_id="import_%s")
-        extensions = dict.fromkeys(ending for one in FORMATS.values() for ending in one.extensions)
+        extensions = dict.fromkeys(ending for format in FORMATS.values() for ending in format.extensions)
         # File choosers only match the last part of an extension.
         accepted = dict.fromkeys("." + ending.rpartition(".")[2] for ending in extensions)
         self.fields["file"].widget.attrs["accept"] = ",".join(accepted)
@@ -63,7 +63,7 @@ class ExportForm(forms.Form):
     format = forms.ChoiceField(
         required=False,
         label="Format",
-        choices=lambda: [(one.name, one.label) for one in WRITERS.values()],
+        choices=lambda: [(writer.name, writer.label) for writer in WRITERS.values()],
     )
     project = _project_field("Empty: all projects.")
     whole = forms.BooleanField(
@@ -212,8 +212,8 @@ def _render_page(
     context = {
         "form": form or ImportForm(),
         "export": export or ExportForm(),
-        "formats": [(one.label, one.hint) for one in FORMATS.values()],
-        "losses": [(one.label, one.lossy) for one in WRITERS.values() if one.lossy],
+        "formats": [(format.label, format.hint) for format in FORMATS.values()],
+        "losses": [(writer.label, writer.lossy) for writer in WRITERS.values() if writer.lossy],
         "may_import": request.user.has_perm(IMPORT_PERMISSION),
         "restores": _may_restore_history(request),
         "limit": settings.MEMORYHUB.max_upload_mb,
