@@ -20,7 +20,11 @@ from memoryhub.accounts.tokens import grantable_rights
 from memoryhub.core import dates
 from memoryhub.memories.errors import StoreError
 
-_LEVEL_LABELS = {"public": "public alone", "private": "public and private", "secret": "all, secrets too"}
+LEVEL_LABELS = {
+    "public": "public memories only",
+    "private": "public and private memories",
+    "secret": "all memories, including secret ones",
+}
 
 
 class PlainForm(forms.Form):
@@ -120,7 +124,7 @@ class TokenForm(PlainForm):
         rights = grantable_rights(user)
         initial = {"once": secrets.token_urlsafe(12), "rights": rights[:2], "name": "agent"}
         super().__init__(data, initial=initial)
-        levels = [(level, _LEVEL_LABELS[level]) for level in grantable_clearances(user)]
+        levels = [(level, LEVEL_LABELS[level]) for level in grantable_clearances(user)]
         self.fields["clearance"].choices = levels  # type: ignore[attr-defined]
         self.fields["rights"].choices = [(right, right) for right in rights]  # type: ignore[attr-defined]
         if is_confined(user):
