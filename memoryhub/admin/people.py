@@ -77,7 +77,7 @@ def unbind(model_admin: Any, request: HttpRequest, queryset: Any) -> None:
 
 def _unbind_message(bound: list[User], own: Any) -> str:
     text = f"Unbound: {', '.join(map(str, bound)) or 'none of the others was bound'}."
-    return f"{text} Only another administrator can unbind your own account." if own.exists() else text
+    return f"{text} Your own account can only be unbound by another administrator." if own.exists() else text
 
 
 class PersonAdmin(SuperusersOnly, _UserAdmin):
