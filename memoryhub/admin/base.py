@@ -1,4 +1,4 @@
-"""What every admin list and form shares: the access filter, object history, and safe HTML cells."""
+"""Shared parts of the admin: the access filter, object history and HTML cells."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from django.contrib import admin
-from django.contrib.admin import ModelAdmin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
 from django.contrib.admin.options import IncorrectLookupParameters
@@ -25,37 +24,15 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
+from memoryhub.access import redaction
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.core import dates
+from memoryhub.core.text import shorten
 from memoryhub.memories.versions import visible_revisions
 from memoryhub.models import JournalEntry, Memory
 
 _HISTORY_PAGE_SIZE = 100
-
-
-def render_history(
-    model_admin: ModelAdmin[Any], request: HttpRequest, obj: Any, journal_type: str, uid: str
-) -> TemplateResponse:
-    """Show the visible journal rows of an object, newest first, and the fields that its versions changed."""
-    clearance = request_clearance(request)
-    rows = JournalEntry.objects.visible_to(clearance)
-    rows = rows.filter(object_type=journal_type, object_id=uid).order_by("-seq")
-    paginator = Paginator(rows, _HISTORY_PAGE_SIZE)
-    page = paginator.get_page(request.GET.get("p"))
-    opts = model_admin.opts
-    context = {
-        **model_admin.admin_site.each_context(request),
-        "title": f"History of {opts.verbose_name} {uid}",
-        "object": obj,
-        "uid": uid,
-        "opts": opts,
-        "module_name": capfirst(str(opts.verbose_name_plural)),
-        "rows": page,
-        "page_range": paginator.get_elided_page_range(page.number),
-        "versions": visible_revisions(obj, clearance)[:_HISTORY_PAGE_SIZE] if isinstance(obj, Memory) else [],
-    }
-    return TemplateResponse(request, "admin/memoryhub/object_history.html", context)
 
 
 if TYPE_CHECKING:
@@ -73,6 +50,11 @@ _Cell = TypeVar("_Cell", bound=Callable[..., Any])
 def is_key(text: str) -> bool:
     """Return whether text from a request can be a primary key."""
     return text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= _MAX_KEY
+
+
+def column(title: str, order: str | None = None) -> Callable[[_Cell], _Cell]:
+    """Shorten ``admin.display``."""
+    return admin.display(description=title, ordering=order)
 
 
 class VisibleRowsAdmin(_ModelAdmin):
@@ -99,12 +81,16 @@ class VisibleRowsAdmin(_ModelAdmin):
         """Return the id of an object for the journal, the log and messages, which never contain its text."""
         return str(getattr(obj, "uid", obj.pk))
 
+    @column("level", order="sensitivity")
+    def level(self, row: Any) -> SafeString:
+        return level_badge(row.sensitivity)
+
     # Requests
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         """Allow filters and known links only. Other lookups could search any column, or crash by regex."""
         filters: Iterable[Any] = self.get_list_filter(request) if request else ()
-        known = {getattr(one, "parameter_name", "") for one in filters}
+        known = {getattr(filter_class, "parameter_name", "") for filter_class in filters}
         if lookup not in known | set(self.link_lookups):
             raise IncorrectLookupParameters(f"there is no filter {lookup}")
         return True
@@ -134,7 +120,7 @@ class VisibleRowsAdmin(_ModelAdmin):
         self, objs: Any, request: HttpRequest
     ) -> tuple[list[Any], dict[Any, Any], set[Any], list[Any]]:
         """Return the objects alone, because the list of related objects could name hidden ones."""
-        return [str(one) for one in objs], {}, set(), []
+        return [str(obj) for obj in objs], {}, set(), []
 
     # Django's log
 
@@ -164,7 +150,23 @@ class VisibleRowsAdmin(_ModelAdmin):
         obj = self.get_object(request, object_id)
         if obj is None or not self.journal_type or not self.has_view_permission(request, obj):
             raise Http404("there is no such history")
-        return render_history(self, request, obj, self.journal_type, self.uid_of(obj))
+        clearance, uid = request_clearance(request), self.uid_of(obj)
+        rows = JournalEntry.objects.visible_to(clearance).filter(object_type=self.journal_type, object_id=uid)
+        paginator = Paginator(rows.order_by("-seq"), _HISTORY_PAGE_SIZE)
+        page = paginator.get_page(request.GET.get("p"))
+        versions = visible_revisions(obj, clearance)[:_HISTORY_PAGE_SIZE] if isinstance(obj, Memory) else []
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"History of {self.opts.verbose_name} {uid}",
+            "object": obj,
+            "uid": uid,
+            "opts": self.opts,
+            "module_name": capfirst(str(self.opts.verbose_name_plural)),
+            "rows": page,
+            "page_range": paginator.get_elided_page_range(page.number),
+            "versions": versions,
+        }
+        return TemplateResponse(request, "admin/memoryhub/object_history.html", context)
 
     # Responses
 
@@ -192,17 +194,14 @@ class VisibleRowsAdmin(_ModelAdmin):
         if not self.get_queryset(request).filter(pk=obj.pk).exists():
             self.message_user(request, "It is hidden now. Turn on the switch of its level to see it.", "INFO")
         elif "_continue" in request.POST:
-            return self._redirect("change", obj.pk)
+            return redirect(admin_url(self.model, "change", obj.pk))
         if "_addanother" in request.POST and self.has_add_permission(request):
-            return self._redirect("add")
+            return redirect(admin_url(self.model, "add"))
         return self.response_post_save_change(request, obj)
 
     def response_delete(self, request: HttpRequest, obj_display: str, obj_id: Any) -> Any:
         self.message_user(request, f"{capfirst(self.opts.verbose_name)} removed.", "SUCCESS")
         return self.response_post_save_change(request, None)
-
-    def _redirect(self, view: str, *args: Any) -> HttpResponse:
-        return redirect(admin_url(self.model, view, *args))
 
 
 class ReadOnlyAdmin(VisibleRowsAdmin):
@@ -226,11 +225,6 @@ def admin_url(model: type[Model], view: str, *args: Any, query: str = "") -> str
     return f"{path}?{query}" if query else path
 
 
-def column(title: str, order: str | None = None) -> Callable[[_Cell], _Cell]:
-    """Shorten ``admin.display``."""
-    return admin.display(description=title, ordering=order)
-
-
 EMPTY_CELL = "–"
 
 
@@ -242,6 +236,15 @@ def level_badge(level: str) -> SafeString:
 
 def format_link(address: str, text: str) -> SafeString:
     return format_html('<a href="{}">{}</a>', address, text)
+
+
+def memory_link(memory: Memory | None, max_chars: int = 80) -> SafeString | str:
+    """Link the admin page of a visible memory by its redacted title."""
+    if memory is None:
+        return EMPTY_CELL
+    return format_link(
+        admin_url(Memory, "change", memory.pk), shorten(redaction.display_name(memory), max_chars)
+    )
 
 
 def format_moment(at: datetime | None) -> str:

@@ -9,11 +9,9 @@ from django.contrib import admin
 from django.contrib.admin import ModelAdmin, SimpleListFilter
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.safestring import SafeString
 
-from memoryhub.access import redaction
 from memoryhub.accounts.clearance import request_actor
-from memoryhub.admin.base import EMPTY_CELL, admin_url, column, format_link, format_moment, level_badge
+from memoryhub.admin.base import EMPTY_CELL, column, format_moment, memory_link
 from memoryhub.admin.bulk import (
     ActionResponse,
     Confirmation,
@@ -26,12 +24,12 @@ from memoryhub.admin.bulk import (
 from memoryhub.admin.filters import LevelFilter, ProjectFilter, age_filter, value_filter
 from memoryhub.admin.forms import DraftAdmin, DraftForm, PlainTextField
 from memoryhub.capture.segments import BOUNDARY_FACTS, BOUNDARY_PREDICATE
+from memoryhub.core.chunks import batched
 from memoryhub.core.form_fields import ShareField
 from memoryhub.core.text import shorten
 from memoryhub.facts import services
-from memoryhub.memories.errors import NotFound
 from memoryhub.memories.schemas import FactDraft
-from memoryhub.models import Fact, Memory
+from memoryhub.models import Fact
 
 _MAX_CELL_CHARS = 80
 
@@ -79,20 +77,11 @@ def delete(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySe
         lead = f"{format_count(len(rows), 'fact')} will be deleted. Facts have no trash."
         question = Confirmation("Delete facts", lead, "Delete", danger=True)
         return render_confirmation(model_admin, request, "delete", question, rows)
-    gone = _delete_each([row.uid for row in rows], request)
-    show_message(model_admin, request, f"{format_count(gone, 'fact')} deleted.")
+    actor = request_actor(request)
+    chunks = batched([row.uid for row in rows], services.MAX_FACTS)
+    deleted = sum(len(services.delete_facts(chunk, actor)) for chunk in chunks)
+    show_message(model_admin, request, f"{format_count(deleted, 'fact')} deleted.")
     return None
-
-
-def _delete_each(uids: list[str], request: HttpRequest) -> int:
-    gone = 0
-    for uid in uids:
-        try:
-            services.delete_fact(uid, request_actor(request))
-            gone += 1
-        except NotFound:
-            continue  # already deleted by someone else
-    return gone
 
 
 class SegmentFactFilter(SimpleListFilter):
@@ -164,16 +153,9 @@ class FactAdmin(DraftAdmin):
     def delete_model(self, request: HttpRequest, obj: Fact) -> None:
         services.delete_fact(obj.uid, request_actor(request))
 
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Fact]) -> None:
-        _delete_each(list(queryset.values_list("uid", flat=True)), request)
-
     @column("object", order="object")
     def object_short(self, fact: Fact) -> str:
         return shorten(fact.object, _MAX_CELL_CHARS)
-
-    @column("level", order="sensitivity")
-    def level(self, fact: Fact) -> SafeString:
-        return level_badge(fact.sensitivity)
 
     @column("changed", order="updated_at")
     def updated(self, fact: Fact) -> str:
@@ -185,13 +167,7 @@ class FactAdmin(DraftAdmin):
 
     @column("drawn from")
     def memory_shown(self, fact: Fact) -> str:
-        """Link the memory, which is visible wherever the fact is."""
-        if fact.memory is None:
-            return EMPTY_CELL
-        return format_link(
-            admin_url(Memory, "change", fact.memory.pk),
-            shorten(redaction.display_name(fact.memory), _MAX_CELL_CHARS),
-        )
+        return memory_link(fact.memory)  # visible wherever the fact is
 
     def memory_id(self, fact: Fact) -> str:
         return fact.memory.uid if fact.memory else EMPTY_CELL

@@ -21,7 +21,6 @@ from memoryhub.admin.base import (
     format_json,
     format_link,
     format_moment,
-    level_badge,
 )
 from memoryhub.admin.filters import ActorFilter, LevelFilter, ProjectFilter, age_filter, choice_filter
 from memoryhub.models import AgentToken, Fact, JournalEntry, MaintenanceRun, Memory
@@ -113,10 +112,6 @@ class JournalAdmin(ReadOnlyAdmin):
         if not row.address:
             return format_html("<code>{}</code>", row.object_id)
         return format_link(row.address, row.object_id)
-
-    @column("level", order="sensitivity")
-    def level(self, row: JournalEntry) -> SafeString:
-        return level_badge(row.sensitivity)
 
     @column("detail")
     def detail_shown(self, row: JournalEntry) -> SafeString:

@@ -27,7 +27,7 @@ from memoryhub.admin.base import (
     column,
     format_link,
     format_moment,
-    level_badge,
+    memory_link,
 )
 from memoryhub.admin.bulk import format_count
 from memoryhub.admin.filters import (
@@ -215,10 +215,6 @@ class MemoryAdmin(VisibleRowsAdmin):
     def heading(self, memory: Memory) -> str:
         return shorten(redaction.display_name(memory), _MAX_TITLE_CHARS)
 
-    @column("level", order="sensitivity")
-    def level(self, memory: Memory) -> SafeString:
-        return level_badge(memory.sensitivity)
-
     @column("state")
     def state(self, memory: Memory) -> str:
         if memory.deleted_at:
@@ -248,11 +244,7 @@ class MemoryAdmin(VisibleRowsAdmin):
     @column("merged into")
     def merged_into_shown(self, memory: Any) -> str:
         target = Memory.objects.visible_to(memory.clearance).filter(pk=memory.merged_into_id).first()
-        if target is None:
-            return EMPTY_CELL
-        return format_link(
-            admin_url(Memory, "change", target.pk), shorten(redaction.display_name(target), _MAX_TITLE_CHARS)
-        )
+        return memory_link(target, _MAX_TITLE_CHARS)
 
     @column("facts")
     def facts_shown(self, memory: Any) -> str:

@@ -76,8 +76,8 @@ def unbind(model_admin: Any, request: HttpRequest, queryset: Any) -> None:
 
 
 def _unbind_message(bound: list[User], own: Any) -> str:
-    said = f"Unbound: {', '.join(map(str, bound)) or 'none of the others was bound'}."
-    return f"{said} Your own account is unbound by another administrator." if own.exists() else said
+    text = f"Unbound: {', '.join(map(str, bound)) or 'none of the others was bound'}."
+    return f"{text} Your own account can only be unbound by another administrator." if own.exists() else text
 
 
 class PersonAdmin(SuperusersOnly, _UserAdmin):

@@ -12,7 +12,6 @@ from django.http import HttpRequest
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from memoryhub.access import redaction
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.admin.base import (
     EMPTY_CELL,
@@ -22,12 +21,11 @@ from memoryhub.admin.base import (
     format_json,
     format_link,
     format_moment,
-    level_badge,
+    memory_link,
 )
 from memoryhub.admin.bulk import format_count
 from memoryhub.admin.filters import LevelFilter, ProjectFilter, age_filter, value_filter
-from memoryhub.core.text import shorten
-from memoryhub.injection.queries import InjectionReport, load_reports
+from memoryhub.injection.queries import load_reports
 from memoryhub.models import Event, Injection, Memory, Session
 
 _MAX_CELL_CHARS = 80
@@ -112,29 +110,19 @@ class SessionAdmin(ReadOnlyAdmin):
     @column("summary")
     def summary_shown(self, session: Any) -> str:
         memory = Memory.objects.visible_to(session.clearance).filter(pk=session.summary_id).first()
-        return (
-            format_link(
-                admin_url(Memory, "change", memory.pk),
-                shorten(redaction.display_name(memory), _MAX_CELL_CHARS),
-            )
-            if memory
-            else EMPTY_CELL
-        )
+        return memory_link(memory)
 
     @column("memories")
     def memories_shown(self, session: Any) -> str:
         same = {"session_id": session.session_id, "project": session.project}
         memories = Memory.objects.visible_to(session.clearance).live().filter(**same)
         newest = memories.order_by("-created_at", "-pk").only("title", "uid", "sensitivity")[:_MAX_MEMORIES]
-        lines = [
-            (admin_url(Memory, "change", one.pk), shorten(redaction.display_name(one), _MAX_CELL_CHARS))
-            for one in newest
-        ]
-        if not lines:
+        links = [memory_link(memory) for memory in newest]
+        if not links:
             return EMPTY_CELL
-        everything = admin_url(Memory, "changelist", query=urlencode(same))
-        lines.append((everything, f"all {format_count(memories.count(), 'memory', 'memories')}"))
-        return format_html_join("", '<div><a href="{}">{}</a></div>', lines)
+        total = f"all {format_count(memories.count(), 'memory', 'memories')}"
+        links.append(format_link(admin_url(Memory, "changelist", query=urlencode(same)), total))
+        return format_html_join("", "<div>{}</div>", ((link,) for link in links))
 
     @column("events")
     def events_shown(self, session: Any) -> str:
@@ -173,19 +161,9 @@ class EventAdmin(ReadOnlyAdmin):
     def session_shown(self, event: Event) -> SafeString:
         return format_link(admin_url(Session, "change", event.session.pk), event.session.session_id)
 
-    @column("level")
-    def level(self, event: Event) -> SafeString:
-        return level_badge(event.sensitivity)
-
     @column("became")
     def memory_shown(self, event: Event) -> str:
-        """Link the memory, which is visible wherever the event is."""
-        if event.memory is None:
-            return EMPTY_CELL
-        return format_link(
-            admin_url(Memory, "change", event.memory.pk),
-            shorten(redaction.display_name(event.memory), _MAX_CELL_CHARS),
-        )
+        return memory_link(event.memory)  # visible wherever the event is
 
     @column("memorability by part")
     def parts(self, event: Event) -> SafeString:
@@ -241,10 +219,6 @@ class InjectionAdmin(ReadOnlyAdmin):
     def session_shown(self, injection: Injection) -> str:
         return injection.session.session_id if injection.session else EMPTY_CELL
 
-    @column("level", order="sensitivity")
-    def level(self, injection: Injection) -> SafeString:
-        return level_badge(injection.sensitivity)
-
     @column("tokens used")
     def tokens(self, injection: Any) -> str:
         used = injection.log.tokens_used
@@ -260,36 +234,13 @@ class InjectionAdmin(ReadOnlyAdmin):
 
     @column("shown")
     def injected_shown(self, injection: Any) -> str:
-        log: InjectionReport = injection.log
         lines = [
-            (
-                _memory_address(one.memory),
-                shorten(redaction.display_name(one.memory), _MAX_CELL_CHARS),
-                _format_score(one.score),
-                one.scale,
-            )
-            for one in log.told
+            (memory_link(item.memory), "" if item.score is None else f"{item.score:.2f}", item.scale)
+            for item in injection.log.told
         ]
-        return format_html_join("", '<div><a href="{}">{}</a> {} {}</div>', lines) or EMPTY_CELL
+        return format_html_join("", "<div>{} {} {}</div>", lines) or EMPTY_CELL
 
     @column("withheld")
     def withheld_shown(self, injection: Any) -> str:
-        log: InjectionReport = injection.log
-        lines = [
-            (
-                _memory_address(one.memory),
-                shorten(redaction.display_name(one.memory), _MAX_CELL_CHARS),
-                one.reason,
-                one.detail,
-            )
-            for one in log.kept
-        ]
-        return format_html_join("", '<div><a href="{}">{}</a>: {} {}</div>', lines) or EMPTY_CELL
-
-
-def _memory_address(memory: Memory) -> str:
-    return admin_url(Memory, "change", memory.pk)
-
-
-def _format_score(score: float | None) -> str:
-    return "" if score is None else f"{score:.2f}"
+        lines = [(memory_link(item.memory), item.reason, item.detail) for item in injection.log.kept]
+        return format_html_join("", "<div>{}: {} {}</div>", lines) or EMPTY_CELL

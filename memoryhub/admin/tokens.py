@@ -72,7 +72,7 @@ class TokenForm(_ModelForm):
         if not self.instance.pk:
             self.initial = {
                 "owner": self.owners[0],
-                "rights": [one for one in default_rights() if one in self.may],
+                "rights": [right for right in default_rights() if right in self.may],
                 **self.initial,
             }
 

@@ -130,8 +130,8 @@ def _attach_titles(request: HttpRequest, rows: list[JournalEntry]) -> None:
     uids = {row.object_id for row in rows if row.object_type == "memory"}
     visible = Memory.objects.visible_to(request_clearance(request)).filter(uid__in=uids)
     titles = {
-        one[1]: redaction.format_display_name(*one)
-        for one in visible.values_list("title", "uid", "sensitivity")
+        uid: redaction.format_display_name(title, uid, sensitivity)
+        for title, uid, sensitivity in visible.values_list("title", "uid", "sensitivity")
     }
     for row in rows:
         if row.object_id in titles:

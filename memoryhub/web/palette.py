@@ -143,16 +143,16 @@ def _pages(user: Any, typed: str) -> list[PaletteItem]:
 
 
 def _commands(typed: str) -> list[PaletteItem]:
-    fitting = [one for one in COMMANDS if _matches_prefixes(f"{one.text} {one.also}", typed)]
-    return [PaletteItem(one.text, "#", does=one.does) for one in fitting]
+    found = [command for command in COMMANDS if _matches_prefixes(f"{command.text} {command.also}", typed)]
+    return [PaletteItem(command.text, "#", does=command.does) for command in found]
 
 
 def _sessions(clearance: Clearance, typed: str) -> list[PaletteItem]:
     """Return the sessions whose id contains the query, most recently active first."""
     rows = Session.objects.visible_to(clearance).filter(session_id__icontains=typed)
     return [
-        PaletteItem(one.session_id, session_url(one.session_id, one.project), one.project)
-        for one in rows.order_by("-last_at", "-pk")[:MAX_SESSIONS]
+        PaletteItem(session.session_id, session_url(session.session_id, session.project), session.project)
+        for session in rows.order_by("-last_at", "-pk")[:MAX_SESSIONS]
     ]
 
 
@@ -161,7 +161,7 @@ def _things(clearance: Clearance, typed: str) -> list[PaletteItem]:
     facts = Fact.objects.visible_to(clearance).exclude(predicate=BOUNDARY)
     names = {name for column in ("subject", "object") for name in _matching_names(facts, column, typed)}
     by_address = {thing_url(name): name for name in sorted(names, reverse=True)}
-    fitting = sorted(by_address.items(), key=lambda one: (len(one[1]), one[1]))[:MAX_THINGS]
+    fitting = sorted(by_address.items(), key=lambda item: (len(item[1]), item[1]))[:MAX_THINGS]
     return [PaletteItem(name, address) for address, name in fitting]
 
 

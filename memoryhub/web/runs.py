@@ -62,8 +62,8 @@ def render_progress(
     """Answer a poll: the progress of an active run, or the whole body of a finished one at ``target``."""
     if context["is_polling"]:
         return render(request, progress, context)
-    whole = render(request, body, context | {"is_news": True})
-    return reswap(retarget(whole, target), "outerHTML")
+    response = render(request, body, context | {"is_news": True})
+    return reswap(retarget(response, target), "outerHTML")
 
 
 def control(

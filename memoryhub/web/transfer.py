@@ -35,20 +35,23 @@ class ImportForm(forms.Form):
     """The file to import and how to read it."""
 
     file = forms.FileField(
-        help_text="Plain or packed, as the other program wrote it. End that program before you upload its"
-        " SQLite file: its newest rows may still lie in a file -wal beside it, which does not come along.",
+        help_text="Plain or compressed, as the other program exported it. Close that program before you"
+        " upload its SQLite file: its newest rows may be in a separate -wal file that is not uploaded.",
         allow_empty_file=True,
     )
     format = forms.ChoiceField(
         required=False,
-        label="What wrote it",
-        choices=lambda: [("", "See by its content"), *((one.name, one.label) for one in FORMATS.values())],
+        label="Format",
+        choices=lambda: [
+            ("", "Detect from the content"),
+            *((format.name, format.label) for format in FORMATS.values()),
+        ],
     )
-    project = _project_field("Of what names no project itself.")
+    project = _project_field("For memories that name no project.")
 
     def __init__(self, data: Any = None, files: Any = None) -> None:
         super().__init__(data, files, label_suffix="", auto_id="import_%s")
-        extensions = dict.fromkeys(ending for one in FORMATS.values() for ending in one.extensions)
+        extensions = dict.fromkeys(ending for format in FORMATS.values() for ending in format.extensions)
         # File choosers only match the last part of an extension.
         accepted = dict.fromkeys("." + ending.rpartition(".")[2] for ending in extensions)
         self.fields["file"].widget.attrs["accept"] = ",".join(accepted)
@@ -59,14 +62,14 @@ class ExportForm(forms.Form):
 
     format = forms.ChoiceField(
         required=False,
-        label="Written for",
-        choices=lambda: [(one.name, one.label) for one in WRITERS.values()],
+        label="Format",
+        choices=lambda: [(writer.name, writer.label) for writer in WRITERS.values()],
     )
-    project = _project_field("Only this one; empty: all of them.")
+    project = _project_field("Empty: all projects.")
     whole = forms.BooleanField(
         required=False,
         label="With all history",
-        help_text="Trash, earlier versions, facts, sessions and the journal as well, for memoryhub alone.",
+        help_text="Adds trash, versions, facts, sessions and the journal. For memoryhub's own format only.",
     )
 
     def __init__(self, data: Any = None) -> None:
@@ -76,7 +79,8 @@ class ExportForm(forms.Form):
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("whole") and cleaned.get("format") not in ("", OWN_FORMAT, None):
             self.add_error(
-                "whole", "Only memoryhub's own format holds all history: choose that, or leave this out."
+                "whole",
+                "Only memoryhub's own format contains all history. Choose that format, or clear this box.",
             )
         return cleaned
 
@@ -208,8 +212,8 @@ def _render_page(
     context = {
         "form": form or ImportForm(),
         "export": export or ExportForm(),
-        "formats": [(one.label, one.hint) for one in FORMATS.values()],
-        "losses": [(one.label, one.lossy) for one in WRITERS.values() if one.lossy],
+        "formats": [(format.label, format.hint) for format in FORMATS.values()],
+        "losses": [(writer.label, writer.lossy) for writer in WRITERS.values() if writer.lossy],
         "may_import": request.user.has_perm(IMPORT_PERMISSION),
         "restores": _may_restore_history(request),
         "limit": settings.MEMORYHUB.max_upload_mb,

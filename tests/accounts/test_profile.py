@@ -296,7 +296,7 @@ class TestPassword:
         ("changed", "words"),
         [
             ({"old": "wrong"}, "not your password"),
-            ({"again": "other"}, "not the same"),
+            ({"again": "other"}, "do not match"),
             ({"password": "12345678", "again": "12345678"}, "too common"),
         ],
     )

@@ -1,4 +1,4 @@
-"""People of the admin: a superuser, and staff with the permissions that a test names."""
+"""Users of the admin: a superuser, and staff with the permissions that a test names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CURATOR = ("view_memory", "add_memory", "change_memory", "delete_memory")
 
 @pytest.fixture
 def staff(db: None) -> Callable[..., Client]:
-    """``staff("view_memory")`` is a browser in which ``cleo``, who holds these permissions, is logged in."""
+    """``staff("view_memory")`` logs in ``cleo`` with this permission and returns the client."""
 
     def make(*permissions: str, username: str = "cleo") -> Client:
         user = User.objects.create_user(username, password="x", is_staff=True)
@@ -31,13 +31,13 @@ def staff(db: None) -> Callable[..., Client]:
 
 @pytest.fixture
 def curator(staff: Callable[..., Client]) -> Client:
-    """Staff who may do everything with public memories but erase them."""
+    """Staff with all permissions on public memories except erasing."""
     return staff(*CURATOR)
 
 
 @pytest.fixture
 def boss(db: None) -> Client:
-    """A superuser, whose switches are off."""
+    """A superuser with all switches off."""
     return login(User.objects.create_superuser("boss"))
 
 
@@ -73,5 +73,5 @@ def confirm(client: Client, response: Any, query: str = "", **values: Any) -> An
 
 
 def shown_messages(client: Client, response: Any) -> list[str]:
-    """The messages that the next page shows."""
+    """Return the messages that the next page shows."""
     return [str(message) for message in client.get(response.url).context["messages"]]

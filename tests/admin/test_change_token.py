@@ -1,4 +1,4 @@
-"""Changing a token: what the admin adds to ``memoryhub.accounts.tokens``."""
+"""Changing a token through ``memoryhub.accounts.tokens``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def token(actor):
     return tokens.issue_token("scribe", "ada", actor=actor)[0]
 
 
-def test_a_changed_token_reaches_what_it_now_may(token, actor):
+def test_a_changed_token_has_its_new_clearance(token, actor):
     tokens.change_token(token.uid, actor, **SAME | {"clearance": "private", "projects": ["hub"]})
     token.refresh_from_db()
     assert (token.clearance, token.projects, token.owner) == ("private", ["hub"], "ada")

@@ -1,4 +1,4 @@
-"""Facts in the admin: created, corrected and deleted through the services, under the person's name."""
+"""Facts in the admin: created, corrected and deleted through the services, under the user's name."""
 
 from __future__ import annotations
 
@@ -157,14 +157,14 @@ def test_facts_deleted_meanwhile_are_no_error(keeper, fact, actor):
 
 
 @pytest.mark.parametrize("permission", ["view_fact", "add_fact", "change_fact"])
-def test_facts_are_deleted_by_those_who_may(staff, fact, permission):
+def test_facts_are_deleted_with_permission(staff, fact, permission):
     client = staff("view_fact", permission)
     assert client.post(page(Fact, "delete", fact.pk), {"post": "yes"}).status_code == 403
     act(client, "delete", fact, confirmed="yes", keys=fact.pk)
     assert Fact.objects.exists()
 
 
-def test_one_who_may_only_look_cannot_change_a_fact(staff, fact, remember, actor):
+def test_a_viewer_cannot_change_a_fact(staff, fact, remember, actor):
     client = staff("view_fact")
     assert client.get(page(Fact, "change", fact.pk)).status_code == 200
     assert client.post(page(Fact, "change", fact.pk), FORM).status_code == 403

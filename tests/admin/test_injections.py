@@ -1,4 +1,4 @@
-"""Injections in the admin: their lists name and count what may be seen, and no more."""
+"""Injections in the admin name and count visible memories only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def injection(four_levels):
 
 
 @pytest.mark.parametrize("switches", SEES)
-def test_its_page_names_what_may_be_seen_alone(boss, injection, four_levels, switches):
+def test_its_page_names_visible_memories_only(boss, injection, four_levels, switches):
     text = turn_on_levels(boss, *switches).get(page(Injection, "change", injection.pk)).content.decode()
     for level, memory in four_levels.items():
         assert (list_title(memory) in text) == (level in SEES[switches])
@@ -34,12 +34,12 @@ def test_its_page_names_what_may_be_seen_alone(boss, injection, four_levels, swi
 
 
 @pytest.mark.parametrize("switches", SEES)
-def test_the_list_counts_what_may_be_seen_alone(boss, injection, switches):
+def test_the_list_counts_visible_memories_only(boss, injection, switches):
     [row] = turn_on_levels(boss, *switches).get(page(Injection)).context["cl"].result_list
     assert (len(row.log.told), len(row.log.kept)) == (len(SEES[switches]), len(SEES[switches]))
 
 
-def test_what_the_block_cost_is_told_to_who_may_see_all_of_it(boss, injection, four_levels):
+def test_the_tokens_used_are_shown_only_if_every_memory_is_visible(boss, injection, four_levels):
     assert "321" not in boss.get(page(Injection)).content.decode()
     injection.injected = [{"id": four_levels["public"].uid}]
     injection.withheld = []
@@ -48,7 +48,7 @@ def test_what_the_block_cost_is_told_to_who_may_see_all_of_it(boss, injection, f
     assert "321" in boss.get(page(Injection, "change", injection.pk)).content.decode()
 
 
-def test_what_lies_in_the_trash_is_not_named(boss, injection, four_levels, actor):
+def test_a_trashed_memory_is_not_named(boss, injection, four_levels, actor):
     store.trash_memories([four_levels["public"].uid], actor)
     text = boss.get(page(Injection, "change", injection.pk)).content.decode()
     assert four_levels["public"].title not in text

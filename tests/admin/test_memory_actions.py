@@ -1,4 +1,4 @@
-"""What a curator does to many memories at once."""
+"""Bulk actions on memories in the admin."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_one_refusal_does_not_stop_the_rest(curator, remember, actor):
     assert any(first.uid in text and "trash" in text for text in texts)
 
 
-def test_the_message_has_a_button_that_takes_it_back(curator, three):
+def test_the_message_has_a_button_that_undoes_it(curator, three):
     before = list(Memory.objects.values("title", "importance", "updated_at", "deleted_at"))
     for action in ("set_importance", "trash"):
         response = act(curator, action, *three)
@@ -206,7 +206,7 @@ def test_an_expired_memory_is_restored(curator, three):
     assert Memory.objects.live().count() == 3
 
 
-def test_what_cannot_be_restored_is_said(curator, three):
+def test_memories_that_cannot_be_restored_are_reported(curator, three):
     response = act(curator, "restore", three[0])
     assert any("1 memory left as before" in text for text in shown_messages(curator, response))
 
@@ -247,7 +247,7 @@ def test_erasing_in_the_admin_leaves_no_byte_in_the_file(eraser, remember):
     assert b"xylophonequark" not in raw
 
 
-def test_erasing_reaches_the_trash(eraser, three, actor):
+def test_erasing_includes_the_trash(eraser, three, actor):
     store.trash_memories([three[0].uid], actor)
     confirm(eraser, act(eraser, "erase", three[0], query="?state=trash"), query="?state=trash")
     assert Memory.objects.count() == 2
@@ -259,7 +259,7 @@ def test_too_many_are_not_erased_at_once(eraser, three, monkeypatch):
     assert any("at most 2" in text for text in shown_messages(eraser, response))
 
 
-def test_what_went_out_of_sight_before_the_confirmation_is_not_erased(eraser, three):
+def test_memories_hidden_before_the_confirmation_are_not_erased(eraser, three):
     asked = act(eraser, "erase", three[0])
     Memory.objects.filter(pk=three[0].pk).update(sensitivity="secret")
     response = confirm(eraser, asked)
@@ -322,7 +322,7 @@ def test_the_repair_list_shows_unknown_levels_and_nothing_else(repairer, four_le
     assert "cosmic" in response.content.decode()
 
 
-def test_the_repair_list_opens_nothing_and_offers_the_repair_alone(repairer, four_levels):
+def test_the_repair_list_opens_nothing_and_offers_only_the_repair(repairer, four_levels):
     memory = four_levels["cosmic"]
     text = repairer.get(page(Memory) + REPAIR).content.decode()
     assert page(Memory, "change", memory.pk) not in text
@@ -333,7 +333,7 @@ def test_the_repair_list_opens_nothing_and_offers_the_repair_alone(repairer, fou
 
 
 @pytest.mark.parametrize("action", [*FORMS, "expire", "trash", "restore", "erase"])
-def test_no_other_action_reaches_an_unknown_level(repairer, four_levels, action):
+def test_no_other_action_affects_an_unknown_level(repairer, four_levels, action):
     before = Memory.objects.values().get(pk=four_levels["cosmic"].pk)
     extra = {"confirmed": "yes", "keys": four_levels["cosmic"].pk, "importance": "1", "sensitivity": "public"}
     act(repairer, action, four_levels["cosmic"], query=REPAIR, category="x", **extra)
@@ -350,7 +350,7 @@ def test_a_repair_sets_the_level_under_the_persons_name(repairer, four_levels, l
     assert (row.actor, row.object_id) == ("user:cleo", four_levels["cosmic"].uid)
 
 
-def test_a_repair_does_not_reach_known_levels(repairer, four_levels):
+def test_a_repair_does_not_affect_known_levels(repairer, four_levels):
     extra = {"confirmed": "yes", "keys": four_levels["secret"].pk, "sensitivity": "public"}
     for query in (REPAIR, "", "?state=all"):
         act(repairer, "repair_level", four_levels["secret"], query=query, **extra)
@@ -373,7 +373,7 @@ def test_a_personal_memory_of_an_unknown_level_stays_its_owners(repairer, rememb
 
 
 def test_setting_a_value_reads_no_more_rows_for_more_memories(curator, remember):
-    """The page that asks, that is; each change is a transaction of its own."""
+    """On the confirmation page. Each change is its own transaction."""
     memories = [remember(f"number {n}") for n in range(20)]
     counts = []
     for chosen in (memories[:2], memories):

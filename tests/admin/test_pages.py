@@ -1,6 +1,6 @@
 """Every page of the admin answers, obeys the content security policy, and costs a fixed number of queries.
 
-What a screen reader calls the parts of the admin's lists.
+Also the accessible names of the parts of lists.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def test_every_intermediate_page_holds_nothing_inline(boss, filled, action):
     assert INLINE.findall(response.content.decode()) == []
 
 
-def test_the_pages_answer_one_who_may_only_look(staff, filled):
+def test_the_pages_answer_a_viewer(staff, filled):
     client = staff(*(f"view_{model._meta.model_name}" for model in MODELS))
     for model in MODELS:
         assert client.get(page(model)).status_code == 200
@@ -168,7 +168,7 @@ def test_a_list_is_counted_without_its_order_or_its_texts(curator, remember):
     assert "title" not in counted
 
 
-def test_the_index_names_what_a_person_may_do_alone(staff, filled):
+def test_the_index_lists_permitted_models_only(staff, filled):
     text = staff(*CURATOR).get("/admin/").content.decode()
     assert page(Memory) in text
     assert page(AgentToken) not in text

@@ -1,4 +1,4 @@
-"""What the admin shows and never changes, not even for a superuser: journal, sessions, events, injections."""
+"""The models that no one changes in the admin: journal, sessions, events, injections."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def everything():
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_row_can_be_looked_at(boss, rows, model):
+def test_a_row_can_be_viewed(boss, rows, model):
     assert boss.get(page(model)).status_code == 200
     assert boss.get(page(model, "change", rows[model].pk)).status_code == 200
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_nobody_adds_changes_or_deletes_a_row(boss, rows, model):
+def test_no_one_adds_changes_or_deletes_a_row(boss, rows, model):
     before = everything()
     pk = rows[model].pk
     for address in (page(model, "add"), page(model, "change", pk), page(model, "delete", pk)):
@@ -76,7 +76,7 @@ def test_looking_at_the_journal_leaves_it_sound(boss, remember, actor):
     assert journal.verify() == journal.Verification(True, 2)
 
 
-def test_the_journal_links_to_what_it_tells_of(boss, remember, actor):
+def test_the_journal_links_to_its_objects(boss, remember, actor):
     memory = remember("x")
     token, _ = tokens.issue_token("scribe", "ada", actor=actor)
     text = boss.get(page(JournalEntry)).content.decode()
@@ -128,7 +128,7 @@ def test_the_history_of_a_memory_is_its_journal(boss, remember, actor):
     assert other.uid not in response.content.decode()
 
 
-def test_a_broken_chain_can_still_be_looked_at(boss, remember):
+def test_a_broken_chain_can_still_be_viewed(boss, remember):
     remember("x")
     with connection.cursor() as cursor:
         cursor.execute("DROP TRIGGER memoryhub_journal_no_update")

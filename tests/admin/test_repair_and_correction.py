@@ -1,4 +1,4 @@
-"""The store's repair of unknown levels, and the correction of facts: what the admin adds to the core."""
+"""The services behind the admin: repair of unknown levels, correction of facts."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def test_a_personal_memory_of_someone_else_cannot_be_repaired(remember):
     assert memories.repair_sensitivity([memory.uid], Sensitivity.PUBLIC, CURATOR) == []
 
 
-def test_a_project_out_of_reach_cannot_be_repaired(four_levels):
+def test_a_memory_of_a_hidden_project_cannot_be_repaired(four_levels):
     confined = Actor("user:cleo", Clearance(projects=frozenset({"elsewhere"})))
     assert memories.repair_sensitivity([four_levels["cosmic"].uid], Sensitivity.PUBLIC, confined) == []
 
 
-def test_a_repaired_memory_that_equals_another_stands_beside_it(remember):
+def test_a_repaired_memory_that_equals_another_stays_separate(remember):
     odd = remember("the same words")
     Memory.objects.filter(pk=odd.pk).update(sensitivity="cosmic")
     twin = remember("the same words")
@@ -99,7 +99,7 @@ def test_a_fact_changed_since_it_was_opened_is_a_conflict(fact, actor):
 
 
 @pytest.mark.django_db
-def test_a_fact_out_of_sight_cannot_be_changed(actor):
+def test_a_hidden_fact_cannot_be_changed(actor):
     secret = FactDraft(subject="a", predicate="b", object="c", sensitivity="secret")
     fact, _ = services.create_fact(secret, actor)
     with pytest.raises(NotFound):

@@ -1,4 +1,4 @@
-"""The search box finds like the hub's own search, filters narrow it, and no input breaks it."""
+"""The search box searches like the hub, filters narrow the list, and no input breaks it."""
 
 from __future__ import annotations
 

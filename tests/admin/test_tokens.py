@@ -1,4 +1,4 @@
-"""Tokens in the admin: shown once, never reaching further than who issued them, revoked and never deleted."""
+"""Tokens in the admin: shown once, limited to the issuer's rights, revoked and never deleted."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_bad_value_is_an_error_at_its_field_and_issues_nothing(manager, field,
         (("view_private", "view_secret"), ["public", "private", "secret"]),
     ],
 )
-def test_nobody_hands_out_a_clearance_they_lack(staff, held, grantable):
+def test_no_one_grants_a_clearance_they_lack(staff, held, grantable):
     client = staff(*MANAGER, *held)
     for level in ("public", "private", "secret"):
         response = client.post(page(AgentToken, "add"), FORM | {"clearance": level})
@@ -128,7 +128,7 @@ def test_nobody_hands_out_a_clearance_they_lack(staff, held, grantable):
     assert sorted(AgentToken.objects.values_list("clearance", flat=True)) == sorted(grantable)
 
 
-def test_staff_issue_tokens_for_themselves_alone(manager):
+def test_staff_issue_tokens_for_themselves_only(manager):
     User.objects.create_user("ada")
     assert list(errors(manager.post(page(AgentToken, "add"), FORM | {"owner": "ada"}))) == ["owner"]
 
@@ -167,7 +167,7 @@ def test_the_owner_of_a_token_stays(boss, token):
 
 
 @pytest.mark.parametrize("what", [{"owner": "ada"}, {"clearance": "secret"}])
-def test_a_token_beyond_ones_reach_can_be_seen_and_revoked_but_not_changed(manager, actor, what):
+def test_a_token_beyond_the_users_rights_can_be_seen_and_revoked_but_not_changed(manager, actor, what):
     token, _ = tokens.issue_token("theirs", **{"owner": "cleo"} | what, actor=actor)
     address = page(AgentToken, "change", token.pk)
     assert manager.get(address).status_code == 200

@@ -1,4 +1,4 @@
-"""Who sees what in the admin: every list, page, log and widget behind the same gate as the hub's pages."""
+"""Every list, page, log and widget of the admin shows visible rows only."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_list_shows_the_levels_that_are_permitted_and_switched_on(staff, four_
 
 
 @pytest.mark.parametrize("permissions", SEES)
-def test_without_switches_a_list_shows_public_memories_alone(staff, four_levels, permissions):
+def test_without_switches_a_list_shows_public_memories_only(staff, four_levels, permissions):
     assert levels_in(staff(*CURATOR, *permissions).get(page(Memory))) == {"public"}
 
 
@@ -82,7 +82,7 @@ def test_a_key_that_cannot_be_is_not_found(boss, model, key):
 
 @pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
 @pytest.mark.parametrize("action", ["trash", "expire", "erase", "set_importance", "set_sensitivity"])
-def test_an_action_does_not_reach_a_hidden_memory(boss, four_levels, level, action):
+def test_an_action_does_not_affect_a_hidden_memory(boss, four_levels, level, action):
     memory = four_levels[level]
     act(boss, action, memory)
     extra = {"confirmed": "yes", "keys": str(memory.pk), "importance": "0.9", "sensitivity": "public"}
@@ -96,7 +96,7 @@ def test_an_action_does_not_reach_a_hidden_memory(boss, four_levels, level, acti
     )
 
 
-def test_a_personal_memory_is_its_owners_alone(staff, boss, remember):
+def test_a_personal_memory_is_visible_to_its_owner_only(staff, boss, remember):
     memory = remember("mine alone", scope="personal")  # ada's
     assert boss.get(page(Memory, "change", memory.pk)).status_code == 404
     assert "mine alone" not in boss.get(page(Memory)).content.decode()
@@ -193,7 +193,7 @@ def test_the_pages_of_a_hidden_fact_are_not_found(boss, four_facts, level, view)
 
 @pytest.fixture
 def four_sessions(db, remember):
-    """A session with an event and a memory of each level, and an injection beside them."""
+    """A session with an event and a memory of each level, and an injection."""
     made = {}
     for level in LEVELS:
         name = f"{'unknown' if level == 'cosmic' else level}words"
@@ -233,7 +233,7 @@ def test_injections_are_counted_as_their_level_allows(boss, four_sessions):
     assert turn_on_levels(boss, "private", "secret").get(page(Injection)).context["cl"].result_count == 3
 
 
-def test_a_session_names_and_counts_visible_memories_alone(boss, remember):
+def test_a_session_names_and_counts_visible_memories_only(boss, remember):
     remember("shown one", session_id="s", project="p")
     hidden = remember("hidden one", session_id="s", project="p", sensitivity="secret")
     session = Session.objects.get()
@@ -283,7 +283,7 @@ def test_the_switch_in_the_header_comes_back_to_the_page(staff, four_levels):
     assert levels_in(client.get(back)) == {"public", "private"}
 
 
-def test_a_session_is_dated_and_signed_by_what_may_be_seen_of_it(boss, remember, actor):
+def test_dates_and_agent_of_a_session_come_from_its_visible_part(boss, remember, actor):
     hider = Actor("token:hider", actor.clearance)
     remember("hidden one", session_id="s", sensitivity="secret", created_at="2019-05-05", by=hider)
     remember("shown one", session_id="s", created_at="2024-05-05", by=Actor("token:shower"))

@@ -1,4 +1,4 @@
-"""A real Chromium before a live server. A console error, a failed request or another host fails the test."""
+"""Chromium with a live server. Console errors, failed requests and requests to other hosts fail a test."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response
 from tests.browser.window_pool import Window, Windows
 from tools.screenshots.browser import installed, started
 
-# Playwright's synchronous API runs an event loop in this thread, and Django refuses to work beside one.
+# Playwright's synchronous API runs an event loop in this thread, where Django refuses to run.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 
 HARMLESS = (
     # Chromium repeats each error status as a message; the response itself is judged.
     "Failed to load resource: the server responded with a status",
-    # htmx gave up a request because something newer was typed; a failure would be told as sendError too.
+    # htmx aborted a request because of newer input. A failure would be reported as sendError too.
     "htmx:sendAbort",
     "htmx:afterRequest",
 )
@@ -30,7 +30,6 @@ DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything in this folder drives a browser."""
     here = os.path.dirname(__file__)
     for item in items:
         if str(item.path).startswith(here):
@@ -77,7 +76,7 @@ class Watch:
             self.problems.append(f"another host: {request.url}")
 
     def _failed(self, request: Request) -> None:
-        # What htmx gives up because something newer was typed, and what a new page interrupts, is no failure.
+        # Requests that htmx aborts for newer input, or that a new page interrupts, are no failures.
         if request.failure != "net::ERR_ABORTED":
             self.problems.append(f"failed: {request.url}: {request.failure}")
 
@@ -150,7 +149,7 @@ def reader(person: Callable[..., User]) -> User:
 
 @pytest.fixture
 def insider(person: Callable[..., User]) -> User:
-    """Someone with every permission on memories and facts."""
+    """A user with every permission on memories and facts."""
     actions = ("add", "change", "delete", "view")
     names = [f"{action}_{model}" for action in actions for model in ("memory", "fact")]
     return person("insider", *names, "view_private", "view_secret", "erase_memory")

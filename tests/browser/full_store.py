@@ -1,4 +1,4 @@
-"""A hub in which something stands on every page: the demo's ten weeks, and what it has nothing of."""
+"""A store with content for every page: the demo's ten weeks, and what the demo lacks."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def create_people() -> User:
 
 
 def _create_runs(actor: Actor) -> None:
-    """A run in each state, beside those of the demo."""
+    """Add a run in each state to those of the demo."""
     for operation, dry_run in (("consolidate", False), ("consolidate", True), ("compress", True)):
         runs.execute(runs.enqueue(operation, {}, actor, dry_run=dry_run))
     failed = runs.enqueue("evict", {"project": "greenhouse"}, actor)

@@ -1,4 +1,4 @@
-"""What is looked at on a page: weight, axe-core, width, focus; in both themes and at every width."""
+"""Checks of a page: size, axe-core, width and focus, in both themes and at every width."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PHONE: ViewportSize = {"width": 390, "height": 844}
 # 320 px is 1280 at 400 %, the narrowest that WCAG 1.4.10 asks for; 640 is 1280 at 200 %.
 WIDTHS = (1280, 640, 390, 320)
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
-# Targets of 24 px are in WCAG 2.2 and not in what axe asks for by itself.
+# The target size of 24 px is in WCAG 2.2, but not in the default rules of axe.
 # So are the words that a control shows, within its name (2.5.3), which axe counts as an experiment.
 EVERYTHING: dict[str, Any] = {
     "rules": {"target-size": {"enabled": True}, "label-content-name-mismatch": {"enabled": True}}
@@ -60,7 +60,7 @@ class Requests:
         page.on("requestfailed", lambda request: self.open.discard(request))
 
     def settle(self) -> None:
-        """Until what the page asks for by itself is there."""
+        """Wait until the page's own requests are answered."""
         for _ in range(200):
             self.page.evaluate(WAIT_FOR_FRAMES)
             if not self.open:
@@ -76,7 +76,7 @@ def unfold(page: Page) -> None:
 
 
 def find_problems(page: Page) -> Iterator[str]:
-    """All that is wrong with the page as it stands in the browser, light and dark, wide and narrow."""
+    """Yield all problems of the page in both themes and at all widths."""
     yield from find_excess_weight(page)
     page.evaluate(AXE)
     page.evaluate("document.activeElement.blur()")  # where a page gave it; the link to skip covers something

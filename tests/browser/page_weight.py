@@ -1,4 +1,4 @@
-"""What a page weighs: its own bytes, and those of all that it loads, with nothing in the browser's cache."""
+"""The size of a page: its own bytes and those of everything it loads, with an empty browser cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOADED_RESOURCES = """() => ["navigation", "resource"].flatMap((kind) => perform
 
 
 def loaded_bytes(page: Page) -> dict[str, int]:
-    """Bytes of each address. The live server compresses no file; the hub does, and its size is told here."""
+    """Return the bytes of each address, compressed as the hub serves them (the live server does not)."""
     found = {}
     for address, size in page.evaluate(LOADED_RESOURCES):
         path = urlsplit(address).path

@@ -1,4 +1,4 @@
-"""Every page that there is: all patterns of addresses with objects that fit, and states worth looking at."""
+"""Addresses of every page: all URL patterns with matching objects, and important states of pages."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class SiteWalk:
         return list(by_length.values_list("session_id", flat=True)[:2])
 
     def _memories(self) -> list[str]:
-        """With an earlier version, in the trash, expired, secret, with a long name, with everything."""
+        """Memories with versions, trashed, expired, secret, with a long name, with every field."""
         by_change = Memory.objects.filter(revisions__isnull=False, deleted_at=None).order_by("pk")
         chosen = [
             by_change.first(),
@@ -137,7 +137,7 @@ class SiteWalk:
             yield from filter(self._is_page, [*map(reverse, plain), *of_row])
 
     def _is_page(self, address: str) -> bool:
-        """Whether it is a whole page: no fragment, no download, nothing that only leads elsewhere."""
+        """Return whether the address is a whole page: no fragment, download or redirect."""
         response = self.client.get(address)
         if response.status_code in (302, 301, 403, 404, 405):
             return False

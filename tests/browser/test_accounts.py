@@ -1,4 +1,4 @@
-"""You and People in a real browser: what they show and do, with and without JavaScript."""
+"""The pages You and People, with and without JavaScript."""
 
 from __future__ import annotations
 

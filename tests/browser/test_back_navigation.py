@@ -1,4 +1,4 @@
-"""From a list to one of its things and back: filters, order, page, scroll and focus are as they were."""
+"""Going back to a list keeps its filters, order, page, scroll position and focus."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MANY = 75
 
 @pytest.fixture
 def many(remember: Any, actor: Any) -> None:
-    """Enough of everything for three pages and a scrollbar."""
+    """Enough rows for three pages and a scrollbar."""
     now = timezone.now()
     for number in range(MANY):
         at = now - timedelta(minutes=number)
@@ -44,7 +44,7 @@ def focused(page: Page) -> str:
 
 
 def there_and_back(page: Page, link: Any, back: Callable[[], Any]) -> None:
-    """Open a link far down, come back, and find everything as it was."""
+    """Open a link far down, go back, and check that nothing changed."""
     link.scroll_into_view_if_needed()
     page.evaluate("scrollBy(0, 120)")
     page.wait_for_timeout(100)
@@ -109,7 +109,7 @@ def test_pages_and_facets_that_htmx_fetched_survive_too(open_page: Any, reader: 
     expect(page.get_by_role("link", name="Important")).to_have_attribute("aria-current", "true")
 
 
-def test_the_list_of_a_session_survives_beside_its_picture_whose_links_lead_to_the_same(
+def test_the_list_of_a_session_survives_links_of_its_picture(
     open_page: Any, reader: Any, remember: Any
 ) -> None:
     begun = timezone.now() - timedelta(hours=3)

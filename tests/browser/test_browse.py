@@ -1,4 +1,4 @@
-"""Browsing in a browser: pages and the way back, facets, the trash."""
+"""Browsing: pages, back navigation, facets and the trash."""
 
 from __future__ import annotations
 

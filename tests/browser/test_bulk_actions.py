@@ -1,4 +1,4 @@
-"""Many at once in a real browser: boxes, ranges, the bar, keys, and the message that undoes."""
+"""Bulk actions: checkboxes, ranges, the action bar, keys and the undo message."""
 
 from __future__ import annotations
 
@@ -93,9 +93,7 @@ def test_the_message_stays_until_it_is_closed_and_the_page_where_it_was(
     expect(page.locator(".toast")).to_have_count(0)
 
 
-def test_enter_in_a_field_presses_the_button_beside_it(
-    open_page: OpenPage, insider: User, ten: list[Memory]
-) -> None:
+def test_enter_in_a_field_presses_its_button(open_page: OpenPage, insider: User, ten: list[Memory]) -> None:
     page = open_page("/memories/", insider)
     page.get_by_label("All on this page").check()
     page.get_by_text("Tag, set, expire…").click()
@@ -106,7 +104,7 @@ def test_enter_in_a_field_presses_the_button_beside_it(
     assert not Memory.objects.filter(reviewed_at__isnull=False).exists()
 
 
-def test_all_that_match_reaches_other_pages_of_the_list(
+def test_select_all_matching_includes_other_pages(
     open_page: OpenPage, insider: User, ten: list[Memory], remember: Remember, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remember("of another project", project="q")
@@ -221,7 +219,7 @@ def test_the_bar_is_accessible_where_other_things_are_ticked_too(
     assert no_sideways_scrolling(page)
 
 
-def test_a_row_is_changed_where_it_stands_by_keys_alone_and_taken_back(
+def test_a_row_is_edited_in_place_by_keyboard_and_undone(
     open_page: OpenPage, insider: User, ten: list[Memory]
 ) -> None:
     page = open_page("/memories/", insider)
@@ -244,9 +242,7 @@ def test_a_row_is_changed_where_it_stands_by_keys_alone_and_taken_back(
     assert not Memory.objects.filter(title="Another title").exists()
 
 
-def test_an_entry_of_the_timeline_is_changed_where_it_stands_too(
-    open_page: OpenPage, insider: User, ten: list[Memory]
-) -> None:
+def test_a_timeline_entry_is_edited_in_place(open_page: OpenPage, insider: User, ten: list[Memory]) -> None:
     page = open_page("/timeline/entries/", insider)
     pencil = page.locator(".timeline .inline-edit").nth(1)
     pencil.focus()

@@ -1,4 +1,4 @@
-"""While an act is done: its bar says so, and no button of it can be pressed again."""
+"""While a bulk action runs, its bar shows it and its buttons are disabled."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_after_a_failure_it_can_be_pressed_again_and_enter_is_guarded_as_before(
     watch.problems[:] = [told for told in watch.problems if "Response Status Error Code 503" not in told]
 
 
-def test_the_message_says_that_it_takes_back_and_does_so_once(
+def test_the_undo_button_shows_progress_and_works_once(
     open_page: OpenPage, insider: User, three: list[Memory]
 ) -> None:
     page = open_page("/memories/", insider)

@@ -1,4 +1,4 @@
-"""Near-duplicates in a browser: merged with a click, taken back with another, with and without JavaScript."""
+"""Near-duplicates: merge with a click and undo with another, with and without JavaScript."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_it_fits_the_window_and_names_the_keyboards_place(
     assert no_sideways_scrolling(page)
 
 
-def test_a_change_by_somebody_else_is_told_in_the_place_of_the_cluster(
+def test_a_change_by_someone_else_replaces_the_cluster_with_a_notice(
     open_page: OpenPage, watch: Any, ada: User, alike: list[Memory]
 ) -> None:
     watch.expect(422)

@@ -1,4 +1,4 @@
-"""Every page, in both themes and at both widths: axe-core, the console, requests, width, and the focus."""
+"""Every page in both themes and at all widths: axe-core, console, requests, width and focus."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def home(settings: Any, tmp_path: Path) -> None:
 
 
 def look_at(page: Page, addresses: Iterable[str]) -> None:
-    """Fails with what is wrong, and on which pages."""
+    """Fail with the problems and their pages."""
     requests = Requests(page)
     page.keyboard.press("Tab")  # from here on the focus shows
     wrong: dict[str, list[str]] = defaultdict(list)
@@ -67,7 +67,7 @@ def test_nothing_is_to_be_mended_on_any_page(
 
 
 def test_nor_for_a_member_of_two_projects(open_page: OpenPage, watch: Watch) -> None:
-    """Whose pages tell of rights that the administrator, who has all, is told nothing of."""
+    """A user whose pages show limits of rights, which the administrator never sees."""
     look_at(open_page("/you/", full_store.create_people()), [HERE])
 
 
@@ -99,7 +99,7 @@ def test_nor_where_a_card_of_the_review_shows_all_of_its_text(
 
 
 def test_nor_where_nothing_was_stored_yet(open_page: OpenPage, reader: User, watch: Watch) -> None:
-    """For somebody without any right, too."""
+    """Also for a user without any permission."""
     watch.expect(404, 422)
     client = Client()
     client.force_login(reader)
@@ -140,7 +140,7 @@ def test_nor_where_an_address_only_takes_forms(open_page: OpenPage, reader: User
     look_at(open_page("/acts/", reader), [HERE])
 
 
-def test_nor_where_somebody_is_refused(open_page: OpenPage, reader: User, watch: Watch) -> None:
+def test_nor_where_someone_is_refused(open_page: OpenPage, reader: User, watch: Watch) -> None:
     watch.expect(403)
     look_at(open_page("/login/"), [HERE])
     look_at(open_page("/people/", reader), [HERE])

@@ -1,4 +1,4 @@
-"""Facts in a real browser: the graph by mouse, by keys and without scripts; contradictions; axe."""
+"""Facts: the graph by mouse, by keyboard and without scripts; contradictions; accessibility."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def title(page: Page) -> Locator:
 
 
 @SCRIPTS
-def test_a_node_is_opened_and_its_memory_stands_beside(
+def test_an_opened_node_shows_its_memory_in_the_panel(
     open_page: Any, reader: Any, world: Any, scripts: bool
 ) -> None:
     page = open_page(GRAPH, reader, java_script_enabled=scripts)
@@ -178,7 +178,7 @@ def test_the_newer_fact_supersedes_with_one_click_and_undo(
 
 
 @SCRIPTS
-def test_a_contradiction_is_decided_beside_the_graph_and_taken_back(
+def test_a_contradiction_is_settled_in_the_panel_and_undone(
     open_page: Any, insider: Any, world: dict[str, Fact], scripts: bool
 ) -> None:
     page = open_page(f"{GRAPH}?node=board", insider, java_script_enabled=scripts)

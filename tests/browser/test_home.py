@@ -1,4 +1,4 @@
-"""Signing in, the first page, the header, the themes."""
+"""Sign-in, the home page, the header and the themes."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def test_the_first_page_shows_plot_news_and_the_journals_health(
     expect(page.get_by_text("unbroken")).to_be_visible()
 
 
-def test_the_same_numbers_stand_in_a_table(open_page: Any, reader: Any, remember: Any) -> None:
+def test_the_same_numbers_are_in_a_table(open_page: Any, reader: Any, remember: Any) -> None:
     remember("Feed the zebra at six.", type="decision")
     page = open_page("/", reader)
     page.get_by_text("The same as a table").click()
     expect(page.get_by_role("columnheader", name="decision")).to_be_visible()
 
 
-def test_the_plot_is_named_by_its_heading_alone(open_page: Any, reader: Any, remember: Any) -> None:
+def test_the_plot_is_named_by_its_heading_only(open_page: Any, reader: Any, remember: Any) -> None:
     remember("a hedge of hornbeam")
     page = open_page("/", reader)
     expect(page.get_by_role("figure", name="Memories over time", exact=True)).to_be_visible()
@@ -72,7 +72,7 @@ def test_switches_show_and_hide_what_is_private(open_page: Any, insider: Any, re
     expect(page.get_by_text("Nothing is remembered yet")).to_be_visible()
 
 
-def test_the_keyboard_reaches_the_content_at_once(open_page: Any, reader: Any) -> None:
+def test_the_keyboard_skips_to_the_content(open_page: Any, reader: Any) -> None:
     page = open_page("/memories/", reader)
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()

@@ -1,4 +1,4 @@
-"""Fields changed where they stand, versions compared and restored, and saved searches: in a real browser."""
+"""Inline editing, comparing and restoring versions, and saved searches."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class TestFields:
         # What stood open stays open.
         expect(page.get_by_label("Importance", exact=True)).to_have_value("0.9")
 
-    def test_what_is_wrong_is_said_in_place_and_what_was_typed_stays(
+    def test_an_error_is_shown_in_place_and_the_typed_text_stays(
         self, open_page: OpenPage, ada: User, memory: Memory, watch: Any
     ) -> None:
         watch.expect(422)

@@ -1,4 +1,4 @@
-"""Verifying the journal from its page."""
+"""Verification of the journal on its page."""
 
 from __future__ import annotations
 

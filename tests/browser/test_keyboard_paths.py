@@ -1,4 +1,4 @@
-"""The keyboard alone: over each kind of page in its order and out again, in and out of dialogs and menus."""
+"""Keyboard only: through each kind of page in order, and in and out of dialogs and menus."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def tab_over(page: Page) -> None:
 
 
 @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["large", "small"])
-def test_tab_reaches_everything_in_its_order_and_leaves_every_page(
+def test_tab_visits_everything_in_order_and_leaves_every_page(
     open_page: OpenPage, insider: Any, uid: str, viewport: Any
 ) -> None:
     page = open_page("/", insider, viewport=viewport)
@@ -108,7 +108,9 @@ def test_nor_is_a_field_that_opened_in_its_place(
 
 
 @pytest.mark.usefixtures("embedding")
-def test_nor_is_what_is_beside_a_card_of_the_review(open_page: OpenPage, insider: Any, remember: Any) -> None:
+def test_the_text_next_to_a_review_card_is_reached_too(
+    open_page: OpenPage, insider: Any, remember: Any
+) -> None:
     for end in ("", " at two"):
         remember(f"The cache is emptied every night{end}")
     page = open_page("/review/", insider)

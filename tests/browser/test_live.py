@@ -1,4 +1,4 @@
-"""Pages that keep themselves up to date, and never move what someone reads."""
+"""Live pages update themselves and never move what someone reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memoryhub.models import Event, Session
 from tests.browser.conftest import DESKTOP, PHONE, no_sideways_scrolling
 
 ROUND = 12_000  # ms: a little more than from one question to the next
-ROUNDS_ALONE = 6  # after so many without a hand, nobody reads there
+ROUNDS_ALONE = 6  # after so many without input, the page counts as idle
 # The page sets its clock for the next question once the last is answered, which takes a moment of its own.
 TELLS_WHEN_IT_IS_SET = """(() => {
   const set = window.setTimeout;
@@ -33,7 +33,7 @@ def fresh_cache() -> None:
 
 @pytest.fixture
 def open_live(open_page: Any) -> Any:
-    """A page whose clock goes as the test lets it, looked at by someone just now."""
+    """A page with a controlled clock and recent input."""
 
     def open_(path: str, user: Any, **options: Any) -> Page:
         page = open_page("about:blank", user, **options)
@@ -57,7 +57,7 @@ def wait_a_round(page: Page, hand: bool = True) -> None:
 
 
 def leave_alone(page: Page) -> None:
-    """Let time pass, and the page ask, until nobody seems to be there."""
+    """Let time pass and the page poll until it counts as idle."""
     for _ in range(ROUNDS_ALONE):
         wait_a_round(page, hand=False)
 
@@ -82,7 +82,7 @@ class TestHome:
         assert titles(page) == ["second zebra", "first zebra"]
         expect(page.get_by_role("button", name="Show what is new")).to_be_hidden()
 
-    def test_where_nobody_reads_they_come_by_themselves(
+    def test_new_rows_appear_automatically_on_an_idle_page(
         self, open_live: Any, reader: Any, remember: Any
     ) -> None:
         remember("first zebra")
@@ -93,7 +93,7 @@ class TestHome:
         expect(page.locator("#live-new .row")).to_have_count(2)
         expect(page.get_by_role("button", name="Show what is new")).to_be_hidden()
 
-    def test_who_looked_at_what_was_new_and_went_away_gets_the_next_without_a_hand(
+    def test_rows_appear_automatically_again_after_the_reader_left(
         self, open_live: Any, reader: Any, remember: Any
     ) -> None:
         remember("first zebra")
@@ -107,7 +107,7 @@ class TestHome:
         wait_a_round(page, hand=False)
         expect(page.locator("#live-new .row")).to_have_count(3)
 
-    def test_a_pointer_that_rests_is_no_hand_though_a_move_is_told_of(
+    def test_a_resting_pointer_does_not_count_as_activity(
         self, open_live: Any, reader: Any, remember: Any
     ) -> None:
         remember("first zebra")
@@ -187,7 +187,7 @@ class TestHome:
             page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
         expect(page.locator("#live-turn")).to_have_text("Pause live updates")
 
-    def test_the_switch_says_when_nobody_is_signed_in_any_more_and_leads_to_the_sign_in(
+    def test_the_switch_leads_to_the_sign_in_after_the_session_ended(
         self, open_live: Any, reader: Any, remember: Any
     ) -> None:
         remember("first zebra")

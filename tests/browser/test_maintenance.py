@@ -1,4 +1,4 @@
-"""Maintenance in a real browser: a run is watched as it goes, with and without JavaScript."""
+"""Maintenance: the progress of a run, with and without JavaScript."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Status = MaintenanceRun.Status
 
 @pytest.fixture
 def keeper(person: Callable[..., User]) -> User:
-    """Someone who may maintain and erase."""
+    """A user with the permissions to maintain and erase."""
     return person("keeper", "add_maintenancerun", "view_maintenancerun", "erase_memory")
 
 
@@ -38,7 +38,7 @@ def faded(remember: Callable[..., Memory]) -> list[Memory]:
 
 @pytest.fixture
 def workers() -> Iterator[None]:
-    """What the server starts beside its requests."""
+    """Start the server's background threads."""
     at_work = [Worker(dry_runs=False), Worker(dry_runs=True)]
     for worker in at_work:
         worker.start()
@@ -60,13 +60,13 @@ def newest() -> MaintenanceRun:
 
 
 def pretend(done: int, total: int) -> None:
-    """A run that somebody in this process works on, so far."""
+    """A run that this process is executing."""
     MaintenanceRun.objects.update(
         status=Status.RUNNING, worker=worker_id(), heartbeat_at=timezone.now(), done=done, total=total
     )
 
 
-def test_dry_run_then_run_then_undo_beside_the_servers_workers(
+def test_dry_run_then_run_then_undo_while_the_workers_run(
     open_page: OpenPage, keeper: User, faded: list[Memory], workers: None
 ) -> None:
     page = open_page("/maintenance/", keeper)
@@ -84,7 +84,7 @@ def test_dry_run_then_run_then_undo_beside_the_servers_workers(
     assert importances(faded) == [0.5, 0.5, 0.5]
 
 
-def test_the_bar_moves_by_itself_and_what_is_said_is_said_once_a_quarter(
+def test_the_bar_moves_automatically_and_each_quarter_is_announced_once(
     open_page: OpenPage, keeper: User, faded: list[Memory]
 ) -> None:
     page = open_page("/maintenance/", keeper)

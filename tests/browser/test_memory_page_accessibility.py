@@ -1,4 +1,4 @@
-"""What the content pages answer to a deed: axe-core, light on a large screen and dark on a small one."""
+"""Accessibility of the content pages after actions, light on a large screen and dark on a small one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.browser.conftest import DESKTOP, PHONE
 
 
 def complaints(page: Page) -> str:
-    """What axe finds, with every fold of the page open; empty when there is nothing."""
+    """Return the problems that axe finds with every fold of the page open."""
     page.evaluate("for (const fold of document.querySelectorAll('main details')) fold.open = true")
     report: str = Axe().run(page).generate_report()
     return "" if report.startswith("Found 0") else f"{page.url}\n{report}"

@@ -1,4 +1,4 @@
-"""A memory from its first words to the trash and back, as a person does it, with and without JavaScript."""
+"""A memory from its creation to the trash and back, with and without JavaScript."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def too_wide(page: Page) -> list[str]:
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["with JavaScript", "without JavaScript"])
 class TestJourney:
-    def test_a_memory_is_written_changed_thrown_away_and_taken_back(
+    def test_a_memory_is_created_edited_trashed_and_restored(
         self, open_page: OpenPage, ada: User, scripts: bool
     ) -> None:
         page = open_page("/memories/new/", ada, java_script_enabled=scripts)
@@ -165,7 +165,7 @@ class TestConveniences:
         expect(page.get_by_role("link", name="session-alpha")).to_be_visible()
         expect(page).to_have_url(re.compile("q=alph"))
 
-    def test_known_projects_are_suggested_to_whoever_comes_to_the_field(
+    def test_known_projects_are_suggested_when_the_field_is_focused(
         self, open_page: OpenPage, ada: User, remember: Remember
     ) -> None:
         remember("words", project="apollo")
@@ -228,7 +228,7 @@ class TestRoom:
             page.goto(path.format(**world))
             assert too_wide(page) == [], path
 
-    def test_comparisons_stand_side_by_side_where_there_is_room(
+    def test_comparisons_are_side_by_side_where_there_is_room(
         self, open_page: OpenPage, ada: User, remember: Remember, actor: Actor
     ) -> None:
         memory = remember("the first line of it")

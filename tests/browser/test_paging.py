@@ -1,4 +1,4 @@
-"""Lists that htmx narrows, orders and pages: where the focus and the scroll are afterwards."""
+"""Lists that htmx filters, sorts and pages: focus and scroll position afterwards."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_facet_of_the_small_screen_closes_and_leads_to_the_list(open_page: Ope
     expect(page.locator(".rows > li").first).to_be_in_viewport()
 
 
-def test_who_went_on_to_type_meanwhile_is_left_alone(open_page: OpenPage, reader: User) -> None:
+def test_a_user_who_keeps_typing_keeps_the_focus(open_page: OpenPage, reader: User) -> None:
     page = open_page("/memories/", reader)
     held: list[Any] = []
     page.route("**/memories/?*project=farm*", lambda route: held.append(route))

@@ -1,4 +1,4 @@
-"""The recall preview in a browser, with and without scripts."""
+"""The recall preview, with and without scripts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_prompt_is_previewed(open_page: Any, reader: Any, zoo: None, scripts: 
     expect(page.get_by_label("Prompt")).to_have_value(PROMPT)
 
 
-def test_a_mistake_is_told_and_mended(open_page: Any, reader: Any, watch: Any, zoo: None) -> None:
+def test_a_mistake_is_shown_and_corrected(open_page: Any, reader: Any, watch: Any, zoo: None) -> None:
     watch.expect(422)
     page = open_page("/preview/", reader)
     page.get_by_label("Prompt").fill(PROMPT)

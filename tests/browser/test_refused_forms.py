@@ -1,4 +1,4 @@
-"""Where the focus is after a form was refused: on what says why; from there a link leads to the field."""
+"""After a refused form the focus is on the error summary, which links to the field."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ def test_the_summary_has_it_and_leads_to_the_field(open_page: OpenPage, watch: W
     expect(page.get_by_label("Content")).to_have_value("words")
 
 
-def test_a_wrong_password_is_told_before_the_name_is_asked_for_again(
-    open_page: OpenPage, insider: User
-) -> None:
+def test_the_focus_is_on_the_error_after_a_wrong_password(open_page: OpenPage, insider: User) -> None:
     page = open_page("/login/")
     page.get_by_label("User name").fill("insider")
     page.get_by_label("Password").fill("wrong")
@@ -34,7 +32,7 @@ def test_a_wrong_password_is_told_before_the_name_is_asked_for_again(
     expect(page).to_have_title(re.compile("^Error: Sign in"))
 
 
-def test_a_filter_that_is_refused_while_somebody_types_leaves_them_the_focus(
+def test_a_refused_filter_leaves_the_focus_in_its_field(
     open_page: OpenPage, watch: Watch, insider: User
 ) -> None:
     watch.expect(422)

@@ -1,4 +1,4 @@
-"""The review in a browser: a queue worked off by keys alone, and by buttons without JavaScript."""
+"""The review queue, by keyboard and by buttons without JavaScript."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ada(person: Callable[..., User]) -> User:
 
 @pytest.fixture
 def three(remember: Remember) -> list[Memory]:
-    """In the order in which they are looked at."""
+    """The cards in the order of the queue."""
     return [remember(f"{word} of the story") for word in ("End", "Middle", "Begin")][::-1]
 
 
@@ -74,7 +74,7 @@ class TestByKeys:
         assert fresh(three[1]).importance == 0.25
         assert fresh(three[2]).deleted_at
 
-    def test_u_takes_back_what_was_done_last_and_then_what_was_before(
+    def test_u_undoes_the_last_action_and_then_the_one_before(
         self, open_page: OpenPage, ada: User, three: list[Memory]
     ) -> None:
         page = open_page("/review/", ada)
@@ -136,7 +136,7 @@ class TestByKeys:
         expect(page.locator(".review-card")).to_have_count(3)
         assert not Memory.objects.exclude(reviewed_at=None).exists()
 
-    def test_nobody_without_the_right_has_keys(
+    def test_no_one_without_the_right_has_keys(
         self, open_page: OpenPage, reader: User, three: list[Memory]
     ) -> None:
         page = open_page("/review/", reader)
@@ -238,7 +238,7 @@ class TestWithoutScripts:
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["with JavaScript", "without JavaScript"])
-def test_looking_is_noted_and_taken_back(
+def test_marking_as_seen_is_undone(
     open_page: OpenPage, ada: User, three: list[Memory], scripts: bool
 ) -> None:
     page = open_page("/review/?tab=new", ada, java_script_enabled=scripts)

@@ -1,4 +1,4 @@
-"""The review with many cards at once, and what its keys do where there is nothing to do."""
+"""The review queue with many cards, and its keys where they do not apply."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ada(person: Callable[..., User]) -> User:
     return person("ada", "change_memory", "delete_memory", "change_fact")
 
 
-def test_cards_are_ticked_acted_on_together_and_taken_back_by_keys(
+def test_cards_are_ticked_acted_on_together_and_undone_by_keys(
     open_page: OpenPage, ada: User, remember: Remember
 ) -> None:
     for number in range(3):
@@ -53,7 +53,7 @@ def test_cards_are_ticked_acted_on_together_and_taken_back_by_keys(
     assert Memory.objects.filter(reviewed_at=None).count() == 3
 
 
-def test_those_demoted_together_were_looked_at(open_page: OpenPage, ada: User, remember: Remember) -> None:
+def test_cards_demoted_together_count_as_reviewed(open_page: OpenPage, ada: User, remember: Remember) -> None:
     remember("one of many")
     page = open_page("/review/?tab=new", ada)
     for key in "jxd":
@@ -113,7 +113,7 @@ def test_another_one_to_keep_is_no_taking_back(open_page: OpenPage, ada: User, r
 
 
 @pytest.mark.parametrize("key", ["a", "m"])
-def test_a_contradiction_that_comes_back_is_told(
+def test_a_contradiction_that_comes_back_is_announced(
     open_page: OpenPage, ada: User, actor: Actor, remember: Remember, key: str
 ) -> None:
     for name in ("Acme", "Brick"):

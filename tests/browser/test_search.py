@@ -1,4 +1,4 @@
-"""Live search in a browser: typing, sending, facets, going back; and all of it without scripts."""
+"""Live search: typing, sending, facets and back navigation, also without scripts."""
 
 from __future__ import annotations
 
@@ -54,9 +54,7 @@ def test_typing_replaces_the_address_and_sending_adds_a_step_to_go_back_to(
     expect(box(page)).to_have_value("giraffe")
 
 
-def test_a_facet_narrows_keeps_the_words_and_can_be_taken_back(
-    open_page: Any, reader: Any, zoo: None
-) -> None:
+def test_a_facet_narrows_keeps_the_words_and_can_be_undone(open_page: Any, reader: Any, zoo: None) -> None:
     page = open_page("/search/?q=zebra", reader)
     page.get_by_role("navigation", name="Narrow down").get_by_role("link", name="bugfix").click()
     expect(page).to_have_url(re.compile(r"q=zebra&type=bugfix"))
@@ -71,7 +69,7 @@ def test_a_facet_narrows_keeps_the_words_and_can_be_taken_back(
     expect(page).to_have_url(re.compile(r"type=bugfix"))
 
 
-def test_a_wrong_filter_is_told_while_typing_and_the_rest_stays(
+def test_a_wrong_filter_is_shown_while_typing_and_the_rest_stays(
     open_page: Any, reader: Any, zoo: None, watch: Any
 ) -> None:
     watch.expect(422)

@@ -1,4 +1,4 @@
-"""Session pages, days and connecting in a real browser: clicks, the keyboard, a small screen, axe."""
+"""Session pages, the timeline and the connect page: mouse, keyboard, small screen, accessibility."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def long(remember: Any) -> Session:
 
 @pytest.fixture
 def short(remember: Any) -> Session:
-    """Sixty events: a page with everything that the long one has, of which less is to be gone over."""
+    """Sixty events: like the long session, but faster to check."""
     return record(remember, 60)
 
 

@@ -1,4 +1,4 @@
-"""What a single key acts on: what one sees and chose, and nothing else; the bar of the ticked; undoing."""
+"""Single keys act on the visible or chosen row only; the bar of ticked rows; undo."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def nothing_happens(page: Page, keys: Iterable[str]) -> None:
 class TestWhileACardIsMerged:
     @pytest.fixture
     def merging(self, open_page: OpenPage, insider: User, remember: Remember) -> Page:
-        """The third of six cards shows what is like it; the first is far out of sight."""
+        """The third of six cards shows its similar memories; the first is scrolled out of view."""
         for word in ("barn", "dune", "fjord", "grove"):
             remember(f"The {word} of the tale\n\n" + f"{word} is told of at length. " * 40)
         for end in ("", "!"):
@@ -76,7 +76,7 @@ class TestWhileACardIsMerged:
         expect(text).to_have_value("My own words")
 
 
-def test_the_first_card_is_not_acted_on_while_it_is_out_of_sight(
+def test_the_first_card_is_not_acted_on_while_it_is_hidden(
     open_page: OpenPage, insider: User, remember: Remember
 ) -> None:
     for number in range(8):
@@ -108,9 +108,7 @@ def test_who_decided_a_contradiction_goes_on_with_the_next_one(
 
 
 class TestUndoing:
-    def test_u_takes_back_what_a_pencil_changed(
-        self, open_page: OpenPage, insider: User, remember: Remember
-    ) -> None:
+    def test_u_undoes_an_inline_edit(self, open_page: OpenPage, insider: User, remember: Remember) -> None:
         page = open_page(f"/memories/{remember('First words', title='First title').uid}/", insider)
         page.get_by_role("link", name="Change the title").click()
         page.get_by_role("textbox", name="Title").fill("Second title")
@@ -120,7 +118,7 @@ class TestUndoing:
         expect(page.get_by_role("heading", level=1)).to_have_text("First title")
         assert Memory.objects.get().title == "First title"
 
-    def test_u_takes_back_that_a_memory_was_trashed(
+    def test_u_undoes_moving_a_memory_to_the_trash(
         self, open_page: OpenPage, insider: User, remember: Remember
     ) -> None:
         page = open_page(f"/memories/{remember('words').uid}/", insider)
@@ -132,7 +130,7 @@ class TestUndoing:
         assert Memory.objects.live().count() == 1
 
     @pytest.mark.usefixtures("embedding")
-    def test_u_takes_back_the_last_merging_of_two_and_then_the_first(
+    def test_u_undoes_the_last_merging_of_two_and_then_the_first(
         self, open_page: OpenPage, insider: User, remember: Remember
     ) -> None:
         for name in ("Trains", "Ferries"):
@@ -154,9 +152,7 @@ class TestUndoing:
         expect(page.locator(".undo")).to_have_count(0)
         assert not Memory.objects.trashed().exists()
 
-    def test_u_takes_back_that_a_fact_holds_alone(
-        self, open_page: OpenPage, insider: User, actor: Any
-    ) -> None:
+    def test_u_undoes_a_settled_contradiction(self, open_page: OpenPage, insider: User, actor: Any) -> None:
         for name in ("Acme", "Brick"):
             services.create_fact(FactDraft(subject="ada", predicate="works at", object=name), actor)
         page = open_page("/facts/contradictions/", insider)
@@ -204,7 +200,7 @@ class TestTheBarOfTheTicked:
         ticked.keyboard.press("b")
         assert focused(ticked) == row
 
-    def test_the_list_of_keys_tells_of_it(self, ticked: Page) -> None:
+    def test_the_list_of_keys_mentions_it(self, ticked: Page) -> None:
         ticked.keyboard.press("?")
         expect(ticked.get_by_role("dialog", name="Keyboard")).to_contain_text(
             "To the bar of what can be done"

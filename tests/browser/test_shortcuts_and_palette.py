@@ -1,4 +1,4 @@
-"""Keys, the command palette and copying, as hands on a keyboard use them."""
+"""Keyboard shortcuts, the command palette and copying."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.browser.conftest import DESKTOP, PHONE, no_sideways_scrolling
 
 @pytest.fixture
 def three(remember: Any) -> list[Any]:
-    """The newest stands first in the lists: third, second, first."""
+    """The lists show the newest first: third, second, first."""
     return [remember(f"{name} zebra", project="zoo") for name in ("first", "second", "third")]
 
 

@@ -1,4 +1,4 @@
-"""At a glance in a real browser: the names of charts, the way to the list that mends."""
+"""The statistics page: names of charts, and links to filtered lists."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def fresh_cache() -> None:
 
 @pytest.fixture
 def world(remember: Any, actor: Any) -> None:
-    """Something for every chart."""
+    """Data for every chart."""
     session = Session.objects.create(session_id="s", project="zoo")
     kinds = ("decision", "bugfix", "feature")
     for number in range(12):

@@ -1,7 +1,7 @@
-"""What an agent stores never runs, loads or leads away in a real browser, whichever page shows it.
+"""Markup stored by an agent never runs, loads or navigates in a browser, whichever page shows it.
 
-``tests/http/hostile_store.py`` fills every text field of every table; ``tests/http`` looks at the same pages
-on the server's side.
+``tests/http/hostile_store.py`` fills every text field of every table; ``tests/http`` checks the same pages on
+the server.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Witness:
             self.seen.append(what[:200])
 
     def open(self, address: str) -> list[str]:
-        """What happened at this address, and what is wrong with the page."""
+        """Return the events at this address and the problems of the page."""
         self.seen.clear()
         self.page.goto(address)
         return self.judge(address)
@@ -143,7 +143,7 @@ def _walks_in_peace(witness: Witness) -> None:
 
 
 def _hands_in_peace(witness: Witness) -> None:
-    """What scripts put into a page: lists searched as one types, the palette, what is typed itself."""
+    """Check what scripts insert into a page: live lists, the palette and typed text."""
     page = witness.page
     for address in ("/search/", "/facts/graph/", "/memories/"):
         witness.open(address)

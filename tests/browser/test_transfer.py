@@ -1,4 +1,4 @@
-"""Import and export in a real browser: a file is looked through and then imported; one goes out."""
+"""Import and export: a dry run, the import, and a download."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def writer(person: Callable[..., User]) -> User:
 
 @pytest.fixture
 def workers() -> Iterator[None]:
-    """What the server starts beside its requests."""
+    """Start the server's background threads."""
     at_work = [Worker(dry_runs=False), Worker(dry_runs=True)]
     for worker in at_work:
         worker.start()

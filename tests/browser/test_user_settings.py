@@ -1,4 +1,4 @@
-"""What readers set in their systems is heeded: less motion, colours of their own, a low window."""
+"""Settings of the user's system are respected: reduced motion, forced colours, low window."""
 
 from __future__ import annotations
 

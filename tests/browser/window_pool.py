@@ -1,8 +1,8 @@
-"""Windows of the browser that one test leaves to the next: to open one costs as much as ten pages.
+"""Browser windows that tests reuse, because opening one costs as much as ten pages.
 
-The next test cannot tell such a window from a new one: its cookies and storage are empty, its history is one
-page long, nobody listens to it or stands in the way of its requests, size and colours are as asked for, and
-the pointer lies in the corner. What cannot be taken back (a clock that the test turns) ends the window.
+A reused window is like a new one: empty cookies and storage, a history of one page, no listeners or request
+handlers, the requested size and colours, and the pointer in the corner. A window with a change that cannot be
+reverted (a controlled clock) is closed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ IS_UNTOUCHED = "() => [Date, setTimeout, fetch].every((one) => /native code/.tes
 
 @dataclass
 class Window:
-    """A page in a context of its own, and whoever listens to it."""
+    """A page in its own context, and its listeners."""
 
     page: Page
     context: BrowserContext
@@ -59,7 +59,7 @@ class Window:
 
 
 class Windows:
-    """Those of one browser; each is looked through by one test at a time."""
+    """The windows of one browser; each is used by one test at a time."""
 
     def __init__(self, browser: Browser) -> None:
         self.browser = browser

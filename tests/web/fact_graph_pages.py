@@ -1,4 +1,4 @@
-"""The graph of facts in tests: facts said, nodes that are drawn, and what stands beside them."""
+"""Helpers for tests of the fact graph: store facts, read nodes and the panel."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def nodes(response: Any) -> dict[str, str]:
 
 
 def panel_of(response: Any) -> Page:
-    """What stands beside the picture."""
+    """Return the panel next to the picture."""
     return Page(response.content.decode().partition('<aside id="beside"')[2].partition("</aside>")[0])

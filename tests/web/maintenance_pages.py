@@ -1,4 +1,4 @@
-"""What the tests of maintenance do again and again: let memories age, start a run, read the page."""
+"""Helpers for maintenance tests: age memories, start runs, read pages."""
 
 from __future__ import annotations
 

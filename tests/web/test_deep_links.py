@@ -1,4 +1,4 @@
-"""Everything has an address: facts, rows of the journal, injections, the entries of a session, tokens."""
+"""Every object has an address: facts, journal rows, injections, entries of a session, tokens."""
 
 from __future__ import annotations
 
@@ -57,9 +57,7 @@ class TestPagesOfOne:
         assert "zebra" in page
         assert "/facts/?subject=zebra&amp;predicate=eats&amp;state=all" in page
 
-    def test_the_journal_leads_to_each_row_and_to_those_beside_it(
-        self, visitor: Client, remember: Any
-    ) -> None:
+    def test_the_journal_links_each_row_and_its_neighbours(self, visitor: Client, remember: Any) -> None:
         for number in range(3):
             remember(f"zebra {number}")
         first, middle, last = JournalEntry.objects.order_by("seq").values_list("seq", flat=True)[:3]
@@ -123,7 +121,7 @@ class TestEntriesOfASession:
             assert name in anchors(page)
             assert "is not here" not in page
 
-    def test_some_of_what_came_before_stands_above_it(self, visitor: Client, night: Session) -> None:
+    def test_some_earlier_entries_are_above_it(self, visitor: Client, night: Session) -> None:
         event = Event.objects.get(tool_name="Tool150")
         at = int(event.at.timestamp() * 1_000_000)
         page = visitor.get(

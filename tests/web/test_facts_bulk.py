@@ -1,4 +1,4 @@
-"""Many facts at once: ended and taken back, or deleted after a page that asks."""
+"""Bulk actions on facts: end and undo, or delete after a confirmation."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_what_was_ended_otherwise_since_stays(hand: Client, three: list[Fact]) -
     assert Fact.objects.get(pk=three[0].pk).valid_until == moment
 
 
-def test_nobody_takes_back_what_another_ended(hand: Client, sign_in: SignIn, three: list[Fact]) -> None:
+def test_no_one_undoes_what_another_user_ended(hand: Client, sign_in: SignIn, three: list[Fact]) -> None:
     address, fields = undo_of(end(hand, three))
     other = sign_in("change_fact", name="bob")
     assert other.post(address, fields).status_code == 404
@@ -87,7 +87,7 @@ def test_each_needs_its_permission(visitor: Client, sign_in: SignIn, three: list
     assert "Delete…" not in sign_in("change_fact", name="bob").get("/facts/").content.decode()
 
 
-def test_what_may_not_be_seen_neither_ends_nor_goes(hand: Client, actor: Actor) -> None:
+def test_hidden_facts_are_neither_ended_nor_deleted(hand: Client, actor: Actor) -> None:
     hidden, _ = fact_store.create_fact(
         FactDraft(subject="hush", predicate="is", object="o", sensitivity="secret"), actor
     )
@@ -109,7 +109,9 @@ def test_deleting_asks_first_and_names_each(hand: Client, three: list[Fact]) -> 
     assert JournalEntry.objects.filter(operation="delete", object_type="fact").count() == 2
 
 
-def test_too_many_and_none_are_said(hand: Client, three: list[Fact], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_selection_is_reported(
+    hand: Client, three: list[Fact], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fact_store, "MAX_FACTS", 2)
     assert "at most 2 facts at once" in end(hand, three)
     assert "No current fact was selected" in end(hand, [])

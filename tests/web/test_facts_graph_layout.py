@@ -1,4 +1,4 @@
-"""Where nodes of the graph stand: within the picture, apart from each other, the same each time."""
+"""The layout of the fact graph: nodes within the picture and apart, deterministic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ APART: list[tuple[int, int]] = []
 
 
 @pytest.mark.parametrize(("count", "links"), [(1, []), (2, [(0, 1)]), (30, RING), (40, STAR), (25, APART)])
-def test_nodes_stand_within_the_picture_and_do_not_touch(count, links):
+def test_nodes_are_within_the_picture_and_do_not_touch(count, links):
     radii = [8.0] * count
     points = arrange_nodes(count, links, radii)
     assert all(0 < x < WIDTH and 0 < y < HEIGHT for x, y in points)
@@ -30,7 +30,7 @@ def test_the_same_graph_looks_the_same_each_time():
     assert (arrange_nodes(40, STAR, [5.0] * 40) == arrange_nodes(40, STAR, [5.0] * 40)).all()
 
 
-def test_what_is_linked_stands_nearer_than_what_is_not():
+def test_linked_nodes_are_nearer_than_others():
     links = [(a, b) for group in (range(10), range(10, 20)) for a, b in combinations(group, 2)]
     points = arrange_nodes(20, links, [5.0] * 20).tolist()
     within = [math.dist(points[a], points[b]) for a, b in links]
@@ -49,7 +49,7 @@ def test_names_cover_neither_each_other_nor_a_node():
     )
     names = LabelPlacer(points, [8.0, 8.0, 8.0]).place_names(texts)
     assert names[0].has_room
-    assert names[0].anchor != "start"  # the second node stands there
+    assert names[0].anchor != "start"  # the second node is there
     assert len({(name.x, name.y) for name in names}) == 3
 
 
@@ -65,14 +65,14 @@ def test_names_stay_within_the_picture():
     assert (name.anchor, name.has_room) == ("end", True)
 
 
-def test_words_of_a_line_find_room_beside_its_middle():
+def test_an_edge_label_moves_away_from_an_occupied_middle():
     placer = LabelPlacer([(100.0, 100.0), (500.0, 100.0), (300.0, 100.0)], [5.0, 5.0, 30.0])
     at = placer.place_on_line((100.0, 100.0), (500.0, 100.0), "uses")
     assert at is not None
     assert at[0] != 300.0
 
 
-def test_seeds_stand_around_their_node_within_the_picture():
+def test_unnamed_nodes_are_around_their_node_within_the_picture():
     places = place_around({"hub": (5.0, 5.0)}, {"hub": [str(n) for n in range(200)]})
     assert len(places) == 200
     assert all(0 < x < WIDTH and 0 < y < HEIGHT for x, y in places.values())
@@ -85,13 +85,13 @@ def test_a_name_keeps_off_the_lines_of_its_own_node():
         assert abs(name.y - 300) > 8
 
 
-def test_a_name_stands_at_a_corner_where_all_sides_are_taken():
+def test_a_name_is_at_a_corner_if_all_sides_are_taken():
     around_it = [(300.0, 300.0), (330.0, 300.0), (270.0, 300.0), (300.0, 330.0), (300.0, 270.0)]
     names = LabelPlacer(around_it, [6.0, 14.0, 14.0, 10.0, 14.0]).place_names(["x", "", "", "", ""])
     assert names[0].has_room
 
 
-def test_a_loop_is_told_where_the_name_stands_above():
+def test_a_name_above_its_node_is_reported_for_loops():
     walls = [(300.0, 300.0), (340.0, 300.0), (260.0, 300.0), (300.0, 330.0)]
     placer = LabelPlacer(walls, [6.0, 30.0, 30.0, 20.0])
     placer.place_names(["up"])

@@ -1,4 +1,4 @@
-"""The graph of facts: one thing however it is written, what contradicts what, and what is drawn of it."""
+"""The fact graph: spellings of names and predicates, contradictions, and what is drawn."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ class TestSpelling:
         [key] = [key for key in nodes(visitor.get(GRAPH)) if key.startswith("~")]
         assert len(nodes(visitor.get(GRAPH, {"node": key}))) == 3
 
-    def test_what_ended_in_other_letters_stands_beside(self, say: Say, visitor: Client, actor: Actor) -> None:
+    def test_ended_facts_in_another_spelling_are_in_the_panel(
+        self, say: Say, visitor: Client, actor: Actor
+    ) -> None:
         services.end_facts([say("REDIS", "led_by", "Mara").uid], actor)
         assert "Mara" in panel_of(visitor.get(GRAPH, {"node": "Redis"})).words
 
@@ -128,7 +130,7 @@ class TestContradictions:
         assert response.context["contradictions"] == 1
         assert "/facts/contradictions/?predicate=Led+By" in main(response).links()
 
-    def test_what_is_contested_stands_first_whatever_its_confidence(self, say: Say, visitor: Client) -> None:
+    def test_contradicted_facts_come_first_whatever_their_confidence(self, say: Say, visitor: Client) -> None:
         for n in range(20):
             say("api", f"a{n}", "x")
         assert visitor.get(GRAPH, {"node": "api"}).context["panel"].says[0].predicate == "located_in"
@@ -146,7 +148,7 @@ class TestContradictions:
             ("two", ("fleet", "fleet"), "These can all be true: such words go with many things."),
         ],
     )
-    def test_why_several_objects_are_no_contradiction_is_told(
+    def test_why_several_objects_are_no_contradiction_is_shown(
         self, say: Say, visitor: Client, subject: str, projects: tuple[str, str], why: str
     ) -> None:
         predicate = "version" if subject == "one" else "uses"
@@ -156,13 +158,13 @@ class TestContradictions:
         assert why in panel_of(response).words
         assert ("moon" in panel_of(response).words) is ("moon" in projects)
 
-    def test_a_decision_that_all_hold_is_told(self, visitor: Client, actor: Actor) -> None:
+    def test_a_decision_that_all_hold_is_shown(self, visitor: Client, actor: Actor) -> None:
         uids = Fact.objects.filter(subject="api").values_list("uid", flat=True)
         contradictions.mark_compatible(uids, actor)
         response = visitor.get(GRAPH, {"node": "api"})
         assert "Someone confirmed that all of these are true." in panel_of(response).words
 
-    def test_hidden_facts_contradict_nothing_beside(self, say: Say, visitor: Client) -> None:
+    def test_hidden_facts_contradict_nothing_in_the_panel(self, say: Say, visitor: Client) -> None:
         say("lone", "points_to", "a secret place", sensitivity="secret")
         assert visitor.get(GRAPH, {"node": "lone"}).context["panel"].questions == []
 
@@ -175,7 +177,9 @@ class TestSuggestedPredicates:
         return [one["value"] for one in Page(listed).all("option")]
 
     @pytest.mark.parametrize("address", [GRAPH, "/facts/", "/facts/contradictions/"])
-    def test_all_that_may_be_seen_the_commonest_first(self, say: Say, visitor: Client, address: str) -> None:
+    def test_visible_predicates_are_suggested_most_common_first(
+        self, say: Say, visitor: Client, address: str
+    ) -> None:
         for n in range(12):
             say("api", f"verb {n}", "x")
         say("web", "verb_7", "x")

@@ -1,4 +1,4 @@
-"""What agents were told: the log over all sessions, in a session, and behind the gate."""
+"""The injection log: over all sessions, within a session, and its visibility."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def inject(session: Session | None, told: Any = (), kept: Any = (), **fields: An
 
 
 class TestLog:
-    def test_it_tells_what_was_shown_what_was_held_back_and_why(
+    def test_it_lists_injected_and_withheld_memories_with_reasons(
         self, visitor: Client, session: Session, remember: Remember
     ) -> None:
         told, full, weak = (remember(f"{name} memory") for name in ("told", "crowded", "weak"))
@@ -111,9 +111,7 @@ class TestLog:
     @pytest.mark.parametrize(
         ("query", "status"), [({"since": "never"}, 422), ({"cursor": "zzz"}, 400), ({"q": "x" * 1001}, 422)]
     )
-    def test_a_bent_address_is_refused_in_words(
-        self, visitor: Client, query: dict[str, str], status: int
-    ) -> None:
+    def test_an_invalid_address_is_refused(self, visitor: Client, query: dict[str, str], status: int) -> None:
         assert visitor.get("/injections/", query).status_code == status
 
     def test_pages_go_on_where_the_last_one_ended(
@@ -144,7 +142,7 @@ class TestLog:
         assert counts[0] == counts[1]
 
 
-class TestGate:
+class TestVisibility:
     @pytest.fixture
     def four(self, session: Session) -> None:
         for level in LEVELS:
@@ -176,7 +174,7 @@ class TestGate:
             count = len(seen)
             assert (f"{count} of {count} shown" if side == "told" else f"0 of {count} shown") in words
 
-    def test_what_the_block_cost_is_told_to_who_may_see_all_of_it(
+    def test_the_tokens_used_are_shown_only_if_every_memory_is_visible(
         self, sign_in: Any, session: Session, remember: Remember
     ) -> None:
         inject(session, [remember("open"), remember("closed", sensitivity="private")])
@@ -191,7 +189,7 @@ class TestGate:
         inject(session, [remember("bob's own", scope="personal", by=bob)])
         assert "bob's own" not in visitor.get("/injections/").content.decode()
 
-    def test_what_lies_in_the_trash_is_not_named(
+    def test_a_trashed_memory_is_not_named(
         self, visitor: Client, session: Session, remember: Remember, actor: Actor
     ) -> None:
         memory = remember("thrown away")
@@ -201,14 +199,14 @@ class TestGate:
         assert "thrown away" not in html
         assert "nothing to be listed" in html
 
-    def test_projects_out_of_reach_stay_out(self, session: Session, remember: Remember) -> None:
+    def test_hidden_projects_stay_out(self, session: Session, remember: Remember) -> None:
         inject(session)
         inject(None, project="sea")
         confined = Clearance.up_to("secret", projects=["zoo"])
         assert [row.project for row in Injection.objects.visible_to(confined)] == ["zoo"]
         assert Injection.objects.visible_to(Clearance.up_to("secret", projects=[])).count() == 0
 
-    def test_an_unknown_level_opens_for_nobody(self, session: Session) -> None:
+    def test_an_unknown_level_opens_for_no_one(self, session: Session) -> None:
         inject(session, sensitivity="cosmic")
         assert not Injection.objects.visible_to(ALL).exists()
 
@@ -223,9 +221,7 @@ class TestGate:
 
 
 class TestSession:
-    def test_injections_stand_in_its_timeline_where_they_happened(
-        self, visitor: Client, session: Session
-    ) -> None:
+    def test_injections_are_in_the_timeline_of_the_session(self, visitor: Client, session: Session) -> None:
         for n, kind in enumerate(("Tool 1", None, "Tool 2")):
             at = NOON + timedelta(minutes=n)
             if kind:
@@ -274,8 +270,8 @@ class TestSession:
         assert count_entries(ALL, MemoryFilter()) == 2
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
-def test_nothing_of_an_injection_becomes_markup(
+@pytest.mark.parametrize("payload", PAYLOADS[:6])
+def test_nothing_of_an_injection_is_rendered_as_markup(
     visitor: Client, session: Session, remember: Remember, payload: str
 ) -> None:
     memory = remember(payload, title=payload)

@@ -1,4 +1,4 @@
-"""Signing in and out, and what holds for every page."""
+"""Sign-in and sign-out, and rules that apply to every page."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_right_password_opens_the_page_that_was_asked_for(person: Any, clien
     assert client.post("/login/", form)["Location"] == "/trash/"
 
 
-def test_a_wrong_password_is_told_and_the_name_is_kept(person: Any, client: Client) -> None:
+def test_a_wrong_password_is_shown_and_the_name_is_kept(person: Any, client: Client) -> None:
     person("ada")
     page = client.post("/login/", {"username": "ada", "password": "guess", "next": ""}).content.decode()
     assert "do not match" in page
@@ -110,7 +110,7 @@ class TestErrorPages:
         words = {_main(response) for response in (unknown, hidden, nowhere)}
         assert len(words) == 1
 
-    def test_an_expired_form_is_told_in_words(self, person: Any) -> None:
+    def test_an_expired_form_is_shown_in_words(self, person: Any) -> None:
         client = Client(enforce_csrf_checks=True)
         client.force_login(person())
         response = client.post("/switch/", {"level": "private", "on": "1"})
@@ -133,5 +133,5 @@ class TestErrorPages:
 
 
 def _main(response: Any) -> str:
-    """What stands between the header and the footer."""
+    """Return the markup between the header and the footer."""
     return str(response.content.decode().partition("<main")[2])

@@ -1,4 +1,4 @@
-"""Maintenance in the browser: who may, how healthy the memory is, and starting a run."""
+"""The maintenance page: permissions, health numbers, and starting a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.web.maintenance_pages import completed_run, importances, set_age, sta
 from tests.web.markup import Page, main, page
 
 
-class TestWhoMay:
+class TestPermissions:
     ADDRESSES = ("/maintenance/", "/maintenance/runs/", "/maintenance/runs/x1/", "/maintenance/runs/x1/undo/")
 
     def test_others_get_403_and_no_link(self, visitor: Client) -> None:
@@ -27,7 +27,7 @@ class TestWhoMay:
         assert start_run(visitor).status_code == 403
         assert "/maintenance/" not in page(visitor.get("/")).links()
 
-    def test_who_may_look_sees_everything_and_starts_nothing(self, sign_in: Any, faded: Any) -> None:
+    def test_a_viewer_sees_everything_and_starts_nothing(self, sign_in: Any, faded: Any) -> None:
         client = sign_in("view_maintenancerun")
         assert "/maintenance/" in page(client.get("/")).links()
         shown = main(client.get("/maintenance/"))
@@ -37,11 +37,11 @@ class TestWhoMay:
         assert start_run(client, do="dry_run").status_code == 403
         assert not MaintenanceRun.objects.exists()
 
-    def test_who_may_run_may_look(self, sign_in: Any, db: None) -> None:
+    def test_a_maintainer_may_look(self, sign_in: Any, db: None) -> None:
         client = sign_in("add_maintenancerun")
         assert "Dry run" in text_of(client.get("/maintenance/"))
 
-    def test_a_looker_steers_nothing(self, sign_in: Any, keeper: Client, faded: Any) -> None:
+    def test_a_viewer_controls_nothing(self, sign_in: Any, keeper: Client, faded: Any) -> None:
         run, address = completed_run(keeper)
         looker = sign_in("view_maintenancerun", name="ben")
         assert looker.get(address).status_code == 200
@@ -52,7 +52,7 @@ class TestWhoMay:
         run.refresh_from_db()
         assert run.undone_at is None
 
-    def test_nobody_signed_in_is_sent_to_the_login(self, client: Client, db: None) -> None:
+    def test_an_anonymous_user_is_sent_to_the_login(self, client: Client, db: None) -> None:
         response = client.get("/maintenance/")
         assert response["Location"] == "/login/?next=/maintenance/"
 
@@ -70,7 +70,7 @@ class TestWhoMay:
 
 
 class TestThePage:
-    def test_it_tells_the_health_in_numbers(
+    def test_it_shows_the_health_in_numbers(
         self, keeper: Client, faded: list[Memory], remember: Any, actor: Any, configure: Any
     ) -> None:
         configure(max_memories=1)
@@ -86,7 +86,7 @@ class TestThePage:
         client = sign_in("add_maintenancerun", "view_private", "view_secret", on=["private"])
         assert "2 live" in text_of(client.get("/maintenance/"))
 
-    def test_it_tells_when_what_happens_by_itself(self, keeper: Client, configure: Any) -> None:
+    def test_it_shows_when_scheduled_maintenance_runs(self, keeper: Client, configure: Any) -> None:
         configure(maintenance_at="03:30", maintenance_operations="consolidate")
         assert re.search(
             r"Next in \d+ \w+ .*03:30 Every day, in this order Consolidate",
@@ -97,7 +97,7 @@ class TestThePage:
         configure(maintenance_operations="")
         assert "Next Never: nothing to do is named" in text_of(keeper.get("/maintenance/"))
 
-    def test_it_says_when_nobody_works_on_runs(self, keeper: Client, faded: Any, configure: Any) -> None:
+    def test_it_reports_that_no_worker_runs(self, keeper: Client, faded: Any, configure: Any) -> None:
         assert "None in this server" in text_of(keeper.get("/maintenance/"))
         configure(maintenance_worker=False)
         start_run(keeper)
@@ -129,7 +129,7 @@ class TestThePage:
 
 
 class TestStarting:
-    def test_a_wrong_value_is_told_beside_its_field(self, keeper: Client, db: None) -> None:
+    def test_a_wrong_value_is_shown_at_its_field(self, keeper: Client, db: None) -> None:
         response = start_run(keeper, project="x" * 300)
         assert response.status_code == 422
         assert "at most 200 characters" in text_of(response)
@@ -218,12 +218,12 @@ class TestLosingForGood:
         assert shown.count("gone for good") == 2
         assert "Undo" not in shown
 
-    def test_nothing_to_lose_is_said(self, eraser: Client, db: None) -> None:
+    def test_nothing_to_lose_is_reported(self, eraser: Client, db: None) -> None:
         shown = text_of(start_run(eraser, "purge_expired"))
         assert "There is nothing to remove" in shown
         assert "Remove for good" not in shown
 
-    def test_a_wrong_value_is_told_before_the_question(self, eraser: Client, db: None) -> None:
+    def test_a_wrong_value_is_shown_before_the_question(self, eraser: Client, db: None) -> None:
         response = start_run(eraser, "purge_expired", grace_days="-1")
         assert response.status_code == 422
         assert "greater than or equal to 0" in text_of(response)

@@ -1,4 +1,4 @@
-"""The list of the command palette: what fits, for those who may see it."""
+"""The command palette: matching entries that the user may see."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_project_of_hidden_memories_alone_is_not_offered(visitor: Client, reme
     assert not [link for link in offered(visitor, "vault").links() if link.startswith("/memories/?")]
 
 
-def test_what_lies_in_the_trash_is_not_offered(visitor: Client, remember: Any, actor: Any) -> None:
+def test_a_trashed_memory_is_not_offered(visitor: Client, remember: Any, actor: Any) -> None:
     made = remember("words", title="Feeding", project="barn")
     store.trash_memories([made.uid], actor)
     page = offered(visitor, "feeding")

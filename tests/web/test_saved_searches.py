@@ -1,4 +1,4 @@
-"""Saved searches: one's own, exact, of the hub's own lists alone."""
+"""Saved searches: private to their owner, exact, and for the hub's own lists only."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def save(client: Client, name: str = "Tides", page: str = "search", query: str =
         ("trash", "", "everything"),
     ],
 )
-def test_what_it_looks_for_is_told_in_the_words_of_the_lists_form(page: str, query: str, told: str) -> None:
+def test_filters_are_described_with_the_labels_of_the_list(page: str, query: str, told: str) -> None:
     saved = to_list_address(page, query)
     assert saved is not None
     assert saved.told == told
@@ -134,7 +134,7 @@ class TestSaving:
         assert answer.status_code == 422
         assert told in main(answer).words
 
-    def test_a_query_that_is_too_long_is_told(self, client: Client) -> None:
+    def test_a_query_that_is_too_long_is_shown(self, client: Client) -> None:
         answer = save(client, query="q=" + "x" * 2000)
         assert answer.status_code == 422
         assert "more than 2000" in main(answer).words
@@ -153,7 +153,7 @@ class TestOnesOwn:
     def theirs(self, person: Any) -> SavedSearch:
         return saved_searches.save_search(person("bob"), "Bob's list", "search", "q=bob")
 
-    def test_nobody_elses_shows_anywhere(self, client: Client, theirs: SavedSearch) -> None:
+    def test_searches_of_others_are_not_shown(self, client: Client, theirs: SavedSearch) -> None:
         at = {"HX-Current-URL": "http://testserver/search/?q=bob"}
         for response in (
             client.get("/searches/"),
@@ -189,7 +189,7 @@ class TestChanging:
         assert SavedSearch.objects.get().name == "Low water"
 
     @pytest.mark.parametrize("name", ["", "Other", "x" * 101])
-    def test_a_name_that_will_not_do_is_said_where_it_was_typed(
+    def test_an_invalid_name_is_reported_at_its_field(
         self, client: Client, search: SavedSearch, ada: User, name: str
     ) -> None:
         saved_searches.save_search(ada, "Other", "search", "")

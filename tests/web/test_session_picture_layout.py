@@ -1,4 +1,4 @@
-"""The geometry of a session's picture: places in range, order kept, pauses folded, segments side by side."""
+"""The layout of a session's picture: places in range, order, folded pauses, segments without gaps."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class TestAlways:
         assert all(fold.x > 0 and fold.x + fold.width < 100.001 for fold in picture.folds)
 
     @given(_happenings)
-    def test_what_came_later_stands_further_right(self, happenings: list[PictureItem]) -> None:
+    def test_later_items_are_further_right(self, happenings: list[PictureItem]) -> None:
         picture = drawn(happenings)
         places = {mark.what.at: mark.x for mark in [*picture.marks, *picture.edges]}
         for earlier, later in pairwise(sorted(places)):
@@ -88,7 +88,7 @@ class TestAlways:
             assert left.number != right.number
 
     @given(_one_by_one)
-    def test_each_thing_stands_within_its_segment(self, happenings: list[PictureItem]) -> None:
+    def test_each_item_is_within_its_segment(self, happenings: list[PictureItem]) -> None:
         picture = drawn(happenings)
         for mark in picture.marks:
             [band] = [b for b in picture.bands if b.first <= mark.what.at <= b.last]
@@ -161,7 +161,7 @@ class TestTime:
         picture = drawn([*(event(n * 20) for n in range(9)), *(event(86400 + n * 20) for n in range(9))])
         assert any(tick.text.startswith("11 Mar ") for tick in picture.ticks)
 
-    def test_a_session_of_seconds_is_told_in_seconds(self) -> None:
+    def test_a_session_of_seconds_has_ticks_in_seconds(self) -> None:
         assert drawn([event(n / 10) for n in range(200)]).ticks[0].text == "12:00:00"
 
     @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ class TestTime:
 
 
 class TestSegments:
-    def test_a_segment_is_told_by_its_commonest_keywords(self) -> None:
+    def test_a_segment_is_labelled_with_its_most_common_keywords(self) -> None:
         picture = drawn([event(n, keywords=("zeta", "alpha") if n else ("beta", "zeta")) for n in range(3)])
         assert picture.bands[0].keywords == ("zeta", "alpha", "beta")
         assert picture.bands[0].words == "zeta, alpha, beta"
@@ -223,7 +223,7 @@ class TestLanes:
         assert [(lane.name, lane.count) for lane in picture.lanes] == [("prompt", 1), ("run", 2)]
         assert picture.lanes[0].y < picture.lanes[1].y
 
-    def test_what_was_kept_stands_out(self) -> None:
+    def test_kept_items_have_a_large_mark(self) -> None:
         picture = drawn([event(0), event(1, type="decision", href="/m/")])
         assert [mark.what.href for mark in picture.loud] == ["/m/"]
         assert len(picture.quiet) == 1
@@ -241,7 +241,7 @@ class TestCurve:
         assert drawn(events).curve.count("M") == 1
         assert drawn([*events, event(90_000, memorability=0.5)]).curve.count("M") == 2
 
-    def test_the_gate_stands_at_its_height(self) -> None:
+    def test_the_threshold_line_is_at_its_height(self) -> None:
         picture = drawn([event(0, memorability=GATE)])
         [point] = picture.points
         assert point.passes

@@ -1,6 +1,6 @@
-"""A session as a report: all of it, in order, for those who may see it.
+"""The report of a session: all visible entries in order.
 
-What the page of a session says on paper alone: that it is a part, and where all of it is.
+Also the text that only the printed page of a session shows: that it is a part, and where the report is.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def night(remember: Any) -> Session:
     return session
 
 
-def test_all_that_happened_stands_on_one_page_oldest_first(visitor: Client, night: Session) -> None:
+def test_all_entries_are_on_one_page_oldest_first(visitor: Client, night: Session) -> None:
     words = main(visitor.get(AT)).words
     places = [words.index(f"Tool{n}.") for n in range(100)] + [words.index("what was learnt")]
     assert places == sorted(places)
@@ -88,9 +88,7 @@ def test_the_page_of_a_session_leads_to_it(visitor: Client, remember: Any) -> No
     assert "a/b?c .." in main(response).words
 
 
-def test_it_shows_no_more_than_may_be_seen(
-    sign_in: Any, remember: Any, four_levels: dict[str, Memory]
-) -> None:
+def test_it_shows_visible_entries_only(sign_in: Any, remember: Any, four_levels: dict[str, Memory]) -> None:
     for level, memory in four_levels.items():
         Memory.objects.filter(pk=memory.pk).update(session_id="night")
         shown = "secret" if level == "cosmic" else level
@@ -148,7 +146,7 @@ def test_without_a_project_several_of_its_name_are_offered(
     assert (answer.status_code, answer["Location"]) == (302, "/sessions/night/")
 
 
-def test_memories_are_told_whole(visitor: Client, remember: Any) -> None:
+def test_memories_are_shown_whole(visitor: Client, remember: Any) -> None:
     text = "# Why\n\n" + "A long paragraph that explains. " * 90 + "\n\nThe last word of it."
     remember(text, title="Why", session_id="night", project="zoo")
     page = main(visitor.get(AT))
@@ -157,7 +155,7 @@ def test_memories_are_told_whole(visitor: Client, remember: Any) -> None:
     assert page.words.count("Why") == 1
 
 
-def test_of_a_text_too_long_for_a_page_it_tells_how_much_is_left_out(
+def test_the_omitted_length_of_a_long_text_is_shown(
     visitor: Client, remember: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(templatetags_report, "MAX_TEXT_CHARS", 1000)
@@ -173,7 +171,7 @@ def test_a_secret_is_not_opened_by_a_report(sign_in: Any, remember: Any) -> None
     assert "hidden" not in words
 
 
-def test_the_summary_is_told_once(visitor: Client, remember: Any) -> None:
+def test_the_summary_is_shown_once(visitor: Client, remember: Any) -> None:
     made = remember("All went well in the end.", title="A calm night", session_id="night", project="zoo")
     Session.objects.update(summary=made)
     page = main(visitor.get(AT))

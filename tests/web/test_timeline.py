@@ -1,4 +1,4 @@
-"""The timeline over all projects, and its order in both directions."""
+"""The timeline over all projects, in both orders."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def told(client: Client, **query: str) -> str:
     return main(response).words.partition("Show")[2]
 
 
-class TestGate:
-    def test_each_sees_what_they_may_see(self, sign_in: Any, four_levels: dict[str, Memory]) -> None:
+class TestVisibility:
+    def test_each_user_sees_visible_rows_only(self, sign_in: Any, four_levels: dict[str, Memory]) -> None:
         visitor = sign_in("view_private", "view_secret")
         insider = sign_in("view_private", "view_secret", on=["private", "secret"], name="bob")
         for client, levels in ((visitor, {"public"}), (insider, {"public", "private", "secret"})):
@@ -91,7 +91,7 @@ class TestFilters:
             ("type", "x"),
         ],
     )
-    def test_a_wrong_one_is_named_beside_its_field(self, visitor: Client, field: str, value: str) -> None:
+    def test_a_wrong_one_is_shown_at_its_field(self, visitor: Client, field: str, value: str) -> None:
         response = visitor.get("/timeline/entries/", {field: value})
         assert response.status_code == 422
         assert field in response.context["form"].errors
@@ -105,7 +105,7 @@ class TestFilters:
         settings.TIME_ZONE = "Pacific/Auckland"
         assert "Monday, 11 March 2024" in told(visitor, project="moon")
 
-    def test_a_bent_cursor_is_refused_in_words(self, visitor: Client) -> None:
+    def test_an_invalid_cursor_is_refused(self, visitor: Client) -> None:
         assert visitor.get("/timeline/entries/", {"cursor": "zzz"}).status_code == 400
 
 
@@ -144,7 +144,7 @@ class TestPages:
 
 
 class TestOrder:
-    """``retrieval.timeline`` in both directions, with many things at one moment."""
+    """The timeline in both directions, with many entries at one moment."""
 
     CLEARANCE = Clearance.up_to("public")
 
@@ -175,11 +175,11 @@ class TestOrder:
         assert len(newest) == len(set(newest)) == 10
         assert self.walk(limit, oldest_first=True) == newest[::-1]
 
-    def test_one_kind_alone(self) -> None:
+    def test_one_kind_only(self) -> None:
         assert [kind for kind, _ in self.walk(2, kinds=("boundary",))] == ["boundary"]
         assert timeline.count_entries(self.CLEARANCE, MemoryFilter(), kinds=("memory",)) == 4
 
-    def test_one_session_alone(self, crowd: Session, remember: Remember) -> None:
+    def test_one_session_only(self, crowd: Session, remember: Remember) -> None:
         remember("elsewhere", session_id="s", project="q")
         assert len(self.walk(3, of=crowd)) == 10
         assert timeline.count_entries(self.CLEARANCE, MemoryFilter(), of=crowd) == 10

@@ -1,4 +1,4 @@
-"""Import and export in the browser."""
+"""The import and export pages."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_file_is_imported_and_what_became_of_it_is_shown(writer: Client) -> No
     }
 
 
-def test_a_dry_run_stores_nothing_and_is_then_done_in_earnest(writer: Client) -> None:
+def test_a_dry_run_stores_nothing_and_is_then_done_for_real(writer: Client) -> None:
     address = sent(writer, {"content": "one"}, do="dry_run", project="shop")
     shown = main(writer.get(address))
     assert "Nothing was stored." in shown.words
@@ -144,7 +144,7 @@ def test_others_do_not_see_an_import(writer: Client, sign_in: Any) -> None:
     assert address in page(writer.get("/transfer/")).links()
 
 
-def test_ids_and_authors_are_taken_over_for_an_administrator_alone(writer: Client, db: None) -> None:
+def test_ids_and_authors_are_taken_over_for_an_administrator_only(writer: Client, db: None) -> None:
     line = {"content": "x", "id": "abcdefgh", "author": "token:claude"}
     sent(writer, line)
     assert Memory.objects.get().uid != "abcdefgh"
@@ -170,7 +170,7 @@ def test_a_waiting_import_polls_can_be_stopped_and_resumed(writer: Client) -> No
     assert Memory.objects.count() == 1
 
 
-def test_a_project_beyond_its_cap_is_told_with_its_numbers(writer: Client, configure: Any) -> None:
+def test_a_project_beyond_its_cap_is_shown_with_its_numbers(writer: Client, configure: Any) -> None:
     configure(max_memories=1)
     lines = [{"content": "one", "project": "<b>shop"}, {"content": "two", "project": "<b>shop"}]
     shown = main(writer.get(sent(writer, *lines))).words
@@ -178,8 +178,8 @@ def test_a_project_beyond_its_cap_is_told_with_its_numbers(writer: Client, confi
     assert "Nothing was removed." in shown
 
 
-def test_the_page_says_to_end_a_program_before_its_database_is_uploaded(writer: Client) -> None:
-    assert "a file -wal beside it" in main(writer.get("/transfer/")).words
+def test_the_page_asks_to_close_a_program_before_its_database_is_uploaded(writer: Client) -> None:
+    assert "a separate -wal file" in main(writer.get("/transfer/")).words
 
 
 def test_maintenance_lists_imports_without_the_names_of_files(writer: Client, sign_in: Any) -> None:
@@ -208,7 +208,7 @@ def test_an_import_does_not_go_on_in_a_project_that_its_person_has_left(writer: 
     assert not Memory.objects.exists()
 
 
-def test_a_confined_person_brings_in_to_their_projects_and_takes_out_of_them_alone(
+def test_a_confined_user_imports_into_and_exports_from_their_projects_only(
     writer: Client, remember: Any
 ) -> None:
     ada = User.objects.get(username="ada")
@@ -274,7 +274,7 @@ def test_an_export_is_a_file_that_no_cache_keeps(four_levels: Any, visitor: Clie
     assert "no-store" in response["Cache-Control"]
 
 
-def test_history_goes_out_in_the_hubs_own_format_alone(four_levels: Any, visitor: Client) -> None:
+def test_history_is_exported_in_the_own_format_only(four_levels: Any, visitor: Client) -> None:
     kinds = {line["kind"] for line in exported(visitor, whole="on", project="zoo")}
     assert {"memoryhub", "memory", "journal"} <= kinds
     response = visitor.get("/transfer/export/", {"whole": "on", "format": "markdown"})

@@ -20,7 +20,11 @@ from memoryhub.accounts.tokens import grantable_rights
 from memoryhub.core import dates
 from memoryhub.memories.errors import StoreError
 
-_LEVEL_LABELS = {"public": "public alone", "private": "public and private", "secret": "all, secrets too"}
+LEVEL_LABELS = {
+    "public": "public memories only",
+    "private": "public and private memories",
+    "secret": "all memories, including secret ones",
+}
 
 
 class PlainForm(forms.Form):
@@ -120,9 +124,9 @@ class TokenForm(PlainForm):
         rights = grantable_rights(user)
         initial = {"once": secrets.token_urlsafe(12), "rights": rights[:2], "name": "agent"}
         super().__init__(data, initial=initial)
-        levels = [(level, _LEVEL_LABELS[level]) for level in grantable_clearances(user)]
+        levels = [(level, LEVEL_LABELS[level]) for level in grantable_clearances(user)]
         self.fields["clearance"].choices = levels  # type: ignore[attr-defined]
-        self.fields["rights"].choices = [(one, one) for one in rights]  # type: ignore[attr-defined]
+        self.fields["rights"].choices = [(right, right) for right in rights]  # type: ignore[attr-defined]
         if is_confined(user):
             mine = [(name, name) for name in sorted(user_clearance(user).projects or ())]
             self.fields["projects"] = forms.MultipleChoiceField(
@@ -205,20 +209,20 @@ class RightsForm(PlainForm):
         help_text="The person can sign in, and their tokens work.",
     )
 
-    def __init__(self, by: User, user: User, data: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, manager: User, user: User, data: Mapping[str, Any] | None = None) -> None:
         now = {"role": roles.user_role(user), "level": people.permitted_level(user)}
         super().__init__(data, initial={**now, "is_staff": user.is_staff, "is_active": user.is_active})
-        offered = [name for name in _including(people.grantable_roles(by), now["role"]) if name]
+        offered = [name for name in _including(people.grantable_roles(manager), now["role"]) if name]
         self.fields["role"].choices = [("", "none"), *((name, name) for name in offered)]  # type: ignore[attr-defined]
-        levels = _including(people.grantable_levels(by), now["level"])
-        self.fields["level"].choices = [(one, one) for one in levels]  # type: ignore[attr-defined]
+        levels = _including(people.grantable_levels(manager), now["level"])
+        self.fields["level"].choices = [(level, level) for level in levels]  # type: ignore[attr-defined]
 
 
 class JoinForm(PlainForm):
     project = forms.CharField(max_length=200, widget=forms.TextInput(attrs={"list": "projects"}))
     clearance = forms.ChoiceField(label="Reads there up to", required=False)
 
-    def __init__(self, by: User, data: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, manager: User, data: Mapping[str, Any] | None = None) -> None:
         super().__init__(data)
-        levels = [(one, one) for one in people.grantable_levels(by)]
+        levels = [(level, level) for level in people.grantable_levels(manager)]
         self.fields["clearance"].choices = [("", "as elsewhere"), *levels]  # type: ignore[attr-defined]

@@ -163,11 +163,11 @@ def _render_page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
 def _sessions_context(request: HttpRequest) -> dict[str, Any]:
     """Return one page of the user's sessions; an invalid page number selects the nearest page."""
     pages = Paginator(browser_sessions.list_sessions(request), SESSIONS_PER_PAGE)
-    shown = pages.get_page(request.GET.get("page"))
+    page = pages.get_page(request.GET.get("page"))
     return {
-        "sessions": shown.object_list,
+        "sessions": page.object_list,
         "sessions_count": pages.count,
-        "number": shown.number,
+        "number": page.number,
         "last": pages.num_pages,
     }
 

@@ -68,12 +68,12 @@ class Snippet:
 
 def client_snippets(hub: HubConnection) -> list[Snippet]:
     """Return the configuration of common MCP clients."""
-    return [_snippet(hub, *one) for one in _CLIENTS]
+    return [_snippet(hub, *spec) for spec in _CLIENTS]
 
 
 def program_snippets(hub: HubConnection) -> list[Snippet]:
     """Return scripts that store a memory and find it again."""
-    return [_snippet(hub, *one) for one in _PROGRAMS]
+    return [_snippet(hub, *spec) for spec in _PROGRAMS]
 
 
 def _snippet(

@@ -29,15 +29,10 @@ from memoryhub.core.client_ip import is_loopback
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, Event
 from memoryhub.models.token import default_rights
+from memoryhub.web.accounts.forms import LEVEL_LABELS
 from memoryhub.web.accounts.profile import ISSUE_PERMISSION, own_tokens, revoke_own_token
 from memoryhub.web.connect import snippets
 from memoryhub.web.connect.snippets import HubConnection
-
-_LEVEL_LABELS = {
-    "public": "public memories alone",
-    "private": "public and private memories",
-    "secret": "every memory, secrets too",
-}
 
 
 class ConnectForm(forms.Form):
@@ -69,7 +64,7 @@ class ConnectForm(forms.Form):
         fresh = {"once": secrets.token_urlsafe(12), "toolset": toolset}
         super().__init__(data, label_suffix="", initial=fresh)
         choices = self.fields["clearance"]
-        choices.choices = [(level, _LEVEL_LABELS[level]) for level in levels]  # type: ignore[attr-defined]
+        choices.choices = [(level, LEVEL_LABELS[level]) for level in levels]  # type: ignore[attr-defined]
 
 
 MAX_TOKENS = 50  # listed; also the number of remembered forms

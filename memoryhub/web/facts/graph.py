@@ -157,8 +157,8 @@ def _find_edges(index: GraphIndex, names: Sequence[str]) -> dict[tuple[int, int]
             subject, object = index.ends[triple.pk]
             if subject != name or object not in number:
                 continue
-            one, other = number[subject], number[object]
-            found[(other, one) if (other, one) in found else (one, other)].append(triple)
+            start, end = number[subject], number[object]
+            found[(end, start) if (end, start) in found else (start, end)].append(triple)
     return found
 
 
@@ -196,9 +196,9 @@ class _Drawing:
         labels = [shorten(self.index.text(name), _MAX_LABEL_CHARS) for name in self.names]
         written = self.placer.place_names(labels)
         links: dict[int, set[int]] = defaultdict(set)
-        for one, other in pairs:
-            links[one].add(other)
-            links[other].add(one)
+        for start, end in pairs:
+            links[start].add(end)
+            links[end].add(start)
         return [
             self._node(place, label, name, links[place] - {place})
             for place, (label, name) in enumerate(zip(labels, written, strict=True))

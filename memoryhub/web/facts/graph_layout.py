@@ -135,10 +135,10 @@ class LabelPlacer:
         ]
         self._above: set[int] = set()
         self._neighbours: dict[int, list[int]] = defaultdict(list)
-        for one, other in links:
-            if one != other:
-                self._neighbours[one].append(other)
-                self._neighbours[other].append(one)
+        for a, b in links:
+            if a != b:
+                self._neighbours[a].append(b)
+                self._neighbours[b].append(a)
 
     def place_names(self, texts: Sequence[str]) -> list[NamePlacement]:
         """Place each name next to its node, in order. A name that would cover something has no room."""
@@ -158,8 +158,8 @@ class LabelPlacer:
                     self._above.add(number)
                 return NamePlacement(round(across), round(down), anchor, True)
         x = self._points[number][0]
-        rightwards = next(one for one in candidates if one[2] == "start")
-        leftwards = next(one for one in candidates if one[2] == "end")
+        rightwards = next(candidate for candidate in candidates if candidate[2] == "start")
+        leftwards = next(candidate for candidate in candidates if candidate[2] == "end")
         across, down, anchor, _ = rightwards if x < WIDTH / 2 else leftwards
         return NamePlacement(round(across), round(down), anchor, False)
 
@@ -208,8 +208,8 @@ class LabelPlacer:
         return True
 
 
-def _overlap(one: Box, other: Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+def _overlap(a: Box, b: Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
 def _crosses_box(start: Point, end: Point, box: Box) -> bool:

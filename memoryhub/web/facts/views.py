@@ -208,5 +208,5 @@ def _warn_changed(request: HttpRequest, count: int) -> None:
         messages.warning(request, changed_since_text(_count_facts(count), count))
 
 
-def _count_facts(count: int, one: str = "", more: str = "") -> str:
-    return (f"1 fact {one}" if count == 1 else f"{count} facts {more}").rstrip()
+def _count_facts(count: int, singular: str = "", plural: str = "") -> str:
+    return (f"1 fact {singular}" if count == 1 else f"{count} facts {plural}").rstrip()

@@ -20,7 +20,7 @@ from memoryhub.models import Event, Memory
 from memoryhub.web.sessions.picture_layout import END, START, PictureItem, lay_out_picture
 from memoryhub.web.templatetags.pages import event_name, session_url
 
-MAX_ITEMS = 1500  # of each kind; with more of them no mark can be told from the next
+MAX_ITEMS = 1500  # of each kind; more marks would overlap
 MAX_PICTURE_BYTES = 36_000  # with its table
 MAX_TITLE_CHARS = 90
 _EVENT_LANES = {
@@ -64,8 +64,8 @@ def render_picture(session: Any, clearance: Clearance) -> str:
 
 
 def _render_items(drawn: Sequence[PictureItem], *, more: bool, titled: bool) -> str:
-    gate = settings.MEMORYHUB.memorability_threshold
-    picture = lay_out_picture(drawn, gate, timezone.get_current_timezone())
+    threshold = settings.MEMORYHUB.memorability_threshold
+    picture = lay_out_picture(drawn, threshold, timezone.get_current_timezone())
     return render_to_string("sessions/picture.html", {"picture": picture, "more": more, "titled": titled})
 
 

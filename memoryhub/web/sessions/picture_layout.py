@@ -42,8 +42,8 @@ MAX_KEYWORDS = 6
 class PictureItem:
     """An event, injection or memory to draw. ``lane`` is a key of :data:`LANES`, or START or END.
 
-    ``type`` is the type of the memory that the item is or became; such an item stands out. ``href`` links to
-    that memory. An item whose ``segment`` is None belongs to the current segment.
+    ``type`` is the type of the memory that the item is or became; such an item has a large mark, and ``href``
+    links to the memory. An item whose ``segment`` is None belongs to the current segment.
     """
 
     at: datetime
@@ -157,7 +157,9 @@ class SessionPicture:
         return [mark for mark in self.marks if mark.what.stands_out]
 
 
-def lay_out_picture(items: Sequence[PictureItem], gate: float, zone: tzinfo = UTC) -> SessionPicture | None:
+def lay_out_picture(
+    items: Sequence[PictureItem], threshold: float, zone: tzinfo = UTC
+) -> SessionPicture | None:
     """Lay out the items, with times of the zone on the axis. Return None without items."""
     if not items:
         return None
@@ -188,9 +190,10 @@ def lay_out_picture(items: Sequence[PictureItem], gate: float, zone: tzinfo = UT
         ticks=make_ticks(axis, zone),
         curve=_curve_path(memorable, axis),
         points=[
-            Point(x, round(top + CURVE_HEIGHT * (1 - value), 1), value >= gate) for _, x, value in memorable
+            Point(x, round(top + CURVE_HEIGHT * (1 - value), 1), value >= threshold)
+            for _, x, value in memorable
         ],
-        gate=gate,
+        gate=threshold,
         types=sorted({item.type for item in laned if item.type}),
     )
 

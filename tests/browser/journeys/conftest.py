@@ -1,4 +1,4 @@
-"""Each journey is walked twice: with scripts, and without them."""
+"""Each journey runs twice: with and without scripts."""
 
 from __future__ import annotations
 

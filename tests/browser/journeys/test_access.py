@@ -1,4 +1,4 @@
-"""Give a new agent access: make it a token for one project, watch it arrive, take the token back."""
+"""Give an agent access: create a token for one project, see its first event, revoke the token."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memoryhub.models import AgentToken, Memory
 
 
 def remember(token: str, project: str) -> int:
-    """What an agent is answered that stores something."""
+    """Return the response to an agent that stores a memory."""
     answer = Client().post(
         "/api/v1/memories",
         {"content": f"the oven in {project} runs hot", "project": project},

@@ -1,4 +1,4 @@
-"""Undo a bad consolidation: a memory has faded, the runs tell by what, and that run is taken back."""
+"""Undo a bad consolidation: find the run that faded a memory, and undo it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_faded_memory_leads_to_the_run_that_is_then_undone(
     page.get_by_role("link", name="Consolidate").first.click()
     expect(page.locator(".change-row")).to_have_count(3)
     expect(page.get_by_text("user:olena").first).to_be_visible()
-    # It reached further than what is shown here; who takes it back has to look at all of it.
+    # The run affected hidden levels too. Undoing it requires turning on their switches.
     expect(page.get_by_role("link", name="Undo")).to_have_count(0)
     for level in ("private", "secret"):
         page.get_by_role("button", name=f"Show {level}").click()

@@ -1,4 +1,4 @@
-"""Merge duplicates: the health report counts them, one click merges, one takes it back."""
+"""Merge duplicates: the health report counts them, one click merges, another undoes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clean a secret: one that a memory holds since before the hub looked for them goes without a trace."""
+"""Clean up a secret that was stored before the scanner existed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_memory_with_a_credential_is_found_and_erased_for_good(
         assert KEY.encode() not in file.read_bytes(), file
 
 
-def test_a_scan_hides_what_it_finds_and_the_browser_shows_it_to_nobody(
+def test_a_scan_hides_what_it_finds_and_the_browser_shows_it_to_no_one(
     set_out: Any, insider: Any, leaked: Memory, watch: Watch
 ) -> None:
     call_command("scan_secrets", "--quarantine", stdout=StringIO())

@@ -1,4 +1,4 @@
-"""Mend a wrong memory: find it by its words, change it, see what changed, think better of it."""
+"""Correct a wrong memory: search it, edit it, compare the versions, restore the old one."""
 
 from __future__ import annotations
 
