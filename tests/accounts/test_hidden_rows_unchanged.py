@@ -84,7 +84,7 @@ def posts() -> list[str]:
 
 
 @pytest.mark.parametrize("address", posts())
-def test_no_act_reaches_or_tells_what_is_hidden(world, personal, browser, address):
+def test_no_action_changes_or_reveals_hidden_rows(world, personal, browser, address):
     before, uids = hidden_state(), hidden_uids()
     assert len(hidden_memories()) == 5
     extras: list[dict[str, Any]] = [
@@ -102,7 +102,7 @@ def test_no_act_reaches_or_tells_what_is_hidden(world, personal, browser, addres
 
 
 @pytest.mark.parametrize("listed", LISTS)
-def test_all_that_match_are_those_that_the_person_sees(world, personal, browser, listed):
+def test_select_all_matching_covers_visible_rows_only(world, personal, browser, listed):
     before = hidden_state()
     for act in ("tag", "set-sensitivity", "trash"):
         form = {"act": act, "every": "1", "list": listed, "tag": "x", "sensitivity": "public"}
@@ -112,14 +112,14 @@ def test_all_that_match_are_those_that_the_person_sees(world, personal, browser,
     assert Memory.objects.trashed().exists() == ("zoo" not in listed and listed != "/trash/")
 
 
-def test_no_page_tells_of_what_is_somebody_elses_own(personal, browser):
+def test_no_page_shows_rows_of_other_owners(personal, browser):
     for address in pages():
         assert "evesown" not in browser.get(address).getvalue().decode(), address
     Memory.objects.filter(pk=personal.pk).update(owner="ada")
     assert "evesown" in browser.get("/memories/").getvalue().decode()
 
 
-def test_every_page_about_somebody_elses_own_is_not_found(personal, browser):
+def test_pages_of_rows_of_other_owners_are_not_found(personal, browser):
     before = hidden_state()
     about = [str(one.pattern) for one in urls.urlpatterns if "memories/<slug:uid>" in str(one.pattern)]
     about += [str(one.pattern) for one in urls.urlpatterns if "cards/<slug:uid>" in str(one.pattern)]

@@ -44,6 +44,6 @@ def busy(bot: Agent) -> Iterator[Agent]:
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-def test_any_request_is_answered_as_described(case: schemathesis.Case, busy: Agent) -> None:
+def test_any_request_is_answered_as_documented(case: schemathesis.Case, busy: Agent) -> None:
     response = case.call(headers={"Authorization": f"Bearer {busy.raw}"})
     case.validate_response(response, checks=CHECKS)

@@ -47,13 +47,13 @@ def addresses(value="1"):
             yield "/" + path.strip("^$"), address, pattern
 
 
-def test_only_the_doors_of_agents_are_without_the_check_of_forms():
+def test_only_agent_endpoints_are_csrf_exempt():
     exempt = {address for address, pattern in patterns() if getattr(pattern.callback, "csrf_exempt", False)}
     assert {one for one in exempt if not one.startswith(EXEMPT)} <= {"healthz", "readyz"}
 
 
 @pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])
-def test_a_form_of_another_site_is_refused_at_every_page(boss, remember, method):
+def test_cross_site_form_is_refused_on_every_page(boss, remember, method):
     memory = remember("hay")
     client = Client(enforce_csrf_checks=True)
     client.force_login(boss)
@@ -71,7 +71,7 @@ def test_a_form_of_another_site_is_refused_at_every_page(boss, remember, method)
     assert Memory.objects.live().count() == 1
 
 
-def test_being_signed_in_opens_nothing_at_the_doors_of_agents(boss):
+def test_browser_session_does_not_authenticate_agent_endpoints(boss):
     """So that a form of another site, which brings the cookie along, does nothing there."""
     client = enter(boss)
     for path, address, _ in addresses():
@@ -84,7 +84,7 @@ def test_being_signed_in_opens_nothing_at_the_doors_of_agents(boss):
     assert client.post("/mcp/letsgo", "{}", content_type="application/json").status_code == 401
 
 
-def test_a_form_of_this_site_is_taken(boss):
+def test_form_of_this_site_is_accepted(boss):
     client = Client(enforce_csrf_checks=True)
     client.force_login(boss)
     page = client.get("/").content.decode()
@@ -106,7 +106,7 @@ def stays_here(response):
 
 
 @pytest.mark.parametrize("elsewhere", ELSEWHERE[:4])
-def test_no_address_leads_to_another_site(boss, remember, elsewhere):
+def test_no_redirect_leads_to_another_site(boss, remember, elsewhere):
     memory = remember("hay")
     told = dict.fromkeys(("next", "back", "url", "redirect", "return_to", "from"), elsewhere)
     headers = {
@@ -121,7 +121,7 @@ def test_no_address_leads_to_another_site(boss, remember, elsewhere):
 
 
 @pytest.mark.parametrize("elsewhere", ELSEWHERE)
-def test_what_a_form_says_comes_next_is_a_page_of_this_hub(boss, remember, elsewhere):
+def test_next_parameter_must_be_a_page_of_this_hub(boss, remember, elsewhere):
     forms = [
         ("switch", {"level": "private", "on": "1"}),
         ("act", {"act": "trash"}),
@@ -155,6 +155,6 @@ def test_what_a_form_says_comes_next_is_a_page_of_this_hub(boss, remember, elsew
         "///evil.example/..",
     ],
 )
-def test_a_missing_slash_leads_nowhere_else(boss, path):
+def test_missing_slash_redirects_within_the_site(boss, path):
     for client in (enter(boss), Client()):
         assert stays_here(client.get(path))

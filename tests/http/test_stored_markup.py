@@ -103,13 +103,13 @@ def wrong_with(response: Any) -> list[str]:
     return [*[one for one in payloads.RAW if one in html], *_Text(html).found]
 
 
-def test_every_text_field_of_every_table_holds_a_payload(opened):
+def test_every_text_field_of_every_table_contains_a_payload(opened):
     for model, name in hostile_store.texts():
         values = model._default_manager.values_list(name, flat=True)
         assert any("evil" in str(value) for value in values), f"no payload in {model.__name__}.{name}"
 
 
-def test_there_are_many_payloads_and_each_is_in_the_store(opened):
+def test_every_payload_is_in_the_store(opened):
     assert len(set(payloads.PAYLOADS)) == len(payloads.PAYLOADS) >= 60
     everything = body(opened.client.get("/transfer/export/?whole=on"))
     for one in payloads.PAYLOADS:
@@ -123,18 +123,18 @@ def test_every_page_is_opened(opened):
     assert len(opened.kinds) > 200
 
 
-def test_no_page_takes_what_is_stored_for_its_own(opened):
+def test_no_page_renders_stored_markup(opened):
     assert not opened.wrong
 
 
-def test_no_fragment_takes_what_is_stored_for_its_own(opened):
+def test_no_fragment_renders_stored_markup(opened):
     for page in plain(opened):
         for target in ("results", "list", "main"):
             htmx = {"HX-Request": "true", "HX-Target": target}
             assert not wrong_with(opened.client.get(page, headers=htmx)), page
 
 
-def test_nor_does_the_whole_text_of_a_card_in_the_review(opened):
+def test_review_card_does_not_render_stored_markup(opened):
     uid = Memory.objects.live().get(title=hostile_store.EVERYTHING_TITLE).uid
     address = reverse("review-card", args=[uid])
     htmx = {"HX-Request": "true"}
@@ -145,7 +145,7 @@ def test_nor_does_the_whole_text_of_a_card_in_the_review(opened):
     assert not wrong_with(whole)
 
 
-def test_nor_does_a_page_that_tells_of_an_organisations_sign_in(opened, settings):
+def test_sign_in_page_does_not_render_stored_markup(opened, settings):
     settings.OIDC_ISSUER = "https://login.example/"
     told = []
     for user in User.objects.exclude(username=hostile_store.OWNER):
@@ -167,7 +167,7 @@ def plain(opened):
 
 
 @pytest.mark.parametrize("number", [0, 46, 47])
-def test_no_page_takes_what_is_in_its_address_for_its_own(opened, number):
+def test_no_page_renders_markup_of_its_query_string(opened, number):
     typed = dict.fromkeys(PARAMETERS, payloads.payload(number))
     assert len(plain(opened)) > 25
     for page in plain(opened):
@@ -177,7 +177,7 @@ def test_no_page_takes_what_is_in_its_address_for_its_own(opened, number):
             assert not wrong_with(response), page
 
 
-def test_downloads_and_answers_in_json_are_never_shown_as_a_page(opened):
+def test_downloads_and_json_are_never_rendered_as_pages(opened):
     others = {
         page: headers
         for page, headers in opened.kinds.items()
@@ -190,7 +190,7 @@ def test_downloads_and_answers_in_json_are_never_shown_as_a_page(opened):
         assert kind in TEXTS
 
 
-def test_a_page_that_did_not_escape_would_be_found(opened):
+def test_page_without_escaping_is_detected(opened):
     """The test above can fail: the same page with what it escapes let through."""
     client = opened.client
     with pytest.MonkeyPatch.context() as patch:

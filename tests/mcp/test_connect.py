@@ -81,22 +81,22 @@ async def tools(client: Client) -> list[str]:
 
 
 class TestThePage:
-    def test_it_holds_what_the_hub_shows_and_nothing_else(self) -> None:
+    def test_documented_texts_equal_those_of_the_hub(self) -> None:
         shown = [(one.language, one.text) for one in everything()]
         others = [block for block in BLOCKS if block not in shown]
         assert [block for block in shown if block not in BLOCKS] == []
         assert others == [("sh", BLOCKS[0][1]), ("json", HOOKS)]
 
-    def test_every_text_of_it_is_tried_below(self) -> None:
+    def test_every_documented_text_is_tested(self) -> None:
         tried = {*BY_ADDRESS, *BY_COMMAND, "claude-add", "curl", "python", "mcp-python", "mcp-javascript"}
         assert {one.key for one in everything()} == tried
 
-    def test_the_toolsets_are_those_that_are_served(self) -> None:
+    def test_toolsets_are_the_served_ones(self) -> None:
         rows = dict(re.findall(r"^\| `([\w-]+)` \| (.+) \|$", PAGE, re.MULTILINE))
         assert rows == snippets.TOOLSETS
         assert list(snippets.TOOLSETS) == list(TOOLSETS)
 
-    def test_the_menu_and_the_readme_call_it_the_same(self) -> None:
+    def test_menu_and_readme_use_the_same_name(self) -> None:
         root = Path(__file__).parents[2]
         template = (root / "templates/connect/page.html").read_text("utf-8")
         [title] = re.findall("block title %}(.+?){%", template)
@@ -104,19 +104,19 @@ class TestThePage:
         assert f"*{title}*, in the menu" in (root / "README.md").read_text("utf-8")
         assert f"# {title}\n" in PAGE
 
-    def test_its_first_line_makes_a_token(self, served: Served) -> None:
+    def test_first_line_creates_a_token(self, served: Served) -> None:
         line = BLOCKS[0][1].replace("manage.py", str(served.hub.folder / "manage.py"))
         assert re.fullmatch(r"mh_\S+\n", shell(served, f'{line}; echo "$MEMORYHUB_TOKEN"'))
 
 
 class TestClients:
     @pytest.mark.parametrize("key", BY_ADDRESS)
-    def test_what_a_client_reads_connects(self, served: Served, key: str) -> None:
+    def test_client_configuration_connects(self, served: Served, key: str) -> None:
         url, headers = read(key, here(served, documented(key).text), served.token)
         assert over_http(url, headers, tools) == [tool.name for tool in TOOLSETS["letsgo"].tools]
 
     @pytest.mark.parametrize("key", BY_COMMAND)
-    def test_what_a_client_starts_answers(self, served: Served, key: str, tmp_path: Path) -> None:
+    def test_command_configuration_connects(self, served: Served, key: str, tmp_path: Path) -> None:
         server = json.loads(here(served, documented(key).text))["mcpServers"]["memoryhub"]
         path = os.path.dirname(sys.executable)
         environment = {**served.hub.environment(**PLAIN), "PATH": path, **server["env"]}
@@ -125,7 +125,7 @@ class TestClients:
         )
         assert over_stdio(parameters, tools) == [tool.name for tool in TOOLSETS["letsgo"].tools]
 
-    def test_what_is_told_to_claude_connects(self, served: Served, tmp_path: Path) -> None:
+    def test_claude_command_connects(self, served: Served, tmp_path: Path) -> None:
         stand_in = tmp_path / "claude"
         stand_in.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
         stand_in.chmod(stand_in.stat().st_mode | stat.S_IXUSR)
@@ -137,7 +137,7 @@ class TestClients:
         assert over_http(url, {name: value}, tools)
 
     @pytest.mark.parametrize("toolset", sorted(TOOLSETS))
-    def test_every_toolset_has_an_address_of_its_own(self, served: Served, toolset: str) -> None:
+    def test_every_toolset_has_an_address(self, served: Served, toolset: str) -> None:
         place = HubConnection(served.base, toolset=toolset)
         url, headers = read("codex", documented("codex", place).text, served.token)
         assert over_http(url, headers, tools) == [tool.name for tool in TOOLSETS[toolset].tools]
@@ -202,7 +202,7 @@ class TestPrograms:
 class TestHooks:
     """Each hook of the documented settings, as Claude Code runs it."""
 
-    def test_every_one_is_taken_and_the_session_is_there(self, served: Served) -> None:
+    def test_every_hook_is_accepted_and_creates_the_session(self, served: Served) -> None:
         hooks = json.loads(here(served, HOOKS))["hooks"]
         said = {event: self.fire(served, event, entry["hooks"][0]) for event, [entry] in hooks.items()}
         assert all(isinstance(answer, dict) for answer in said.values())

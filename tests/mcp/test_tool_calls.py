@@ -37,7 +37,7 @@ def both(bot: Door) -> Callable[..., tuple[dict[str, Any], dict[str, Any]]]:
 
 
 class TestResults:
-    def test_they_are_those_of_the_api_as_data_and_as_text(self, both: Any, remember: Any) -> None:
+    def test_results_equal_the_apis_as_data_and_text(self, both: Any, remember: Any) -> None:
         remember("a bilby digs", project="den")
         for name, arguments in (
             ("list_memories", {}),
@@ -52,7 +52,7 @@ class TestResults:
             [text] = said["content"]
             assert json.loads(text["text"]) == answered["result"]
 
-    def test_arguments_that_are_not_known_are_named(self, bot: Door) -> None:
+    def test_unknown_arguments_are_named(self, bot: Door) -> None:
         _, note = bot.call("list_memories", sort="up")["content"]
         assert note["text"] == "These arguments are not known and were ignored: sort"
 
@@ -64,7 +64,7 @@ class TestResults:
             ({"a": 1}, '{"a":1}', {"a": 1}),
         ],
     )
-    def test_a_sentence_stays_a_sentence_and_a_list_a_list(
+    def test_sentence_and_list_keep_their_type(
         self, bot: Door, monkeypatch: pytest.MonkeyPatch, value: Any, text: str, data: Any
     ) -> None:
         offer(monkeypatch, lambda caller, given: value)
@@ -87,7 +87,7 @@ class TestRefusals:
             ("delete_fact", {"id": "nothing"}),
         ],
     )
-    def test_they_have_the_words_of_the_problem(
+    def test_refusal_has_the_text_of_the_problem(
         self, both: Any, name: str, arguments: dict[str, Any]
     ) -> None:
         said, problem = both(name, **arguments)
@@ -98,12 +98,12 @@ class TestRefusals:
             assert error["message"] in text["text"]
         assert {**said["structuredContent"], "request_id": ""} == {**problem, "request_id": ""}
 
-    def test_the_model_reads_no_sentence_twice(self, bot: Door) -> None:
+    def test_refusal_repeats_no_sentence(self, bot: Door) -> None:
         [text] = bot.call("store_memory", content=SECRET)["content"]
         assert text["text"].count("line 1 of content") == 1
 
     @pytest.mark.parametrize("arguments", [{"content": SECRET}, {"content": "x", "tags": [SECRET]}])
-    def test_no_word_of_a_secret_is_told(
+    def test_refusal_reveals_no_secret(
         self, bot: Door, caplog: pytest.LogCaptureFixture, arguments: dict[str, Any]
     ) -> None:
         found = bot.call("store_memory", **arguments)
@@ -111,7 +111,7 @@ class TestRefusals:
         assert SECRET not in str(found) + caplog.text
         assert not JournalEntry.objects.filter(detail__icontains=SECRET).exists()
 
-    def test_a_right_is_needed(self, door: Callable[..., Door]) -> None:
+    def test_missing_right_is_refused(self, door: Callable[..., Door]) -> None:
         reader = door(rights=["read"])
         assert reader.call("list_memories")["isError"] is False
         for name, arguments in (("store_memory", {"content": "x"}), ("purge_expired", {})):
@@ -121,7 +121,7 @@ class TestRefusals:
         assert not Memory.objects.exists()
         assert "lacks the right 'read'" in door(rights=["write"]).call("list_memories")["content"][0]["text"]
 
-    def test_a_fault_tells_nothing_and_is_logged_under_its_number(
+    def test_exception_is_hidden_and_logged_with_its_id(
         self, bot: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         def fault(caller: Caller, given: Any) -> None:
@@ -152,7 +152,7 @@ class TestGate:
         seen = {one["sensitivity"] for one in found.get("results", found.get("memories"))}
         assert seen == {"public", *asked} & allowed
 
-    def test_what_one_may_not_see_is_not_there(self, door: Callable[..., Door], four_levels: Any) -> None:
+    def test_hidden_memory_is_not_found(self, door: Callable[..., Door], four_levels: Any) -> None:
         agent = door("private")
         nothing = agent.call("get_memory", id="nothing")["content"]
         for level in ("secret", "cosmic"):
@@ -180,7 +180,7 @@ class TestGate:
 class TestSession:
     """Tools are told which conversation a call is of, where the protocol knows one."""
 
-    def test_over_http_it_is_that_of_the_handshake(self, bot: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_http_session_is_that_of_the_handshake(self, bot: Door, monkeypatch: pytest.MonkeyPatch) -> None:
         offer(monkeypatch, lambda caller, given: caller.session)
         first, second = bot.begin(), bot.begin()
         names = [self.said(bot, session) for session in (first, first, second)]
@@ -194,7 +194,7 @@ class TestSession:
         answered = bot.ask("tools/call", {"name": "probe"}, Mcp_Session_Id=session)
         return str(answered["result"]["content"][0]["text"])
 
-    def test_over_stdio_it_lasts_from_one_handshake_to_the_next(self, bot: Door) -> None:
+    def test_stdio_session_lasts_until_the_next_handshake(self, bot: Door) -> None:
         wire = StdioConnection(probing(lambda caller, given: caller.session), self.admit, 10_000)
         call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"probe"}}'
         hello = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}'

@@ -22,14 +22,14 @@ EVERY = pytest.mark.parametrize(
 
 
 @EVERY
-def test_its_schema_is_one_and_nothing_in_it_is_fetched(toolset: str, tool: Tool[Any]) -> None:
+def test_schema_is_valid_and_self_contained(toolset: str, tool: Tool[Any]) -> None:
     Draft202012Validator.check_schema(tool.input_schema)
     assert tool.input_schema["type"] == "object"
     assert "http" not in json.dumps(tool.input_schema)
 
 
 @EVERY
-def test_it_answers_and_refuses_as_over_http(bot: Door, toolset: str, tool: Tool[Any]) -> None:
+def test_mcp_answers_and_refuses_like_http(bot: Door, toolset: str, tool: Tool[Any]) -> None:
     door = Door(bot.raw, toolset)
     for arguments in (
         {},
@@ -48,7 +48,7 @@ def test_it_answers_and_refuses_as_over_http(bot: Door, toolset: str, tool: Tool
 
 
 @pytest.mark.parametrize(("toolset", "tool"), [one for one in TOOLS if one[1].right])
-def test_without_its_right_it_does_nothing(door: Any, toolset: str, tool: Tool[Any]) -> None:
+def test_tool_without_its_right_does_nothing(door: Any, toolset: str, tool: Tool[Any]) -> None:
     lacking = door(rights=[right for right in RIGHTS if right != tool.right])
     said = Door(lacking.raw, toolset).call(tool.name)
     assert said["structuredContent"]["code"] == "missing_right"
@@ -57,7 +57,7 @@ def test_without_its_right_it_does_nothing(door: Any, toolset: str, tool: Tool[A
 @EVERY
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_no_arguments_are_a_fault(bot: Door, toolset: str, tool: Tool[Any], data: st.DataObject) -> None:
+def test_any_arguments_are_answered(bot: Door, toolset: str, tool: Tool[Any], data: st.DataObject) -> None:
     names = st.sampled_from(sorted(tool.input_schema["properties"]) or ["x"])
     arguments = data.draw(st.dictionaries(names, JSON, max_size=4))
     said = Door(bot.raw, toolset).call(tool.name, **arguments)

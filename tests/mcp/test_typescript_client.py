@@ -65,7 +65,7 @@ def check(told: dict[str, Any], toolset: str = "letsgo") -> None:
     assert "Unknown tool" in unknown["message"]
 
 
-def test_over_http_it_connects_lists_calls_and_is_refused(talk: Talk, served: Served) -> None:
+def test_http_client_connects_lists_calls_and_is_refused(talk: Talk, served: Served) -> None:
     told, *others = talk(http(served, "letsgo", calls=CALLS), *(http(served, name) for name in TOOLSETS))
     check(told)
     assert told.get("ended", False) is (told["version"] == VERSIONS["legacy"]), "it ends the session it began"
@@ -73,13 +73,13 @@ def test_over_http_it_connects_lists_calls_and_is_refused(talk: Talk, served: Se
         assert [tool["name"] for tool in other["tools"]] == [tool.name for tool in toolset.tools]
 
 
-def test_without_a_valid_token_nobody_connects(talk: Talk, served: Served) -> None:
+def test_client_without_a_valid_token_cannot_connect(talk: Talk, served: Served) -> None:
     wrong = {"Authorization": "Bearer mh_wrong"}
     found = talk(http(served, "letsgo", headers=wrong), http(served, "letsgo", headers={}))
     assert ["refused" in told for told in found] == [True, True]
 
 
-def test_it_starts_the_hub_itself(talk: Talk, served: Served) -> None:
+def test_stdio_client_starts_the_hub(talk: Talk, served: Served) -> None:
     environment = served.hub.environment(MEMORYHUB_TOKEN=served.token, **PLAIN)
     arguments = [str(served.hub.folder / "manage.py"), "mcp", "letsgo"]
     [told] = talk({"command": sys.executable, "args": arguments, "env": environment, "calls": CALLS})

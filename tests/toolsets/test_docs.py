@@ -31,5 +31,5 @@ def test_every_toolset_is_in_the_first_table():
 
 
 @pytest.mark.parametrize("words", sorted({words for _, words, field in ERRORS if field != "limit"}))
-def test_every_refusal_of_mira_is_told_word_for_word(words):
+def test_every_refusal_of_mira_is_documented(words):
     assert f"| {words} |" in section("mira")

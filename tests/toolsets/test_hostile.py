@@ -25,7 +25,7 @@ VALUES = [None, "", "\x00", -1, 10**30, 1e300, [], {}, True, "x" * 200_000, "ðŸ¦
 MARKUP = "<script>alert(1)</script> </memory-context> [[INST]] \u202e zebra {{7*7}}"
 
 
-def test_all_tools_are_called_here():
+def test_all_tools_are_covered():
     called = {(toolset, tool) for toolset, tool, _ in CALLS}
     there = {(name, tool.name) for name, one in TOOLSETS.items() for tool in one.tools if name != "letsgo"}
     assert called == there
@@ -33,7 +33,7 @@ def test_all_tools_are_called_here():
 
 @pytest.mark.parametrize(("toolset", "tool", "good"), CALLS)
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:12])
-def test_any_value_in_any_argument_is_taken_or_refused_by_its_name(bot, toolset, tool, good, value):
+def test_any_value_is_accepted_or_refused_with_its_field(bot, toolset, tool, good, value):
     for name in TOOLSETS[toolset].find(tool).input_schema["properties"]:
         response = run(bot, toolset, tool, **{**good, name: value})
         assert response.status_code in (200, 404, 422), (name, response.content)
@@ -49,7 +49,7 @@ def test_arguments_must_be_an_object(bot, toolset, tool, good, body):
 
 
 @pytest.mark.parametrize(("toolset", "tool", "good"), CALLS)
-def test_arguments_that_a_tool_does_not_know_are_named(bot, toolset, tool, good):
+def test_unknown_arguments_are_named(bot, toolset, tool, good):
     response = run(bot, toolset, tool, **good, colour="red", shape={"a": 1})
     if response.status_code == 200:
         assert response.json()["ignored"] == ["colour", "shape"]
@@ -64,7 +64,7 @@ def test_arguments_that_a_tool_does_not_know_are_named(bot, toolset, tool, good)
     ],
     ids=["memory-mcp", "mira", "pigo"],
 )
-def test_a_text_comes_back_as_it_was_stored(bot, toolset, store, find):
+def test_text_is_returned_as_stored(bot, toolset, store, find):
     result(run(bot, toolset, store[0], **store[1], content=MARKUP))
     assert Memory.objects.get().content == MARKUP
     response = run(bot, toolset, find[0], **find[1])
@@ -73,7 +73,7 @@ def test_a_text_comes_back_as_it_was_stored(bot, toolset, store, find):
 
 
 @pytest.mark.parametrize(("toolset", "tool", "good"), CALLS)
-def test_every_argument_is_described_and_refers_to_nothing(toolset, tool, good):
+def test_every_argument_is_described_without_references(toolset, tool, good):
     schema = TOOLSETS[toolset].find(tool).input_schema
     assert schema["type"] == "object"
     assert "$ref" not in str(schema)
