@@ -1,4 +1,4 @@
-"""Members of some projects; memories in three projects at three levels, with all that hangs on them."""
+"""Members of projects, and memories in three projects at three levels with everything attached to them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PROJECTS = ("barn", "farm", "zoo")
 
 @pytest.fixture
 def member(db: None) -> Callable[..., User]:
-    """``member("view_private", farm="secret", barn="")``: ada, of these permissions and memberships."""
+    """``member("view_private", farm="secret", barn="")``: ada with these permissions and memberships."""
 
     def make(*permissions: str, name: str = "ada", staff: bool = False, **projects: str) -> User:
         user = User.objects.create_user(name, password="a good password", is_staff=staff)
@@ -45,18 +45,18 @@ def member(db: None) -> Callable[..., User]:
 
 
 def word(project: str, level: str) -> str:
-    """What only the memory of this project and level says."""
+    """Return a word that only the memory of this project and level contains."""
     return f"{project}{level}words"
 
 
 def seen(text: str) -> set[tuple[str, str]]:
-    """The projects and levels that a text says anything of."""
+    """Return the projects and levels whose words are in a text."""
     return {(p, level) for p in PROJECTS for level in LEVELS if word(p, level) in text}
 
 
 @pytest.fixture
 def world(remember: Callable[..., Memory]) -> dict[tuple[str, str], Memory]:
-    """Nine memories, each with everything that hangs on a memory, and a session of each project."""
+    """Nine memories with everything attached to them, and a session in each project."""
     return {(p, level): _furnish(remember, p, level) for p in PROJECTS for level in LEVELS}
 
 
@@ -95,7 +95,7 @@ def _furnish(remember: Callable[..., Memory], project: str, level: str) -> Memor
 
 @pytest.fixture
 def provider(settings: Any, db: None) -> Iterator[Provider]:
-    """The hub knows this provider; ada has an account with her address."""
+    """A configured provider; ada has an account with her address."""
     one = Provider()
     server = serve(one)
     settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID, settings.OIDC_CLIENT_SECRET = one.issuer, CLIENT, SECRET

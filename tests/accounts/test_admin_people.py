@@ -1,4 +1,4 @@
-"""Accounts and groups in the admin: superusers alone, and nothing happens beside the journal."""
+"""Accounts and groups in the admin: superusers only, everything is journaled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A clearance whose levels differ from project to project: pure."""
+"""Clearances whose levels differ between projects (no database)."""
 
 from __future__ import annotations
 

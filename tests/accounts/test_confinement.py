@@ -1,4 +1,4 @@
-"""Project membership confines what a person sees, at every door, and each project has a level of its own."""
+"""Project membership limits what a person sees on every page, with a level per project."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from memoryhub.web import urls
 from tests.accounts.conftest import seen, word
 from tests.clients import signed_in_client
 
-# farm: every level, though ada has no permission; barn: her permission for private; zoo: not hers.
+# farm: every level by membership; barn: private by permission; zoo: no membership.
 OPEN = {("farm", "public"), ("farm", "private"), ("farm", "secret"), ("barn", "public"), ("barn", "private")}
 ALL_MINE = ("view_private", "add_agenttoken", "view_maintenancerun", "add_maintenancerun")
 WITH_QUERY = {
@@ -47,14 +47,14 @@ WITH_QUERY = {
 
 
 def pages() -> list[str]:
-    """Every page without an argument in its address, so that a new one is held against the gate by itself."""
+    """Return every page without path arguments, so that new pages are tested too."""
     plain = [str(one.pattern) for one in urls.urlpatterns if isinstance(one, URLPattern)]
     plain = [one for one in plain if "<" not in one and one not in ("login/", "logout/")]
     return ["/" + one + query for one in plain for query in ["", *WITH_QUERY.get(one, [])]]
 
 
 def argued() -> list[str]:
-    """Every page about one object."""
+    """Return every page about one object."""
     return [str(one.pattern) for one in urls.urlpatterns if "<slug:uid>" in str(one.pattern)]
 
 
@@ -83,7 +83,7 @@ def test_no_page_shows_a_foreign_project(world, browser, address):
         random = r'csrfmiddlewaretoken" value="\w+"|\b[a-z2-7]{16}\b'
         page = re.sub(random, "", response.getvalue().decode())
         assert not re.search(r"zoo(?!m)", page)
-    echoed = seen(address)  # a filter that was typed is told again
+    echoed = seen(address)  # the page repeats the filter
     assert seen(response.getvalue().decode()) <= OPEN | echoed
 
 
@@ -112,7 +112,7 @@ def test_a_membership_may_read_less_than_the_persons_permissions(world, member):
 
 @pytest.mark.parametrize("address", argued())
 def test_foreign_or_higher_rows_are_not_found_on_any_page(world, browser, ada, address):
-    ada.is_superuser = True  # the permission is not what refuses
+    ada.is_superuser = True  # so the permission is not the reason
     ada.save()
     objects = {"memories": Memory, "facts": Fact, "injections": Injection, "maintenance": MaintenanceRun}
     model = objects.get(address.partition("/")[0])

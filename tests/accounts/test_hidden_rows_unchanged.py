@@ -1,4 +1,4 @@
-"""What a person may not see, no act of theirs reaches: of other projects, of levels above, of others' own."""
+"""No action changes or reveals rows of other projects, higher levels or other owners."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ACTS = (
 
 @pytest.fixture
 def personal(remember: Callable[..., Memory]) -> Memory:
-    """Eve's own, in a project and at a level that ada sees."""
+    """Eve's personal memory in a project and at a level that ada sees."""
     said = "zebra evesown"
     eve = Actor("token:eves", Clearance.up_to("secret", owner="eve"))
     memory = remember(said, by=eve, title=said, project="farm", scope="personal", tags=["evesown"])
@@ -52,7 +52,7 @@ def personal(remember: Callable[..., Memory]) -> Memory:
 
 @pytest.fixture
 def browser(member: Callable[..., User]) -> Client:
-    """Ada may do everything, in two projects; in one up to private memories."""
+    """Ada has every permission in two projects; in one of them up to private memories."""
     ada = member(farm="secret", barn="private")
     User.objects.update(is_superuser=True, is_staff=True)
     return signed_in_client(User.objects.get(pk=ada.pk), *LEVELS)
@@ -65,7 +65,7 @@ def hidden_memories() -> Any:
 
 
 def hidden_state() -> list[Any]:
-    """Everything that is kept about what ada may not see."""
+    """Return all stored data about rows that ada may not see."""
     memories = hidden_memories()
     found = [list(memories.order_by("pk").values())]
     for model in (Label, FileLink, Revision, Fact):

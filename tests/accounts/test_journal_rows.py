@@ -80,7 +80,7 @@ LOOKING_AFTER = "view_agenttoken"
 
 @pytest.fixture
 def rows(member: Any) -> dict[str, JournalEntry]:
-    """The rows of ada's token and of bob's, by owner; both are accounts without a role."""
+    """The rows of ada's and bob's tokens, by owner. Both accounts have no role."""
     for owner in ("ada", "bob"):
         member(name=owner)
         tokens.issue_token(f"{owner}-bot", owner, "public", actor=system_actor("tests"))

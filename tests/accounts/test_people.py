@@ -1,4 +1,4 @@
-"""Administrators manage people: as far as their own rights go, and all of it is in the journal."""
+"""Administrators manage people within their own rights; everything is journaled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fresh(name: str) -> User:
 
 @pytest.fixture
 def chief(member: Any) -> User:
-    """An administrator who reads private memories."""
+    """An administrator who may read private memories."""
     user = member("view_private", name="chief")
     user.groups.add(Group.objects.get(name="administrator"))
     return fresh("chief")

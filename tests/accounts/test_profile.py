@@ -1,4 +1,4 @@
-"""The person's own page: rights, preferences, tokens, sessions, password."""
+"""The profile page: rights, preferences, tokens, sessions, password."""
 
 from __future__ import annotations
 
@@ -362,6 +362,6 @@ def test_page_has_a_fixed_number_of_queries(ada, django_assert_max_num_queries):
     for number in range(20):
         tokens.issue_token(f"bot{number}", "ada", actor=system_actor("tests"))
     client = signed_in_client(ada)
-    client.get("/trash/")  # how many wait for review is counted once, until the store changes
+    client.get("/trash/")  # the review count is cached until the store changes
     with django_assert_max_num_queries(13):
         client.get("/you/")

@@ -1,4 +1,4 @@
-"""The roles: Django groups that are there after a migration, each with what the one before it may do."""
+"""Built-in roles: groups created after a migration, each including the previous one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signing in and out is in the journal, and who guesses passwords has to wait."""
+"""Logins are journaled, and password guessing is throttled."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_one_ipv6_network_counts_as_one_address(ada):
 
 
 def test_right_password_among_concurrent_attempts_counts_earlier_failures(ada, monkeypatch):
-    waits = iter([0, 0, 60])  # the page, then before and after the password is looked at
+    waits = iter([0, 0, 60])  # on the page, before and after the password check
     monkeypatch.setattr(accounts_sign_in, "login_wait", lambda request, name: next(waits))
     assert sign_in().status_code == 200
     assert rows() == []

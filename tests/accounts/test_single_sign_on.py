@@ -1,4 +1,4 @@
-"""Signing in through an OpenID Connect provider, against a small one on loopback; off by default."""
+"""Single sign-on with a small provider on loopback; off by default."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytest.importorskip("mozilla_django_oidc")
 
 
 def now_is(provider: Provider, subject: str | None, **claims: Any) -> None:
-    """Who sits at the provider from now on."""
+    """Set the person who is logged in at the provider."""
     provider.token, provider.claims = {"sub": subject}, {"sub": subject, **claims}
 
 
@@ -299,11 +299,11 @@ class TestUnbinding:
 
 
 class TestOnesOwnAccount:
-    """A session that fell into other hands does not say who has the account."""
+    """A stolen session cannot give the account to someone else."""
 
     @pytest.fixture
     def ada(self, provider: Provider) -> User:
-        """An administrator who is bound."""
+        """An administrator with a bound account."""
         go(provider)
         user = User.objects.get(username="ada")
         user.groups.add(Group.objects.get(name="administrator"))

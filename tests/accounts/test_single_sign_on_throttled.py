@@ -1,4 +1,4 @@
-"""Who comes back from the organisation in vain too often has to wait, as who guesses passwords does."""
+"""Failed single sign-on attempts are throttled like wrong passwords."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def come(client: Client, state: str) -> Any:
 
 
 def begun(client: Client, provider: Provider) -> str:
-    """A state that this browser brings back; the code is another matter."""
+    """Return a state that this browser has started."""
     return provider.agree(client.get(START)["Location"]).partition("state=")[2]
 
 

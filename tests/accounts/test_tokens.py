@@ -1,4 +1,4 @@
-"""A token reaches no further than its owner: when it is issued, and at every request after that."""
+"""A token never exceeds its owner, when it is issued and on every request."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_admin_refuses_a_wider_token_and_shows_members_their_own(member):
 
 
 def of_cleo(member: Any, clearance: str = "private", rights: tuple[str, ...] = ("read", "write")) -> str:
-    """A token of someone without memberships, who may write and reads private memories."""
+    """A token of someone without memberships who may write and read private memories."""
     cleo = member("view_private", "add_agenttoken", name="cleo")
     cleo.groups.add(Group.objects.get(name="curator"))
     return tokens.issue_token("agent", "cleo", clearance, rights, actor=system_actor("test"))[1]

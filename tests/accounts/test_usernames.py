@@ -1,4 +1,4 @@
-"""A name is given once: whoever came second would have the personal memories of who was called so before."""
+"""User names are never reused, because personal memories belong to a name."""
 
 from __future__ import annotations
 

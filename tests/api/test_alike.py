@@ -1,4 +1,4 @@
-"""Related memories, near-duplicates and merging over the API; the gate through each of these doors."""
+"""Related memories, near-duplicates and merging over the API, with hidden memories."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SAYING = "The build cache lives on the runner and is emptied every night"
 
 
 def likes(remember, *levels):
-    """A memory for each level, all of which nearly say the same; unknown ones behind the store's back."""
+    """Nearly equal memories, one per level; an unknown level is written directly to the table."""
     made = {}
     for number, level in enumerate(levels):
         known = level if level in LEVELS else "public"

@@ -1,4 +1,4 @@
-"""Tokens: issued once, recognised by either header, bounded by rights, ended by time or by hand."""
+"""Tokens: issued, authenticated by either header, limited by rights, expired and revoked."""
 
 from datetime import timedelta
 

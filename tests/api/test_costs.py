@@ -1,4 +1,4 @@
-"""What a request costs: the number of queries does not grow with the rows."""
+"""Query counts do not grow with the number of rows."""
 
 import pytest
 from django.db import connection

@@ -1,4 +1,4 @@
-"""HEAD is answered like GET, without the body."""
+"""HEAD is answered like GET, without a body."""
 
 import pytest
 

@@ -30,7 +30,7 @@ class TestUnsound:
     @pytest.mark.parametrize("table", ["memoryhub_fact", "memoryhub_label", "memoryhub_session"])
     def test_missing_table_is_named(self, db, path, table):
         with connection.cursor() as cursor:
-            cursor.execute("PRAGMA legacy_alter_table = ON")  # what refers to it stays as it is
+            cursor.execute("PRAGMA legacy_alter_table = ON")  # references to it stay
             cursor.execute(f"ALTER TABLE {table} RENAME TO elsewhere")
             problem = is_problem(Agent().http.get(path), 503, "not_ready")
             cursor.execute(f"ALTER TABLE elsewhere RENAME TO {table}")

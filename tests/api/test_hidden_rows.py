@@ -55,7 +55,7 @@ def test_session_bounds_and_pages_depend_on_visible_rows_only(agent):
 
 
 class TestPersonalScope:
-    """A personal memory is its owner's alone, whatever the clearance."""
+    """A personal memory belongs to its owner only, whatever the clearance."""
 
     @pytest.fixture
     def diary(self, agent):
@@ -101,7 +101,7 @@ def skips(agent: Any) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def old_row(bot: Any) -> Memory:
-    """A public memory with a row of the kind that was written for a skipped secret text."""
+    """A public memory with a journal row as older versions wrote it for a skipped secret text."""
     memory = Memory.objects.get(uid=stored(bot, content=TEXT)["id"])
     with transaction.atomic():
         journal.record(

@@ -1,4 +1,4 @@
-"""``POST /inject``: its shape, its refusals, and that it never fails."""
+"""``POST /inject``: its response, its refusals, and that it never fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROMPT = {"prompt": "what do we know about zebra stripes?"}
 
 @pytest.fixture(autouse=True)
 def patient(configure) -> None:
-    """A machine that is busy with other tests must not make an injection late."""
+    """Allow for a slow machine that runs other tests."""
     configure(injection_deadline_ms=20_000)
 
 

@@ -1,7 +1,4 @@
-"""Maintenance over the API: asked for with 202, looked at, stopped, resumed, undone.
-
-What a dry run lists to an agent is what the run then does, for a token of each clearance.
-"""
+"""Maintenance over the API: runs are started, read, stopped, resumed and undone."""
 
 from __future__ import annotations
 
@@ -38,14 +35,14 @@ def aged(bot):
 
 
 def ask(agent, **body):
-    """Start a run; its id."""
+    """Start a run and return its id."""
     response = agent.post("/maintenance", body)
     assert response.status_code == 202, response.content
     return response.json()["id"]
 
 
 def worked(agent, **body):
-    """Start a run, let it work, and read it."""
+    """Start a run, execute it and return it."""
     uid = ask(agent, **body)
     assert runs.execute(MaintenanceRun.objects.get(uid=uid))
     return read(agent, uid)
@@ -268,7 +265,7 @@ OPERATIONS = ("purge_expired", "consolidate", "compress", "summarize_old", "evic
 
 @pytest.fixture
 def store_of_all_levels(bot, configure):
-    """Of each level what each operation has something to do with."""
+    """Memories of each level for every operation."""
     now = timezone.now()
     special = {
         "faded": {"importance": 0.01, "updated_at": now - timedelta(days=200)},

@@ -1,4 +1,4 @@
-"""Reading, listing, changing and ending memories over HTTP."""
+"""Reading, listing, updating and deleting memories over HTTP."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""The description of the API: open to all, true in what it says, and readable in a browser."""
+"""The OpenAPI document: public, correct, and readable in a browser."""
 
 import re
 

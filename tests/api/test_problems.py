@@ -1,4 +1,4 @@
-"""Every error under the agents' doors is a problem, whatever layer it comes from; pages keep theirs."""
+"""Every API error is a problem, whatever layer it comes from; pages keep HTML errors."""
 
 import io
 import json
@@ -127,7 +127,7 @@ def test_a_body_over_the_limit_is_413(bot, configure):
 
 
 def through_wsgi(bot, body, **environment):
-    """A request as a server hands it over, which the test client cannot make."""
+    """Send a request through WSGI, for requests that the test client cannot make."""
     answer = {}
     environ = {
         "REQUEST_METHOD": "POST",

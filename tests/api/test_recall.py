@@ -1,4 +1,4 @@
-"""``POST /recall``: an index of all that matches, whole memories beside it, within a budget of tokens."""
+"""``POST /recall``: an index of all matches and whole memories, within a token budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent's read of a secret is in the journal: one row names who and which; other reads write nothing."""
+"""Reads of secrets by agents are journaled, one row per response; other reads write nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ READS = [
     *("/memories", "/search?query=giraffe", "/memories/{uid}", "/memories/{uid}/history"),
     *("/timeline", "/sessions/s-1", "/memories/prompt"),
 ]
-# Toolset, tool, what it takes: every tool that answers with the words of a memory.
+# Toolset, tool, arguments: every tool that returns text of a memory.
 TOOLS: list[tuple[str, str, dict[str, Any]]] = [
     ("letsgo", "search_memories", {"query": "giraffe"}),
     ("letsgo", "list_memories", {}),
@@ -32,7 +32,7 @@ WORDS = "the giraffe eats leaves"
 
 @pytest.fixture
 def giraffe(remember: Any) -> Any:
-    """``giraffe("secret")`` is such a memory, which every read of this module finds."""
+    """``giraffe("secret")``: a memory of this level that every read in this module finds."""
 
     def make(level: str) -> Memory:
         place = {"project": "zoo", "session_id": "s-1", "files_read": ["zoo.md"], "concepts": ["gotcha"]}

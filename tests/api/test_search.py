@@ -1,4 +1,4 @@
-"""Search over HTTP: what it answers, and that no input breaks it."""
+"""Search over HTTP: its response, and that no input breaks it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Credentials are refused over HTTP: by kind, field and line, and never repeated."""
+"""Credentials are refused over HTTP by kind, field and line, and never repeated."""
 
 from __future__ import annotations
 

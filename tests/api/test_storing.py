@@ -1,4 +1,4 @@
-"""Storing memories over HTTP: what is kept, what is refused and how it is said, and many at once."""
+"""Storing memories over HTTP, one by one and in batches."""
 
 import json
 from datetime import timedelta

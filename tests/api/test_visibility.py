@@ -1,4 +1,4 @@
-"""The gate through every door: a level shows when it is asked for and allowed, and an unknown one never."""
+"""Every endpoint shows only levels that are requested and cleared, and never an unknown level."""
 
 import json
 
@@ -21,7 +21,7 @@ WORDS = {
 
 @pytest.fixture
 def zoo(four_levels):
-    """Four memories that differ in their level alone, each with everything that hangs on a memory."""
+    """Four memories of different levels, with everything attached to them."""
     session = Session.objects.create(session_id="safari", project="zoo")
     for level, memory in four_levels.items():
         words = WORDS[level]
@@ -38,7 +38,7 @@ def zoo(four_levels):
 
 
 def seen(response, memories):
-    """The levels that an answer shows anything of: their words or their ids."""
+    """Return the levels whose words or ids are in a response."""
     assert response.status_code == 200, response.content
     text = response.content.decode()
     return {level for level, memory in memories.items() if WORDS[level] in text or memory.uid in text}
@@ -278,7 +278,7 @@ def test_maintenance_covers_what_the_token_clears(zoo, agent):
 
 
 class TestConfinement:
-    """A token of one project knows of no other."""
+    """A token of one project sees no other project."""
 
     @pytest.fixture
     def confined(self, agent, remember, four_levels):

@@ -1,4 +1,4 @@
-"""A small application behind ``BodyFirst``, for granian to serve; it tells what happens inside."""
+"""A small application behind ``RequestBuffer`` for granian; it reports its state."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import time
 
 from memoryhub.http.request_buffering import RequestBuffer
 
-SECONDS = 0.5  # for a body to come, or for a client to read nothing
+SECONDS = 0.5  # body timeout and client read timeout
 PIECE = b"0123456789abcdef" * 4096
 
 told = {"made": 0, "closed": 0, "left": 0, "working": 0}
 
 
 class InPieces:
-    """An answer like Django's StreamingHttpResponse."""
+    """A response like Django's StreamingHttpResponse."""
 
     streaming = True
 

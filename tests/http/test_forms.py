@@ -1,4 +1,4 @@
-"""No form of another site does anything here, and no address leads away from here."""
+"""Cross-site forms have no effect, and redirects stay on this site."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ELSEWHERE = [
     "//testserver@evil.example/",
     "https://testserver.evil.example/",
 ]
-# Their callers bring a token with each request, or the check is made once the size of the file is known.
+# Their callers send a token, or the check follows once the size of the file is known.
 EXEMPT = ("api/v1/", "^mcp", "transfer/import/")
 LEADING = ("Location", "HX-Redirect", "HX-Location", "HX-Push-Url", "HX-Replace-Url")
 
@@ -40,7 +40,7 @@ def boss(db):
 
 
 def addresses(value="1"):
-    """Every address, with something in the place of its arguments."""
+    """Return every URL with values for its arguments."""
     for address, pattern in patterns():
         path = re.sub(r"<[^>]+>", value, re.sub(r"<int:[^>]+>", "1", address))
         if not re.search(r"[(?*]", path):
@@ -72,7 +72,7 @@ def test_cross_site_form_is_refused_on_every_page(boss, remember, method):
 
 
 def test_browser_session_does_not_authenticate_agent_endpoints(boss):
-    """So that a form of another site, which brings the cookie along, does nothing there."""
+    """Otherwise a cross-site form, which sends the cookie, would have an effect."""
     client = enter(boss)
     for path, address, _ in addresses():
         if address.startswith("api/v1/") and not address.endswith(

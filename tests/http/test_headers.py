@@ -1,4 +1,4 @@
-"""The headers of every answer, whatever made it."""
+"""Security headers of every response."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_other_responses_may_load_nothing(db):
 
 
 def started(code, **environment):
-    """What a fresh process with these settings prints, as JSON."""
+    """Return the JSON output of a new process with these settings."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("MEMORYHUB_", "LETSGO_", "DJANGO_"))}
     environ = {**clean, "DJANGO_SETTINGS_MODULE": "memoryhub.settings", **environment}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""How often an agent may come, and what it is told when that is too often."""
+"""Rate limits of agents, and the responses above them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_too_often(response, setting):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """``clock.now += 5``: time for the buckets alone."""
+    """``clock.now += 5`` advances the time of the buckets only."""
 
     class Clock:
         now = 1000.0
@@ -155,7 +155,7 @@ def test_token_guessing_is_limited(token, configure, clock):
     is_too_often(ask("mh_guess4", address=FAR), "refusals_per_minute")
     is_too_often(ask("", address=FAR, **{"X-API-Key": "mh_guess5"}), "refusals_per_minute")
     is_too_often(ask("mh_guess6", "/api/v1/export", address=FAR), "refusals_per_minute")
-    # A right guess is not told from a wrong one.
+    # A correct guess looks like a wrong one.
     is_too_often(ask(raw, address=FAR), "refusals_per_minute")
     clock.now += 60
     assert ask(raw, address=FAR).status_code == 200
@@ -259,7 +259,7 @@ def test_threads_together_take_no_more_than_the_burst(clock):
 
 
 def test_default_limits_are_far_above_normal_use(token):
-    """Ten thousand requests as fast as they go, and a hundred a second for ever."""
+    """Ten thousand requests at once, and a hundred per second continuously."""
     raw = token()
     for _ in range(10_000):
         rate_limit.count_request_of_token("an agent", raw)

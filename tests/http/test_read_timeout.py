@@ -1,4 +1,4 @@
-"""A read that takes too long is broken off, and the door says so; writes are never broken off."""
+"""A read that takes too long is cancelled and reported; writes are never cancelled."""
 
 from __future__ import annotations
 

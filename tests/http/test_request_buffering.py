@@ -1,4 +1,4 @@
-"""Who sends or reads slowly holds up nobody else: seen from outside, through granian."""
+"""Clients that send or read slowly do not block others, tested through granian."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHUNKED = "Transfer-Encoding: chunked"
 
 @contextmanager
 def served() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    """The port and the process of a server of its own."""
+    """Start a server; yield its port and process."""
     port = hubs.free_port()
     options = [
         "--interface",
@@ -81,7 +81,7 @@ def state(port):
 
 
 def wait_until(port, name, value):
-    """Until the server has counted so many; fails by the time limit of the whole run, if ever."""
+    """Wait until the server reports this value."""
     for _ in range(600):
         if (now := state(port))[name] >= value:
             return now
@@ -91,7 +91,7 @@ def wait_until(port, name, value):
 
 @contextmanager
 def speaking(port, head, body=b""):
-    """A connection on which this was sent, and not more."""
+    """Open a connection and send this, without closing it."""
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.settimeout(60)
         client.sendall("\r\n".join([head, "Host: localhost", "", ""]).encode() + body)

@@ -1,4 +1,4 @@
-"""What is too large, too deep or too many is refused at each door, before it is looked at."""
+"""Input that is too large, too deep or too long is refused before it is processed."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ LARGE_FORM = {"CONTENT_LENGTH": "90000000", "CONTENT_TYPE": "multipart/form-data
 
 
 class Unread(BytesIO):
-    """A body that never comes in full: whoever reads it would wait for ever."""
+    """A body that never arrives completely: reading it would block forever."""
 
     def read(self, size=-1):
         pytest.fail("it is read")
@@ -126,7 +126,7 @@ class Unread(BytesIO):
     ],
 )
 def test_large_anonymous_form_is_refused_before_it_is_read(db, path, refused):
-    """Also with the forms' cookie, which anyone may fetch: the check of forms would read for the token."""
+    """Even with a CSRF cookie, which anyone can get: the CSRF check would read the form."""
     stranger = Client(enforce_csrf_checks=True)
     stranger.get("/login/")
     assert stranger.generic("POST", path, **LARGE_FORM, **{"wsgi.input": Unread()}).status_code in refused

@@ -1,6 +1,6 @@
-"""What an agent stores stays text: in every page, fragment and download, whichever field it stands in.
+"""Stored text stays text in every page, fragment and download, whatever its field.
 
-``tests/browser/test_stored_markup.py`` holds the same store before a real browser.
+``tests/browser/test_stored_markup.py`` opens the same store in a real browser.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TEXTS = ("application/json", "application/x-ndjson", "text/markdown", "text/plai
 
 @dataclass
 class Opened:
-    """What the hostile store's administrator can open: each answer's headers, and what is wrong with it."""
+    """The responses that the administrator of the hostile store can open: headers and faults."""
 
     client: Client
     kinds: dict[str, Any] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> Iterator[Opened]:
-    """The hostile store in a file of its own, and what can be opened in it; no test changes it."""
+    """The hostile store in a database of its own, and its responses; no test changes it."""
     home = tmp_path_factory.mktemp("hostile")
     before = connection.settings_dict["NAME"]
     connection.close()
@@ -67,7 +67,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> 
 
 
 class _Text(HTMLParser):
-    """The elements and attributes of a page that only a payload would make."""
+    """Finds the elements and attributes that only a payload creates."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class _Text(HTMLParser):
 
 
 def wrong_with(response: Any) -> list[str]:
-    """What of the store became markup in this answer."""
+    """Return what of the store became markup in this response."""
     if not response["Content-Type"].startswith(HTML):
         return []
     html = body(response)
@@ -162,7 +162,7 @@ def test_sign_in_page_does_not_render_stored_markup(opened, settings):
 
 
 def plain(opened):
-    """Addresses without an object in them."""
+    """Return URLs without an object."""
     return [page for page in opened.kinds if page.count("/") <= 3 and not re.search(r"\d", page)]
 
 
@@ -191,7 +191,7 @@ def test_downloads_and_json_are_never_rendered_as_pages(opened):
 
 
 def test_page_without_escaping_is_detected(opened):
-    """The test above can fail: the same page with what it escapes let through."""
+    """Shows that the test above can fail."""
     client = opened.client
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("django.template.base.conditional_escape", str)

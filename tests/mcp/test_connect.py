@@ -1,4 +1,4 @@
-"""docs/connect.md: each of its texts is what the hub shows, and connects to a real hub."""
+"""docs/connect.md: each text equals what the hub shows, and connects to a real hub."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "connect.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)\n```$", PAGE, re.DOTALL | re.MULTILINE)
 DOCUMENTED = HubConnection("http://127.0.0.1:8000", manage="/opt/memoryhub/manage.py", home="/srv/letsgo")
 HOOKS = claude_code.to_json(claude_code.settings_snippet(DOCUMENTED.base, None))
-# How each client writes a variable of its environment; VS Code asks a person instead.
+# How each client writes an environment variable; VS Code asks the user instead.
 VARIABLES = {
     "claude-code": r"\$\{(\w+)\}",
     "cursor": r"\$\{env:(\w+)\}",
@@ -50,7 +50,7 @@ def everything(place: HubConnection = DOCUMENTED) -> list[Snippet]:
 
 
 def here(served: Served, text: str) -> str:
-    """A documented text, with the places of the hub of these tests in it."""
+    """Return a documented text with the addresses of the hub under test."""
     for there, ours in (
         (DOCUMENTED.base, served.base),
         (DOCUMENTED.manage, str(served.hub.folder / "manage.py")),
@@ -62,7 +62,7 @@ def here(served: Served, text: str) -> str:
 
 
 def shell(served: Served, text: str, *folders: Path) -> str:
-    """What a line prints in a shell that has the token."""
+    """Return what a command prints in a shell with the token."""
     path = os.pathsep.join([*map(str, folders), os.path.dirname(sys.executable), os.environ["PATH"]])
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", text],
@@ -144,7 +144,7 @@ class TestClients:
 
 
 def read(key: str, text: str, token: str) -> tuple[str, dict[str, str]]:
-    """The address and the headers, as that client makes them of its configuration."""
+    """Return address and headers as that client builds them from its configuration."""
     if key == "codex":
         server = tomllib.loads(text)["mcp_servers"]["memoryhub"]
         assert server["bearer_token_env_var"] == "MEMORYHUB_TOKEN"
@@ -200,7 +200,7 @@ class TestPrograms:
 
 
 class TestHooks:
-    """Each hook of the documented settings, as Claude Code runs it."""
+    """Runs each hook of the documented settings as Claude Code does."""
 
     def test_every_hook_is_accepted_and_creates_the_session(self, served: Served) -> None:
         hooks = json.loads(here(served, HOOKS))["hooks"]

@@ -1,4 +1,4 @@
-"""The official Python SDK's client against the real server, in both eras of the protocol."""
+"""The official Python SDK's client against the real server, with and without handshake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``manage.py mcp TOOLSET``, as the Python SDK's client starts it and as one speaks to it line by line."""
+"""``manage.py mcp TOOLSET``, with the Python SDK's client and line by line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def command(*arguments: str) -> list[str]:
 
 @contextmanager
 def started(served: Served, *arguments: str, **more: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The command at work; ended at the end."""
+    """Start the command; stop it at the end."""
     process = subprocess.Popen(
         command(*arguments),
         cwd=served.hub.folder,
@@ -57,7 +57,7 @@ def started(served: Served, *arguments: str, **more: str) -> Iterator[subprocess
 
 
 def say(process: subprocess.Popen[bytes], message: Any) -> Any:
-    """One message, and what comes back."""
+    """Send a message and return the response."""
     assert process.stdin is not None
     assert process.stdout is not None
     line = message if isinstance(message, bytes) else json.dumps(message).encode()
@@ -69,7 +69,7 @@ def say(process: subprocess.Popen[bytes], message: Any) -> Any:
 def run(
     served: Served, arguments: list[str], *messages: Any, **more: str
 ) -> subprocess.CompletedProcess[bytes]:
-    """The command from its start to the end of its input."""
+    """Run the command with this input until it ends."""
     return subprocess.run(
         command(*arguments),
         cwd=served.hub.folder,

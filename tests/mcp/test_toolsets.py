@@ -1,4 +1,4 @@
-"""Every tool of every toolset through MCP: what the API answers, whatever the arguments."""
+"""Every tool of every toolset answers over MCP as over the API, for any arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.toolsets.base import Tool
-from tests.mcp.conftest import RIGHTS, Door
+from tests.mcp.conftest import RIGHTS, McpAgent
 from tests.mcp.test_messages import JSON
 
 TOOLS = [(toolset.name, tool) for toolset in TOOLSETS.values() for tool in toolset.tools]
@@ -29,8 +29,8 @@ def test_schema_is_valid_and_self_contained(toolset: str, tool: Tool[Any]) -> No
 
 
 @EVERY
-def test_mcp_answers_and_refuses_like_http(bot: Door, toolset: str, tool: Tool[Any]) -> None:
-    door = Door(bot.raw, toolset)
+def test_mcp_answers_and_refuses_like_http(bot: McpAgent, toolset: str, tool: Tool[Any]) -> None:
+    mcp_agent = McpAgent(bot.raw, toolset)
     for arguments in (
         {},
         {name: [] for name in tool.input_schema["properties"]},
@@ -38,7 +38,7 @@ def test_mcp_answers_and_refuses_like_http(bot: Door, toolset: str, tool: Tool[A
     ):
         path = f"/api/v1/tools/{toolset}/{tool.name}"
         answered = bot.http.post(path, json.dumps(arguments), content_type="application/json")
-        body, said = answered.json(), door.call(tool.name, **arguments)
+        body, said = answered.json(), mcp_agent.call(tool.name, **arguments)
         assert said["isError"] is (answered.status_code >= 400)
         if said["isError"]:
             assert said["structuredContent"]["code"] == body["code"]
@@ -48,17 +48,19 @@ def test_mcp_answers_and_refuses_like_http(bot: Door, toolset: str, tool: Tool[A
 
 
 @pytest.mark.parametrize(("toolset", "tool"), [one for one in TOOLS if one[1].right])
-def test_tool_without_its_right_does_nothing(door: Any, toolset: str, tool: Tool[Any]) -> None:
-    lacking = door(rights=[right for right in RIGHTS if right != tool.right])
-    said = Door(lacking.raw, toolset).call(tool.name)
+def test_tool_without_its_right_does_nothing(mcp_agent: Any, toolset: str, tool: Tool[Any]) -> None:
+    lacking = mcp_agent(rights=[right for right in RIGHTS if right != tool.right])
+    said = McpAgent(lacking.raw, toolset).call(tool.name)
     assert said["structuredContent"]["code"] == "missing_right"
 
 
 @EVERY
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_any_arguments_are_answered(bot: Door, toolset: str, tool: Tool[Any], data: st.DataObject) -> None:
+def test_any_arguments_are_answered(
+    bot: McpAgent, toolset: str, tool: Tool[Any], data: st.DataObject
+) -> None:
     names = st.sampled_from(sorted(tool.input_schema["properties"]) or ["x"])
     arguments = data.draw(st.dictionaries(names, JSON, max_size=4))
-    said = Door(bot.raw, toolset).call(tool.name, **arguments)
+    said = McpAgent(bot.raw, toolset).call(tool.name, **arguments)
     assert said["structuredContent"].get("status", 0) < 500

@@ -28,9 +28,9 @@ Talk = Callable[..., list[dict[str, Any]]]
 
 @pytest.fixture(scope="session", params=CLIENTS, ids=["-".join(one) for one in CLIENTS])
 def talk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Talk:
-    """``talk({"url": …}, …)``: what one of the clients tells of each server.
+    """``talk({"url": …}, …)``: what one of the clients reports about each server.
 
-    Named first by the tests, so that no server is started where there is no client.
+    The first fixture of each test, so that no server starts without a client.
     """
     sdk, mode = request.param
     node.require_node(sdk)
@@ -46,7 +46,7 @@ def talk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def check(told: dict[str, Any], toolset: str = "letsgo") -> None:
-    """What every client has to be told for :data:`CALLS`."""
+    """Check what every client must report for :data:`CALLS`."""
     assert told["server"]["name"] == f"memoryhub-{toolset}"
     assert "never instructions" in told["instructions"]
     assert [tool["name"] for tool in told["tools"]] == [tool.name for tool in TOOLSETS[toolset].tools]

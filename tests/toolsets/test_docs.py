@@ -1,4 +1,4 @@
-"""docs/tools.md tells of every tool, argument and refusal that there is."""
+"""docs/tools.md describes every tool, argument and refusal."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Evidence: what several sessions say is believed more."""
+"""Evidence: confidence grows with the number of sessions that assert a memory."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Any value in any argument, texts that are markup, arguments that are no object."""
+"""Any value in any argument, hostile markup, and arguments that are not objects."""
 
 import pytest
 

@@ -204,7 +204,7 @@ def test_arguments_must_be_an_object(bot, body):
     "value", [None, "", "\x00", -1, 10**30, 1e300, [], {}, True, "x" * 200_000, "🦓", [[["x"]]]]
 )
 def test_any_value_in_any_argument_is_answered(bot, tool, value):
-    """Not one of them breaks: each is taken or refused by its name."""
+    """Each value is accepted, or refused with the name of its field."""
     good = {
         "id": "x",
         "content": "c",

@@ -1,4 +1,4 @@
-"""Memory MCP's tools: what its document says, and what it leaves open as docs/tools.md settles it."""
+"""Memory MCP's tools, as its document and docs/tools.md describe them."""
 
 import json
 from datetime import timedelta

@@ -1,7 +1,4 @@
-"""Mira's tool in the words of its document.
-
-Mira's scopes: personal is the owner's alone, project is that project's, team is every project's.
-"""
+"""Mira's tool with the wording of its document, and its scopes: personal, project and team."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every tool of every toolset against levels, other people's personal memories and closed projects."""
+"""Every tool of every toolset with hidden levels, other people's personal memories and closed projects."""
 
 import pytest
 
@@ -35,7 +35,7 @@ named = pytest.mark.parametrize(
 
 @pytest.fixture
 def zoo(remember):
-    """One memory of each level, an unknown one among them, found by every search."""
+    """One memory of each level, including an unknown one, that every search finds."""
 
     def make(level, **more):
         known = level if level != "cosmic" else "public"
