@@ -49,12 +49,12 @@ def test_deeply_nested_json_is_refused(agent, path, nested):
 
 
 @pytest.mark.parametrize("path", [*DOORS, HOOK])
-@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "GZIP, identity"])
-def test_compressed_body_is_never_unpacked(agent, path, encoding):
+def test_compressed_body_is_never_unpacked(agent, path):
     bomb = gzip.compress(b" " * 5_000_000 + b"{}")
-    response = agent.post(path, bomb, JSON, headers={"Content-Encoding": encoding})
-    assert response.status_code == 415
-    assert response.json()["code"] == "unsupported_encoding"
+    for encoding in ("gzip", "deflate", "br", "zstd", "GZIP, identity"):
+        response = agent.post(path, bomb, JSON, headers={"Content-Encoding": encoding})
+        assert response.status_code == 415
+        assert response.json()["code"] == "unsupported_encoding"
     plain = agent.post(path, b"{}", JSON, headers={"Content-Encoding": "identity"})
     assert plain.status_code != 415
 
