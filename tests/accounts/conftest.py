@@ -61,28 +61,28 @@ def world(remember: Callable[..., Memory]) -> dict[tuple[str, str], Memory]:
 
 
 def _furnish(remember: Callable[..., Memory], project: str, level: str) -> Memory:
-    said = word(project, level)
+    unique = word(project, level)
     memory = remember(
-        f"zebra {said}",
-        title=f"zebra {said}",
+        f"zebra {unique}",
+        title=f"zebra {unique}",
         project=project,
         sensitivity=level,
-        category=f"cat{said}",
+        category=f"cat{unique}",
         session_id=f"safari-{project}",
-        entities=[{"entity": f"ent{said}"}],
+        entities=[{"entity": f"ent{unique}"}],
     )
     session = Session.objects.get(session_id=f"safari-{project}")
     gate = {"project": project, "sensitivity": level}
-    Label.objects.create(memory=memory, kind="tag", value=f"tag{said}")
-    Label.objects.create(memory=memory, kind="concept", value=f"con{said}")
-    FileLink.objects.create(memory=memory, access="read", path=f"src/{said}.py", basename=f"{said}.py")
-    Fact.objects.create(subject="zebra", predicate="has", object=said, memory=memory, **gate)
-    Fact.objects.create(subject=f"sub{said}", predicate="is", object="x", **gate)
-    Revision.objects.create(memory=memory, number=1, sensitivity=level, before={"title": f"old{said}"})
-    Event.objects.create(session=session, event="tool:post", sensitivity=level, preview=f"ev{said}")
+    Label.objects.create(memory=memory, kind="tag", value=f"tag{unique}")
+    Label.objects.create(memory=memory, kind="concept", value=f"con{unique}")
+    FileLink.objects.create(memory=memory, access="read", path=f"src/{unique}.py", basename=f"{unique}.py")
+    Fact.objects.create(subject="zebra", predicate="has", object=unique, memory=memory, **gate)
+    Fact.objects.create(subject=f"sub{unique}", predicate="is", object="x", **gate)
+    Revision.objects.create(memory=memory, number=1, sensitivity=level, before={"title": f"old{unique}"})
+    Event.objects.create(session=session, event="tool:post", sensitivity=level, preview=f"ev{unique}")
     shown: Any = [{"id": memory.uid, "score": 0.9, "scale": "recent"}]
     Injection.objects.create(
-        session=session, prompt_preview=f"in{said}", injected=shown, at=timezone.now(), **gate
+        session=session, prompt_preview=f"in{unique}", injected=shown, at=timezone.now(), **gate
     )
     MaintenanceRun.objects.create(
         operation="consolidate",

@@ -52,7 +52,7 @@ class Provider:
         good = {"code": "good-code", "client_id": CLIENT, "client_secret": SECRET}
         if challenge != self.asked.get("code_challenge") or not good.items() <= form.items():
             return None
-        said = {
+        payload = {
             "iss": self.issuer,
             "aud": CLIENT,
             "sub": "person-1",
@@ -61,7 +61,7 @@ class Provider:
             **self.token,
         }
         signed = jwt.encode(
-            {k: v for k, v in said.items() if v is not None}, self.key, "RS256", {"kid": "one"}
+            {k: v for k, v in payload.items() if v is not None}, self.key, "RS256", {"kid": "one"}
         )
         return {"access_token": "access", "id_token": signed, "token_type": "Bearer"}
 
@@ -85,9 +85,9 @@ def serve(provider: Provider) -> ThreadingHTTPServer:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             self.answer(provider.tokens({name: values[0] for name, values in parse_qs(body).items()}))
 
-        def answer(self, said: Any) -> None:
-            refused = said is None or self.path == f"/{provider.broken}"
-            text = json.dumps(said).encode()
+        def answer(self, payload: Any) -> None:
+            refused = payload is None or self.path == f"/{provider.broken}"
+            text = json.dumps(payload).encode()
             self.send_response(500 if refused else 200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(text)))

@@ -15,9 +15,9 @@ START, BACK = "/login/organisation/", "/login/organisation/back/"
 def go(provider: Provider, client: Client | None = None, start: str = START) -> tuple[Client, Any]:
     """Log in through the provider; return the client and the response."""
     client = client or Client(REMOTE_ADDR="10.0.0.1")
-    there = client.get(start)
-    assert there.status_code == 302
-    return client, client.get(f"{BACK}?{provider.agree(there['Location'])}")
+    redirect = client.get(start)
+    assert redirect.status_code == 302
+    return client, client.get(f"{BACK}?{provider.agree(redirect['Location'])}")
 
 
 def name_of(client: Client) -> str:

@@ -229,10 +229,10 @@ def test_journal_length_is_not_revealed(world, browser, member):
     for ask in (lambda one: one.get("/home/journal/"), lambda one: one.post("/journal/verify/", follow=True)):
         count = JournalEntry.objects.count()
         assert re.search(rf"\b{count}\b", ask(whole).content.decode())
-        told = ask(browser).content.decode()
-        assert "unbroken" in told or "whole" in told
-        assert not re.search(rf"\b{count}\b (entries|rows)", told)
-        assert " entries" not in told
+        text = ask(browser).content.decode()
+        assert "unbroken" in text or "whole" in text
+        assert not re.search(rf"\b{count}\b (entries|rows)", text)
+        assert " entries" not in text
 
 
 def test_unreadable_texts_are_visible_by_the_level_of_their_project(db, member):

@@ -32,10 +32,10 @@ def signed_in(name: str) -> Client:
 def test_confined_person_sees_only_their_own_logins(curt, member):
     member(name="mia", farm="")
     signed_in("mia")
-    told = signed_in("curt").get("/journal/?operation=login").content.decode()
+    text = signed_in("curt").get("/journal/?operation=login").content.decode()
     mine, theirs = (JournalEntry.objects.get(operation="login", object_id=name) for name in ("curt", "mia"))
-    assert f"/journal/{mine.seq}/" in told
-    assert f"/journal/{theirs.seq}/" not in told
+    assert f"/journal/{mine.seq}/" in text
+    assert f"/journal/{theirs.seq}/" not in text
 
 
 def test_own_account_row_opens_and_others_do_not(curt, member):
@@ -70,9 +70,9 @@ def test_admin_offers_no_operation_of_hidden_rows(member, remember):
     person = member("view_journalentry", "view_memory", name="mia", staff=True, farm="")
     remember("cows", project="farm")
     signed_in("mia")
-    told = signed_in_client(person).get("/admin/memoryhub/journalentry/").content.decode()
-    assert "operation=insert" in told
-    assert "operation=login" not in told
+    text = signed_in_client(person).get("/admin/memoryhub/journalentry/").content.decode()
+    assert "operation=insert" in text
+    assert "operation=login" not in text
 
 
 LOOKING_AFTER = "view_agenttoken"
@@ -89,27 +89,27 @@ def rows(member: Any) -> dict[str, JournalEntry]:
 
 def test_person_without_role_sees_only_their_own_token_rows(rows):
     client = signed_in_client(User.objects.get(username="ada"))
-    told = client.get("/journal/?operation=issue").content.decode()
-    assert f"/journal/{rows['ada'].seq}/" in told
-    assert f"/journal/{rows['bob'].seq}/" not in told
+    text = client.get("/journal/?operation=issue").content.decode()
+    assert f"/journal/{rows['ada'].seq}/" in text
+    assert f"/journal/{rows['bob'].seq}/" not in text
     assert client.get(f"/journal/{rows['ada'].seq}/").status_code == 200
     assert client.get(f"/journal/{rows['bob'].seq}/").status_code == 404
 
 
 def test_token_manager_sees_all_token_rows(rows, member):
-    told = (
+    text = (
         signed_in_client(member(LOOKING_AFTER, name="chief"))
         .get("/journal/?operation=issue")
         .content.decode()
     )
-    assert all(f"/journal/{row.seq}/" in told for row in rows.values())
+    assert all(f"/journal/{row.seq}/" in text for row in rows.values())
 
 
 def test_admin_journal_shows_no_more(rows, member):
     for permissions, found in ((("view_journalentry",), False), (("view_journalentry", LOOKING_AFTER), True)):
         person = member(*permissions, name=f"staff{found}", staff=True)
-        told = signed_in_client(person).get("/admin/memoryhub/journalentry/?operation=issue").content.decode()
-        assert (rows["bob"].object_id in told) is found
+        text = signed_in_client(person).get("/admin/memoryhub/journalentry/?operation=issue").content.decode()
+        assert (rows["bob"].object_id in text) is found
 
 
 def test_token_sees_only_rows_of_its_owners_tokens(rows):

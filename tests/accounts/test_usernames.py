@@ -42,8 +42,8 @@ def test_deleted_account_is_journaled_once_however_it_was_deleted(gone, boss):
     signed_in_client(boss).post(
         f"/admin/auth/user/{User.objects.get(username='bob').pk}/delete/", {"post": "yes"}
     )
-    told = JournalEntry.objects.filter(operation="account_deleted").order_by("seq")
-    assert list(told.values_list("object_id", "actor")) == [("ada", "system:accounts"), ("bob", "user:boss")]
+    text = JournalEntry.objects.filter(operation="account_deleted").order_by("seq")
+    assert list(text.values_list("object_id", "actor")) == [("ada", "system:accounts"), ("bob", "user:boss")]
 
 
 def test_several_deleted_accounts_are_all_journaled(db):
@@ -80,11 +80,11 @@ def test_commands_refuse_a_former_name(gone, monkeypatch):
 def test_bootstrap_refuses_a_former_administrator_name(db):
     User.objects.create_superuser("admin")
     User.objects.all().delete()
-    said = io.StringIO()
-    call_command("quickstart", "--no-demo", "--prepare-only", stdout=said)
+    text = io.StringIO()
+    call_command("quickstart", "--no-demo", "--prepare-only", stdout=text)
     assert not names_now()
-    assert "admin was somebody else" in said.getvalue()
-    assert "none; make one" in said.getvalue()
+    assert "admin was somebody else" in text.getvalue()
+    assert "none; make one" in text.getvalue()
 
 
 @pytest.mark.parametrize("make", [User.objects.create_user, User.objects.create_superuser])

@@ -8,7 +8,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Event, Fact, Session
 
-DOORS = {
+ENDPOINTS = {
     "list": ("/memories", {"limit": 200}),
     "list by file": ("/memories", {"file": "app.py", "limit": 200}),
     "search": ("/search", {"query": "zebra", "limit": 200, "min_score": 0}),
@@ -47,9 +47,9 @@ def queries_of(bot, path, query):
     return [row["sql"] for row in captured]
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_query_count_does_not_grow_with_rows(bot, door):
-    path, query = DOORS[door]
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_query_count_does_not_grow_with_rows(bot, endpoint):
+    path, query = ENDPOINTS[endpoint]
     fill(bot, 0, 8)
     few = queries_of(bot, path, query)
     fill(bot, 8, 60)

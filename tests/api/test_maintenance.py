@@ -274,8 +274,8 @@ def store_of_all_levels(bot, configure):
         "trashed": {"deleted_at": now - timedelta(days=1), "trash_reason": "forgotten"},
     }
     for level in LEVELS:
-        said = [f"the {level} pump in the mill house was greased again, turn {n}" for n in range(6)]
-        for content in (*said, *(f"{level} and {name}" for name in special)):
+        contents = [f"the {level} pump in the mill house was greased again, turn {n}" for n in range(6)]
+        for content in (*contents, *(f"{level} and {name}" for name in special)):
             bot.post("/memories", {"content": content, "sensitivity": level})
     Memory.objects.update(updated_at=now - timedelta(days=40), created_at=now - timedelta(days=40))
     for name, values in special.items():

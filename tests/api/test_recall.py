@@ -242,10 +242,10 @@ def test_unknown_ranking_is_refused(bot):
 
 
 def test_mode_works_as_in_search(bot, embedding, remember):
-    said = remember("The automobile was repaired at the workshop")
+    by_word = remember("The automobile was repaired at the workshop")
     asked = "fixing the car in a garage"
     by_meaning = ask(bot, asked, mode="semantic", min_score=0)
-    assert (by_meaning["mode"], ids(by_meaning["index"])) == ("semantic", [said.uid])
+    assert (by_meaning["mode"], ids(by_meaning["index"])) == ("semantic", [by_word.uid])
     by_words = ask(bot, asked, mode="lexical", min_score=0)
     assert (by_words["mode"], by_words["total_count"]) == ("lexical", 0)
     assert ask(bot, asked)["mode"] == "hybrid"

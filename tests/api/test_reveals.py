@@ -100,9 +100,9 @@ def test_recall_journals_exactly_the_secrets_in_its_response(agent, remember):
     remember("giraffe in the open")
     asked = {"query": "giraffe", "max_tokens": 700, "allow_private": True, "allow_secret": True}
     answer = agent("secret", "reader").post("/recall", asked).json()
-    told = {one["id"] for one in [*answer["index"], *answer["details"]]}
+    returned = {one["id"] for one in [*answer["index"], *answer["details"]]}
     [row] = reveals()
-    assert set(row.detail["ids"]) == told & {one.uid for one in secrets}
+    assert set(row.detail["ids"]) == returned & {one.uid for one in secrets}
     assert 1 < row.detail["count"] < len(secrets)
 
 

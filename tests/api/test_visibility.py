@@ -289,9 +289,11 @@ class TestConfinement:
         Fact.objects.create(subject="zebra", predicate="lives", object="in the zoo", project="zoo")
         return agent("secret", "farmer", projects=["farm"])
 
-    @pytest.mark.parametrize("door", [d for d in LIST_ENDPOINTS if d not in ("session", "list by project")])
-    def test_other_projects_are_hidden(self, confined, four_levels, door):
-        method, path, arguments = LIST_ENDPOINTS[door]
+    @pytest.mark.parametrize(
+        "endpoint", [d for d in LIST_ENDPOINTS if d not in ("session", "list by project")]
+    )
+    def test_other_projects_are_hidden(self, confined, four_levels, endpoint):
+        method, path, arguments = LIST_ENDPOINTS[endpoint]
         response = request(confined, method, path, {**arguments, **FLAGS[3]})
         assert seen(response, four_levels) == set()
         assert b"at large" not in response.content

@@ -108,7 +108,7 @@ def stays_here(response):
 @pytest.mark.parametrize("elsewhere", ELSEWHERE[:4])
 def test_no_redirect_leads_to_another_site(boss, remember, elsewhere):
     memory = remember("hay")
-    told = dict.fromkeys(("next", "back", "url", "redirect", "return_to", "from"), elsewhere)
+    params = dict.fromkeys(("next", "back", "url", "redirect", "return_to", "from"), elsewhere)
     headers = {
         "HX-Current-URL": elsewhere.encode("ascii", "ignore").decode().strip("\x01"),
         "HX-Request": "true",
@@ -117,7 +117,7 @@ def test_no_redirect_leads_to_another_site(boss, remember, elsewhere):
         for path, _, _ in addresses(memory.uid):
             if path.startswith(("/api/", "/admin/")):
                 continue
-            assert stays_here(client.get(path, told, headers=headers)), path
+            assert stays_here(client.get(path, params, headers=headers)), path
 
 
 @pytest.mark.parametrize("elsewhere", ELSEWHERE)
@@ -132,9 +132,9 @@ def test_next_parameter_must_be_a_page_of_this_hub(boss, remember, elsewhere):
     ]
     client = enter(boss)
     led = 0
-    for name, said in forms:
+    for name, fields in forms:
         memory = remember(f"hay for {name}")
-        response = client.post(reverse(name), {**said, "uid": memory.uid, "next": elsewhere})
+        response = client.post(reverse(name), {**fields, "uid": memory.uid, "next": elsewhere})
         assert response.status_code < 500
         assert stays_here(response), name
         led += "Location" in response

@@ -162,7 +162,7 @@ def test_cookies_are_secure_and_host_only_behind_tls(tmp_path):
         "'hsts': page['Strict-Transport-Security'], 'csp': page['Content-Security-Policy'],"
         f"'flags': [getattr(s, n) for n in '{names}'.split()]}}))"
     )
-    told = started(
+    output = started(
         code,
         LETSGO_HOME=str(tmp_path),
         MEMORYHUB_EMBEDDINGS="none",
@@ -170,15 +170,15 @@ def test_cookies_are_secure_and_host_only_behind_tls(tmp_path):
         MEMORYHUB_BEHIND_PROXY="1",
         MEMORYHUB_ALLOWED_HOSTS="hub.example",
     )
-    assert told["flags"] == [True] * 4
-    assert told["plain"] == [301, "https://hub.example/login/"]
-    assert told["hsts"] == "max-age=31536000; includeSubDomains; preload"
-    assert "upgrade-insecure-requests" in told["csp"]
-    assert {cookie.partition("=")[0] for cookie in told["cookies"]} == {
+    assert output["flags"] == [True] * 4
+    assert output["plain"] == [301, "https://hub.example/login/"]
+    assert output["hsts"] == "max-age=31536000; includeSubDomains; preload"
+    assert "upgrade-insecure-requests" in output["csp"]
+    assert {cookie.partition("=")[0] for cookie in output["cookies"]} == {
         "__Host-csrftoken",
         "__Host-sessionid",
     }
-    for cookie in told["cookies"]:
+    for cookie in output["cookies"]:
         attributes = {part.strip().lower() for part in cookie.split(";")[1:]}
         assert {"secure", "httponly", "path=/", "samesite=lax"} <= attributes, cookie
         assert not any(part.startswith("domain") for part in attributes)

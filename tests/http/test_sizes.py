@@ -16,7 +16,7 @@ from django.test.client import MULTIPART_CONTENT
 from tests.http.url_walk import enter
 
 JSON = "application/json"
-DOORS = ["/api/v1/memories", "/api/v1/search", "/api/v1/tools/letsgo/store_memory", "/mcp/letsgo"]
+ENDPOINTS = ["/api/v1/memories", "/api/v1/search", "/api/v1/tools/letsgo/store_memory", "/mcp/letsgo"]
 HOOK = "/api/v1/hooks/claude-code"
 
 
@@ -30,25 +30,25 @@ def person(db):
     return enter(User.objects.create_superuser("boss", password="a good password"))
 
 
-@pytest.mark.parametrize("path", [*DOORS, HOOK])
+@pytest.mark.parametrize("path", [*ENDPOINTS, HOOK])
 def test_large_body_is_refused_before_it_is_read(agent, path):
     class Unread(BytesIO):
         def read(self, *args):
             raise AssertionError("the body was read")
 
-    told = str(settings.MEMORYHUB.max_body_bytes + 1)
-    response = agent.generic("POST", path, b"", JSON, CONTENT_LENGTH=told, **{"wsgi.input": Unread()})
+    extra = str(settings.MEMORYHUB.max_body_bytes + 1)
+    response = agent.generic("POST", path, b"", JSON, CONTENT_LENGTH=extra, **{"wsgi.input": Unread()})
     assert response.status_code == 413
     assert response.json()["code"] == "body_too_large"
 
 
-@pytest.mark.parametrize("path", [*DOORS, HOOK])
+@pytest.mark.parametrize("path", [*ENDPOINTS, HOOK])
 @pytest.mark.parametrize("nested", [b"[" * 100_000, b'{"a":' * 50_000 + b"1" + b"}" * 50_000])
 def test_deeply_nested_json_is_refused(agent, path, nested):
     assert agent.post(path, nested, JSON).status_code == 400
 
 
-@pytest.mark.parametrize("path", [*DOORS, HOOK])
+@pytest.mark.parametrize("path", [*ENDPOINTS, HOOK])
 def test_compressed_body_is_never_unpacked(agent, path):
     bomb = gzip.compress(b" " * 5_000_000 + b"{}")
     for encoding in ("gzip", "deflate", "br", "zstd", "GZIP, identity"):
@@ -95,11 +95,11 @@ def test_query_string_with_too_many_fields_is_refused(person):
 
 def test_large_file_is_refused_before_it_is_stored(agent, person, configure):
     configure(max_upload_mb=1)
-    told = {"CONTENT_LENGTH": str(3 * 1024 * 1024), "wsgi.input": BytesIO()}
-    assert agent.generic("POST", "/api/v1/import", b"", "application/x-ndjson", **told).status_code == 413
+    extra = {"CONTENT_LENGTH": str(3 * 1024 * 1024), "wsgi.input": BytesIO()}
+    assert agent.generic("POST", "/api/v1/import", b"", "application/x-ndjson", **extra).status_code == 413
     assert (
         person.generic(
-            "POST", "/transfer/import/", b"", "multipart/form-data; boundary=b", **told
+            "POST", "/transfer/import/", b"", "multipart/form-data; boundary=b", **extra
         ).status_code
         == 413
     )
@@ -133,8 +133,8 @@ def test_large_anonymous_form_is_refused_before_it_is_read(db, path, refused):
 
 
 def test_large_form_is_read_only_for_the_import(person):
-    told = {**LARGE_FORM, "wsgi.input": Unread()}
-    assert person.generic("POST", "/memories/new/", **told).status_code == 413
+    extra = {**LARGE_FORM, "wsgi.input": Unread()}
+    assert person.generic("POST", "/memories/new/", **extra).status_code == 413
     large = SimpleUploadedFile("a.jsonl", b'{"content": "hay"}\n' + b"\n" * settings.MEMORYHUB.max_body_bytes)
     assert person.post("/transfer/import/", {"file": large, "do": "dry_run"}).status_code == 302
 

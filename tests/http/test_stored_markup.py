@@ -138,7 +138,7 @@ def test_review_card_does_not_render_stored_markup(opened):
     uid = Memory.objects.live().get(title=hostile_store.EVERYTHING_TITLE).uid
     address = reverse("review-card", args=[uid])
     htmx = {"HX-Request": "true"}
-    cut, whole = (opened.client.get(address, told, headers=htmx) for told in ({}, {"whole": "1"}))
+    cut, whole = (opened.client.get(address, mentions, headers=htmx) for mentions in ({}, {"whole": "1"}))
     assert "evil" in body(cut)
     assert len(body(cut)) < len(body(whole))
     assert not wrong_with(cut)
@@ -147,7 +147,7 @@ def test_review_card_does_not_render_stored_markup(opened):
 
 def test_sign_in_page_does_not_render_stored_markup(opened, settings):
     settings.OIDC_ISSUER = "https://login.example/"
-    told = []
+    mentions = []
     for user in User.objects.exclude(username=hostile_store.OWNER):
         for client, page in (
             (enter(user), reverse("you")),
@@ -156,9 +156,9 @@ def test_sign_in_page_does_not_render_stored_markup(opened, settings):
             response = client.get(page)
             assert response.status_code == 200
             assert not wrong_with(response), page
-            told.append("your organisation" in body(response).lower())
-    assert len(told) == 8
-    assert all(told)
+            mentions.append("your organisation" in body(response).lower())
+    assert len(mentions) == 8
+    assert all(mentions)
 
 
 def plain(opened):

@@ -31,8 +31,8 @@ def _lacking(sdk: str) -> str:
         return "there is no Node.js"
     if not (MODULES / "@modelcontextprotocol" / package).is_dir():
         return f"@modelcontextprotocol/{package} is not installed"
-    said = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
-    if int(said.lstrip("v").partition(".")[0]) < newest:
+    version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
+    if int(version.lstrip("v").partition(".")[0]) < newest:
         pytest.skip(f"@modelcontextprotocol/{package} needs Node.js {newest}")
     return ""
 

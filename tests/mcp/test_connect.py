@@ -51,13 +51,13 @@ def everything(place: HubConnection = DOCUMENTED) -> list[Snippet]:
 
 def here(served: Served, text: str) -> str:
     """Return a documented text with the addresses of the hub under test."""
-    for there, ours in (
+    for documented_text, ours in (
         (DOCUMENTED.base, served.base),
         (DOCUMENTED.manage, str(served.hub.folder / "manage.py")),
         (DOCUMENTED.home, str(served.hub.home / ".letsgo")),
         (snippets.NO_TOKEN, served.token),
     ):
-        text = text.replace(there, ours)
+        text = text.replace(documented_text, ours)
     return text
 
 
@@ -129,9 +129,9 @@ class TestClients:
         stand_in = tmp_path / "claude"
         stand_in.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
         stand_in.chmod(stand_in.stat().st_mode | stat.S_IXUSR)
-        told = shell(served, here(served, documented("claude-add").text), tmp_path).splitlines()
-        assert told[:5] == ["mcp", "add", "--transport", "http", "memoryhub"]
-        url, option, header = told[5:]
+        words = shell(served, here(served, documented("claude-add").text), tmp_path).splitlines()
+        assert words[:5] == ["mcp", "add", "--transport", "http", "memoryhub"]
+        url, option, header = words[5:]
         assert option == "--header"
         name, _, value = header.partition(": ")
         assert over_http(url, {name: value}, tools)
@@ -204,8 +204,8 @@ class TestHooks:
 
     def test_every_hook_is_accepted_and_creates_the_session(self, served: Served) -> None:
         hooks = json.loads(here(served, HOOKS))["hooks"]
-        said = {event: self.fire(served, event, entry["hooks"][0]) for event, [entry] in hooks.items()}
-        assert all(isinstance(answer, dict) for answer in said.values())
+        answers = {event: self.fire(served, event, entry["hooks"][0]) for event, [entry] in hooks.items()}
+        assert all(isinstance(answer, dict) for answer in answers.values())
         request = urllib.request.Request(f"{served.base}/api/v1/sessions/documented")
         request.add_header("Authorization", f"Bearer {served.token}")
         with urllib.request.urlopen(request, timeout=20) as answer:
@@ -213,7 +213,7 @@ class TestHooks:
         assert {"prompt:submit", "tool:post"} <= events
 
     def fire(self, served: Served, event: str, hook: dict[str, Any]) -> Any:
-        told = {
+        words = {
             "hook_event_name": event,
             "session_id": "documented",
             "cwd": "/home/me/zoo",
@@ -225,14 +225,14 @@ class TestHooks:
         }
         if hook["type"] == "command":
             command = hook["command"]
-            text = f"cat <<'END' | {{ {command}; }}\n{json.dumps(told)}\nEND"
+            text = f"cat <<'END' | {{ {command}; }}\n{json.dumps(words)}\nEND"
             return json.loads(shell(served, text))
         assert hook["allowedEnvVars"] == ["MEMORYHUB_TOKEN"]
         headers = {
             name: value.replace("$MEMORYHUB_TOKEN", served.token) for name, value in hook["headers"].items()
         }
         request = urllib.request.Request(
-            hook["url"], json.dumps(told).encode(), {**headers, "Content-Type": "application/json"}
+            hook["url"], json.dumps(words).encode(), {**headers, "Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=20) as answer:
             return json.load(answer)

@@ -124,11 +124,11 @@ BODIES = [
 def test_hostile_body_is_an_error_and_not_an_exception(bot: McpAgent, body: bytes, code: int | None) -> None:
     response = bot.send(body)
     assert response.status_code in (200, 400)
-    told = response.json()
+    answered = response.json()
     if code is None:
-        assert [one["error"]["code"] for one in told] == [-32600, -32600]
+        assert [one["error"]["code"] for one in answered] == [-32600, -32600]
     else:
-        assert told["error"]["code"] == code
+        assert answered["error"]["code"] == code
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -144,15 +144,15 @@ class TestArrays:
 
     def test_each_request_is_answered(self, bot: McpAgent) -> None:
         several = [ping(1), {"jsonrpc": "2.0", "method": "note"}, ping("b"), {"jsonrpc": "2.0", "id": 3}]
-        told = bot.send(several).json()
-        assert [(one["id"], "error" in one) for one in told] == [(1, False), ("b", False), (3, True)]
+        answered = bot.send(several).json()
+        assert [(one["id"], "error" in one) for one in answered] == [(1, False), ("b", False), (3, True)]
 
     def test_batch_without_requests_is_accepted(self, bot: McpAgent) -> None:
         assert bot.send([{"jsonrpc": "2.0", "method": "note"}]).status_code == 202
 
     def test_batch_with_a_handshake_is_refused(self, bot: McpAgent) -> None:
-        [told] = bot.send([{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}]).json()
-        assert told["error"]["code"] == -32600
+        [answered] = bot.send([{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}]).json()
+        assert answered["error"]["code"] == -32600
 
     def test_batch_size_is_limited(self, bot: McpAgent) -> None:
         assert bot.send([ping(n) for n in range(51)]).json()["error"]["code"] == -32600

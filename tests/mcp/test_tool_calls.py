@@ -46,10 +46,10 @@ class TestResults:
             ("get_timeline", {"limit": 1}),
             ("query_facts", {}),
         ):
-            said, answered = both(name, **arguments)
-            assert said["isError"] is False
-            assert said["structuredContent"] == answered["result"]
-            [text] = said["content"]
+            over_mcp, answered = both(name, **arguments)
+            assert over_mcp["isError"] is False
+            assert over_mcp["structuredContent"] == answered["result"]
+            [text] = over_mcp["content"]
             assert json.loads(text["text"]) == answered["result"]
 
     def test_unknown_arguments_are_named(self, bot: McpAgent) -> None:
@@ -90,13 +90,13 @@ class TestRefusals:
     def test_refusal_has_the_text_of_the_problem(
         self, both: Any, name: str, arguments: dict[str, Any]
     ) -> None:
-        said, problem = both(name, **arguments)
-        assert said["isError"] is True
-        [text] = said["content"]
+        over_mcp, problem = both(name, **arguments)
+        assert over_mcp["isError"] is True
+        [text] = over_mcp["content"]
         assert problem["detail"] in text["text"]
         for error in problem["errors"]:
             assert error["message"] in text["text"]
-        assert {**said["structuredContent"], "request_id": ""} == {**problem, "request_id": ""}
+        assert {**over_mcp["structuredContent"], "request_id": ""} == {**problem, "request_id": ""}
 
     def test_refusal_repeats_no_sentence(self, bot: McpAgent) -> None:
         [text] = bot.call("store_memory", content=SECRET)["content"]

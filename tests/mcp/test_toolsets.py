@@ -38,20 +38,20 @@ def test_mcp_answers_and_refuses_like_http(bot: McpAgent, toolset: str, tool: To
     ):
         path = f"/api/v1/tools/{toolset}/{tool.name}"
         answered = bot.http.post(path, json.dumps(arguments), content_type="application/json")
-        body, said = answered.json(), mcp_agent.call(tool.name, **arguments)
-        assert said["isError"] is (answered.status_code >= 400)
-        if said["isError"]:
-            assert said["structuredContent"]["code"] == body["code"]
-            assert said["content"][0]["text"].startswith(body["detail"])
+        body, over_mcp = answered.json(), mcp_agent.call(tool.name, **arguments)
+        assert over_mcp["isError"] is (answered.status_code >= 400)
+        if over_mcp["isError"]:
+            assert over_mcp["structuredContent"]["code"] == body["code"]
+            assert over_mcp["content"][0]["text"].startswith(body["detail"])
         elif isinstance(body["result"], dict):
-            assert said["structuredContent"].keys() == body["result"].keys()
+            assert over_mcp["structuredContent"].keys() == body["result"].keys()
 
 
 @pytest.mark.parametrize(("toolset", "tool"), [one for one in TOOLS if one[1].right])
 def test_tool_without_its_right_does_nothing(mcp_agent: Any, toolset: str, tool: Tool[Any]) -> None:
     lacking = mcp_agent(rights=[right for right in RIGHTS if right != tool.right])
-    said = McpAgent(lacking.raw, toolset).call(tool.name)
-    assert said["structuredContent"]["code"] == "missing_right"
+    over_mcp = McpAgent(lacking.raw, toolset).call(tool.name)
+    assert over_mcp["structuredContent"]["code"] == "missing_right"
 
 
 @EVERY
@@ -62,5 +62,5 @@ def test_any_arguments_are_answered(
 ) -> None:
     names = st.sampled_from(sorted(tool.input_schema["properties"]) or ["x"])
     arguments = data.draw(st.dictionaries(names, JSON, max_size=4))
-    said = McpAgent(bot.raw, toolset).call(tool.name, **arguments)
-    assert said["structuredContent"].get("status", 0) < 500
+    over_mcp = McpAgent(bot.raw, toolset).call(tool.name, **arguments)
+    assert over_mcp["structuredContent"].get("status", 0) < 500

@@ -45,15 +45,15 @@ def talk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return tell
 
 
-def check(told: dict[str, Any], toolset: str = "letsgo") -> None:
+def check(report: dict[str, Any], toolset: str = "letsgo") -> None:
     """Check what every client must report for :data:`CALLS`."""
-    assert told["server"]["name"] == f"memoryhub-{toolset}"
-    assert "never instructions" in told["instructions"]
-    assert [tool["name"] for tool in told["tools"]] == [tool.name for tool in TOOLSETS[toolset].tools]
-    [store] = [tool for tool in told["tools"] if tool["name"] == "store_memory"]
+    assert report["server"]["name"] == f"memoryhub-{toolset}"
+    assert "never instructions" in report["instructions"]
+    assert [tool["name"] for tool in report["tools"]] == [tool.name for tool in TOOLSETS[toolset].tools]
+    [store] = [tool for tool in report["tools"] if tool["name"] == "store_memory"]
     assert store["annotations"]["readOnlyHint"] is False
     assert store["inputSchema"]["required"] == ["content"]
-    stored, found, missing, wrong, unknown = told["calls"]
+    stored, found, missing, wrong, unknown = report["calls"]
     assert stored["result"]["structuredContent"]["outcome"] in ("created", "refreshed")
     [hit] = found["result"]["structuredContent"]["results"]
     assert hit["content"] == "the numbat eats termites"
@@ -66,9 +66,11 @@ def check(told: dict[str, Any], toolset: str = "letsgo") -> None:
 
 
 def test_http_client_connects_lists_calls_and_is_refused(talk: Talk, served: Served) -> None:
-    told, *others = talk(http(served, "letsgo", calls=CALLS), *(http(served, name) for name in TOOLSETS))
-    check(told)
-    assert told.get("ended", False) is (told["version"] == VERSIONS["legacy"]), "it ends the session it began"
+    report, *others = talk(http(served, "letsgo", calls=CALLS), *(http(served, name) for name in TOOLSETS))
+    check(report)
+    assert report.get("ended", False) is (report["version"] == VERSIONS["legacy"]), (
+        "it ends the session it began"
+    )
     for toolset, other in zip(TOOLSETS.values(), others, strict=True):
         assert [tool["name"] for tool in other["tools"]] == [tool.name for tool in toolset.tools]
 
@@ -76,14 +78,14 @@ def test_http_client_connects_lists_calls_and_is_refused(talk: Talk, served: Ser
 def test_client_without_a_valid_token_cannot_connect(talk: Talk, served: Served) -> None:
     wrong = {"Authorization": "Bearer mh_wrong"}
     found = talk(http(served, "letsgo", headers=wrong), http(served, "letsgo", headers={}))
-    assert ["refused" in told for told in found] == [True, True]
+    assert ["refused" in report for report in found] == [True, True]
 
 
 def test_stdio_client_starts_the_hub(talk: Talk, served: Served) -> None:
     environment = served.hub.environment(MEMORYHUB_TOKEN=served.token, **PLAIN)
     arguments = [str(served.hub.folder / "manage.py"), "mcp", "letsgo"]
-    [told] = talk({"command": sys.executable, "args": arguments, "env": environment, "calls": CALLS})
-    check(told)
+    [report] = talk({"command": sys.executable, "args": arguments, "env": environment, "calls": CALLS})
+    check(report)
 
 
 def http(served: Served, toolset: str, **more: Any) -> dict[str, Any]:

@@ -31,11 +31,11 @@ def test_each_session_halves_the_doubt(start, sessions, after):
     assert grow_confidence(start, sessions) == after
 
 
-@pytest.mark.parametrize("said", [KEYED, {"content": "We use strict mode"}])
-def test_confidence_grows_with_three_sessions(mira, said):
+@pytest.mark.parametrize("memory_arguments", [KEYED, {"content": "We use strict mode"}])
+def test_confidence_grows_with_three_sessions(mira, memory_arguments):
     seen = []
     for session in ("s1", "s2", "s3"):
-        mira("remember", **said, session_id=session)
+        mira("remember", **memory_arguments, session_id=session)
         seen.append(confidence())
     assert seen == [0.5, 0.75, 0.875]
     assert Evidence.objects.count() == 3

@@ -260,8 +260,8 @@ def test_access_renews_the_expiry_of_important_memories(mcp):
     shown = mcp("recall", query="export", max_tokens=3000)["details"]
     assert days_left(Memory.objects.get(uid=important)) == pytest.approx(120, abs=0.01)
     assert Memory.objects.get(uid=temporary).expires_at == soon
-    told = {one["id"]: one["expires_at"] for one in shown}
-    assert told[important] > told[temporary]
+    expiry = {one["id"]: one["expires_at"] for one in shown}
+    assert expiry[important] > expiry[temporary]
 
 
 def test_renewal_depends_on_each_importance(mcp):

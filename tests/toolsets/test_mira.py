@@ -76,10 +76,10 @@ def test_secret_is_refused_without_being_repeated(bot):
 
 
 def test_remember_returns_the_id(mira):
-    said = mira("remember", content="The team uses builder pattern for config structs")
-    assert re.fullmatch(r"Memory stored successfully with ID: \w+", said)
+    sentence = mira("remember", content="The team uses builder pattern for config structs")
+    assert re.fullmatch(r"Memory stored successfully with ID: \w+", sentence)
     memory = Memory.objects.get()
-    assert id_in(said) == memory.uid
+    assert id_in(sentence) == memory.uid
     defaults = ("general", "general", 0.5, "project", "public", "")
     assert defaults == tuple(
         getattr(memory, name)
@@ -127,9 +127,9 @@ def test_example_of_the_document_is_accepted(bot):
 
 
 def test_recall_returns_a_list_with_similarities(mira):
-    said = mira("remember", content=STRICT, key="ts", fact_type="decision", category="dev", confidence=0.8)
+    stored = mira("remember", content=STRICT, key="ts", fact_type="decision", category="dev", confidence=0.8)
     [found] = mira("recall", query="TypeScript strict")
-    assert (found["id"], found["content"]) == (id_in(said), STRICT)
+    assert (found["id"], found["content"]) == (id_in(sentence), STRICT)
     assert (found["fact_type"], found["category"], found["key"]) == ("decision", "dev", "ts")
     assert (found["confidence"], found["scope"]) == (0.8, "project")
     assert 0 < found["similarity"] <= 1
@@ -266,8 +266,8 @@ def test_personal_memory_is_visible_to_other_agents_of_the_owner(ada, agent):
 
 def test_personal_memory_cannot_be_forgotten_by_others(ada, bob):
     uid = remember(ada, content="the login page is ugly", scope="personal")
-    said = result(run(bob, "mira", "memory", action="forget", id=uid))
-    assert said == f"Memory {uid} not found."
+    sentence = result(run(bob, "mira", "memory", action="forget", id=uid))
+    assert sentence == f"Memory {uid} not found."
     assert Memory.objects.get().deleted_at is None
 
 

@@ -120,11 +120,11 @@ def test_hidden_memory_looks_missing(agent, zoo, toolset, tool, arguments, optio
     real = run(caller, toolset, tool, **arguments, id=hidden.uid)
     absent = run(caller, toolset, tool, **arguments, id="a" * 16)
     assert real.status_code == absent.status_code
-    told, untold = real.json(), absent.json()
-    if "result" in told:
-        assert told["result"].replace(hidden.uid, "") == untold["result"].replace("a" * 16, "")
+    hidden_body, absent_body = real.json(), absent.json()
+    if "result" in hidden_body:
+        assert hidden_body["result"].replace(hidden.uid, "") == absent_body["result"].replace("a" * 16, "")
     else:
-        assert {**told, "request_id": ""} == {**untold, "request_id": ""}
+        assert {**hidden_body, "request_id": ""} == {**absent_body, "request_id": ""}
     left = Memory.objects.get(pk=hidden.pk)
     assert (left.deleted_at, left.content) == (None, hidden.content)
 
