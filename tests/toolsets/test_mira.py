@@ -129,7 +129,7 @@ def test_example_of_the_document_is_accepted(bot):
 def test_recall_returns_a_list_with_similarities(mira):
     stored = mira("remember", content=STRICT, key="ts", fact_type="decision", category="dev", confidence=0.8)
     [found] = mira("recall", query="TypeScript strict")
-    assert (found["id"], found["content"]) == (id_in(sentence), STRICT)
+    assert (found["id"], found["content"]) == (id_in(stored), STRICT)
     assert (found["fact_type"], found["category"], found["key"]) == ("decision", "dev", "ts")
     assert (found["confidence"], found["scope"]) == (0.8, "project")
     assert 0 < found["similarity"] <= 1
