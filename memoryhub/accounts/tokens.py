@@ -312,16 +312,16 @@ def _set_fields(
 
 def _require_within(token: AgentToken, within: Clearance | None) -> None:
     """Refuse a token with levels or projects that its issuer does not have."""
-    wanted = token.reach()
-    if within is None or within.covers(wanted):
+    clearance = token.reach()
+    if within is None or within.covers(clearance):
         return
-    if wanted.projects is None and within.projects is not None:
+    if clearance.projects is None and within.projects is not None:
         named = ", ".join(sorted(within.projects)) or "you have none"
         raise StoreError(f"choose from your own projects: {named}", "projects")
     for project in token.projects:
         if not within.reaches(project):
             raise StoreError(f"you do not see {project}; choose from your own projects", "projects")
-        if not wanted.levels <= within.levels_in(project):
+        if not clearance.levels <= within.levels_in(project):
             raise StoreError(f"you do not read {token.clearance} memories of {project}", "clearance")
     raise StoreError(f"you do not read {token.clearance} memories yourself", "clearance")
 

@@ -52,28 +52,31 @@ class ApiRequest(HttpRequest):
     request_id: str
 
 
-class BearerToken(HttpBearer):
-    """``Authorization: Bearer mh_…``"""
-
-    def __init__(self, right: Right | None = None) -> None:
-        super().__init__()
-        self.right = right
-
-    def authenticate(self, request: HttpRequest, token: str) -> Caller | None:
-        return _authenticate_token(request, token, self.right)
-
-
-class ApiKey(APIKeyHeader):
-    """``X-API-Key: mh_…``"""
-
-    param_name = "X-API-Key"
+class _TokenAuth:
+    """Authenticates a token and checks its right."""
 
     def __init__(self, right: Right | None = None) -> None:
         super().__init__()
         self.right = right
 
     def authenticate(self, request: HttpRequest, key: str | None) -> Caller | None:
-        return _authenticate_token(request, key or "", self.right)
+        token = _find_token(request, (key or "").strip())
+        if token is None:
+            return None
+        caller = Caller.of(token)
+        if self.right:
+            caller.require(self.right)
+        return caller
+
+
+class BearerToken(_TokenAuth, HttpBearer):
+    """``Authorization: Bearer mh_…``"""
+
+
+class ApiKey(_TokenAuth, APIKeyHeader):
+    """``X-API-Key: mh_…``"""
+
+    param_name = "X-API-Key"
 
 
 def token_auth(right: Right | None) -> list[Any]:
@@ -110,16 +113,6 @@ def _find_token(request: HttpRequest, raw: str) -> AgentToken | None:
     except rate_limit.RateLimitExceeded as error:
         raise too_many_requests(error) from None
     return token
-
-
-def _authenticate_token(request: HttpRequest, raw: str, right: Right | None) -> Caller | None:
-    token = _find_token(request, raw.strip())
-    if token is None:
-        return None
-    caller = Caller.of(token)
-    if right:
-        caller.require(right)
-    return caller
 
 
 _FACT_FILTERS = ("subject", "predicate", "object", "project", "session_id")

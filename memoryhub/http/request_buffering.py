@@ -68,10 +68,10 @@ class RequestBuffer:
         try:
             body = await self._open_body(scope, protocol)
         except TimeoutError:
-            _send_problem(protocol, 408, b"Request Timeout", b"too_slow", b"the body did not come in time")
+            _send_problem(protocol, 408, b"Request Timeout", b"too_slow", b"the body did not arrive in time")
             return
         except OSError:
-            _send_problem(protocol, 400, b"Bad Request", b"unreadable_body", b"the body broke off")
+            _send_problem(protocol, 400, b"Bad Request", b"unreadable_body", b"the body is incomplete")
             return
         environ = rsgi.build_environ(scope, body)
         stream = await _run_in_pool(
@@ -101,7 +101,7 @@ class RequestBuffer:
                 async with asyncio.timeout(self.body_timeout):
                     return BytesIO(await protocol())
             except ProtocolClosed as error:
-                raise OSError("the body broke off") from error
+                raise OSError("the body is incomplete") from error
         stream = _BodyStream(protocol, self.body_timeout)
         start = await stream.read_part()
         return BufferedReader(_BufferedBody(start, stream, asyncio.get_running_loop()))
@@ -155,7 +155,7 @@ class _BodyStream:
             # Not anext() with a default: CPython (3.11) crashes when granian's future is not a coroutine.
             with suppress(StopAsyncIteration):
                 await anext(self._chunks)
-                raise OSError("the body broke off")
+                raise OSError("the body is incomplete")
         return chunk
 
 

@@ -30,10 +30,10 @@ def require_matching_headers(request: Request, headers: Mapping[str, str]) -> No
     """Raise RpcError if a header is missing or differs from the body."""
     meta: Any = request.params.get("_meta")
     version = meta.get(VERSION_KEY) if isinstance(meta, Mapping) else None
-    wanted = [(VERSION_HEADER, version), (METHOD, request.method)]
+    required = [(VERSION_HEADER, version), (METHOD, request.method)]
     if request.method == "tools/call" and isinstance(request.params.get("name"), str):
-        wanted.append((NAME, request.params["name"]))
-    for header, expected in wanted:
+        required.append((NAME, request.params["name"]))
+    for header, expected in required:
         sent = headers.get(header)
         if sent is None:
             raise RpcError(HEADER_MISMATCH, f"Header mismatch: {header} is missing")

@@ -1,4 +1,4 @@
-"""Members of some projects; memories in three projects at three levels, with all that hangs on them."""
+"""Members of projects, and memories in three projects at three levels with everything attached to them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PROJECTS = ("barn", "farm", "zoo")
 
 @pytest.fixture
 def member(db: None) -> Callable[..., User]:
-    """``member("view_private", farm="secret", barn="")``: ada, of these permissions and memberships."""
+    """``member("view_private", farm="secret", barn="")``: ada with these permissions and memberships."""
 
     def make(*permissions: str, name: str = "ada", staff: bool = False, **projects: str) -> User:
         user = User.objects.create_user(name, password="a good password", is_staff=staff)
@@ -45,44 +45,44 @@ def member(db: None) -> Callable[..., User]:
 
 
 def word(project: str, level: str) -> str:
-    """What only the memory of this project and level says."""
+    """Return a word that only the memory of this project and level contains."""
     return f"{project}{level}words"
 
 
 def seen(text: str) -> set[tuple[str, str]]:
-    """The projects and levels that a text says anything of."""
+    """Return the projects and levels whose words are in a text."""
     return {(p, level) for p in PROJECTS for level in LEVELS if word(p, level) in text}
 
 
 @pytest.fixture
 def world(remember: Callable[..., Memory]) -> dict[tuple[str, str], Memory]:
-    """Nine memories, each with everything that hangs on a memory, and a session of each project."""
+    """Nine memories with everything attached to them, and a session in each project."""
     return {(p, level): _furnish(remember, p, level) for p in PROJECTS for level in LEVELS}
 
 
 def _furnish(remember: Callable[..., Memory], project: str, level: str) -> Memory:
-    said = word(project, level)
+    unique = word(project, level)
     memory = remember(
-        f"zebra {said}",
-        title=f"zebra {said}",
+        f"zebra {unique}",
+        title=f"zebra {unique}",
         project=project,
         sensitivity=level,
-        category=f"cat{said}",
+        category=f"cat{unique}",
         session_id=f"safari-{project}",
-        entities=[{"entity": f"ent{said}"}],
+        entities=[{"entity": f"ent{unique}"}],
     )
     session = Session.objects.get(session_id=f"safari-{project}")
     gate = {"project": project, "sensitivity": level}
-    Label.objects.create(memory=memory, kind="tag", value=f"tag{said}")
-    Label.objects.create(memory=memory, kind="concept", value=f"con{said}")
-    FileLink.objects.create(memory=memory, access="read", path=f"src/{said}.py", basename=f"{said}.py")
-    Fact.objects.create(subject="zebra", predicate="has", object=said, memory=memory, **gate)
-    Fact.objects.create(subject=f"sub{said}", predicate="is", object="x", **gate)
-    Revision.objects.create(memory=memory, number=1, sensitivity=level, before={"title": f"old{said}"})
-    Event.objects.create(session=session, event="tool:post", sensitivity=level, preview=f"ev{said}")
+    Label.objects.create(memory=memory, kind="tag", value=f"tag{unique}")
+    Label.objects.create(memory=memory, kind="concept", value=f"con{unique}")
+    FileLink.objects.create(memory=memory, access="read", path=f"src/{unique}.py", basename=f"{unique}.py")
+    Fact.objects.create(subject="zebra", predicate="has", object=unique, memory=memory, **gate)
+    Fact.objects.create(subject=f"sub{unique}", predicate="is", object="x", **gate)
+    Revision.objects.create(memory=memory, number=1, sensitivity=level, before={"title": f"old{unique}"})
+    Event.objects.create(session=session, event="tool:post", sensitivity=level, preview=f"ev{unique}")
     shown: Any = [{"id": memory.uid, "score": 0.9, "scale": "recent"}]
     Injection.objects.create(
-        session=session, prompt_preview=f"in{said}", injected=shown, at=timezone.now(), **gate
+        session=session, prompt_preview=f"in{unique}", injected=shown, at=timezone.now(), **gate
     )
     MaintenanceRun.objects.create(
         operation="consolidate",
@@ -95,7 +95,7 @@ def _furnish(remember: Callable[..., Memory], project: str, level: str) -> Memor
 
 @pytest.fixture
 def provider(settings: Any, db: None) -> Iterator[Provider]:
-    """The hub knows this provider; ada has an account with her address."""
+    """A configured provider; ada has an account with her address."""
     one = Provider()
     server = serve(one)
     settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID, settings.OIDC_CLIENT_SECRET = one.issuer, CLIENT, SECRET

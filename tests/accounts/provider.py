@@ -1,4 +1,4 @@
-"""A small OpenID Connect provider on loopback, which says what a test wants it to say."""
+"""A small OpenID Connect provider on loopback with configurable responses."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ OTHER_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 @dataclass
 class Provider:
-    """``token``, ``claims``: what is said otherwise than a good one would; ``key``: what it signs with."""
+    """``token``, ``claims``: values that differ from a correct response; ``key``: the signing key."""
 
     issuer: str = ""
     token: dict[str, Any] = field(default_factory=dict)
     claims: dict[str, Any] = field(default_factory=dict)
     key: Any = KEY
-    broken: str = ""  # an address that answers with an error
-    asked: dict[str, str] = field(default_factory=dict)  # of the browser, at the authorization address
+    broken: str = ""  # an endpoint that fails
+    asked: dict[str, str] = field(default_factory=dict)  # sent by the browser to the authorization endpoint
 
     def agree(self, address: str) -> str:
-        """The person agrees at the provider: the code that the browser takes back, and the state."""
+        """Accept the login; return the code and the state that the browser takes back."""
         query = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
         self.asked = query
         return f"code=good-code&state={query['state']}"
@@ -46,13 +46,13 @@ class Provider:
         return {"keys": [{**shown, "kid": "one", "alg": "RS256", "use": "sig"}]}
 
     def tokens(self, form: dict[str, str]) -> dict[str, Any] | None:
-        """None for a code, a secret or a verifier that is not right."""
+        """Return None for a wrong code, secret or verifier."""
         digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
         challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
         good = {"code": "good-code", "client_id": CLIENT, "client_secret": SECRET}
         if challenge != self.asked.get("code_challenge") or not good.items() <= form.items():
             return None
-        said = {
+        payload = {
             "iss": self.issuer,
             "aud": CLIENT,
             "sub": "person-1",
@@ -61,7 +61,7 @@ class Provider:
             **self.token,
         }
         signed = jwt.encode(
-            {k: v for k, v in said.items() if v is not None}, self.key, "RS256", {"kid": "one"}
+            {k: v for k, v in payload.items() if v is not None}, self.key, "RS256", {"kid": "one"}
         )
         return {"access_token": "access", "id_token": signed, "token_type": "Bearer"}
 
@@ -70,7 +70,7 @@ class Provider:
 
 
 def serve(provider: Provider) -> ThreadingHTTPServer:
-    """Begin to answer for this provider; the caller ends it."""
+    """Start a server for this provider; the caller stops it."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -85,9 +85,9 @@ def serve(provider: Provider) -> ThreadingHTTPServer:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             self.answer(provider.tokens({name: values[0] for name, values in parse_qs(body).items()}))
 
-        def answer(self, said: Any) -> None:
-            refused = said is None or self.path == f"/{provider.broken}"
-            text = json.dumps(said).encode()
+        def answer(self, payload: Any) -> None:
+            refused = payload is None or self.path == f"/{provider.broken}"
+            text = json.dumps(payload).encode()
             self.send_response(500 if refused else 200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(text)))
@@ -95,7 +95,7 @@ def serve(provider: Provider) -> ThreadingHTTPServer:
             self.wfile.write(text)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Quiet."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     provider.issuer = f"http://127.0.0.1:{server.server_port}"

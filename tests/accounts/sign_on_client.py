@@ -1,4 +1,4 @@
-"""Going to the organisation's provider and back, with what a browser brings."""
+"""Single sign-on in a test client: to the provider and back."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ START, BACK = "/login/organisation/", "/login/organisation/back/"
 
 
 def go(provider: Provider, client: Client | None = None, start: str = START) -> tuple[Client, Any]:
-    """A browser that goes to the provider, where the person agrees, and back."""
+    """Log in through the provider; return the client and the response."""
     client = client or Client(REMOTE_ADDR="10.0.0.1")
-    there = client.get(start)
-    assert there.status_code == 302
-    return client, client.get(f"{BACK}?{provider.agree(there['Location'])}")
+    redirect = client.get(start)
+    assert redirect.status_code == 302
+    return client, client.get(f"{BACK}?{provider.agree(redirect['Location'])}")
 
 
 def name_of(client: Client) -> str:
-    """Who is signed in."""
+    """Return the name of the logged-in person."""
     return str(get_user(client).get_username())  # type: ignore[arg-type]  # a client has a session too
 
 

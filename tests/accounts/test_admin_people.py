@@ -1,4 +1,4 @@
-"""Accounts and groups in the admin: superusers alone, and nothing happens beside the journal."""
+"""Accounts and groups in the admin: superusers only, everything is journaled."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def rows(name: str) -> list[tuple[str, str, Any]]:
     return [(row.operation, row.actor, row.detail) for row in found]
 
 
-def test_an_administrator_cannot_make_themselves_a_superuser_here(member):
+def test_administrator_cannot_become_superuser(member):
     chief = member(name="chief", staff=True)
     chief.groups.add(Group.objects.get(name="administrator"))
     client = signed_in_client(User.objects.get(pk=chief.pk))
@@ -47,17 +47,17 @@ def test_an_administrator_cannot_make_themselves_a_superuser_here(member):
     assert not User.objects.get(pk=chief.pk).is_superuser
 
 
-def test_a_superuser_who_is_confined_does_not_see_the_accounts(boss, bob):
+def test_confined_superuser_does_not_see_accounts(boss, bob):
     Membership.objects.create(user=boss, project="farm")
     assert signed_in_client(boss).get(LIST).status_code == 403
 
 
-def test_a_change_is_in_the_journal_with_its_fields(boss, bob):
+def test_change_is_journaled_with_its_fields(boss, bob):
     assert signed_in_client(boss).post(f"{LIST}{bob.pk}/change/", form(bob, is_staff="on")).status_code == 302
     assert rows("bob") == [("account_changed", "user:boss", {"fields": ["Date joined", "Staff status"]})]
 
 
-def test_a_membership_that_is_given_here_confines_too(boss, bob):
+def test_membership_added_in_admin_confines(boss, bob):
     inline = {
         "memberships-TOTAL_FORMS": "1",
         "memberships-0-project": "farm",
@@ -71,7 +71,7 @@ def test_a_membership_that_is_given_here_confines_too(boss, bob):
     assert rows("bob")[0][0] == "account_changed"
 
 
-def test_making_and_deleting_accounts_is_in_the_journal(boss):
+def test_creating_and_deleting_accounts_is_journaled(boss):
     client: Client = signed_in_client(boss)
     made = {"username": "dora", "usable_password": "true", "password1": BETTER, "password2": BETTER}
     assert client.post(f"{LIST}add/", made).status_code == 302
@@ -80,7 +80,7 @@ def test_making_and_deleting_accounts_is_in_the_journal(boss):
     assert [row[0] for row in rows("dora")] == ["account_deleted", "account_made"]
 
 
-def test_a_password_that_is_set_is_in_the_journal_but_not_its_words(boss, bob):
+def test_setting_a_password_is_journaled_without_the_password(boss, bob):
     new = {"usable_password": "true", "password1": BETTER, "password2": BETTER}
     assert signed_in_client(boss).post(f"{LIST}{bob.pk}/password/", new).status_code == 302
     [(operation, actor, detail)] = rows("bob")
@@ -88,7 +88,7 @@ def test_a_password_that_is_set_is_in_the_journal_but_not_its_words(boss, bob):
     assert BETTER not in str(detail)
 
 
-def test_ones_own_password_is_changed_on_the_hubs_page(boss):
+def test_own_password_is_changed_on_the_profile_page(boss):
     client = signed_in_client(boss)
     assert client.get("/admin/password_change/")["Location"] == "/you/"
     new = {"old_password": "x", "new_password1": BETTER, "new_password2": BETTER}
@@ -97,14 +97,14 @@ def test_ones_own_password_is_changed_on_the_hubs_page(boss):
 
 
 @pytest.mark.parametrize("written", ["{}", "0{}"])
-def test_ones_own_password_is_not_set_in_the_list_of_users(boss, written):
+def test_own_password_is_not_set_in_the_user_list(boss, written):
     new = {"usable_password": "true", "password1": BETTER, "password2": BETTER}
     answer = signed_in_client(boss).post(f"{LIST}{written.format(boss.pk)}/password/", new)
     assert answer["Location"] == "/you/"
     assert not User.objects.get(username="boss").check_password(BETTER)
 
 
-def test_closing_an_account_here_ends_its_sessions_for_good(boss, bob):
+def test_closing_an_account_ends_its_sessions(boss, bob):
     theirs = signed_in_client(bob)
     closed = {name: value for name, value in form(bob).items() if name != "is_active"}
     assert signed_in_client(boss).post(f"{LIST}{bob.pk}/change/", closed).status_code == 302

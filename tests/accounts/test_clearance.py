@@ -1,4 +1,4 @@
-"""A clearance whose levels differ from project to project: pure."""
+"""Clearances whose levels differ between projects (no database)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def on(*projects: str, **grants: frozenset[str]) -> Clearance:
     return Clearance(PUBLIC, "ada", frozenset({*projects, *grants}), grants=tuple(grants.items()))
 
 
-def test_a_grant_stands_in_the_place_of_the_levels_in_its_project_alone():
+def test_grant_replaces_levels_in_its_project_only():
     clearance = on("barn", farm=ALL)
     assert clearance.opens("farm", "secret")
     assert not clearance.opens("barn", "secret")
@@ -23,22 +23,22 @@ def test_a_grant_stands_in_the_place_of_the_levels_in_its_project_alone():
     assert not clearance.opens("zoo", "public")
 
 
-def test_a_grant_may_be_lower_than_the_levels():
+def test_grant_may_be_lower_than_levels():
     low = Clearance(ALL, projects=frozenset({"barn", "farm"}), grants=(("farm", PUBLIC),))
     assert low.opens("barn", "secret")
     assert not low.opens("farm", "private")
 
 
-def test_a_grant_for_a_project_outside_opens_nothing():
+def test_grant_outside_the_projects_has_no_effect():
     assert not Clearance(PUBLIC, projects=frozenset({"farm"}), grants=(("zoo", ALL),)).reaches("zoo")
 
 
-def test_a_grant_needs_a_confinement():
+def test_grant_needs_projects():
     with pytest.raises(ValueError, match="confined"):
         Clearance(ALL, grants=(("farm", PUBLIC),))
 
 
-def test_a_level_that_nobody_knows_is_dropped_from_a_grant():
+def test_unknown_level_is_dropped_from_a_grant():
     assert not on(farm=frozenset({"public", "cosmic"})).opens("farm", "cosmic")
     assert on(farm=frozenset({"cosmic"})).levels_in("farm") == frozenset()
 
@@ -49,13 +49,13 @@ def test_asking_narrows_every_grant():
     assert clearance.levels_in("barn") == PUBLIC
 
 
-def test_what_is_read_somewhere_is_the_union():
+def test_somewhere_is_the_union_of_levels():
     assert on("barn", farm=ALL).somewhere() == ALL
     assert Clearance(ALL, projects=frozenset({"farm"}), grants=(("farm", PUBLIC),)).somewhere() == PUBLIC
     assert Clearance(PUBLIC).somewhere() == PUBLIC
 
 
-def test_a_grant_that_says_the_same_as_the_levels_makes_no_other_clearance():
+def test_grant_equal_to_the_levels_changes_nothing():
     assert on("barn", farm=PUBLIC) == on("barn", "farm")
     assert len(on("barn", farm=PUBLIC).parts()) == 1
 
@@ -74,11 +74,11 @@ def test_a_grant_that_says_the_same_as_the_levels_makes_no_other_clearance():
         (on("barn", farm=ALL), Clearance(ALL, projects=frozenset({"barn"})), False),
     ],
 )
-def test_one_clearance_covers_another_or_not(wide, narrow, covered):
+def test_clearance_covers_another(wide, narrow, covered):
     assert wide.covers(narrow) is covered
 
 
-def test_what_both_read_is_no_more_than_either():
+def test_intersection_has_no_more_than_either():
     token = Clearance(ALL, "ada")
     person = on("barn", farm=ALL)
     both = token.within(person)
@@ -88,12 +88,12 @@ def test_what_both_read_is_no_more_than_either():
     assert token.within(Clearance(PUBLIC)) == Clearance(PUBLIC, "ada")
 
 
-def test_a_run_keeps_the_grants_of_its_reach():
+def test_run_keeps_the_grants_of_its_clearance():
     clearance = on("barn", farm=ALL)
     assert run_scope.clearance_of(MaintenanceRun(reach=run_scope.clearance_to_json(clearance))) == clearance
 
 
 @pytest.mark.parametrize(("project", "may"), [("farm", True), ("barn", False), ("zoo", False)])
-def test_a_member_steers_runs_of_the_projects_where_they_read_all_that_it_reached(project, may):
+def test_member_controls_runs_in_projects_they_fully_read(project, may):
     run = MaintenanceRun(project=project, reach=run_scope.clearance_to_json(system_actor("tests").clearance))
     assert run_scope.can_control(on("barn", farm=ALL), run) is may

@@ -1,4 +1,4 @@
-"""Project membership confines what a person sees, at every door, and each project has a level of its own."""
+"""Project membership limits what a person sees on every page, with a level per project."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from memoryhub.web import urls
 from tests.accounts.conftest import seen, word
 from tests.clients import signed_in_client
 
-# farm: every level, though ada has no permission; barn: her permission for private; zoo: not hers.
+# farm: every level by membership; barn: private by permission; zoo: no membership.
 OPEN = {("farm", "public"), ("farm", "private"), ("farm", "secret"), ("barn", "public"), ("barn", "private")}
 ALL_MINE = ("view_private", "add_agenttoken", "view_maintenancerun", "add_maintenancerun")
 WITH_QUERY = {
@@ -47,14 +47,14 @@ WITH_QUERY = {
 
 
 def pages() -> list[str]:
-    """Every page without an argument in its address, so that a new one is held against the gate by itself."""
+    """Return every page without path arguments, so that new pages are tested too."""
     plain = [str(one.pattern) for one in urls.urlpatterns if isinstance(one, URLPattern)]
     plain = [one for one in plain if "<" not in one and one not in ("login/", "logout/")]
     return ["/" + one + query for one in plain for query in ["", *WITH_QUERY.get(one, [])]]
 
 
 def argued() -> list[str]:
-    """Every page about one object."""
+    """Return every page about one object."""
     return [str(one.pattern) for one in urls.urlpatterns if "<slug:uid>" in str(one.pattern)]
 
 
@@ -75,7 +75,7 @@ def browser(ada: User) -> Client:
 
 
 @pytest.mark.parametrize("address", pages())
-def test_no_page_shows_anything_of_a_project_that_is_not_theirs(world, browser, address):
+def test_no_page_shows_a_foreign_project(world, browser, address):
     response = browser.get(address)
     assert response.status_code < 500
     if "zoo" not in address:
@@ -83,7 +83,7 @@ def test_no_page_shows_anything_of_a_project_that_is_not_theirs(world, browser, 
         random = r'csrfmiddlewaretoken" value="\w+"|\b[a-z2-7]{16}\b'
         page = re.sub(random, "", response.getvalue().decode())
         assert not re.search(r"zoo(?!m)", page)
-    echoed = seen(address)  # a filter that was typed is told again
+    echoed = seen(address)  # the page repeats the filter
     assert seen(response.getvalue().decode()) <= OPEN | echoed
 
 
@@ -100,7 +100,7 @@ def test_a_list_shows_the_levels_of_each_project(world, browser, address):
         (("secret",), {("farm", "public"), ("barn", "public"), ("farm", "secret")}),
     ],
 )
-def test_a_level_of_a_membership_shows_behind_its_switch_alone(world, ada, switches, open_now):
+def test_membership_level_needs_its_switch(world, ada, switches, open_now):
     assert seen(signed_in_client(ada, *switches).get("/memories/").content.decode()) == open_now
 
 
@@ -111,8 +111,8 @@ def test_a_membership_may_read_less_than_the_persons_permissions(world, member):
 
 
 @pytest.mark.parametrize("address", argued())
-def test_what_is_elsewhere_or_above_is_not_found_at_any_page(world, browser, ada, address):
-    ada.is_superuser = True  # the permission is not what refuses
+def test_foreign_or_higher_rows_are_not_found_on_any_page(world, browser, ada, address):
+    ada.is_superuser = True  # so the permission is not the reason
     ada.save()
     objects = {"memories": Memory, "facts": Fact, "injections": Injection, "maintenance": MaintenanceRun}
     model = objects.get(address.partition("/")[0])
@@ -126,7 +126,7 @@ def test_what_is_elsewhere_or_above_is_not_found_at_any_page(world, browser, ada
             assert response.status_code in (404, 405), (address, response.status_code)
 
 
-def test_a_session_elsewhere_is_not_found(world, browser):
+def test_foreign_session_is_not_found(world, browser):
     assert browser.get("/sessions/safari-zoo/").status_code == 404
     page = browser.get("/sessions/safari-farm/").content.decode()
     assert {project for project, _ in seen(page)} == {"farm"}
@@ -139,7 +139,7 @@ def test_a_memory_above_the_level_of_its_project_is_not_found(world, browser):
 
 
 @pytest.mark.parametrize("address", admin_lists())
-def test_no_list_of_the_admin_shows_anything_of_a_project_that_is_not_theirs(world, ada, address):
+def test_no_admin_list_shows_a_foreign_project(world, ada, address):
     ada.is_staff = ada.is_superuser = True
     ada.save()
     Membership.objects.filter(user=ada, project="barn").update(clearance="private")
@@ -151,7 +151,7 @@ def test_no_list_of_the_admin_shows_anything_of_a_project_that_is_not_theirs(wor
         assert not re.search(r"zoo(?!m)", response.getvalue().decode())  # zoom is no project
 
 
-def test_the_querysets_agree_about_every_kind_of_row(world, ada):
+def test_querysets_agree_about_every_kind_of_row(world, ada):
     clearance = user_clearance(ada)
     assert {(m.project, m.sensitivity) for m in Memory.objects.visible_to(clearance)} == OPEN
     assert {(f.project, f.sensitivity) for f in Fact.objects.visible_to(clearance)} == OPEN
@@ -160,20 +160,20 @@ def test_the_querysets_agree_about_every_kind_of_row(world, ada):
     assert {s.project for s in Session.objects.visible_to(clearance)} == {"barn", "farm"}
 
 
-def test_a_version_from_a_closed_project_stays_closed_when_its_memory_moves(world, browser):
+def test_version_from_a_closed_project_stays_hidden_after_a_move(world, browser):
     moved = world["farm", "public"]
     moved.revisions.update(before={"title": "from the zoo", "project": "zoo"})
     assert b"from the zoo" not in browser.get(f"/memories/{moved.uid}/history/").content
 
 
-def test_the_last_membership_that_goes_leaves_nothing_open(world, ada):
+def test_last_membership_removed_leaves_nothing_visible(world, ada):
     ada.memberships.all().delete()
     page = signed_in_client(User.objects.get(pk=ada.pk), *LEVELS).get("/memories/")
     assert page.status_code == 200
     assert seen(page.content.decode()) == set()
 
 
-def test_a_superuser_with_a_membership_is_confined_like_anyone(world, member):
+def test_superuser_with_a_membership_is_confined(world, member):
     boss = member(name="boss", farm="")
     boss.is_superuser = True
     boss.save()
@@ -181,19 +181,19 @@ def test_a_superuser_with_a_membership_is_confined_like_anyone(world, member):
     assert {project for project, _ in shown} == {"farm"}
 
 
-def test_who_has_no_membership_sees_every_project(world, member):
+def test_person_without_membership_sees_every_project(world, member):
     eve = member("view_private", "view_secret", name="eve")
     assert len(seen(signed_in_client(eve, *LEVELS).get("/memories/").content.decode())) == 9
 
 
-def test_no_switch_is_offered_for_a_level_that_no_membership_opens(world, member):
+def test_no_switch_for_a_level_that_no_membership_has(world, member):
     bob = member("view_private", "view_secret", name="bob", farm="public")
     client = signed_in_client(bob)
     assert b'name="level" value="secret"' not in client.get("/").content
     assert client.post("/switch/", {"level": "secret", "on": "1"}).status_code == 403
 
 
-def test_a_person_without_memberships_costs_no_query_more(world, member, django_assert_num_queries):
+def test_person_without_memberships_costs_no_extra_query(world, member, django_assert_num_queries):
     eve = member("view_private", name="eve")
     client = signed_in_client(eve)
     with CaptureQueriesContext(connection) as queries:
@@ -202,13 +202,13 @@ def test_a_person_without_memberships_costs_no_query_more(world, member, django_
     assert len(about_people) == 1  # the person themselves, with their profile
 
 
-def test_memberships_are_read_once_a_page(world, browser):
+def test_memberships_are_read_once_per_page(world, browser):
     with CaptureQueriesContext(connection) as queries:
         browser.get("/")
     assert sum("memoryhub_membership" in query["sql"] for query in queries) == 1
 
 
-def test_a_person_writes_into_their_own_projects_alone(world, member):
+def test_person_writes_only_into_their_own_projects(world, member):
     bob = member("add_memory", name="bob", farm="", barn="")
     client = signed_in_client(bob)
     refused = client.post(
@@ -219,23 +219,23 @@ def test_a_person_writes_into_their_own_projects_alone(world, member):
     assert not Memory.objects.filter(content="hay").exists()
 
 
-def test_a_word_of_a_closed_project_is_not_told_by_the_search(world, browser):
+def test_search_does_not_reveal_a_word_of_a_closed_project(world, browser):
     page = browser.get(f"/search/?q={word('zoo', 'public')}&min_score=0")
     assert str(world["zoo", "public"].uid) not in page.content.decode()
 
 
-def test_how_long_the_journal_is_stays_untold(world, browser, member):
+def test_journal_length_is_not_revealed(world, browser, member):
     whole = signed_in_client(member(name="eve"))
     for ask in (lambda one: one.get("/home/journal/"), lambda one: one.post("/journal/verify/", follow=True)):
         count = JournalEntry.objects.count()
         assert re.search(rf"\b{count}\b", ask(whole).content.decode())
-        told = ask(browser).content.decode()
-        assert "unbroken" in told or "whole" in told
-        assert not re.search(rf"\b{count}\b (entries|rows)", told)
-        assert " entries" not in told
+        text = ask(browser).content.decode()
+        assert "unbroken" in text or "whole" in text
+        assert not re.search(rf"\b{count}\b (entries|rows)", text)
+        assert " entries" not in text
 
 
-def test_texts_that_could_not_be_read_show_by_the_level_of_their_project(db, member):
+def test_unreadable_texts_are_visible_by_the_level_of_their_project(db, member):
     for project in ("farm", "barn", "zoo"):
         for level in LEVELS:
             Extraction.objects.create(
@@ -245,7 +245,7 @@ def test_texts_that_could_not_be_read_show_by_the_level_of_their_project(db, mem
     assert {(row.project, row.sensitivity) for row in queue.find_with_notes(user_clearance(ada))} == OPEN
 
 
-def test_texts_are_counted_by_the_level_of_their_project_and_what_was_spent_is_not_told(db, member):
+def test_unreadable_texts_are_counted_by_level_and_cost_is_not_revealed(db, member):
     for project in ("farm", "barn", "zoo"):
         for level in LEVELS:
             Extraction.objects.create(project=project, sensitivity=level, status="failed", actor="token:bot")

@@ -1,4 +1,4 @@
-"""What a person may not see, no act of theirs reaches: of other projects, of levels above, of others' own."""
+"""No action changes or reveals rows of other projects, higher levels or other owners."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ACTS = (
 
 @pytest.fixture
 def personal(remember: Callable[..., Memory]) -> Memory:
-    """Eve's own, in a project and at a level that ada sees."""
+    """Eve's personal memory in a project and at a level that ada sees."""
     said = "zebra evesown"
     eve = Actor("token:eves", Clearance.up_to("secret", owner="eve"))
     memory = remember(said, by=eve, title=said, project="farm", scope="personal", tags=["evesown"])
@@ -52,7 +52,7 @@ def personal(remember: Callable[..., Memory]) -> Memory:
 
 @pytest.fixture
 def browser(member: Callable[..., User]) -> Client:
-    """Ada may do everything, in two projects; in one up to private memories."""
+    """Ada has every permission in two projects; in one of them up to private memories."""
     ada = member(farm="secret", barn="private")
     User.objects.update(is_superuser=True, is_staff=True)
     return signed_in_client(User.objects.get(pk=ada.pk), *LEVELS)
@@ -65,7 +65,7 @@ def hidden_memories() -> Any:
 
 
 def hidden_state() -> list[Any]:
-    """Everything that is kept about what ada may not see."""
+    """Return all stored data about rows that ada may not see."""
     memories = hidden_memories()
     found = [list(memories.order_by("pk").values())]
     for model in (Label, FileLink, Revision, Fact):
@@ -84,7 +84,7 @@ def posts() -> list[str]:
 
 
 @pytest.mark.parametrize("address", posts())
-def test_no_act_reaches_or_tells_what_is_hidden(world, personal, browser, address):
+def test_no_action_changes_or_reveals_hidden_rows(world, personal, browser, address):
     before, uids = hidden_state(), hidden_uids()
     assert len(hidden_memories()) == 5
     extras: list[dict[str, Any]] = [
@@ -102,7 +102,7 @@ def test_no_act_reaches_or_tells_what_is_hidden(world, personal, browser, addres
 
 
 @pytest.mark.parametrize("listed", LISTS)
-def test_all_that_match_are_those_that_the_person_sees(world, personal, browser, listed):
+def test_select_all_matching_covers_visible_rows_only(world, personal, browser, listed):
     before = hidden_state()
     for act in ("tag", "set-sensitivity", "trash"):
         form = {"act": act, "every": "1", "list": listed, "tag": "x", "sensitivity": "public"}
@@ -112,14 +112,14 @@ def test_all_that_match_are_those_that_the_person_sees(world, personal, browser,
     assert Memory.objects.trashed().exists() == ("zoo" not in listed and listed != "/trash/")
 
 
-def test_no_page_tells_of_what_is_somebody_elses_own(personal, browser):
+def test_no_page_shows_rows_of_other_owners(personal, browser):
     for address in pages():
         assert "evesown" not in browser.get(address).getvalue().decode(), address
     Memory.objects.filter(pk=personal.pk).update(owner="ada")
     assert "evesown" in browser.get("/memories/").getvalue().decode()
 
 
-def test_every_page_about_somebody_elses_own_is_not_found(personal, browser):
+def test_pages_of_rows_of_other_owners_are_not_found(personal, browser):
     before = hidden_state()
     about = [str(one.pattern) for one in urls.urlpatterns if "memories/<slug:uid>" in str(one.pattern)]
     about += [str(one.pattern) for one in urls.urlpatterns if "cards/<slug:uid>" in str(one.pattern)]

@@ -29,16 +29,16 @@ def signed_in(name: str) -> Client:
     return client
 
 
-def test_a_confined_person_finds_their_own_logins_and_nobody_elses(curt, member):
+def test_confined_person_sees_only_their_own_logins(curt, member):
     member(name="mia", farm="")
     signed_in("mia")
-    told = signed_in("curt").get("/journal/?operation=login").content.decode()
+    text = signed_in("curt").get("/journal/?operation=login").content.decode()
     mine, theirs = (JournalEntry.objects.get(operation="login", object_id=name) for name in ("curt", "mia"))
-    assert f"/journal/{mine.seq}/" in told
-    assert f"/journal/{theirs.seq}/" not in told
+    assert f"/journal/{mine.seq}/" in text
+    assert f"/journal/{theirs.seq}/" not in text
 
 
-def test_a_row_of_ones_own_account_opens_and_anothers_does_not(curt, member):
+def test_own_account_row_opens_and_others_do_not(curt, member):
     member(name="mia", farm="")
     client = signed_in("curt")
     row = JournalEntry.objects.get(operation="login")
@@ -46,7 +46,7 @@ def test_a_row_of_ones_own_account_opens_and_anothers_does_not(curt, member):
     assert signed_in_client(User.objects.get(username="mia")).get(f"/journal/{row.seq}/").status_code == 404
 
 
-def test_a_membership_without_a_level_of_its_own_does_not_read_as_none():
+def test_membership_without_level_is_not_shown_as_none():
     assert detail_items({"in_project": "farm", "level": ""}) == [
         ("in project", "farm"),
         ("level", "as elsewhere"),
@@ -61,18 +61,18 @@ def test_turning_secrets_on_is_journaled_once(curt):
     assert (row.actor, row.object_id) == ("user:curt", "curt")
 
 
-def test_a_switch_that_may_not_be_turned_leaves_no_row(member):
+def test_refused_switch_leaves_no_row(member):
     signed_in_client(member(name="mia")).post("/switch/", {"level": "secret", "on": "1", "next": "/"})
     assert not JournalEntry.objects.filter(operation="secrets_on").exists()
 
 
-def test_the_admin_offers_no_operation_of_rows_out_of_sight(member, remember):
+def test_admin_offers_no_operation_of_hidden_rows(member, remember):
     person = member("view_journalentry", "view_memory", name="mia", staff=True, farm="")
     remember("cows", project="farm")
     signed_in("mia")
-    told = signed_in_client(person).get("/admin/memoryhub/journalentry/").content.decode()
-    assert "operation=insert" in told
-    assert "operation=login" not in told
+    text = signed_in_client(person).get("/admin/memoryhub/journalentry/").content.decode()
+    assert "operation=insert" in text
+    assert "operation=login" not in text
 
 
 LOOKING_AFTER = "view_agenttoken"
@@ -80,43 +80,43 @@ LOOKING_AFTER = "view_agenttoken"
 
 @pytest.fixture
 def rows(member: Any) -> dict[str, JournalEntry]:
-    """The rows of ada's token and of bob's, by owner; both are accounts without a role."""
+    """The rows of ada's and bob's tokens, by owner. Both accounts have no role."""
     for owner in ("ada", "bob"):
         member(name=owner)
         tokens.issue_token(f"{owner}-bot", owner, "public", actor=system_actor("tests"))
     return {row.detail["owner"]: row for row in JournalEntry.objects.filter(object_type="token")}
 
 
-def test_who_has_no_role_finds_their_own_and_nobody_elses(rows):
+def test_person_without_role_sees_only_their_own_token_rows(rows):
     client = signed_in_client(User.objects.get(username="ada"))
-    told = client.get("/journal/?operation=issue").content.decode()
-    assert f"/journal/{rows['ada'].seq}/" in told
-    assert f"/journal/{rows['bob'].seq}/" not in told
+    text = client.get("/journal/?operation=issue").content.decode()
+    assert f"/journal/{rows['ada'].seq}/" in text
+    assert f"/journal/{rows['bob'].seq}/" not in text
     assert client.get(f"/journal/{rows['ada'].seq}/").status_code == 200
     assert client.get(f"/journal/{rows['bob'].seq}/").status_code == 404
 
 
-def test_who_looks_after_tokens_finds_everyones(rows, member):
-    told = (
+def test_token_manager_sees_all_token_rows(rows, member):
+    text = (
         signed_in_client(member(LOOKING_AFTER, name="chief"))
         .get("/journal/?operation=issue")
         .content.decode()
     )
-    assert all(f"/journal/{row.seq}/" in told for row in rows.values())
+    assert all(f"/journal/{row.seq}/" in text for row in rows.values())
 
 
-def test_the_admins_journal_tells_no_more(rows, member):
+def test_admin_journal_shows_no_more(rows, member):
     for permissions, found in ((("view_journalentry",), False), (("view_journalentry", LOOKING_AFTER), True)):
         person = member(*permissions, name=f"staff{found}", staff=True)
-        told = signed_in_client(person).get("/admin/memoryhub/journalentry/?operation=issue").content.decode()
-        assert (rows["bob"].object_id in told) is found
+        text = signed_in_client(person).get("/admin/memoryhub/journalentry/?operation=issue").content.decode()
+        assert (rows["bob"].object_id in text) is found
 
 
-def test_a_token_reads_of_its_owners_tokens_alone(rows):
+def test_token_sees_only_rows_of_its_owners_tokens(rows):
     _, raw = tokens.issue_token("reader", "ada", "secret", actor=system_actor("tests"))
     items = Agent(raw).get("/journal", object_type="token", allow_secret="true").json()["items"]
     assert {item["detail"]["owner"] for item in items} == {"ada"}
 
 
-def test_who_is_nobody_reads_of_none(rows):
+def test_anonymous_caller_sees_no_token_rows(rows):
     assert not JournalEntry.objects.visible_to(Clearance()).filter(object_type="token").exists()

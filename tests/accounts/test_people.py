@@ -1,4 +1,4 @@
-"""Administrators manage people: as far as their own rights go, and all of it is in the journal."""
+"""Administrators manage people within their own rights; everything is journaled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fresh(name: str) -> User:
 
 @pytest.fixture
 def chief(member: Any) -> User:
-    """An administrator who reads private memories."""
+    """An administrator who may read private memories."""
     user = member("view_private", name="chief")
     user.groups.add(Group.objects.get(name="administrator"))
     return fresh("chief")
@@ -52,7 +52,7 @@ POSTS = [f"/people/bob/{what}/" for what in ("rights", "join", "leave", "open", 
 
 
 @pytest.mark.parametrize("role", ["", "viewer", "curator", "maintainer"])
-def test_the_pages_are_closed_to_who_manages_nobody(bob, member, role):
+def test_pages_need_the_permission_to_manage_people(bob, member, role):
     user = member(name="eve")
     user.groups.set(Group.objects.filter(name=role))
     client = signed_in_client(user)
@@ -61,7 +61,7 @@ def test_the_pages_are_closed_to_who_manages_nobody(bob, member, role):
     assert b'href="/people/"' not in client.get("/").content
 
 
-def test_an_administrator_who_is_confined_manages_nobody(bob, chief, browser):
+def test_confined_administrator_manages_no_one(bob, chief, browser):
     Membership.objects.create(user=chief, project="farm")
     assert browser.get("/people/").status_code == 403
 
@@ -75,14 +75,14 @@ def test_the_list_names_everyone_with_role_and_projects(browser, bob, member):
     assert "carla" not in browser.get("/people/?q=bo").content.decode()
 
 
-def test_the_list_costs_the_same_for_many(browser, member, django_assert_max_num_queries):
+def test_list_query_count_is_constant(browser, member, django_assert_max_num_queries):
     for number in range(20):
         member(name=f"p{number}", farm="").groups.add(Group.objects.get(name="viewer"))
     with django_assert_max_num_queries(14):
         browser.get("/people/")
 
 
-def test_an_account_is_made_and_sees_what_is_public(browser):
+def test_account_is_created_and_sees_public_data(browser):
     answer = browser.post("/people/", {"username": "dora", "password": BETTER})
     assert answer["Location"] == "/people/dora/"
     assert fresh("dora").check_password(BETTER)
@@ -98,14 +98,14 @@ def test_an_account_is_made_and_sees_what_is_public(browser):
         ({"username": "dora", "password": "123"}, "too short"),
     ],
 )
-def test_an_account_that_cannot_be_says_why(browser, bob, form, words):
+def test_invalid_account_is_refused_with_a_reason(browser, bob, form, words):
     refused = browser.post("/people/", form)
     assert refused.status_code == 422
     assert words in refused.content.decode()
     assert User.objects.count() == 2
 
 
-def test_a_role_and_a_level_are_given(browser, bob):
+def test_role_and_level_are_granted(browser, bob):
     browser.post("/people/bob/rights/", rights(role="curator", level="private", is_staff="on"))
     user = fresh("bob")
     assert (roles.user_role(user), people.permitted_level(user), user.is_staff) == (
@@ -117,7 +117,7 @@ def test_a_role_and_a_level_are_given(browser, bob):
     assert (row.actor, row.detail) == ("user:chief", {"role": "curator", "level": "private", "staff": True})
 
 
-def test_a_role_and_a_level_are_taken_back_and_other_groups_stay(browser, bob):
+def test_role_and_level_are_revoked_and_other_groups_stay(browser, bob):
     bob.groups.add(Group.objects.create(name="tennis"), Group.objects.get(name="curator"))
     browser.post("/people/bob/rights/", rights(role="viewer", level="private"))
     browser.post("/people/bob/rights/", rights())
@@ -125,7 +125,7 @@ def test_a_role_and_a_level_are_taken_back_and_other_groups_stay(browser, bob):
     assert people.permitted_level(fresh("bob")) == "public"
 
 
-def test_a_level_that_the_administrator_lacks_is_not_given(browser, bob, chief):
+def test_level_above_the_administrators_is_not_granted(browser, bob, chief):
     assert browser.post("/people/bob/rights/", rights(level="secret")).status_code == 422
     assert browser.post("/people/bob/join/", {"project": "farm", "clearance": "secret"}).status_code == 422
     with pytest.raises(StoreError):
@@ -135,7 +135,7 @@ def test_a_level_that_the_administrator_lacks_is_not_given(browser, bob, chief):
     assert people.permitted_level(fresh("bob")) == "public"
 
 
-def test_a_role_that_may_more_than_the_administrator_is_not_given(bob, chief):
+def test_role_above_the_administrators_is_not_granted(bob, chief):
     chief.groups.set(Group.objects.filter(name="viewer"))
     chief.user_permissions.add(
         *Group.objects.get(name="administrator").permissions.filter(codename="change_user")
@@ -146,7 +146,7 @@ def test_a_role_that_may_more_than_the_administrator_is_not_given(bob, chief):
         people.change_rights(bob, chief, role="maintainer", level="public", is_active=True, is_staff=False)
 
 
-def test_nobody_changes_who_may_more(browser, chief, member):
+def test_account_with_more_rights_cannot_be_changed(browser, chief, member):
     boss = member(name="boss")
     boss.is_superuser = True
     boss.save()
@@ -164,20 +164,20 @@ def test_nobody_changes_who_may_more(browser, chief, member):
     assert fresh("boss").check_password("a good password")
 
 
-def test_nobody_takes_their_own_account_away(browser, chief):
+def test_no_one_closes_their_own_account(browser, chief):
     refused = browser.post("/people/chief/rights/", rights(level="private"))
     assert refused.status_code == 422
     assert roles.user_role(fresh("chief")) == "administrator"
 
 
-def test_a_closed_account_is_signed_out_at_once(browser, bob):
+def test_closed_account_is_signed_out_at_once(browser, bob):
     theirs = signed_in_client(bob)
     assert theirs.get("/").status_code == 200
     browser.post("/people/bob/rights/", rights(is_active=""))
     assert theirs.get("/").status_code == 302
 
 
-def test_a_membership_is_given_changed_and_ended(browser, bob):
+def test_membership_is_added_changed_and_removed(browser, bob):
     browser.post("/people/bob/join/", {"project": "farm", "clearance": ""})
     assert is_confined(fresh("bob"))
     browser.post("/people/bob/join/", {"project": "farm", "clearance": "private"})
@@ -188,7 +188,7 @@ def test_a_membership_is_given_changed_and_ended(browser, bob):
     assert operations() == ["left", "membership", "joined"]
 
 
-def test_every_project_opens_again_by_a_decision_alone(browser, bob):
+def test_confinement_is_lifted_only_explicitly(browser, bob):
     browser.post("/people/bob/join/", {"project": "farm", "clearance": ""})
     browser.post("/people/bob/open/")
     assert not is_confined(fresh("bob"))
@@ -196,12 +196,12 @@ def test_every_project_opens_again_by_a_decision_alone(browser, bob):
     assert operations()[0] == "unconfined"
 
 
-def test_a_membership_that_is_not_there_cannot_end(browser, bob):
+def test_removing_a_missing_membership_is_refused(browser, bob):
     answer = browser.post("/people/bob/leave/", {"project": "farm"}, follow=True)
     assert "there is no such membership" in answer.content.decode()
 
 
-def test_a_new_password_signs_the_person_out(browser, bob):
+def test_new_password_signs_the_person_out(browser, bob):
     theirs = signed_in_client(bob)
     browser.post("/people/bob/password/", {"password": BETTER})
     assert theirs.get("/").status_code == 302
@@ -209,7 +209,7 @@ def test_a_new_password_signs_the_person_out(browser, bob):
     assert operations() == ["password_set"]
 
 
-def test_ones_own_password_is_not_set_without_the_old_one(browser, chief):
+def test_own_password_needs_the_old_one(browser, chief):
     refused = browser.post("/people/chief/password/", {"password": BETTER})
     assert refused.status_code == 422
     assert "change your password on the page You" in refused.content.decode()
@@ -217,7 +217,7 @@ def test_ones_own_password_is_not_set_without_the_old_one(browser, chief):
     assert operations("chief") == []
 
 
-def test_no_caller_sets_its_own_password_without_the_old_one(chief):
+def test_set_password_refuses_the_callers_own_account(chief):
     with pytest.raises(StoreError, match="on the page You"):
         people.set_password(chief, BETTER, chief)
     with pytest.raises(StoreError, match="not your password"):
@@ -225,22 +225,22 @@ def test_no_caller_sets_its_own_password_without_the_old_one(chief):
     assert fresh("chief").check_password("a good password")
 
 
-def test_a_person_who_is_not_there_is_404(browser):
+def test_unknown_person_is_404(browser):
     assert browser.get("/people/nobody/").status_code == 404
 
 
-def test_failed_logins_show_on_the_page_of_people(browser, bob):
+def test_failed_logins_are_listed_on_the_people_page(browser, bob):
     Client(REMOTE_ADDR="10.6.6.6").post("/login/", {"username": "bob", "password": "guess"})
     assert "10.6.6.6" in browser.get("/people/").content.decode()
     assert "login_failed" in browser.get("/people/bob/").content.decode()
 
 
-def test_rights_that_stay_as_they_are_leave_no_row(browser, bob):
+def test_unchanged_rights_leave_no_row(browser, bob):
     browser.post("/people/bob/rights/", rights())
     assert operations() == []
 
 
-def test_an_address_is_asked_for_where_there_is_a_provider(browser, settings):
+def test_address_is_asked_for_with_a_provider(browser, settings):
     assert b'name="email"' not in browser.get("/people/").content
     settings.OIDC_ISSUER = "https://id.example.org"
     form = {"username": "dora", "password": "", "email": "dora@example.org"}
@@ -250,11 +250,11 @@ def test_an_address_is_asked_for_where_there_is_a_provider(browser, settings):
     assert "this address is taken" in again.content.decode()
 
 
-def test_an_account_needs_a_password_without_an_address(browser):
+def test_account_without_address_needs_a_password(browser):
     assert "too short" in browser.post("/people/", {"username": "dora", "password": ""}).content.decode()
 
 
-def test_who_reads_more_in_a_project_is_not_managed_by_who_reads_less(browser, member):
+def test_manager_who_reads_less_in_a_project_is_refused(browser, member):
     member(name="eve", farm="secret")
     answer = browser.post("/people/eve/password/", {"password": BETTER})
     assert "has more rights than you" in answer.content.decode()
@@ -264,7 +264,7 @@ def test_who_reads_more_in_a_project_is_not_managed_by_who_reads_less(browser, m
     assert fresh("dan").check_password(BETTER)
 
 
-def test_a_session_does_not_come_back_when_a_closed_account_is_opened_again(browser, bob):
+def test_reopened_account_does_not_get_its_sessions_back(browser, bob):
     theirs, others = signed_in_client(bob), signed_in_client(User.objects.create_user("dan"))
     browser.post("/people/bob/rights/", rights(is_active=""))
     browser.post("/people/bob/rights/", rights())

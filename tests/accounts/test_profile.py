@@ -1,4 +1,4 @@
-"""The person's own page: rights, preferences, tokens, sessions, password."""
+"""The profile page: rights, preferences, tokens, sessions, password."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ def ada(member: Any) -> User:
 
 
 class TestRights:
-    def test_the_page_names_the_projects_and_their_levels(self, member):
+    def test_page_lists_projects_and_levels(self, member):
         member(farm="private", barn="")
         text = page(sign_in())
         assert "farm" in text
         assert "badge-private" in text
         assert "badge-secret" not in text
 
-    def test_the_page_says_when_no_project_is_open(self, member):
+    def test_page_says_when_no_project_is_visible(self, member):
         member(farm="").memberships.all().delete()
         assert "No project is open to you" in page(sign_in())
 
-    def test_a_role_is_told_with_what_it_may_do(self, member):
+    def test_role_is_shown_with_its_permissions(self, member):
         from django.contrib.auth.models import Group
 
         member().groups.add(Group.objects.get(name="curator"))
@@ -73,7 +73,7 @@ class TestRights:
 
 
 class TestTokens:
-    def test_a_token_is_made_and_shown_once(self, ada):
+    def test_token_is_created_and_shown_once(self, ada):
         client = sign_in()
         raw = secret_in(client.post("/you/tokens/", token_form(client, days="30")))
         assert raw not in page(client)
@@ -81,26 +81,26 @@ class TestTokens:
         assert (token.name, token.owner, token.rights) == ("bot", "ada", ["read"])
         assert token.expires_at - timezone.now() < timedelta(days=30, minutes=1)
 
-    def test_a_form_makes_one_token(self, ada):
+    def test_form_creates_one_token(self, ada):
         client = sign_in()
         form = token_form(client)
         client.post("/you/tokens/", form)
         assert client.post("/you/tokens/", form).status_code == 302
         assert AgentToken.objects.count() == 1
 
-    def test_a_right_that_the_person_lacks_is_not_given(self, ada):
+    def test_right_that_the_person_lacks_is_not_granted(self, ada):
         client = sign_in()
         assert client.post("/you/tokens/", token_form(client, rights=["read", "maintain"])).status_code == 422
         assert client.post("/you/tokens/", token_form(client, clearance="secret")).status_code == 422
         assert not AgentToken.objects.exists()
 
-    def test_without_the_permission_no_token_is_made(self, member):
+    def test_no_token_is_created_without_the_permission(self, member):
         member()
         client = sign_in()
         assert 'name="once"' not in page(client)
         assert client.post("/you/tokens/", {"name": "bot"}).status_code == 403
 
-    def test_a_member_chooses_among_their_own_projects(self, member):
+    def test_member_chooses_among_their_projects(self, member):
         member("add_agenttoken", farm="", barn="")
         client = sign_in()
         assert client.post("/you/tokens/", token_form(client)).status_code == 422
@@ -108,7 +108,7 @@ class TestTokens:
         assert client.post("/you/tokens/", token_form(client, projects=["farm"])).status_code == 200
         assert AgentToken.objects.get().projects == ["farm"]
 
-    def test_a_level_that_one_of_the_projects_lacks_is_refused(self, member):
+    def test_level_that_one_project_lacks_is_refused(self, member):
         member("add_agenttoken", farm="secret", barn="")
         client = sign_in()
         form = token_form(client, clearance="secret", projects=["farm", "barn"])
@@ -116,7 +116,7 @@ class TestTokens:
         assert refused.status_code == 422
         assert "you do not read secret memories of barn" in refused.content.decode()
 
-    def test_a_replaced_token_is_refused_and_the_new_one_goes_on(self, ada):
+    def test_rotated_token_is_refused_and_the_new_one_works(self, ada):
         client = sign_in()
         old = secret_in(client.post("/you/tokens/", token_form(client)))
         token = AgentToken.objects.get()
@@ -125,27 +125,27 @@ class TestTokens:
         assert tokens.authenticate_token(new).pk == token.pk
         assert JournalEntry.objects.filter(operation="rotate", object_id=token.uid).count() == 1
 
-    def test_a_revoked_or_ended_token_is_not_replaced(self, ada):
+    def test_revoked_or_expired_token_is_not_rotated(self, ada):
         token, _ = tokens.issue_token("bot", "ada", actor=system_actor("tests"))
         tokens.revoke_token(token.uid, system_actor("tests"))
         with pytest.raises(tokens.Conflict):
             tokens.rotate_token(token.uid, system_actor("tests"))
 
-    def test_revoking_ones_own_takes_no_permission(self, member):
+    def test_revoking_own_tokens_needs_no_permission(self, member):
         member()
         token, raw = tokens.issue_token("bot", "ada", actor=system_actor("tests"))
         assert sign_in().post(f"/you/tokens/{token.uid}/revoke/").status_code == 302
         assert tokens.authenticate_token(raw) is None
 
     @pytest.mark.parametrize("what", ["rotate", "revoke"])
-    def test_a_token_of_somebody_else_is_not_there(self, ada, what):
+    def test_token_of_another_owner_is_not_found(self, ada, what):
         token, raw = tokens.issue_token("theirs", "bob", actor=system_actor("tests"))
         client = sign_in()
         assert "theirs" not in page(client)
         assert client.post(f"/you/tokens/{token.uid}/{what}/").status_code == 404
         assert tokens.authenticate_token(raw)
 
-    def test_several_are_revoked_after_a_page_that_names_them(self, ada):
+    def test_several_tokens_are_revoked_after_confirmation(self, ada):
         made = [tokens.issue_token(f"bot {n}", "ada", actor=system_actor("tests")) for n in range(3)]
         client = sign_in()
         form = {"uid": [token.uid for token, _ in made[:2]]}
@@ -158,28 +158,28 @@ class TestTokens:
         assert "2 tokens are revoked" in done.content.decode()
         assert [bool(tokens.authenticate_token(raw)) for _, raw in made] == [False, False, True]
 
-    def test_those_of_others_are_not_among_them(self, ada):
+    def test_tokens_of_others_are_not_revoked(self, ada):
         theirs, raw = tokens.issue_token("theirs", "bob", actor=system_actor("tests"))
         form = {"uid": theirs.uid, "confirmed": "yes"}
         answer = sign_in().post("/you/tokens/revoke/", form, follow=True)
         assert "No token was selected" in answer.content.decode()
         assert tokens.authenticate_token(raw)
 
-    def test_where_it_was_last_used_is_told(self, ada):
+    def test_last_use_is_shown_with_its_address(self, ada):
         _, raw = tokens.issue_token("bot", "ada", actor=system_actor("tests"))
         Client(REMOTE_ADDR="10.9.8.7", headers={"Authorization": f"Bearer {raw}"}).get("/api/v1/memories")
         assert "from 10.9.8.7" in page(sign_in())
 
 
 class TestSessions:
-    def test_each_session_shows_with_its_device_and_address(self, ada):
+    def test_session_is_listed_with_device_and_address(self, ada):
         sign_in(agent="Mozilla/5.0 (iPhone) Safari/604.1", address="10.0.0.2")
         text = page(sign_in())
         assert "Safari on iPhone" in text
         assert "10.0.0.2" in text
         assert "Firefox on Linux" in text
 
-    def test_many_sessions_stand_on_pages_this_one_on_the_first(self, ada):
+    def test_sessions_are_paged_with_the_current_one_first(self, ada):
         for number in range(profile.SESSIONS_PER_PAGE + 4):
             sign_in(address=f"10.0.1.{number}")
         this = sign_in(address="10.0.2.1")
@@ -191,7 +191,7 @@ class TestSessions:
         assert [len(one) for one in found] == [profile.SESSIONS_PER_PAGE - 1, 5]
         assert "Page 1 of 2" in page(this, "/you/?page=nonsense")
 
-    def test_a_session_that_no_login_began_says_so(self, ada):
+    def test_session_without_login_is_marked(self, ada):
         made = SessionStore()
         made[SESSION_KEY] = str(ada.pk)
         made.create()
@@ -200,7 +200,7 @@ class TestSessions:
         assert text.count(">not noted<") == 3
         assert "unknown" not in text
 
-    def test_sessions_of_others_do_not_show(self, ada, member):
+    def test_sessions_of_others_are_not_listed(self, ada, member):
         member(name="bob")
         sign_in("bob", address="10.6.6.6")
         assert "10.6.6.6" not in page(sign_in())
@@ -213,13 +213,13 @@ class TestSessions:
         assert sorted(client.get("/you/").status_code for client in (other, third)) == [200, 302]
         assert mine.get("/you/").status_code == 200
 
-    def test_all_others_are_ended_and_it_is_in_the_journal(self, ada):
+    def test_all_other_sessions_are_ended_and_journaled(self, ada):
         other, third, mine = sign_in(), sign_in(), sign_in()
         mine.post("/you/sessions/end/")
         assert [client.get("/you/").status_code for client in (other, third, mine)] == [302, 302, 200]
         assert JournalEntry.objects.get(operation="sessions_ended").detail == {"count": 2}
 
-    def test_a_mark_of_somebody_elses_session_ends_nothing(self, ada, member):
+    def test_mark_of_another_persons_session_ends_nothing(self, ada, member):
         member(name="bob")
         bob, mine = sign_in("bob"), sign_in()
         sign_in("bob")
@@ -228,11 +228,11 @@ class TestSessions:
         assert bob.get("/you/").status_code == 200
         assert Session.objects.count() == 3
 
-    def test_no_page_names_the_key_of_a_session(self, ada):
+    def test_no_page_contains_a_session_key(self, ada):
         client = sign_in()
         assert client.session.session_key not in page(client)
 
-    def test_being_there_is_noted_every_five_minutes_and_no_more_often(self, ada):
+    def test_last_seen_is_written_every_five_minutes(self, ada):
         client = sign_in()
         client.get("/")
         first = client.session["seen"]
@@ -246,7 +246,7 @@ class TestSessions:
 
 
 class TestPassword:
-    def test_a_new_password_ends_every_other_session(self, ada):
+    def test_new_password_ends_other_sessions(self, ada):
         other, mine = sign_in(), sign_in()
         form = {"old": GOOD, "password": BETTER, "again": BETTER}
         assert mine.post("/you/password/", form).status_code == 302
@@ -255,7 +255,7 @@ class TestPassword:
         assert User.objects.get(pk=ada.pk).check_password(BETTER)
         assert JournalEntry.objects.filter(operation="password_change", object_id="ada").count() == 1
 
-    def test_who_guesses_the_old_one_waits_like_at_the_login(self, ada):
+    def test_guessing_the_old_password_is_throttled(self, ada):
         client = sign_in()
         for _ in range(accounts_sign_in.PER_PAIR):
             assert self.change(client, old="guess").status_code == 422
@@ -265,7 +265,7 @@ class TestPassword:
         assert "Wait 15 minutes, then try again" in held.content.decode()
         assert User.objects.get(pk=ada.pk).check_password(GOOD)
 
-    def test_guesses_at_the_old_one_are_in_the_journal_and_those_held_back_are_not(self, ada):
+    def test_wrong_old_passwords_are_journaled_and_throttled_ones_are_not(self, ada):
         client = sign_in()
         for _ in range(accounts_sign_in.PER_PAIR + 3):
             self.change(client, old="guess")
@@ -274,7 +274,7 @@ class TestPassword:
         assert (rows[0].actor, rows[0].detail["asked_on"]) == ("user:ada", "/you/password/")
         assert rows[0].detail["from"] == "10.0.0.1"
 
-    def test_guesses_at_the_login_and_on_the_page_count_together(self, ada):
+    def test_failures_at_login_and_on_the_page_count_together(self, ada):
         client = sign_in()
         for _ in range(accounts_sign_in.PER_PAIR - 1):
             self.change(client, old="guess")
@@ -283,7 +283,7 @@ class TestPassword:
         assert self.change(client).status_code == 429
         assert elsewhere.post("/login/", {"username": "ada", "password": GOOD}).status_code == 429
 
-    def test_blanks_belong_to_a_password(self, ada):
+    def test_spaces_are_part_of_a_password(self, ada):
         client = sign_in()
         assert self.change(client, password=f" {BETTER} ", again=f" {BETTER} ").status_code == 302
         assert User.objects.get(pk=ada.pk).check_password(f" {BETTER} ")
@@ -300,7 +300,7 @@ class TestPassword:
             ({"password": "12345678", "again": "12345678"}, "too common"),
         ],
     )
-    def test_what_is_wrong_is_said_beside_its_field(self, ada, changed, words):
+    def test_errors_are_shown_next_to_their_fields(self, ada, changed, words):
         form = {"old": GOOD, "password": BETTER, "again": BETTER, **changed}
         refused = sign_in().post("/you/password/", form)
         assert refused.status_code == 422
@@ -312,13 +312,13 @@ class TestPreferences:
     def keep(self, client: Client, **values: str) -> Any:
         return client.post("/you/preferences/", {"theme": "", "time_zone": "", "language": "", **values})
 
-    def test_the_theme_is_in_every_page_before_any_script(self, ada):
+    def test_theme_is_set_before_any_script(self, ada):
         client = sign_in()
         assert "data-theme" not in page(client)[:200]
         self.keep(client, theme="dark")
         assert '<html lang="en" data-theme="dark">' in page(client)
 
-    def test_moments_are_in_the_persons_time_zone_and_no_one_elses(self, ada, member, remember):
+    def test_times_are_in_the_persons_time_zone(self, ada, member, remember):
         member(name="bob")
         remember("noon", title="noon")
         Memory.objects.update(created_at="2026-01-15T12:00:00Z", updated_at="2026-01-15T12:00:00Z")
@@ -327,7 +327,7 @@ class TestPreferences:
         assert "2026-01-15 21:00:00 JST" in mine.get("/").content.decode()
         assert "2026-01-15 12:00:00 UTC" in other.get("/").content.decode()
 
-    def test_days_are_written_in_the_language_that_was_chosen(self, ada, remember):
+    def test_dates_are_in_the_chosen_language(self, ada, remember):
         remember("noon", title="noon")
         Memory.objects.update(created_at="2026-05-15T12:00:00Z", updated_at="2026-05-15T12:00:00Z")
         client = sign_in()
@@ -337,31 +337,31 @@ class TestPreferences:
         assert '<html lang="en">' in text
 
     @pytest.mark.parametrize("wrong", [{"time_zone": "Mars/Base"}, {"language": "xx"}, {"theme": "neon"}])
-    def test_what_is_not_offered_is_refused(self, ada, wrong):
+    def test_unknown_choice_is_refused(self, ada, wrong):
         assert self.keep(sign_in(), **wrong).status_code == 422
 
-    def test_a_zone_that_is_gone_does_not_break_a_page(self, ada):
+    def test_unknown_time_zone_does_not_break_pages(self, ada):
         client = sign_in()
         self.keep(client, time_zone="Asia/Tokyo")
         ada.profile.time_zone = "Gone/City"
         ada.profile.save()
         assert client.get("/").status_code == 200
 
-    def test_preferences_confine_nobody(self, ada):
+    def test_preferences_do_not_confine(self, ada):
         self.keep(sign_in(), theme="dark")
         assert not User.objects.get(pk=ada.pk).profile.confined
 
-    def test_every_language_that_is_offered_writes_dates(self):
+    def test_every_offered_language_formats_dates(self):
         for language in dates.LANGUAGES:
             dates._language.set(language)
             assert "2026" in dates.format_day(timezone.localtime(timezone.now()).replace(year=2026, day=2))
         dates.deactivate()
 
 
-def test_the_page_asks_a_fixed_number_of_queries(ada, django_assert_max_num_queries):
+def test_page_has_a_fixed_number_of_queries(ada, django_assert_max_num_queries):
     for number in range(20):
         tokens.issue_token(f"bot{number}", "ada", actor=system_actor("tests"))
     client = signed_in_client(ada)
-    client.get("/trash/")  # how many wait for review is counted once, until the store changes
+    client.get("/trash/")  # the review count is cached until the store changes
     with django_assert_max_num_queries(13):
         client.get("/you/")

@@ -1,4 +1,4 @@
-"""The roles: Django groups that are there after a migration, each with what the one before it may do."""
+"""Built-in roles: groups created after a migration, each including the previous one."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def held(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", roles.ROLE_NAMES)
-def test_a_role_is_there_with_its_permissions(name):
+def test_role_exists_with_its_permissions(name):
     assert held(name) == set(roles.role_permissions(name))
 
 
-def test_each_role_may_do_what_the_one_before_it_may():
+def test_each_role_includes_the_previous_one():
     sets = [set(roles.role_permissions(name)) for name in roles.ROLE_NAMES]
     assert all(one < more for one, more in itertools.pairwise(sets))
 
 
-def test_no_role_says_what_may_be_seen():
+def test_no_role_grants_a_level():
     levels = {"memoryhub.view_private", "memoryhub.view_secret"}
     assert not any(levels & set(roles.role_permissions(name)) for name in roles.ROLE_NAMES)
 
 
-def test_what_an_operator_changed_stays_and_what_they_removed_comes_back():
+def test_changed_role_stays_and_deleted_role_is_created_again():
     Group.objects.get(name="viewer").permissions.clear()
     Group.objects.get(name="curator").delete()
     call_command("migrate", verbosity=0)
@@ -44,7 +44,7 @@ def test_what_an_operator_changed_stays_and_what_they_removed_comes_back():
     assert held("curator") == set(roles.role_permissions("curator"))
 
 
-def test_the_highest_role_counts():
+def test_highest_role_counts():
     user = User.objects.create_user("ada")
     user.groups.set(Group.objects.filter(name__in=["viewer", "maintainer"]))
     assert roles.user_role(user) == "maintainer"
@@ -60,7 +60,7 @@ def test_the_highest_role_counts():
         ("administrator", {"new", "run"}),
     ],
 )
-def test_a_role_opens_the_pages_of_its_work(role, may):
+def test_role_opens_its_pages(role, may):
     user = User.objects.create_user("ada")
     user.groups.add(Group.objects.get(name=role))
     client = Client()
@@ -72,7 +72,7 @@ def test_a_role_opens_the_pages_of_its_work(role, may):
     assert {name for name, answer in doors.items() if answer.status_code != 403} == may
 
 
-def test_the_documentation_names_every_permission_of_every_role():
+def test_documentation_lists_every_permission_of_every_role():
     text = (Path(__file__).parents[2] / "docs" / "team.md").read_text()
     for role in roles.ROLES:
         [line] = re.findall(rf"^\| {role.name} \|.*$", text, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Signing in and out is in the journal, and who guesses passwords has to wait."""
+"""Logins are journaled, and password guessing is throttled."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fail(times: int, **who: Any) -> None:
 
 
 @pytest.mark.parametrize("door", ["/login/", "/admin/login/"])
-def test_logins_failures_and_logouts_are_in_the_journal_at_every_door(ada, door):
+def test_logins_failures_and_logouts_are_journaled_from_every_form(ada, door):
     client = Client(headers={"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/140.0"})
     client.post(door, {"username": "ada", "password": "guess"})
     client.post(door, {"username": "ada", "password": GOOD})
@@ -51,7 +51,7 @@ def test_logins_failures_and_logouts_are_in_the_journal_at_every_door(ada, door)
     assert (detail["from"], detail["with"]) == ("127.0.0.1", "Firefox on Linux")
 
 
-def test_no_password_and_no_name_of_nobody_is_kept(ada):
+def test_no_password_and_no_unknown_name_is_stored(ada):
     sign_in("hunter2 hunter2", name="my password by mistake")
     [row] = JournalEntry.objects.filter(object_type="person")
     kept = f"{row.object_id} {row.owner} {row.actor} {row.detail}"
@@ -59,7 +59,7 @@ def test_no_password_and_no_name_of_nobody_is_kept(ada):
     assert "mistake" not in kept
 
 
-def test_a_person_sees_their_own_logins_in_the_journal_and_nobody_elses(ada):
+def test_person_sees_only_their_own_logins_in_the_journal(ada):
     sign_in()
     sign_in(name="nobody")
     mine, others = Clearance(owner="ada"), Clearance.up_to("secret", owner="bob")
@@ -68,14 +68,14 @@ def test_a_person_sees_their_own_logins_in_the_journal_and_nobody_elses(ada):
 
 
 @pytest.mark.parametrize("door", ["/login/", "/admin/login/"])
-def test_after_five_wrong_passwords_the_right_one_is_not_looked_at(ada, door):
+def test_right_password_is_refused_after_five_failures(ada, door):
     fail(accounts_sign_in.PER_PAIR, door=door)
     answer = sign_in(door=door)
     assert "sessionid" not in answer.cookies
     assert not JournalEntry.objects.filter(operation="login").exists()
 
 
-def test_the_login_page_says_how_long_to_wait(ada):
+def test_login_page_shows_the_wait(ada):
     fail(accounts_sign_in.PER_PAIR)
     answer = sign_in()
     assert answer.status_code == 429
@@ -83,7 +83,7 @@ def test_the_login_page_says_how_long_to_wait(ada):
     assert b"Wait 15 minutes" in answer.content
 
 
-def test_what_is_held_back_does_not_make_the_wait_longer(ada):
+def test_throttled_attempt_does_not_extend_the_wait(ada):
     fail(accounts_sign_in.PER_PAIR)
     for _ in range(10):
         sign_in(door="/admin/login/")
@@ -98,32 +98,32 @@ def test_the_wait_ends(ada, rf):
     assert accounts_sign_in.login_wait(request, "ada", last + accounts_sign_in.FAILURE_WINDOW) == 0
 
 
-def test_a_guesser_elsewhere_does_not_lock_the_person_out(ada):
+def test_failures_elsewhere_do_not_lock_the_person_out(ada):
     fail(accounts_sign_in.PER_PAIR, address="10.6.6.6")
     assert sign_in(address="10.0.0.1").status_code == 302
 
 
-def test_a_right_password_ends_the_count(ada):
+def test_right_password_resets_the_count(ada):
     fail(accounts_sign_in.PER_PAIR - 1)
     assert sign_in().status_code == 302
     fail(accounts_sign_in.PER_PAIR - 1)
     assert sign_in().status_code == 302
 
 
-def test_an_address_that_tries_many_names_has_to_wait(ada):
+def test_address_that_tries_many_names_is_throttled(ada):
     for number in range(accounts_sign_in.PER_ADDRESS):
         sign_in("guess", name=f"name{number}", address="10.6.6.6")
     assert sign_in(address="10.6.6.6").status_code == 429
     assert sign_in(address="10.0.0.1").status_code == 302
 
 
-def test_a_name_that_is_tried_from_many_addresses_has_to_wait(ada):
+def test_name_tried_from_many_addresses_is_throttled(ada):
     for number in range(accounts_sign_in.PER_NAME):
         sign_in("guess", address=f"10.6.6.{number}")
     assert sign_in(address="10.0.0.1").status_code == 429
 
 
-def test_who_guesses_from_many_addresses_does_not_shut_out_who_was_here_before(ada):
+def test_known_address_is_not_locked_out_by_a_distributed_attack(ada):
     assert sign_in(address="10.0.0.1").status_code == 302
     for number in range(accounts_sign_in.PER_NAME):
         sign_in("guess", address=f"10.6.6.{number}")
@@ -133,30 +133,30 @@ def test_who_guesses_from_many_addresses_does_not_shut_out_who_was_here_before(a
     assert sign_in(address="10.0.0.1").status_code == 429
 
 
-def test_capitals_and_blanks_make_no_other_name(ada):
+def test_case_and_spaces_do_not_make_another_name(ada):
     for name in ("ada", "ADA", " ada", "Ada", "aDa"):
         sign_in("guess", name=name)
     assert sign_in().status_code == 429
 
 
-def test_a_login_by_script_is_no_event_of_the_account(ada):
+def test_scripted_login_is_not_recorded(ada):
     login(ada)
     assert not rows()
 
 
-def test_old_failures_are_not_looked_at(ada, rf):
+def test_old_failures_do_not_count(ada, rf):
     fail(3)
     later = JournalEntry.objects.first().at + timedelta(hours=2)
     assert accounts_sign_in.login_wait(rf.post("/login/", REMOTE_ADDR="10.0.0.1"), "ada", later) == 0
 
 
-def test_behind_a_proxy_the_address_is_the_one_it_names(ada, rf, settings):
+def test_proxy_reports_the_client_address(ada, rf, settings):
     settings.BEHIND_PROXY = True
     request = rf.get("/", headers={"X-Forwarded-For": "1.2.3.4, 5.6.7.8"}, REMOTE_ADDR="127.0.0.1")
     assert accounts_sign_in.client_address(request) == "5.6.7.8"
 
 
-def test_failures_elsewhere_do_not_hide_those_that_count(ada, rf):
+def test_flood_elsewhere_does_not_hide_relevant_failures(ada, rf):
     fail(accounts_sign_in.PER_PAIR)
     newest = JournalEntry.objects.latest("seq")
     detail = {"from": "10.9.9.9", "with": "curl", "name": "0" * 16}
@@ -169,15 +169,15 @@ def test_failures_elsewhere_do_not_hide_those_that_count(ada, rf):
     assert sign_in().status_code == 429
 
 
-def test_all_addresses_of_one_subscriber_of_ipv6_are_one(ada):
+def test_one_ipv6_network_counts_as_one_address(ada):
     for n in range(accounts_sign_in.PER_PAIR):
         fail(1, address=f"2001:db8::{n:x}")
     assert sign_in(address="2001:db8::ffff").status_code == 429
     assert sign_in(address="2001:db8:0:1::1").status_code == 302
 
 
-def test_a_right_password_among_many_that_come_at_once_counts_those_before_it(ada, monkeypatch):
-    waits = iter([0, 0, 60])  # the page, then before and after the password is looked at
+def test_right_password_among_concurrent_attempts_counts_earlier_failures(ada, monkeypatch):
+    waits = iter([0, 0, 60])  # on the page, before and after the password check
     monkeypatch.setattr(accounts_sign_in, "login_wait", lambda request, name: next(waits))
     assert sign_in().status_code == 200
     assert rows() == []

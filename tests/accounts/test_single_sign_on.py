@@ -1,4 +1,4 @@
-"""Signing in through an OpenID Connect provider, against a small one on loopback; off by default."""
+"""Single sign-on with a small provider on loopback; off by default."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ pytest.importorskip("mozilla_django_oidc")
 
 
 def now_is(provider: Provider, subject: str | None, **claims: Any) -> None:
-    """Who sits at the provider from now on."""
+    """Set the person who is logged in at the provider."""
     provider.token, provider.claims = {"sub": subject}, {"sub": subject, **claims}
 
 
-def test_who_is_vouched_for_is_signed_in_and_it_is_in_the_journal(provider):
+def test_confirmed_person_is_logged_in_and_journaled(provider):
     client, answer = go(provider)
     assert answer["Location"] == "/"
     assert "ada" in client.get("/").content.decode()
@@ -34,12 +34,12 @@ def test_who_is_vouched_for_is_signed_in_and_it_is_in_the_journal(provider):
     assert (bound.operation, bound.detail) == ("bound", {"through": provider.issuer, "subject": "person-1"})
 
 
-def test_the_way_leads_back_to_the_page_that_was_asked_for_and_to_this_site_alone(provider):
+def test_login_redirects_to_the_requested_page_on_this_site_only(provider):
     assert go(provider, start=f"{START}?next=/trash/")[1]["Location"] == "/trash/"
     assert go(provider, start=f"{START}?next=https://evil.example/")[1]["Location"] == "/"
 
 
-def test_a_member_sees_their_projects_alone_however_they_signed_in(provider, world):
+def test_member_sees_their_projects_after_any_login(provider, world):
     User.objects.get(username="ada").memberships.create(project="farm", clearance="private")
     client, _ = go(provider)
     assert {project for project, _ in seen(client.get("/memories/").content.decode())} == {"farm"}
@@ -58,14 +58,14 @@ def test_a_member_sees_their_projects_alone_however_they_signed_in(provider, wor
     ],
     ids=str,
 )
-def test_a_token_that_is_not_ours_signs_nobody_in(provider, wrong):
+def test_foreign_token_is_refused(provider, wrong):
     provider.token = wrong
     client, answer = go(provider)
     assert refused(answer)
     assert client.get("/").status_code == 302
 
 
-def test_a_token_signed_with_another_key_signs_nobody_in(provider):
+def test_token_signed_with_another_key_is_refused(provider):
     provider.key = OTHER_KEY
     assert refused(go(provider)[1])
 
@@ -81,48 +81,48 @@ def test_a_token_signed_with_another_key_signs_nobody_in(provider):
     ],
     ids=str,
 )
-def test_an_address_that_is_not_vouched_for_or_not_known_signs_nobody_in(provider, claims):
+def test_unverified_or_unknown_address_is_refused(provider, claims):
     provider.claims = claims
     assert refused(go(provider)[1])
     assert User.objects.count() == 1
 
 
-def test_an_address_that_two_accounts_have_signs_nobody_in(provider):
+def test_address_of_two_accounts_is_refused(provider):
     User.objects.create_user("eve", email="ada@example.org")
     assert refused(go(provider)[1])
 
 
-def test_a_closed_account_stays_closed(provider):
+def test_closed_account_is_refused(provider):
     User.objects.update(is_active=False)
     assert refused(go(provider)[1])
 
 
 @pytest.mark.parametrize("broken", ["token_endpoint", "jwks_uri", "userinfo_endpoint"])
-def test_a_provider_that_fails_on_the_way_is_no_error_of_the_page(provider, broken):
+def test_provider_failure_is_not_a_server_error(provider, broken):
     provider.broken = broken
     assert refused(go(provider)[1])
 
 
-def test_a_provider_that_does_not_answer_leads_back_to_the_login(provider, settings):
+def test_unreachable_provider_returns_to_the_login_page(provider, settings):
     settings.OIDC_ISSUER = "http://127.0.0.1:9"
     client = Client()
     assert refused(client.get(START))
     assert "did not vouch for you" in client.get("/login/?failed=1").content.decode()
 
 
-def test_a_provider_that_calls_itself_something_else_is_not_trusted(provider, settings):
+def test_provider_with_another_issuer_is_not_trusted(provider, settings):
     settings.OIDC_ISSUER = provider.issuer + "/"
     assert refused(Client().get(START))
 
 
-def test_a_state_that_this_browser_did_not_bring_is_refused(provider):
+def test_unknown_state_is_refused(provider):
     client = Client()
     client.get(START)
     assert client.get(f"{BACK}?code=good-code&state=forged").status_code == 400
     assert refused(Client().get(f"{BACK}?code=good-code&state=forged"))
 
 
-def test_an_account_is_made_only_where_the_operator_says_so(provider, settings):
+def test_account_is_created_only_if_configured(provider, settings):
     provider.claims = {"email": "dora@example.org"}
     settings.OIDC_CREATE = True
     client, answer = go(provider)
@@ -135,21 +135,21 @@ def test_an_account_is_made_only_where_the_operator_says_so(provider, settings):
     assert operations == ["login", "bound", "account_made"]
 
 
-def test_the_login_page_offers_it_and_keeps_where_to_go(provider, settings):
+def test_login_page_offers_it_and_keeps_the_target(provider, settings):
     settings.OIDC_NAME = "Example & Sons"
     text = Client().get("/login/?next=/trash/").content.decode()
     assert 'href="/login/organisation/?next=/trash/"' in text
     assert "Sign in with Example &amp; Sons" in text
 
 
-def test_without_a_provider_there_is_nothing(db, client):
+def test_nothing_is_offered_without_a_provider(db, client):
     assert client.get(START).status_code == 404
     assert client.get(BACK).status_code == 404
     assert "organisation" not in client.get("/login/").content.decode()
 
 
 class TestIdentity:
-    def test_who_is_bound_is_known_by_the_subject_whatever_the_address_becomes(self, provider):
+    def test_bound_account_is_found_by_subject_whatever_its_address(self, provider):
         go(provider)
         now_is(provider, "person-1", email="married@example.org", email_verified=False)
         assert name_of(go(provider)[0]) == "ada"
@@ -157,7 +157,7 @@ class TestIdentity:
         assert name_of(go(provider)[0]) == "ada"
         assert User.objects.count() == 1
 
-    def test_an_address_that_was_given_to_somebody_else_does_not_open_the_account(self, provider, settings):
+    def test_address_given_to_another_person_does_not_open_the_account(self, provider, settings):
         settings.OIDC_CREATE = True
         go(provider)
         now_is(provider, "person-2")
@@ -172,45 +172,43 @@ class TestIdentity:
             "10.0.0.1",
         )
 
-    def test_an_address_that_moved_to_another_account_does_not_move_the_person(self, provider):
+    def test_address_moved_to_another_account_does_not_move_the_person(self, provider):
         go(provider)
         User.objects.filter(username="ada").update(email="")
         User.objects.create_user("eve", email="ada@example.org")
         assert name_of(go(provider)[0]) == "ada"
 
-    def test_the_same_subject_of_another_issuer_is_somebody_else(self, provider):
+    def test_same_subject_of_another_issuer_is_another_person(self, provider):
         Identity.objects.create(
             user=User.objects.get(username="ada"), issuer="https://old.example", subject="person-1"
         )
         assert go(provider)[1]["Location"] == "/login/?failed=taken"
 
     @pytest.mark.parametrize("subject", [None, "", "x" * 256, 7], ids=["none", "empty", "long", "number"])
-    def test_who_has_no_proper_subject_is_nobody(self, provider, subject):
+    def test_missing_or_invalid_subject_is_refused(self, provider, subject):
         now_is(provider, subject)
         assert refused(go(provider)[1])
         assert not Identity.objects.exists()
 
-    def test_an_address_that_is_not_verified_binds_nothing(self, provider):
+    def test_unverified_address_binds_nothing(self, provider):
         now_is(provider, "person-1", email_verified=False)
         assert refused(go(provider)[1])
         assert not Identity.objects.exists()
 
-    def test_a_bound_account_that_was_closed_stays_closed(self, provider):
+    def test_closed_bound_account_is_refused(self, provider):
         go(provider)
         User.objects.update(is_active=False)
         assert refused(go(provider)[1])
         assert JournalEntry.objects.about_person("ada")[0].detail["why"] == "closed"
 
-    def test_an_account_of_a_superuser_is_not_opened_by_an_address(self, provider):
+    def test_superuser_account_is_not_bound_by_address(self, provider):
         User.objects.filter(username="ada").update(is_superuser=True)
         client, answer = go(provider)
         assert answer["Location"] == "/login/?failed=password"
         assert "Sign in with its password once" in client.get(answer["Location"]).content.decode()
         assert JournalEntry.objects.about_person("ada")[0].operation == "login_refused"
 
-    def test_a_superuser_who_is_signed_in_connects_the_account_and_comes_that_way_from_then_on(
-        self, provider
-    ):
+    def test_logged_in_superuser_binds_the_account(self, provider):
         ada = User.objects.get(username="ada")
         User.objects.filter(pk=ada.pk).update(is_superuser=True)
         inside = signed_in_client(ada)
@@ -219,28 +217,28 @@ class TestIdentity:
         assert "signs you in too" in inside.get("/you/").content.decode()
         assert name_of(go(provider)[0]) == "ada"
 
-    def test_who_is_vouched_for_and_has_no_account_is_in_the_journal_without_the_address(self, provider):
+    def test_refusal_without_account_is_journaled_without_the_address(self, provider):
         now_is(provider, "person-9", email="stranger@example.org")
         assert refused(go(provider)[1])
         row = JournalEntry.objects.get(operation="login_refused")
         assert row.detail["why"] == "no account"
         assert "stranger" not in f"{row.object_id}{row.owner}{row.detail}"
 
-    def test_people_who_were_refused_are_shown_to_who_manages_people(self, provider):
+    def test_refusals_are_shown_to_people_managers(self, provider):
         go(provider)
         now_is(provider, "person-2")
         go(provider)
         page = signed_in_client(User.objects.create_superuser("boss")).get("/people/").content.decode()
         assert f'<td data-label="Why">{escape(identities.ALREADY_BOUND)}</td>' in page
 
-    def test_refusals_do_not_hold_back_passwords(self, provider, rf):
+    def test_refusals_do_not_throttle_passwords(self, provider, rf):
         go(provider)
         now_is(provider, "person-2")
         for _ in range(sign_in.PER_PAIR):
             go(provider)
         assert sign_in.login_wait(rf.post("/login/", REMOTE_ADDR="10.0.0.1"), "ada") == 0
 
-    def test_who_comes_back_after_their_account_was_deleted_does_not_get_its_name(self, provider, settings):
+    def test_deleted_account_name_is_not_created_again(self, provider, settings):
         settings.OIDC_CREATE = True
         now_is(provider, "person-3", email="dora@example.org")
         assert name_of(go(provider)[0]) == "dora@example.org"
@@ -250,7 +248,7 @@ class TestIdentity:
 
 
 class TestUnbinding:
-    def test_after_unbinding_the_next_one_with_the_address_has_the_account(self, provider):
+    def test_next_person_with_the_address_is_bound_after_unbinding(self, provider):
         theirs, _ = go(provider)
         boss = signed_in_client(User.objects.create_superuser("boss"))
         assert "person-1" in boss.get("/people/ada/").content.decode()
@@ -261,7 +259,7 @@ class TestUnbinding:
         operations = [row.operation for row in JournalEntry.objects.about_person("ada")]
         assert operations == ["login", "bound", "unbound", "login", "bound"]
 
-    def test_who_may_not_change_the_account_does_not_unbind_it_or_change_its_address(self, provider, member):
+    def test_unbinding_and_address_changes_need_the_right_to_change_the_account(self, provider, member):
         go(provider)
         User.objects.filter(username="ada").update(is_superuser=True)
         chief = member(name="chief")
@@ -276,12 +274,12 @@ class TestUnbinding:
         assert bob.post("/people/ada/unbind/").status_code == 403
         assert bob.post("/people/ada/address/", {"email": "bob@example.org"}).status_code == 403
 
-    def test_unbinding_what_is_not_bound_says_so(self, provider):
+    def test_unbinding_an_unbound_account_is_refused(self, provider):
         boss = signed_in_client(User.objects.create_superuser("boss"))
         page = boss.post("/people/ada/unbind/", follow=True).content.decode()
         assert "ada is not bound" in page
 
-    def test_an_address_is_given_on_the_persons_page_and_is_one_persons(self, provider):
+    def test_address_is_set_on_the_person_page_and_must_be_unique(self, provider):
         User.objects.create_user("bob")
         boss = signed_in_client(User.objects.create_superuser("boss"))
         refusal = boss.post("/people/bob/address/", {"email": "ADA@example.org"})
@@ -291,7 +289,7 @@ class TestUnbinding:
         assert name_of(go(provider)[0]) == "bob"
         assert [row.operation for row in JournalEntry.objects.about_person("bob")][-1] == "address"
 
-    def test_superusers_unbind_several_in_the_admin(self, provider):
+    def test_superuser_unbinds_several_accounts_in_the_admin(self, provider):
         go(provider)
         boss = signed_in_client(User.objects.create_superuser("boss"))
         chosen = {"action": "unbind", "_selected_action": [str(one.pk) for one in User.objects.all()]}
@@ -301,36 +299,36 @@ class TestUnbinding:
 
 
 class TestOnesOwnAccount:
-    """A session that fell into other hands does not say who has the account."""
+    """A stolen session cannot give the account to someone else."""
 
     @pytest.fixture
     def ada(self, provider: Provider) -> User:
-        """An administrator who is bound."""
+        """An administrator with a bound account."""
         go(provider)
         user = User.objects.get(username="ada")
         user.groups.add(Group.objects.get(name="administrator"))
         return User.objects.get(pk=user.pk)
 
-    def test_no_session_changes_its_own_address(self, ada):
+    def test_own_address_cannot_be_changed(self, ada):
         client = signed_in_client(ada)
         refusal = client.post("/people/ada/address/", {"email": "thief@example.org"})
         assert refusal.status_code == 422
         assert "ask another administrator" in refusal.content.decode()
         assert User.objects.get(pk=ada.pk).email == "Ada@example.org"
 
-    def test_no_session_unbinds_itself(self, ada):
+    def test_own_account_cannot_be_unbound(self, ada):
         page = signed_in_client(ada).post("/people/ada/unbind/", follow=True).content.decode()
         assert "ask another administrator" in page
         assert Identity.objects.filter(user=ada).exists()
 
-    def test_neither_is_offered_on_ones_own_page(self, ada, member):
+    def test_own_page_offers_neither(self, ada, member):
         unbinding, address = "/people/ada/unbind/", "/people/ada/address/"
         page = signed_in_client(ada).get("/people/ada/").content.decode()
         assert not [one for one in (unbinding, address) if one in page]
         page = signed_in_client(User.objects.create_superuser("boss")).get("/people/ada/").content.decode()
         assert [one for one in (unbinding, address) if one in page] == [unbinding, address]
 
-    def test_a_superuser_does_neither_in_the_admin(self, ada):
+    def test_superuser_does_neither_for_themselves_in_the_admin(self, ada):
         User.objects.filter(pk=ada.pk).update(is_superuser=True, is_staff=True)
         client = signed_in_client(User.objects.get(pk=ada.pk))
         chosen = {"action": "unbind", "_selected_action": [str(ada.pk)]}
@@ -347,19 +345,19 @@ class TestConfiguration:
             "MEMORYHUB_OIDC", {f"MEMORYHUB_OIDC_{k}": v for k, v in environ.items()}
         )
 
-    def test_it_is_off_without_an_issuer(self):
+    def test_is_off_without_an_issuer(self):
         assert self.read(CLIENT_ID="x") == ("", "", "")
 
-    def test_an_issuer_is_an_https_address_or_on_this_machine(self):
+    def test_issuer_must_be_https_or_loopback(self):
         with pytest.raises(ConfigError, match="https"):
             self.read(ISSUER="http://id.example.org", CLIENT_ID="x", CLIENT_SECRET="y")
         assert self.read(ISSUER="http://localhost:9", CLIENT_ID="x", CLIENT_SECRET="y")[0]
 
-    def test_an_issuer_needs_a_client_and_its_secret(self):
+    def test_issuer_needs_client_and_secret(self):
         with pytest.raises(ConfigError, match="CLIENT_SECRET"):
             self.read(ISSUER="https://id.example.org", CLIENT_ID="x")
 
-    def test_an_issuer_needs_the_extra(self, monkeypatch):
+    def test_issuer_needs_the_extra(self, monkeypatch):
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
         with pytest.raises(ConfigError, match="pip install"):
             self.read(ISSUER="https://id.example.org", CLIENT_ID="x", CLIENT_SECRET="y")
@@ -369,7 +367,7 @@ class TestConfiguration:
     "email",
     ["taken@example.org", "TAKEN@example.org", "a/b@example.org", "a b@example.org", "x" * 150 + "@x.org"],
 )
-def test_no_account_is_made_whose_name_is_taken_or_cannot_be_one(provider, settings, email):
+def test_no_account_with_a_taken_or_invalid_name_is_created(provider, settings, email):
     User.objects.create_user("Taken@example.org", email="else@example.org")
     settings.OIDC_CREATE = True
     provider.claims = {"email": email}
@@ -377,7 +375,7 @@ def test_no_account_is_made_whose_name_is_taken_or_cannot_be_one(provider, setti
     assert set(User.objects.values_list("username", flat=True)) == {"ada", "Taken@example.org"}
 
 
-def test_a_link_with_an_error_signs_nobody_out(provider):
+def test_link_with_an_error_signs_no_one_out(provider):
     client, _ = go(provider)
     assert refused(client.get(f"{BACK}?error=access_denied&state=forged"))
     assert client.get("/").status_code == 200

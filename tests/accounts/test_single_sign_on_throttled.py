@@ -1,4 +1,4 @@
-"""Who comes back from the organisation in vain too often has to wait, as who guesses passwords does."""
+"""Failed single sign-on attempts are throttled like wrong passwords."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def come(client: Client, state: str) -> Any:
 
 
 def begun(client: Client, provider: Provider) -> str:
-    """A state that this browser brings back; the code is another matter."""
+    """Return a state that this browser has started."""
     return provider.agree(client.get(START)["Location"]).partition("state=")[2]
 
 
@@ -39,7 +39,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> int:
     return 3
 
 
-def test_a_flood_is_answered_429_without_asking_the_provider(provider: Provider, few: int) -> None:
+def test_flood_is_answered_429_without_asking_the_provider(provider: Provider, few: int) -> None:
     fail(provider, few)
     client = Client(REMOTE_ADDR="10.0.0.1")
     state = begun(client, provider)
@@ -51,19 +51,17 @@ def test_a_flood_is_answered_429_without_asking_the_provider(provider: Provider,
     assert JournalEntry.objects.filter(operation="login_refused").count() == few
 
 
-def test_as_many_may_fail_as_passwords_of_one_address(provider: Provider, few: int) -> None:
+def test_limit_equals_that_of_passwords_from_one_address(provider: Provider, few: int) -> None:
     fail(provider, few - 1)
     assert name_of(go(provider)[0]) == "ada"
 
 
-def test_another_address_is_not_held_back(provider: Provider, few: int) -> None:
+def test_another_address_is_not_throttled(provider: Provider, few: int) -> None:
     fail(provider, few, address="10.0.0.2")
     assert name_of(go(provider)[0]) == "ada"
 
 
-def test_those_who_wait_are_let_in_again_when_the_failures_have_aged(
-    provider: Provider, few: int, rf: Any
-) -> None:
+def test_login_works_again_when_the_failures_are_old(provider: Provider, few: int, rf: Any) -> None:
     fail(provider, few)
     request = rf.get(BACK, REMOTE_ADDR="10.0.0.1")
     assert sign_in.single_sign_on_wait(request)
@@ -72,7 +70,7 @@ def test_those_who_wait_are_let_in_again_when_the_failures_have_aged(
     )
 
 
-def test_a_password_is_taken_meanwhile(provider: Provider, few: int) -> None:
+def test_password_login_still_works(provider: Provider, few: int) -> None:
     User.objects.create_user("bob", password="a good password")
     fail(provider, few)
     client = Client(REMOTE_ADDR="10.0.0.1")
@@ -82,16 +80,14 @@ def test_a_password_is_taken_meanwhile(provider: Provider, few: int) -> None:
     assert name_of(client) == "bob"
 
 
-def test_wrong_passwords_hold_nobody_back_who_comes_through_the_organisation(
-    provider: Provider, few: int
-) -> None:
+def test_wrong_passwords_do_not_throttle_single_sign_on(provider: Provider, few: int) -> None:
     for number in range(few):
         Client(REMOTE_ADDR="10.0.0.1").post("/login/", {"username": f"n{number}", "password": "guess"})
     assert name_of(go(provider)[0]) == "ada"
 
 
 @pytest.mark.parametrize("query", ["error=access_denied", "code=c&state=s", ""])
-def test_links_that_others_set_count_nothing(provider: Provider, few: int, query: str) -> None:
+def test_links_of_other_sites_do_not_count(provider: Provider, few: int, query: str) -> None:
     for _ in range(few + 1):
         assert Client(REMOTE_ADDR="10.0.0.1").get(f"{BACK}?{query}").status_code != 429
     assert not JournalEntry.objects.filter(operation="login_refused").exists()

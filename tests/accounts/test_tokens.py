@@ -1,4 +1,4 @@
-"""A token reaches no further than its owner: when it is issued, and at every request after that."""
+"""A token never exceeds its owner, when it is issued and on every request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def listed(client: Client) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("door", LISTING_DOORS)
-def test_no_door_of_the_api_shows_a_project_that_is_not_its_owners(world, member, door):
+def test_no_api_endpoint_shows_a_project_outside_the_owners(world, member, door):
     member("view_private", farm="secret", barn="")
     method, path, arguments = LISTING_DOORS[door]
     options = {"content_type": "application/json"} if method == "post" else {}
@@ -44,17 +44,17 @@ def test_no_door_of_the_api_shows_a_project_that_is_not_its_owners(world, member
     assert ("barn", "secret") not in seen(response.content.decode())
 
 
-def test_a_token_of_every_project_reads_its_owners_projects_at_their_levels(world, member):
+def test_unrestricted_token_reads_its_owners_projects_at_their_levels(world, member):
     member("view_private", farm="secret", barn="")
     assert listed(agent()) == {("farm", x) for x in LEVELS} | {("barn", "public"), ("barn", "private")}
 
 
-def test_a_token_never_reads_above_its_own_clearance(world, member):
+def test_token_never_reads_above_its_clearance(world, member):
     member(farm="secret")
     assert listed(agent("public")) == {("farm", "public")}
 
 
-def test_a_token_loses_a_project_in_the_moment_its_owner_does(world, member):
+def test_token_loses_a_project_with_its_owner(world, member):
     ada = member(farm="secret", zoo="public")
     bot = agent(projects=["farm", "zoo"])
     assert {project for project, _ in listed(bot)} == {"farm", "zoo"}
@@ -64,20 +64,20 @@ def test_a_token_loses_a_project_in_the_moment_its_owner_does(world, member):
     assert listed(bot) == set()
 
 
-def test_a_membership_in_the_token_s_future_does_not_widen_it(world, member):
+def test_later_membership_does_not_widen_a_token(world, member):
     ada = member(farm="secret")
     bot = agent(projects=["farm"])
     Membership.objects.create(user=ada, project="zoo", clearance="secret")
     assert {project for project, _ in listed(bot)} == {"farm"}
 
 
-def test_a_token_of_someone_without_memberships_reads_as_before(world, member):
+def test_token_of_an_owner_without_memberships_is_unchanged(world, member):
     member()
     assert len(listed(agent())) == 9
     assert len(listed(agent(owner="nobody-with-an-account"))) == 9
 
 
-def test_the_look_up_of_a_token_stays_one_query(world, member):
+def test_token_lookup_is_one_query(world, member):
     member()
     bot = agent()
     bot.get("/api/v1/memories")
@@ -87,7 +87,7 @@ def test_the_look_up_of_a_token_stays_one_query(world, member):
     assert not any("membership" in query["sql"] for query in queries)
 
 
-def test_the_tokens_of_a_closed_account_are_refused(world, member):
+def test_tokens_of_a_closed_account_are_refused(world, member):
     ada = member()
     bot = agent()
     assert bot.get("/api/v1/memories").status_code == 200
@@ -107,7 +107,7 @@ def test_the_tokens_of_a_closed_account_are_refused(world, member):
         ("public", ["farm", "barn"], ""),
     ],
 )
-def test_a_member_issues_no_wider_token_than_they_are(member, clearance, projects, field):
+def test_member_cannot_issue_a_wider_token(member, clearance, projects, field):
     ada = member(farm="secret", barn="")
     options = {"actor": system_actor("tests"), "within": user_clearance(ada), "projects": projects}
     if not field:
@@ -119,7 +119,7 @@ def test_a_member_issues_no_wider_token_than_they_are(member, clearance, project
     assert not AgentToken.objects.exists()
 
 
-def test_the_page_that_connects_an_agent_refuses_a_wider_token(member):
+def test_connect_page_refuses_a_wider_token(member):
     ada = member("add_agenttoken", farm="")
     client = signed_in_client(ada)
     form = {"name": "bot", "clearance": "public"}
@@ -128,7 +128,7 @@ def test_the_page_that_connects_an_agent_refuses_a_wider_token(member):
     assert not AgentToken.objects.exists()
 
 
-def test_the_admin_refuses_a_wider_token_and_shows_a_member_their_own_alone(member):
+def test_admin_refuses_a_wider_token_and_shows_members_their_own(member):
     names = ("add_agenttoken", "view_agenttoken", "change_agenttoken")
     ada = member(*names, farm="", staff=True)
     tokens.issue_token("somebody elses", "bob", actor=system_actor("tests"))
@@ -141,7 +141,7 @@ def test_the_admin_refuses_a_wider_token_and_shows_a_member_their_own_alone(memb
 
 
 def of_cleo(member: Any, clearance: str = "private", rights: tuple[str, ...] = ("read", "write")) -> str:
-    """A token of someone without memberships, who may write and reads private memories."""
+    """A token of someone without memberships who may write and read private memories."""
     cleo = member("view_private", "add_agenttoken", name="cleo")
     cleo.groups.add(Group.objects.get(name="curator"))
     return tokens.issue_token("agent", "cleo", clearance, rights, actor=system_actor("test"))[1]
@@ -153,7 +153,7 @@ def lower(**rights: Any) -> None:
     people.change_rights(User.objects.get(username="cleo"), boss, **wanted)
 
 
-def test_a_token_loses_the_level_that_its_owner_loses(member):
+def test_token_loses_the_level_that_its_owner_loses(member):
     raw = of_cleo(member)
     lower(level="public")
     assert tokens.token_actor(tokens.authenticate_token(raw)).clearance.levels == {"public"}
@@ -165,27 +165,27 @@ def test_a_token_loses_the_level_that_its_owner_loses(member):
     )
 
 
-def test_a_token_loses_the_right_that_its_owner_loses(member):
+def test_token_loses_the_right_that_its_owner_loses(member):
     raw = of_cleo(member)
     lower(role="viewer")
     token = tokens.authenticate_token(raw)
     assert (token.rights, token.clearance) == (["read"], "private")
 
 
-def test_a_token_that_is_left_without_a_right_is_revoked(member):
+def test_token_without_any_right_left_is_revoked(member):
     raw = of_cleo(member, rights=("write",))
     lower(role="")
     assert tokens.authenticate_token(raw) is None
 
 
-def test_a_token_within_what_its_owner_keeps_stays_as_it_is(member):
+def test_token_within_its_owners_rights_is_unchanged(member):
     raw = of_cleo(member, clearance="public", rights=("read",))
     lower(role="", level="public")
     assert tokens.authenticate_token(raw).rights == ["read"]
     assert not JournalEntry.objects.filter(object_type="token", operation="update").exists()
 
 
-def test_a_role_that_loses_a_permission_takes_the_right_from_tokens(member):
+def test_permission_removed_from_a_role_removes_the_right_from_tokens(member):
     raw = of_cleo(member)
     role = Group.objects.get(name="curator")
     keep = role.permissions.exclude(codename="add_memory").values_list("pk", flat=True)
@@ -195,7 +195,7 @@ def test_a_role_that_loses_a_permission_takes_the_right_from_tokens(member):
     assert tokens.authenticate_token(raw).rights == ["read"]
 
 
-def test_a_token_ends_with_the_account_of_its_owner(world, member):
+def test_deleted_account_revokes_its_tokens(world, member):
     ada = member(farm="")
     raw = tokens.issue_token("agent", "ada", "secret", actor=system_actor("test"))[1]
     assert tokens.authenticate_token(raw) is not None
@@ -204,7 +204,7 @@ def test_a_token_ends_with_the_account_of_its_owner(world, member):
     assert JournalEntry.objects.filter(object_type="token", operation="revoke").exists()
 
 
-def test_an_account_keeps_its_name_by_which_its_tokens_and_memories_know_it(member):
+def test_account_cannot_be_renamed(member):
     bob = member(name="bob")
     boss = signed_in_client(User.objects.create_superuser("boss", password="a good password"))
     assert 'name="username"' not in boss.get(f"/admin/auth/user/{bob.pk}/change/").content.decode()
@@ -213,7 +213,7 @@ def test_an_account_keeps_its_name_by_which_its_tokens_and_memories_know_it(memb
 MANAGES = ("add_agenttoken", "view_agenttoken", "change_agenttoken")
 
 
-def test_the_admin_gives_a_token_no_right_that_the_person_lacks(member):
+def test_admin_grants_no_right_that_the_person_lacks(member):
     browser = signed_in_client(member(*MANAGES, staff=True))
     form = {"name": "w", "owner": "ada", "clearance": "public", "projects": ""}
     browser.post("/admin/memoryhub/agenttoken/add/", {**form, "rights": ["read", "maintain"]})
@@ -222,7 +222,7 @@ def test_the_admin_gives_a_token_no_right_that_the_person_lacks(member):
     assert AgentToken.objects.get().rights == ["read"]
 
 
-def test_the_page_that_connects_an_agent_gives_no_right_that_the_person_lacks(member):
+def test_connect_page_grants_no_right_that_the_person_lacks(member):
     form = {"name": "w", "clearance": "public", "toolset": "letsgo"}
     assert signed_in_client(member(*MANAGES)).post("/connect/", form).status_code == 200
     assert AgentToken.objects.get().rights == ["read"]

@@ -1,4 +1,4 @@
-"""A name is given once: whoever came second would have the personal memories of who was called so before."""
+"""User names are never reused, because personal memories belong to a name."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def names_now() -> list[str]:
     return list(User.objects.values_list("username", flat=True))
 
 
-def test_a_deleted_account_is_in_the_journal_once_at_whatever_door_it_went(gone, boss):
+def test_deleted_account_is_journaled_once_however_it_was_deleted(gone, boss):
     User.objects.create_user("bob")
     signed_in_client(boss).post(
         f"/admin/auth/user/{User.objects.get(username='bob').pk}/delete/", {"post": "yes"}
     )
-    told = JournalEntry.objects.filter(operation="account_deleted").order_by("seq")
-    assert list(told.values_list("object_id", "actor")) == [("ada", "system:accounts"), ("bob", "user:boss")]
+    text = JournalEntry.objects.filter(operation="account_deleted").order_by("seq")
+    assert list(text.values_list("object_id", "actor")) == [("ada", "system:accounts"), ("bob", "user:boss")]
 
 
-def test_several_that_are_deleted_at_once_are_all_remembered(db):
+def test_several_deleted_accounts_are_all_journaled(db):
     for name in ("bob", "dora"):
         User.objects.create_user(name)
     User.objects.all().delete()
@@ -55,20 +55,20 @@ def test_several_that_are_deleted_at_once_are_all_remembered(db):
 
 
 @pytest.mark.parametrize("name", ["ada", "Ada", " ada "])
-def test_the_people_page_does_not_give_the_name_again(gone, boss, name):
+def test_people_page_refuses_a_former_name(gone, boss, name):
     answer = signed_in_client(boss).post("/people/", {"username": name, "password": PHRASE})
     assert (answer.status_code, names_now()) == (422, ["boss"])
     assert "this name belonged to a deleted account" in answer.content.decode()
 
 
-def test_the_admin_does_not_give_the_name_again(gone, boss):
+def test_admin_refuses_a_former_name(gone, boss):
     form = {"username": "ada", "usable_password": "true", "password1": PHRASE, "password2": PHRASE}
     answer = signed_in_client(boss).post("/admin/auth/user/add/", form)
     assert (answer.status_code, names_now()) == (200, ["boss"])
     assert "Somebody had this name" in answer.content.decode()
 
 
-def test_the_commands_do_not_give_the_name_again(gone, monkeypatch):
+def test_commands_refuse_a_former_name(gone, monkeypatch):
     monkeypatch.setenv("DJANGO_SUPERUSER_PASSWORD", PHRASE)
     with pytest.raises(CommandError, match="Somebody had this name"):
         call_command("createsuperuser", "--noinput", "--username", "ada", "--email", "a@example.org")
@@ -77,30 +77,30 @@ def test_the_commands_do_not_give_the_name_again(gone, monkeypatch):
     assert not names_now()
 
 
-def test_a_fresh_start_does_not_give_the_administrators_name_again(db):
+def test_bootstrap_refuses_a_former_administrator_name(db):
     User.objects.create_superuser("admin")
     User.objects.all().delete()
-    said = io.StringIO()
-    call_command("quickstart", "--no-demo", "--prepare-only", stdout=said)
+    text = io.StringIO()
+    call_command("quickstart", "--no-demo", "--prepare-only", stdout=text)
     assert not names_now()
-    assert "admin was somebody else" in said.getvalue()
-    assert "none; make one" in said.getvalue()
+    assert "admin was somebody else" in text.getvalue()
+    assert "none; make one" in text.getvalue()
 
 
 @pytest.mark.parametrize("make", [User.objects.create_user, User.objects.create_superuser])
-def test_a_shell_does_not_give_the_name_again(gone, make):
+def test_shell_refuses_a_former_name(gone, make):
     with pytest.raises(Conflict, match="this name belonged to a deleted account"):
         make("ada")
     with pytest.raises(Conflict, match="this name belonged to a deleted account"):
         User(username="ada").save()
 
 
-def test_no_token_is_made_for_the_name_of_a_deleted_account(gone):
+def test_no_token_is_issued_for_a_former_name(gone):
     with pytest.raises(StoreError, match="was deleted"):
         tokens.issue_token("agent", " ada ", actor=system_actor("tests"))
 
 
-def test_an_account_keeps_its_name(gone, db):
+def test_account_cannot_be_renamed_in_code(gone, db):
     bob = User.objects.create_user("bob")
     for name in ("ada", "bertha"):
         bob.username = name
@@ -109,7 +109,7 @@ def test_an_account_keeps_its_name(gone, db):
     assert names_now() == ["bob"]
 
 
-def test_a_name_that_nobody_had_is_given(gone, boss):
+def test_new_name_is_accepted(gone, boss):
     assert people.create_account("dora", PHRASE, boss).username == "dora"
     dora = User.objects.get(username="dora")
     dora.first_name = "Dora"

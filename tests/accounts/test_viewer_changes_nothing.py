@@ -1,4 +1,4 @@
-"""Who may only read changes nothing, at whatever door of the pages and with whatever form."""
+"""A viewer changes nothing on any page with any form."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KEPT = (
     Revision,
     User,
 )
-# What anyone may do with what is their own, or with their own browser.
+# Actions on a person's own data or session.
 OWN = "you/", "searches/", "switch/", "login/", "logout/", "review/looked/"
 
 
@@ -51,7 +51,7 @@ def doors() -> list[str]:
 
 @pytest.fixture
 def viewer(world: Any, member: Any) -> Client:
-    """A viewer who sees everything there is; somebody else has a token and an account."""
+    """A viewer who sees everything; another person has a token and an account."""
     member(name="bob", farm="secret")
     tokens.issue_token("bot", "bob", actor=system_actor("tests"))
     vic = member("view_private", "view_secret", name="vic")
@@ -64,7 +64,7 @@ def state() -> list[Any]:
 
 
 def addresses(door: str) -> list[str]:
-    """The door of one object of each kind that has a place in its address."""
+    """Return the page for one object of each kind that its path takes."""
     uids = [m.objects.first().uid for m in (Memory, Fact, AgentToken, MaintenanceRun)]  # type: ignore[attr-defined]
     fill = {
         "<slug:form>": ["json"],
@@ -116,7 +116,7 @@ def test_a_viewer_changes_nothing(viewer, door):
     ["acts/", "memories/new/", "facts/delete/", "memories/<slug:uid>/trash/", "connect/", "review/act/"],
 )
 def test_a_curator_changes_something_with_the_same_forms(viewer, member, door):
-    """Or they would prove nothing."""
+    """Otherwise the forms would prove nothing."""
     carl = member("view_private", "view_secret", name="carl")
     carl.groups.add(Group.objects.get(name="curator"))
     before, client = state(), signed_in_client(User.objects.get(pk=carl.pk), *LEVELS)

@@ -1,4 +1,4 @@
-"""Agents of every kind, and a client that speaks for one of them."""
+"""Agents with tokens of every kind, and a client for one of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RIGHTS = ("read", "write", "maintain")
 
 
 class Agent:
-    """A token at work. Answers come as Django's test responses; errors are answers, not exceptions."""
+    """A client with a token. Errors are returned as responses, not raised."""
 
     def __init__(self, raw: str = "", headers: dict[str, str] | None = None) -> None:
         bearer = {"Authorization": f"Bearer {raw}"} if raw else {}
@@ -40,7 +40,7 @@ class Agent:
         return self.http.post(API + path, body, content_type=content_type)
 
     def tool(self, name: str, **arguments: Any) -> Any:
-        """The result of a LetsGo tool."""
+        """Return the result of a LetsGo tool."""
         response = self.post(f"/tools/letsgo/{name}", arguments)
         assert response.status_code == 200, response.content
         return response.json()["result"]
@@ -53,7 +53,7 @@ class Agent:
 
 @pytest.fixture
 def agent(db: None) -> Callable[..., Agent]:
-    """``agent("private", rights=["read"], projects=["p"])`` has such a token; it is ada's unless said."""
+    """``agent("private", rights=["read"], projects=["p"])``: a client with such a token, by default ada's."""
 
     def make(clearance: str = "secret", name: str = "bot", owner: str = "ada", **options: Any) -> Agent:
         options.setdefault("rights", RIGHTS)
@@ -65,18 +65,18 @@ def agent(db: None) -> Callable[..., Agent]:
 
 @pytest.fixture
 def bot(agent: Callable[..., Agent]) -> Agent:
-    """May do and see everything, when asked for."""
+    """A client that may see and do everything."""
     return agent()
 
 
 def stored(bot: Agent, **fields: Any) -> dict[str, Any]:
-    """The memory that was stored of these fields."""
+    """Store a memory and return it."""
     memory: dict[str, Any] = bot.post("/memories", {"content": "something", **fields}).json()["memory"]
     return memory
 
 
 def is_problem(response: Any, status: int, code: str = "") -> dict[str, Any]:
-    """Checks the whole contract of an error, and returns it."""
+    """Check the format of an error response and return it."""
     assert response.status_code == status, response.content
     assert response["Content-Type"] == "application/problem+json"
     body = json.loads(response.content)
@@ -90,5 +90,5 @@ def is_problem(response: Any, status: int, code: str = "") -> dict[str, Any]:
 
 
 def bad_fields(response: Any) -> set[str]:
-    """The fields that a 422 names."""
+    """Return the fields that a 422 names."""
     return {error["field"] for error in is_problem(response, 422)["errors"]}

@@ -1,4 +1,4 @@
-"""A whole memory over HTTP: the fields that an answer has, and a value for each that can be set."""
+"""All fields of a memory over HTTP, with a value for each settable one."""
 
 FIELDS = {
     *("id", "content", "title", "subtitle", "abstract", "overview", "category", "type", "concepts", "tags"),

@@ -1,4 +1,4 @@
-"""Related memories, near-duplicates and merging over the API; the gate through each of these doors."""
+"""Related memories, near-duplicates and merging over the API, with hidden memories."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SAYING = "The build cache lives on the runner and is emptied every night"
 
 
 def likes(remember, *levels):
-    """A memory for each level, all of which nearly say the same; unknown ones behind the store's back."""
+    """Nearly equal memories, one per level; an unknown level is written directly to the table."""
     made = {}
     for number, level in enumerate(levels):
         known = level if level in LEVELS else "public"
@@ -30,7 +30,7 @@ def ids(cluster):
 
 
 class TestRelated:
-    def test_what_says_much_the_same_comes_with_its_reasons(self, bot, remember):
+    def test_similar_memories_come_with_reasons(self, bot, remember):
         one = remember(SAYING, tags=["ci"], files_read=["ci.yml"], entities=[EntityDraft(entity="runner")])
         other = remember(SAYING + "!", tags=["ci"], entities=[EntityDraft(entity="runner")])
         remember("Marmalade is made of oranges")
@@ -40,13 +40,13 @@ class TestRelated:
         assert found["reasons"][0].startswith("says nearly the same")
         assert found["reasons"][1:] == ["shares the tag ci", "shares the entity runner"]
 
-    def test_shared_files_are_a_reason_of_their_own(self, bot, remember):
+    def test_shared_files_are_a_reason(self, bot, remember):
         one = remember("Marmalade is made of oranges", files_read=["a.py", "b.py"])
         remember("Trains leave on time", files_modified=["a.py", "b.py"])
         [found] = bot.get(f"/memories/{one.uid}/related").json()["items"]
         assert found["reasons"] == ["shares the files a.py, b.py"]
 
-    def test_without_vectors_it_goes_on_with_words(self, bot, remember, configure):
+    def test_words_are_used_without_vectors(self, bot, remember, configure):
         configure(embeddings="none")
         one, other = remember(SAYING), remember("The build cache on the runner is full")
         remember("Marmalade is made of oranges")
@@ -56,13 +56,13 @@ class TestRelated:
         assert body["items"][0]["reasons"][0].startswith("shares the words ")
         assert body["note"] == "compared by words: no embeddings are configured"
 
-    def test_reading_it_counts_no_access(self, bot, remember):
+    def test_reading_counts_no_access(self, bot, remember):
         one, other = remember(SAYING), remember(SAYING + "!")
         bot.get(f"/memories/{one.uid}/related")
         assert set(Memory.objects.values_list("accessed_count", flat=True)) == {0}
         assert other.uid
 
-    def test_the_number_of_queries_does_not_grow(self, bot, remember):
+    def test_query_count_is_constant(self, bot, remember):
         def count():
             with CaptureQueriesContext(connection) as queries:
                 assert bot.get(f"/memories/{one.uid}/related", limit=50).status_code == 200
@@ -80,7 +80,7 @@ class TestRelated:
     @pytest.mark.parametrize("flags", FLAGS, ids=lambda flags: "+".join(flags) or "unasked")
     @pytest.mark.parametrize("clearance", LEVELS)
     @pytest.mark.parametrize("embeddings", ["wordllama", "none"])
-    def test_it_shows_the_levels_that_are_asked_for_and_cleared(
+    def test_levels_are_shown_if_requested_and_cleared(
         self, remember, agent, configure, clearance, flags, embeddings
     ):
         configure(embeddings=embeddings)
@@ -92,7 +92,7 @@ class TestRelated:
         assert found["total"] == len(shown)
 
     @pytest.mark.parametrize("embeddings", ["wordllama", "none"])
-    def test_what_is_hidden_changes_nothing(self, remember, agent, configure, embeddings):
+    def test_hidden_memories_change_nothing(self, remember, agent, configure, embeddings):
         configure(embeddings=embeddings)
         one, two = remember(SAYING, files_read=["a.py"], tags=["t"]), None
         two = remember(SAYING + "!", files_read=["a.py"], tags=["t"])
@@ -102,13 +102,13 @@ class TestRelated:
         assert agent("public", name="b").get(f"/memories/{one.uid}/related").json() == before
         assert [item["memory"]["id"] for item in before["items"]] == [two.uid]
 
-    def test_of_a_hidden_memory_nothing_is_told(self, agent, four_levels):
+    def test_hidden_memory_is_404(self, agent, four_levels):
         for level in ("private", "secret", "cosmic"):
             is_problem(agent("public", name=level).get(f"/memories/{four_levels[level].uid}/related"), 404)
 
 
 class TestDuplicates:
-    def test_a_cluster_says_which_is_kept_and_why(self, bot, remember):
+    def test_cluster_names_the_kept_memory_and_the_reason(self, bot, remember):
         short, long = remember(SAYING, project="p"), remember(SAYING + " at two", project="p")
         remember("Marmalade is made of oranges", project="p")
         body = bot.get("/duplicates").json()
@@ -133,7 +133,7 @@ class TestDuplicates:
 
     @pytest.mark.parametrize("flags", FLAGS, ids=lambda flags: "+".join(flags) or "unasked")
     @pytest.mark.parametrize("clearance", LEVELS)
-    def test_it_shows_the_levels_that_are_asked_for_and_cleared(self, remember, agent, clearance, flags):
+    def test_levels_are_shown_if_requested_and_cleared(self, remember, agent, clearance, flags):
         made = likes(remember, "public", "private", "secret", "cosmic")
         one = remember(SAYING + " indeed", project="p")
         body = agent(clearance).get("/duplicates", **flags).json()
@@ -141,7 +141,7 @@ class TestDuplicates:
         assert set().union(*map(ids, body["items"])) == wanted
         assert body["memories"] == body["compared"] == len(wanted)
 
-    def test_a_token_of_one_project_sees_no_other(self, remember, agent):
+    def test_token_of_one_project_sees_no_other(self, remember, agent):
         for project in ("p", "q"):
             remember(SAYING, project=project), remember(SAYING + "!", project=project)
         body = agent(projects=["p"]).get("/duplicates").json()
@@ -166,7 +166,7 @@ class TestMerging:
         assert bot.get(f"/memories/{other.uid}").status_code == 200
         is_problem(bot.post(f"/merges/{body['merge']}/undo"), 409, "conflict")
 
-    def test_a_text_of_ones_own(self, bot, remember):
+    def test_merge_with_a_new_text(self, bot, remember):
         one, other = remember(SAYING), remember(SAYING + "!")
         body = {"others": [other.uid], "content": "Caches live on runners"}
         assert bot.post(f"/memories/{one.uid}/merge", body).json()["memory"]["content"] == body["content"]
@@ -177,21 +177,21 @@ class TestMerging:
         "body",
         [{}, {"others": []}, {"others": ["x"] * 101}, {"others": "x"}, {"others": ["x"], "content": " "}],
     )
-    def test_what_cannot_be_used_is_named(self, bot, remember, body):
+    def test_invalid_values_are_named(self, bot, remember, body):
         is_problem(bot.post(f"/memories/{remember().uid}/merge", body), 422)
 
-    def test_other_places_are_a_conflict(self, bot, remember):
+    def test_memories_of_different_places_conflict(self, bot, remember):
         one, other = remember("one", project="p"), remember("other", project="q")
         problem = is_problem(bot.post(f"/memories/{one.uid}/merge", {"others": [other.uid]}), 409, "conflict")
         assert problem["errors"][0]["field"] == "others"
 
-    def test_it_needs_the_right_to_write(self, agent, remember):
+    def test_merging_needs_the_right_to_write(self, agent, remember):
         reader = agent(rights=["read"])
         is_problem(reader.post(f"/memories/{remember().uid}/merge", {"others": ["x"]}), 403)
         is_problem(reader.post("/merges/x/undo"), 403)
 
     @pytest.mark.parametrize("clearance", LEVELS)
-    def test_hidden_memories_cannot_be_told_from_absent_ones(self, agent, four_levels, clearance):
+    def test_hidden_memories_look_like_missing_ones(self, agent, four_levels, clearance):
         someone, public = agent(clearance), four_levels["public"]
         absent = is_problem(someone.post(f"/memories/{public.uid}/merge", {"others": ["nothing"]}), 422)
         gone = is_problem(someone.post("/memories/nothing/merge", {"others": [public.uid]}), 404)
@@ -206,7 +206,7 @@ class TestMerging:
             asked = someone.post(f"/memories/{memory.uid}/merge", {"others": [public.uid]})
             assert is_problem(asked, 404)["detail"] == gone["detail"]
 
-    def test_a_merge_of_hidden_memories_is_not_there_to_be_undone(self, agent, remember):
+    def test_merge_of_hidden_memories_cannot_be_undone(self, agent, remember):
         one, secret = remember(SAYING), remember(SAYING + "!", sensitivity="secret")
         merge = agent("secret").post(f"/memories/{one.uid}/merge", {"others": [secret.uid]}).json()["merge"]
         for path in (merge, "nothing"):

@@ -1,4 +1,4 @@
-"""Tokens: issued once, recognised by either header, bounded by rights, ended by time or by hand."""
+"""Tokens: issued, authenticated by either header, limited by rights, expired and revoked."""
 
 from datetime import timedelta
 
@@ -45,20 +45,18 @@ def test_a_token_is_recognised_in_either_header(issue, header):
         {"X-API-Key": "x" * 10_000},
     ],
 )
-@pytest.mark.parametrize(
-    "path", ["/memories", "/search?query=x", "/stats", "/journal", "/tools", "/sessions/x"]
-)
-def test_none_or_a_bad_token_is_401_everywhere(db, headers, path):
-    response = Agent(headers=headers).http.get(f"/api/v1{path}")
-    is_problem(response, 401, "unauthenticated")
-    assert response["WWW-Authenticate"].startswith("Bearer")
+def test_missing_or_invalid_token_is_401_everywhere(db, headers):
+    for path in ("/memories", "/search?query=x", "/stats", "/journal", "/tools", "/sessions/x"):
+        response = Agent(headers=headers).http.get(f"/api/v1{path}")
+        is_problem(response, 401, "unauthenticated")
+        assert response["WWW-Authenticate"].startswith("Bearer")
 
 
-def test_without_a_token_nothing_is_told_of_a_body(db):
+def test_body_is_not_validated_without_a_token(db):
     is_problem(Agent().post("/memories", {"importance": 7}), 401)
 
 
-def test_a_revoked_token_stops_at_once(issue):
+def test_revoked_token_stops_at_once(issue):
     token, raw = issue()
     tokens.revoke_token(token.uid, BOSS)
     is_problem(Agent(raw).get("/memories"), 401)
@@ -66,14 +64,14 @@ def test_a_revoked_token_stops_at_once(issue):
     assert JournalEntry.objects.filter(operation="revoke", object_id=token.uid).count() == 1
 
 
-def test_an_expired_token_is_401(issue):
+def test_expired_token_is_401(issue):
     token, raw = issue(expires_at=timezone.now() + timedelta(days=1))
     assert Agent(raw).get("/memories").status_code == 200
     AgentToken.objects.filter(pk=token.pk).update(expires_at=timezone.now())
     is_problem(Agent(raw).get("/memories"), 401)
 
 
-def test_a_token_is_stored_hashed_and_journaled_without_itself(issue):
+def test_token_is_stored_hashed_and_not_journaled(issue):
     token, raw = issue(clearance="secret", projects=["b", "a"])
     assert raw.startswith("mh_")
     assert raw not in str(AgentToken.objects.filter(pk=token.pk).values())
@@ -98,14 +96,14 @@ def test_a_token_is_stored_hashed_and_journaled_without_itself(issue):
         ({"expires_at": timezone.now() - timedelta(1)}, "expires_at"),
     ],
 )
-def test_a_bad_value_makes_no_token_and_is_named(issue, options, field):
+def test_invalid_value_is_named_and_no_token_is_created(issue, options, field):
     with pytest.raises(StoreError) as refusal:
         issue(**options)
     assert refusal.value.field == field
     assert not AgentToken.objects.exists()
 
 
-def test_revoking_what_is_not_there_is_refused(db):
+def test_revoking_a_missing_token_is_refused(db):
     with pytest.raises(NotFound):
         tokens.revoke_token("nothere", BOSS)
 
@@ -149,7 +147,7 @@ def test_maintaining_needs_the_right_to_maintain(agent, tool):
     assert agent(rights=["maintain"]).post(f"/tools/letsgo/{tool}", {}).status_code == 200
 
 
-def test_a_use_is_noted_once_a_minute(issue, django_assert_num_queries):
+def test_use_is_recorded_once_a_minute(issue, django_assert_num_queries):
     token, raw = issue()
     now = timezone.now()
     tokens.authenticate_token(raw, "10.0.0.1", now)
@@ -162,7 +160,7 @@ def test_a_use_is_noted_once_a_minute(issue, django_assert_num_queries):
     assert token.last_used_from == "10.0.0.2"
 
 
-def test_a_database_too_busy_to_note_the_use_does_not_refuse_the_token(issue, monkeypatch, caplog):
+def test_busy_database_does_not_refuse_a_valid_token(issue, monkeypatch, caplog):
     _, raw = issue()
 
     def locked(*args, **kwargs):
@@ -173,7 +171,7 @@ def test_a_database_too_busy_to_note_the_use_does_not_refuse_the_token(issue, mo
     assert "not noted" in caplog.text
 
 
-def test_behind_a_proxy_the_nearest_one_says_where_a_request_comes_from(issue, settings):
+def test_nearest_proxy_reports_the_address(issue, settings):
     token, raw = issue()
     settings.BEHIND_PROXY = True
     Agent(raw, {"X-Forwarded-For": "6.6.6.6, 10.1.1.1"}).get("/memories")
@@ -181,7 +179,7 @@ def test_behind_a_proxy_the_nearest_one_says_where_a_request_comes_from(issue, s
     assert token.last_used_from == "10.1.1.1"
 
 
-def test_create_token_prints_it_alone_on_a_line(db, capsys):
+def test_create_token_prints_only_the_token(db, capsys):
     call_command("create_token", "bot", "--clearance=secret", "--rights=read,maintain", "--projects=a, b")
     out, err = capsys.readouterr()
     raw = out.strip()
@@ -193,7 +191,7 @@ def test_create_token_prints_it_alone_on_a_line(db, capsys):
     assert "only its hash" in err
 
 
-def test_create_token_gives_little_unless_told(db, capsys):
+def test_create_token_grants_little_by_default(db, capsys):
     call_command("create_token", "bot", "--owner=ada", "--expires-days=7")
     token = AgentToken.objects.get()
     assert (token.owner, token.clearance, token.rights, token.projects) == (
@@ -215,7 +213,7 @@ def test_create_token_gives_little_unless_told(db, capsys):
         (["--expires-days=nan"], "expires-days"),
     ],
 )
-def test_create_token_says_what_is_wrong(db, options, named):
+def test_create_token_explains_errors(db, options, named):
     with pytest.raises(CommandError, match=named):
         call_command("create_token", "bot", *options)
     assert not AgentToken.objects.exists()

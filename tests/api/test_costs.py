@@ -1,4 +1,4 @@
-"""What a request costs: the number of queries does not grow with the rows."""
+"""Query counts do not grow with the number of rows."""
 
 import pytest
 from django.db import connection
@@ -8,7 +8,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Event, Fact, Session
 
-DOORS = {
+ENDPOINTS = {
     "list": ("/memories", {"limit": 200}),
     "list by file": ("/memories", {"file": "app.py", "limit": 200}),
     "search": ("/search", {"query": "zebra", "limit": 200, "min_score": 0}),
@@ -47,9 +47,9 @@ def queries_of(bot, path, query):
     return [row["sql"] for row in captured]
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_queries_do_not_grow_with_the_rows(bot, door):
-    path, query = DOORS[door]
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_query_count_does_not_grow_with_rows(bot, endpoint):
+    path, query = ENDPOINTS[endpoint]
     fill(bot, 0, 8)
     few = queries_of(bot, path, query)
     fill(bot, 8, 60)
@@ -59,7 +59,7 @@ def test_queries_do_not_grow_with_the_rows(bot, door):
 
 
 @pytest.mark.parametrize("tool", ["list_memories", "search_by_concept", "get_timeline", "query_facts"])
-def test_queries_of_a_tool_do_not_grow_with_the_rows(bot, tool):
+def test_query_count_of_a_tool_does_not_grow_with_rows(bot, tool):
     arguments = {"concept": "c", "limit": 200} if tool == "search_by_concept" else {"limit": 200}
     counts = []
     for first, last in ((0, 8), (8, 60)):
@@ -80,13 +80,13 @@ def test_queries_of_a_tool_do_not_grow_with_the_rows(bot, tool):
         ("created_at", {"since": "2020-01-01"}),
     ],
 )
-def test_a_page_is_read_in_order_from_an_index_and_not_sorted(db, filters, order):
+def test_page_is_read_in_index_order_without_sorting(db, filters, order):
     clearance = Clearance.up_to("secret", "ada")
     rows = MemoryFilter(**filters).select(clearance).order_by(f"-{order}", "-pk")[:51]
     assert "TEMP B-TREE" not in rows.explain()
 
 
-def test_memories_are_counted_within_the_index_of_the_gate(db):
+def test_memories_are_counted_in_the_visibility_index(db):
     rows = MemoryFilter().select(Clearance.up_to("secret", "ada"))
     with CaptureQueriesContext(connection) as captured:
         rows.count()
@@ -101,7 +101,7 @@ def test_reading_a_memory_takes_four_queries(bot, django_assert_max_num_queries)
         bot.get(f"/memories/{uid}")
 
 
-def test_a_memory_just_stored_is_answered_without_reading_it_back(bot):
+def test_stored_memory_is_returned_without_reading_it_back(bot):
     bot.get("/stats")
     with CaptureQueriesContext(connection) as captured:
         bot.post("/memories", {"content": "x", "tags": ["a"], "files_read": ["b"]})

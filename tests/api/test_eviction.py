@@ -1,4 +1,4 @@
-"""Evictions that a token causes touch only memories that the token could delete."""
+"""Evictions caused by a token affect only memories that the token could delete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEVELS = ("public", "private", "secret")
 
 @pytest.fixture
 def crowded(agent, configure):
-    """A project that holds memories of bob's agent at each level, one of them personal. The cap is 3."""
+    """A project with memories of bob's agent at each level, one of them personal. The cap is 3."""
     bob = agent("secret", "bob-agent", "bob")
     for level in LEVELS:
         stored(bob, content=f"bob {level}", project="p", sensitivity=level)

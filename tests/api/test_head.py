@@ -1,4 +1,4 @@
-"""HEAD is answered like GET, without the body."""
+"""HEAD is answered like GET, without a body."""
 
 import pytest
 
@@ -20,10 +20,10 @@ def test_head_needs_a_token_as_get_does(db):
     assert Agent().http.head("/api/v1/memories").status_code == 401
 
 
-def test_head_finds_nothing_where_get_finds_nothing(bot):
+def test_head_is_404_where_get_is_404(bot):
     assert bot.http.head("/api/v1/memories/none").status_code == 404
 
 
-def test_head_is_refused_where_there_is_nothing_to_get(bot):
+def test_head_is_refused_without_a_get(bot):
     response = bot.http.head("/api/v1/memories/batch")
     assert (response.status_code, response["Allow"]) == (405, "POST")

@@ -12,14 +12,14 @@ BOTH = ["/healthz", "/readyz", "/api/v1/healthz", "/api/v1/readyz"]
 
 
 @pytest.mark.parametrize("path", BOTH)
-def test_a_sound_store_is_200(db, path):
+def test_working_store_is_200(db, path):
     response = Agent().http.get(path)
     assert (response.status_code, response.json()) == (200, {"status": "ok"})
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/api/v1/readyz"])
 class TestUnsound:
-    def test_a_missing_trigger_is_named(self, db, path):
+    def test_missing_trigger_is_named(self, db, path):
         with connection.cursor() as cursor:
             cursor.execute("DROP TRIGGER memoryhub_journal_no_update")
         problem = is_problem(Agent().http.get(path), 503, "not_ready")
@@ -28,9 +28,9 @@ class TestUnsound:
         schema.install()
 
     @pytest.mark.parametrize("table", ["memoryhub_fact", "memoryhub_label", "memoryhub_session"])
-    def test_a_missing_table_is_named(self, db, path, table):
+    def test_missing_table_is_named(self, db, path, table):
         with connection.cursor() as cursor:
-            cursor.execute("PRAGMA legacy_alter_table = ON")  # what refers to it stays as it is
+            cursor.execute("PRAGMA legacy_alter_table = ON")  # references to it stay
             cursor.execute(f"ALTER TABLE {table} RENAME TO elsewhere")
             problem = is_problem(Agent().http.get(path), 503, "not_ready")
             cursor.execute(f"ALTER TABLE elsewhere RENAME TO {table}")
@@ -38,20 +38,20 @@ class TestUnsound:
         assert f"table {table} is missing" in problem["errors"][0]["message"]
 
     @pytest.mark.parametrize("table", schema.INDEXES)
-    def test_an_index_that_lost_its_rows_is_named(self, remember, path, table):
+    def test_index_without_its_rows_is_named(self, remember, path, table):
         remember("zebra")
         with connection.cursor() as cursor:
             cursor.execute(f"INSERT INTO {table}({table}) VALUES ('delete-all')")
         problem = is_problem(Agent().http.get(path), 503, "not_ready")
         assert f"index {table}" in problem["errors"][0]["message"]
 
-    def test_a_pending_migration_is_named(self, db, path):
+    def test_pending_migration_is_named(self, db, path):
         (newest,) = MigrationLoader(connection).graph.leaf_nodes("memoryhub")
         MigrationRecorder(connection).record_unapplied(*newest)
         problem = is_problem(Agent().http.get(path), 503, "not_ready")
         assert "migrations" in {error["field"] for error in problem["errors"]}
 
-    def test_a_database_that_does_not_answer_is_named(self, db, path, monkeypatch):
+    def test_unavailable_database_is_named(self, db, path, monkeypatch):
         def broken(*args, **kwargs):
             raise OperationalError("unable to open database file")
 
@@ -60,7 +60,7 @@ class TestUnsound:
         assert [error["field"] for error in problem["errors"]] == ["database"]
 
 
-def test_health_lives_without_a_database(monkeypatch):
+def test_healthz_works_without_a_database(monkeypatch):
     monkeypatch.setattr(connection, "connect", None)
     assert Agent().http.get("/healthz").status_code == 200
 

@@ -13,7 +13,7 @@ from memoryhub.models import JournalEntry, Memory
 from tests.api.conftest import is_problem, stored
 
 
-def test_a_session_with_nothing_to_see_in_it_is_404(agent):
+def test_session_without_visible_rows_is_404(agent):
     boss, low = agent("secret"), agent("public")
     boss.post("/memories", {"content": "x", "sensitivity": "secret", "session_id": "night"})
     is_problem(low.get("/sessions/night"), 404)
@@ -22,7 +22,7 @@ def test_a_session_with_nothing_to_see_in_it_is_404(agent):
     assert boss.get("/sessions/night", allow_secret=True).status_code == 200
 
 
-def test_a_session_tells_nothing_of_hidden_memories_in_it(agent):
+def test_session_reveals_nothing_of_its_hidden_memories(agent):
     keeper, reader = agent("secret", "tok-secret"), agent("public", "tok-public")
     days = {"sensitivity": "secret", "created_at": "2019-05-05"}, {"created_at": "2024-05-05"}
     for who, fields in zip((keeper, reader), days, strict=True):
@@ -35,7 +35,7 @@ def test_a_session_tells_nothing_of_hidden_memories_in_it(agent):
     assert {line["at"] for line in lines} == {"2024-05-05T00:00:00Z"}
 
 
-def test_sessions_are_bounded_and_paged_by_what_the_reader_may_see(agent):
+def test_session_bounds_and_pages_depend_on_visible_rows_only(agent):
     keeper, reader = agent("secret", "tok-secret"), agent("public", "tok-public")
     for n in (1, 2, 3):
         reader.post("/memories", {"content": f"{n}", "session_id": f"s{n}", "created_at": f"2024-05-0{n}"})
@@ -55,7 +55,7 @@ def test_sessions_are_bounded_and_paged_by_what_the_reader_may_see(agent):
 
 
 class TestPersonalScope:
-    """A personal memory is its owner's alone, whatever the clearance."""
+    """A personal memory belongs to its owner only, whatever the clearance."""
 
     @pytest.fixture
     def diary(self, agent):
@@ -64,12 +64,12 @@ class TestPersonalScope:
             "memory"
         ]
 
-    def test_its_owner_sees_it(self, agent, diary):
+    def test_owner_sees_personal_memory(self, agent, diary):
         same_owner = agent("public", "other-bot", owner="ada")
         assert same_owner.get(f"/memories/{diary['id']}").status_code == 200
         assert same_owner.get("/search", query="dear diary").json()["total"] == 1
 
-    def test_nobody_else_sees_anything_of_it(self, agent, diary):
+    def test_no_one_else_sees_personal_memory(self, agent, diary):
         bob = agent("secret", "bob-bot", owner="bob")
         is_problem(bob.get(f"/memories/{diary['id']}"), 404)
         is_problem(bob.patch(f"/memories/{diary['id']}", {"scope": "team"}), 404)
@@ -80,7 +80,7 @@ class TestPersonalScope:
         assert bob.get("/stats").json()["total"] == 0
         assert bob.get("/journal", object_id=diary["id"]).json()["total"] == 0
 
-    def test_its_past_does_not_come_along_when_it_is_shared(self, agent, diary):
+    def test_personal_history_stays_hidden_when_the_memory_is_shared(self, agent, diary):
         ada = agent("secret", "ada-bot", owner="ada")
         ada.patch(f"/memories/{diary['id']}", {"content": "dear team"})
         ada.patch(f"/memories/{diary['id']}", {"scope": "team"})
@@ -101,7 +101,7 @@ def skips(agent: Any) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def old_row(bot: Any) -> Memory:
-    """A public memory with a row of the kind that was written for a skipped secret text."""
+    """A public memory with a journal row as older versions wrote it for a skipped secret text."""
     memory = Memory.objects.get(uid=stored(bot, content=TEXT)["id"])
     with transaction.atomic():
         journal.record(

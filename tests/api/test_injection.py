@@ -1,4 +1,4 @@
-"""``POST /inject``: its shape, its refusals, and that it never fails."""
+"""``POST /inject``: its response, its refusals, and that it never fails."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PROMPT = {"prompt": "what do we know about zebra stripes?"}
 
 @pytest.fixture(autouse=True)
 def patient(configure) -> None:
-    """A machine that is busy with other tests must not make an injection late."""
+    """Allow for a slow machine that runs other tests."""
     configure(injection_deadline_ms=20_000)
 
 
-def test_a_prompt_gets_a_block_and_why(bot):
+def test_prompt_gets_a_block_with_reasons(bot):
     made = bot.post("/memories", {"content": "zebra stripes are like finger prints"}).json()["memory"]
     response = bot.post("/inject", {**PROMPT, "session_id": "s1"})
     assert response.status_code == 200
@@ -39,7 +39,7 @@ def test_a_prompt_gets_a_block_and_why(bot):
     assert again["withheld"] == [{"id": made["id"], "reason": "already shown in this session", "detail": ""}]
 
 
-def test_a_prompt_that_nothing_is_relevant_to_gets_nothing(bot):
+def test_irrelevant_prompt_gets_nothing(bot):
     bot.post("/memories", {"content": "zebra stripes are like finger prints"})
     body = bot.post("/inject", {"prompt": "thanks, that looks good"}).json()
     assert (body["context"], body["injected"], body["withheld"], body["tokens_used"]) == ("", [], [], 0)
@@ -61,12 +61,12 @@ def test_a_prompt_that_nothing_is_relevant_to_gets_nothing(bot):
         ({"prompt": "x", "allow_secret": "perhaps"}, "allow_secret"),
     ],
 )
-def test_a_bad_field_is_named(bot, body, field):
+def test_invalid_field_is_named(bot, body, field):
     problem = is_problem(bot.post("/inject", body), 422)
     assert [error["field"] for error in problem["errors"]] == [field]
 
 
-def test_it_needs_the_right_to_read(agent):
+def test_needs_the_right_to_read(agent):
     assert agent("secret", rights=["write"]).post("/inject", PROMPT).status_code == 403
     assert agent("secret", rights=["read"]).post("/inject", PROMPT).status_code == 200
 
@@ -80,7 +80,7 @@ def test_it_needs_the_right_to_read(agent):
         ("public", {"allow_private": True, "allow_secret": True}, {"public"}),
     ],
 )
-def test_the_gate_holds(agent, four_levels, clearance, asked, seen):
+def test_hidden_memories_are_not_injected(agent, four_levels, clearance, asked, seen):
     response = agent(clearance).post("/inject", {**PROMPT, "project": "zoo", **asked})
     assert {one["id"] for one in response.json()["injected"]} == {four_levels[level].uid for level in seen}
     for level in four_levels.keys() - seen:
@@ -88,7 +88,7 @@ def test_the_gate_holds(agent, four_levels, clearance, asked, seen):
         assert f"{level}words" not in response.content.decode()
 
 
-def test_a_confined_token_gets_nothing_from_elsewhere_and_opens_no_session_there(agent, remember):
+def test_confined_token_gets_nothing_from_other_projects(agent, remember):
     remember("zebra stripes", project="circus")
     bot = agent("secret", projects=["zoo"])
     body = bot.post("/inject", {**PROMPT, "project": "circus", "session_id": "s1"}).json()
@@ -96,7 +96,7 @@ def test_a_confined_token_gets_nothing_from_elsewhere_and_opens_no_session_there
     assert not Injection.objects.exists()
 
 
-def test_a_failure_is_an_empty_answer_and_no_error(bot, remember, monkeypatch):
+def test_failure_is_an_empty_response(bot, remember, monkeypatch):
     remember("zebra stripes")
     monkeypatch.setattr("memoryhub.injection.services.find_candidates", lambda *_: 1 / 0)
     response = bot.post("/inject", PROMPT)

@@ -1,7 +1,4 @@
-"""Maintenance over the API: asked for with 202, looked at, stopped, resumed, undone.
-
-What a dry run lists to an agent is what the run then does, for a token of each clearance.
-"""
+"""Maintenance over the API: runs are started, read, stopped, resumed and undone."""
 
 from __future__ import annotations
 
@@ -38,14 +35,14 @@ def aged(bot):
 
 
 def ask(agent, **body):
-    """Start a run; its id."""
+    """Start a run and return its id."""
     response = agent.post("/maintenance", body)
     assert response.status_code == 202, response.content
     return response.json()["id"]
 
 
 def worked(agent, **body):
-    """Start a run, let it work, and read it."""
+    """Start a run, execute it and return it."""
     uid = ask(agent, **body)
     assert runs.execute(MaintenanceRun.objects.get(uid=uid))
     return read(agent, uid)
@@ -57,7 +54,7 @@ def read(agent, uid, **query):
     return response.json()
 
 
-def test_a_run_is_queued_and_answered_at_once(bot):
+def test_run_is_queued_and_answered_at_once(bot):
     response = bot.post("/maintenance", {"operation": "consolidate"})
     assert response.status_code == 202
     body = response.json()
@@ -67,12 +64,12 @@ def test_a_run_is_queued_and_answered_at_once(bot):
 
 
 @pytest.mark.parametrize(("method", "path"), CALLS)
-def test_all_of_it_needs_the_right_to_maintain(agent, method, path):
+def test_every_call_needs_the_right_to_maintain(agent, method, path):
     writer = agent(rights=["read", "write"])
     is_problem(getattr(writer, method)(path), 403, "missing_right")
 
 
-def test_a_dry_run_lists_what_would_change_and_why(bot, aged):
+def test_dry_run_lists_planned_changes_with_reasons(bot, aged):
     body = worked(bot, operation="consolidate", dry_run=True)
     assert (body["status"], body["dry_run"], body["done"], body["total"]) == ("done", True, 5, 5)
     body = read(bot, body["id"], allow_private=True, allow_secret=True)
@@ -85,7 +82,7 @@ def test_a_dry_run_lists_what_would_change_and_why(bot, aged):
     assert set(Memory.objects.values_list("importance", flat=True)) == {0.5}
 
 
-def test_a_level_is_listed_only_if_it_is_asked_for(bot, agent, aged):
+def test_changes_of_a_level_are_listed_only_if_requested(bot, agent, aged):
     uid = worked(bot, operation="consolidate", dry_run=True)["id"]
 
     def titles(reader, **query):
@@ -102,7 +99,7 @@ def test_a_level_is_listed_only_if_it_is_asked_for(bot, agent, aged):
     assert titles(low, allow_private=True, allow_secret=True) == public
 
 
-def test_a_level_is_counted_only_if_it_is_asked_for(bot, aged):
+def test_changes_of_a_level_are_counted_only_if_requested(bot, aged):
     uid = worked(bot, operation="consolidate", dry_run=True)["id"]
     for asked, count in (({}, 3), ({"allow_private": True}, 4)):
         result = read(bot, uid, **asked)["result"]
@@ -112,7 +109,7 @@ def test_a_level_is_counted_only_if_it_is_asked_for(bot, aged):
     assert (whole["done"], whole["total"], whole["in_percent"]) == (5, 5, False)
 
 
-def test_who_clears_less_is_told_no_numbers_of_the_rest(bot, agent, aged):
+def test_numbers_of_hidden_rows_are_not_shown(bot, agent, aged):
     uid = worked(bot, operation="consolidate", dry_run=True)["id"]
     body = read(agent("public", "low"), uid)
     assert (body["in_percent"], body["done"], body["total"]) == (True, 100, 100)
@@ -120,7 +117,7 @@ def test_who_clears_less_is_told_no_numbers_of_the_rest(bot, agent, aged):
     assert body["result"]["changes"] == 3
 
 
-def test_a_reindexing_walks_through_everything_and_counts_it_for_nobody(bot, agent, aged):
+def test_reindexing_covers_everything_and_is_counted_for_no_one(bot, agent, aged):
     for one in (agent("public", "low"), agent("secret", "elsewhere", projects=["q"]), bot):
         for dry_run in (True, False):
             body = worked(one, operation="reindex", dry_run=dry_run)
@@ -129,13 +126,13 @@ def test_a_reindexing_walks_through_everything_and_counts_it_for_nobody(bot, age
             assert len(body["result"]["items"]) == 2
 
 
-def test_a_run_reaches_what_its_token_clears_and_no_more(agent, aged):
+def test_run_covers_what_its_token_clears(agent, aged):
     low = agent("public", "low")
     assert worked(low, operation="consolidate")["result"]["counts"] == {"decay": 3}
     assert Memory.objects.filter(importance=0.5).count() == 2
 
 
-def test_a_run_of_another_project_is_not_there(bot, agent, aged):
+def test_run_of_another_project_is_404(bot, agent, aged):
     uid = ask(bot, operation="consolidate", project="p")
     elsewhere = agent("secret", "elsewhere", projects=["q"])
     for path in (f"/maintenance/{uid}/undo", f"/maintenance/{uid}/stop", f"/maintenance/{uid}/resume"):
@@ -144,7 +141,7 @@ def test_a_run_of_another_project_is_not_there(bot, agent, aged):
     assert elsewhere.get("/maintenance").json()["total"] == 0
 
 
-def test_a_project_of_which_a_token_may_see_nothing_is_not_named_to_it(bot, agent, aged):
+def test_hidden_project_is_not_named(bot, agent, aged):
     bot.post("/memories", {"content": "hush", "project": "hidden", "sensitivity": "secret"})
     low = agent("public", "low")
     for project, named in (("hidden", {}), ("p", {"project": "p"})):
@@ -154,20 +151,20 @@ def test_a_project_of_which_a_token_may_see_nothing_is_not_named_to_it(bot, agen
         assert low.get("/maintenance").json()["items"][0]["params"] == named
 
 
-def test_a_token_without_read_is_told_no_titles(agent, aged):
+def test_token_without_read_sees_no_titles(agent, aged):
     keeper = agent("secret", "keeper", rights=["maintain"])
     body = worked(keeper, operation="consolidate", dry_run=True)
     assert {item["title"] for item in body["result"]["items"]} == {""}
 
 
-def test_parameters_stand_inside_or_beside(bot, aged):
+def test_parameters_may_be_nested_or_top_level(bot, aged):
     for body in ({"project": "p"}, {"params": {"project": "p"}}):
         answer = worked(bot, operation="consolidate", dry_run=True, **body)
         assert answer["params"] == {"project": "p"}
         assert answer["total"] == 3
 
 
-def test_what_cannot_be_used_is_named(bot):
+def test_invalid_values_are_named(bot):
     assert bad_fields(bot.post("/maintenance", {"operation": "dance"})) == {"operation"}
     assert bad_fields(bot.post("/maintenance", {"operation": "consolidate", "colour": "red"})) == {"colour"}
     assert bad_fields(bot.post("/maintenance", {"operation": "consolidate", "params": {"project": 5}})) == {
@@ -179,13 +176,13 @@ def test_what_cannot_be_used_is_named(bot):
     assert "it takes none" in none.json()["detail"]
 
 
-def test_a_second_one_meets_a_conflict_that_names_the_first(bot):
+def test_second_run_conflicts_and_names_the_first(bot):
     uid = ask(bot, operation="consolidate")
     problem = is_problem(bot.post("/maintenance", {"operation": "consolidate"}), 409, "conflict")
     assert uid in problem["detail"]
 
 
-def test_changes_come_in_pages(bot, aged):
+def test_changes_are_paged(bot, aged):
     uid = worked(bot, operation="consolidate", dry_run=True)["id"]
     first = read(bot, uid, limit=2)["result"]
     second = read(bot, uid, limit=2, cursor=first["next_cursor"])["result"]
@@ -194,12 +191,12 @@ def test_changes_come_in_pages(bot, aged):
 
 
 @pytest.mark.parametrize("cursor", ["x", "-1", "9999999", "1.5", "²"])
-def test_a_cursor_that_is_none_is_refused(bot, cursor):
+def test_invalid_cursor_is_refused(bot, cursor):
     uid = ask(bot, operation="consolidate")
     assert bad_fields(bot.get(f"/maintenance/{uid}", cursor=cursor)) == {"cursor"}
 
 
-def test_it_is_undone_by_a_run_of_its_own(bot, aged):
+def test_run_is_undone_by_another_run(bot, aged):
     uid = worked(bot, operation="consolidate")["id"]
     assert read(bot, uid)["undoable"] is True
     response = bot.post(f"/maintenance/{uid}/undo")
@@ -213,7 +210,7 @@ def test_it_is_undone_by_a_run_of_its_own(bot, aged):
     is_problem(bot.post(f"/maintenance/{uid}/undo"), 409, "conflict")
 
 
-def test_it_stops_and_goes_on(bot, aged):
+def test_run_is_stopped_and_resumed(bot, aged):
     uid = ask(bot, operation="consolidate")
     stopped = bot.post(f"/maintenance/{uid}/stop")
     assert stopped.status_code == 202
@@ -226,12 +223,12 @@ def test_it_stops_and_goes_on(bot, aged):
     is_problem(bot.post(f"/maintenance/{uid}/resume"), 409, "conflict")
 
 
-def test_who_clears_less_may_not_steer(bot, agent, aged):
+def test_lower_clearance_may_not_control_the_run(bot, agent, aged):
     uid = ask(bot, operation="consolidate")
     is_problem(agent("public", "low").post(f"/maintenance/{uid}/stop"), 403, "forbidden")
 
 
-def test_where_no_worker_runs_the_answer_says_what_it_waits_for(bot, configure):
+def test_response_says_when_no_worker_runs(bot, configure):
     configure(maintenance_worker=False)
     body = bot.post("/maintenance", {"operation": "consolidate"}).json()
     assert "manage.py maintain --waiting" in body["detail"]
@@ -250,7 +247,7 @@ def test_runs_are_listed_newest_first(bot):
     assert bot.get("/maintenance", operation="evict").json()["total"] == 0
 
 
-def test_an_error_tells_no_words_of_a_memory(bot, aged, monkeypatch, caplog):
+def test_error_contains_no_words_of_a_memory(bot, aged, monkeypatch, caplog):
     from memoryhub.maintenance.operations.consolidate import Consolidate
 
     def fail(*args, **kwargs):
@@ -268,7 +265,7 @@ OPERATIONS = ("purge_expired", "consolidate", "compress", "summarize_old", "evic
 
 @pytest.fixture
 def store_of_all_levels(bot, configure):
-    """Of each level what each operation has something to do with."""
+    """Memories of each level for every operation."""
     now = timezone.now()
     special = {
         "faded": {"importance": 0.01, "updated_at": now - timedelta(days=200)},
@@ -277,8 +274,8 @@ def store_of_all_levels(bot, configure):
         "trashed": {"deleted_at": now - timedelta(days=1), "trash_reason": "forgotten"},
     }
     for level in LEVELS:
-        said = [f"the {level} pump in the mill house was greased again, turn {n}" for n in range(6)]
-        for content in (*said, *(f"{level} and {name}" for name in special)):
+        contents = [f"the {level} pump in the mill house was greased again, turn {n}" for n in range(6)]
+        for content in (*contents, *(f"{level} and {name}" for name in special)):
             bot.post("/memories", {"content": content, "sensitivity": level})
     Memory.objects.update(updated_at=now - timedelta(days=40), created_at=now - timedelta(days=40))
     for name, values in special.items():
@@ -288,7 +285,7 @@ def store_of_all_levels(bot, configure):
 
 @pytest.mark.parametrize("clearance", LEVELS)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_dry_run_lists_exactly_what_the_run_then_does(agent, store_of_all_levels, clearance, operation):
+def test_dry_run_lists_exactly_what_the_run_does(agent, store_of_all_levels, clearance, operation):
     keeper = agent(clearance, "keeper")
 
     def listed(*, dry_run):

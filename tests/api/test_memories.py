@@ -1,4 +1,4 @@
-"""Reading, listing, changing and ending memories over HTTP."""
+"""Reading, listing, updating and deleting memories over HTTP."""
 
 from datetime import timedelta
 
@@ -19,7 +19,7 @@ def test_reading_a_memory_counts_an_access_and_does_not_make_it_look_new(bot):
     assert read["updated_at"] == made["updated_at"]
 
 
-def test_a_list_shows_previews_in_the_place_of_long_texts(bot):
+def test_list_shows_previews_instead_of_long_texts(bot):
     stored(bot, content="word " * 1000)
     [item] = bot.get("/memories").json()["items"]
     assert set(item) == FIELDS - {"content"} | {"preview"}
@@ -94,11 +94,11 @@ def test_each_filter_narrows_the_list(bot, filters):
         ({"cursor": "é"}, "cursor"),
     ],
 )
-def test_a_bad_parameter_is_422_and_names_itself(bot, query, field):
+def test_invalid_parameter_is_422_with_its_name(bot, query, field):
     assert bad_fields(bot.get("/memories", **query)) == {field}
 
 
-def test_a_change_sets_what_is_given_and_writes_a_revision(bot):
+def test_update_sets_given_fields_and_writes_a_revision(bot):
     made = stored(bot, content="before", tags=["old"])
     response = bot.patch(f"/memories/{made['id']}", {"content": "after", "tags": ["new"], "importance": 0.9})
     assert response.json()["outcome"] == "updated"
@@ -110,7 +110,7 @@ def test_a_change_sets_what_is_given_and_writes_a_revision(bot):
     assert revision["actor"] == "token:bot"
 
 
-def test_a_change_to_what_is_there_already_is_unchanged(bot):
+def test_update_to_the_same_values_is_unchanged(bot):
     made = stored(bot, tags=["a"])
     response = bot.patch(f"/memories/{made['id']}", {"tags": ["a"], "project": "", "hue": 1})
     assert (response.json()["outcome"], response.json()["ignored"]) == ("unchanged", ["hue"])
@@ -120,25 +120,25 @@ def test_a_change_to_what_is_there_already_is_unchanged(bot):
 @pytest.mark.parametrize(
     "change", [{"importance": 1.5}, {"trust": -1}, {"confidence": 7}, {"content": ""}, {"type": None}, {}]
 )
-def test_a_bad_change_is_422_and_changes_nothing(bot, change):
+def test_invalid_update_is_422_and_changes_nothing(bot, change):
     made = stored(bot)
     is_problem(bot.patch(f"/memories/{made['id']}", change), 422)
     assert bot.get(f"/memories/{made['id']}").json()["content"] == made["content"]
 
 
-def test_a_change_to_what_another_memory_says_is_a_conflict(bot):
+def test_update_to_the_content_of_another_memory_conflicts(bot):
     stored(bot, content="taken")
     made = stored(bot, content="free")
     is_problem(bot.patch(f"/memories/{made['id']}", {"content": "taken"}), 409, "conflict")
 
 
-def test_a_memory_in_the_trash_cannot_be_changed(bot):
+def test_memory_in_the_trash_cannot_be_updated(bot):
     made = stored(bot)
     bot.delete(f"/memories/{made['id']}")
     is_problem(bot.patch(f"/memories/{made['id']}", {"title": "t"}), 409)
 
 
-def test_a_change_from_an_outdated_version_is_412(bot):
+def test_update_from_an_outdated_version_is_412(bot):
     made = stored(bot)
     old = bot.get(f"/memories/{made['id']}")["ETag"]
     fresh = bot.patch(f"/memories/{made['id']}", {"title": "first"}, If_Match=old)
@@ -151,7 +151,7 @@ def test_a_change_from_an_outdated_version_is_412(bot):
     )
 
 
-def test_if_match_takes_any_of_several_and_a_star(bot):
+def test_if_match_accepts_several_tags_and_a_star(bot):
     made = stored(bot)
     tag = bot.get(f"/memories/{made['id']}")["ETag"]
     for matching in (f'"other", {tag}', "*"):
@@ -167,7 +167,7 @@ def test_reading_does_not_change_the_etag(bot):
     assert len(tags) == 1
 
 
-def test_a_deleted_memory_is_in_the_trash_alone_and_comes_back(bot):
+def test_deleted_memory_is_only_in_the_trash_and_can_be_restored(bot):
     made = stored(bot, content="quagmire")
     response = bot.delete(f"/memories/{made['id']}")
     assert (response.status_code, response.json()["outcome"]) == (200, "trashed")
@@ -184,14 +184,14 @@ def test_a_deleted_memory_is_in_the_trash_alone_and_comes_back(bot):
     assert bot.post(f"/memories/{made['id']}/restore").json()["outcome"] == "unchanged"
 
 
-def test_looking_into_the_trash_counts_no_access(bot):
+def test_reading_the_trash_counts_no_access(bot):
     made = stored(bot)
     bot.delete(f"/memories/{made['id']}")
     bot.get(f"/memories/{made['id']}", trashed=True)
     assert Memory.objects.get().accessed_count == 0
 
 
-def test_an_erased_memory_leaves_only_its_journal(bot):
+def test_erased_memory_leaves_only_its_journal(bot):
     made = stored(bot, content="quagmire")
     bot.delete(f"/memories/{made['id']}")
     response = bot.delete(f"/memories/{made['id']}", hard="true")
@@ -201,7 +201,7 @@ def test_an_erased_memory_leaves_only_its_journal(bot):
     assert JournalEntry.objects.filter(operation="erase", object_id=made["id"]).exists()
 
 
-def test_an_expired_memory_is_invisible_until_it_is_revived(bot):
+def test_expired_memory_is_hidden_until_it_is_restored(bot):
     made = stored(bot, content="quagmire")
     Memory.objects.update(expires_at=timezone.now() - timedelta(days=1))
     is_problem(bot.get(f"/memories/{made['id']}"), 404)
@@ -212,7 +212,7 @@ def test_an_expired_memory_is_invisible_until_it_is_revived(bot):
 
 
 @pytest.mark.parametrize("uid", ["nothere", "a%00b", "%F0%9F%A6%93", "..", "x" * 5000, "%ED%A0%80"])
-def test_an_id_that_is_not_there_is_404_by_every_method(bot, uid):
+def test_unknown_id_is_404_for_every_method(bot, uid):
     is_problem(bot.http.get(f"/api/v1/memories/{uid}"), 404)
     is_problem(bot.http.get(f"/api/v1/memories/{uid}/history"), 404)
     is_problem(bot.patch(f"/memories/{uid}", {"title": "t"}), 404)
@@ -221,7 +221,7 @@ def test_an_id_that_is_not_there_is_404_by_every_method(bot, uid):
     is_problem(bot.post(f"/memories/{uid}/restore"), 404)
 
 
-def test_the_history_tells_what_happened_newest_first(bot):
+def test_history_is_newest_first(bot):
     made = stored(bot)
     bot.patch(f"/memories/{made['id']}", {"title": "one"})
     bot.patch(f"/memories/{made['id']}", {"title": "two"})
@@ -230,7 +230,7 @@ def test_the_history_tells_what_happened_newest_first(bot):
     assert [row["operation"] for row in history["journal"]] == ["update", "update", "insert"]
 
 
-def test_a_list_shows_the_overview_and_previews_the_content_alone(bot):
+def test_list_shows_the_overview_and_previews_only_the_content(bot):
     bot.post("/memories", {"content": "long " * 100, "overview": "a paragraph"})
     [item] = bot.get("/memories").json()["items"]
     [line] = bot.get("/timeline").json()["items"]

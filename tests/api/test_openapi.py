@@ -1,4 +1,4 @@
-"""The description of the API: open to all, true in what it says, and readable in a browser."""
+"""The OpenAPI document: public, correct, and readable in a browser."""
 
 import re
 
@@ -61,20 +61,20 @@ def test_problems_are_described_under_their_media_type(description):
                 assert types == [expected] or (path.endswith("/export") and "application/x-ndjson" in types)
 
 
-def test_all_but_health_asks_for_a_token(description):
+def test_every_operation_but_health_needs_a_token(description):
     assert set(description["components"]["securitySchemes"]) == {"BearerToken", "ApiKey"}
     for path, operations in description["paths"].items():
         for operation in operations.values():
             assert ("security" in operation) is not path.endswith("z")
 
 
-def test_the_page_asks_for_a_login(db, client):
+def test_page_needs_a_login(db, client):
     response = client.get("/api/v1/docs")
     assert response.status_code == 302
     assert response["Location"].startswith("/login/")
 
 
-def test_the_page_needs_nothing_from_elsewhere(admin_client):
+def test_page_loads_nothing_from_other_sites(admin_client):
     response = admin_client.get("/api/v1/docs")
     assert response.status_code == 200
     page = response.content.decode()
@@ -88,5 +88,5 @@ def test_the_page_needs_nothing_from_elsewhere(admin_client):
     assert '"validatorUrl": null' in page
 
 
-def test_the_page_is_read_and_not_written(admin_client):
+def test_page_allows_only_safe_methods(admin_client):
     is_problem(admin_client.post("/api/v1/docs"), 405)

@@ -1,4 +1,4 @@
-"""Every error under the agents' doors is a problem, whatever layer it comes from; pages keep theirs."""
+"""Every API error is a problem, whatever layer it comes from; pages keep HTML errors."""
 
 import io
 import json
@@ -35,10 +35,10 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("body", BROKEN.values(), ids=BROKEN)
-@pytest.mark.parametrize("path", ["/memories", "/search", "/tools/letsgo/store_memory"])
-def test_a_body_that_is_not_json_is_400_and_not_repeated(bot, path, body):
-    problem = is_problem(bot.raw_post(path, body), 400, "not_json")
-    assert "content" not in problem["detail"]
+def test_invalid_json_is_400_and_not_repeated(bot, body):
+    for path in ("/memories", "/search", "/tools/letsgo/store_memory"):
+        problem = is_problem(bot.raw_post(path, body), 400, "not_json")
+        assert "content" not in problem["detail"]
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_a_body_that_is_not_json_is_400_and_not_repeated(bot, path, body):
         b'{"content": "x", "created_at": -99999999999999}',
     ],
 )
-def test_a_number_beyond_all_ranges_is_422(bot, body):
+def test_number_out_of_range_is_422(bot, body):
     is_problem(bot.raw_post("/memories", body), 422)
 
 
-def test_a_pair_of_surrogates_is_a_character(bot):
+def test_surrogate_pair_is_a_character(bot):
     assert bot.raw_post("/memories", b'{"content": "\\ud83e\\udd93"}').json()["memory"]["content"] == "🦓"
 
 
@@ -71,14 +71,14 @@ def test_a_pair_of_surrogates_is_a_character(bot):
         *("application/json; charset=latin-1", "application/jsonp", ""),
     ],
 )
-def test_a_body_of_another_type_is_415(bot, content_type):
+def test_body_of_another_type_is_415(bot, content_type):
     is_problem(bot.raw_post("/memories", b'{"content": "x"}', content_type), 415, "unsupported_media_type")
 
 
 @pytest.mark.parametrize(
     "content_type", ["application/json; charset=UTF-8", "Application/JSON", "application/vnd.hub+json"]
 )
-def test_json_under_its_other_names_is_read(bot, content_type):
+def test_json_with_other_media_types_is_accepted(bot, content_type):
     assert bot.raw_post("/memories", b'{"content": "x"}', content_type).status_code == 201
 
 
@@ -114,7 +114,7 @@ def test_an_unknown_path_is_404(bot, path):
         ("POST", "/openapi.json", "GET, HEAD"),
     ],
 )
-def test_a_method_that_is_not_served_is_405_and_says_which_are(bot, method, path, allowed):
+def test_method_not_allowed_is_405_with_the_allowed_ones(bot, method, path, allowed):
     response = bot.http.generic(method, f"/api/v1{path}")
     is_problem(response, 405, "method_not_allowed")
     assert ", ".join(sorted(response["Allow"].split(", "))) == allowed
@@ -127,7 +127,7 @@ def test_a_body_over_the_limit_is_413(bot, configure):
 
 
 def through_wsgi(bot, body, **environment):
-    """A request as a server hands it over, which the test client cannot make."""
+    """Send a request through WSGI, for requests that the test client cannot make."""
     answer = {}
     environ = {
         "REQUEST_METHOD": "POST",
@@ -153,18 +153,18 @@ def through_wsgi(bot, body, **environment):
 CHUNKED = {"HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": True}
 
 
-def test_a_body_in_chunks_is_read(bot):
+def test_chunked_body_is_read(bot):
     status, body = through_wsgi(bot, b'{"content": "in chunks"}', **CHUNKED)
     assert (status, body["memory"]["content"]) == (201, "in chunks")
 
 
-def test_a_body_in_chunks_over_the_limit_is_413(bot, configure):
+def test_chunked_body_over_the_limit_is_413(bot, configure):
     configure(max_body_bytes=1024)
     status, body = through_wsgi(bot, json.dumps({"content": "x" * 1100}).encode(), **CHUNKED)
     assert (status, body["code"]) == (413, "body_too_large")
 
 
-def test_a_body_that_breaks_off_is_400(bot):
+def test_incomplete_body_is_400(bot):
     class Broken(io.BytesIO):
         def read(self, *args):
             raise OSError("the client is gone")
@@ -180,7 +180,7 @@ def test_an_unknown_host_is_400(bot):
 
 
 @pytest.mark.parametrize("message", ["database is locked", "database table is locked", "SQLITE_BUSY: busy"])
-def test_a_busy_database_is_503_with_a_time_to_retry(bot, monkeypatch, message):
+def test_busy_database_is_503_with_retry_after(bot, monkeypatch, message):
     def locked(*args, **kwargs):
         raise OperationalError(message)
 
@@ -190,7 +190,7 @@ def test_a_busy_database_is_503_with_a_time_to_retry(bot, monkeypatch, message):
     assert int(response["Retry-After"]) >= 1
 
 
-def test_another_failure_of_the_database_is_503_without_its_words(bot, monkeypatch):
+def test_other_database_failure_is_503_without_its_message(bot, monkeypatch):
     def broken(*args, **kwargs):
         raise OperationalError("no such table: memoryhub_memory")
 
@@ -200,7 +200,7 @@ def test_another_failure_of_the_database_is_503_without_its_words(bot, monkeypat
 
 
 @pytest.mark.parametrize("debug", [False, True])
-def test_what_nobody_foresaw_shows_nothing_of_itself_and_is_logged(bot, monkeypatch, settings, caplog, debug):
+def test_unexpected_exception_is_hidden_and_logged(bot, monkeypatch, settings, caplog, debug):
     def broken(*args, **kwargs):
         raise ZeroDivisionError("hunter2")
 
@@ -213,7 +213,7 @@ def test_what_nobody_foresaw_shows_nothing_of_itself_and_is_logged(bot, monkeypa
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_what_breaks_outside_the_api_is_a_problem_too(bot, settings):
+def test_exception_in_middleware_is_a_problem(bot, settings):
     problems = "memoryhub.http.middleware.ApiProblemMiddleware"
     outer = settings.MIDDLEWARE[: settings.MIDDLEWARE.index(problems) + 1]
     settings.MIDDLEWARE = [*outer, f"{__name__}.failing_middleware"]
@@ -227,7 +227,7 @@ def failing_middleware(get_response):
     return fail
 
 
-def test_the_callers_request_id_is_kept_if_it_is_one(bot):
+def test_valid_request_id_of_the_caller_is_kept(bot):
     assert (
         bot.http.get("/api/v1/healthz", headers={"X-Request-ID": "abc-1.2_3"})["X-Request-ID"] == "abc-1.2_3"
     )
@@ -238,18 +238,18 @@ def test_the_callers_request_id_is_kept_if_it_is_one(bot):
     assert one["X-Request-ID"] != other["X-Request-ID"]
 
 
-def test_nothing_under_the_api_may_be_cached(bot):
+def test_api_responses_are_not_cached(bot):
     for path in ("/memories", "/openapi.json", "/healthz", "/nothing"):
         assert bot.get(path)["Cache-Control"] == "no-store"
 
 
-def test_answers_are_json_in_utf_8(bot):
+def test_responses_are_json_in_utf_8(bot):
     response = bot.post("/memories", {"content": "größe 日本"})
     assert response["Content-Type"] == "application/json"
     assert "größe 日本" in response.content.decode("utf-8")
 
 
-def test_a_page_that_is_not_there_stays_a_page(client):
+def test_missing_page_stays_a_page(client):
     response = client.get("/no/such/page")
     assert response["Content-Type"].startswith("text/html")
     assert "X-Request-ID" not in response
@@ -257,7 +257,7 @@ def test_a_page_that_is_not_there_stays_a_page(client):
     assert not client.get("/apiary")["Content-Type"].endswith("json")
 
 
-def test_a_problem_of_each_status_has_its_standard_title():
+def test_problem_has_the_standard_title_of_its_status():
     assert Problem(422, "invalid", "d").as_dict("r")["title"] == "Unprocessable Entity"
 
 
@@ -267,13 +267,13 @@ def test_fields_are_named_as_the_caller_wrote_them(bot):
     assert bad_fields(bot.post("/tools/letsgo/search_memories", {"limit": 0})) == {"limit", "query"}
 
 
-def test_no_session_is_made_and_no_cookie_set(bot):
+def test_no_session_or_cookie_is_set(bot):
     response = bot.get("/memories")
     assert not response.cookies
     assert "Vary" not in response or "Cookie" not in response["Vary"]
 
 
-def test_cookies_of_a_browser_open_nothing(client, admin_user):
+def test_browser_cookies_do_not_authenticate(client, admin_user):
     client.force_login(admin_user)
     assert client.get("/api/v1/memories").status_code == 401
     assert Client(enforce_csrf_checks=True).post("/api/v1/memories").status_code == 401

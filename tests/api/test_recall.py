@@ -1,4 +1,4 @@
-"""``POST /recall``: an index of all that matches, whole memories beside it, within a budget of tokens."""
+"""``POST /recall``: an index of all matches and whole memories, within a token budget."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ids(rows):
     return [row["id"] for row in rows]
 
 
-def test_it_answers_an_index_and_details(bot, remember):
+def test_response_has_an_index_and_details(bot, remember):
     memory = remember("The zebra crossing is painted anew.", type="decision", importance=0.7)
     found = ask(bot)
     assert set(found) == {
@@ -63,13 +63,13 @@ def test_a_summary_has_twenty_words_of_the_abstract(bot, remember):
     assert entry["summary"] == " ".join(["zebra"] * 20) + "…"
 
 
-def test_a_query_that_finds_nothing_is_repeated_as_it_was(bot, remember):
+def test_query_without_matches_is_repeated(bot, remember):
     remember("A zebra.")
     asked = "giraffe by the tall acacia tree tonight"
     assert ask(bot, asked, max_tokens=200)["query"] == asked
 
 
-def test_nothing_found_is_an_empty_answer(bot, remember):
+def test_response_without_matches_is_empty(bot, remember):
     remember("A zebra.")
     for query in ("giraffe", "", " ", "\x00", '"'):
         found = ask(bot, query)
@@ -77,7 +77,7 @@ def test_nothing_found_is_an_empty_answer(bot, remember):
         assert found["has_more"] is False
 
 
-def test_all_matches_are_counted_where_the_budget_holds_only_some(bot, remember):
+def test_all_matches_are_counted_when_the_budget_is_too_small(bot, remember):
     for number in range(60):
         remember(f"zebra number {number} of the herd")
     found = ask(bot, max_tokens=600)
@@ -87,7 +87,7 @@ def test_all_matches_are_counted_where_the_budget_holds_only_some(bot, remember)
     assert len(ask(bot, max_tokens=100_000)["index"]) == 60
 
 
-def test_there_are_details_beside_a_long_index(bot, remember):
+def test_long_index_leaves_room_for_details(bot, remember):
     for number in range(60):
         remember(f"zebra number {number} of the herd")
     found = ask(bot, max_tokens=1000)
@@ -95,7 +95,7 @@ def test_there_are_details_beside_a_long_index(bot, remember):
     assert len(found["index"]) > len(found["details"])
 
 
-def test_one_giant_memory_does_not_keep_the_others_from_being_shown(bot, remember):
+def test_one_huge_memory_does_not_displace_the_others(bot, remember):
     giant = remember("zebra " + "grass " * 15_000, title="zebra", importance=1.0)
     small = remember("a zebra and its foal")
     found = ask(bot, max_tokens=1000)
@@ -103,7 +103,7 @@ def test_one_giant_memory_does_not_keep_the_others_from_being_shown(bot, remembe
     assert ids(found["details"]) == [small.uid]
 
 
-def test_a_memory_with_very_many_files_is_in_the_index_alone(bot, remember):
+def test_memory_with_very_many_files_is_only_in_the_index(bot, remember):
     laden = remember("zebra", files_read=[f"savannah/{number}/herd.py" for number in range(1000)])
     plain = remember("a zebra and its foal")
     found = ask(bot, max_tokens=1000)
@@ -111,7 +111,7 @@ def test_a_memory_with_very_many_files_is_in_the_index_alone(bot, remember):
     assert ids(found["details"]) == [plain.uid]
 
 
-def test_queries_do_not_grow_with_the_matches(bot, remember):
+def test_query_count_does_not_grow_with_matches(bot, remember):
     def queries():
         with CaptureQueriesContext(connection) as captured:
             assert ask(bot, max_tokens=100_000)["details"]
@@ -126,13 +126,13 @@ def test_queries_do_not_grow_with_the_matches(bot, remember):
     assert queries() == few
 
 
-def test_a_giant_memory_is_shown_whole_where_the_budget_holds_it(bot, remember):
+def test_huge_memory_is_shown_whole_if_the_budget_allows(bot, remember):
     giant = remember("zebra " + "grass " * 15_000)
     [detail] = ask(bot, max_tokens=100_000)["details"]
     assert detail["content"] == giant.content
 
 
-def test_importance_and_use_count_in_the_ranking_of_memory_mcp(bot, remember):
+def test_memory_mcp_ranking_uses_importance_and_use(bot, remember):
     used = remember("zebra by the river", importance=0.5)
     important = remember("zebra by the water", importance=0.9)
     remember("zebra by the lake", importance=0.5, trust=1.0)
@@ -140,14 +140,14 @@ def test_importance_and_use_count_in_the_ranking_of_memory_mcp(bot, remember):
     assert ids(ask(bot, max_tokens=5000)["index"])[:2] == [important.uid, used.uid]
 
 
-def test_the_ranking_of_letsgo_knows_trust_and_no_use(bot, remember):
+def test_letsgo_ranking_uses_trust_and_not_use(bot, remember):
     used = remember("zebra by the river")
     trusted = remember("zebra by the lake", trust=1.0)
     Memory.objects.filter(pk=used.pk).update(accessed_count=10**6)
     assert ids(ask(bot, ranking="letsgo", max_tokens=5000)["index"]) == [trusted.uid, used.uid]
 
 
-def test_letsgos_ranking_has_the_scores_and_the_order_of_a_search(bot, remember):
+def test_letsgo_ranking_has_scores_and_order_of_a_search(bot, remember):
     for number in range(8):
         remember(f"zebra {'herd ' * number}", importance=number / 10)
     searched = bot.post("/search", {"query": "zebra herd", "limit": 50}).json()
@@ -158,7 +158,7 @@ def test_letsgos_ranking_has_the_scores_and_the_order_of_a_search(bot, remember)
     ]
 
 
-def test_a_match_is_what_search_finds_at_the_floor(bot, remember):
+def test_match_is_what_search_finds_above_the_minimum(bot, remember):
     year_ago = timezone.now() - timedelta(days=365)
     words = "zebra " + " ".join(f"word{n}" for n in range(9))
     remember("zebra", created_at=year_ago, importance=0, trust=0)
@@ -183,14 +183,14 @@ def test_filters_are_those_of_search(bot, remember):
         ("public", EVERYTHING, {"public"}),
     ],
 )
-def test_what_may_not_be_seen_is_in_no_part_of_the_answer(agent, four_levels, clearance, flags, levels):
+def test_hidden_memories_are_in_no_part_of_the_response(agent, four_levels, clearance, flags, levels):
     found = ask(agent(clearance), "zebra stripes", max_tokens=10_000, **flags)
     seen = {four_levels[level].uid for level in levels}
     assert set(ids(found["index"])) == set(ids(found["details"])) == seen
     assert found["total_count"] == len(seen)
 
 
-def test_only_what_is_shown_whole_counts_as_an_access(bot, remember):
+def test_only_memories_shown_whole_count_as_accessed(bot, remember):
     for number in range(40):
         remember(f"zebra number {number} of the herd")
     found = ask(bot, max_tokens=1000)
@@ -198,7 +198,7 @@ def test_only_what_is_shown_whole_counts_as_an_access(bot, remember):
     assert counted == set(ids(found["details"])) != set()
 
 
-def test_recalling_from_the_trash_counts_no_access(bot, remember, actor):
+def test_recall_from_the_trash_counts_no_access(bot, remember, actor):
     memory = remember("zebra")
     store.trash_memories([memory.uid], actor)
     assert ids(ask(bot, trashed=True)["details"]) == [memory.uid]
@@ -206,7 +206,7 @@ def test_recalling_from_the_trash_counts_no_access(bot, remember, actor):
     assert memory.accessed_count == 0
 
 
-def test_a_long_query_is_repeated_only_as_far_as_the_budget_allows(bot, remember):
+def test_long_query_is_truncated_to_the_budget(bot, remember):
     remember("zebra in the long grass")
     found = ask(bot, "zebra " * 2000, max_tokens=200)
     assert found["query"].startswith("zebra zebra")
@@ -214,7 +214,7 @@ def test_a_long_query_is_repeated_only_as_far_as_the_budget_allows(bot, remember
     assert found["index"]
 
 
-def test_the_smallest_budget_shows_the_first_match_in_a_few_words(bot, remember):
+def test_smallest_budget_shows_the_first_match_briefly(bot, remember):
     memory = remember("Which zebra, of all those that graze beyond the river, is the eldest one of the herd?")
     found = ask(bot, "which zebra is the eldest one beyond the river?", max_tokens=100)
     assert ids(found["index"]) == [memory.uid]
@@ -233,33 +233,33 @@ def test_the_smallest_budget_holds_for_any_query(bot, query):
 
 
 @pytest.mark.parametrize("tokens", [99, 100_001, 0, -1, "many", 1.5, None])
-def test_a_budget_out_of_range_is_refused(bot, tokens):
+def test_budget_out_of_range_is_refused(bot, tokens):
     assert bad_fields(bot.post("/recall", {"query": "zebra", "max_tokens": tokens})) == {"max_tokens"}
 
 
-def test_a_ranking_that_is_not_known_is_refused(bot):
+def test_unknown_ranking_is_refused(bot):
     assert bad_fields(bot.post("/recall", {"query": "zebra", "ranking": "best"})) == {"ranking"}
 
 
-def test_the_mode_is_that_of_a_search(bot, embedding, remember):
-    said = remember("The automobile was repaired at the workshop")
+def test_mode_works_as_in_search(bot, embedding, remember):
+    by_word = remember("The automobile was repaired at the workshop")
     asked = "fixing the car in a garage"
     by_meaning = ask(bot, asked, mode="semantic", min_score=0)
-    assert (by_meaning["mode"], ids(by_meaning["index"])) == ("semantic", [said.uid])
+    assert (by_meaning["mode"], ids(by_meaning["index"])) == ("semantic", [by_word.uid])
     by_words = ask(bot, asked, mode="lexical", min_score=0)
     assert (by_words["mode"], by_words["total_count"]) == ("lexical", 0)
     assert ask(bot, asked)["mode"] == "hybrid"
 
 
-def test_a_mode_that_is_not_known_is_refused(bot):
+def test_unknown_mode_is_refused(bot):
     assert bad_fields(bot.post("/recall", {"query": "zebra", "mode": "best"})) == {"mode"}
 
 
-def test_a_query_is_needed(bot):
+def test_query_is_required(bot):
     assert bad_fields(bot.post("/recall", {})) == {"query"}
 
 
-def test_reading_needs_the_right_to_read(agent):
+def test_recall_needs_the_right_to_read(agent):
     is_problem(agent(rights=["write"]).post("/recall", {"query": "zebra"}), 403)
 
 
@@ -281,7 +281,7 @@ texts = st.one_of(
     query=texts,
     budgets=st.lists(st.integers(100, 3000), min_size=3, max_size=3),
 )
-def test_the_budget_holds_for_any_texts(remember, memories, query, budgets):
+def test_budget_holds_for_any_texts(remember, memories, query, budgets):
     Memory.objects.all().delete()
     for content, title in memories:
         remember(f"zebra {content}", title=title[:500].strip(), abstract=title[:2000].strip())

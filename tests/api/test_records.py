@@ -28,7 +28,7 @@ def busy(bot):
     return bot
 
 
-def test_the_timeline_holds_every_kind_newest_first(busy):
+def test_timeline_has_every_kind_newest_first(busy):
     body = busy.get("/timeline").json()
     kinds = [item["kind"] for item in body["items"]]
     assert set(kinds) == {"memory", "event", "boundary", "session_start", "session_end"}
@@ -52,7 +52,7 @@ def test_pages_of_the_timeline_show_every_entry_once(busy, limit):
     assert seen == busy.get("/timeline").json()["items"]
 
 
-def test_the_timeline_narrows_by_session_project_time_and_type(busy):
+def test_timeline_filters_by_session_project_time_and_type(busy):
     assert {item["session_id"] for item in busy.get("/timeline", session_id="s0").json()["items"]} == {"s0"}
     assert busy.get("/timeline", project="none").json() == {"items": [], "next_cursor": None, "total": 0}
     within = busy.get("/timeline", since="2024-01-02", until="2024-01-04").json()["items"]
@@ -61,7 +61,7 @@ def test_the_timeline_narrows_by_session_project_time_and_type(busy):
     assert busy.get("/timeline", type="decision").json()["total"] == 0
 
 
-def test_sessions_come_latest_first_with_counts(busy):
+def test_sessions_are_latest_first_with_counts(busy):
     body = busy.get("/sessions").json()
     assert [row["session_id"] for row in body["items"]] == ["s1", "s0"]
     assert [(row["memory_count"], row["event_count"]) for row in body["items"]] == [(3, 2), (2, 0)]
@@ -72,14 +72,14 @@ def test_sessions_come_latest_first_with_counts(busy):
     assert second["next_cursor"] is None
 
 
-def test_sessions_narrow_by_project_and_time(busy):
+def test_sessions_filter_by_project_and_time(busy):
     busy.post("/memories", {"content": "elsewhere", "session_id": "s9", "project": "other"})
     assert [row["session_id"] for row in busy.get("/sessions", project="other").json()["items"]] == ["s9"]
     assert busy.get("/sessions", until="2024-01-02").json()["total"] == 1
     assert busy.get("/sessions", since="2025-01-01").json()["total"] == 1
 
 
-def test_a_session_comes_with_its_timeline(busy):
+def test_session_includes_its_timeline(busy):
     body = busy.get("/sessions/s1", limit=2).json()
     assert body["session"]["memory_count"] == 3
     assert body["timeline"]["total"] == 3 + 2 + 2
@@ -87,7 +87,7 @@ def test_a_session_comes_with_its_timeline(busy):
     assert len(body["timeline"]["items"]) + len(rest["timeline"]["items"]) == 7
 
 
-def test_of_projects_that_share_a_session_id_the_latest_is_shown(busy):
+def test_latest_of_several_sessions_with_one_id_is_shown(busy):
     busy.post("/memories", {"content": "later", "session_id": "s1", "project": "other"})
     body = busy.get("/sessions/s1").json()
     assert (body["session"]["project"], body["other_projects"]) == ("other", ["hub"])
@@ -95,7 +95,7 @@ def test_of_projects_that_share_a_session_id_the_latest_is_shown(busy):
 
 
 @pytest.mark.parametrize("session_id", ["a/b", "a b", "日本", "a?b#c", "%41", "..", "x" * 200])
-def test_any_session_id_is_reached(bot, session_id):
+def test_any_session_id_works_in_the_path(bot, session_id):
     from urllib.parse import quote
 
     bot.post("/memories", {"content": "x", "session_id": session_id})
@@ -103,7 +103,7 @@ def test_any_session_id_is_reached(bot, session_id):
 
 
 @pytest.mark.parametrize("session_id", ["nothere", "a%00b", "%ED%A0%80", "s1/"])
-def test_a_session_that_is_not_there_is_404(busy, session_id):
+def test_unknown_session_is_404(busy, session_id):
     is_problem(busy.get(f"/sessions/{session_id}"), 404)
 
 
@@ -111,7 +111,7 @@ def test_a_session_that_is_not_there_is_404(busy, session_id):
 @pytest.mark.parametrize(
     "cursor", ["", "x", "W10", "e30", "bnVsbA", "WyJ1cGRhdGVkX2F0IiwgbnVsbCwgMV0", "é", "A" * 4000]
 )
-def test_a_cursor_that_was_never_handed_out_is_422(busy, path, cursor):
+def test_invalid_cursor_is_422(busy, path, cursor):
     response = busy.get(path, cursor=cursor)
     if cursor:
         assert bad_fields(response) == {"cursor"}
@@ -171,7 +171,7 @@ def test_a_fact_is_created_then_updated(bot):
     assert second.json()["fact"]["confidence"] == 0.4
 
 
-def test_facts_narrow_by_every_part(bot):
+def test_facts_filter_by_every_part(bot):
     bot.post("/facts", {**FACT, "project": "hub", "session_id": "s1", "confidence": 0.9})
     bot.post("/facts", {"subject": "VACUUM", "predicate": "takes", "object": "time", "confidence": 0.2})
     for name, value in {**FACT, "project": "hub", "session_id": "s1", "min_confidence": 0.5}.items():
@@ -183,7 +183,7 @@ def test_facts_narrow_by_every_part(bot):
     assert bot.get("/facts", limit=1, cursor=first["next_cursor"]).json()["items"][0]["subject"] == "WAL"
 
 
-def test_a_fact_may_hang_on_a_memory(bot):
+def test_fact_may_refer_to_a_memory(bot):
     uid = bot.post("/memories", {"content": "x"}).json()["memory"]["id"]
     assert bot.post("/facts", {**FACT, "memory_id": uid}).json()["fact"]["memory_id"] == uid
 
@@ -199,7 +199,7 @@ def test_a_fact_may_hang_on_a_memory(bot):
         ({"subject": "nul\x00"}, "subject"),
     ],
 )
-def test_a_bad_fact_names_its_field(bot, change, field):
+def test_invalid_fact_names_its_field(bot, change, field):
     assert bad_fields(bot.post("/facts", {**FACT, **change})) == {field}
 
 
@@ -224,7 +224,7 @@ def test_the_journal_lists_changes_newest_first(bot):
     assert bot.get("/journal", since="2020-01-01").json()["total"] == JournalEntry.objects.count()
 
 
-def test_the_journal_never_holds_a_memorys_text(bot):
+def test_journal_never_contains_the_text_of_a_memory(bot):
     uid = bot.post("/memories", {"content": "quagmire", "title": "mire", "tags": ["bog"]}).json()["memory"][
         "id"
     ]
@@ -263,14 +263,14 @@ def test_statistics_count_and_measure(bot):
     assert Memory.objects.count() == 3
 
 
-def test_sizes_tell_of_every_project_and_are_not_for_who_is_confined(bot, agent):
+def test_sizes_are_hidden_from_confined_callers(bot, agent):
     bot.post("/memories", {"content": "a", "project": "hub"})
     stats = agent("public", "farmer", projects=["farm"]).get("/stats").json()
     assert stats["total"] == 0
     assert [stats[name] for name in ("database_bytes", "index_bytes", "vector_bytes")] == [None] * 3
 
 
-def test_a_session_id_that_is_too_long_is_told_of_in_characters(bot):
+def test_too_long_session_id_is_reported_in_characters(bot):
     response = bot.post("/events", {"event": "session:start", "session_id": "s" * 201})
     [error] = is_problem(response, 422)["errors"]
     assert error["field"] == "session_id"

@@ -1,4 +1,4 @@
-"""An agent's read of a secret is in the journal: one row names who and which; other reads write nothing."""
+"""Reads of secrets by agents are journaled, one row per response; other reads write nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ READS = [
     *("/memories", "/search?query=giraffe", "/memories/{uid}", "/memories/{uid}/history"),
     *("/timeline", "/sessions/s-1", "/memories/prompt"),
 ]
-# Toolset, tool, what it takes: every tool that answers with the words of a memory.
+# Toolset, tool, arguments: every tool that returns text of a memory.
 TOOLS: list[tuple[str, str, dict[str, Any]]] = [
     ("letsgo", "search_memories", {"query": "giraffe"}),
     ("letsgo", "list_memories", {}),
@@ -32,7 +32,7 @@ WORDS = "the giraffe eats leaves"
 
 @pytest.fixture
 def giraffe(remember: Any) -> Any:
-    """``giraffe("secret")`` is such a memory, which every read of this module finds."""
+    """``giraffe("secret")``: a memory of this level that every read in this module finds."""
 
     def make(level: str) -> Memory:
         place = {"project": "zoo", "session_id": "s-1", "files_read": ["zoo.md"], "concepts": ["gotcha"]}
@@ -54,7 +54,7 @@ def read(agent: Any, path: str, memory: Memory) -> Any:
 
 
 @pytest.mark.parametrize("path", READS)
-def test_reading_a_secret_leaves_a_row_that_names_the_reader(agent, giraffe, path):
+def test_reading_a_secret_is_journaled_with_the_reader(agent, giraffe, path):
     memory = giraffe("secret")
     assert read(agent("secret", "reader"), path, memory).status_code == 200
     [row] = reveals()
@@ -64,7 +64,7 @@ def test_reading_a_secret_leaves_a_row_that_names_the_reader(agent, giraffe, pat
 
 @pytest.mark.parametrize("path", READS)
 @pytest.mark.parametrize("level", ["public", "private", "cosmic"])
-def test_reading_what_is_no_secret_leaves_none(agent, giraffe, path, level):
+def test_other_reads_are_not_journaled(agent, giraffe, path, level):
     read(agent("secret", "reader"), path, giraffe(level))
     assert reveals() == []
 
@@ -77,7 +77,7 @@ def use(agent: Any, tool: tuple[str, str, dict[str, Any]], memory: Memory, **mor
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: f"{tool[0]} {tool[1]}")
-def test_a_tool_that_tells_a_secret_leaves_one_row(agent, giraffe, tool):
+def test_tool_that_returns_a_secret_leaves_one_row(agent, giraffe, tool):
     memory = giraffe("secret")
     assert "giraffe" in use(agent("secret", "reader"), tool, memory, allow_secret=True)
     [row] = reveals()
@@ -87,7 +87,7 @@ def test_a_tool_that_tells_a_secret_leaves_one_row(agent, giraffe, tool):
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: f"{tool[0]} {tool[1]}")
-def test_a_tool_that_tells_none_leaves_none(agent, giraffe, tool):
+def test_tool_without_a_secret_leaves_none(agent, giraffe, tool):
     secret = giraffe("secret")
     use(agent("secret", "reader"), tool, secret)
     Memory.objects.filter(pk=secret.pk).update(sensitivity="private")
@@ -95,18 +95,18 @@ def test_a_tool_that_tells_none_leaves_none(agent, giraffe, tool):
     assert reveals() == []
 
 
-def test_recall_names_every_secret_that_its_answer_tells_and_no_other(agent, remember):
+def test_recall_journals_exactly_the_secrets_in_its_response(agent, remember):
     secrets = [remember(f"giraffe {n}", sensitivity="secret") for n in range(30)]
     remember("giraffe in the open")
     asked = {"query": "giraffe", "max_tokens": 700, "allow_private": True, "allow_secret": True}
     answer = agent("secret", "reader").post("/recall", asked).json()
-    told = {one["id"] for one in [*answer["index"], *answer["details"]]}
+    returned = {one["id"] for one in [*answer["index"], *answer["details"]]}
     [row] = reveals()
-    assert set(row.detail["ids"]) == told & {one.uid for one in secrets}
+    assert set(row.detail["ids"]) == returned & {one.uid for one in secrets}
     assert 1 < row.detail["count"] < len(secrets)
 
 
-def test_alike_ones_are_named_too(agent, remember):
+def test_related_secrets_are_journaled(agent, remember):
     first, second = (
         remember(
             f"the giraffe eats leaves {n}", sensitivity="secret", files_read=["zoo.md"], concepts=["gotcha"]
@@ -117,21 +117,21 @@ def test_alike_ones_are_named_too(agent, remember):
     assert [row.object_id for row in reveals()] == [second.uid]
 
 
-def test_a_change_that_changes_nothing_reads_all_the_same(agent, giraffe):
+def test_update_without_a_change_counts_as_a_read(agent, giraffe):
     memory = giraffe("secret")
     answer = agent("secret", "reader").patch(f"/memories/{memory.uid}", {"category": memory.category})
     assert (answer.json()["outcome"], WORDS in answer.content.decode()) == ("unchanged", True)
     assert [row.object_id for row in reveals()] == [memory.uid]
 
 
-def test_what_is_stored_anew_is_no_read_and_the_same_again_is(agent):
+def test_refresh_counts_as_a_read_and_create_does_not(agent):
     writer = agent("secret", "writer")
     for known in (False, True):
         writer.post("/memories", {"content": WORDS, "sensitivity": "secret"})
         assert bool(reveals()) is known
 
 
-def test_the_titles_of_a_run_are_told_and_noted(agent, giraffe):
+def test_titles_of_a_run_are_journaled(agent, giraffe):
     memory, boss = giraffe("secret"), agent("secret", "boss")
     Memory.objects.update(updated_at=timezone.now() - timedelta(days=10))
     uid = boss.post("/maintenance", {"operation": "consolidate", "dry_run": True}).json()["id"]
@@ -141,7 +141,7 @@ def test_the_titles_of_a_run_are_told_and_noted(agent, giraffe):
     assert [row.object_id for row in reveals()] == [memory.uid]
 
 
-def test_many_in_one_answer_are_one_row_with_their_ids(agent, remember):
+def test_one_response_leaves_one_row_with_all_ids(agent, remember):
     secrets = [remember(f"giraffe {n}", sensitivity="secret", project="zoo") for n in range(3)]
     read(agent("secret", "reader"), "/memories", secrets[0])
     [row] = reveals()

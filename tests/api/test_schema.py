@@ -1,4 +1,4 @@
-"""Requests that nobody thought of: made from the OpenAPI description, answered as it says."""
+"""Random requests generated from the OpenAPI document get documented responses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ schema = schemathesis.openapi.from_wsgi("/api/v1/openapi.json", get_wsgi_applica
 
 @pytest.fixture
 def busy(bot: Agent) -> Iterator[Agent]:
-    """A store that holds a little of everything, and requests that do not end the test's transaction."""
+    """A store with a little of everything, and requests that do not end the test's transaction."""
     for n in range(3):
         bot.post("/memories", {"content": f"memory {n}", "session_id": "s1", "tags": ["a"]})
         bot.post("/facts", {"subject": "s", "predicate": "p", "object": f"o{n}"})
@@ -44,6 +44,6 @@ def busy(bot: Agent) -> Iterator[Agent]:
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-def test_any_request_is_answered_as_described(case: schemathesis.Case, busy: Agent) -> None:
+def test_any_request_is_answered_as_documented(case: schemathesis.Case, busy: Agent) -> None:
     response = case.call(headers={"Authorization": f"Bearer {busy.raw}"})
     case.validate_response(response, checks=CHECKS)

@@ -1,4 +1,4 @@
-"""Search over HTTP: what it answers, and that no input breaks it."""
+"""Search over HTTP: its response, and that no input breaks it."""
 
 import pytest
 
@@ -75,7 +75,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("query", HOSTILE, ids=range(len(HOSTILE)))
-def test_any_query_is_answered_by_both_doors_alike(bot, query):
+def test_get_and_post_search_agree_for_any_query(bot, query):
     bot.post("/memories", {"content": 'foo.bar in C++ 日本語データベース 🦓 said "AND" <b>bold</b>'})
     results = []
     for response in (bot.get("/search", query=query), bot.post("/search", {"query": query})):
@@ -91,12 +91,12 @@ def test_any_query_is_answered_by_both_doors_alike(bot, query):
     "query",
     ["foo.bar", "C++", "日本語", "データベース", "🦓", "bar in C", '"AND"', "oo.ba", "FOO.BAR", "<b>bold"],
 )
-def test_what_is_there_is_found_however_it_is_written(bot, query):
+def test_words_are_found_in_any_spelling(bot, query):
     bot.post("/memories", {"content": 'foo.bar in C++ 日本語データベース 🦓 said "AND" <b>bold</b>'})
     assert bot.get("/search", query=query, min_score=0).json()["total"] == 1
 
 
-def test_results_come_best_first_above_min_score_and_explained(bot):
+def test_results_are_sorted_above_min_score_and_explained(bot):
     bot.post("/memories", {"content": "notes about the weather", "title": "weather"})
     bot.post("/memories", {"content": "the migration of the database dropped triggers"})
     bot.post("/memories", {"content": "a database", "title": "Database migration drops triggers"})
@@ -126,7 +126,7 @@ def test_a_snippet_marks_hits_and_escapes_the_rest(bot):
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "lexical", "semantic"])
-def test_every_mode_is_accepted_and_the_answer_says_which_side_served_it(bot, mode):
+def test_every_mode_is_accepted_and_the_response_says_what_ran(bot, mode):
     bot.post("/memories", {"content": "zebra"})
     body = bot.get("/search", query="zebra", mode=mode).json()
     assert body["mode"] == "lexical"
@@ -134,7 +134,7 @@ def test_every_mode_is_accepted_and_the_answer_says_which_side_served_it(bot, mo
     assert body["total"] == 1
 
 
-def test_limit_and_filters_narrow_a_search(bot):
+def test_limit_and_filters_apply(bot):
     for n in range(6):
         bot.post("/memories", {"content": f"zebra number {n}", "project": f"p{n % 2}", "tags": [f"t{n % 3}"]})
     body = bot.get("/search", query="zebra", limit=2).json()
@@ -169,7 +169,7 @@ def test_limit_and_min_score_default_to_the_configuration(bot, configure):
         ({"query": "x", "tag": ["a"]}, {"tag"}),
     ],
 )
-def test_a_bad_search_names_every_field(bot, body, fields):
+def test_invalid_search_names_every_field(bot, body, fields):
     assert bad_fields(bot.post("/search", body)) == fields
 
 

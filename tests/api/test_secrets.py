@@ -1,4 +1,4 @@
-"""Credentials are refused over HTTP: by kind, field and line, and never repeated."""
+"""Credentials are refused over HTTP by kind, field and line, and never repeated."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ TOLD = "line 2 of content holds what looks like a GitHub token; remove it and st
 DRAFT = {"content": f"deploy with\n{TOKEN}"}
 
 
-def test_a_memory_with_a_credential_is_refused_by_kind_and_line(bot):
+def test_credential_is_refused_by_kind_and_line(bot):
     response = bot.post("/memories", DRAFT)
     problem = is_problem(response, 422, "secret_detected")
     assert problem["errors"] == [{"field": "content", "message": TOLD}]
     assert not Memory.objects.exists()
 
 
-def test_the_value_reaches_neither_answer_nor_log_nor_journal(bot, caplog):
+def test_credential_is_in_neither_response_nor_log_nor_journal(bot, caplog):
     issued = JournalEntry.objects.count()
     with caplog.at_level("DEBUG"):
         responses = [
@@ -41,7 +41,7 @@ def test_the_value_reaches_neither_answer_nor_log_nor_journal(bot, caplog):
     assert all(TOKEN not in json.dumps([row.object_id, row.project, row.detail]) for row in noted)
 
 
-def test_in_a_batch_only_the_item_with_it_is_refused(bot):
+def test_batch_refuses_only_the_item_with_a_credential(bot):
     body = bot.post("/memories/batch", {"memories": [{"content": "one"}, DRAFT, {"content": "two"}]}).json()
     assert [result.get("outcome") for result in body["results"]] == ["created", None, "created"]
     error = body["results"][1]["error"]
@@ -49,7 +49,7 @@ def test_in_a_batch_only_the_item_with_it_is_refused(bot):
     assert Memory.objects.count() == 2
 
 
-def test_a_change_is_refused(bot):
+def test_update_with_a_credential_is_refused(bot):
     uid = bot.post("/memories", {"content": "words"}).json()["memory"]["id"]
     response = bot.patch(f"/memories/{uid}", {"tags": ["fine", TOKEN]})
     problem = is_problem(response, 422, "secret_detected")
@@ -57,29 +57,29 @@ def test_a_change_is_refused(bot):
     assert Memory.objects.get().content == "words"
 
 
-def test_a_tool_says_the_same(bot):
+def test_tool_refuses_a_credential_alike(bot):
     problem = is_problem(bot.post("/tools/letsgo/store_memory", DRAFT), 422, "secret_detected")
     assert problem["detail"] == TOLD
 
 
 @pytest.mark.parametrize("field", ["subject", "predicate", "object"])
-def test_a_fact_is_refused(bot, field):
+def test_fact_with_a_credential_is_refused(bot, field):
     response = bot.post("/facts", {"subject": "a", "predicate": "b", "object": "c", field: TOKEN})
     assert is_problem(response, 422, "secret_detected")["errors"][0]["field"] == field
     assert not Fact.objects.exists()
 
 
-def test_a_token_of_this_hub_is_one_too(bot):
+def test_token_of_this_hub_is_a_credential(bot):
     response = bot.post("/memories", {"content": f"the bot's token is {bot.raw}"})
     assert bot.raw not in json.dumps(is_problem(response, 422, "secret_detected"))
 
 
-def test_it_can_be_turned_off(bot, configure):
+def test_detection_can_be_turned_off(bot, configure):
     configure(block_secrets=False)
     assert bot.post("/memories", DRAFT).status_code == 201
 
 
-def test_what_was_stored_while_it_was_off_does_not_stop_the_upkeep(bot, actor, configure):
+def test_credentials_stored_while_off_do_not_stop_maintenance(bot, actor, configure):
     configure(block_secrets=False)
     then = (timezone.now() - timedelta(days=60)).isoformat()
     for number in range(5):
@@ -92,27 +92,27 @@ COSTLY = "password=" * 11_111
 TOO_COSTLY = "content is too costly to check for secrets. Shorten it or split it."
 
 
-def test_a_text_that_is_too_costly_to_check_is_refused_and_not_stored(bot):
+def test_text_too_costly_to_check_is_refused(bot):
     problem = is_problem(bot.post("/memories", {"content": COSTLY}), 422, "too_costly_to_check")
     assert problem["errors"] == [{"field": "content", "message": TOO_COSTLY}]
     assert not Memory.objects.exists()
 
 
-def test_in_a_batch_only_the_item_that_is_too_costly_is_refused(bot):
+def test_batch_refuses_only_the_item_too_costly_to_check(bot):
     body = bot.post("/memories/batch", {"memories": [{"content": "one"}, {"content": COSTLY}]}).json()
     assert body["results"][0]["outcome"] == "created"
     assert body["results"][1]["error"]["code"] == "too_costly_to_check"
     assert Memory.objects.count() == 1
 
 
-def test_a_change_that_is_too_costly_to_check_is_refused(bot):
+def test_update_too_costly_to_check_is_refused(bot):
     made = bot.post("/memories", {"content": "one"}).json()["memory"]
     response = bot.patch(f"/memories/{made['id']}", {"content": COSTLY})
     is_problem(response, 422, "too_costly_to_check")
     assert Memory.objects.get().content == "one"
 
 
-def test_a_conversation_that_is_too_costly_to_check_is_refused(bot):
+def test_conversation_too_costly_to_check_is_refused(bot):
     messages = [{"role": "user", "content": COSTLY}]
     problem = is_problem(bot.post("/extract", {"messages": messages}), 422, "too_costly_to_check")
     assert problem["errors"][0]["field"] == "messages"

@@ -1,4 +1,4 @@
-"""Storing memories over HTTP: what is kept, what is refused and how it is said, and many at once."""
+"""Storing memories over HTTP, one by one and in batches."""
 
 import json
 from datetime import timedelta
@@ -11,7 +11,7 @@ from tests.api.conftest import bad_fields, is_problem, stored
 from tests.api.full_memory import FIELDS, FULL
 
 
-def test_storing_answers_201_with_the_whole_memory_and_its_defaults(bot):
+def test_created_memory_is_returned_whole_with_defaults(bot):
     response = bot.post("/memories", {"content": "# Use WAL\nIt does not block readers."})
     assert response.status_code == 201
     body = response.json()
@@ -29,7 +29,7 @@ def test_storing_answers_201_with_the_whole_memory_and_its_defaults(bot):
     assert memory["abstract"]
 
 
-def test_every_settable_field_is_kept_and_read_back_the_same(bot):
+def test_every_settable_field_is_stored(bot):
     made = bot.post("/memories", FULL).json()["memory"]
     read = bot.get(f"/memories/{made['id']}", allow_private=True).json()
     for name, value in FULL.items():
@@ -42,7 +42,7 @@ def test_every_settable_field_is_kept_and_read_back_the_same(bot):
     }
 
 
-def test_the_same_content_again_is_refreshed_with_the_same_id(bot):
+def test_same_content_is_refreshed_with_the_same_id(bot):
     first = stored(bot, content="twice")
     response = bot.post("/memories", {"content": "twice"})
     assert response.status_code == 200
@@ -50,7 +50,7 @@ def test_the_same_content_again_is_refreshed_with_the_same_id(bot):
     assert response.json()["memory"]["id"] == first["id"]
 
 
-def test_the_same_key_again_is_updated(bot):
+def test_same_key_is_updated(bot):
     first = stored(bot, content="one", key="k")
     response = bot.post("/memories", {"content": "two", "key": "k"})
     assert (response.status_code, response.json()["outcome"]) == (200, "updated")
@@ -58,13 +58,13 @@ def test_the_same_key_again_is_updated(bot):
     assert response.json()["memory"]["content"] == "two"
 
 
-def test_fields_that_mean_nothing_are_named_and_not_refused(bot):
+def test_unknown_fields_are_named_and_ignored(bot):
     response = bot.post("/memories", {"content": "x", "colour": "red", "id": "mine"})
     assert response.json()["ignored"] == ["colour", "id"]
 
 
 @pytest.mark.parametrize(("ttl", "days"), [(3, 3), (0, None), (None, None), ("absent", 90)])
-def test_a_ttl_sets_the_expiry(bot, ttl, days):
+def test_ttl_sets_the_expiry(bot, ttl, days):
     body = {"content": "x"} if ttl == "absent" else {"content": "x", "ttl_days": ttl}
     expires = bot.post("/memories", body).json()["memory"]["expires_at"]
     if days is None:
@@ -75,7 +75,7 @@ def test_a_ttl_sets_the_expiry(bot, ttl, days):
         )
 
 
-def test_history_can_be_imported_with_its_date(bot):
+def test_past_creation_date_can_be_imported(bot):
     made = stored(bot, created_at="2017-10-22T17:41:19-07:00")
     assert made["created_at"] == made["updated_at"] == "2017-10-23T00:41:19Z"
 
@@ -105,7 +105,7 @@ def test_history_can_be_imported_with_its_date(bot):
         ("project", "x" * 201),
     ],
 )
-def test_a_bad_value_is_422_and_names_its_field(bot, field, value):
+def test_invalid_value_is_422_with_its_field(bot, field, value):
     [named] = {
         name.split(".")[0] for name in bad_fields(bot.post("/memories", {"content": "x", field: value}))
     }
@@ -113,12 +113,12 @@ def test_a_bad_value_is_422_and_names_its_field(bot, field, value):
     assert not Memory.objects.exists()
 
 
-def test_every_bad_field_is_named_at_once(bot):
+def test_every_invalid_field_is_named(bot):
     response = bot.post("/memories", {"importance": 2, "type": "poem", "tags": ["ok", 5]})
     assert bad_fields(response) == {"content", "importance", "type", "tags.1"}
 
 
-def test_an_error_never_repeats_a_value(bot):
+def test_error_never_repeats_a_value(bot):
     secret = "hunter2-" * 5
     for body in (
         {"content": "x", "type": secret},
@@ -131,20 +131,20 @@ def test_an_error_never_repeats_a_value(bot):
 
 
 @pytest.mark.parametrize("body", [[], "text", 5, None, True])
-def test_a_body_that_is_no_object_is_422(bot, body):
+def test_body_other_than_an_object_is_422(bot, body):
     is_problem(bot.raw_post("/memories", json.dumps(body).encode()), 422)
 
 
-def test_an_empty_body_is_422(bot):
+def test_empty_body_is_422(bot):
     is_problem(bot.post("/memories"), 422)
 
 
-def test_the_longest_content_is_kept_whole(bot):
+def test_longest_content_is_stored_whole(bot):
     content = "€" * 100_000
     assert stored(bot, content=content)["content"] == content
 
 
-def test_a_batch_answers_in_order_and_one_bad_item_does_not_lose_the_others(bot):
+def test_batch_results_are_in_order_and_independent(bot):
     items = [{"content": "a"}, {"content": ""}, {"content": "a"}, 7, {"content": "b", "importance": 3}]
     response = bot.post("/memories/batch", {"memories": items})
     assert response.status_code == 200
@@ -157,14 +157,14 @@ def test_a_batch_answers_in_order_and_one_bad_item_does_not_lose_the_others(bot)
     assert Memory.objects.count() == 1
 
 
-def test_a_batch_holds_a_thousand_and_no_more(bot):
+def test_batch_has_at_most_a_thousand_items(bot):
     items = [{"content": f"memory {n}"} for n in range(1000)]
     results = bot.post("/memories/batch", {"memories": items}).json()["results"]
     assert {result["outcome"] for result in results} == {"created"}
     assert bad_fields(bot.post("/memories/batch", {"memories": [*items, {"content": "x"}]})) == {"memories"}
 
 
-def test_in_a_batch_a_closed_project_refuses_its_item_alone(agent):
+def test_batch_refuses_only_the_item_of_a_closed_project(agent):
     confined = agent(projects=["open"])
     items = [{"content": "a", "project": "open"}, {"content": "b", "project": "closed"}]
     good, bad = confined.post("/memories/batch", {"memories": items}).json()["results"]

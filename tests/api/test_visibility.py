@@ -1,6 +1,7 @@
-"""The gate through every door: a level shows when it is asked for and allowed, and an unknown one never."""
+"""Every endpoint shows only levels that are requested and cleared, and never an unknown level."""
 
 import json
+from itertools import product
 
 import pytest
 
@@ -21,7 +22,7 @@ WORDS = {
 
 @pytest.fixture
 def zoo(four_levels):
-    """Four memories that differ in their level alone, each with everything that hangs on a memory."""
+    """Four memories of different levels, with everything attached to them."""
     session = Session.objects.create(session_id="safari", project="zoo")
     for level, memory in four_levels.items():
         words = WORDS[level]
@@ -38,7 +39,7 @@ def zoo(four_levels):
 
 
 def seen(response, memories):
-    """The levels that an answer shows anything of: their words or their ids."""
+    """Return the levels whose words or ids are in a response."""
     assert response.status_code == 200, response.content
     text = response.content.decode()
     return {level for level, memory in memories.items() if WORDS[level] in text or memory.uid in text}
@@ -49,7 +50,7 @@ def expected(clearance, flags):
     return asked & set(LEVELS[: LEVELS.index(clearance) + 1])
 
 
-LISTING_DOORS = {
+LIST_ENDPOINTS = {
     "list": ("get", "/memories", {}),
     "list by project": ("get", "/memories", {"project": "zoo"}),
     "list by tag": ("get", "/memories", {"tag": "stripes"}),
@@ -81,79 +82,80 @@ LISTING_DOORS = {
 }
 
 
-def knock(someone, method, path, arguments):
-    return someone.get(path, **arguments) if method == "get" else someone.post(path, arguments)
+def request(caller, method, path, arguments):
+    return caller.get(path, **arguments) if method == "get" else caller.post(path, arguments)
 
 
-@pytest.mark.parametrize("flags", FLAGS, ids=lambda flags: "+".join(flags) or "unasked")
 @pytest.mark.parametrize("clearance", LEVELS)
-@pytest.mark.parametrize("door", LISTING_DOORS)
-def test_a_list_shows_the_levels_that_are_asked_for_and_cleared(zoo, agent, door, clearance, flags):
-    method, path, arguments = LISTING_DOORS[door]
-    response = knock(agent(clearance), method, path, {**arguments, **flags})
-    assert seen(response, zoo) == expected(clearance, flags)
+@pytest.mark.parametrize("endpoint", LIST_ENDPOINTS)
+def test_list_shows_requested_and_cleared_levels(zoo, agent, endpoint, clearance):
+    caller, (method, path, arguments) = agent(clearance), LIST_ENDPOINTS[endpoint]
+    for flags in FLAGS:
+        response = request(caller, method, path, {**arguments, **flags})
+        assert seen(response, zoo) == expected(clearance, flags), flags
 
 
-@pytest.mark.parametrize("flags", FLAGS, ids=lambda flags: "+".join(flags) or "unasked")
 @pytest.mark.parametrize("clearance", LEVELS)
-def test_totals_count_no_more_than_the_lists_show(zoo, agent, clearance, flags):
-    someone, count = agent(clearance), len(expected(clearance, flags))
-    assert someone.get("/memories", **flags).json()["total"] == count
-    assert someone.get("/search", query="zebra", min_score=0, **flags).json()["total"] == count
-    assert someone.get("/facts", **flags).json()["total"] == 2 * count
-    assert someone.get("/timeline", type="change", **flags).json()["total"] == count
-    assert someone.get("/timeline", **flags).json()["total"] == 2 * count + 1  # with the session's start
-    assert someone.get("/sessions/safari", **flags).json()["timeline"]["total"] == 2 * count + 1
-    [session] = someone.get("/sessions", **flags).json()["items"]
-    assert (session["memory_count"], session["event_count"]) == (count, count)
-    inserts = someone.get("/journal", operation="insert", object_type="memory", **flags).json()
-    assert inserts["total"] == len(inserts["items"]) == count
+def test_totals_count_only_listed_rows(zoo, agent, clearance):
+    caller = agent(clearance)
+    for flags in FLAGS:
+        count = len(expected(clearance, flags))
+        assert caller.get("/memories", **flags).json()["total"] == count
+        assert caller.get("/search", query="zebra", min_score=0, **flags).json()["total"] == count
+        assert caller.get("/facts", **flags).json()["total"] == 2 * count
+        assert caller.get("/timeline", type="change", **flags).json()["total"] == count
+        assert caller.get("/timeline", **flags).json()["total"] == 2 * count + 1  # with the session's start
+        assert caller.get("/sessions/safari", **flags).json()["timeline"]["total"] == 2 * count + 1
+        [session] = caller.get("/sessions", **flags).json()["items"]
+        assert (session["memory_count"], session["event_count"]) == (count, count)
+        inserts = caller.get("/journal", operation="insert", object_type="memory", **flags).json()
+        assert inserts["total"] == len(inserts["items"]) == count
 
 
-@pytest.mark.parametrize("flags", FLAGS, ids=lambda flags: "+".join(flags) or "unasked")
 @pytest.mark.parametrize("clearance", LEVELS)
-def test_statistics_count_no_more_than_may_be_seen(zoo, agent, clearance, flags):
-    visible = expected(clearance, flags)
-    stats = agent(clearance).get("/stats", **flags).json()
-    assert stats["by_sensitivity"] == dict.fromkeys(visible, 1)
-    assert (
-        stats["total"] == sum(stats["by_project"].values()) == sum(stats["by_type"].values()) == len(visible)
-    )
-    assert stats["facts"] == 2 * len(visible)
+def test_statistics_count_only_visible_rows(zoo, agent, clearance):
+    caller = agent(clearance)
+    for flags in FLAGS:
+        visible = expected(clearance, flags)
+        stats = caller.get("/stats", **flags).json()
+        assert stats["by_sensitivity"] == dict.fromkeys(visible, 1)
+        assert stats["total"] == len(visible)
+        assert sum(stats["by_project"].values()) == sum(stats["by_type"].values()) == len(visible)
+        assert stats["facts"] == 2 * len(visible)
 
 
-@pytest.mark.parametrize("flags", FLAGS, ids=lambda flags: "+".join(flags) or "unasked")
 @pytest.mark.parametrize("clearance", LEVELS)
+def test_hidden_memory_and_its_history_are_404(zoo, agent, clearance):
+    caller = agent(clearance)
+    for level, flags in product(WORDS, FLAGS):
+        uid = zoo[level].uid
+        answers = [
+            caller.get(f"/memories/{uid}", **flags),
+            caller.get(f"/memories/{uid}/history", **flags),
+            caller.post("/tools/letsgo/get_memory", {"id": uid, **flags}),
+        ]
+        for answer in answers:
+            if level in expected(clearance, flags):
+                assert answer.status_code == 200
+            else:
+                body = is_problem(answer, 404, "not_found")
+                absent = is_problem(caller.get("/memories/nothere", **flags), 404)
+                assert {**body, "request_id": ""} == {**absent, "request_id": ""}
+
+
 @pytest.mark.parametrize("level", WORDS)
-def test_a_memory_and_its_history_are_404_for_those_who_may_not_see_it(zoo, agent, level, clearance, flags):
-    someone, uid = agent(clearance), zoo[level].uid
-    answers = [
-        someone.get(f"/memories/{uid}", **flags),
-        someone.get(f"/memories/{uid}/history", **flags),
-        someone.post("/tools/letsgo/get_memory", {"id": uid, **flags}),
-    ]
-    for answer in answers:
-        if level in expected(clearance, flags):
-            assert answer.status_code == 200
-        else:
-            body = is_problem(answer, 404, "not_found")
-            absent = is_problem(someone.get("/memories/nothere", **flags), 404)
-            assert {**body, "request_id": ""} == {**absent, "request_id": ""}
-
-
-@pytest.mark.parametrize("level", WORDS)
 @pytest.mark.parametrize("clearance", LEVELS)
-def test_writes_reach_what_the_token_clears_without_asking_and_nothing_above(zoo, agent, clearance, level):
-    someone, uid = agent(clearance), zoo[level].uid
+def test_writes_cover_the_clearance_without_flags(zoo, agent, clearance, level):
+    caller, uid = agent(clearance), zoo[level].uid
     fact = Fact.objects.get(subject="horse", sensitivity=level)
     answers = [
-        someone.patch(f"/memories/{uid}", {"title": "changed"}),
-        someone.delete(f"/memories/{uid}"),
-        someone.post(f"/memories/{uid}/restore"),
-        someone.post("/tools/letsgo/update_memory", {"id": uid, "title": "again"}),
-        someone.post("/tools/letsgo/delete_memory", {"id": uid}),
-        someone.delete(f"/memories/{uid}", hard=True),
-        someone.delete(f"/facts/{fact.uid}"),
+        caller.patch(f"/memories/{uid}", {"title": "changed"}),
+        caller.delete(f"/memories/{uid}"),
+        caller.post(f"/memories/{uid}/restore"),
+        caller.post("/tools/letsgo/update_memory", {"id": uid, "title": "again"}),
+        caller.post("/tools/letsgo/delete_memory", {"id": uid}),
+        caller.delete(f"/memories/{uid}", hard=True),
+        caller.delete(f"/facts/{fact.uid}"),
     ]
     if level in LEVELS[: LEVELS.index(clearance) + 1]:
         assert {answer.status_code for answer in answers} == {200}
@@ -165,12 +167,12 @@ def test_writes_reach_what_the_token_clears_without_asking_and_nothing_above(zoo
 
 
 @pytest.mark.parametrize("word", ["privatewords", "secretwords", "unknownwords", "cretwor"])
-def test_a_word_of_hidden_memories_finds_nothing(zoo, agent, word):
+def test_word_of_hidden_memories_finds_nothing(zoo, agent, word):
     answer = agent("public").get("/search", query=word, min_score=0, **FLAGS[3]).json()
     assert (answer["results"], answer["total"]) == ([], 0)
 
 
-def test_what_is_stored_above_the_clearance_cannot_be_read_back(agent):
+def test_memory_above_the_clearance_cannot_be_read_back(agent):
     low = agent("public")
     made = low.post("/memories", {"content": "quagmire", "sensitivity": "secret"})
     assert made.status_code == 201
@@ -182,7 +184,7 @@ def test_what_is_stored_above_the_clearance_cannot_be_read_back(agent):
     assert agent("secret").get(f"/memories/{uid}", allow_secret=True).status_code == 200
 
 
-def test_a_curators_words_do_not_come_back_to_a_writer_below_the_level(agent):
+def test_writer_below_the_level_does_not_get_a_curators_words(agent):
     low = agent("public", "writer")
     body = {"content": "quagmire", "sensitivity": "secret", "key": "k"}
     uid = low.post("/memories", body).json()["memory"]["id"]
@@ -193,7 +195,7 @@ def test_a_curators_words_do_not_come_back_to_a_writer_below_the_level(agent):
         assert b"hidden" not in response.content
 
 
-def test_the_same_words_above_the_clearance_are_one_memory_and_show_no_more_than_was_brought(agent):
+def test_same_content_above_the_clearance_is_one_memory_and_reveals_nothing(agent):
     low, boss = agent("public", "writer"), agent("secret", "reader")
     body = {"content": "quagmire", "sensitivity": "secret"}
     uid = low.post("/memories", body).json()["memory"]["id"]
@@ -204,7 +206,7 @@ def test_the_same_words_above_the_clearance_are_one_memory_and_show_no_more_than
     assert again.json()["memory"]["id"] == uid
 
 
-def test_a_hidden_copy_is_not_revealed_to_another_writer(zoo, agent):
+def test_hidden_copy_is_not_revealed_to_another_writer(zoo, agent):
     low = agent("public", "stranger")
     response = low.post(
         "/memories", {"content": zoo["secret"].content, "project": "zoo", "sensitivity": "secret"}
@@ -213,7 +215,7 @@ def test_a_hidden_copy_is_not_revealed_to_another_writer(zoo, agent):
     assert response.json()["memory"]["id"] != zoo["secret"].uid
 
 
-def test_a_hidden_fact_is_not_told_from_a_new_one(zoo, agent):
+def test_hidden_fact_looks_like_a_new_one(zoo, agent):
     low = agent("public", "stranger")
     triple = {"subject": "horse", "predicate": "has", "object": "secretwords", "project": "zoo"}
     known = low.post("/facts", {**triple, "sensitivity": "secret", "confidence": 0.4})
@@ -228,21 +230,21 @@ def test_a_hidden_fact_is_not_told_from_a_new_one(zoo, agent):
     assert again.json()["outcome"] == "created"
 
 
-def test_a_fact_on_a_hidden_memory_is_hidden_with_it(zoo, agent):
+def test_fact_of_a_hidden_memory_is_hidden(zoo, agent):
     Fact.objects.create(subject="lion", predicate="has", object="a mane", memory=zoo["secret"], project="zoo")
     assert agent("public").get("/facts", subject="lion").json()["total"] == 0
     assert agent("secret").get("/facts", subject="lion").json()["total"] == 0
     assert agent("secret").get("/facts", subject="lion", allow_secret=True).json()["total"] == 1
 
 
-def test_a_fact_cannot_be_hung_on_a_hidden_memory(zoo, agent):
+def test_fact_cannot_refer_to_a_hidden_memory(zoo, agent):
     body = {"subject": "s", "predicate": "p", "object": "o", "memory_id": zoo["secret"].uid}
     problem = is_problem(agent("private").post("/facts", body), 422)
     assert [error["field"] for error in problem["errors"]] == ["memory_id"]
     assert zoo["secret"].uid not in json.dumps(problem)
 
 
-def test_a_version_from_when_it_was_secret_stays_secret(agent):
+def test_secret_version_stays_secret(agent):
     boss = agent("secret")
     uid = boss.post("/memories", {"content": "the password", "sensitivity": "secret"}).json()["memory"]["id"]
     boss.patch(f"/memories/{uid}", {"content": "nothing much", "sensitivity": "public"})
@@ -254,7 +256,7 @@ def test_a_version_from_when_it_was_secret_stays_secret(agent):
     assert b"password" in boss.get(f"/memories/{uid}/history", allow_secret=True).content
 
 
-def test_the_journal_of_a_memory_made_secret_closes_with_it(agent):
+def test_journal_of_a_memory_made_secret_is_hidden(agent):
     boss = agent("secret")
     uid = boss.post("/memories", {"content": "open"}).json()["memory"]["id"]
     low = agent("public")
@@ -264,21 +266,21 @@ def test_the_journal_of_a_memory_made_secret_closes_with_it(agent):
     assert boss.get("/journal", object_id=uid, allow_secret=True).json()["total"] == 2
 
 
-def test_a_session_whose_only_event_is_of_a_hidden_memory_is_404(zoo, agent):
+def test_session_with_only_hidden_events_is_404(zoo, agent):
     night = Session.objects.create(session_id="night", project="zoo")
     Event.objects.create(session=night, event="tool:post", memory=zoo["secret"])
     is_problem(agent("public").get("/sessions/night"), 404)
     assert agent("secret").get("/sessions/night", allow_secret=True).status_code == 200
 
 
-def test_maintenance_reaches_no_more_than_the_token_clears(zoo, agent):
+def test_maintenance_covers_what_the_token_clears(zoo, agent):
     Memory.objects.update(expires_at="2020-01-01T00:00:00Z")
     assert agent("private").tool("purge_expired") == {"purged": 2}
     assert set(Memory.objects.values_list("sensitivity", flat=True)) == {"secret", "cosmic"}
 
 
 class TestConfinement:
-    """A token of one project knows of no other."""
+    """A token of one project sees no other project."""
 
     @pytest.fixture
     def confined(self, agent, remember, four_levels):
@@ -287,29 +289,31 @@ class TestConfinement:
         Fact.objects.create(subject="zebra", predicate="lives", object="in the zoo", project="zoo")
         return agent("secret", "farmer", projects=["farm"])
 
-    @pytest.mark.parametrize("door", [d for d in LISTING_DOORS if d not in ("session", "list by project")])
-    def test_nothing_of_another_project_shows(self, confined, four_levels, door):
-        method, path, arguments = LISTING_DOORS[door]
-        response = knock(confined, method, path, {**arguments, **FLAGS[3]})
+    @pytest.mark.parametrize(
+        "endpoint", [d for d in LIST_ENDPOINTS if d not in ("session", "list by project")]
+    )
+    def test_other_projects_are_hidden(self, confined, four_levels, endpoint):
+        method, path, arguments = LIST_ENDPOINTS[endpoint]
+        response = request(confined, method, path, {**arguments, **FLAGS[3]})
         assert seen(response, four_levels) == set()
         assert b"at large" not in response.content
 
-    def test_its_own_project_shows(self, confined):
+    def test_own_project_is_visible(self, confined):
         assert [item["id"] for item in confined.get("/memories").json()["items"]] == [self.inside.uid]
         assert confined.get("/stats").json()["by_project"] == {"farm": 1}
         assert [row["session_id"] for row in confined.get("/sessions").json()["items"]] == ["day"]
 
-    def test_a_memory_elsewhere_is_404_for_every_method(self, confined, four_levels):
+    def test_memory_of_another_project_is_404_for_every_method(self, confined, four_levels):
         uid = four_levels["public"].uid
         is_problem(confined.get(f"/memories/{uid}"), 404)
         is_problem(confined.patch(f"/memories/{uid}", {"title": "t"}), 404)
         is_problem(confined.delete(f"/memories/{uid}"), 404)
         is_problem(confined.post(f"/memories/{uid}/restore"), 404)
 
-    def test_what_names_no_project_is_stored_in_its_own(self, confined):
+    def test_memory_without_project_is_stored_in_the_tokens_own(self, confined):
         assert confined.post("/memories", {"content": "hay"}).json()["memory"]["project"] == "farm"
 
-    def test_writing_elsewhere_is_403_and_says_where_it_may(self, confined):
+    def test_writing_to_another_project_is_403_with_the_allowed_ones(self, confined):
         problem = is_problem(confined.post("/memories", {"content": "x", "project": "zoo"}), 403, "forbidden")
         assert [error["field"] for error in problem["errors"]] == ["project"]
         assert "farm" in problem["detail"]
@@ -318,7 +322,7 @@ class TestConfinement:
         is_problem(confined.patch(f"/memories/{self.inside.uid}", {"project": "zoo"}), 403)
 
 
-def test_a_token_of_an_unknown_clearance_sees_nothing(zoo, agent):
+def test_token_of_an_unknown_clearance_sees_nothing(zoo, agent):
     from memoryhub.models import AgentToken
 
     odd = agent("public", "odd")
@@ -327,7 +331,7 @@ def test_a_token_of_an_unknown_clearance_sees_nothing(zoo, agent):
     assert odd.get("/stats", **FLAGS[3]).json()["total"] == 0
 
 
-def test_the_journal_hides_rows_of_an_unknown_level(four_levels, agent, actor, db):
+def test_journal_hides_rows_of_an_unknown_level(four_levels, agent, actor, db):
     from django.db import transaction
 
     with transaction.atomic():

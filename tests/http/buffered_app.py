@@ -1,4 +1,4 @@
-"""A small application behind ``BodyFirst``, for granian to serve; it tells what happens inside."""
+"""A small application behind ``RequestBuffer`` for granian; it reports its state."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import time
 
 from memoryhub.http.request_buffering import RequestBuffer
 
-SECONDS = 0.5  # for a body to come, or for a client to read nothing
+SECONDS = 0.5  # body timeout and client read timeout
 PIECE = b"0123456789abcdef" * 4096
 
-told = {"made": 0, "closed": 0, "left": 0, "working": 0}
+counts = {"made": 0, "closed": 0, "left": 0, "working": 0}
 
 
 class InPieces:
-    """An answer like Django's StreamingHttpResponse."""
+    """A response like Django's StreamingHttpResponse."""
 
     streaming = True
 
@@ -24,17 +24,17 @@ class InPieces:
 
     def __iter__(self):
         for _ in range(self.number):
-            told["made"] += len(PIECE)
+            counts["made"] += len(PIECE)
             yield PIECE
         if self.fails:
             raise ZeroDivisionError
 
     def close(self) -> None:
-        told["closed"] += 1
+        counts["closed"] += 1
 
 
 def state(environ):
-    return [json.dumps({**told, "threads": threading.active_count()}).encode()]
+    return [json.dumps({**counts, "threads": threading.active_count()}).encode()]
 
 
 def echo(environ):
@@ -58,7 +58,7 @@ def failing(environ):
 
 
 def patiently(environ):
-    told["working"] += 1
+    counts["working"] += 1
     time.sleep(0.5)
     return [b"done"]
 
@@ -78,7 +78,7 @@ def application_for_tests(environ, start_response):
 
 
 def leave() -> None:
-    told["left"] += 1
+    counts["left"] += 1
 
 
 application = RequestBuffer(application_for_tests, 2, SECONDS, SECONDS, leave)

@@ -1,4 +1,4 @@
-"""An agent's HTTP client at an address of one's choice."""
+"""Tokens of agents for tests of the HTTP layer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _count_anew() -> Iterator[None]:
 
 @pytest.fixture
 def token(db: None, actor: Actor) -> Callable[..., str]:
-    """``token("bot")``: the text of a token that may read and write."""
+    """``token("bot")``: the raw token of an agent that may read and write."""
 
     def make(name: str = "bot", **options: Any) -> str:
         return issue_token(name, "ada", "secret", actor=actor, **options)[1]

@@ -1,4 +1,4 @@
-"""A store in which every text that anyone may write is hostile markup."""
+"""A store in which every user-supplied text is hostile markup."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tests.http.payloads import EVERYTHING, PAYLOADS, payload
 
 OWNER = "boss"
 EVERYTHING_TITLE = "evil everything"
-# Texts that the hub makes or takes from a list of its own: nobody can write anything else into them.
+# Texts that the hub generates or takes from a fixed list: no user input.
 CLOSED = {
     *("sensitivity", "scope", "type", "uid", "content_hash", "hash", "digest", "prefix", "kind", "access"),
     *("object_type", "mark", "clearance", "rights", "reach", "operation", "status", "cause", "page", "event"),
@@ -56,7 +56,7 @@ OURS = [model for model in apps.get_app_config("memoryhub").get_models() if mode
 
 
 def configuration() -> Config:
-    """Payloads look like credentials, or come too fast to be summed up each time."""
+    """Payloads look like credentials, and come too fast to be summarised each time."""
     return replace(
         settings.MEMORYHUB,
         block_secrets=False,
@@ -67,7 +67,7 @@ def configuration() -> Config:
 
 
 def fill() -> User:
-    """Fill the empty store through its own doors; returns the administrator."""
+    """Fill the empty store through its public functions; return the administrator."""
     boss = User.objects.create_superuser(OWNER, password="a good password")
     actor = Actor(f"user:{OWNER}", Clearance.up_to("secret", owner=OWNER))
     agents = [_token(number) for number in range(len(PAYLOADS))]
@@ -110,7 +110,7 @@ def _remember(number: int, actor: Actor) -> None:
 
 
 def _next(number: int) -> list[str]:
-    """So many that every eighth part of the memories has all of them."""
+    """Return so many payloads that every eighth of the memories covers them all."""
     return [payload(number + step) for step in range(1, 15)]
 
 
@@ -137,7 +137,7 @@ def _happen(number: int, actor: Actor) -> None:
 
 
 def _everything(actor: Actor) -> None:
-    """One memory with all of them, and two that are nearly the same."""
+    """Store one memory with all payloads, and two that are nearly the same."""
     memories.create_memory(
         MemoryDraft(content=EVERYTHING, project="evil", title=EVERYTHING_TITLE, confidence=0.1), actor
     )
@@ -148,7 +148,7 @@ def _everything(actor: Actor) -> None:
 
 
 def _end(actor: Actor) -> None:
-    """Some are in the trash, some have expired; the one with everything waits in the review."""
+    """Put some in the trash and expire some; the memory with all payloads waits for review."""
     others = Memory.objects.exclude(title=EVERYTHING_TITLE).order_by("pk")
     uids = list(others.values_list("uid", flat=True))
     for uid in uids[::7]:
@@ -172,7 +172,7 @@ def _runs(actor: Actor) -> None:
 
 
 def _behind_the_doors(boss: User, actor: Actor) -> None:
-    """What no door takes as it is, or what somebody else's server sends."""
+    """Write values that validation refuses, and values that another server sends."""
     for number, text in enumerate(PAYLOADS):
         Extraction.objects.create(
             status="failed", project=text, error=text, actor=f"token:{text}", session_id=text, messages=[text]
@@ -214,14 +214,14 @@ def _people() -> None:
         user.last_name = payload(number)
         user.save()
         Membership.objects.create(user=user, project=payload(number))
-        if number != 4:  # whose page tells of the address instead
+        if number != 4:  # whose page shows the address instead
             Identity.objects.create(user=user, issuer=payload(number), subject=payload(number))
         Profile.objects.filter(user=user).update(confined=True)
         Group.objects.create(name=payload(number))
 
 
 def texts() -> Iterator[tuple[type[models.Model], str]]:
-    """Each field of each table of ours into which somebody else's words may come."""
+    """Yield each text field of our tables that can contain user input."""
     for model in OURS:
         for field in model._meta.concrete_fields:
             is_text = isinstance(field, models.CharField | models.TextField | models.JSONField)

@@ -1,6 +1,6 @@
-"""Texts that would do something if a page took them for its own: each says ``evil`` somewhere.
+"""Hostile texts that act if a page does not escape them. Each contains ``evil``.
 
-None is longer than 100 characters, so that it fits every name; no two are the same in their first 30.
+None has more than 100 characters, so that it fits every name. Their first 30 characters differ.
 """
 
 from __future__ import annotations
@@ -125,11 +125,11 @@ OTHERS = [
     "constructor.__proto__.evil",
 ]
 PAYLOADS = [*TAGS, *BREAKERS, *MARKDOWN, *OTHERS]
-# What stands in an answer like this was not escaped.
+# In a response, these show that something was not escaped.
 RAW = [one for one in PAYLOADS if "<" in one and ("=" in one or "/" in one) and not one.startswith("&")]
 EVERYTHING = "\n\n".join(PAYLOADS)
 
 
 def payload(number: int) -> str:
-    """One of them, for any number."""
+    """Return a payload for any number."""
     return PAYLOADS[number % len(PAYLOADS)]

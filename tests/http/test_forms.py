@@ -1,4 +1,4 @@
-"""No form of another site does anything here, and no address leads away from here."""
+"""Cross-site forms have no effect, and redirects stay on this site."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ELSEWHERE = [
     "//testserver@evil.example/",
     "https://testserver.evil.example/",
 ]
-# Their callers bring a token with each request, or the check is made once the size of the file is known.
+# Their callers send a token, or the check follows once the size of the file is known.
 EXEMPT = ("api/v1/", "^mcp", "transfer/import/")
 LEADING = ("Location", "HX-Redirect", "HX-Location", "HX-Push-Url", "HX-Replace-Url")
 
@@ -40,20 +40,20 @@ def boss(db):
 
 
 def addresses(value="1"):
-    """Every address, with something in the place of its arguments."""
+    """Return every URL with values for its arguments."""
     for address, pattern in patterns():
         path = re.sub(r"<[^>]+>", value, re.sub(r"<int:[^>]+>", "1", address))
         if not re.search(r"[(?*]", path):
             yield "/" + path.strip("^$"), address, pattern
 
 
-def test_only_the_doors_of_agents_are_without_the_check_of_forms():
+def test_only_agent_endpoints_are_csrf_exempt():
     exempt = {address for address, pattern in patterns() if getattr(pattern.callback, "csrf_exempt", False)}
     assert {one for one in exempt if not one.startswith(EXEMPT)} <= {"healthz", "readyz"}
 
 
 @pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])
-def test_a_form_of_another_site_is_refused_at_every_page(boss, remember, method):
+def test_cross_site_form_is_refused_on_every_page(boss, remember, method):
     memory = remember("hay")
     client = Client(enforce_csrf_checks=True)
     client.force_login(boss)
@@ -71,8 +71,8 @@ def test_a_form_of_another_site_is_refused_at_every_page(boss, remember, method)
     assert Memory.objects.live().count() == 1
 
 
-def test_being_signed_in_opens_nothing_at_the_doors_of_agents(boss):
-    """So that a form of another site, which brings the cookie along, does nothing there."""
+def test_browser_session_does_not_authenticate_agent_endpoints(boss):
+    """Otherwise a cross-site form, which sends the cookie, would have an effect."""
     client = enter(boss)
     for path, address, _ in addresses():
         if address.startswith("api/v1/") and not address.endswith(
@@ -84,7 +84,7 @@ def test_being_signed_in_opens_nothing_at_the_doors_of_agents(boss):
     assert client.post("/mcp/letsgo", "{}", content_type="application/json").status_code == 401
 
 
-def test_a_form_of_this_site_is_taken(boss):
+def test_form_of_this_site_is_accepted(boss):
     client = Client(enforce_csrf_checks=True)
     client.force_login(boss)
     page = client.get("/").content.decode()
@@ -106,9 +106,9 @@ def stays_here(response):
 
 
 @pytest.mark.parametrize("elsewhere", ELSEWHERE[:4])
-def test_no_address_leads_to_another_site(boss, remember, elsewhere):
+def test_no_redirect_leads_to_another_site(boss, remember, elsewhere):
     memory = remember("hay")
-    told = dict.fromkeys(("next", "back", "url", "redirect", "return_to", "from"), elsewhere)
+    params = dict.fromkeys(("next", "back", "url", "redirect", "return_to", "from"), elsewhere)
     headers = {
         "HX-Current-URL": elsewhere.encode("ascii", "ignore").decode().strip("\x01"),
         "HX-Request": "true",
@@ -117,11 +117,11 @@ def test_no_address_leads_to_another_site(boss, remember, elsewhere):
         for path, _, _ in addresses(memory.uid):
             if path.startswith(("/api/", "/admin/")):
                 continue
-            assert stays_here(client.get(path, told, headers=headers)), path
+            assert stays_here(client.get(path, params, headers=headers)), path
 
 
 @pytest.mark.parametrize("elsewhere", ELSEWHERE)
-def test_what_a_form_says_comes_next_is_a_page_of_this_hub(boss, remember, elsewhere):
+def test_next_parameter_must_be_a_page_of_this_hub(boss, remember, elsewhere):
     forms = [
         ("switch", {"level": "private", "on": "1"}),
         ("act", {"act": "trash"}),
@@ -132,9 +132,9 @@ def test_what_a_form_says_comes_next_is_a_page_of_this_hub(boss, remember, elsew
     ]
     client = enter(boss)
     led = 0
-    for name, said in forms:
+    for name, fields in forms:
         memory = remember(f"hay for {name}")
-        response = client.post(reverse(name), {**said, "uid": memory.uid, "next": elsewhere})
+        response = client.post(reverse(name), {**fields, "uid": memory.uid, "next": elsewhere})
         assert response.status_code < 500
         assert stays_here(response), name
         led += "Location" in response
@@ -155,6 +155,6 @@ def test_what_a_form_says_comes_next_is_a_page_of_this_hub(boss, remember, elsew
         "///evil.example/..",
     ],
 )
-def test_a_missing_slash_leads_nowhere_else(boss, path):
+def test_missing_slash_redirects_within_the_site(boss, path):
     for client in (enter(boss), Client()):
         assert stays_here(client.get(path))

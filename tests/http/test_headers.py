@@ -1,4 +1,4 @@
-"""The headers of every answer, whatever made it."""
+"""Security headers of every response."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def not_kept(response):
     return "no-store" in response["Cache-Control"]
 
 
-def test_every_page_fragment_and_download_has_them_and_is_kept_nowhere(boss, remember):
+def test_every_page_fragment_and_download_has_headers_and_is_not_cached(boss, remember):
     remember("hay", tags=["a"], session_id="s")
     client = enter(boss)
     walk = Walk(client)
@@ -60,7 +60,7 @@ def test_every_page_fragment_and_download_has_them_and_is_kept_nowhere(boss, rem
 
 
 @pytest.mark.parametrize("method", ["get", "post", "put", "delete", "head", "options", "trace"])
-def test_every_address_has_them_whatever_it_answers_to_a_stranger(db, method):
+def test_every_url_has_headers_for_anonymous_visitors(db, method):
     client = Client(raise_request_exception=False)
     for address, pattern in patterns():
         if pattern.pattern.converters or "(" in address or "<" in address:
@@ -88,14 +88,14 @@ def test_every_address_has_them_whatever_it_answers_to_a_stranger(db, method):
         ("//evil.example/%2e%2e", 404),
     ],
 )
-def test_errors_and_redirects_have_them(db, path, status):
+def test_errors_and_redirects_have_headers(db, path, status):
     response = Client().get(path)
     assert response.status_code in (status, 302 if status == 301 else status)
     assert is_guarded(response)
     assert not_kept(response)
 
 
-def test_a_wrong_host_a_refused_form_and_a_failure_have_them(boss, monkeypatch):
+def test_bad_host_csrf_failure_and_server_error_have_headers(boss, monkeypatch):
     assert is_guarded(Client().get("/", headers={"Host": "evil.example"}))
     strict = Client(enforce_csrf_checks=True, raise_request_exception=False)
     strict.force_login(boss)
@@ -109,7 +109,7 @@ def test_a_wrong_host_a_refused_form_and_a_failure_have_them(boss, monkeypatch):
     assert is_guarded(broken)
 
 
-def test_static_files_have_them_and_may_be_kept(db):
+def test_static_files_have_headers_and_may_be_cached(db):
     for path in ("css/base.css", "js/hub.js", "img/icon.svg", "fonts/literata-latin-400-700.woff2"):
         assert finders.find(path)
         response = Client().get(f"/static/{path}")
@@ -119,14 +119,14 @@ def test_static_files_have_them_and_may_be_kept(db):
         assert parse_policy(response) == {**parse_policy(response), "form-action": ["'none'"]}
 
 
-def test_pages_load_from_the_hub_alone_and_run_nothing_inline(db):
+def test_pages_load_only_from_the_hub_and_run_no_inline_script(db):
     allowed = parse_policy(Client().get("/login/"))
     assert allowed["script-src"] == allowed["style-src"] == allowed["connect-src"] == ["'self'"]
     assert allowed["form-action"] == ["'self'"]
     assert not {"object-src", "frame-src", "worker-src", "media-src"} & set(allowed)  # so 'none', by default
 
 
-def test_what_is_no_page_may_load_nothing_at_all(db):
+def test_other_responses_may_load_nothing(db):
     for path in ("/static/img/icon.svg", "/static/css/base.css"):
         response = Client().get(path)
         assert is_guarded(response)
@@ -134,7 +134,7 @@ def test_what_is_no_page_may_load_nothing_at_all(db):
 
 
 def started(code, **environment):
-    """What a fresh process with these settings prints, as JSON."""
+    """Return the JSON output of a new process with these settings."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("MEMORYHUB_", "LETSGO_", "DJANGO_"))}
     environ = {**clean, "DJANGO_SETTINGS_MODULE": "memoryhub.settings", **environment}
     done = subprocess.run(
@@ -148,7 +148,7 @@ def started(code, **environment):
     return json.loads(done.stdout)
 
 
-def test_behind_tls_cookies_are_secure_and_of_this_host_alone(tmp_path):
+def test_cookies_are_secure_and_host_only_behind_tls(tmp_path):
     names = "SESSION_COOKIE_SECURE CSRF_COOKIE_SECURE SESSION_COOKIE_HTTPONLY CSRF_COOKIE_HTTPONLY"
     code = (
         "from django.conf import settings as s; from django.test import Client;"
@@ -162,7 +162,7 @@ def test_behind_tls_cookies_are_secure_and_of_this_host_alone(tmp_path):
         "'hsts': page['Strict-Transport-Security'], 'csp': page['Content-Security-Policy'],"
         f"'flags': [getattr(s, n) for n in '{names}'.split()]}}))"
     )
-    told = started(
+    output = started(
         code,
         LETSGO_HOME=str(tmp_path),
         MEMORYHUB_EMBEDDINGS="none",
@@ -170,21 +170,21 @@ def test_behind_tls_cookies_are_secure_and_of_this_host_alone(tmp_path):
         MEMORYHUB_BEHIND_PROXY="1",
         MEMORYHUB_ALLOWED_HOSTS="hub.example",
     )
-    assert told["flags"] == [True] * 4
-    assert told["plain"] == [301, "https://hub.example/login/"]
-    assert told["hsts"] == "max-age=31536000; includeSubDomains; preload"
-    assert "upgrade-insecure-requests" in told["csp"]
-    assert {cookie.partition("=")[0] for cookie in told["cookies"]} == {
+    assert output["flags"] == [True] * 4
+    assert output["plain"] == [301, "https://hub.example/login/"]
+    assert output["hsts"] == "max-age=31536000; includeSubDomains; preload"
+    assert "upgrade-insecure-requests" in output["csp"]
+    assert {cookie.partition("=")[0] for cookie in output["cookies"]} == {
         "__Host-csrftoken",
         "__Host-sessionid",
     }
-    for cookie in told["cookies"]:
+    for cookie in output["cookies"]:
         attributes = {part.strip().lower() for part in cookie.split(";")[1:]}
         assert {"secure", "httponly", "path=/", "samesite=lax"} <= attributes, cookie
         assert not any(part.startswith("domain") for part in attributes)
 
 
-def test_on_loopback_without_tls_cookies_work_and_nothing_is_told_to_use_tls(db):
+def test_cookies_work_on_loopback_without_tls(db):
     response = Client().get("/login/")
     assert "Strict-Transport-Security" not in response
     assert "upgrade-insecure-requests" not in response["Content-Security-Policy"]

@@ -1,4 +1,4 @@
-"""How often an agent may come, and what it is told when that is too often."""
+"""Rate limits of agents, and the responses above them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_too_often(response, setting):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """``clock.now += 5``: time for the buckets alone."""
+    """``clock.now += 5`` advances the time of the buckets only."""
 
     class Clock:
         now = 1000.0
@@ -53,7 +53,7 @@ def clock(monkeypatch):
     return mine
 
 
-def test_a_token_that_is_used_too_often_waits(token, configure, clock):
+def test_token_over_its_limit_waits(token, configure, clock):
     configure(rate_per_token=2, rate_burst_token=3)
     raw = token()
     assert [ask(raw).status_code for _ in range(3)] == [200] * 3
@@ -63,7 +63,7 @@ def test_a_token_that_is_used_too_often_waits(token, configure, clock):
     is_too_often(ask(raw), "rate_per_token")
 
 
-def test_what_was_refused_is_not_counted(token, configure, clock):
+def test_refused_request_is_not_counted(token, configure, clock):
     configure(rate_per_token=1, rate_burst_token=1)
     raw = token()
     assert ask(raw).status_code == 200
@@ -73,7 +73,7 @@ def test_what_was_refused_is_not_counted(token, configure, clock):
     assert ask(raw).status_code == 200
 
 
-def test_the_wait_that_is_told_is_long_enough(token, configure, clock):
+def test_reported_wait_is_long_enough(token, configure, clock):
     configure(rate_per_token=0.1, rate_burst_token=1)
     raw = token()
     ask(raw)
@@ -81,7 +81,7 @@ def test_the_wait_that_is_told_is_long_enough(token, configure, clock):
     assert ask(raw).status_code == 200
 
 
-def test_each_token_has_a_count_of_its_own(token, configure):
+def test_each_token_is_counted_separately(token, configure):
     configure(rate_per_token=0.01, rate_burst_token=1)
     one, other = token("one"), token("other")
     assert ask(one).status_code == ask(other).status_code == 200
@@ -98,7 +98,7 @@ def test_each_token_has_a_count_of_its_own(token, configure):
         ("/mcp/letsgo", PING),
     ],
 )
-def test_every_door_counts_the_same_token(token, configure, path, body):
+def test_every_endpoint_counts_the_same_token(token, configure, path, body):
     configure(rate_per_token=0.01, rate_burst_token=2)
     raw = token()
     ask(raw)
@@ -106,7 +106,7 @@ def test_every_door_counts_the_same_token(token, configure, path, body):
     is_too_often(post(raw, path, body), "rate_per_token")
 
 
-def test_a_token_by_the_other_header_is_the_same(token, configure):
+def test_both_headers_count_the_same_token(token, configure):
     configure(rate_per_token=0.01, rate_burst_token=1)
     raw = token()
     assert ask("", **{"X-API-Key": raw}).status_code == 200
@@ -119,7 +119,7 @@ def test_one_request_is_counted_once(token, configure):
     assert [ask(raw, **{"X-API-Key": raw}).status_code for _ in range(5)] == [200] * 4 + [429]
 
 
-def test_an_address_that_comes_too_often_waits_whatever_it_asks_for(token, configure):
+def test_address_over_its_limit_waits_on_every_path(token, configure):
     configure(rate_per_address=0.01, rate_burst_address=2)
     raw = token()
     assert ask(raw, address=FAR).status_code == 200
@@ -130,7 +130,7 @@ def test_an_address_that_comes_too_often_waits_whatever_it_asks_for(token, confi
     assert ask(raw, address=FARTHER).status_code == 200
 
 
-def test_this_machine_itself_is_limited_by_token_alone(token, configure):
+def test_loopback_has_no_address_limit(token, configure):
     configure(rate_per_address=0.01, rate_burst_address=1, refusals_per_minute=1)
     raw = token()
     for address in ("127.0.0.1", "127.3.2.1", "::1", "::ffff:127.0.0.1", ""):
@@ -138,7 +138,7 @@ def test_this_machine_itself_is_limited_by_token_alone(token, configure):
         assert [ask("mh_wrong", address=address).status_code for _ in range(3)] == [401] * 3
 
 
-def test_who_watches_the_hub_is_never_turned_away(db, configure):
+def test_health_checks_are_never_limited(db, configure):
     configure(rate_per_address=0.01, rate_burst_address=1)
     assert [ask("", "/healthz", address=FAR).status_code for _ in range(3)] == [200] * 3
 
@@ -148,20 +148,20 @@ def test_pages_are_not_counted(db, configure, client):
     assert [client.get("/login/", REMOTE_ADDR=FAR).status_code for _ in range(3)] == [200] * 3
 
 
-def test_who_guesses_tokens_waits(token, configure, clock):
+def test_token_guessing_is_limited(token, configure, clock):
     configure(refusals_per_minute=3)
     raw = token()
     assert [ask(f"mh_guess{n}", address=FAR).status_code for n in range(3)] == [401] * 3
     is_too_often(ask("mh_guess4", address=FAR), "refusals_per_minute")
     is_too_often(ask("", address=FAR, **{"X-API-Key": "mh_guess5"}), "refusals_per_minute")
     is_too_often(ask("mh_guess6", "/api/v1/export", address=FAR), "refusals_per_minute")
-    # A right guess is not told from a wrong one.
+    # A correct guess looks like a wrong one.
     is_too_often(ask(raw, address=FAR), "refusals_per_minute")
     clock.now += 60
     assert ask(raw, address=FAR).status_code == 200
 
 
-def test_who_guesses_does_not_shut_out_the_agents_at_the_same_address(token, configure):
+def test_guessing_does_not_lock_out_valid_tokens_at_the_same_address(token, configure):
     configure(refusals_per_minute=1)
     raw = token()
     assert ask(raw, address=FAR).status_code == 200
@@ -170,28 +170,28 @@ def test_who_guesses_does_not_shut_out_the_agents_at_the_same_address(token, con
     assert ask(raw, address=FAR).status_code == 200
 
 
-def test_what_may_guess_no_more_is_not_looked_up(token, configure, django_assert_num_queries):
+def test_limited_guess_is_not_looked_up(token, configure, django_assert_num_queries):
     configure(refusals_per_minute=1)
     ask("mh_guess", address=FAR)
     with django_assert_num_queries(0):
         ask("mh_guess", address=FAR)
 
 
-def test_a_limit_of_nothing_is_none(token, configure):
+def test_limit_of_zero_means_none(token, configure):
     configure(rate_per_token=0, rate_per_address=0, refusals_per_minute=0)
     raw = token()
     assert {ask(raw, address=FAR).status_code for _ in range(5)} == {200}
     assert {ask("mh_guess", address=FAR).status_code for _ in range(5)} == {401}
 
 
-def test_counting_writes_nothing(token, django_assert_num_queries):
+def test_counting_writes_nothing_to_the_database(token, django_assert_num_queries):
     raw = token()
     ask(raw)
     with django_assert_num_queries(1):  # the token itself
         ask(raw, "/api/v1/tools")
 
 
-def test_behind_a_proxy_the_client_is_counted_and_not_the_proxy(token, configure, settings):
+def test_client_address_behind_a_proxy_is_counted(token, configure, settings):
     configure(rate_per_address=0.01, rate_burst_address=1)
     raw = token()
     settings.BEHIND_PROXY = True
@@ -201,7 +201,7 @@ def test_behind_a_proxy_the_client_is_counted_and_not_the_proxy(token, configure
     assert ask(raw, **{"X-Forwarded-For": FARTHER}).status_code == 200
 
 
-def test_without_a_proxy_what_a_client_says_of_itself_counts_for_nothing(token, configure):
+def test_forwarded_header_is_ignored_without_a_proxy(token, configure):
     configure(rate_per_address=0.01, rate_burst_address=1)
     raw = token()
     ask(raw, address=FAR)
@@ -221,11 +221,11 @@ def test_without_a_proxy_what_a_client_says_of_itself_counts_for_nothing(token, 
         ("", None),
     ],
 )
-def test_one_subscriber_is_counted_as_one(address, network):
+def test_ipv6_network_is_counted_as_one(address, network):
     assert client_network(address) == network
 
 
-def test_memory_is_bounded_by_the_number_of_callers_that_are_remembered(clock):
+def test_memory_use_is_bounded(clock):
     buckets, recent = TokenBuckets(max_size=100), RecentTokens(max_size=100)
     for n in range(1000):
         assert buckets.take(f"caller {n}", 1, 5) == 0
@@ -236,7 +236,7 @@ def test_memory_is_bounded_by_the_number_of_callers_that_are_remembered(clock):
     assert len(buckets) == 1
 
 
-def test_who_came_least_lately_is_forgotten_first(clock):
+def test_least_recently_seen_caller_is_dropped_first(clock):
     buckets = TokenBuckets(max_size=2)
     for key in ("a", "b", "a", "c"):
         buckets.take(key, 1, 2)
@@ -244,7 +244,7 @@ def test_who_came_least_lately_is_forgotten_first(clock):
     assert buckets.wait("b", 1, 2) == 0
 
 
-def test_many_threads_take_no_more_than_there_is(clock):
+def test_threads_together_take_no_more_than_the_burst(clock):
     buckets, taken = TokenBuckets(), []
 
     def take():
@@ -258,8 +258,8 @@ def test_many_threads_take_no_more_than_there_is(clock):
     assert sum(taken) == 500
 
 
-def test_the_usual_limits_are_far_above_what_an_agent_does(token):
-    """Ten thousand requests as fast as they go, and a hundred a second for ever."""
+def test_default_limits_are_far_above_normal_use(token):
+    """Ten thousand requests at once, and a hundred per second continuously."""
     raw = token()
     for _ in range(10_000):
         rate_limit.count_request_of_token("an agent", raw)

@@ -1,4 +1,4 @@
-"""A read that takes too long is broken off, and the door says so; writes are never broken off."""
+"""A read that takes too long is cancelled and reported; writes are never cancelled."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def endless(*args, **kwargs):
     return read(ENDLESS)
 
 
-def test_an_endless_read_is_broken_off():
+def test_endless_read_is_cancelled():
     with read_timeout(0.05), pytest.raises(OperationalError) as broken:
         read(ENDLESS)
     assert is_interrupted(broken.value)
     assert read("SELECT 1") == (1,)
 
 
-def test_without_a_limit_nothing_is_broken_off():
+def test_read_without_a_limit_is_not_cancelled():
     assert read(LONG) == (300_000,)
     with read_timeout(0):
         assert read(LONG) == (300_000,)
@@ -47,12 +47,12 @@ def test_each_read_has_its_own_time():
             assert read(LONG) == (300_000,)
 
 
-def test_what_is_being_written_is_not_broken_off():
+def test_write_is_not_cancelled():
     with read_timeout(0.000001), write_transaction():
         assert read(LONG) == (300_000,)
 
 
-def test_the_limit_still_holds_after_a_deadline_of_an_answer():
+def test_limit_still_holds_after_a_shorter_deadline():
     with read_timeout(0.05):
         with pytest.raises(DeadlinePassed), Deadline(1).reading():
             read(ENDLESS)
@@ -60,7 +60,7 @@ def test_the_limit_still_holds_after_a_deadline_of_an_answer():
             read(ENDLESS)
 
 
-def test_the_limit_holds_on_a_new_connection():
+def test_limit_holds_on_a_new_connection():
     connection.close()
     with read_timeout(0.05), pytest.raises(OperationalError):
         read(ENDLESS)
@@ -73,7 +73,7 @@ def test_the_limit_holds_on_a_new_connection():
         ("/api/v1/tools/letsgo/list_memories", {}),
     ],
 )
-def test_the_api_says_that_it_took_too_long(token, configure, monkeypatch, path, body):
+def test_api_reports_the_timeout(token, configure, monkeypatch, path, body):
     raw = token()
     configure(request_seconds=0.05)
     monkeypatch.setattr("memoryhub.models.querysets.MemoryQuerySet.visible_to", endless)
@@ -86,7 +86,7 @@ def test_the_api_says_that_it_took_too_long(token, configure, monkeypatch, path,
     assert int(response["Retry-After"]) >= 1
 
 
-def test_a_page_says_that_it_took_too_long(configure, monkeypatch):
+def test_page_reports_the_timeout(configure, monkeypatch):
     client = enter(User.objects.create_superuser("boss", password="a good password"))
     configure(request_seconds=0.05)
     monkeypatch.setattr("memoryhub.models.querysets.MemoryQuerySet.visible_to", endless)
@@ -96,7 +96,7 @@ def test_a_page_says_that_it_took_too_long(configure, monkeypatch):
     assert "no-store" in response["Cache-Control"]
 
 
-def test_a_store_under_a_tiny_limit_still_writes(configure, token):
+def test_store_with_a_tiny_limit_still_writes(configure, token):
     raw = token()
     configure(request_seconds=0.0001)
     client = Client(headers={"Authorization": f"Bearer {raw}"})

@@ -1,4 +1,4 @@
-"""Who sends or reads slowly holds up nobody else: seen from outside, through granian."""
+"""Clients that send or read slowly do not block others, tested through granian."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHUNKED = "Transfer-Encoding: chunked"
 
 @contextmanager
 def served() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    """The port and the process of a server of its own."""
+    """Start a server; yield its port and process."""
     port = hubs.free_port()
     options = [
         "--interface",
@@ -81,7 +81,7 @@ def state(port):
 
 
 def wait_until(port, name, value):
-    """Until the server has counted so many; fails by the time limit of the whole run, if ever."""
+    """Wait until the server reports this value."""
     for _ in range(600):
         if (now := state(port))[name] >= value:
             return now
@@ -91,7 +91,7 @@ def wait_until(port, name, value):
 
 @contextmanager
 def speaking(port, head, body=b""):
-    """A connection on which this was sent, and not more."""
+    """Open a connection and send this, without closing it."""
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.settimeout(60)
         client.sendall("\r\n".join([head, "Host: localhost", "", ""]).encode() + body)
@@ -108,24 +108,24 @@ def all_of(client):
 @pytest.mark.parametrize(
     "size", [0, 1, 1000, BUFFER_BYTES - 1, BUFFER_BYTES, BUFFER_BYTES + 1, 20 * BUFFER_BYTES]
 )
-def test_a_body_comes_through_whole(port, size):
+def test_body_arrives_whole(port, size):
     sent = (b"0123456789" * (size // 10 + 1))[:size]
     assert ask(port, "/echo", sent)[1] == sent
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 3 * BUFFER_BYTES])
-def test_a_body_in_chunks_comes_through_whole(port, size):
+def test_chunked_body_arrives_whole(port, size):
     sent = (b"0123456789" * (size // 10 + 1))[:size]
     assert ask(port, "/echo", iter([sent[:500], sent[500:]]))[1] == sent
 
 
 @pytest.mark.parametrize("size", [10, BUFFER_BYTES + 10])
-def test_lines_of_a_body_are_lines(port, size):
+def test_body_can_be_read_by_line(port, size):
     sent = b"one\ntwo\n" + b"x" * size
     assert ask(port, "/lines", sent)[1] == sent.upper()
 
 
-def test_who_waits_for_leave_to_send_gets_it(port):
+def test_expect_100_continue_is_answered(port):
     head = "POST /echo HTTP/1.1\r\nExpect: 100-continue\r\nConnection: close\r\nContent-Length: 3"
     with speaking(port, head) as client:
         assert client.recv(100).startswith(b"HTTP/1.1 100 ")
@@ -138,14 +138,14 @@ def test_who_waits_for_leave_to_send_gets_it(port):
     [("Content-Length: 100", b"{"), (f"Content-Length: {9 * BUFFER_BYTES}", b"{"), (CHUNKED, b"1\r\n{\r\n")],
     ids=["short", "long", "chunked"],
 )
-def test_a_body_that_stops_is_408_and_the_connection_ends(port, length, body):
+def test_stalled_body_is_408_and_closes_the_connection(port, length, body):
     with speaking(port, f"POST /echo HTTP/1.1\r\n{length}", body) as client:
         answer = all_of(client)
     assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
     assert b'"code": "too_slow"' in answer
 
 
-def test_the_rest_of_a_long_body_that_stops_is_broken_off_too(port):
+def test_stalled_rest_of_a_long_body_is_cancelled(port):
     with speaking(
         port, f"POST /echo HTTP/1.1\r\nContent-Length: {9 * BUFFER_BYTES}", bytes(2 * BUFFER_BYTES)
     ) as client:
@@ -156,7 +156,7 @@ def test_the_rest_of_a_long_body_that_stops_is_broken_off_too(port):
 @pytest.mark.parametrize(
     ("length", "body"), [("Content-Length: 9", b"{"), (CHUNKED, b"1\r\n{\r\n5\r\n{")], ids=["told", "chunked"]
 )
-def test_a_body_that_breaks_off_reaches_nobody(port, length, body):
+def test_incomplete_body_does_not_reach_the_application(port, length, body):
     with speaking(port, f"POST /echo HTTP/1.1\r\n{length}", body) as client:
         client.shutdown(socket.SHUT_WR)
         answer = all_of(client)
@@ -164,7 +164,7 @@ def test_a_body_that_breaks_off_reaches_nobody(port, length, body):
     assert b'"code": "unreadable_body"' in answer
 
 
-def test_clients_that_stop_sending_take_no_thread_and_hold_up_nobody(port):
+def test_stalled_clients_occupy_no_thread(port):
     before = state(port)["threads"]
     with ExitStack() as stack:
         for _ in range(400):
@@ -173,12 +173,12 @@ def test_clients_that_stop_sending_take_no_thread_and_hold_up_nobody(port):
         assert ask(port, "/echo", b"hay")[1] == b"hay"
 
 
-def test_a_body_that_nobody_reads_is_no_hindrance(port):
+def test_unread_body_does_not_block(port):
     assert ask(port, "/unread", bytes(BUFFER_BYTES))[1] == b"not read"
 
 
 @pytest.mark.parametrize("number", [0, 1, 3, 4, 5, 300])
-def test_an_answer_in_pieces_comes_whole_and_is_closed(port, number):
+def test_streaming_response_arrives_whole_and_is_closed(port, number):
     before = state(port)
     assert ask(port, f"/pieces?{number}")[1] == PIECE * number
     after = wait_until(port, "left", before["left"] + 1)
@@ -186,7 +186,7 @@ def test_an_answer_in_pieces_comes_whole_and_is_closed(port, number):
 
 
 @pytest.mark.parametrize("number", [4, 40])
-def test_an_answer_in_pieces_that_fails_does_not_end_as_if_it_were_whole(port, number):
+def test_failed_streaming_response_does_not_look_complete(port, number):
     before = state(port)
     with pytest.raises(http.client.IncompleteRead):
         ask(port, f"/failing?{number}")
@@ -194,7 +194,7 @@ def test_an_answer_in_pieces_that_fails_does_not_end_as_if_it_were_whole(port, n
     assert ask(port, "/echo", b"hay")[1] == b"hay"
 
 
-def test_nothing_is_made_for_who_asks_for_the_head_of_an_answer_in_pieces(port):
+def test_head_generates_nothing_of_a_streaming_response(port):
     before = state(port)
     answer, content = ask(port, "/pieces?300", method="HEAD")
     assert (answer.status, content) == (200, b"")
@@ -202,14 +202,14 @@ def test_nothing_is_made_for_who_asks_for_the_head_of_an_answer_in_pieces(port):
     assert (after["made"], after["closed"]) == (before["made"], before["closed"] + 1)
 
 
-def test_an_answer_in_pieces_that_fails_at_once_is_500(port):
+def test_streaming_response_that_fails_at_once_is_500(port):
     before = state(port)
     assert ask(port, "/failing?1")[0].status == 500
     assert wait_until(port, "left", before["left"] + 1)["closed"] == before["closed"] + 1
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux ends such connections")
-def test_who_stops_reading_is_given_up_and_little_was_made_for_it(port):
+def test_client_that_stops_reading_is_disconnected(port):
     before = state(port)
     with speaking(port, "GET /pieces?100000 HTTP/1.1") as client:
         assert client.recv(12) == b"HTTP/1.1 200"
@@ -218,14 +218,14 @@ def test_who_stops_reading_is_given_up_and_little_was_made_for_it(port):
     assert after["made"] - before["made"] < 64 * 1024 * 1024, "what the system keeps for a connection"
 
 
-def test_who_leaves_while_reading_ends_the_answer(port):
+def test_client_that_leaves_ends_the_response(port):
     before = state(port)
     with speaking(port, "GET /pieces?100000 HTTP/1.1") as client:
         assert client.recv(12) == b"HTTP/1.1 200"
     assert wait_until(port, "left", before["left"] + 1)["closed"] == before["closed"] + 1
 
 
-def test_more_readers_that_stop_than_threads_work_hold_up_nobody(port):
+def test_more_stalled_readers_than_threads_block_no_one(port):
     with ExitStack() as stack:
         for _ in range(6):
             client = stack.enter_context(speaking(port, "GET /pieces?100000 HTTP/1.1"))
@@ -233,17 +233,17 @@ def test_more_readers_that_stop_than_threads_work_hold_up_nobody(port):
         assert ask(port, "/echo", b"hay")[1] == b"hay"
 
 
-def test_what_an_application_raises_is_500_and_the_next_request_is_answered(port):
+def test_application_error_is_500_and_the_next_request_works(port):
     assert ask(port, "/broken")[0].status == 500
     assert ask(port, "/echo", b"hay")[1] == b"hay"
 
 
-def test_a_header_may_be_given_twice(port):
+def test_header_may_be_repeated(port):
     answer, _ = ask(port, "/unread")
     assert answer.headers.get_all("Set-Cookie") == ["a=1", "b=2"]
 
 
-def test_a_request_arrives_in_the_words_of_wsgi(port):
+def test_environ_follows_wsgi(port):
     head = [
         "GET /words/caf%C3%A9/a%20b?q=%C3%A9 HTTP/1.1",
         "Connection: close",
@@ -268,7 +268,7 @@ def test_a_request_arrives_in_the_words_of_wsgi(port):
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
-def test_a_request_without_a_host_names_none_and_not_the_server(port, version):
+def test_request_without_host_does_not_get_the_server_name(port, version):
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.settimeout(60)
         client.sendall(f"GET /words HTTP/{version}\r\nConnection: close\r\n\r\n".encode())
@@ -278,7 +278,7 @@ def test_a_request_without_a_host_names_none_and_not_the_server(port, version):
 
 
 @pytest.mark.parametrize("value", [b"\xff, 192.0.2.1", "café, 192.0.2.1".encode()])
-def test_a_header_that_cannot_be_read_is_not_taken_for_one_that_was_not_sent(port, value):
+def test_unreadable_header_is_not_treated_as_missing(port, value):
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.settimeout(60)
         head = b"GET /words HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Forwarded-For: "
@@ -288,7 +288,7 @@ def test_a_header_that_cannot_be_read_is_not_taken_for_one_that_was_not_sent(por
     assert found["HTTP_HOST"] == "localhost"
 
 
-def test_a_stop_waits_for_what_is_under_way():
+def test_shutdown_waits_for_running_requests():
     with served() as (port, process), speaking(port, "GET /patiently HTTP/1.1") as client:
         wait_until(port, "working", 1)
         process.send_signal(signal.SIGTERM)

@@ -1,7 +1,7 @@
-"""Scores, results and their order do not show which words are in memories that the caller may not see.
+"""Scores, results and their order do not show which words are in hidden memories.
 
-The attack: store as many memories with a guessed word as put its frequency on an edge, so that one hidden
-memory more would change the score of another memory.
+The attack: store enough memories with a guessed word to put its frequency at a threshold, so that one more
+hidden memory would change the score of another memory.
 """
 
 from __future__ import annotations

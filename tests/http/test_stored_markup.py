@@ -1,6 +1,6 @@
-"""What an agent stores stays text: in every page, fragment and download, whichever field it stands in.
+"""Stored text stays text in every page, fragment and download, whatever its field.
 
-``tests/browser/test_stored_markup.py`` holds the same store before a real browser.
+``tests/browser/test_stored_markup.py`` opens the same store in a real browser.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TEXTS = ("application/json", "application/x-ndjson", "text/markdown", "text/plai
 
 @dataclass
 class Opened:
-    """What the hostile store's administrator can open: each answer's headers, and what is wrong with it."""
+    """The responses that the administrator of the hostile store can open: headers and faults."""
 
     client: Client
     kinds: dict[str, Any] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> Iterator[Opened]:
-    """The hostile store in a file of its own, and what can be opened in it; no test changes it."""
+    """The hostile store in a database of its own, and its responses; no test changes it."""
     home = tmp_path_factory.mktemp("hostile")
     before = connection.settings_dict["NAME"]
     connection.close()
@@ -67,7 +67,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> 
 
 
 class _Text(HTMLParser):
-    """The elements and attributes of a page that only a payload would make."""
+    """Finds the elements and attributes that only a payload creates."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -96,20 +96,20 @@ class _Text(HTMLParser):
 
 
 def wrong_with(response: Any) -> list[str]:
-    """What of the store became markup in this answer."""
+    """Return what of the store became markup in this response."""
     if not response["Content-Type"].startswith(HTML):
         return []
     html = body(response)
     return [*[one for one in payloads.RAW if one in html], *_Text(html).found]
 
 
-def test_every_text_field_of_every_table_holds_a_payload(opened):
+def test_every_text_field_of_every_table_contains_a_payload(opened):
     for model, name in hostile_store.texts():
         values = model._default_manager.values_list(name, flat=True)
         assert any("evil" in str(value) for value in values), f"no payload in {model.__name__}.{name}"
 
 
-def test_there_are_many_payloads_and_each_is_in_the_store(opened):
+def test_every_payload_is_in_the_store(opened):
     assert len(set(payloads.PAYLOADS)) == len(payloads.PAYLOADS) >= 60
     everything = body(opened.client.get("/transfer/export/?whole=on"))
     for one in payloads.PAYLOADS:
@@ -123,31 +123,31 @@ def test_every_page_is_opened(opened):
     assert len(opened.kinds) > 200
 
 
-def test_no_page_takes_what_is_stored_for_its_own(opened):
+def test_no_page_renders_stored_markup(opened):
     assert not opened.wrong
 
 
-def test_no_fragment_takes_what_is_stored_for_its_own(opened):
+def test_no_fragment_renders_stored_markup(opened):
     for page in plain(opened):
         for target in ("results", "list", "main"):
             htmx = {"HX-Request": "true", "HX-Target": target}
             assert not wrong_with(opened.client.get(page, headers=htmx)), page
 
 
-def test_nor_does_the_whole_text_of_a_card_in_the_review(opened):
+def test_review_card_does_not_render_stored_markup(opened):
     uid = Memory.objects.live().get(title=hostile_store.EVERYTHING_TITLE).uid
     address = reverse("review-card", args=[uid])
     htmx = {"HX-Request": "true"}
-    cut, whole = (opened.client.get(address, told, headers=htmx) for told in ({}, {"whole": "1"}))
+    cut, whole = (opened.client.get(address, mentions, headers=htmx) for mentions in ({}, {"whole": "1"}))
     assert "evil" in body(cut)
     assert len(body(cut)) < len(body(whole))
     assert not wrong_with(cut)
     assert not wrong_with(whole)
 
 
-def test_nor_does_a_page_that_tells_of_an_organisations_sign_in(opened, settings):
+def test_sign_in_page_does_not_render_stored_markup(opened, settings):
     settings.OIDC_ISSUER = "https://login.example/"
-    told = []
+    mentions = []
     for user in User.objects.exclude(username=hostile_store.OWNER):
         for client, page in (
             (enter(user), reverse("you")),
@@ -156,18 +156,18 @@ def test_nor_does_a_page_that_tells_of_an_organisations_sign_in(opened, settings
             response = client.get(page)
             assert response.status_code == 200
             assert not wrong_with(response), page
-            told.append("your organisation" in body(response).lower())
-    assert len(told) == 8
-    assert all(told)
+            mentions.append("your organisation" in body(response).lower())
+    assert len(mentions) == 8
+    assert all(mentions)
 
 
 def plain(opened):
-    """Addresses without an object in them."""
+    """Return URLs without an object."""
     return [page for page in opened.kinds if page.count("/") <= 3 and not re.search(r"\d", page)]
 
 
 @pytest.mark.parametrize("number", [0, 46, 47])
-def test_no_page_takes_what_is_in_its_address_for_its_own(opened, number):
+def test_no_page_renders_markup_of_its_query_string(opened, number):
     typed = dict.fromkeys(PARAMETERS, payloads.payload(number))
     assert len(plain(opened)) > 25
     for page in plain(opened):
@@ -177,7 +177,7 @@ def test_no_page_takes_what_is_in_its_address_for_its_own(opened, number):
             assert not wrong_with(response), page
 
 
-def test_downloads_and_answers_in_json_are_never_shown_as_a_page(opened):
+def test_downloads_and_json_are_never_rendered_as_pages(opened):
     others = {
         page: headers
         for page, headers in opened.kinds.items()
@@ -190,8 +190,8 @@ def test_downloads_and_answers_in_json_are_never_shown_as_a_page(opened):
         assert kind in TEXTS
 
 
-def test_a_page_that_did_not_escape_would_be_found(opened):
-    """The test above can fail: the same page with what it escapes let through."""
+def test_page_without_escaping_is_detected(opened):
+    """Shows that the test above can fail."""
     client = opened.client
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("django.template.base.conditional_escape", str)

@@ -1,4 +1,4 @@
-"""Every address that answers a GET: of the pages, their fragments and downloads, and of the admin."""
+"""Every URL that answers GET: pages, fragments, downloads and the admin."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from memoryhub.models import (
 from memoryhub.web import urls
 from tests import clients
 
-# Parameters of the pages' addresses; a page takes those it knows.
+# Query parameters of the pages; a page uses those it knows.
 PARAMETERS = (
     "q query prompt project tag category concept entity file type scope sort order session session_id "
     "subject predicate object thing key operation actor object_id status reason day month since until "
@@ -32,12 +32,12 @@ PARAMETERS = (
     "once name add show"
 ).split()
 FORMS = ("markdown", "json", "md")
-# Addresses that end something or lead away, and so are no pages.
+# URLs that end a session or redirect.
 LEADS_AWAY = {"logout", None, "single-sign-on", "single-sign-on-back"}
 
 
 def patterns() -> Iterator[tuple[str, URLPattern]]:
-    """Every address of the hub, with all that stands before it."""
+    """Return every URL pattern with its prefix."""
     yield from _below(get_resolver().url_patterns, "")
 
 
@@ -50,15 +50,15 @@ def _below(found: list[Any], before: str) -> Iterator[tuple[str, URLPattern]]:
 
 
 class Walk:
-    """The addresses that this person can open, found by trying every object of the store in each."""
+    """The URLs that a person can open, found by trying every object of the store in each pattern."""
 
     def __init__(
         self, client: Client, look: Callable[[str, Any], None] = lambda address, response: None
     ) -> None:
-        """``look`` is shown each address and its answer."""
+        """``look`` is called with each URL and its response."""
         self.client, self.look = client, look
         self.unopened: list[str] = []
-        # What only htmx is shown; anyone else is led to a whole page.
+        # Fragments: without htmx they redirect to a whole page.
         self.fragments: set[str] = set()
 
     def opens(self, address: str) -> bool:
@@ -71,7 +71,7 @@ class Walk:
         return bool(response.status_code == 200)
 
     def pages(self, most: int = 5) -> list[str]:
-        """``most``: of each kind of object, from the first to the last; of memories and sessions more."""
+        """``most``: number of objects of each kind; more for memories and sessions."""
         found = []
         for pattern in urls.urlpatterns:
             opened = list(self._of(pattern, most))
@@ -93,7 +93,7 @@ class Walk:
         for known in self._arguments(pattern, most):
             try:
                 address = reverse(str(pattern.name), kwargs=known) if pattern.name else f"/{pattern.pattern}"
-            except NoReverseMatch:  # the argument is of another kind
+            except NoReverseMatch:  # the argument has another type
                 continue
             if self.opens(address):
                 yield address
@@ -138,7 +138,7 @@ class Walk:
         return [str(uid) for uid in (_spread(rows, most) if model is Memory else rows[:most])]
 
     def _takes_get(self, pattern: URLPattern) -> bool:
-        """A page that answers 404 or 405 to whatever object is no page, but must be told from one."""
+        """Return whether the view answers GET, from its response to some object."""
         try:
             address = reverse(str(pattern.name), kwargs=dict.fromkeys(pattern.pattern.converters, "1"))
         except NoReverseMatch:
@@ -147,18 +147,18 @@ class Walk:
 
 
 def _spread(rows: Iterable[Any], most: int) -> list[Any]:
-    """At most so many of them, from the first to the last."""
+    """Return at most so many, evenly spread from first to last."""
     found = list(rows)
     return found[:: max(1, -(-len(found) // most))]
 
 
 def enter(user: User) -> Client:
-    """A browser in which this person is signed in and sees every level."""
+    """Return a browser in which this person is logged in and sees every level."""
     return clients.signed_in_client(user, "private", "secret")
 
 
 def body(response: Any) -> str:
-    """The whole answer, also of a stream."""
+    """Return the whole body, also of a streaming response."""
     try:
         return str(response.getvalue().decode())
     except UnicodeDecodeError:

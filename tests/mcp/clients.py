@@ -1,4 +1,4 @@
-"""The official Python SDK's client, from tests that are not asynchronous."""
+"""The official Python SDK's client for synchronous tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Task = Callable[[Client], Awaitable[Found]]
 
 
 def over_http(url: str, headers: dict[str, str], task: Task[Found], mode: str = "auto") -> Found:
-    """Connect, do it, and hang up."""
+    """Connect, run the task and disconnect."""
 
     async def run() -> Found:
         async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
@@ -27,7 +27,7 @@ def over_http(url: str, headers: dict[str, str], task: Task[Found], mode: str = 
 
 
 def over_stdio(parameters: StdioServerParameters, task: Task[Found], mode: str = "auto") -> Found:
-    """Start the server, do it, and let it end."""
+    """Start the server, run the task and stop it."""
 
     async def run() -> Found:
         async with Client(parameters, mode=mode, read_timeout_seconds=60) as client:

@@ -1,4 +1,4 @@
-"""Agents at the MCP door: in this process for what a message may be, and a real server for real clients."""
+"""MCP clients: one in this process for single messages, and a real server for real clients."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ META = {
 }
 
 
-class Door:
-    """A token at ``/mcp/{toolset}`` in this process. Errors are answers, not exceptions."""
+class McpAgent:
+    """A client with a token for ``/mcp/{toolset}`` in this process. Errors are returned, not raised."""
 
     def __init__(self, raw: str = "", toolset: str = "letsgo") -> None:
         self.raw = raw
@@ -35,21 +35,21 @@ class Door:
         self.http = Client(headers=bearer, raise_request_exception=False)
 
     def send(self, body: Any, **headers: str) -> Any:
-        """Any body; underscores in the names of headers are hyphens."""
+        """Send any body. Underscores in header names become hyphens."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         content_type = named.pop("Content-Type", "application/json")
         return self.http.post(self.path, data, content_type=content_type, headers=named)
 
     def ask(self, method: str, params: dict[str, Any] | None = None, **headers: str) -> dict[str, Any]:
-        """The response to a request of the handshake's era."""
+        """Send a request of a handshake version and return the response."""
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params or {}}
         found: dict[str, Any] = self.send(message, **headers).json()
         assert (found["jsonrpc"], found["id"]) == ("2.0", 1)
         return found
 
     def post_stateless(self, method: str, params: dict[str, Any] | None = None, **headers: str) -> Any:
-        """A request that says its version itself, with the headers that repeat it; None leaves one out."""
+        """Send a stateless request with its matching headers; None omits one."""
         params = {**(params or {}), "_meta": META}
         named = {"MCP_Protocol_Version": STATELESS, "Mcp_Method": method}
         if "name" in params:
@@ -59,7 +59,7 @@ class Door:
         return self.send(message, **{name: value for name, value in named.items() if value})
 
     def begin(self, version: str = "2025-11-25") -> str:
-        """The id of a new session."""
+        """Return the id of a new session."""
         params = {
             "protocolVersion": version,
             "capabilities": {},
@@ -69,22 +69,22 @@ class Door:
         return str(self.send(message)["Mcp-Session-Id"])
 
     def call(self, name: str, **arguments: Any) -> dict[str, Any]:
-        """A tool's result, refused or not."""
+        """Return the result of a tool call, refused or not."""
         answered = self.ask("tools/call", {"name": name, "arguments": arguments})
         assert "result" in answered, answered
         found: dict[str, Any] = answered["result"]
         return found
 
     def done(self, name: str, **arguments: Any) -> Any:
-        """What a tool did, which must not have been refused."""
+        """Return the result of a tool call that must not be refused."""
         found = self.call(name, **arguments)
         assert found["isError"] is False, found
         return found["structuredContent"]
 
 
 @pytest.fixture
-def door(db: None) -> Callable[..., Door]:
-    """``door("private", rights=["read"], projects=["p"])`` has such a token; it is ada's."""
+def mcp_agent(db: None) -> Callable[..., McpAgent]:
+    """``mcp_agent("private", rights=["read"], projects=["p"])``: a client with such a token of ada."""
 
     def make(
         clearance: str = "secret",
@@ -92,23 +92,23 @@ def door(db: None) -> Callable[..., Door]:
         name: str = "bot",
         owner: str = "ada",
         **options: Any,
-    ) -> Door:
+    ) -> McpAgent:
         options.setdefault("rights", RIGHTS)
         _, raw = tokens.issue_token(name, "ada", clearance, actor=system_actor("tests"), **options)
-        return Door(raw, toolset)
+        return McpAgent(raw, toolset)
 
     return make
 
 
 @pytest.fixture
-def bot(door: Callable[..., Door]) -> Door:
-    """May do and see everything, when asked for."""
-    return door()
+def bot(mcp_agent: Callable[..., McpAgent]) -> McpAgent:
+    """A client that may see and do everything."""
+    return mcp_agent()
 
 
 @dataclass(frozen=True)
 class Served:
-    """A hub that serves from a folder of its own, with a token for everything and one that reads alone."""
+    """A running hub with its own data folder, a token for everything and one that may only read."""
 
     hub: Hub
     port: int
@@ -125,7 +125,7 @@ class Served:
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """As in production: granian with two worker processes."""
+    """A production server: granian with two worker processes."""
     hub = hubs.copy(tmp_path_factory.mktemp("mcp"))
     _run(hub, "migrate", "--verbosity", "0")
     everything = _run(hub, "create_token", "bot", "--clearance", "secret", "--rights", ",".join(RIGHTS))
@@ -138,7 +138,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield Served(hub, port, everything, reader)
 
 
-PLAIN = {"MEMORYHUB_EMBEDDINGS": "none"}  # which need not be loaded for what is tested here
+PLAIN = {"MEMORYHUB_EMBEDDINGS": "none"}  # not needed here
 HERE = Path(__file__).resolve().parent
 
 

@@ -1,4 +1,4 @@
-"""The TypeScript SDK's clients: where npm has put them, and one run of the script beside this file."""
+"""The TypeScript SDK's clients: where npm installed them, and how to run their script."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 TYPESCRIPT = Path(__file__).resolve().parent / "typescript"
-# Where npm installed what package.json asks for, if not beside it.
+# Where npm installed the packages, if not next to package.json.
 MODULES = Path(os.environ.get("NODE_MODULES", TYPESCRIPT / "node_modules"))
 
 
 def require_node(sdk: str) -> None:
-    """Skip where Node.js or the package is missing; in CI that is a failure."""
+    """Skip if Node.js or the package is missing; fail in CI."""
     lacking = _lacking(sdk)
     if lacking and os.environ.get("CI"):
         pytest.fail(f"{lacking}: .ci/run installs it")
@@ -31,14 +31,14 @@ def _lacking(sdk: str) -> str:
         return "there is no Node.js"
     if not (MODULES / "@modelcontextprotocol" / package).is_dir():
         return f"@modelcontextprotocol/{package} is not installed"
-    said = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
-    if int(said.lstrip("v").partition(".")[0]) < newest:
+    version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
+    if int(version.lstrip("v").partition(".")[0]) < newest:
         pytest.skip(f"@modelcontextprotocol/{package} needs Node.js {newest}")
     return ""
 
 
 def talk(folder: Path, sdk: str, mode: str, servers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the script tells of each server. ``folder`` becomes a project with the installed packages."""
+    """Return what the script reports about each server. ``folder`` becomes a project with the packages."""
     shutil.copy(TYPESCRIPT / "client.mjs", folder)
     shutil.copy(TYPESCRIPT / "package.json", folder)
     modules = folder / "node_modules"

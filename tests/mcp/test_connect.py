@@ -1,4 +1,4 @@
-"""docs/connect.md: each of its texts is what the hub shows, and connects to a real hub."""
+"""docs/connect.md: each text equals what the hub shows, and connects to a real hub."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "connect.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)\n```$", PAGE, re.DOTALL | re.MULTILINE)
 DOCUMENTED = HubConnection("http://127.0.0.1:8000", manage="/opt/memoryhub/manage.py", home="/srv/letsgo")
 HOOKS = claude_code.to_json(claude_code.settings_snippet(DOCUMENTED.base, None))
-# How each client writes a variable of its environment; VS Code asks a person instead.
+# How each client writes an environment variable; VS Code asks the user instead.
 VARIABLES = {
     "claude-code": r"\$\{(\w+)\}",
     "cursor": r"\$\{env:(\w+)\}",
@@ -50,19 +50,19 @@ def everything(place: HubConnection = DOCUMENTED) -> list[Snippet]:
 
 
 def here(served: Served, text: str) -> str:
-    """A documented text, with the places of the hub of these tests in it."""
-    for there, ours in (
+    """Return a documented text with the addresses of the hub under test."""
+    for documented_text, ours in (
         (DOCUMENTED.base, served.base),
         (DOCUMENTED.manage, str(served.hub.folder / "manage.py")),
         (DOCUMENTED.home, str(served.hub.home / ".letsgo")),
         (snippets.NO_TOKEN, served.token),
     ):
-        text = text.replace(there, ours)
+        text = text.replace(documented_text, ours)
     return text
 
 
 def shell(served: Served, text: str, *folders: Path) -> str:
-    """What a line prints in a shell that has the token."""
+    """Return what a command prints in a shell with the token."""
     path = os.pathsep.join([*map(str, folders), os.path.dirname(sys.executable), os.environ["PATH"]])
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", text],
@@ -81,22 +81,22 @@ async def tools(client: Client) -> list[str]:
 
 
 class TestThePage:
-    def test_it_holds_what_the_hub_shows_and_nothing_else(self) -> None:
+    def test_documented_texts_equal_those_of_the_hub(self) -> None:
         shown = [(one.language, one.text) for one in everything()]
         others = [block for block in BLOCKS if block not in shown]
         assert [block for block in shown if block not in BLOCKS] == []
         assert others == [("sh", BLOCKS[0][1]), ("json", HOOKS)]
 
-    def test_every_text_of_it_is_tried_below(self) -> None:
+    def test_every_documented_text_is_tested(self) -> None:
         tried = {*BY_ADDRESS, *BY_COMMAND, "claude-add", "curl", "python", "mcp-python", "mcp-javascript"}
         assert {one.key for one in everything()} == tried
 
-    def test_the_toolsets_are_those_that_are_served(self) -> None:
+    def test_toolsets_are_the_served_ones(self) -> None:
         rows = dict(re.findall(r"^\| `([\w-]+)` \| (.+) \|$", PAGE, re.MULTILINE))
         assert rows == snippets.TOOLSETS
         assert list(snippets.TOOLSETS) == list(TOOLSETS)
 
-    def test_the_menu_and_the_readme_call_it_the_same(self) -> None:
+    def test_menu_and_readme_use_the_same_name(self) -> None:
         root = Path(__file__).parents[2]
         template = (root / "templates/connect/page.html").read_text("utf-8")
         [title] = re.findall("block title %}(.+?){%", template)
@@ -104,19 +104,19 @@ class TestThePage:
         assert f"*{title}*, in the menu" in (root / "README.md").read_text("utf-8")
         assert f"# {title}\n" in PAGE
 
-    def test_its_first_line_makes_a_token(self, served: Served) -> None:
+    def test_first_line_creates_a_token(self, served: Served) -> None:
         line = BLOCKS[0][1].replace("manage.py", str(served.hub.folder / "manage.py"))
         assert re.fullmatch(r"mh_\S+\n", shell(served, f'{line}; echo "$MEMORYHUB_TOKEN"'))
 
 
 class TestClients:
     @pytest.mark.parametrize("key", BY_ADDRESS)
-    def test_what_a_client_reads_connects(self, served: Served, key: str) -> None:
+    def test_client_configuration_connects(self, served: Served, key: str) -> None:
         url, headers = read(key, here(served, documented(key).text), served.token)
         assert over_http(url, headers, tools) == [tool.name for tool in TOOLSETS["letsgo"].tools]
 
     @pytest.mark.parametrize("key", BY_COMMAND)
-    def test_what_a_client_starts_answers(self, served: Served, key: str, tmp_path: Path) -> None:
+    def test_command_configuration_connects(self, served: Served, key: str, tmp_path: Path) -> None:
         server = json.loads(here(served, documented(key).text))["mcpServers"]["memoryhub"]
         path = os.path.dirname(sys.executable)
         environment = {**served.hub.environment(**PLAIN), "PATH": path, **server["env"]}
@@ -125,26 +125,26 @@ class TestClients:
         )
         assert over_stdio(parameters, tools) == [tool.name for tool in TOOLSETS["letsgo"].tools]
 
-    def test_what_is_told_to_claude_connects(self, served: Served, tmp_path: Path) -> None:
+    def test_claude_command_connects(self, served: Served, tmp_path: Path) -> None:
         stand_in = tmp_path / "claude"
         stand_in.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
         stand_in.chmod(stand_in.stat().st_mode | stat.S_IXUSR)
-        told = shell(served, here(served, documented("claude-add").text), tmp_path).splitlines()
-        assert told[:5] == ["mcp", "add", "--transport", "http", "memoryhub"]
-        url, option, header = told[5:]
+        words = shell(served, here(served, documented("claude-add").text), tmp_path).splitlines()
+        assert words[:5] == ["mcp", "add", "--transport", "http", "memoryhub"]
+        url, option, header = words[5:]
         assert option == "--header"
         name, _, value = header.partition(": ")
         assert over_http(url, {name: value}, tools)
 
     @pytest.mark.parametrize("toolset", sorted(TOOLSETS))
-    def test_every_toolset_has_an_address_of_its_own(self, served: Served, toolset: str) -> None:
+    def test_every_toolset_has_an_address(self, served: Served, toolset: str) -> None:
         place = HubConnection(served.base, toolset=toolset)
         url, headers = read("codex", documented("codex", place).text, served.token)
         assert over_http(url, headers, tools) == [tool.name for tool in TOOLSETS[toolset].tools]
 
 
 def read(key: str, text: str, token: str) -> tuple[str, dict[str, str]]:
-    """The address and the headers, as that client makes them of its configuration."""
+    """Return address and headers as that client builds them from its configuration."""
     if key == "codex":
         server = tomllib.loads(text)["mcp_servers"]["memoryhub"]
         assert server["bearer_token_env_var"] == "MEMORYHUB_TOKEN"
@@ -200,12 +200,12 @@ class TestPrograms:
 
 
 class TestHooks:
-    """Each hook of the documented settings, as Claude Code runs it."""
+    """Runs each hook of the documented settings as Claude Code does."""
 
-    def test_every_one_is_taken_and_the_session_is_there(self, served: Served) -> None:
+    def test_every_hook_is_accepted_and_creates_the_session(self, served: Served) -> None:
         hooks = json.loads(here(served, HOOKS))["hooks"]
-        said = {event: self.fire(served, event, entry["hooks"][0]) for event, [entry] in hooks.items()}
-        assert all(isinstance(answer, dict) for answer in said.values())
+        answers = {event: self.fire(served, event, entry["hooks"][0]) for event, [entry] in hooks.items()}
+        assert all(isinstance(answer, dict) for answer in answers.values())
         request = urllib.request.Request(f"{served.base}/api/v1/sessions/documented")
         request.add_header("Authorization", f"Bearer {served.token}")
         with urllib.request.urlopen(request, timeout=20) as answer:
@@ -213,7 +213,7 @@ class TestHooks:
         assert {"prompt:submit", "tool:post"} <= events
 
     def fire(self, served: Served, event: str, hook: dict[str, Any]) -> Any:
-        told = {
+        words = {
             "hook_event_name": event,
             "session_id": "documented",
             "cwd": "/home/me/zoo",
@@ -225,14 +225,14 @@ class TestHooks:
         }
         if hook["type"] == "command":
             command = hook["command"]
-            text = f"cat <<'END' | {{ {command}; }}\n{json.dumps(told)}\nEND"
+            text = f"cat <<'END' | {{ {command}; }}\n{json.dumps(words)}\nEND"
             return json.loads(shell(served, text))
         assert hook["allowedEnvVars"] == ["MEMORYHUB_TOKEN"]
         headers = {
             name: value.replace("$MEMORYHUB_TOKEN", served.token) for name, value in hook["headers"].items()
         }
         request = urllib.request.Request(
-            hook["url"], json.dumps(told).encode(), {**headers, "Content-Type": "application/json"}
+            hook["url"], json.dumps(words).encode(), {**headers, "Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=20) as answer:
             return json.load(answer)

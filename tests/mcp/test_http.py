@@ -1,7 +1,4 @@
-"""What HTTP has to do with it: methods, headers, tokens, origins, sizes, statuses, sessions.
-
-A server of several processes: none of them remembers anything that the others do not know.
-"""
+"""The HTTP transport: methods, headers, tokens, origins, sizes, statuses, sessions, worker processes."""
 
 from __future__ import annotations
 
@@ -22,36 +19,36 @@ from memoryhub.accounts import tokens
 from memoryhub.mcp import sessions
 from memoryhub.models import AgentToken
 from tests.api.conftest import is_problem
-from tests.mcp.conftest import META, STATELESS, Door, Served
+from tests.mcp.conftest import META, STATELESS, McpAgent, Served
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 NOTE = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
 class TestMethods:
-    def test_a_request_is_answered_with_json(self, bot: Door) -> None:
+    def test_request_is_answered_with_json(self, bot: McpAgent) -> None:
         response = bot.send(PING)
         assert (response.status_code, response["Content-Type"]) == (200, "application/json")
         assert response.json() == {"jsonrpc": "2.0", "id": 1, "result": {}}
         assert response["Cache-Control"] == "no-store"
 
     @pytest.mark.parametrize("method", ["get", "put", "patch", "head", "options"])
-    def test_no_stream_is_opened_and_nothing_else_is_served(self, bot: Door, method: str) -> None:
+    def test_no_stream_and_no_other_method_is_served(self, bot: McpAgent, method: str) -> None:
         response = getattr(bot.http, method)(bot.path)
         assert response.status_code == 405
         assert response["Allow"] == "DELETE, POST"
 
     @pytest.mark.parametrize("message", [NOTE, {"jsonrpc": "2.0", "id": 3, "result": {}}])
-    def test_what_waits_for_no_answer_is_accepted(self, bot: Door, message: Any) -> None:
+    def test_notification_is_accepted(self, bot: McpAgent, message: Any) -> None:
         response = bot.send(message)
         assert (response.status_code, response.content) == (202, b"")
 
-    def test_a_slash_at_the_end_of_the_address_is_no_mistake(self, bot: Door) -> None:
+    def test_trailing_slash_is_accepted(self, bot: McpAgent) -> None:
         bot.path = "/mcp/letsgo/"
         assert bot.send(PING).status_code == 200
 
     @pytest.mark.parametrize("path", ["", "/", "/nothing", "/Letsgo", "/letsgo%00", "/<script>"])
-    def test_a_toolset_that_is_none_is_not_found(self, bot: Door, path: str) -> None:
+    def test_unknown_toolset_is_404(self, bot: McpAgent, path: str) -> None:
         bot.path = f"/mcp{path}"
         body = is_problem(bot.send(PING), 404, "unknown_toolset")
         assert "letsgo" in body["detail"]
@@ -60,23 +57,23 @@ class TestMethods:
 
 class TestTokens:
     @pytest.mark.parametrize("raw", ["", "mh_wrong", "\N{SNOWMAN}"])
-    def test_without_one_nothing_is_told(self, db: None, raw: str) -> None:
+    def test_request_without_token_is_401(self, db: None, raw: str) -> None:
         for message in (PING, NOTE, b"no json"):
-            response = Door(raw.encode().decode("latin-1")).send(message)
+            response = McpAgent(raw.encode().decode("latin-1")).send(message)
             is_problem(response, 401, "unauthenticated")
             assert response["WWW-Authenticate"] == 'Bearer realm="memoryhub"'
 
-    def test_either_header_will_do(self, bot: Door) -> None:
+    def test_either_header_works(self, bot: McpAgent) -> None:
         for headers in ({"X-API-Key": bot.raw}, {"Authorization": f"bearer {bot.raw}"}):
             answered = Client(headers=headers).post(bot.path, PING, content_type="application/json")
             assert answered.status_code == 200
 
-    def test_a_revoked_one_ends_at_once(self, bot: Door) -> None:
+    def test_revoked_token_stops_at_once(self, bot: McpAgent) -> None:
         session = bot.begin()
         tokens.revoke_token(AgentToken.objects.get().uid, system_actor("tests"))
         is_problem(bot.send(PING, Mcp_Session_Id=session), 401)
 
-    def test_a_cookie_is_no_token(self, client: Client, django_user_model: Any, db: None) -> None:
+    def test_cookie_is_not_a_token(self, client: Client, django_user_model: Any, db: None) -> None:
         client.force_login(django_user_model.objects.create_superuser("ada"))
         is_problem(client.post("/mcp/letsgo", PING, content_type="application/json"), 401)
 
@@ -85,38 +82,38 @@ class TestHeaders:
     @pytest.mark.parametrize(
         "origin", ["http://evil.example", "null", "http://testserver.evil.example", "x", "http://[::1"]
     )
-    def test_a_page_of_another_site_is_refused(self, bot: Door, origin: str) -> None:
+    def test_foreign_origin_is_refused(self, bot: McpAgent, origin: str) -> None:
         is_problem(bot.send(PING, Origin=origin), 403, "foreign_origin")
 
-    def test_the_hubs_own_pages_are_not(self, bot: Door) -> None:
+    def test_own_origin_is_accepted(self, bot: McpAgent) -> None:
         assert bot.send(PING, Origin="http://testserver").status_code == 200
 
-    def test_a_strange_host_is_refused(self, bot: Door) -> None:
+    def test_unknown_host_is_refused(self, bot: McpAgent) -> None:
         response = bot.send(PING, Host="evil.example", Origin="http://evil.example")
         assert response.status_code == 400
 
     @pytest.mark.parametrize("accept", ["application/json, text/event-stream", "*/*", "application/*"])
-    def test_who_takes_json_gets_it(self, bot: Door, accept: str) -> None:
+    def test_client_that_accepts_json_gets_it(self, bot: McpAgent, accept: str) -> None:
         assert bot.send(PING, Accept=accept).status_code == 200
 
     @pytest.mark.parametrize("accept", ["text/event-stream", "text/html"])
-    def test_who_does_not_is_told(self, bot: Door, accept: str) -> None:
+    def test_client_that_does_not_accept_json_is_406(self, bot: McpAgent, accept: str) -> None:
         is_problem(bot.send(PING, Accept=accept), 406, "not_acceptable")
 
     @pytest.mark.parametrize(
         "kind", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1"]
     )
-    def test_a_body_of_another_kind_is_refused(self, bot: Door, kind: str) -> None:
+    def test_body_of_another_type_is_refused(self, bot: McpAgent, kind: str) -> None:
         is_problem(bot.send(PING, Content_Type=kind), 415, "unsupported_media_type")
 
-    def test_a_body_that_is_too_large_is_refused(self, bot: Door, configure: Callable[..., None]) -> None:
+    def test_large_body_is_refused(self, bot: McpAgent, configure: Callable[..., None]) -> None:
         configure(max_body_bytes=1024)
         is_problem(bot.send(b" " * 1025), 413, "body_too_large")
 
     @pytest.mark.parametrize("message", [PING, NOTE])
     @pytest.mark.parametrize("version", ["1900-01-01", "", "2025-06-18 ", "x" * 5000])
-    def test_an_unknown_version_is_refused_with_those_that_are_served(
-        self, bot: Door, message: Any, version: str
+    def test_unknown_version_is_refused_with_the_supported_ones(
+        self, bot: McpAgent, message: Any, version: str
     ) -> None:
         response = bot.send(message, MCP_Protocol_Version=version)
         assert response.status_code == 400
@@ -126,12 +123,12 @@ class TestHeaders:
         assert len(error["data"]["requested"]) <= 100
 
     @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-    def test_a_known_version_is_not(self, bot: Door, version: str) -> None:
+    def test_supported_version_is_accepted(self, bot: McpAgent, version: str) -> None:
         assert bot.send(PING, MCP_Protocol_Version=version).status_code == 200
 
 
 class TestSessions:
-    def test_one_begins_with_the_handshake_and_is_good_until_it_ends(self, bot: Door) -> None:
+    def test_session_begins_with_the_handshake_and_works_until_it_ends(self, bot: McpAgent) -> None:
         session = bot.begin()
         assert all(0x21 <= ord(char) <= 0x7E for char in session)
         assert bot.send(PING, Mcp_Session_Id=session).status_code == 200
@@ -139,17 +136,15 @@ class TestSessions:
         is_problem(bot.send(PING, Mcp_Session_Id=session), 404, "unknown_session")
         is_problem(bot.http.delete(bot.path, headers={"Mcp-Session-Id": session}), 404)
 
-    def test_none_is_needed(self, bot: Door) -> None:
+    def test_session_is_optional(self, bot: McpAgent) -> None:
         assert bot.send(PING).status_code == 200
 
     @pytest.mark.parametrize("raw", ["x", "", "a:b:c", "W10:1uX:x", "é"])
-    def test_an_invented_one_is_unknown(self, bot: Door, raw: str) -> None:
+    def test_invented_session_is_unknown(self, bot: McpAgent, raw: str) -> None:
         is_problem(bot.send(PING, Mcp_Session_Id=raw), 404, "unknown_session")
 
     @pytest.mark.parametrize("message", [NOTE, {"jsonrpc": "2.0", "id": 3, "result": {}}])
-    def test_whoever_goes_on_with_an_ended_one_is_told_even_where_no_answer_is_awaited(
-        self, bot: Door, message: Any
-    ) -> None:
+    def test_ended_session_is_reported_even_for_notifications(self, bot: McpAgent, message: Any) -> None:
         session = bot.begin()
         assert bot.send(message, Mcp_Session_Id=session).status_code == 202
         bot.http.delete(bot.path, headers={"Mcp-Session-Id": session})
@@ -157,42 +152,44 @@ class TestSessions:
         stateless = bot.send(message, Mcp_Session_Id=session, MCP_Protocol_Version=STATELESS)
         assert stateless.status_code == 202
 
-    def test_it_is_of_one_token_at_one_toolset(self, bot: Door, door: Callable[..., Door]) -> None:
+    def test_session_belongs_to_one_token_and_toolset(
+        self, bot: McpAgent, mcp_agent: Callable[..., McpAgent]
+    ) -> None:
         session = bot.begin()
-        is_problem(door(name="other").send(PING, Mcp_Session_Id=session), 404)
-        is_problem(Door(bot.raw, "mira").send(PING, Mcp_Session_Id=session), 404)
+        is_problem(mcp_agent(name="other").send(PING, Mcp_Session_Id=session), 404)
+        is_problem(McpAgent(bot.raw, "mira").send(PING, Mcp_Session_Id=session), 404)
 
-    def test_it_runs_out(self, bot: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_session_expires(self, bot: McpAgent, monkeypatch: pytest.MonkeyPatch) -> None:
         session = bot.begin()
         monkeypatch.setattr("django.core.signing.time.time", lambda: timezone.now().timestamp() + 31 * 86_400)
         is_problem(bot.send(PING, Mcp_Session_Id=session), 404)
 
-    def test_an_ended_one_is_kept_no_longer_than_it_could_live(self, bot: Door) -> None:
+    def test_ended_session_is_stored_only_until_its_expiry(self, bot: McpAgent) -> None:
         bot.http.delete(bot.path, headers={"Mcp-Session-Id": bot.begin()})
         Row.objects.update(expire_date=timezone.now() - sessions.SESSION_LIFETIME)
         bot.http.delete(bot.path, headers={"Mcp-Session-Id": bot.begin()})
         assert Row.objects.count() == 1
 
-    def test_ending_none_is_a_mistake(self, bot: Door) -> None:
+    def test_ending_without_a_session_is_an_error(self, bot: McpAgent) -> None:
         is_problem(bot.http.delete(bot.path), 400, "no_session")
 
-    def test_a_refused_handshake_begins_none(self, bot: Door) -> None:
+    def test_refused_handshake_starts_no_session(self, bot: McpAgent) -> None:
         response = bot.send({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}})
         assert response.json()["error"]["code"] == -32602
         assert "Mcp-Session-Id" not in response.headers
 
-    def test_stateless_requests_ignore_it(self, bot: Door) -> None:
+    def test_stateless_requests_ignore_the_session(self, bot: McpAgent) -> None:
         response = bot.post_stateless("tools/list", Mcp_Session_Id="invented")
         assert response.status_code == 200
         assert "Mcp-Session-Id" not in response.headers
 
 
 class TestStatelessHeaders:
-    def test_they_repeat_what_the_body_says(self, bot: Door) -> None:
+    def test_headers_match_the_body(self, bot: McpAgent) -> None:
         params = {"name": "list_memories", "arguments": {}}
         assert bot.post_stateless("tools/call", params).status_code == 200
 
-    def test_a_name_may_be_wrapped(self, bot: Door) -> None:
+    def test_name_may_be_base64(self, bot: McpAgent) -> None:
         params = {"name": "list_memories", "arguments": {}}
         response = bot.post_stateless("tools/call", params, Mcp_Name="=?base64?bGlzdF9tZW1vcmllcw==?=")
         assert response.status_code == 200
@@ -212,13 +209,13 @@ class TestStatelessHeaders:
             {"MCP_Protocol_Version": "1900-01-01"},
         ],
     )
-    def test_one_that_does_not_is_refused(self, bot: Door, headers: dict[str, str]) -> None:
+    def test_mismatch_is_refused(self, bot: McpAgent, headers: dict[str, str]) -> None:
         response = bot.post_stateless("tools/call", {"name": "list_memories", "arguments": {}}, **headers)
         assert response.status_code == 400
         assert response.json()["error"]["code"] == -32020
         assert response.json()["id"] == 1
 
-    def test_an_unknown_version_is_refused_with_those_that_are_served(self, bot: Door) -> None:
+    def test_unknown_version_is_refused_with_the_supported_ones(self, bot: McpAgent) -> None:
         meta = {**META, "io.modelcontextprotocol/protocolVersion": "2099-01-01"}
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
         response = bot.send(message, MCP_Protocol_Version="2099-01-01", Mcp_Method="tools/list")
@@ -236,8 +233,8 @@ class TestStatelessHeaders:
             ("tools/list", {"cursor": "x"}, 400, -32602),
         ],
     )
-    def test_the_status_says_an_error_too(
-        self, bot: Door, method: str, params: dict[str, Any], status: int, code: int
+    def test_status_reports_the_error(
+        self, bot: McpAgent, method: str, params: dict[str, Any], status: int, code: int
     ) -> None:
         response = bot.post_stateless(method, params)
         assert (response.status_code, response.json()["error"]["code"]) == (status, code)
@@ -252,24 +249,24 @@ class TestStatelessHeaders:
             {**META, "io.modelcontextprotocol/clientCapabilities": 7},
         ],
     )
-    def test_what_a_request_must_say_of_itself_is_named(self, bot: Door, meta: Any) -> None:
+    def test_missing_metadata_is_named(self, bot: McpAgent, meta: Any) -> None:
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
         response = bot.send(message, MCP_Protocol_Version=STATELESS, Mcp_Method="tools/list")
         assert response.status_code == 400
         assert response.json()["error"]["code"] in (-32602, -32020)
 
 
-def test_a_busy_database_is_a_problem_of_http(bot: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_busy_database_is_a_503(bot: McpAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     def busy(*given: Any) -> None:
         raise OperationalError("database is locked")
 
-    monkeypatch.setattr("memoryhub.http.authentication.tokens.authenticate", busy)
+    monkeypatch.setattr("memoryhub.http.authentication.tokens.authenticate_token", busy)
     response = bot.send(PING)
     is_problem(response, 503, "database_busy")
     assert response["Retry-After"]
 
 
-def test_a_fault_that_nobody_foresaw_tells_nothing(bot: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_exception_reveals_nothing(bot: McpAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     def fault(*given: Any) -> None:
         raise ZeroDivisionError("a private word")
 
@@ -285,7 +282,7 @@ HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"na
 
 
 def send(served: Served, method: str, params: Any, session: str = "", verb: str = "POST") -> tuple[int, Any]:
-    """One request over a connection of its own: its status, and its session or its body."""
+    """Send a request over a new connection; return status, and session or body."""
     message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     request = urllib.request.Request(served.url("letsgo"), json.dumps(message).encode(), method=verb)
     for name, value in (("Authorization", f"Bearer {served.token}"), ("Content-Type", "application/json")):
@@ -299,7 +296,7 @@ def send(served: Served, method: str, params: Any, session: str = "", verb: str 
         return error.code, json.load(error)
 
 
-def test_a_session_is_known_to_all_of_them_until_it_has_ended_for_all_of_them(served: Served) -> None:
+def test_session_works_in_every_worker_process(served: Served) -> None:
     _, session = send(served, "initialize", HELLO)
     assert [send(served, "ping", {}, session)[0] for _ in range(20)] == [200] * 20
     assert send(served, "ping", {}, session, verb="DELETE")[0] == 204

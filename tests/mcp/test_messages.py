@@ -1,4 +1,4 @@
-"""What a message may be, what comes instead of one, and answers held against the SDK's types."""
+"""Valid and invalid messages, and responses checked against the SDK's types."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mcp_types import version as sdk
 from memoryhub.mcp import http, jsonrpc
 from memoryhub.mcp.jsonrpc import Notification, Request, Response, RpcError
 from memoryhub.toolsets import TOOLSETS
-from tests.mcp.conftest import Door
+from tests.mcp.conftest import McpAgent
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -25,7 +25,7 @@ JSON = st.recursive(
 )
 
 
-def test_every_revision_that_the_sdk_knows_is_served() -> None:
+def test_every_sdk_version_is_supported() -> None:
     assert jsonrpc.HANDSHAKE_VERSIONS == sdk.HANDSHAKE_PROTOCOL_VERSIONS
     assert jsonrpc.STATELESS_VERSIONS == sdk.MODERN_PROTOCOL_VERSIONS
     assert jsonrpc.VERSION_KEY == mcp_types.PROTOCOL_VERSION_META_KEY
@@ -33,12 +33,12 @@ def test_every_revision_that_the_sdk_knows_is_served() -> None:
 
 
 @pytest.mark.parametrize("requested", sdk.HANDSHAKE_PROTOCOL_VERSIONS)
-def test_a_handshake_agrees_on_what_was_asked_for(requested: str) -> None:
+def test_handshake_agrees_on_the_requested_version(requested: str) -> None:
     assert jsonrpc.negotiate_version(requested) == requested
 
 
 @pytest.mark.parametrize("requested", ["2099-01-01", "2026-07-28", "", "x" * 1000])
-def test_or_offers_the_newest_with_a_handshake(requested: str) -> None:
+def test_handshake_offers_the_newest_version_otherwise(requested: str) -> None:
     assert jsonrpc.negotiate_version(requested) == "2025-11-25"
 
 
@@ -53,7 +53,7 @@ def test_or_offers_the_newest_with_a_handshake(requested: str) -> None:
         ({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "x"}}, Response()),
     ],
 )
-def test_a_message_is_read(item: Any, read: jsonrpc.Message) -> None:
+def test_message_is_parsed(item: Any, read: jsonrpc.Message) -> None:
     assert jsonrpc.parse_message(item) == read
 
 
@@ -76,14 +76,14 @@ def test_a_message_is_read(item: Any, read: jsonrpc.Message) -> None:
         ({"jsonrpc": "2.0", "id": 1, "method": "m", "params": "x"}, -32602, 1),
     ],
 )
-def test_what_is_none_is_refused_under_its_id(item: Any, code: int, known: Any) -> None:
+def test_invalid_message_is_refused_with_its_id(item: Any, code: int, known: Any) -> None:
     with pytest.raises(RpcError) as caught:
         jsonrpc.parse_message(item)
     assert (caught.value.code, caught.value.id) == (code, known)
 
 
 @given(JSON)
-def test_no_json_at_all_breaks_the_reading(item: Any) -> None:
+def test_any_bytes_are_parsed_or_refused(item: Any) -> None:
     try:
         jsonrpc.parse_message(item)
     except RpcError as problem:
@@ -91,7 +91,7 @@ def test_no_json_at_all_breaks_the_reading(item: Any) -> None:
 
 
 @given(st.text())
-def test_no_header_breaks_the_unwrapping(value: str) -> None:
+def test_any_header_is_decoded_or_refused(value: str) -> None:
     http.decode_header(value)
     http.decode_header(f"=?base64?{value}?=")
 
@@ -121,47 +121,47 @@ BODIES = [
 
 
 @pytest.mark.parametrize(("body", "code"), BODIES, ids=[str(n) for n in range(len(BODIES))])
-def test_a_hostile_body_is_an_error_and_never_a_fault(bot: Door, body: bytes, code: int | None) -> None:
+def test_hostile_body_is_an_error_and_not_an_exception(bot: McpAgent, body: bytes, code: int | None) -> None:
     response = bot.send(body)
     assert response.status_code in (200, 400)
-    told = response.json()
+    answered = response.json()
     if code is None:
-        assert [one["error"]["code"] for one in told] == [-32600, -32600]
+        assert [one["error"]["code"] for one in answered] == [-32600, -32600]
     else:
-        assert told["error"]["code"] == code
+        assert answered["error"]["code"] == code
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(method=st.sampled_from(["tools/call", "tools/list", "initialize", "ping", "x"]), params=JSON, id=JSON)
-def test_no_message_is_a_fault(bot: Door, method: str, params: Any, id: Any) -> None:
+def test_any_message_is_answered(bot: McpAgent, method: str, params: Any, id: Any) -> None:
     response = bot.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
     assert response.status_code in (200, 400)
     assert response.json()["jsonrpc"] == "2.0"
 
 
 class TestArrays:
-    """Several messages at once, which one revision had."""
+    """Batches, which one version has."""
 
-    def test_each_request_is_answered(self, bot: Door) -> None:
+    def test_each_request_is_answered(self, bot: McpAgent) -> None:
         several = [ping(1), {"jsonrpc": "2.0", "method": "note"}, ping("b"), {"jsonrpc": "2.0", "id": 3}]
-        told = bot.send(several).json()
-        assert [(one["id"], "error" in one) for one in told] == [(1, False), ("b", False), (3, True)]
+        answered = bot.send(several).json()
+        assert [(one["id"], "error" in one) for one in answered] == [(1, False), ("b", False), (3, True)]
 
-    def test_one_without_requests_is_accepted(self, bot: Door) -> None:
+    def test_batch_without_requests_is_accepted(self, bot: McpAgent) -> None:
         assert bot.send([{"jsonrpc": "2.0", "method": "note"}]).status_code == 202
 
-    def test_no_handshake_can_be_among_them(self, bot: Door) -> None:
-        [told] = bot.send([{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}]).json()
-        assert told["error"]["code"] == -32600
+    def test_batch_with_a_handshake_is_refused(self, bot: McpAgent) -> None:
+        [answered] = bot.send([{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}]).json()
+        assert answered["error"]["code"] == -32600
 
-    def test_they_are_limited(self, bot: Door) -> None:
+    def test_batch_size_is_limited(self, bot: McpAgent) -> None:
         assert bot.send([ping(n) for n in range(51)]).json()["error"]["code"] == -32600
 
     @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28"])
-    def test_no_other_revision_has_them(self, bot: Door, version: str) -> None:
+    def test_other_versions_have_no_batches(self, bot: McpAgent, version: str) -> None:
         assert bot.send([ping(1)], MCP_Protocol_Version=version).status_code == 400
 
-    def test_a_session_knows_its_version(self, bot: Door) -> None:
+    def test_session_remembers_its_version(self, bot: McpAgent) -> None:
         for version, status in (("2025-03-26", 200), ("2025-06-18", 400)):
             assert bot.send([ping(1)], Mcp_Session_Id=bot.begin(version)).status_code == status
 
@@ -171,26 +171,28 @@ def ping(id: Any) -> dict[str, Any]:
 
 
 class TestShapes:
-    """Answers as the SDK's strict types of either era read them."""
+    """Responses parsed by the strict types of the SDK."""
 
     @pytest.mark.parametrize("toolset", sorted(TOOLSETS))
-    def test_the_handshake(self, bot: Door, toolset: str) -> None:
-        door = Door(bot.raw, toolset)
+    def test_the_handshake(self, bot: McpAgent, toolset: str) -> None:
+        mcp_agent = McpAgent(bot.raw, toolset)
         params = {
             "protocolVersion": "2025-11-25",
             "capabilities": {},
             "clientInfo": {"name": "t", "version": "1"},
         }
-        found = handshake.InitializeResult.model_validate(door.ask("initialize", params)["result"])
+        found = handshake.InitializeResult.model_validate(mcp_agent.ask("initialize", params)["result"])
         assert found.server_info.name == f"memoryhub-{toolset}"
         assert found.instructions
         assert TOOLSETS[toolset].description in found.instructions
 
     @pytest.mark.parametrize("toolset", sorted(TOOLSETS))
-    def test_the_list_of_tools(self, bot: Door, toolset: str) -> None:
-        door = Door(bot.raw, toolset)
-        before = handshake.ListToolsResult.model_validate(door.ask("tools/list")["result"])
-        after = stateless.ListToolsResult.model_validate(door.post_stateless("tools/list").json()["result"])
+    def test_the_list_of_tools(self, bot: McpAgent, toolset: str) -> None:
+        mcp_agent = McpAgent(bot.raw, toolset)
+        before = handshake.ListToolsResult.model_validate(mcp_agent.ask("tools/list")["result"])
+        after = stateless.ListToolsResult.model_validate(
+            mcp_agent.post_stateless("tools/list").json()["result"]
+        )
         assert [tool.name for tool in before.tools] == [tool.name for tool in after.tools]
         for tool in after.tools:
             assert tool.description
@@ -198,17 +200,17 @@ class TestShapes:
             assert tool.annotations
 
     @pytest.mark.parametrize("cursor", [None, ""])
-    def test_a_cursor_that_points_nowhere_begins_at_the_first_tool(self, bot: Door, cursor: Any) -> None:
+    def test_empty_cursor_lists_from_the_first_tool(self, bot: McpAgent, cursor: Any) -> None:
         assert bot.ask("tools/list", {"cursor": cursor}) == bot.ask("tools/list")
 
-    def test_a_call(self, bot: Door) -> None:
+    def test_a_call(self, bot: McpAgent) -> None:
         handshake.CallToolResult.model_validate(bot.call("list_memories"))
         handshake.CallToolResult.model_validate(bot.call("get_memory", id="nothing"))
         for arguments in ({}, {"limit": -1}):
             response = bot.post_stateless("tools/call", {"name": "list_memories", "arguments": arguments})
             stateless.CallToolResult.model_validate(response.json()["result"])
 
-    def test_discovery(self, bot: Door) -> None:
+    def test_discovery(self, bot: McpAgent) -> None:
         found = stateless.DiscoverResult.model_validate(
             bot.post_stateless("server/discover").json()["result"]
         )

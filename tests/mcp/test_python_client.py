@@ -1,4 +1,4 @@
-"""The official Python SDK's client against the real server, in both eras of the protocol."""
+"""The official Python SDK's client against the real server, with and without handshake."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def bearer(token: str) -> dict[str, str]:
 
 @ERAS
 @pytest.mark.parametrize("toolset", sorted(TOOLSETS))
-def test_it_connects_to_every_toolset_and_lists_its_tools(served: Served, toolset: str, mode: str) -> None:
+def test_client_connects_to_every_toolset_and_lists_tools(served: Served, toolset: str, mode: str) -> None:
     async def look(client: Client) -> None:
         assert client.protocol_version == VERSIONS[mode]
         assert client.server_info is not None
@@ -42,7 +42,7 @@ def test_it_connects_to_every_toolset_and_lists_its_tools(served: Served, toolse
 
 
 @ERAS
-def test_it_stores_finds_changes_and_deletes(served: Served, mode: str) -> None:
+def test_client_stores_finds_updates_and_deletes(served: Served, mode: str) -> None:
     async def work(client: Client) -> None:
         made = await done(client, "store_memory", content=f"the quokka of {mode} smiles", project=mode)
         found = await done(client, "search_memories", query="quokka", project=mode)
@@ -69,7 +69,7 @@ def test_it_stores_finds_changes_and_deletes(served: Served, mode: str) -> None:
         ("store_memory", {"content": "x", "project": 7}, "project: Input should be a valid string"),
     ],
 )
-def test_a_refusal_is_a_result_with_words_for_the_model(
+def test_refusal_is_a_result_with_text(
     served: Served, mode: str, name: str, arguments: dict[str, Any], words: str
 ) -> None:
     async def refused(client: Client) -> Any:
@@ -81,7 +81,7 @@ def test_a_refusal_is_a_result_with_words_for_the_model(
 
 
 @ERAS
-def test_a_lacking_right_is_a_refusal_too(served: Served, mode: str) -> None:
+def test_missing_right_is_a_refusal(served: Served, mode: str) -> None:
     async def refused(client: Client) -> Any:
         return await client.call_tool("store_memory", {"content": "x"})
 
@@ -92,7 +92,7 @@ def test_a_lacking_right_is_a_refusal_too(served: Served, mode: str) -> None:
 
 
 @ERAS
-def test_an_unknown_tool_is_an_error_of_the_protocol(served: Served, mode: str) -> None:
+def test_unknown_tool_is_a_protocol_error(served: Served, mode: str) -> None:
     async def unknown(client: Client) -> None:
         with pytest.raises(MCPError, match="Unknown tool") as caught:
             await client.call_tool("drop_tables", {})
@@ -103,7 +103,9 @@ def test_an_unknown_tool_is_an_error_of_the_protocol(served: Served, mode: str) 
 
 @ERAS
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer mh_wrong"}], ids=["none", "wrong"])
-def test_without_a_valid_token_nobody_connects(served: Served, mode: str, headers: dict[str, str]) -> None:
+def test_client_without_a_valid_token_cannot_connect(
+    served: Served, mode: str, headers: dict[str, str]
+) -> None:
     async def nothing(client: Client) -> None:
         raise AssertionError("connected")
 
@@ -112,7 +114,7 @@ def test_without_a_valid_token_nobody_connects(served: Served, mode: str, header
     assert not caught.group_contains(AssertionError)
 
 
-def test_the_other_header_of_the_api_is_as_good(served: Served) -> None:
+def test_api_key_header_works(served: Served) -> None:
     async def count(client: Client) -> int:
         return len((await client.list_tools()).tools)
 

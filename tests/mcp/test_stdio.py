@@ -1,4 +1,4 @@
-"""``manage.py mcp TOOLSET``, as the Python SDK's client starts it and as one speaks to it line by line."""
+"""``manage.py mcp TOOLSET``, with the Python SDK's client and line by line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def command(*arguments: str) -> list[str]:
 
 @contextmanager
 def started(served: Served, *arguments: str, **more: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The command at work; ended at the end."""
+    """Start the command; stop it at the end."""
     process = subprocess.Popen(
         command(*arguments),
         cwd=served.hub.folder,
@@ -57,7 +57,7 @@ def started(served: Served, *arguments: str, **more: str) -> Iterator[subprocess
 
 
 def say(process: subprocess.Popen[bytes], message: Any) -> Any:
-    """One message, and what comes back."""
+    """Send a message and return the response."""
     assert process.stdin is not None
     assert process.stdout is not None
     line = message if isinstance(message, bytes) else json.dumps(message).encode()
@@ -69,7 +69,7 @@ def say(process: subprocess.Popen[bytes], message: Any) -> Any:
 def run(
     served: Served, arguments: list[str], *messages: Any, **more: str
 ) -> subprocess.CompletedProcess[bytes]:
-    """The command from its start to the end of its input."""
+    """Run the command with this input until it ends."""
     return subprocess.run(
         command(*arguments),
         cwd=served.hub.folder,
@@ -82,7 +82,7 @@ def run(
 
 
 @pytest.mark.parametrize("toolset", sorted(set(TOOLSETS) - {"letsgo"}))
-def test_the_python_client_starts_it_and_lists_its_tools(served: Served, toolset: str) -> None:
+def test_python_client_starts_it_and_lists_tools(served: Served, toolset: str) -> None:
     async def look(client: Client) -> list[str]:
         return [tool.name for tool in (await client.list_tools()).tools]
 
@@ -91,7 +91,7 @@ def test_the_python_client_starts_it_and_lists_its_tools(served: Served, toolset
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_the_python_client_calls_and_is_refused(served: Served, mode: str) -> None:
+def test_python_client_calls_and_is_refused(served: Served, mode: str) -> None:
     async def work(client: Client) -> None:
         made = await client.call_tool("store_memory", {"content": f"the wombat of {mode} digs"})
         assert not made.is_error
@@ -113,7 +113,7 @@ def parameters(served: Served, toolset: str) -> StdioServerParameters:
     )
 
 
-def test_it_ends_with_its_input_and_says_nothing_but_messages(served: Served) -> None:
+def test_only_messages_are_printed_until_the_input_ends(served: Served) -> None:
     done = run(served, ["letsgo", "--as", "ada"], HELLO, {"jsonrpc": "2.0", "method": "x"}, PING)
     assert done.returncode == 0
     first, second = map(json.loads, done.stdout.splitlines())
@@ -122,7 +122,7 @@ def test_it_ends_with_its_input_and_says_nothing_but_messages(served: Served) ->
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_quietly(served: Served, number: int) -> None:
+def test_signal_ends_it_quietly(served: Served, number: int) -> None:
     with started(served, "letsgo", "--as", "ada") as process:
         assert say(process, PING)["result"] == {}
         os.kill(process.pid, number)
@@ -131,7 +131,7 @@ def test_a_signal_ends_it_quietly(served: Served, number: int) -> None:
         assert process.stderr.read() == b""
 
 
-def test_what_is_logged_and_printed_goes_to_standard_error(served: Served) -> None:
+def test_logs_and_prints_go_to_standard_error(served: Served) -> None:
     program = (
         "import django; django.setup();"
         "from django.core.management import call_command; from memoryhub.toolsets.base import Tool;"
@@ -157,7 +157,7 @@ def test_what_is_logged_and_printed_goes_to_standard_error(served: Served) -> No
 
 class TestWho:
     @pytest.mark.parametrize("token", [{}, {"MEMORYHUB_TOKEN": "mh_wrong"}, {"MEMORYHUB_TOKEN": "wrong"}])
-    def test_without_a_token_or_a_name_it_does_not_start(
+    def test_needs_a_token_or_a_name(
         self, db: None, monkeypatch: pytest.MonkeyPatch, token: dict[str, str]
     ) -> None:
         for name, value in token.items():
@@ -176,7 +176,7 @@ class TestWho:
             (["--as", "eve", "--project", "x" * 201], "--project: "),
         ],
     )
-    def test_an_option_that_says_nothing_is_explained(self, db: None, options: list[str], words: str) -> None:
+    def test_option_without_a_name_is_explained(self, db: None, options: list[str], words: str) -> None:
         with pytest.raises(CommandError, match=words):
             call_command("mcp", "letsgo", *options)
 
@@ -189,7 +189,7 @@ class TestWho:
             ({"project": "shed"}, {"public"}, {"read", "write"}, {"shed"}),
         ],
     )
-    def test_a_named_agent_has_what_the_options_give(
+    def test_named_agent_has_the_rights_of_its_options(
         self, options: dict[str, str], levels: set[str], rights: set[str], projects: set[str] | None
     ) -> None:
         defaults = {"name": "eve", "clearance": "public", "rights": "read,write", "project": None}
@@ -198,7 +198,7 @@ class TestWho:
         assert (caller.actor.clearance.levels, caller.rights) == (levels, rights)
         assert caller.actor.clearance.projects == projects
 
-    def test_a_named_agent_stores_under_its_name(self, served: Served) -> None:
+    def test_named_agent_stores_under_its_name(self, served: Served) -> None:
         made = run(
             served, ["letsgo", "--as", "eve", "--rights", "write"], tool("store_memory", content="a dunnart")
         )
@@ -206,12 +206,12 @@ class TestWho:
         journal = api(served, f"/journal?object_id={uid}")["items"]
         assert [(row["operation"], row["actor"]) for row in journal] == [("insert", "command:eve")]
 
-    def test_the_token_may_lie_in_a_file(self, served: Served, tmp_path: Any) -> None:
+    def test_token_may_be_in_a_file(self, served: Served, tmp_path: Any) -> None:
         (tmp_path / "token").write_text(f"{served.token}\n")
         done = run(served, ["letsgo"], PING, MEMORYHUB_TOKEN_FILE=str(tmp_path / "token"))
         assert json.loads(done.stdout)["result"] == {}
 
-    def test_a_token_that_is_revoked_meanwhile_is_told_so(self, served: Served) -> None:
+    def test_token_revoked_meanwhile_is_refused(self, served: Served) -> None:
         token = served.hub.run("create_token", "brief", **PLAIN).stdout.strip()
         with started(served, "letsgo", MEMORYHUB_TOKEN=token) as process:
             assert say(process, PING)["result"] == {}
@@ -239,7 +239,7 @@ def api(served: Served, path: str) -> Any:
         return json.load(answer)
 
 
-def test_a_store_that_is_not_migrated_is_not_served(served: Served, tmp_path: Any) -> None:
+def test_store_without_migrations_is_not_served(served: Served, tmp_path: Any) -> None:
     done = run(served, ["letsgo", "--as", "ada"], PING, LETSGO_HOME=str(tmp_path))
     assert done.returncode == 1
     assert b"run: manage.py migrate" in done.stderr
@@ -247,7 +247,7 @@ def test_a_store_that_is_not_migrated_is_not_served(served: Served, tmp_path: An
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-"])
-def test_where_no_messages_can_pass_it_says_so(served: Served, closed: str) -> None:
+def test_closed_input_or_output_is_reported(served: Served, closed: str) -> None:
     done = subprocess.run(
         ["bash", "-c", f'exec "$@" {closed}', "bash", *command("letsgo", "--as", "ada")],
         cwd=served.hub.folder,
@@ -278,7 +278,7 @@ HOSTILE: list[tuple[str, bytes, int, Any]] = [
 ]
 
 
-def test_hostile_lines_are_answered_and_survived(served: Served) -> None:
+def test_hostile_lines_are_answered(served: Served) -> None:
     with started(served, "letsgo", "--as", "ada") as process:
         say(process, HELLO)
         for why, line, code, known in HOSTILE:
@@ -288,14 +288,14 @@ def test_hostile_lines_are_answered_and_survived(served: Served) -> None:
         assert say(process, PING)["result"] == {}
 
 
-def test_half_of_a_surrogate_pair_is_no_reason_to_hang(served: Served) -> None:
+def test_half_of_a_surrogate_pair_is_answered(served: Served) -> None:
     line = json.dumps(tool("store_memory", content="a \ud83d b")).encode()
     assert b"\\ud83d" in line
     with started(served, "letsgo", "--as", "ada") as process:
         assert say(process, line)["result"]["isError"] is False
 
 
-def test_arrays_of_messages_are_of_one_version(served: Served) -> None:
+def test_batches_exist_in_one_version_only(served: Served) -> None:
     hello = {**HELLO, "params": {**HELLO["params"], "protocolVersion": "2025-03-26"}}  # type: ignore[dict-item]
     several = [PING, {"jsonrpc": "2.0", "method": "x"}, {**PING, "id": "b"}, 7]
     done = run(served, ["letsgo", "--as", "ada"], hello, several)

@@ -1,4 +1,4 @@
-"""Tools called through MCP: the same results and refusals as over HTTP, the same gate, and the session."""
+"""Tools called through MCP: the same results, refusals and visibility as over HTTP, and sessions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from memoryhub.mcp.stdio import StdioConnection
 from memoryhub.models import AgentToken, JournalEntry, Memory
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.toolsets.base import Tool, Toolset
-from tests.mcp.conftest import Door
+from tests.mcp.conftest import McpAgent
 
 SECRET = "AKIA" + "IOSFODNN7EXAMPLQ"
 
 
 @pytest.fixture
-def both(bot: Door) -> Callable[..., tuple[dict[str, Any], dict[str, Any]]]:
-    """``both("get_memory", id="x")``: what MCP says, and the body that the API answers."""
+def both(bot: McpAgent) -> Callable[..., tuple[dict[str, Any], dict[str, Any]]]:
+    """``both("get_memory", id="x")``: the result over MCP and the body of the API."""
 
     def ask(name: str, **arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         path = f"/api/v1/tools/letsgo/{name}"
@@ -37,7 +37,7 @@ def both(bot: Door) -> Callable[..., tuple[dict[str, Any], dict[str, Any]]]:
 
 
 class TestResults:
-    def test_they_are_those_of_the_api_as_data_and_as_text(self, both: Any, remember: Any) -> None:
+    def test_results_equal_the_apis_as_data_and_text(self, both: Any, remember: Any) -> None:
         remember("a bilby digs", project="den")
         for name, arguments in (
             ("list_memories", {}),
@@ -46,13 +46,13 @@ class TestResults:
             ("get_timeline", {"limit": 1}),
             ("query_facts", {}),
         ):
-            said, answered = both(name, **arguments)
-            assert said["isError"] is False
-            assert said["structuredContent"] == answered["result"]
-            [text] = said["content"]
+            over_mcp, answered = both(name, **arguments)
+            assert over_mcp["isError"] is False
+            assert over_mcp["structuredContent"] == answered["result"]
+            [text] = over_mcp["content"]
             assert json.loads(text["text"]) == answered["result"]
 
-    def test_arguments_that_are_not_known_are_named(self, bot: Door) -> None:
+    def test_unknown_arguments_are_named(self, bot: McpAgent) -> None:
         _, note = bot.call("list_memories", sort="up")["content"]
         assert note["text"] == "These arguments are not known and were ignored: sort"
 
@@ -64,8 +64,8 @@ class TestResults:
             ({"a": 1}, '{"a":1}', {"a": 1}),
         ],
     )
-    def test_a_sentence_stays_a_sentence_and_a_list_a_list(
-        self, bot: Door, monkeypatch: pytest.MonkeyPatch, value: Any, text: str, data: Any
+    def test_sentence_and_list_keep_their_type(
+        self, bot: McpAgent, monkeypatch: pytest.MonkeyPatch, value: Any, text: str, data: Any
     ) -> None:
         offer(monkeypatch, lambda caller, given: value)
         found = bot.call("probe")
@@ -87,42 +87,45 @@ class TestRefusals:
             ("delete_fact", {"id": "nothing"}),
         ],
     )
-    def test_they_have_the_words_of_the_problem(
+    def test_refusal_has_the_text_of_the_problem(
         self, both: Any, name: str, arguments: dict[str, Any]
     ) -> None:
-        said, problem = both(name, **arguments)
-        assert said["isError"] is True
-        [text] = said["content"]
+        over_mcp, problem = both(name, **arguments)
+        assert over_mcp["isError"] is True
+        [text] = over_mcp["content"]
         assert problem["detail"] in text["text"]
         for error in problem["errors"]:
             assert error["message"] in text["text"]
-        assert {**said["structuredContent"], "request_id": ""} == {**problem, "request_id": ""}
+        assert {**over_mcp["structuredContent"], "request_id": ""} == {**problem, "request_id": ""}
 
-    def test_the_model_reads_no_sentence_twice(self, bot: Door) -> None:
+    def test_refusal_repeats_no_sentence(self, bot: McpAgent) -> None:
         [text] = bot.call("store_memory", content=SECRET)["content"]
         assert text["text"].count("line 1 of content") == 1
 
     @pytest.mark.parametrize("arguments", [{"content": SECRET}, {"content": "x", "tags": [SECRET]}])
-    def test_no_word_of_a_secret_is_told(
-        self, bot: Door, caplog: pytest.LogCaptureFixture, arguments: dict[str, Any]
+    def test_refusal_reveals_no_secret(
+        self, bot: McpAgent, caplog: pytest.LogCaptureFixture, arguments: dict[str, Any]
     ) -> None:
         found = bot.call("store_memory", **arguments)
         assert found["structuredContent"]["code"] == "secret_detected"
         assert SECRET not in str(found) + caplog.text
         assert not JournalEntry.objects.filter(detail__icontains=SECRET).exists()
 
-    def test_a_right_is_needed(self, door: Callable[..., Door]) -> None:
-        reader = door(rights=["read"])
+    def test_missing_right_is_refused(self, mcp_agent: Callable[..., McpAgent]) -> None:
+        reader = mcp_agent(rights=["read"])
         assert reader.call("list_memories")["isError"] is False
         for name, arguments in (("store_memory", {"content": "x"}), ("purge_expired", {})):
             found = reader.call(name, **arguments)
             assert found["isError"] is True
             assert found["structuredContent"]["code"] == "missing_right"
         assert not Memory.objects.exists()
-        assert "lacks the right 'read'" in door(rights=["write"]).call("list_memories")["content"][0]["text"]
+        assert (
+            "lacks the right 'read'"
+            in mcp_agent(rights=["write"]).call("list_memories")["content"][0]["text"]
+        )
 
-    def test_a_fault_tells_nothing_and_is_logged_under_its_number(
-        self, bot: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    def test_exception_is_hidden_and_logged_with_its_id(
+        self, bot: McpAgent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         def fault(caller: Caller, given: Any) -> None:
             raise ZeroDivisionError("a private word")
@@ -135,25 +138,30 @@ class TestRefusals:
 
 
 class TestGate:
-    """A level is seen when it is asked for and allowed; an unknown one never."""
+    """Only requested and cleared levels are shown, and never an unknown one."""
 
     @pytest.mark.parametrize("clearance", ["public", "private", "secret"])
     @pytest.mark.parametrize("asked", [(), ("private",), ("secret",), ("private", "secret")])
     @pytest.mark.parametrize("tool", ["search_memories", "list_memories"])
     def test_levels(
-        self, door: Callable[..., Door], four_levels: Any, clearance: str, asked: tuple[str, ...], tool: str
+        self,
+        mcp_agent: Callable[..., McpAgent],
+        four_levels: Any,
+        clearance: str,
+        asked: tuple[str, ...],
+        tool: str,
     ) -> None:
         cleared = ("public", "private", "secret")
         allowed = set(cleared[: cleared.index(clearance) + 1])
         flags: dict[str, Any] = {f"allow_{level}": True for level in asked}
         if tool == "search_memories":
             flags.update(query="zebra", min_score=0)
-        found = door(clearance).done(tool, **flags)
+        found = mcp_agent(clearance).done(tool, **flags)
         seen = {one["sensitivity"] for one in found.get("results", found.get("memories"))}
         assert seen == {"public", *asked} & allowed
 
-    def test_what_one_may_not_see_is_not_there(self, door: Callable[..., Door], four_levels: Any) -> None:
-        agent = door("private")
+    def test_hidden_memory_is_not_found(self, mcp_agent: Callable[..., McpAgent], four_levels: Any) -> None:
+        agent = mcp_agent("private")
         nothing = agent.call("get_memory", id="nothing")["content"]
         for level in ("secret", "cosmic"):
             everything = {"allow_private": True, "allow_secret": True}
@@ -162,25 +170,27 @@ class TestGate:
             for tool in ("delete_memory", "update_memory"):
                 assert agent.call(tool, id=four_levels[level].uid, title="t")["isError"] is True
 
-    def test_projects(self, door: Callable[..., Door], remember: Any) -> None:
+    def test_projects(self, mcp_agent: Callable[..., McpAgent], remember: Any) -> None:
         for project in ("den", "barn"):
             remember(f"a bilby of the {project}", project=project)
-        confined = door(projects=["den"])
+        confined = mcp_agent(projects=["den"])
         assert [one["project"] for one in confined.done("list_memories")["memories"]] == ["den"]
         assert confined.call("store_memory", content="x", project="barn")["isError"] is True
 
-    def test_personal_memories(self, door: Callable[..., Door], remember: Any) -> None:
+    def test_personal_memories(self, mcp_agent: Callable[..., McpAgent], remember: Any) -> None:
         mine = remember("ada's own bilby", scope="personal")
-        assert len(door().done("list_memories")["memories"]) == 1
+        assert len(mcp_agent().done("list_memories")["memories"]) == 1
         _, raw = tokens.issue_token("other", "bob", "secret", actor=system_actor("tests"))
-        assert Door(raw).done("list_memories")["memories"] == []
-        assert Door(raw).call("get_memory", id=mine.uid)["isError"] is True
+        assert McpAgent(raw).done("list_memories")["memories"] == []
+        assert McpAgent(raw).call("get_memory", id=mine.uid)["isError"] is True
 
 
 class TestSession:
-    """Tools are told which conversation a call is of, where the protocol knows one."""
+    """Tool calls know their session, where the protocol has one."""
 
-    def test_over_http_it_is_that_of_the_handshake(self, bot: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_http_session_is_that_of_the_handshake(
+        self, bot: McpAgent, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         offer(monkeypatch, lambda caller, given: caller.session)
         first, second = bot.begin(), bot.begin()
         names = [self.said(bot, session) for session in (first, first, second)]
@@ -190,11 +200,11 @@ class TestSession:
         stateless = bot.post_stateless("tools/call", {"name": "probe"}, Mcp_Session_Id=first).json()
         assert stateless["result"]["content"][0]["text"] == ""
 
-    def said(self, bot: Door, session: str) -> str:
+    def said(self, bot: McpAgent, session: str) -> str:
         answered = bot.ask("tools/call", {"name": "probe"}, Mcp_Session_Id=session)
         return str(answered["result"]["content"][0]["text"])
 
-    def test_over_stdio_it_lasts_from_one_handshake_to_the_next(self, bot: Door) -> None:
+    def test_stdio_session_lasts_until_the_next_handshake(self, bot: McpAgent) -> None:
         wire = StdioConnection(probing(lambda caller, given: caller.session), self.admit, 10_000)
         call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"probe"}}'
         hello = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}'
@@ -214,7 +224,7 @@ class Nothing(BaseModel):
 
 
 def probing(handler: Callable[[Caller, Any], Any]) -> Toolset:
-    """LetsGo's toolset with one tool more."""
+    """Return LetsGo's toolset with one more tool."""
     tool = Tool("probe", "For this test.", Nothing, handler, Right.READ)
     return replace(TOOLSETS["letsgo"], tools=(*TOOLSETS["letsgo"].tools, tool))
 

@@ -1,4 +1,4 @@
-"""Every tool of every toolset through MCP: what the API answers, whatever the arguments."""
+"""Every tool of every toolset answers over MCP as over the API, for any arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.toolsets.base import Tool
-from tests.mcp.conftest import RIGHTS, Door
+from tests.mcp.conftest import RIGHTS, McpAgent
 from tests.mcp.test_messages import JSON
 
 TOOLS = [(toolset.name, tool) for toolset in TOOLSETS.values() for tool in toolset.tools]
@@ -22,15 +22,15 @@ EVERY = pytest.mark.parametrize(
 
 
 @EVERY
-def test_its_schema_is_one_and_nothing_in_it_is_fetched(toolset: str, tool: Tool[Any]) -> None:
+def test_schema_is_valid_and_self_contained(toolset: str, tool: Tool[Any]) -> None:
     Draft202012Validator.check_schema(tool.input_schema)
     assert tool.input_schema["type"] == "object"
     assert "http" not in json.dumps(tool.input_schema)
 
 
 @EVERY
-def test_it_answers_and_refuses_as_over_http(bot: Door, toolset: str, tool: Tool[Any]) -> None:
-    door = Door(bot.raw, toolset)
+def test_mcp_answers_and_refuses_like_http(bot: McpAgent, toolset: str, tool: Tool[Any]) -> None:
+    mcp_agent = McpAgent(bot.raw, toolset)
     for arguments in (
         {},
         {name: [] for name in tool.input_schema["properties"]},
@@ -38,27 +38,29 @@ def test_it_answers_and_refuses_as_over_http(bot: Door, toolset: str, tool: Tool
     ):
         path = f"/api/v1/tools/{toolset}/{tool.name}"
         answered = bot.http.post(path, json.dumps(arguments), content_type="application/json")
-        body, said = answered.json(), door.call(tool.name, **arguments)
-        assert said["isError"] is (answered.status_code >= 400)
-        if said["isError"]:
-            assert said["structuredContent"]["code"] == body["code"]
-            assert said["content"][0]["text"].startswith(body["detail"])
+        body, over_mcp = answered.json(), mcp_agent.call(tool.name, **arguments)
+        assert over_mcp["isError"] is (answered.status_code >= 400)
+        if over_mcp["isError"]:
+            assert over_mcp["structuredContent"]["code"] == body["code"]
+            assert over_mcp["content"][0]["text"].startswith(body["detail"])
         elif isinstance(body["result"], dict):
-            assert said["structuredContent"].keys() == body["result"].keys()
+            assert over_mcp["structuredContent"].keys() == body["result"].keys()
 
 
 @pytest.mark.parametrize(("toolset", "tool"), [one for one in TOOLS if one[1].right])
-def test_without_its_right_it_does_nothing(door: Any, toolset: str, tool: Tool[Any]) -> None:
-    lacking = door(rights=[right for right in RIGHTS if right != tool.right])
-    said = Door(lacking.raw, toolset).call(tool.name)
-    assert said["structuredContent"]["code"] == "missing_right"
+def test_tool_without_its_right_does_nothing(mcp_agent: Any, toolset: str, tool: Tool[Any]) -> None:
+    lacking = mcp_agent(rights=[right for right in RIGHTS if right != tool.right])
+    over_mcp = McpAgent(lacking.raw, toolset).call(tool.name)
+    assert over_mcp["structuredContent"]["code"] == "missing_right"
 
 
 @EVERY
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_no_arguments_are_a_fault(bot: Door, toolset: str, tool: Tool[Any], data: st.DataObject) -> None:
+def test_any_arguments_are_answered(
+    bot: McpAgent, toolset: str, tool: Tool[Any], data: st.DataObject
+) -> None:
     names = st.sampled_from(sorted(tool.input_schema["properties"]) or ["x"])
     arguments = data.draw(st.dictionaries(names, JSON, max_size=4))
-    said = Door(bot.raw, toolset).call(tool.name, **arguments)
-    assert said["structuredContent"].get("status", 0) < 500
+    over_mcp = McpAgent(bot.raw, toolset).call(tool.name, **arguments)
+    assert over_mcp["structuredContent"].get("status", 0) < 500

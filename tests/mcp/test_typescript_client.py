@@ -28,9 +28,9 @@ Talk = Callable[..., list[dict[str, Any]]]
 
 @pytest.fixture(scope="session", params=CLIENTS, ids=["-".join(one) for one in CLIENTS])
 def talk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Talk:
-    """``talk({"url": …}, …)``: what one of the clients tells of each server.
+    """``talk({"url": …}, …)``: what one of the clients reports about each server.
 
-    Named first by the tests, so that no server is started where there is no client.
+    The first fixture of each test, so that no server starts without a client.
     """
     sdk, mode = request.param
     node.require_node(sdk)
@@ -45,15 +45,15 @@ def talk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return tell
 
 
-def check(told: dict[str, Any], toolset: str = "letsgo") -> None:
-    """What every client has to be told for :data:`CALLS`."""
-    assert told["server"]["name"] == f"memoryhub-{toolset}"
-    assert "never instructions" in told["instructions"]
-    assert [tool["name"] for tool in told["tools"]] == [tool.name for tool in TOOLSETS[toolset].tools]
-    [store] = [tool for tool in told["tools"] if tool["name"] == "store_memory"]
+def check(report: dict[str, Any], toolset: str = "letsgo") -> None:
+    """Check what every client must report for :data:`CALLS`."""
+    assert report["server"]["name"] == f"memoryhub-{toolset}"
+    assert "never instructions" in report["instructions"]
+    assert [tool["name"] for tool in report["tools"]] == [tool.name for tool in TOOLSETS[toolset].tools]
+    [store] = [tool for tool in report["tools"] if tool["name"] == "store_memory"]
     assert store["annotations"]["readOnlyHint"] is False
     assert store["inputSchema"]["required"] == ["content"]
-    stored, found, missing, wrong, unknown = told["calls"]
+    stored, found, missing, wrong, unknown = report["calls"]
     assert stored["result"]["structuredContent"]["outcome"] in ("created", "refreshed")
     [hit] = found["result"]["structuredContent"]["results"]
     assert hit["content"] == "the numbat eats termites"
@@ -65,25 +65,27 @@ def check(told: dict[str, Any], toolset: str = "letsgo") -> None:
     assert "Unknown tool" in unknown["message"]
 
 
-def test_over_http_it_connects_lists_calls_and_is_refused(talk: Talk, served: Served) -> None:
-    told, *others = talk(http(served, "letsgo", calls=CALLS), *(http(served, name) for name in TOOLSETS))
-    check(told)
-    assert told.get("ended", False) is (told["version"] == VERSIONS["legacy"]), "it ends the session it began"
+def test_http_client_connects_lists_calls_and_is_refused(talk: Talk, served: Served) -> None:
+    report, *others = talk(http(served, "letsgo", calls=CALLS), *(http(served, name) for name in TOOLSETS))
+    check(report)
+    assert report.get("ended", False) is (report["version"] == VERSIONS["legacy"]), (
+        "it ends the session it began"
+    )
     for toolset, other in zip(TOOLSETS.values(), others, strict=True):
         assert [tool["name"] for tool in other["tools"]] == [tool.name for tool in toolset.tools]
 
 
-def test_without_a_valid_token_nobody_connects(talk: Talk, served: Served) -> None:
+def test_client_without_a_valid_token_cannot_connect(talk: Talk, served: Served) -> None:
     wrong = {"Authorization": "Bearer mh_wrong"}
     found = talk(http(served, "letsgo", headers=wrong), http(served, "letsgo", headers={}))
-    assert ["refused" in told for told in found] == [True, True]
+    assert ["refused" in report for report in found] == [True, True]
 
 
-def test_it_starts_the_hub_itself(talk: Talk, served: Served) -> None:
+def test_stdio_client_starts_the_hub(talk: Talk, served: Served) -> None:
     environment = served.hub.environment(MEMORYHUB_TOKEN=served.token, **PLAIN)
     arguments = [str(served.hub.folder / "manage.py"), "mcp", "letsgo"]
-    [told] = talk({"command": sys.executable, "args": arguments, "env": environment, "calls": CALLS})
-    check(told)
+    [report] = talk({"command": sys.executable, "args": arguments, "env": environment, "calls": CALLS})
+    check(report)
 
 
 def http(served: Served, toolset: str, **more: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Agents that call the tools of a toolset as they would over HTTP."""
+"""Agents that call tools over HTTP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Agent", "agent", "bot"]
 
 
 def run(caller: Agent, toolset: str, tool: str, **arguments: Any) -> Any:
-    """The response."""
+    """Call a tool and return the response."""
     return caller.post(f"/tools/{toolset}/{tool}", arguments)
 
 
@@ -41,5 +41,5 @@ def pigo(bot: Agent) -> Callable[..., Any]:
 
 
 def id_in(sentence: str) -> str:
-    """The id that one of Mira's sentences names."""
+    """Return the id in one of Mira's sentences."""
     return sentence.rstrip(")").rpartition(": ")[2]

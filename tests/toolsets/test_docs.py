@@ -1,4 +1,4 @@
-"""docs/tools.md tells of every tool, argument and refusal that there is."""
+"""docs/tools.md describes every tool, argument and refusal."""
 
 import re
 from pathlib import Path
@@ -31,5 +31,5 @@ def test_every_toolset_is_in_the_first_table():
 
 
 @pytest.mark.parametrize("words", sorted({words for _, words, field in ERRORS if field != "limit"}))
-def test_every_refusal_of_mira_is_told_word_for_word(words):
+def test_every_refusal_of_mira_is_documented(words):
     assert f"| {words} |" in section("mira")

@@ -1,4 +1,4 @@
-"""Evidence: what several sessions say is believed more."""
+"""Evidence: confidence grows with the number of sessions that assert a memory."""
 
 from datetime import timedelta
 
@@ -27,33 +27,33 @@ def confidence_of(memory: Memory) -> float:
     ("start", "sessions", "after"),
     [(0.5, 0, 0.5), (0.5, 1, 0.75), (0.5, 2, 0.875), (0.9, 1, 0.95), (0.0, 1, 0.5), (1.0, 3, 1.0)],
 )
-def test_each_further_session_takes_half_of_the_doubt(start, sessions, after):
+def test_each_session_halves_the_doubt(start, sessions, after):
     assert grow_confidence(start, sessions) == after
 
 
-@pytest.mark.parametrize("said", [KEYED, {"content": "We use strict mode"}])
-def test_three_sessions_make_it_surer_each_time(mira, said):
+@pytest.mark.parametrize("memory_arguments", [KEYED, {"content": "We use strict mode"}])
+def test_confidence_grows_with_three_sessions(mira, memory_arguments):
     seen = []
     for session in ("s1", "s2", "s3"):
-        mira("remember", **said, session_id=session)
+        mira("remember", **memory_arguments, session_id=session)
         seen.append(confidence())
     assert seen == [0.5, 0.75, 0.875]
     assert Evidence.objects.count() == 3
 
 
-def test_the_same_session_adds_nothing(mira):
+def test_same_session_adds_nothing(mira):
     for session in ("s1", "s1", "s2", "s1", "s2"):
         mira("remember", **KEYED, session_id=session)
     assert confidence() == 0.75
 
 
-def test_another_wording_under_the_same_key_counts_too(mira):
+def test_other_wording_with_the_same_key_counts(mira):
     mira("remember", **KEYED, session_id="s1")
     mira("remember", content="Strict mode is what we use", key="ts", session_id="s2")
     assert confidence() == 0.75
 
 
-def test_a_confidence_that_is_named_is_where_it_starts(mira):
+def test_given_confidence_is_the_start(mira):
     mira("remember", **KEYED, confidence=0.2, session_id="s1")
     assert confidence() == 0.2
     mira("remember", **KEYED, session_id="s2")
@@ -64,7 +64,7 @@ def test_a_confidence_that_is_named_is_where_it_starts(mira):
     assert confidence() == 0.95
 
 
-def test_without_a_session_a_day_of_a_token_is_one(agent, monkeypatch):
+def test_day_of_a_token_replaces_a_missing_session(agent, monkeypatch):
     from django.utils import timezone
 
     one, other = agent(name="one"), agent(name="other")
@@ -77,7 +77,7 @@ def test_without_a_session_a_day_of_a_token_is_one(agent, monkeypatch):
     assert confidence() == 0.875
 
 
-def test_the_door_s_session_is_taken_where_none_is_named(db, actor):
+def test_connection_session_is_the_default(db, actor):
     tool = TOOLSETS["mira"].find("memory")
     for session in ("mcp-1", "mcp-1", "mcp-2", "x" * 5000):
         caller = Caller(actor, frozenset({"write"}), session)
@@ -85,7 +85,7 @@ def test_the_door_s_session_is_taken_where_none_is_named(db, actor):
     assert confidence() == 0.875
 
 
-def test_what_was_stored_elsewhere_counts_as_said_once(mira, remember):
+def test_memory_stored_elsewhere_counts_as_one_session(mira, remember):
     remember("We use strict mode", session_id="s1")
     mira("remember", content="We use strict mode", session_id="s1")
     assert confidence() == 0.5
@@ -94,7 +94,7 @@ def test_what_was_stored_elsewhere_counts_as_said_once(mira, remember):
     assert set(Evidence.objects.values_list("session_id", flat=True)) == {"s1", "s2"}
 
 
-def test_it_stays_in_the_session_where_it_was_said_first(mira):
+def test_memory_keeps_its_first_session(mira):
     mira("remember", **KEYED, session_id="s1")
     mira("remember", **KEYED, session_id="s2")
     memory = Memory.objects.get()
@@ -102,7 +102,7 @@ def test_it_stays_in_the_session_where_it_was_said_first(mira):
     assert memory.revisions.count() == 0
 
 
-def test_growth_is_journaled_with_numbers_alone(mira):
+def test_growth_is_journaled_with_numbers_only(mira):
     mira("remember", **KEYED, session_id="s1")
     mira("remember", **KEYED, session_id="s2")
     row = JournalEntry.objects.get(operation="evidence")
@@ -111,7 +111,7 @@ def test_growth_is_journaled_with_numbers_alone(mira):
     assert journal.verify().ok
 
 
-def test_memories_that_become_one_were_said_in_all_of_their_sessions(mira, actor):
+def test_merged_memory_counts_all_sessions(mira, actor):
     for words, sessions in (("We use strict mode", ("s1", "s2")), ("Strict mode it is", ("s2", "s3", "s4"))):
         for session in sessions:
             mira("remember", content=words, session_id=session)
@@ -127,7 +127,7 @@ def test_memories_that_become_one_were_said_in_all_of_their_sessions(mira, actor
         memories.undo_merge(merged.uid, actor)
 
 
-def test_a_merge_that_is_taken_back_takes_its_evidence_along(mira, actor):
+def test_undone_merge_removes_its_evidence(mira, actor):
     for number in (1, 2):
         mira("remember", content=f"We use strict mode {number}", session_id=f"s{number}")
     kept, other = Memory.objects.order_by("pk")
@@ -139,27 +139,27 @@ def test_a_merge_that_is_taken_back_takes_its_evidence_along(mira, actor):
     assert [*other.evidence.values_list("session_id", flat=True)] == ["s2"]
 
 
-def test_one_without_evidence_was_said_in_its_own_session(mira, actor, remember):
+def test_memory_without_evidence_counts_its_own_session(mira, actor, remember):
     kept = remember("Strict mode it is", session_id="s0")
     mira("remember", content="We use strict mode", session_id="s1")
     memories.merge_memories(kept.uid, [Memory.objects.exclude(pk=kept.pk).get().uid], actor)
     assert (confidence_of(kept), kept.evidence.count()) == (0.75, 2)
 
 
-def test_where_nobody_counts_sessions_a_merge_is_no_evidence(actor, remember):
+def test_merge_without_session_counts_adds_no_evidence(actor, remember):
     kept, other = remember("Strict mode it is", session_id="s0"), remember("We use it", session_id="s1")
     memories.merge_memories(kept.uid, [other.uid], actor)
     assert confidence_of(kept) == 0.5
     assert not Evidence.objects.exists()
 
 
-def test_evidence_goes_with_its_memory(mira, actor):
+def test_evidence_is_deleted_with_its_memory(mira, actor):
     mira("remember", **KEYED, session_id="s1")
     memories.erase_memories([Memory.objects.get().uid], actor)
     assert not Evidence.objects.exists()
 
 
-def test_a_page_tells_in_how_many_sessions_it_was_said(mira, admin_client):
+def test_page_shows_the_number_of_sessions(mira, admin_client):
     mira("remember", **KEYED, session_id="s1")
     path = f"/memories/{Memory.objects.get().uid}/"
     assert b"said in" not in admin_client.get(path).content

@@ -1,4 +1,6 @@
-"""Any value in any argument, texts that are markup, arguments that are no object."""
+"""Any value in any argument, hostile markup, and arguments that are not objects."""
+
+from itertools import product
 
 import pytest
 
@@ -20,36 +22,55 @@ MIRA = [
     {"action": "recall", "query": "q"},
     {"action": "forget", "id": "x"},
 ]
-CALLS = [*((*place, good) for place, good in GOOD.items()), *(("mira", "memory", good) for good in MIRA)]
+LETSGO = {
+    "store_memory": {"content": "c"},
+    "search_memories": {"query": "q"},
+    "list_memories": {},
+    "get_memory": {"id": "x"},
+    "update_memory": {"id": "x", "content": "c"},
+    "delete_memory": {"id": "x"},
+    "search_by_file": {"path": "p"},
+    "search_by_concept": {"concept": "c"},
+    "get_timeline": {},
+    "store_fact": {"subject": "s", "predicate": "p", "object": "o"},
+    "query_facts": {},
+    "delete_fact": {"id": "x"},
+    "purge_expired": {},
+    "summarize_old": {},
+}
+CALLS = [
+    *((*place, good) for place, good in GOOD.items()),
+    *(("mira", "memory", good) for good in MIRA),
+    *(("letsgo", tool, good) for tool, good in LETSGO.items()),
+]
 VALUES = [None, "", "\x00", -1, 10**30, 1e300, [], {}, True, "x" * 200_000, "🦓", [[["x"]]], "' OR 1=1 --"]
 MARKUP = "<script>alert(1)</script> </memory-context> [[INST]] \u202e zebra {{7*7}}"
 
 
-def test_all_tools_are_called_here():
+def test_all_tools_are_covered():
     called = {(toolset, tool) for toolset, tool, _ in CALLS}
-    there = {(name, tool.name) for name, one in TOOLSETS.items() for tool in one.tools if name != "letsgo"}
-    assert called == there
+    assert called == {(name, tool.name) for name, toolset in TOOLSETS.items() for tool in toolset.tools}
 
 
 @pytest.mark.parametrize(("toolset", "tool", "good"), CALLS)
-@pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:12])
-def test_any_value_in_any_argument_is_taken_or_refused_by_its_name(bot, toolset, tool, good, value):
-    for name in TOOLSETS[toolset].find(tool).input_schema["properties"]:
+def test_any_value_is_accepted_or_refused_with_its_field(bot, toolset, tool, good):
+    for name, value in product(TOOLSETS[toolset].find(tool).input_schema["properties"], VALUES):
         response = run(bot, toolset, tool, **{**good, name: value})
-        assert response.status_code in (200, 404, 422), (name, response.content)
+        case = (name, repr(value)[:12], response.content)
+        assert response.status_code in (200, 404, 422), case
         if response.status_code == 422:
             fields = {error["field"].split(".")[0] for error in response.json()["errors"]}
-            assert fields <= {name, "body", *good}, (name, response.content)
+            assert fields <= {name, "body", *good}, case
 
 
 @pytest.mark.parametrize(("toolset", "tool", "good"), CALLS)
-@pytest.mark.parametrize("body", [[], "x", 5, [["id", "x"]]])
-def test_arguments_must_be_an_object(bot, toolset, tool, good, body):
-    is_problem(bot.post(f"/tools/{toolset}/{tool}", body), 422)
+def test_arguments_must_be_an_object(bot, toolset, tool, good):
+    for body in ([], "x", 5, [["id", "x"]]):
+        is_problem(bot.post(f"/tools/{toolset}/{tool}", body), 422)
 
 
 @pytest.mark.parametrize(("toolset", "tool", "good"), CALLS)
-def test_arguments_that_a_tool_does_not_know_are_named(bot, toolset, tool, good):
+def test_unknown_arguments_are_named(bot, toolset, tool, good):
     response = run(bot, toolset, tool, **good, colour="red", shape={"a": 1})
     if response.status_code == 200:
         assert response.json()["ignored"] == ["colour", "shape"]
@@ -64,7 +85,7 @@ def test_arguments_that_a_tool_does_not_know_are_named(bot, toolset, tool, good)
     ],
     ids=["memory-mcp", "mira", "pigo"],
 )
-def test_a_text_comes_back_as_it_was_stored(bot, toolset, store, find):
+def test_text_is_returned_as_stored(bot, toolset, store, find):
     result(run(bot, toolset, store[0], **store[1], content=MARKUP))
     assert Memory.objects.get().content == MARKUP
     response = run(bot, toolset, find[0], **find[1])
@@ -73,9 +94,10 @@ def test_a_text_comes_back_as_it_was_stored(bot, toolset, store, find):
 
 
 @pytest.mark.parametrize(("toolset", "tool", "good"), CALLS)
-def test_every_argument_is_described_and_refers_to_nothing(toolset, tool, good):
+def test_every_argument_is_described_without_references(toolset, tool, good):
     schema = TOOLSETS[toolset].find(tool).input_schema
     assert schema["type"] == "object"
     assert "$ref" not in str(schema)
-    assert all(one["description"] for one in schema["properties"].values())
+    if toolset != "letsgo":
+        assert all(one["description"] for one in schema["properties"].values())
     assert set(schema.get("required", [])) <= set(good)

@@ -1,4 +1,4 @@
-"""Memory MCP's tools: what its document says, and what it leaves open as docs/tools.md settles it."""
+"""Memory MCP's tools, as its document and docs/tools.md describe them."""
 
 import json
 from datetime import timedelta
@@ -38,7 +38,7 @@ def test_memory_store_updates_with_an_id(mcp):
     assert memory.revisions.count() == 1
 
 
-def test_an_update_needs_no_content(mcp):
+def test_update_needs_no_content(mcp):
     made = mcp("store", content="The staging database is in Oslo", importance=5)
     assert mcp("store", id=made["id"], importance=9)["importance"] == 9
     memory = Memory.objects.get()
@@ -46,7 +46,7 @@ def test_an_update_needs_no_content(mcp):
     assert days_left(memory) == pytest.approx(270, abs=0.01)
 
 
-def test_an_update_keeps_what_it_does_not_name(mcp):
+def test_update_keeps_other_fields(mcp):
     made = mcp("store", content="Ada likes tea", type="self", importance=3, tags=["drink"])
     mcp("store", id=made["id"], content="Ada likes green tea")
     memory = Memory.objects.get()
@@ -55,19 +55,19 @@ def test_an_update_keeps_what_it_does_not_name(mcp):
 
 
 @pytest.mark.parametrize("importance", [1, 4, 8, 10, 2.5])
-def test_the_time_to_live_is_importance_times_thirty_days(mcp, importance):
+def test_ttl_is_importance_times_thirty_days(mcp, importance):
     mcp("store", content="x is y", importance=importance)
     memory = Memory.objects.get()
     assert memory.ttl_days == importance * 30
     assert days_left(memory) == pytest.approx(importance * 30, abs=0.01)
 
 
-def test_of_no_importance_it_lives_a_day_and_not_for_ever(mcp):
+def test_importance_zero_lives_one_day(mcp):
     mcp("store", content="x is y", importance=0)
     assert days_left(Memory.objects.get()) == pytest.approx(1, abs=0.01)
 
 
-def test_without_importance_it_is_worked_out_and_explained(mcp):
+def test_missing_importance_is_computed_and_explained(mcp):
     grave = mcp("store", content="Ada is allergic to peanuts; never order satay", type="self")
     light = mcp("store", content="We are testing the blue theme today")
     assert grave["importance"] >= 8 > 3 >= light["importance"]
@@ -75,11 +75,11 @@ def test_without_importance_it_is_worked_out_and_explained(mcp):
     assert Memory.objects.get(uid=light["id"]).ttl_days == light["importance"] * 30
 
 
-def test_with_importance_nothing_is_explained(mcp):
+def test_given_importance_is_not_explained(mcp):
     assert "importance_reasons" not in mcp("store", content="x is y", importance=5)
 
 
-def test_entities_are_extracted_when_none_are_given(mcp):
+def test_missing_entities_are_extracted(mcp):
     made = mcp("store", content="Grace Hopper works at Acme Corp in Berlin and uses PostgreSQL.")
     assert {(one["entity"], one["entity_type"]) for one in made["entities"]} == {
         ("Grace Hopper", "person"),
@@ -89,7 +89,7 @@ def test_entities_are_extracted_when_none_are_given(mcp):
     }
 
 
-def test_entities_that_are_given_are_taken_as_they_are(mcp):
+def test_given_entities_are_kept(mcp):
     given = ["the export", {"entity": "Oslo", "entity_type": "place"}, {"name": "Ada", "type": "person"}]
     made = mcp("store", content="Grace Hopper works in Berlin", entities=given)
     assert {(one["entity"], one["entity_type"]) for one in made["entities"]} == {
@@ -100,7 +100,7 @@ def test_entities_that_are_given_are_taken_as_they_are(mcp):
     assert mcp("store", content="Grace Hopper lives in Paris", entities=[])["entities"] == []
 
 
-def test_extracted_entities_follow_a_new_content_and_given_ones_stay(mcp):
+def test_extracted_entities_follow_new_content_and_given_ones_stay(mcp):
     made = mcp("store", content="Grace Hopper lives in Berlin")
     changed = mcp("store", id=made["id"], content="Grace Hopper lives in Lisbon")
     assert {one["entity"] for one in changed["entities"]} == {"Grace Hopper", "Lisbon"}
@@ -109,31 +109,31 @@ def test_extracted_entities_follow_a_new_content_and_given_ones_stay(mcp):
     assert [one["entity"] for one in kept["entities"]] == ["export"]
 
 
-def test_the_summary_has_twenty_words_unless_one_is_given(mcp):
+def test_summary_has_twenty_words_unless_given(mcp):
     assert len(mcp("store", content=LONG * 3)["summary"].split()) == 20
     assert mcp("store", content=LONG * 2, summary="Exports moved")["summary"] == "Exports moved"
 
 
-def test_the_same_content_again_refreshes(mcp):
+def test_same_content_refreshes(mcp):
     first = mcp("store", content="x is y", importance=2)
     again = mcp("store", content="x is y", importance=6)
     assert (again["id"], again["outcome"]) == (first["id"], "refreshed")
 
 
-def test_the_same_content_with_another_importance_has_another_time(mcp):
+def test_same_content_with_another_importance_gets_another_expiry(mcp):
     mcp("store", content="x is y", importance=2)
     assert mcp("store", content="x is y", importance=6)["importance"] == 6
     assert Memory.objects.get().ttl_days == 180
 
 
-def test_the_same_content_never_lowers_the_level(mcp):
+def test_same_content_never_lowers_the_level(mcp):
     mcp("store", content="x is y", importance=2, sensitivity="secret")
     mcp("store", content="x is y", importance=6, sensitivity="public")
     memory = Memory.objects.get()
     assert (memory.sensitivity, memory.importance) == ("secret", 0.6)
 
 
-def test_the_same_content_without_an_importance_keeps_its_own(mcp):
+def test_same_content_without_importance_keeps_its_own(mcp):
     mcp("store", content="x is y", importance=9)
     Memory.objects.update(expires_at=timezone.now() + timedelta(days=1))
     again = mcp("store", content="x is y")
@@ -153,23 +153,23 @@ def test_the_same_content_without_an_importance_keeps_its_own(mcp):
         ({"content": "x", "sensitivity": "cosmic"}, "sensitivity"),
     ],
 )
-def test_what_cannot_be_stored_is_refused_by_its_field(bot, arguments, field):
+def test_invalid_memory_is_refused_with_its_field(bot, arguments, field):
     assert bad_fields(run(bot, "memory-mcp", "memory_store", **arguments)) == {field}
     assert not Memory.objects.exists()
 
 
-def test_an_update_of_nothing_or_of_what_is_not_there_is_refused(bot, mcp):
+def test_empty_update_or_unknown_id_is_refused(bot, mcp):
     made = mcp("store", content="x is y")
     is_problem(run(bot, "memory-mcp", "memory_store", id=made["id"]), 422)
     is_problem(run(bot, "memory-mcp", "memory_store", id="nothere", content="z"), 404, "not_found")
 
 
-def test_a_null_is_as_if_it_had_been_left_out(mcp):
+def test_null_means_absent(mcp):
     made = mcp("store", content="x is y", id=None, type=None, importance=None, entities=None, summary=None)
     assert (made["outcome"], made["type"]) == ("created", "fact")
 
 
-def test_recall_answers_in_two_parts(mcp):
+def test_recall_returns_index_and_details(mcp):
     for place in ("Oslo", "Rome", "Lima"):
         mcp("store", content=f"The cluster in {place} runs the nightly export. " * 2, importance=7)
     answer = mcp("recall", query="nightly export cluster", max_tokens=5000)
@@ -186,7 +186,7 @@ def test_recall_answers_in_two_parts(mcp):
 
 
 @pytest.mark.parametrize("most", [100, 150, 400, 1000, 3000])
-def test_the_whole_answer_stays_within_the_budget(bot, mcp, most):
+def test_whole_response_fits_the_budget(bot, mcp, most):
     for n in range(30):
         mcp("store", content=f"{LONG} number {n} “ß” 漢字 {'word ' * n}", importance=5)
     Memory.objects.update(expires_at=timezone.now().replace(microsecond=0) + timedelta(days=2))
@@ -199,7 +199,7 @@ def test_the_whole_answer_stays_within_the_budget(bot, mcp, most):
 
 
 @pytest.mark.parametrize(("chars", "is_brief"), [(300, False), (900, True)])
-def test_of_a_small_budget_the_best_match_has_what_it_needs_to_be_shown_whole(mcp, chars, is_brief):
+def test_small_budget_shows_the_best_match_whole(mcp, chars, is_brief):
     best = mcp("store", content="The export queue. " + "Lorem ipsum. " * (chars // 13), importance=10)["id"]
     for n in range(20):
         mcp("store", content=f"Export number {n}", importance=1)
@@ -210,27 +210,27 @@ def test_of_a_small_budget_the_best_match_has_what_it_needs_to_be_shown_whole(mc
     assert answer["details"][0]["content"].count("Lorem") == chars // 13
 
 
-def test_without_a_budget_it_is_a_thousand_tokens(mcp):
+def test_default_budget_is_a_thousand_tokens(mcp):
     for n in range(60):
         mcp("store", content=f"{LONG} number {n}")
     assert mcp("recall", query="nightly export")["tokens_used"] <= 1000
 
 
-def test_limit_bounds_the_details_and_not_the_index(mcp):
+def test_limit_applies_to_details_only(mcp):
     for n in range(5):
         mcp("store", content=f"export number {n}", importance=5)
     answer = mcp("recall", query="export", limit=2, max_tokens=5000)
     assert (len(answer["details"]), len(answer["index"])) == (2, 5)
 
 
-def test_the_more_important_comes_first_where_the_match_is_the_same(mcp):
+def test_more_important_comes_first_with_equal_match(mcp):
     light = mcp("store", content="the export runs at noon", importance=1)
     grave = mcp("store", content="the export runs at dawn", importance=10)
     answer = mcp("recall", query="export runs", max_tokens=3000)
     assert [one["id"] for one in answer["details"]] == [grave["id"], light["id"]]
 
 
-def test_recall_narrows(mcp):
+def test_recall_filters(mcp):
     mcp("store", content="Ada likes the export", type="self", project="p", tags=["t"], category="c")
     mcp("store", content="Bo likes the export", type="fact", entities=["Bo"])
     for narrowed in (
@@ -244,7 +244,7 @@ def test_recall_narrows(mcp):
     assert mcp("recall", query="likes export", entities=["Bo", "Ada"])["total_count"] == 0
 
 
-def test_what_is_shown_whole_counts_an_access_and_the_rest_none(mcp):
+def test_only_details_count_as_accessed(mcp):
     for n in range(3):
         mcp("store", content=f"export number {n}", importance=5)
     shown = {one["id"] for one in mcp("recall", query="export", limit=1, max_tokens=3000)["details"]}
@@ -252,7 +252,7 @@ def test_what_is_shown_whole_counts_an_access_and_the_rest_none(mcp):
         assert memory.accessed_count == (1 if memory.uid in shown else 0)
 
 
-def test_access_renews_the_time_of_important_memories_alone(mcp):
+def test_access_renews_the_expiry_of_important_memories(mcp):
     important = mcp("store", content="export at dawn", importance=4)["id"]
     temporary = mcp("store", content="export at noon", importance=3)["id"]
     soon = timezone.now() + timedelta(days=2)
@@ -260,11 +260,11 @@ def test_access_renews_the_time_of_important_memories_alone(mcp):
     shown = mcp("recall", query="export", max_tokens=3000)["details"]
     assert days_left(Memory.objects.get(uid=important)) == pytest.approx(120, abs=0.01)
     assert Memory.objects.get(uid=temporary).expires_at == soon
-    told = {one["id"]: one["expires_at"] for one in shown}
-    assert told[important] > told[temporary]
+    expiry = {one["id"]: one["expires_at"] for one in shown}
+    assert expiry[important] > expiry[temporary]
 
 
-def test_each_is_renewed_by_its_own_importance(mcp):
+def test_renewal_depends_on_each_importance(mcp):
     made = {n: mcp("store", content=f"export number {n}", importance=n)["id"] for n in (4, 7, 10)}
     Memory.objects.filter(uid=made[10]).update(expires_at=timezone.now() + timedelta(days=250))
     Memory.objects.filter(uid=made[4]).update(expires_at=timezone.now() + timedelta(days=2))
@@ -276,7 +276,7 @@ def test_each_is_renewed_by_its_own_importance(mcp):
     assert Memory.objects.get(uid=made[7]).expires_at == later
 
 
-def test_recall_asks_no_more_often_for_many_than_for_few(mcp):
+def test_recall_query_count_is_constant(mcp):
     for n in range(3):
         mcp("store", content=f"export number {n}", importance=4 + n % 6)
     Memory.objects.update(expires_at=timezone.now() + timedelta(days=1))
@@ -290,7 +290,7 @@ def test_recall_asks_no_more_often_for_many_than_for_few(mcp):
     assert len(many) <= len(few) + 2
 
 
-def test_what_has_expired_is_neither_found_nor_renewed(mcp):
+def test_expired_memory_is_neither_found_nor_renewed(mcp):
     mcp("store", content="export at dawn", importance=9)
     past = timezone.now() - timedelta(days=1)
     Memory.objects.update(expires_at=past)
@@ -298,13 +298,13 @@ def test_what_has_expired_is_neither_found_nor_renewed(mcp):
     assert Memory.objects.get().expires_at == past
 
 
-def test_what_never_expires_goes_on_for_ever(mcp):
+def test_memory_without_expiry_stays_so(mcp):
     mcp("store", content="export at dawn", importance=9, ttl_days=0)
     mcp("recall", query="export")
     assert Memory.objects.get().expires_at is None
 
 
-def test_reading_is_no_change(mcp):
+def test_recall_does_not_change_updated_at(mcp):
     mcp("store", content="export at dawn", importance=9)
     before = Memory.objects.get()
     rows = JournalEntry.objects.count()
@@ -313,7 +313,7 @@ def test_reading_is_no_change(mcp):
     assert JournalEntry.objects.count() == rows
 
 
-def test_details_tell_what_was_done_to_a_memory(mcp):
+def test_details_include_provenance(mcp):
     made = mcp("store", content="export at dawn")
     mcp("store", id=made["id"], content="export at noon")
     [detail] = mcp("recall", query="export")["details"]
@@ -323,7 +323,7 @@ def test_details_tell_what_was_done_to_a_memory(mcp):
     assert "." not in row["timestamp"]
 
 
-def test_forgetting_moves_to_the_trash_with_provenance(bot, mcp):
+def test_forget_moves_to_the_trash_with_provenance(bot, mcp):
     made = mcp("store", content="export at dawn")
     gone = mcp("forget", id=made["id"], reason="it was  wrong")
     assert (gone["id"], gone["outcome"], gone["reason"]) == (made["id"], "trashed", "it was wrong")
@@ -335,7 +335,7 @@ def test_forgetting_moves_to_the_trash_with_provenance(bot, mcp):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_forgetting_hard_erases_and_keeps_the_provenance(bot, mcp):
+def test_hard_forget_erases_and_keeps_the_provenance(bot, mcp):
     made = mcp("store", content="export at dawn")
     gone = mcp("forget", id=made["id"], hard=True, reason="the owner asked")
     assert gone["outcome"] == "erased"
@@ -346,13 +346,13 @@ def test_forgetting_hard_erases_and_keeps_the_provenance(bot, mcp):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_reason_that_repeats_an_erased_text_is_not_kept(mcp):
+def test_reason_with_words_of_an_erased_memory_is_dropped(mcp):
     made = mcp("store", content="Ada takes lithium")
     assert mcp("forget", id=made["id"], hard=True, reason="it said that she takes lithium")["reason"] == ""
     assert "lithium" not in json.dumps(list(JournalEntry.objects.values("detail")))
 
 
-def test_a_reason_that_quotes_a_memory_is_not_kept_either(mcp):
+def test_reason_that_quotes_a_memory_is_dropped(mcp):
     made = mcp("store", content="Ada takes lithium every morning")
     assert mcp("forget", id=made["id"], reason="'takes lithium every morning' is private")["reason"] == ""
     other = mcp("store", content="Ada takes the bus to work")
@@ -360,7 +360,7 @@ def test_a_reason_that_quotes_a_memory_is_not_kept_either(mcp):
     assert "lithium" not in json.dumps(list(JournalEntry.objects.values("detail")))
 
 
-def test_a_reason_may_hold_no_credential(bot, mcp):
+def test_reason_with_a_credential_is_refused(bot, mcp):
     made = mcp("store", content="export at dawn")
     reason = "key AKIA" + "QWERTYUIOP234567"
     is_problem(run(bot, "memory-mcp", "memory_forget", id=made["id"], reason=reason), 422, "secret_detected")

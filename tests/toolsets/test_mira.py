@@ -1,7 +1,4 @@
-"""Mira's tool in the words of its document.
-
-Mira's scopes: personal is the owner's alone, project is that project's, team is every project's.
-"""
+"""Mira's tool with the wording of its document, and its scopes: personal, project and team."""
 
 from __future__ import annotations
 
@@ -52,7 +49,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("arguments", "words", "field"), ERRORS)
-def test_refusals_are_in_the_words_of_the_document(bot, arguments, words, field):
+def test_refusals_use_the_words_of_the_document(bot, arguments, words, field):
     problem = is_problem(bot.post("/tools/mira/memory", arguments), 422)
     assert problem["detail"] == words
     [error] = problem["errors"]
@@ -61,7 +58,7 @@ def test_refusals_are_in_the_words_of_the_document(bot, arguments, words, field)
     assert not Memory.objects.exists()
 
 
-def test_every_bad_field_is_named(bot):
+def test_every_invalid_field_is_named(bot):
     response = run(bot, "mira", "memory", action="remember", content="x", confidence=7, scope="galaxy")
     problem = is_problem(response, 422)
     assert "Invalid confidence" in problem["detail"]
@@ -69,7 +66,7 @@ def test_every_bad_field_is_named(bot):
     assert [error["field"] for error in problem["errors"]] == ["confidence", "scope"]
 
 
-def test_a_secret_is_blocked_without_being_repeated(bot):
+def test_secret_is_refused_without_being_repeated(bot):
     secret = "hunter2" + "hunter2xyz9"
     response = run(bot, "mira", "memory", action="remember", content=f"fine\npassword = {secret}")
     problem = is_problem(response, 422, "secret_detected")
@@ -78,11 +75,11 @@ def test_a_secret_is_blocked_without_being_repeated(bot):
     assert not Memory.objects.exists()
 
 
-def test_remember_says_where_it_was_stored(mira):
-    said = mira("remember", content="The team uses builder pattern for config structs")
-    assert re.fullmatch(r"Memory stored successfully with ID: \w+", said)
+def test_remember_returns_the_id(mira):
+    sentence = mira("remember", content="The team uses builder pattern for config structs")
+    assert re.fullmatch(r"Memory stored successfully with ID: \w+", sentence)
     memory = Memory.objects.get()
-    assert id_in(said) == memory.uid
+    assert id_in(sentence) == memory.uid
     defaults = ("general", "general", 0.5, "project", "public", "")
     assert defaults == tuple(
         getattr(memory, name)
@@ -99,19 +96,19 @@ def test_remember_with_a_known_key_updates(mira):
     assert memory.revisions.count() == 1
 
 
-def test_a_key_is_unique_within_project_and_scope(mira):
+def test_key_is_unique_within_project_and_scope(mira):
     for place in ({}, {"project": "p"}, {"project": "q"}, {"scope": "team"}, {"scope": "personal"}):
         assert "stored" in mira("remember", content=STRICT, key="ts", **place), place
         assert "updated" in mira("remember", content=f"{STRICT}!", key="ts", **place), place
     assert Memory.objects.count() == 5
 
 
-def test_the_same_content_again_updates(mira):
+def test_same_content_updates(mira):
     first = mira("remember", content=STRICT)
     assert mira("remember", content=STRICT) == f"Memory updated successfully (ID: {id_in(first)})"
 
 
-def test_the_same_content_takes_over_what_is_said_of_it(mira):
+def test_same_content_takes_over_the_given_fields(mira):
     mira("remember", content=STRICT, category="dev")
     mira("remember", content=STRICT, fact_type="decision", tags=["ts"])
     memory = Memory.objects.get()
@@ -119,7 +116,7 @@ def test_the_same_content_takes_over_what_is_said_of_it(mira):
     assert [label.value for label in memory.labels.all()] == ["ts"]
 
 
-def test_the_document_s_own_call_is_accepted(bot):
+def test_example_of_the_document_is_accepted(bot):
     arguments = {"action": "remember", "content": STRICT, "fact_type": "decision"}
     response = bot.post("/tools/mira", {"name": "memory", "arguments": arguments})
     assert result(response).startswith("Memory stored successfully with ID: ")
@@ -129,10 +126,10 @@ def test_the_document_s_own_call_is_accepted(bot):
     assert "Invalid action" in is_problem(bot.post("/tools/mira", {"name": "memory"}), 422)["detail"]
 
 
-def test_recall_gives_a_list_with_similarities(mira):
-    said = mira("remember", content=STRICT, key="ts", fact_type="decision", category="dev", confidence=0.8)
+def test_recall_returns_a_list_with_similarities(mira):
+    stored = mira("remember", content=STRICT, key="ts", fact_type="decision", category="dev", confidence=0.8)
     [found] = mira("recall", query="TypeScript strict")
-    assert (found["id"], found["content"]) == (id_in(said), STRICT)
+    assert (found["id"], found["content"]) == (id_in(stored), STRICT)
     assert (found["fact_type"], found["category"], found["key"]) == ("decision", "dev", "ts")
     assert (found["confidence"], found["scope"]) == (0.8, "project")
     assert 0 < found["similarity"] <= 1
@@ -147,7 +144,7 @@ def test_recall_finds_by_meaning_first(embedding, mira):
     assert found["found_by"] == "semantic"
 
 
-def test_without_vectors_recall_goes_by_keywords(configure, mira):
+def test_recall_uses_keywords_without_vectors(configure, mira):
     configure(embeddings="none")
     mira("remember", content="Sign-in is done with one-time codes")
     [found] = mira("recall", query="codes for sign-in")
@@ -155,7 +152,7 @@ def test_without_vectors_recall_goes_by_keywords(configure, mira):
 
 
 @pytest.mark.parametrize("typed", ["authentcation", "autentication flow", "athentication tokns"])
-def test_recall_sees_past_misspellings(mira, typed):
+def test_recall_corrects_misspellings(mira, typed):
     mira("remember", content="Authentication of tokens is done in the flow module")
     mira("remember", content="The office plants are watered on Mondays")
     [found] = mira("recall", query=typed)
@@ -163,7 +160,7 @@ def test_recall_sees_past_misspellings(mira, typed):
     assert found["found_by"] == "fuzzy"
 
 
-def test_recall_narrows_before_it_cuts(mira):
+def test_recall_filters_before_the_limit(mira):
     for n in range(30):
         mira("remember", content=f"login page note {n}: login login login", fact_type="context")
     mira("remember", content="The login page was decided to be plain", fact_type="decision", category="ui")
@@ -173,14 +170,14 @@ def test_recall_narrows_before_it_cuts(mira):
     assert mira("recall", query="login page", fact_type="preference") == []
 
 
-def test_recall_gives_ten_unless_told_otherwise(mira):
+def test_recall_limit_defaults_to_ten(mira):
     for n in range(12):
         mira("remember", content=f"login page note {n}")
     assert len(mira("recall", query="login page")) == 10
     assert len(mira("recall", query="login page", limit=3)) == 3
 
 
-def test_types_of_other_systems_are_general_here(mira, remember):
+def test_other_types_are_general(mira, remember):
     remember("the login page was fixed", type="bugfix")
     [found] = mira("recall", query="login page", fact_type="general")
     assert found["fact_type"] == "general"
@@ -193,7 +190,7 @@ def test_recall_counts_an_access(mira):
     assert Memory.objects.get().accessed_count == 1
 
 
-def test_forget_says_what_happened(mira):
+def test_forget_reports_the_outcome(mira):
     uid = id_in(mira("remember", content="The login page is plain"))
     assert mira("forget", id=uid) == f"Memory {uid} deleted."
     assert mira("forget", id=uid) == f"Memory {uid} not found."
@@ -203,7 +200,7 @@ def test_forget_says_what_happened(mira):
 
 
 @pytest.mark.parametrize("key", ["ts", ""])
-def test_what_was_forgotten_is_stored_when_it_is_remembered_again(mira, key):
+def test_forgotten_memory_is_stored_again(mira, key):
     uid = id_in(mira("remember", content=STRICT, key=key))
     mira("forget", id=uid)
     assert mira("remember", content=STRICT, key=key) == f"Memory stored successfully with ID: {uid}"
@@ -230,7 +227,7 @@ def test_each_action_needs_its_right(agent, rights, allowed):
             is_problem(response, 403, "missing_right")
 
 
-def test_a_null_is_as_if_it_had_been_left_out(mira):
+def test_null_means_absent(mira):
     nothing = dict.fromkeys(("key", "fact_type", "category", "confidence", "scope", "query", "limit", "id"))
     assert "stored" in mira("remember", content="The login page is plain", **nothing)
     assert len(mira("recall", **{**nothing, "query": "login page"}, content=None)) == 1
@@ -255,26 +252,26 @@ def bob(agent):
     return agent(name="bob-bot", owner="bob")
 
 
-def test_what_is_personal_is_its_owner_s_alone(ada, bob):
+def test_personal_memory_is_visible_to_its_owner_only(ada, bob):
     uid = remember(ada, content="the login page is ugly", scope="personal")
     assert found(ada) == found(ada, scope="personal") == {uid}
     assert found(bob) == found(bob, scope="personal") == set()
     assert Memory.objects.get().owner == "ada"
 
 
-def test_another_agent_of_the_owner_sees_what_is_personal(ada, agent):
+def test_personal_memory_is_visible_to_other_agents_of_the_owner(ada, agent):
     uid = remember(ada, content="the login page is ugly", scope="personal", project="p")
     assert found(agent(name="other", owner="ada"), project="q") == {uid}
 
 
-def test_nobody_forgets_what_is_personal_to_another(ada, bob):
+def test_personal_memory_cannot_be_forgotten_by_others(ada, bob):
     uid = remember(ada, content="the login page is ugly", scope="personal")
-    said = result(run(bob, "mira", "memory", action="forget", id=uid))
-    assert said == f"Memory {uid} not found."
+    sentence = result(run(bob, "mira", "memory", action="forget", id=uid))
+    assert sentence == f"Memory {uid} not found."
     assert Memory.objects.get().deleted_at is None
 
 
-def test_the_same_key_is_another_memory_for_each_owner(ada, bob):
+def test_same_key_of_another_owner_is_another_memory(ada, bob):
     first = remember(ada, content="the login page is ugly", scope="personal", key="login")
     second = remember(bob, content="the login page is nice", scope="personal", key="login")
     assert first != second
@@ -282,24 +279,24 @@ def test_the_same_key_is_another_memory_for_each_owner(ada, bob):
     assert found(bob) == {second}
 
 
-def test_what_is_of_a_project_stays_in_it(ada, bob):
+def test_project_memory_stays_in_its_project(ada, bob):
     uid = remember(ada, content="the login page is plain", project="p")
     assert found(bob, project="p") == {uid}
     assert found(bob, project="q") == set()
 
 
-def test_what_is_the_team_s_is_seen_in_every_project(ada, bob):
+def test_team_memory_is_visible_in_every_project(ada, bob):
     uid = remember(ada, content="the login page is plain", scope="team", project="p")
     assert found(bob, project="q") == found(bob, scope="team", project="q") == {uid}
     assert found(bob, scope="project") == set()
 
 
-def test_what_is_of_no_project_is_seen_in_each(ada, bob):
+def test_memory_without_project_is_visible_in_every_project(ada, bob):
     uid = remember(ada, content="the login page is plain")
     assert found(bob, project="q") == {uid}
 
 
-def test_a_confined_token_stays_in_its_projects(ada, agent):
+def test_confined_token_stays_in_its_projects(ada, agent):
     confined = agent(name="confined", owner="ada", projects=["q"])
     remember(ada, content="the login page is plain", project="p")
     remember(ada, content="the login page is shared", scope="team", project="p")

@@ -10,7 +10,7 @@ CATEGORIES = ["profile", "preferences", "entities", "events", "cases", "patterns
 
 
 @pytest.mark.parametrize("category", CATEGORIES)
-def test_remember_keeps_three_layers_in_each_category(pigo, category):
+def test_remember_stores_three_layers_in_each_category(pigo, category):
     layers = {"abstract": "Line", "overview": "A paragraph of it.", "content": "All of it in full detail."}
     made = pigo("remember", category=category, **layers)
     memory = Memory.objects.get()
@@ -19,7 +19,7 @@ def test_remember_keeps_three_layers_in_each_category(pigo, category):
     assert memory.category == made["category"] == category
 
 
-def test_layers_that_are_left_out_are_made(pigo):
+def test_missing_layers_are_computed(pigo):
     pigo("remember", category="events", content="The move to Oslo was finished in May.")
     assert Memory.objects.get().abstract == "The move to Oslo was finished in May."
     [found] = pigo("recall", query="move to Oslo")["results"]
@@ -43,7 +43,7 @@ def test_remember_validates_its_input(bot, arguments, field):
     assert not Memory.objects.exists()
 
 
-def test_what_is_known_is_skipped_and_what_adds_is_merged(embedding, pigo):
+def test_known_content_is_skipped_and_new_content_is_merged(embedding, pigo):
     text = "The nightly export job writes its files to the bucket in Oslo."
     first = pigo("remember", category="entities", content=text)
     known = pigo("remember", category="entities", content=text.rstrip("."))
@@ -53,7 +53,7 @@ def test_what_is_known_is_skipped_and_what_adds_is_merged(embedding, pigo):
     assert "Ingrid" in Memory.objects.get().content
 
 
-def test_what_was_forgotten_is_created_when_it_is_said_again(pigo):
+def test_forgotten_memory_is_created_again(pigo):
     first = pigo("remember", category="entities", content="The bucket is in Oslo.")
     pigo("forget", id=first["id"])
     again = pigo("remember", category="entities", content="The bucket is in Oslo.")
@@ -70,7 +70,7 @@ def test_events_and_cases_are_never_merged(embedding, pigo):
         assert added["id"] != first["id"]
 
 
-def test_a_profile_is_merged(embedding, pigo):
+def test_profile_is_merged(embedding, pigo):
     text = "The user is a backend developer in Oslo."
     first = pigo("remember", category="profile", content=text)
     again = pigo("remember", category="profile", content="The user is a backend developer of Rust in Oslo.")
@@ -79,14 +79,14 @@ def test_a_profile_is_merged(embedding, pigo):
     assert "Rust" in Memory.objects.get().content
 
 
-def test_a_profile_is_merged_with_the_most_similar_however_far_it_is(embedding, pigo):
+def test_profile_is_merged_with_the_most_similar_one(embedding, pigo):
     first = pigo("remember", category="profile", content="Maria is a data engineer")
     again = pigo("remember", category="profile", content="Maria lives in Porto")
     assert (again["id"], again["decision"]) == (first["id"], "MERGE")
     assert Memory.objects.get().content == "Maria is a data engineer. Maria lives in Porto"
 
 
-def test_recall_gives_the_layers_and_counts_the_use(pigo):
+def test_recall_returns_the_layers_and_counts_the_use(pigo):
     pigo(
         "remember",
         category="events",
@@ -111,7 +111,7 @@ def test_recall_finds_by_meaning_and_falls_back_to_keywords(embedding, configure
     assert pigo("recall", query="how do users log in")["results"] == []
 
 
-def test_recall_narrows_by_category_and_gives_the_top_few(pigo):
+def test_recall_filters_by_category_and_limit(pigo):
     for n in range(8):
         pigo("remember", category="events", content=f"The export of day {n} ended well")
     pigo("remember", category="cases", content="The export stopped; a restart helped")
@@ -122,7 +122,7 @@ def test_recall_narrows_by_category_and_gives_the_top_few(pigo):
     assert case["category"] == "cases"
 
 
-def test_recall_refuses_what_it_cannot_use(bot):
+def test_recall_refuses_invalid_values(bot):
     assert bad_fields(run(bot, "pigo", "memory_recall")) == {"query"}
     assert bad_fields(run(bot, "pigo", "memory_recall", query="x", category="rumours")) == {"category"}
     assert bad_fields(run(bot, "pigo", "memory_recall", query="x", top_k=0)) == {"top_k"}

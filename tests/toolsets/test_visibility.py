@@ -1,4 +1,4 @@
-"""Every tool of every toolset against levels, other people's personal memories and closed projects."""
+"""Every tool of every toolset with hidden levels, other people's personal memories and closed projects."""
 
 import pytest
 
@@ -35,7 +35,7 @@ named = pytest.mark.parametrize(
 
 @pytest.fixture
 def zoo(remember):
-    """One memory of each level, an unknown one among them, found by every search."""
+    """One memory of each level, including an unknown one, that every search finds."""
 
     def make(level, **more):
         known = level if level != "cosmic" else "public"
@@ -64,7 +64,7 @@ def zoo(remember):
         ("public", {"allow_private": True, "allow_secret": True}, ["public"]),
     ],
 )
-def test_a_level_shows_only_if_asked_for_and_cleared(
+def test_level_is_shown_only_if_requested_and_cleared(
     agent, zoo, toolset, tool, arguments, clearance, asked, seen
 ):
     made = {level: zoo(level) for level in ("public", "private", "secret", "cosmic")}
@@ -75,14 +75,14 @@ def test_a_level_shows_only_if_asked_for_and_cleared(
 
 
 @named
-def test_what_is_personal_shows_to_its_owner_alone(agent, zoo, toolset, tool, arguments):
+def test_personal_memory_is_shown_to_its_owner_only(agent, zoo, toolset, tool, arguments):
     uid = zoo("public", scope="personal").uid
     assert uid in run(agent(name="own", owner="ada"), toolset, tool, **arguments).content.decode()
     assert uid not in run(agent(name="foreign", owner="bob"), toolset, tool, **arguments).content.decode()
 
 
 @named
-def test_a_confined_token_sees_its_projects_alone(agent, zoo, toolset, tool, arguments):
+def test_confined_token_sees_only_its_projects(agent, zoo, toolset, tool, arguments):
     own, other = zoo("public"), zoo("public", project="farm")
     team = zoo("public", project="farm", scope="team")
     text = run(agent(projects=["zoo"]), toolset, tool, **arguments).content.decode()
@@ -92,7 +92,7 @@ def test_a_confined_token_sees_its_projects_alone(agent, zoo, toolset, tool, arg
 
 
 @named
-def test_what_ended_does_not_show(bot, zoo, toolset, tool, arguments):
+def test_ended_memory_is_not_shown(bot, zoo, toolset, tool, arguments):
     from django.utils import timezone
 
     trashed, expired = zoo("public"), zoo("public", tags=["x"])
@@ -114,19 +114,17 @@ def test_what_ended_does_not_show(bot, zoo, toolset, tool, arguments):
         ({"projects": ["farm"]}, {"level": "public"}),
     ],
 )
-def test_what_may_not_be_seen_is_as_if_it_were_not_there(
-    agent, zoo, toolset, tool, arguments, options, memory
-):
+def test_hidden_memory_looks_missing(agent, zoo, toolset, tool, arguments, options, memory):
     hidden = zoo(**memory)
     caller = agent(**options)
     real = run(caller, toolset, tool, **arguments, id=hidden.uid)
     absent = run(caller, toolset, tool, **arguments, id="a" * 16)
     assert real.status_code == absent.status_code
-    told, untold = real.json(), absent.json()
-    if "result" in told:
-        assert told["result"].replace(hidden.uid, "") == untold["result"].replace("a" * 16, "")
+    hidden_body, absent_body = real.json(), absent.json()
+    if "result" in hidden_body:
+        assert hidden_body["result"].replace(hidden.uid, "") == absent_body["result"].replace("a" * 16, "")
     else:
-        assert {**told, "request_id": ""} == {**untold, "request_id": ""}
+        assert {**hidden_body, "request_id": ""} == {**absent_body, "request_id": ""}
     left = Memory.objects.get(pk=hidden.pk)
     assert (left.deleted_at, left.content) == (None, hidden.content)
 
@@ -140,7 +138,7 @@ def test_what_may_not_be_seen_is_as_if_it_were_not_there(
         ("pigo", "memory_remember", {"content": "x", "category": "events"}),
     ],
 )
-def test_a_confined_token_writes_to_its_projects_alone(agent, toolset, tool, arguments):
+def test_confined_token_writes_only_to_its_projects(agent, toolset, tool, arguments):
     caller = agent(projects=["zoo"])
     assert run(caller, toolset, tool, **arguments, project="farm").status_code == 403
     assert run(caller, toolset, tool, **arguments).status_code == 200
@@ -155,7 +153,7 @@ def test_a_confined_token_writes_to_its_projects_alone(agent, toolset, tool, arg
         ("pigo", "memory_remember", {"content": "zebra", "category": "events"}),
     ],
 )
-def test_who_may_not_read_a_copy_learns_nothing_of_it(agent, remember, toolset, tool, arguments):
+def test_hidden_copy_reveals_nothing(agent, remember, toolset, tool, arguments):
     remember("zebra", sensitivity="secret", category="events", title="Top secret", tags=["hushhush"])
     text = run(agent("public"), toolset, tool, **arguments).content.decode()
     assert "stored" in text or "created" in text
@@ -165,7 +163,7 @@ def test_who_may_not_read_a_copy_learns_nothing_of_it(agent, remember, toolset, 
 
 
 @pytest.mark.parametrize("name", ["letsgo", "memory-mcp", "pigo"])
-def test_a_tool_needs_the_right_it_names(agent, name):
+def test_tool_needs_its_right(agent, name):
     for tool in TOOLSETS[name].tools:
         others = [right for right in ("read", "write", "maintain") if right != tool.right]
         caller = agent(name=f"{tool.name}-less", rights=others)
