@@ -18,7 +18,7 @@ from tests.embeddings.servers import changed, fine, picky, status
 
 
 @pytest.fixture(autouse=True)
-def naps(monkeypatch) -> list[float]:
+def sleeps(monkeypatch) -> list[float]:
     """Seconds slept by the provider, without sleeping."""
     slept: list[float] = []
     monkeypatch.setattr(module.time, "sleep", slept.append)
@@ -86,33 +86,33 @@ def test_name_and_dimensions_are_known_after_the_first_answer(remote):
 
 
 @pytest.mark.parametrize("code", [408, 429, 500, 502, 503, 529])
-def test_temporary_errors_are_retried(endpoint, remote, naps, code):
+def test_temporary_errors_are_retried(endpoint, remote, sleeps, code):
     endpoint.script = [status(code), status(code), fine]
     assert remote().documents(["zebra"]).any()
     assert len(endpoint.asked) == 3
-    first, second = naps
+    first, second = sleeps
     assert 0.5 <= first <= 1.0 <= second <= 2.0
 
 
-def test_retry_after_in_seconds_is_honoured(endpoint, remote, naps):
+def test_retry_after_in_seconds_is_honoured(endpoint, remote, sleeps):
     endpoint.script = [status(429, Retry_After="3"), fine]
     assert remote().documents(["zebra"]).any()
-    assert naps == [3.0]
+    assert sleeps == [3.0]
 
 
-def test_retry_after_as_a_date_is_honoured(endpoint, remote, naps):
+def test_retry_after_as_a_date_is_honoured(endpoint, remote, sleeps):
     when = format_datetime(datetime.now(UTC) + timedelta(seconds=6), usegmt=True)
     endpoint.script = [status(503, Retry_After=when), fine]
     assert remote().documents(["zebra"]).any()
-    assert naps == [pytest.approx(5, abs=1.1)]
+    assert sleeps == [pytest.approx(5, abs=1.1)]
 
 
-def test_long_retry_after_becomes_a_pause(endpoint, remote, naps):
+def test_long_retry_after_becomes_a_pause(endpoint, remote, sleeps):
     endpoint.script = [status(429, Retry_After="120")]
     provider = remote(timeout_seconds=10)
     with pytest.raises(EmbeddingError, match="status 429"):
         provider.documents(["zebra"])
-    assert naps == []
+    assert sleeps == []
     for ask in (lambda: provider.documents(["stripes"]), lambda: provider.query("stripes")):
         with pytest.raises(EmbeddingError, match="asked again in 120 seconds"):
             ask()
@@ -136,7 +136,7 @@ def test_broken_connection_is_retried(endpoint, remote, behaviour):
 
 
 @pytest.mark.parametrize(
-    ("code", "mend"),
+    ("code", "fix"),
     [
         (401, "MEMORYHUB_EMBEDDINGS_KEY"),
         (403, "MEMORYHUB_EMBEDDINGS_KEY"),
@@ -145,12 +145,12 @@ def test_broken_connection_is_retried(endpoint, remote, behaviour):
         (204, "embeddings_url"),
     ],
 )
-def test_permanent_error_is_not_retried_and_names_the_fix(endpoint, remote, naps, code, mend):
+def test_permanent_error_is_not_retried_and_names_the_fix(endpoint, remote, sleeps, code, fix):
     endpoint.usual = status(code, "")
-    with pytest.raises(EmbeddingError, match=f"status {code}.*{mend}"):
+    with pytest.raises(EmbeddingError, match=f"status {code}.*{fix}"):
         remote().documents(["zebra"])
     assert len(endpoint.asked) == 1
-    assert naps == []
+    assert sleeps == []
 
 
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
@@ -244,13 +244,13 @@ def test_slow_answer_times_out(endpoint, remote, behaviour, monkeypatch):
         remote(timeout_seconds=0.3).documents(["zebra"])
 
 
-def test_question_is_sent_once_with_a_short_timeout(endpoint, remote, naps, monkeypatch):
+def test_question_is_sent_once_with_a_short_timeout(endpoint, remote, sleeps, monkeypatch):
     monkeypatch.setattr(module, "QUERY_SECONDS", 0.3)
     endpoint.usual = servers.silent
     with pytest.raises(EmbeddingError, match="no answer in time"):
         remote(timeout_seconds=600).query("zebra")
     assert len(endpoint.asked) == 1
-    assert naps == []
+    assert sleeps == []
 
 
 def test_requests_pause_after_a_failed_question(endpoint, remote):

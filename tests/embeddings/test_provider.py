@@ -316,7 +316,7 @@ logger = logging.getLogger("memoryhub.tests")
 
 
 @pytest.fixture(autouse=True)
-def told(monkeypatch, caplog):
+def logged(monkeypatch, caplog):
     """The log, empty at the start."""
     monkeypatch.setattr(provider, "_warned", {})
     with caplog.at_level(logging.WARNING):
@@ -327,27 +327,27 @@ def warn(words="it does not answer", consequence="searched by words alone"):
     provider.log_failure(logger, consequence, EmbeddingError(words))
 
 
-def test_repeated_failure_is_logged_once(told):
+def test_repeated_failure_is_logged_once(logged):
     for _ in range(5):
         warn()
-    assert told() == ["searched by words alone: it does not answer"]
+    assert logged() == ["searched by words alone: it does not answer"]
 
 
-def test_failure_is_logged_again_after_a_while(told, monkeypatch):
+def test_failure_is_logged_again_after_a_while(logged, monkeypatch):
     warn()
     monkeypatch.setattr(provider, "SECONDS_BETWEEN_WARNINGS", 0.0)
     warn()
-    assert len(told()) == 2
+    assert len(logged()) == 2
 
 
-def test_different_failure_is_logged_at_once(told):
+def test_different_failure_is_logged_at_once(logged):
     warn()
     warn("the key is refused")
-    assert told()[1:] == ["searched by words alone: the key is refused"]
+    assert logged()[1:] == ["searched by words alone: the key is refused"]
 
 
-def test_failure_is_logged_once_per_consequence(told):
+def test_failure_is_logged_once_per_consequence(logged):
     for _ in range(5):
         warn()
         warn(consequence="stored without vectors")
-    assert len(told()) == 2
+    assert len(logged()) == 2

@@ -14,11 +14,11 @@ from tests.llm import servers
 from tests.llm.conftest import KEY, MODEL, Ledger
 from tests.llm.servers import only_form, raw, saying, status, whole
 
-ASKED = [Message("system", "Be brief."), Message("user", "Is anybody there?")]
+MESSAGES = [Message("system", "Be brief."), Message("user", "Is anybody there?")]
 
 
 @pytest.fixture(autouse=True)
-def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Seconds slept between retries, without sleeping."""
     slept: list[float] = []
     monkeypatch.setattr(http_client.time, "sleep", slept.append)
@@ -26,7 +26,7 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_it_posts_model_messages_and_limit_with_the_key(endpoint: Any, chat: Any) -> None:
-    assert chat().ask(ASKED, 100).text == "fine"
+    assert chat().ask(MESSAGES, 100).text == "fine"
     [(path, headers, body)] = endpoint.asked
     assert path == "/v1/chat/completions"
     assert headers["Authorization"] == f"Bearer {KEY}"
@@ -44,36 +44,36 @@ def test_it_posts_model_messages_and_limit_with_the_key(endpoint: Any, chat: Any
 @pytest.mark.parametrize("limit", ["max_tokens", "max_completion_tokens"])
 def test_supported_request_form_is_found(endpoint: Any, chat: Any, limit: str) -> None:
     endpoint.usual = only_form(limit)
-    assert chat().ask(ASKED, 100).text == "fine"
+    assert chat().ask(MESSAGES, 100).text == "fine"
 
 
 def test_endpoint_that_refuses_all_forms_is_reported_with_a_fix(endpoint: Any, chat: Any) -> None:
     endpoint.usual = status(400, "no")
     with pytest.raises(ModelError, match="check llm_url and llm_model"):
-        chat().ask(ASKED, 100)
+        chat().ask(MESSAGES, 100)
 
 
 @pytest.mark.parametrize("code", [408, 429, 500, 503])
 def test_temporary_error_is_retried_and_each_try_is_a_call(
-    endpoint: Any, chat: Any, ledger: Ledger, naps: list[float], code: int
+    endpoint: Any, chat: Any, ledger: Ledger, sleeps: list[float], code: int
 ) -> None:
     endpoint.script = [status(code), status(code)]
-    assert chat().ask(ASKED, 100).text == "fine"
+    assert chat().ask(MESSAGES, 100).text == "fine"
     assert len(endpoint.asked) == len(ledger.charges) == 3
     assert [row[3] for row in ledger.charges] == [True, True, False]
-    assert len(naps) == 2
+    assert len(sleeps) == 2
 
 
-def test_retry_after_is_honoured(endpoint: Any, chat: Any, naps: list[float]) -> None:
+def test_retry_after_is_honoured(endpoint: Any, chat: Any, sleeps: list[float]) -> None:
     endpoint.script = [status(429, Retry_After="3")]
-    assert chat().ask(ASKED, 100).text == "fine"
-    assert naps == [3.0]
+    assert chat().ask(MESSAGES, 100).text == "fine"
+    assert sleeps == [3.0]
 
 
 def test_number_of_tries_is_limited(endpoint: Any, chat: Any) -> None:
     endpoint.usual = status(503)
     with pytest.raises(ModelError, match="status 503"):
-        chat(tries=2).ask(ASKED, 100)
+        chat(tries=2).ask(MESSAGES, 100)
     assert len(endpoint.asked) == 2
 
 
@@ -82,20 +82,20 @@ def test_requests_pause_after_a_failure(endpoint: Any, chat: Any) -> None:
     model = chat(tries=1)
     for words in ("status 503", "asked again in 30 seconds"):
         with pytest.raises(ModelError, match=words):
-            model.ask(ASKED, 100)
+            model.ask(MESSAGES, 100)
     assert len(endpoint.asked) == 1
 
 
 @pytest.mark.parametrize(
-    ("code", "mend"),
+    ("code", "fix"),
     [(401, "MEMORYHUB_LLM_KEY"), (403, "MEMORYHUB_LLM_KEY"), (404, "llm_model"), (302, "llm_url")],
 )
 def test_permanent_error_is_not_retried_and_names_the_fix(
-    endpoint: Any, chat: Any, code: int, mend: str
+    endpoint: Any, chat: Any, code: int, fix: str
 ) -> None:
     endpoint.usual = status(code, KEY, Location="http://127.0.0.1:1/")
-    with pytest.raises(ModelError, match=mend) as caught:
-        chat().ask(ASKED, 100)
+    with pytest.raises(ModelError, match=fix) as caught:
+        chat().ask(MESSAGES, 100)
     assert KEY not in str(caught.value)
     assert len(endpoint.asked) == 1
 
@@ -104,12 +104,12 @@ def test_budget_is_checked_before_each_try(endpoint: Any, chat: Any, ledger: Led
     ledger.most = 1
     endpoint.usual = status(503)
     with pytest.raises(ModelError, match="no more calls"):
-        chat().ask(ASKED, 100)
+        chat().ask(MESSAGES, 100)
     assert len(endpoint.asked) == 1
 
 
 def test_endpoints_token_count_is_charged(chat: Any, ledger: Ledger) -> None:
-    chat().ask(ASKED, 100)
+    chat().ask(MESSAGES, 100)
     [[reserved, *settled]] = ledger.charges
     assert reserved > 100
     assert settled == [40, 5, False]
@@ -122,7 +122,7 @@ def test_endpoints_token_count_is_charged(chat: Any, ledger: Ledger) -> None:
 )  # fmt: skip
 def test_implausible_counts_are_estimated(endpoint: Any, chat: Any, ledger: Ledger, usage: Any) -> None:
     endpoint.usual = whole({**servers.completion("a" * 400), "usage": usage})
-    chat().ask(ASKED, 100)
+    chat().ask(MESSAGES, 100)
     [[_, prompt, completion, failed]] = ledger.charges
     assert 10 <= prompt <= 60
     assert 50 <= completion <= 400
@@ -131,14 +131,14 @@ def test_implausible_counts_are_estimated(endpoint: Any, chat: Any, ledger: Ledg
 
 def test_refused_connection_costs_no_tokens(chat: Any, ledger: Ledger) -> None:
     with pytest.raises(ModelError, match="cannot be reached"):
-        chat(url=servers.unused_url(), tries=1).ask(ASKED, 100)
+        chat(url=servers.unused_url(), tries=1).ask(MESSAGES, 100)
     assert ledger.charges[0][1:] == [0, 0, True]
 
 
 def test_request_to_a_silent_model_is_charged(endpoint: Any, chat: Any, ledger: Ledger) -> None:
     endpoint.usual = servers.silent
     with pytest.raises(ModelError, match="in time"):
-        chat(timeout_seconds=0.3, tries=1).ask(ASKED, 100)
+        chat(timeout_seconds=0.3, tries=1).ask(MESSAGES, 100)
     assert ledger.charges[0][1] > 0
 
 
@@ -157,7 +157,7 @@ def test_misbehaving_server_times_out(endpoint: Any, chat: Any, behaviour: Any, 
     endpoint.usual = behaviour
     began = time.monotonic()
     with pytest.raises(ModelError, match=words):
-        chat(timeout_seconds=0.5, tries=1).ask(ASKED, 100)
+        chat(timeout_seconds=0.5, tries=1).ask(MESSAGES, 100)
     assert time.monotonic() - began < 10
 
 
@@ -173,7 +173,7 @@ def test_invalid_completion_is_refused_and_charged_once(
 ) -> None:
     endpoint.usual = raw(body)
     with pytest.raises(ModelError, match="not return a chat completion"):
-        chat().ask(ASKED, 100)
+        chat().ask(MESSAGES, 100)
     assert len(endpoint.asked) == 1
     assert ledger.charges[0][3] is True
 
@@ -191,9 +191,9 @@ def test_invalid_completion_is_refused_and_charged_once(
 def test_refusal_and_empty_answer_are_reported(endpoint: Any, chat: Any, behaviour: Any, words: str) -> None:
     endpoint.usual = behaviour
     with pytest.raises(ModelError, match=words):
-        chat().ask(ASKED, 100)
+        chat().ask(MESSAGES, 100)
 
 
 def test_answer_in_parts_is_joined(endpoint: Any, chat: Callable[..., Any]) -> None:
     endpoint.usual = saying([{"type": "text", "text": "one "}, {"type": "text", "text": "two"}])
-    assert chat().ask(ASKED, 100).text == "one two"
+    assert chat().ask(MESSAGES, 100).text == "one two"

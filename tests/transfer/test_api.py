@@ -17,7 +17,7 @@ from tests.transfer.conftest import as_line, of_kind, raw_out, wipe
 __all__ = ["agent", "bot"]
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("home")]
-TOKEN = "gh" + "p_" + "aB3dE6gH9jK2mN5pQ8rS1tV4wX7yZ0cF" + "aB3d"
+CREDENTIAL = "gh" + "p_" + "aB3dE6gH9jK2mN5pQ8rS1tV4wX7yZ0cF" + "aB3d"
 
 
 def lines(*shapes):
@@ -102,12 +102,12 @@ def test_unreadable_file_is_reported_by_the_run(bot):
 
 
 def test_credential_is_refused_by_line_and_not_repeated(bot):
-    report = imported(bot, lines({"content": "fine"}, {"content": f"use {TOKEN}"}))
+    report = imported(bot, lines({"content": "fine"}, {"content": f"use {CREDENTIAL}"}))
     assert report["failed"] == 1
     assert report["errors"][0].startswith("line 2: content: line 1 of content holds what looks like")
-    assert TOKEN not in json.dumps(report)
+    assert CREDENTIAL not in json.dumps(report)
     kept = [str(row) for row in JournalEntry.objects.values_list("detail", flat=True)]
-    assert not any(TOKEN in row for row in kept)
+    assert not any(CREDENTIAL in row for row in kept)
     assert Memory.objects.count() == 1
 
 

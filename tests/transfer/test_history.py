@@ -20,12 +20,12 @@ from tests.transfer.conftest import ADA, BOB, OPERATOR, of_kind, out, raw_out, w
 
 pytestmark = pytest.mark.django_db
 
-NOBODY = Actor("token:nobody", Clearance())
-TOKEN = "gh" + "p_" + "aB3dE6gH9jK2mN5pQ8rS1tV4wX7yZ0cF" + "aB3d"
+PUBLIC_READER = Actor("token:nobody", Clearance())
+CREDENTIAL = "gh" + "p_" + "aB3dE6gH9jK2mN5pQ8rS1tV4wX7yZ0cF" + "aB3d"
 MOMENT = "2024-05-06T07:08:09Z"
 
 
-def told(lines):
+def text_of(lines):
     return json.dumps(lines)
 
 
@@ -33,8 +33,8 @@ def told(lines):
 
 
 def test_export_with_public_clearance_contains_nothing_else(full_store):
-    lines = out(NOBODY)
-    words = told(lines)
+    lines = out(PUBLIC_READER)
+    words = text_of(lines)
     assert {line["sensitivity"] for line in lines if "sensitivity" in line} == {"public"}
     for hidden in ("ada's eyes", "bob's eyes", "diary", "thrown away"):
         assert hidden not in words
@@ -42,13 +42,13 @@ def test_export_with_public_clearance_contains_nothing_else(full_store):
 
 
 def test_personal_memories_are_only_exported_to_their_owner(full_store):
-    assert "bob's eyes" not in told(out(ADA))
-    assert "ada's eyes" in told(out(ADA))
-    assert "ada's eyes" not in told(out(BOB))
+    assert "bob's eyes" not in text_of(out(ADA))
+    assert "ada's eyes" in text_of(out(ADA))
+    assert "ada's eyes" not in text_of(out(BOB))
 
 
 def test_unknown_level_is_never_exported(full_store, four_levels):
-    words = told(out(OPERATOR))
+    words = text_of(out(OPERATOR))
     assert "unknownwords" not in words
     assert "cosmic" not in words
     assert four_levels["cosmic"].uid not in words
@@ -57,12 +57,12 @@ def test_unknown_level_is_never_exported(full_store, four_levels):
 def test_formerly_secret_version_is_not_exported(db):
     memory = memories.create_memory(MemoryDraft(content="the old wording", sensitivity="secret"), ADA).memory
     memories.update_memory(memory.uid, MemoryPatch(content="the new wording", sensitivity="public"), ADA)
-    assert "the old wording" not in told(out(NOBODY))
-    assert "the old wording" in told(out(ADA))
+    assert "the old wording" not in text_of(out(PUBLIC_READER))
+    assert "the old wording" in text_of(out(ADA))
 
 
 def test_session_export_only_contains_visible_values(full_store):
-    [seen] = [line for line in of_kind(out(NOBODY), "session") if line["session_id"] == "s2"]
+    [seen] = [line for line in of_kind(out(PUBLIC_READER), "session") if line["session_id"] == "s2"]
     assert not {"cwd", "state", "segment"} & seen.keys()
     [whole] = [line for line in of_kind(out(OPERATOR), "session") if line["session_id"] == "s2"]
     assert whole["cwd"] == "/srv/shop"
@@ -81,7 +81,7 @@ def test_project_export_contains_nothing_else(full_store):
 
 
 def test_file_of_limited_clearance_is_imported(full_store, bring_in):
-    raw = raw_out(NOBODY)
+    raw = raw_out(PUBLIC_READER)
     wipe()
     loaded = bring_in(raw)
     assert loaded.errors == []
@@ -147,21 +147,24 @@ BAD = [
     ({**REVISION, "memory_id": "bbbb"}, "memory_id: its memory is not here"),
     ({**REVISION, "before": {"uid": "x"}}, "before: names 1 things that no memory has"),
     ({**REVISION, "before": {"importance": 9}}, "before.importance: "),
-    ({**REVISION, "before": {"content": f"key {TOKEN}"}}, "looks like a GitHub token"),
+    ({**REVISION, "before": {"content": f"key {CREDENTIAL}"}}, "looks like a GitHub token"),
     ({**REVISION, "sensitivity": "cosmic"}, "sensitivity: should be 'public'"),
     (event_line(session_id="s9"), "session_id: its session is not here"),
     (event_line(memory_id="bbbb"), "memory_id: its memory is not here"),
-    (event_line(preview=f"export T={TOKEN}"), "looks like a GitHub token"),
-    (event_line(handlers=[{"said": TOKEN}]), "handlers holds what looks like"),
+    (event_line(preview=f"export T={CREDENTIAL}"), "looks like a GitHub token"),
+    (event_line(handlers=[{"said": CREDENTIAL}]), "handlers holds what looks like"),
     (event_line(handlers="x" * 300_000), "handlers: should be a valid array"),
-    ({**SESSION, "session_id": "s3", "state": {"k": TOKEN}}, "state holds what looks like"),
+    ({**SESSION, "session_id": "s3", "state": {"k": CREDENTIAL}}, "state holds what looks like"),
     ({"kind": "merge", "memory_id": "aaaa", "into": "bbbb"}, "a memory of this merge is not here"),
     ({"kind": "merge", "memory_id": "aaaa", "into": "aaaa"}, "did not become another one"),
     ({"kind": "evidence", "memory_id": "bbbb", "session_id": "s1", "at": MOMENT}, "its memory is not here"),
     ({"kind": "superseded", "fact_id": "a", "by": "b"}, "fact_id: a fact of this pair is not here"),
-    (journal_line(detail={"note": TOKEN}), "detail holds what looks like"),
-    (memory_line(id="cccc", author=TOKEN), "author holds what looks like"),
-    ({"kind": "evidence", "memory_id": "aaaa", "session_id": TOKEN, "at": MOMENT}, "looks like a GitHub"),
+    (journal_line(detail={"note": CREDENTIAL}), "detail holds what looks like"),
+    (memory_line(id="cccc", author=CREDENTIAL), "author holds what looks like"),
+    (
+        {"kind": "evidence", "memory_id": "aaaa", "session_id": CREDENTIAL, "at": MOMENT},
+        "looks like a GitHub",
+    ),
     (journal_line(sensitivity="cosmic"), "sensitivity: should be 'public'"),
     (journal_line(hash="x"), "hash: String should match pattern"),
     (journal_line(seq=0), "seq: should be greater than or equal to 1"),
@@ -174,18 +177,18 @@ def test_invalid_line_is_named_and_does_not_affect_the_others(bring_in, line, sa
     [error] = loaded.errors
     assert error.startswith("line 3: ")
     assert said in error
-    assert TOKEN not in error
+    assert CREDENTIAL not in error
     assert set(Memory.objects.values_list("content", flat=True)) == {"the words", "good"}
 
 
 @pytest.mark.parametrize(
     ("line", "kind"),
     [
-        (journal_line(detail={"note": TOKEN}), "journal"),
-        (event_line(preview=TOKEN), "event"),
-        ({**SESSION, "session_id": "s3", "cwd": TOKEN}, "session"),
-        ({**REVISION, "before": {"content": TOKEN}}, "revision"),
-        (memory_line(id="c", title=TOKEN), "memory"),
+        (journal_line(detail={"note": CREDENTIAL}), "journal"),
+        (event_line(preview=CREDENTIAL), "event"),
+        ({**SESSION, "session_id": "s3", "cwd": CREDENTIAL}, "session"),
+        ({**REVISION, "before": {"content": CREDENTIAL}}, "revision"),
+        (memory_line(id="c", title=CREDENTIAL), "memory"),
     ],
     ids=["journal", "event", "session", "revision", "memory"],
 )
@@ -193,7 +196,7 @@ def test_refused_credential_is_counted_in_the_journal_and_stored_nowhere(bring_i
     bring_in([SESSION, memory_line(), line])
     [row] = JournalEntry.objects.filter(operation="secret_blocked")
     assert (row.object_type, row.actor) == (kind, OPERATOR.name)
-    assert TOKEN not in json.dumps([one.detail for one in JournalEntry.objects.all()])
+    assert CREDENTIAL not in json.dumps([one.detail for one in JournalEntry.objects.all()])
 
 
 LINES = {
@@ -207,7 +210,7 @@ LINES = {
     "evidence": {"kind": "evidence", "memory_id": "aaaa", "session_id": "s1", "at": MOMENT},
     "journal": journal_line(),
 }
-SHORT_TOKEN = "AKIA" + "QYLPMN5HG7KD2XRT"  # as short as the names of operations
+SHORT_CREDENTIAL = "AKIA" + "QYLPMN5HG7KD2XRT"  # as short as the names of operations
 
 
 @pytest.mark.parametrize(
@@ -216,10 +219,12 @@ SHORT_TOKEN = "AKIA" + "QYLPMN5HG7KD2XRT"  # as short as the names of operations
 )
 def test_credential_in_any_field_of_any_line_is_stored_nowhere(bring_in, kind, field):
     line = LINES[kind]
-    wrapped = {dict: {"k": SHORT_TOKEN}, list: [SHORT_TOKEN]}.get(type(line[field]), SHORT_TOKEN)
+    wrapped = {dict: {"k": SHORT_CREDENTIAL}, list: [SHORT_CREDENTIAL]}.get(
+        type(line[field]), SHORT_CREDENTIAL
+    )
     bring_in([SESSION, memory_line(), {**line, field: wrapped}])
     for model in apps.get_app_config("memoryhub").get_models():
-        assert SHORT_TOKEN not in str(list(model.objects.values())), model.__name__
+        assert SHORT_CREDENTIAL not in str(list(model.objects.values())), model.__name__
 
 
 def test_file_of_a_newer_version_is_refused(bring_in):
@@ -278,7 +283,7 @@ def test_id_of_a_hidden_row_is_replaced_and_links_follow(bring_in):
 def test_fact_of_a_refused_memory_is_refused(bring_in):
     fact = {"kind": "fact", "subject": "s", "predicate": "p", "object": "o", "memory_id": "aaaa"}
     for by, restores in ((ADA, False), (OPERATOR, True)):
-        loaded = bring_in([memory_line(content=f"key {TOKEN}"), fact], by=by, restores=restores)
+        loaded = bring_in([memory_line(content=f"key {CREDENTIAL}"), fact], by=by, restores=restores)
         assert loaded.tally.failed == 2
         assert not Fact.objects.exists()
 

@@ -123,8 +123,12 @@ def test_directives_are_preferences_of_a_project_or_the_team(tmp_path: Path) -> 
         {"content": "Old habit", "status": "removed", **WHEN, "updated_at_epoch": EPOCH + 1000},
     ]
     records = claude_mem(tmp_path, directives=rows).records
-    told = [(record.draft.scope, record.draft.project, record.draft.type) for record in records]  # type: ignore[union-attr]
-    assert told == [("team", "", "preference"), ("project", "shop", "preference"), ("team", "", "preference")]
+    found = [(record.draft.scope, record.draft.project, record.draft.type) for record in records]  # type: ignore[union-attr]
+    assert found == [
+        ("team", "", "preference"),
+        ("project", "shop", "preference"),
+        ("team", "", "preference"),
+    ]
     assert [record.past.deleted_at is not None for record in records] == [False, False, True]
 
 
@@ -172,13 +176,7 @@ def test_version_4_with_other_column_names_is_read(tmp_path: Path) -> None:
             }
         ],
         "observations": [
-            {
-                "sdk_session_id": "s-4",
-                "project": "shop",
-                "text": "One text",
-                "type": "decision",
-                **WHEN,
-            }
+            {"sdk_session_id": "s-4", "project": "shop", "text": "One text", "type": "decision", **WHEN}
         ],
     }
     path = sqlite_file(tmp_path / "old.db", CLAUDE_MEM_4, tables)

@@ -253,11 +253,7 @@ def test_folder_or_missing_file_is_not_recognised(tmp_path: Path) -> None:
 def test_formats_are_told_apart(tmp_path: Path) -> None:
     from tests.transfer.formats import foreign
 
-    schemas = {
-        "letsgo": foreign.LETSGO,
-        "memory-mcp": foreign.MEMORY_MCP,
-        "claude-mem": foreign.CLAUDE_MEM,
-    }
+    schemas = {"letsgo": foreign.LETSGO, "memory-mcp": foreign.MEMORY_MCP, "claude-mem": foreign.CLAUDE_MEM}
     for name, schema in schemas.items():
         path = sqlite_file(tmp_path / f"{name}.db", schema, {})
         assert [one for one in SQLITE_FORMATS if FORMATS[one].recognises(path)] == [name]

@@ -34,7 +34,7 @@ def graph(tmp_path: Path, *lines: dict[str, Any] | str) -> Read:
     return Read("knowledge-graph", lines_file(tmp_path / "memory.jsonl", lines))
 
 
-def told(read: Read) -> list[tuple[str, ...]]:
+def observations_of(read: Read) -> list[tuple[str, ...]]:
     return [
         (draft.subject, draft.predicate, draft.object) if isinstance(draft, FactDraft) else (draft.content,)
         for draft in read.drafts
@@ -45,7 +45,7 @@ def test_observations_become_memories_and_relations_become_facts(tmp_path: Path)
     path = lines_file(tmp_path / "memory.jsonl", [GRACE, BILLING, LEADS])
     assert detect_format(path) is FORMATS["knowledge-graph"]
     read = Read("knowledge-graph", path)
-    assert told(read) == [
+    assert observations_of(read) == [
         ("Grace_Okoro", "is a", "person"),
         ("Grace_Okoro: Leads the billing team",),
         ("Grace_Okoro: Prefers mornings",),
@@ -81,7 +81,7 @@ def test_other_lines_are_reported_one_by_one(tmp_path: Path) -> None:
     }
     assert read.bad["line 3"] == ["type: is neither entity nor relation"]
     assert read.bad["line 5"] == ["observations: is not a list"]
-    assert ("M: fine",) in told(read)
+    assert ("M: fine",) in observations_of(read)
 
 
 def test_unknown_fields_are_reported(tmp_path: Path) -> None:

@@ -132,8 +132,8 @@ def provenance(**values: Any) -> dict[str, Any]:
 def test_provenance_becomes_journal_rows(tmp_path: Path) -> None:
     rows = [provenance(), provenance(id="p2", memory_id="gone", operation="delete", source="claude")]
     read = memory_mcp(tmp_path, memories=[memory()], provenance=rows)
-    told = [(one.operation, one.object_id, one.actor, one.sensitivity) for one in read.history("journal")]
-    assert told == [
+    rows = [(one.operation, one.object_id, one.actor, one.sensitivity) for one in read.history("journal")]
+    assert rows == [
         ("create", "mem_1", "memory-mcp:user", "public"),
         ("delete", "gone", "memory-mcp:claude", "secret"),
     ]

@@ -82,10 +82,7 @@ def test_memory_in_both_files_is_read_once(tmp_path: Path) -> None:
 
 
 def test_archive_with_one_file_is_enough(tmp_path: Path) -> None:
-    for name, tables, lines in (
-        ("tables", TABLES | {"memories": [row()]}, None),
-        ("lines", None, [line()]),
-    ):
+    for name, tables, lines in (("tables", TABLES | {"memories": [row()]}, None), ("lines", None, [line()])):
         path = openmemory_zip(tmp_path / f"{name}.zip", tables, lines, folder="backup/")
         assert detect_format(path) is FORMATS["openmemory"]
         [draft] = Read("openmemory", path).drafts
@@ -130,8 +127,8 @@ def test_unsupported_values_are_counted(tmp_path: Path) -> None:
         "apps": [{"id": "app-1", "name": "cursor", "description": "An editor"}],
     }
     read = Read("openmemory", openmemory_zip(tmp_path / "o.zip", tables, None))
-    told = {name: n for name, n in read.unmapped.items() if not name.startswith("user")}
-    assert told == {
+    unmapped = {name: n for name, n in read.unmapped.items() if not name.startswith("user")}
+    assert unmapped == {
         "status_history (of memories.json)": 2,
         "access_controls (of memories.json)": 1,
         "documents (of memories.json)": 1,

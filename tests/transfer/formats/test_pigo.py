@@ -44,11 +44,11 @@ def test_layers_category_and_use_are_imported(tmp_path: Path) -> None:
     assert FORMATS["pigo"].count(path) == 1
     read = Read("pigo", path)
     [record] = read.records
-    told = record.draft.model_dump()
+    draft = record.draft.model_dump()
     for name in ("abstract", "overview", "content", "category"):
-        assert told[name] == memory()[name]
-    assert (told["type"], told["ttl_days"]) == ("preference", 0)
-    assert told["created_at"] == datetime(2026, 3, 1, 9, 0, 0, 123456, tzinfo=UTC)
+        assert draft[name] == memory()[name]
+    assert (draft["type"], draft["ttl_days"]) == ("preference", 0)
+    assert draft["created_at"] == datetime(2026, 3, 1, 9, 0, 0, 123456, tzinfo=UTC)
     assert record.past.accessed_count == 4
     assert record.past.updated_at == datetime(2026, 3, 2, 10, tzinfo=UTC)
     assert read.unmapped == {"vector (made anew here)": 1}

@@ -54,9 +54,9 @@ def test_timestamp_is_parsed_in_any_form(written: Any) -> None:
     "written", ["soon", 10**30, float("inf"), True, [1], "0001-01-01T00:00:00Z", b"x", -1e13]
 )
 def test_invalid_timestamp_is_refused(written: Any) -> None:
-    told = fields(at=written)
-    assert told.moment("at") is None
-    assert [str(problem) for problem in told.problems] == ["at: is no moment between 1900 and 9999"]
+    reader = fields(at=written)
+    assert reader.moment("at") is None
+    assert [str(problem) for problem in reader.problems] == ["at: is no moment between 1900 and 9999"]
 
 
 def test_first_nonempty_timestamp_is_used() -> None:
@@ -81,9 +81,9 @@ def test_lists_are_parsed_from_json_and_commas(written: Any, found: list[str]) -
 
 @pytest.mark.parametrize("written", ["[1", '[{"a": 1}]', {"a": 1}, 5, [[1]], "[" * 100_000])
 def test_invalid_list_is_refused(written: Any) -> None:
-    told = fields(tags=written)
-    assert told.words("tags") == []
-    assert len(told.problems) == 1
+    reader = fields(tags=written)
+    assert reader.words("tags") == []
+    assert len(reader.problems) == 1
 
 
 def test_lifetime_in_days() -> None:
@@ -107,9 +107,9 @@ def test_number_of_notes_is_bounded() -> None:
     notes = ReadNotes()
     for number in range(1000):
         notes.add(f"field f{number}")
-    told = {item.what: item.count for item in notes.items() if isinstance(item, UnmappedField)}
-    assert len(told) == 101
-    assert told["other things"] == 900
+    reader = {item.what: item.count for item in notes.items() if isinstance(item, UnmappedField)}
+    assert len(reader) == 101
+    assert reader["other things"] == 900
 
 
 def test_format_detection_does_not_read_the_whole_file(tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ def test_any_row_can_be_read(
         rows[table] = data.draw(st.lists(st.fixed_dictionaries(dict.fromkeys(columns, SCALARS)), max_size=2))
     path = sqlite_file(tmp_path_factory.mktemp("strange") / "x.db", loose, rows)
     read = Read(name, path)
-    told = sum(isinstance(item, Record | InvalidItem | HistoryItem) for item in read.items)
-    assert told >= sum(len(rows[table]) for table in tables if table not in ("entities", "memory_entities"))
+    reader = sum(isinstance(item, Record | InvalidItem | HistoryItem) for item in read.items)
+    assert reader >= sum(len(rows[table]) for table in tables if table not in ("entities", "memory_entities"))
 
 
 def _columns(schema: str, table: str) -> list[str]:
