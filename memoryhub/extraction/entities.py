@@ -8,14 +8,21 @@ or in a text that capitalises everything, is no evidence.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-
-from memoryhub.extraction.known_names import GIVEN_NAMES, LONG_PLACES, ORGANISATIONS, PLACES, TOOLS
+from pathlib import Path
 
 ENTITY_TYPES = ("person", "place", "organization", "tool", "file", "concept")
 PERSON, PLACE, ORGANISATION, TOOL, FILE, CONCEPT = ENTITY_TYPES
+_KNOWN_NAMES = tomllib.loads(Path(__file__).with_name("known_names.toml").read_text("utf-8"))
+_GIVEN_NAMES = frozenset(_KNOWN_NAMES["given_names"].split())
+_TYPE_BY_NAME = {
+    name: kind
+    for kind, key in ((PLACE, "places"), (ORGANISATION, "organisations"), (TOOL, "tools"))
+    for name in _KNOWN_NAMES[key].split()
+}
 MAX_ENTITIES = 20  # returned for one text
 MAX_TEXT_CHARS = 20_000  # of a text that are searched
 MAX_NAME_CHARS = 200
@@ -108,7 +115,7 @@ _CONTEXT_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     )
 )
 _WORD = re.compile(r"[A-Za-zÀ-ɏ0-9][A-Za-zÀ-ɏ0-9'’+#-]*")
-_LONG_PLACE = re.compile(rf"\b(?:{LONG_PLACES})\b")
+_LONG_PLACE = re.compile(rf"\b(?:{'|'.join(_KNOWN_NAMES['places_of_several_words'])})\b")
 _FULL_NAME = re.compile(
     rf"(?<![\w-])({_CAPITALISED})((?: (?:van|von|de|der|da|del|la)){{0,2}} {_CAPITALISED})(?![\w-])"
 )
@@ -199,17 +206,14 @@ _PRONOUNS = frozenset("he she they we you it who everyone everybody nobody someb
 
 
 def _known_type(name: str) -> str:
-    low = name.casefold()
-    for kind, names in ((TOOL, TOOLS), (ORGANISATION, ORGANISATIONS), (PLACE, PLACES)):
-        if low in names:
-            return kind
-    return PERSON if low.split()[0] in GIVEN_NAMES else ""
+    key = name.casefold()
+    return _TYPE_BY_NAME.get(key) or (PERSON if key.split()[0] in _GIVEN_NAMES else "")
 
 
 def _find_known_names(text: str) -> Iterator[EntityMatch]:
     """Find listed names: tools in any case, others only with a capital letter."""
     for match in _FULL_NAME.finditer(text):
-        if match[1].casefold() in GIVEN_NAMES and (name := _trim_name(match[0])):
+        if match[1].casefold() in _GIVEN_NAMES and (name := _trim_name(match[0])):
             yield EntityMatch(name, PERSON, match.start())
     for match in _WORD.finditer(text):
         word = match[0].removesuffix("'s").removesuffix("’s")

@@ -85,7 +85,7 @@ _SIGNS: tuple[tuple[int, str, re.Pattern[str]], ...] = (
         -1,
         "is small talk",
         any_of(
-            r"\b(?:hello|hi there|thanks|thank you|good (?:morning|evening|night)|how are you|lol|haha)\b",
+            r"\b(?:hello|hi there|thanks|thank you|good (?:morning|evening|night)|how are you|lol|haha)\b"
         ),
     ),
 )

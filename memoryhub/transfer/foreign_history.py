@@ -76,8 +76,8 @@ def make_session(fields: FieldReader, table: str, session_id: str, *, agent: str
 
 def make_prompt(fields: FieldReader, table: str, session_id: str, project: str) -> Item:
     """Convert a prompt to an event with the beginning of its text, as the hub stores prompts itself."""
-    said = fields.text("prompt_text")
-    preview, keywords = parse_prompt(said, settings.MEMORYHUB.event_preview_chars)
+    text = fields.text("prompt_text")
+    preview, keywords = parse_prompt(text, settings.MEMORYHUB.event_preview_chars)
     values = {
         "kind": "event",
         "session_id": session_id,
@@ -87,7 +87,7 @@ def make_prompt(fields: FieldReader, table: str, session_id: str, project: str) 
         "segment": 1,
         "preview": preview,
         "keywords": list(keywords),
-        "mark": _digest(table, session_id, fields.text("prompt_number"), said)[:16],
+        "mark": _digest(table, session_id, fields.text("prompt_number"), text)[:16],
     }
     return _make_item(fields, f"{table} row {fields.get(ROW_NUMBER)}", EventLine, values)
 
@@ -148,8 +148,8 @@ def summary_text(fields: FieldReader) -> str:
     """Return the request, followed by a paragraph for each non-empty part."""
     request = fields.text("request")
     parts = [(label, fields.text(name)) for name, label in _SUMMARY_PARTS.items()]
-    told = [f"{label}: {text}" for label, text in parts if text]
-    return "\n\n".join([f"Request: {request}", *told] if request else told)
+    paragraphs = [f"{label}: {text}" for label, text in parts if text]
+    return "\n\n".join([f"Request: {request}", *paragraphs] if request else paragraphs)
 
 
 def append_statements(text: str, statements: list[str]) -> str:

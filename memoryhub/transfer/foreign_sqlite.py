@@ -213,7 +213,7 @@ def to_unreadable_file(name: str, error: Exception) -> UnreadableFile:
     elif "readonly" in what or "unable to open" in what:
         fix = "open it once with its own program, close that, and import the file again"
     elif "not a database" in what:
-        fix = "it may be encrypted or another format; choose the right format, or decrypt it with its own program"
+        fix = "choose the right format, or decrypt the file with its own program"
     elif "too big" in what:
         fix = f"it contains a value of more than {MAX_VALUE_BYTES // 1024**2} MiB; remove that value"
     else:

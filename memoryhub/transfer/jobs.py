@@ -102,10 +102,10 @@ def start_import(
         raise StoreError(f"must be one of: {', '.join(FORMATS)}", "format")
     key = uploads.save_upload(chunks)
     try:
-        found = FORMATS[format] if format else detect_format(uploads.upload_path(key))
+        chosen = FORMATS[format] if format else detect_format(uploads.upload_path(key))
         params = {
             "upload": key,
-            "format": found.name,
+            "format": chosen.name,
             "name": Path(name).name[:200],
             "project": project or None,
             "dry_run": dry_run,
@@ -178,8 +178,8 @@ def _import_step(
     if not options.dry_run:
         return Step((), mark, progress, store, chore=True)
     began = time.perf_counter()
-    found = store()
-    return Step(found, mark, progress, took_ms=(time.perf_counter() - began) * 1000)
+    changes = store()
+    return Step(changes, mark, progress, took_ms=(time.perf_counter() - began) * 1000)
 
 
 def _projects(tally: Tally, reported: Set[str], dry_run: bool) -> Iterator[Change]:
@@ -282,19 +282,16 @@ def resume_import(run: MaintenanceRun, actor: Actor, *, restores: bool) -> Maint
 
 def format_label(run: MaintenanceRun) -> str:
     """Return the label of the import's format."""
-    found = FORMATS.get(str(run.params.get("format")))
-    return found.label if found else str(run.params.get("format"))
+    format = FORMATS.get(str(run.params.get("format")))
+    return format.label if format else str(run.params.get("format"))
 
 
 def build_report(run: MaintenanceRun, clearance: Clearance, start: int = 0, limit: int = 100) -> ImportReport:
     """Return all numbers and a page of errors. The memories of a project are counted within the clearance."""
-    told: dict[str, int] = (run.result or {}).get("counts", {})
+    counts: dict[str, int] = (run.result or {}).get("counts", {})
+    outcomes = Counter({name: n for name, n in counts.items() if name not in _NOTE_ACTIONS})
     report = ImportReport(
-        sorted(
-            ((words, n) for words, n in told.items() if words not in _NOTE_ACTIONS), key=lambda one: -one[1]
-        ),
-        told.get(FAILED, 0),
-        without_ttl=told.get(WITHOUT_TTL, 0),
+        outcomes.most_common(), counts.get(FAILED, 0), without_ttl=counts.get(WITHOUT_TTL, 0)
     )
     notes: dict[str, Counter[str]] = {UNMAPPED: Counter(), IGNORED: Counter(), NOT_IMPORTED: Counter()}
     coming: Counter[str] = Counter()

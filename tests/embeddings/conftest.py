@@ -1,4 +1,4 @@
-"""Providers of every kind, small enough for tests."""
+"""A small provider of every kind."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def static() -> StaticEmbedder:
 
 @pytest.fixture
 def endpoint() -> Iterator[servers.Endpoint]:
-    """An endpoint that answers well until its ``script`` says otherwise."""
+    """An endpoint that answers well unless ``script`` says otherwise."""
     with servers.serving() as server:
         yield server
 
 
 @pytest.fixture
 def remote(endpoint: servers.Endpoint) -> Callable[..., Embedder]:
-    """``remote(timeout_seconds=1)``: a provider that asks ``endpoint``."""
+    """``remote(timeout_seconds=1)``: a client of ``endpoint``."""
 
     def made(**fields: object) -> Embedder:
         usual = {"url": endpoint.url, "model": MODEL, "key": KEY, "timeout_seconds": 10.0}
@@ -55,5 +55,5 @@ def embedder(request: pytest.FixtureRequest, tmp_path: Path) -> Embedder:
 
 @pytest.fixture(autouse=True)
 def as_delivered(configure: Callable[..., None]) -> None:
-    """What is configured where nobody configured anything."""
+    """The default configuration."""
     configure(embeddings=Config().embeddings)

@@ -1,4 +1,4 @@
-"""Sentence encoders of a few kilobytes, with the inputs and outputs that a test wants."""
+"""Sentence encoders of a few kilobytes with selectable inputs and outputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write_encoder(
     kind: int = TensorProto.INT64,
     scale: float = 1.0,
 ) -> Path:
-    """A folder with model.onnx and tokenizer.json."""
+    """Write a folder with model.onnx and tokenizer.json."""
     folder.mkdir(parents=True, exist_ok=True)
     onnx.save(_model(inputs, output, seed, kind, scale), str(folder / "model.onnx"))
     _tokenizer(truncation).save(str(folder / "tokenizer.json"))
@@ -34,7 +34,7 @@ def write_encoder(
 
 
 def table(seed: int = 7) -> Any:
-    """The vector of each token."""
+    """Return the vector of each token."""
     return np.random.default_rng(seed).normal(size=(len(WORDS), DIMENSIONS)).astype(np.float32)
 
 
@@ -45,7 +45,7 @@ def _tokenizer(truncation: int | None) -> Tokenizer:
     made.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
-    made.enable_padding(length=32, pad_id=0, pad_token="[PAD]")  # as exported ones often come
+    made.enable_padding(length=32, pad_id=0, pad_token="[PAD]")  # as exported tokenizers often have
     if truncation:
         made.enable_truncation(max_length=truncation)
     return made
@@ -57,7 +57,7 @@ def _model(inputs: Sequence[str], output: str, seed: int, kind: int, scale: floa
     nodes = [helper.make_node("Gather", ["weights", "input_ids"], ["tokens"])]
     constants = [weights]
     if output == "sentence_embedding":
-        # The first word's vector times two: nobody could mistake it for the mean of all.
+        # Twice the first word's vector, which differs from the mean.
         constants += [numpy_helper.from_array(np.array(value), name) for name, value in _FIRST.items()]
         nodes += [
             helper.make_node("Gather", ["tokens", "first"], ["word"], axis=1),

@@ -1,4 +1,4 @@
-"""A real embeddings endpoint on loopback, and every way in which one can misbehave."""
+"""An embeddings endpoint on loopback with scripted misbehaviour."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DIMENSIONS = 24
 
 
 def vector(text: str) -> list[float]:
-    """A bag of words: each adds numbers of its own."""
+    """Return a bag-of-words vector: each word adds its own numbers."""
     found = [0.0] * DIMENSIONS
     for word in re.findall(r"\w+", text.lower()) or ["?"]:
         digest = hashlib.blake2b(word.encode(), digest_size=DIMENSIONS).digest()
@@ -38,7 +38,7 @@ class Handler(BaseHTTPRequestHandler):
         behave(self, body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Quiet."""
+        """Log nothing."""
 
     def say(self, status: int, body: bytes, **headers: str) -> None:
         self.send_response(status)
@@ -71,7 +71,7 @@ class Endpoint(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up is what some tests are about."""
+        """Ignore clients that hang up, which some tests do."""
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def serving() -> Iterator[Endpoint]:
 
 @contextmanager
 def run(endpoint: Served) -> Iterator[Served]:
-    """Serves until the block ends."""
+    """Serve until the block ends."""
     with endpoint as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -116,7 +116,7 @@ def raw(body: bytes) -> Behaviour:
 
 
 def changed(change: Callable[[list[dict[str, Any]]], Any]) -> Behaviour:
-    """A good answer whose data was tampered with."""
+    """Return a valid answer with changed data."""
     return lambda handler, body: handler.say_json({"data": change(good(body["input"])["data"])})
 
 
@@ -125,7 +125,7 @@ def silent(handler: Handler, body: dict[str, Any]) -> None:
 
 
 def trickling(handler: Handler, body: dict[str, Any]) -> None:
-    """A byte at a time, each soon enough for a timeout that is one for each read."""
+    """Send a byte at a time, each within a per-read timeout."""
     whole = b"HTTP/1.1 200 OK\r\nContent-Length: 250\r\n\r\n" + b" " * 250
     for at in range(len(whole)):
         handler.wfile.write(whole[at : at + 1])
@@ -150,7 +150,7 @@ def no_http(handler: Handler, body: dict[str, Any]) -> None:
 
 
 def picky(most_chars: int, most_texts: int = 10_000) -> Behaviour:
-    """Refuses what is longer or more than it takes."""
+    """Refuse longer texts or larger batches."""
 
     def behave(handler: Handler, body: dict[str, Any]) -> None:
         texts = body["input"]

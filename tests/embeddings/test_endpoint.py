@@ -1,4 +1,4 @@
-"""The provider for endpoints that speak OpenAI's protocol: what it sends, and what it makes of refusals."""
+"""The client for OpenAI-compatible embedding endpoints: requests, retries and refusals."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.embeddings.servers import changed, fine, picky, status
 
 
 @pytest.fixture(autouse=True)
-def naps(monkeypatch) -> list[float]:
-    """How long the provider slept; it does not really."""
+def sleeps(monkeypatch) -> list[float]:
+    """Seconds slept by the provider, without sleeping."""
     slept: list[float] = []
     monkeypatch.setattr(module.time, "sleep", slept.append)
     return slept
 
 
-# What is sent
+# Requests
 
 
 def test_it_posts_model_and_texts_with_the_key(endpoint, remote):
@@ -36,7 +36,7 @@ def test_it_posts_model_and_texts_with_the_key(endpoint, remote):
     assert body == {"model": MODEL, "input": ["zebra", "stripes"]}
 
 
-def test_without_a_key_no_header_is_sent(endpoint, remote):
+def test_no_header_is_sent_without_a_key(endpoint, remote):
     remote(key="").documents(["zebra"])
     assert "Authorization" not in endpoint.asked[0][1]
 
@@ -51,30 +51,30 @@ def test_without_a_key_no_header_is_sent(endpoint, remote):
         ("?api-version=3", "/v1/embeddings?api-version=3"),
     ],
 )
-def test_the_address_may_be_written_in_several_ways(endpoint, remote, tail, path):
+def test_url_may_be_written_in_several_ways(endpoint, remote, tail, path):
     remote(url=endpoint.url + tail).documents(["zebra"])
     assert endpoint.asked[0][0] == path
 
 
-def test_many_texts_go_in_batches_and_empty_ones_not_at_all(endpoint, remote):
+def test_texts_are_batched_without_empty_ones(endpoint, remote):
     rows = remote(batch=2).documents(["a", "", "b", "c", "  ", "d", "e"])
     assert [body["input"] for _, _, body in endpoint.asked] == [["a", "b"], ["c", "d"], ["e"]]
     assert rows.shape == (7, servers.DIMENSIONS)
 
 
-def test_the_answer_is_put_in_the_order_of_its_indexes(endpoint, remote):
+def test_answer_is_sorted_by_index(endpoint, remote):
     straight = remote().documents(["zebra", "money"])
     endpoint.script = [changed(lambda data: data[::-1])]
     assert (remote().documents(["zebra", "money"]) == straight).all()
 
 
-def test_an_answer_without_indexes_is_in_order(endpoint, remote):
+def test_answer_without_indexes_is_in_order(endpoint, remote):
     straight = remote().documents(["zebra", "money"])
     endpoint.script = [changed(lambda data: [{"embedding": one["embedding"]} for one in data])]
     assert (remote().documents(["zebra", "money"]) == straight).all()
 
 
-def test_its_name_and_dimensions_are_known_from_the_first_answer_on(remote):
+def test_name_and_dimensions_are_known_after_the_first_answer(remote):
     provider = remote()
     assert (provider.name, provider.dimensions) == (f"openai/{MODEL}", 0)
     provider.documents(["zebra"])
@@ -82,37 +82,37 @@ def test_its_name_and_dimensions_are_known_from_the_first_answer_on(remote):
     assert not provider.in_process
 
 
-# What passes is tried again
+# Temporary errors
 
 
 @pytest.mark.parametrize("code", [408, 429, 500, 502, 503, 529])
-def test_what_passes_is_tried_again(endpoint, remote, naps, code):
+def test_temporary_errors_are_retried(endpoint, remote, sleeps, code):
     endpoint.script = [status(code), status(code), fine]
     assert remote().documents(["zebra"]).any()
     assert len(endpoint.asked) == 3
-    first, second = naps
+    first, second = sleeps
     assert 0.5 <= first <= 1.0 <= second <= 2.0
 
 
-def test_retry_after_is_honoured_in_seconds(endpoint, remote, naps):
+def test_retry_after_in_seconds_is_honoured(endpoint, remote, sleeps):
     endpoint.script = [status(429, Retry_After="3"), fine]
     assert remote().documents(["zebra"]).any()
-    assert naps == [3.0]
+    assert sleeps == [3.0]
 
 
-def test_retry_after_is_honoured_as_a_date(endpoint, remote, naps):
+def test_retry_after_as_a_date_is_honoured(endpoint, remote, sleeps):
     when = format_datetime(datetime.now(UTC) + timedelta(seconds=6), usegmt=True)
     endpoint.script = [status(503, Retry_After=when), fine]
     assert remote().documents(["zebra"]).any()
-    assert naps == [pytest.approx(5, abs=1.1)]
+    assert sleeps == [pytest.approx(5, abs=1.1)]
 
 
-def test_who_asks_for_more_time_than_there_is_gets_it_in_a_pause(endpoint, remote, naps):
+def test_long_retry_after_becomes_a_pause(endpoint, remote, sleeps):
     endpoint.script = [status(429, Retry_After="120")]
     provider = remote(timeout_seconds=10)
     with pytest.raises(EmbeddingError, match="status 429"):
         provider.documents(["zebra"])
-    assert naps == []
+    assert sleeps == []
     for ask in (lambda: provider.documents(["stripes"]), lambda: provider.query("stripes")):
         with pytest.raises(EmbeddingError, match="asked again in 120 seconds"):
             ask()
@@ -127,16 +127,16 @@ def test_it_gives_up_after_five_tries(endpoint, remote):
 
 
 @pytest.mark.parametrize("behaviour", [servers.hanging_up, servers.no_http])
-def test_a_broken_connection_is_tried_again(endpoint, remote, behaviour):
+def test_broken_connection_is_retried(endpoint, remote, behaviour):
     endpoint.script = [behaviour, fine]
     assert remote().documents(["zebra"]).any()
 
 
-# What does not
+# Permanent errors
 
 
 @pytest.mark.parametrize(
-    ("code", "mend"),
+    ("code", "fix"),
     [
         (401, "MEMORYHUB_EMBEDDINGS_KEY"),
         (403, "MEMORYHUB_EMBEDDINGS_KEY"),
@@ -145,16 +145,16 @@ def test_a_broken_connection_is_tried_again(endpoint, remote, behaviour):
         (204, "embeddings_url"),
     ],
 )
-def test_what_does_not_pass_is_asked_once_and_its_mend_is_named(endpoint, remote, naps, code, mend):
+def test_permanent_error_is_not_retried_and_names_the_fix(endpoint, remote, sleeps, code, fix):
     endpoint.usual = status(code, "")
-    with pytest.raises(EmbeddingError, match=f"status {code}.*{mend}"):
+    with pytest.raises(EmbeddingError, match=f"status {code}.*{fix}"):
         remote().documents(["zebra"])
     assert len(endpoint.asked) == 1
-    assert naps == []
+    assert sleeps == []
 
 
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
-def test_no_redirect_is_followed_and_the_key_goes_nowhere_else(endpoint, remote, code):
+def test_redirects_are_not_followed_with_the_key(endpoint, remote, code):
     with servers.serving() as other:
         endpoint.usual = status(code, Location=f"{other.url}/embeddings")
         with pytest.raises(EmbeddingError, match="redirects are not followed"):
@@ -163,12 +163,12 @@ def test_no_redirect_is_followed_and_the_key_goes_nowhere_else(endpoint, remote,
     assert len(endpoint.asked) == 1
 
 
-def test_an_address_where_nobody_listens_is_told(remote):
+def test_unreachable_address_is_reported(remote):
     with pytest.raises(EmbeddingError, match="cannot be reached: Connection refused"):
         remote(url=servers.unused_url()).documents(["zebra"])
 
 
-def test_a_host_without_an_address_is_told(remote, monkeypatch):
+def test_unresolvable_host_is_reported(remote, monkeypatch):
     def unknown(*args: object, **kwargs: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -177,7 +177,7 @@ def test_a_host_without_an_address_is_told(remote, monkeypatch):
         remote(url="http://nobody.invalid/v1").documents(["zebra"])
 
 
-def test_an_endpoint_without_tls_is_told_where_https_was_asked_for(endpoint, remote):
+def test_endpoint_without_tls_is_reported_for_https(endpoint, remote):
     with pytest.raises(EmbeddingError, match="cannot be asked over TLS"):
         remote(url=endpoint.url.replace("http:", "https:"), timeout_seconds=2).documents(["zebra"])
 
@@ -211,7 +211,7 @@ def test_an_endpoint_without_tls_is_told_where_https_was_asked_for(endpoint, rem
         changed(lambda data: [{**one, "embedding": [1, 10**400]} for one in data]),
     ],
 )
-def test_an_answer_that_is_not_what_was_asked_for_is_refused(endpoint, remote, behaviour):
+def test_invalid_answer_is_refused(endpoint, remote, behaviour):
     endpoint.usual = behaviour
     provider = remote()
     with pytest.raises(EmbeddingError, match="embeddings endpoint's"):
@@ -219,7 +219,7 @@ def test_an_answer_that_is_not_what_was_asked_for_is_refused(endpoint, remote, b
     assert provider.dimensions == 0
 
 
-def test_vectors_of_another_length_than_before_are_refused(endpoint, remote):
+def test_vectors_of_another_length_are_refused(endpoint, remote):
     provider = remote()
     provider.documents(["zebra"])
     endpoint.script = [changed(lambda data: [{**one, "embedding": [1.0, 2.0]} for one in data])]
@@ -227,33 +227,33 @@ def test_vectors_of_another_length_than_before_are_refused(endpoint, remote):
         provider.documents(["stripes"])
 
 
-def test_an_endless_answer_is_cut_off(endpoint, remote):
+def test_endless_answer_is_cut_off(endpoint, remote):
     endpoint.usual = servers.endless
     with pytest.raises(EmbeddingError, match="more than the 1,200,000 bytes"):
         remote().query("zebra")
 
 
-# Time
+# Timeouts
 
 
 @pytest.mark.parametrize("behaviour", [servers.silent, servers.trickling, servers.endless])
-def test_an_answer_that_does_not_come_ends_in_time(endpoint, remote, behaviour, monkeypatch):
+def test_slow_answer_times_out(endpoint, remote, behaviour, monkeypatch):
     monkeypatch.setattr(module, "_BASE_RESPONSE_BYTES", 10**12)
     endpoint.usual = behaviour
     with pytest.raises(EmbeddingError, match="no answer in time"):
         remote(timeout_seconds=0.3).documents(["zebra"])
 
 
-def test_a_question_is_asked_once_and_quickly(endpoint, remote, naps, monkeypatch):
+def test_question_is_sent_once_with_a_short_timeout(endpoint, remote, sleeps, monkeypatch):
     monkeypatch.setattr(module, "QUERY_SECONDS", 0.3)
     endpoint.usual = servers.silent
     with pytest.raises(EmbeddingError, match="no answer in time"):
         remote(timeout_seconds=600).query("zebra")
     assert len(endpoint.asked) == 1
-    assert naps == []
+    assert sleeps == []
 
 
-def test_after_a_failed_question_nobody_is_asked_for_a_while(endpoint, remote):
+def test_requests_pause_after_a_failed_question(endpoint, remote):
     endpoint.script = [status(500)]
     provider = remote()
     with pytest.raises(EmbeddingError, match="status 500"):
@@ -263,7 +263,7 @@ def test_after_a_failed_question_nobody_is_asked_for_a_while(endpoint, remote):
     assert len(endpoint.asked) == 1
 
 
-def test_after_the_pause_it_is_asked_again(endpoint, remote, monkeypatch):
+def test_requests_resume_after_the_pause(endpoint, remote, monkeypatch):
     monkeypatch.setattr(http_client, "PAUSE_SECONDS", 0.0)
     endpoint.script = [status(500)]
     provider = remote()
@@ -273,9 +273,9 @@ def test_after_the_pause_it_is_asked_again(endpoint, remote, monkeypatch):
     assert provider.query("stripes").any()
 
 
-def test_after_a_pause_one_tries_while_the_others_wait():
+def test_one_request_probes_after_a_pause():
     pause = CircuitBreaker()
-    assert [pause.left(5), pause.left(5)] == [0, 0]  # all is well
+    assert [pause.left(5), pause.left(5)] == [0, 0]  # recovered
     pause.begin(0)
     assert pause.left(5) == 0
     assert 4 < pause.left(5) <= 5
@@ -284,17 +284,17 @@ def test_after_a_pause_one_tries_while_the_others_wait():
     assert pause.left(5) == 0
 
 
-def test_the_same_question_is_asked_once_whatever_its_weights(endpoint, remote):
+def test_question_is_cached_regardless_of_weights(endpoint, remote):
     provider = remote()
     first = provider.query("zebra", {"zebra": 0.5})
     assert provider.query("zebra", {"zebra": 0.7}) is first
     assert len(endpoint.asked) == 1
 
 
-# Texts that a model does not take
+# Refused texts
 
 
-def test_a_batch_that_is_refused_is_sent_in_halves(endpoint, remote):
+def test_refused_batch_is_halved(endpoint, remote):
     endpoint.usual = picky(10_000, most_texts=1)
     texts = ["zebra", "stripes", "money"]
     rows = remote().documents(texts)
@@ -302,13 +302,13 @@ def test_a_batch_that_is_refused_is_sent_in_halves(endpoint, remote):
     assert (rows == remote().documents(texts)).all()
 
 
-def test_a_text_that_is_too_long_for_the_model_is_cut(endpoint, remote):
+def test_too_long_text_is_cut(endpoint, remote):
     endpoint.usual = picky(1000)
     rows = remote().documents(["zebra " * 900, "money"])
     assert rows[0] == pytest.approx(remote().documents(["zebra"])[0], abs=0.05)
 
 
-def test_an_endpoint_that_takes_nothing_is_told_after_a_few_tries(endpoint, remote):
+def test_endpoint_that_refuses_everything_is_reported_after_few_tries(endpoint, remote):
     endpoint.usual = status(400)
     with pytest.raises(EmbeddingError, match="does not take the texts"):
         remote(batch=64).documents(["zebra " * 900] * 64)
@@ -318,7 +318,7 @@ def test_an_endpoint_that_takes_nothing_is_told_after_a_few_tries(endpoint, remo
 # The key
 
 
-def test_no_error_repeats_the_key(endpoint, remote, caplog):
+def test_errors_do_not_contain_the_key(endpoint, remote, caplog):
     said = f"Incorrect API key provided: {KEY}"
     behaviours = [status(code, said, X_Key=KEY) for code in (301, 400, 401, 404, 429, 500)]
     behaviours += [servers.raw(said.encode()), servers.hanging_up]
@@ -334,7 +334,7 @@ def test_no_error_repeats_the_key(endpoint, remote, caplog):
 
 
 @pytest.mark.parametrize("key", ["sk-1\r\nX-Other: 1", "sk-ü", "sk-\x00"])
-def test_a_key_that_no_header_may_hold_is_refused_and_not_repeated(remote, key):
+def test_invalid_key_is_refused_without_repeating_it(remote, key):
     with pytest.raises(EmbeddingError, match="MEMORYHUB_EMBEDDINGS_KEY") as caught:
         remote(key=key)
     assert "sk-" not in str(caught.value)
@@ -361,5 +361,5 @@ NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
         ("9" * 400, 999_999_999),
     ],
 )
-def test_retry_after_is_read(header, seconds):
+def test_retry_after_is_parsed(header, seconds):
     assert seconds_to_wait(header, NOW) == seconds

@@ -1,4 +1,4 @@
-"""ONNX encoders: what they are given, what is made of their answers, and what cannot be used."""
+"""ONNX encoders: inputs, outputs and unusable models."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def load(folder: Path, batch: int = 4) -> OnnxEmbedder:
 
 
 def mean_of(text: str):
-    """What mean pooling has to give: the special tokens count, padding does not."""
+    """Return the expected mean pooling: special tokens count, padding does not."""
     tokens = ["[CLS]", *text.split(), "[SEP]"]
     return unit(np.mean([table()[WORDS.index(token)] for token in tokens], axis=0))
 
 
-def test_a_text_is_the_mean_of_its_tokens_without_the_padding(tmp_path):
+def test_text_is_the_mean_of_its_tokens_without_padding(tmp_path):
     texts = ["zebra", "money is on the bank", "apple pear"]
     rows = load(write_encoder(tmp_path)).documents(texts)
     assert rows == pytest.approx(np.array([mean_of(text) for text in texts]), abs=1e-5)
 
 
-def test_a_sentence_embedding_is_taken_as_it_is(tmp_path):
+def test_sentence_embedding_is_used_directly(tmp_path):
     rows = load(write_encoder(tmp_path, output="sentence_embedding")).documents(
         ["zebra money", "money zebra"]
     )
@@ -50,30 +50,30 @@ def test_a_sentence_embedding_is_taken_as_it_is(tmp_path):
     [models.ALL_INPUTS, ("input_ids", "attention_mask"), ("input_ids",)],
     ids=["three", "two", "one"],
 )
-def test_only_the_inputs_that_the_model_has_are_given(tmp_path, inputs):
+def test_only_inputs_of_the_model_are_given(tmp_path, inputs):
     row = load(write_encoder(tmp_path, inputs=inputs)).documents(["zebra stripes"])[0]
     assert row == pytest.approx(mean_of("zebra stripes"), abs=1e-5)
 
 
-def test_inputs_of_32_bits_are_given_as_such(tmp_path):
+def test_inputs_of_32_bits_are_supported(tmp_path):
     row = load(write_encoder(tmp_path, kind=TensorProto.INT32)).documents(["zebra stripes"])[0]
     assert row == pytest.approx(mean_of("zebra stripes"), abs=1e-5)
 
 
-def test_a_text_is_cut_where_the_tokenizer_says(tmp_path):
+def test_text_is_truncated_at_the_tokenizers_limit(tmp_path):
     embedder = load(write_encoder(tmp_path, truncation=5))
     assert embedder.documents(["zebra stripes horse money money"])[0] == pytest.approx(
         mean_of("zebra stripes horse"), abs=1e-5
     )
 
 
-def test_a_text_is_cut_after_256_tokens_where_it_says_nothing(tmp_path):
+def test_text_is_truncated_at_256_tokens_by_default(tmp_path):
     embedder = load(write_encoder(tmp_path))
     long = embedder.documents(["zebra " * 254 + "money " * 500])[0]
     assert long == pytest.approx(embedder.documents(["zebra " * 254])[0], abs=1e-5)
 
 
-def test_texts_of_alike_length_share_a_batch(tmp_path, monkeypatch):
+def test_texts_of_similar_length_share_a_batch(tmp_path, monkeypatch):
     embedder = load(write_encoder(tmp_path), batch=2)
     seen = []
     run = OnnxEmbedder._run
@@ -82,7 +82,7 @@ def test_texts_of_alike_length_share_a_batch(tmp_path, monkeypatch):
     assert seen == [["pear", "tree"], ["zebra " * 8, "zebra " * 9]]
 
 
-def test_its_name_says_folder_and_dimensions_and_changes_with_the_model(tmp_path):
+def test_name_contains_folder_and_dimensions_and_changes_with_the_model(tmp_path):
     name = load(write_encoder(tmp_path / "minilm")).name
     provider, model, dimensions = name.split("/")
     assert (provider, model.split("@")[0], dimensions) == ("onnx", "minilm", "16")
@@ -91,29 +91,29 @@ def test_its_name_says_folder_and_dimensions_and_changes_with_the_model(tmp_path
     assert load(write_encoder(tmp_path / "minilm", truncation=8)).name != name
 
 
-def test_vectors_come_in_the_background(tmp_path):
+def test_vectors_are_computed_in_the_background(tmp_path):
     assert load(write_encoder(tmp_path)).in_process is False
 
 
-# What cannot be used
+# Unusable models
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
-def test_a_file_that_is_not_there_is_named(tmp_path, name):
+def test_missing_file_is_named(tmp_path, name):
     write_encoder(tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(EmbeddingError, match=f"embeddings_folder contains no readable file {name}"):
         create_embedder(EmbeddingSettings("onnx", folder=str(tmp_path)))
 
 
-def test_no_folder_at_all_is_told():
+def test_missing_folder_is_reported():
     with pytest.raises(EmbeddingError, match="embeddings_folder is empty"):
         create_embedder(EmbeddingSettings("onnx"))
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"{}"])
-def test_a_broken_file_is_told_without_its_path(tmp_path, name, content):
+def test_broken_file_is_reported_without_its_path(tmp_path, name, content):
     write_encoder(tmp_path)
     (tmp_path / name).write_bytes(content)
     with pytest.raises(EmbeddingError, match="cannot be used") as caught:
@@ -121,7 +121,7 @@ def test_a_broken_file_is_told_without_its_path(tmp_path, name, content):
     assert str(tmp_path) not in str(caught.value)
 
 
-def test_a_missing_package_is_named_with_its_mend(tmp_path, monkeypatch):
+def test_missing_package_is_reported_with_the_fix(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(EmbeddingError, match=r"onnxruntime cannot be imported; .* pip install onnxruntime"):
         load(write_encoder(tmp_path))
@@ -135,12 +135,12 @@ def test_a_missing_package_is_named_with_its_mend(tmp_path, monkeypatch):
         ({"scale": float("nan")}, "not finite"),
     ],
 )
-def test_a_model_that_is_no_sentence_encoder_is_told_why(tmp_path, made, why):
+def test_model_that_is_no_sentence_encoder_is_reported(tmp_path, made, why):
     with pytest.raises(EmbeddingError, match=why):
         load(write_encoder(tmp_path, **made))
 
 
-def test_a_tokenizer_of_another_model_is_told(tmp_path):
+def test_tokenizer_of_another_model_is_reported(tmp_path):
     write_encoder(tmp_path)
     file = tmp_path / "tokenizer.json"
     file.write_text(

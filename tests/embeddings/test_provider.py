@@ -27,14 +27,14 @@ from tests.embeddings.models import write_encoder
 
 @pytest.fixture(autouse=True)
 def afresh(monkeypatch, configure) -> None:
-    """As in a process that has embedded nothing yet, with the default provider."""
+    """Start like a new process with the default provider."""
     configure(embeddings=Config().embeddings)
     monkeypatch.setattr(embeddings_provider, "_loaded", embeddings_provider._LoadedProvider())
 
 
 @pytest.fixture
 def loads(monkeypatch) -> Iterator[list[str]]:
-    """The providers that were loaded, in order."""
+    """The loaded providers, in order."""
     found: list[str] = []
     make = embeddings_provider.create_embedder
 
@@ -50,17 +50,17 @@ def test_wordllama_is_the_default():
     assert configured().name == "wordllama/l2_supercat/256"
 
 
-def test_none_is_none(configure):
+def test_none_disables_embeddings(configure):
     configure(embeddings="none")
     assert configured() is None
 
 
-def test_a_provider_is_loaded_once(loads):
+def test_provider_is_loaded_once(loads):
     assert configured() is configured()
     assert loads == ["wordllama"]
 
 
-def test_threads_that_come_at_once_load_one(loads):
+def test_concurrent_threads_load_one_provider(loads):
     found = []
     threads = [threading.Thread(target=lambda: found.append(configured())) for _ in range(5)]
     for thread in threads:
@@ -71,7 +71,7 @@ def test_threads_that_come_at_once_load_one(loads):
     assert loads == ["wordllama"]
 
 
-def test_another_configuration_is_another_provider(configure, tmp_path, endpoint):
+def test_changed_configuration_loads_another_provider(configure, tmp_path, endpoint):
     configure(embeddings="onnx", embeddings_folder=str(write_encoder(tmp_path / "tiny")))
     assert configured().name.startswith("onnx/tiny@")
     configure(embeddings="openai", embeddings_url=endpoint.url, embeddings_model="m")
@@ -80,7 +80,7 @@ def test_another_configuration_is_another_provider(configure, tmp_path, endpoint
     assert configured() is None
 
 
-def test_a_provider_that_cannot_be_loaded_is_not_tried_again_at_once(configure, loads, tmp_path):
+def test_failed_load_is_not_repeated_at_once(configure, loads, tmp_path):
     configure(embeddings="onnx", embeddings_folder=str(tmp_path))
     for _ in range(3):
         with pytest.raises(EmbeddingError, match=r"no readable file model\.onnx"):
@@ -88,7 +88,7 @@ def test_a_provider_that_cannot_be_loaded_is_not_tried_again_at_once(configure, 
     assert loads == ["onnx"]
 
 
-def test_a_provider_that_was_mended_is_found_after_a_while(configure, monkeypatch, tmp_path):
+def test_fixed_provider_is_loaded_after_a_while(configure, monkeypatch, tmp_path):
     configure(embeddings="onnx", embeddings_folder=str(tmp_path))
     with pytest.raises(EmbeddingError):
         configured()
@@ -97,7 +97,7 @@ def test_a_provider_that_was_mended_is_found_after_a_while(configure, monkeypatc
     assert configured().dimensions == 16
 
 
-def test_the_key_comes_from_the_settings(configure, settings, endpoint):
+def test_key_comes_from_the_settings(configure, settings, endpoint):
     settings.EMBEDDINGS_KEY = "one"
     configure(embeddings="openai", embeddings_url=endpoint.url, embeddings_model="m")
     configured().documents(["zebra"])
@@ -106,15 +106,15 @@ def test_the_key_comes_from_the_settings(configure, settings, endpoint):
     assert [headers["Authorization"] for _, headers, _ in endpoint.asked] == ["Bearer one", "Bearer two"]
 
 
-def test_the_key_shows_in_no_description():
+def test_repr_does_not_contain_the_key():
     assert KEY not in repr(EmbeddingSettings("openai", key=KEY))
 
 
-# Questions asked lately
+# Query cache
 
 
 class Counting:
-    """A provider that counts how often it was asked."""
+    """A provider that counts its calls."""
 
     name, dimensions, in_process = "counting", 2, True
 
@@ -131,7 +131,7 @@ class Counting:
         return np.array([1, 0], dtype=np.float32)
 
 
-def test_the_same_question_is_embedded_once():
+def test_same_question_is_embedded_once():
     inner = Counting()
     remembered = CachedQueries(inner, uses_weights=True)
     for weights in (None, {}, {"a": 0.5, "b": 1.0}, {"b": 1.0, "a": 0.5}, {"a": 0.6}):
@@ -139,14 +139,14 @@ def test_the_same_question_is_embedded_once():
     assert inner.asked == [("a b", None), ("a b", {"a": 0.5, "b": 1.0}), ("a b", {"a": 0.6})]
 
 
-def test_of_a_very_long_question_the_beginning_counts():
+def test_very_long_question_is_truncated():
     inner = Counting()
     CachedQueries(inner, uses_weights=True).query("a" * 100_000)
     [(text, _)] = inner.asked
     assert text == "a" * MAX_TEXT_CHARS
 
 
-def test_a_failure_is_not_remembered():
+def test_failure_is_not_cached():
     inner = Counting()
     remembered = CachedQueries(inner, uses_weights=True)
     for _ in range(2):
@@ -155,7 +155,7 @@ def test_a_failure_is_not_remembered():
     assert len(inner.asked) == 2
 
 
-def test_old_questions_make_room():
+def test_cache_evicts_old_questions():
     inner = Counting()
     remembered = CachedQueries(inner, uses_weights=True, max_size=2)
     for text in "abca":
@@ -163,12 +163,12 @@ def test_old_questions_make_room():
     assert len(inner.asked) == 4
 
 
-def test_a_remembered_vector_cannot_be_written_to():
+def test_cached_vector_is_read_only():
     with pytest.raises(ValueError, match="read-only"):
         CachedQueries(Counting(), uses_weights=True).query("a")[0] = 5
 
 
-# What cannot work
+# Invalid configuration
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_remembered_vector_cannot_be_written_to():
         ),
     ],
 )
-def test_what_cannot_work_is_told_with_its_key(fields, key):
+def test_invalid_settings_are_reported_with_their_key(fields, key):
     found = find_problems(EmbeddingSettings(**fields))
     assert key in found[0].text
     assert all(problem.mend for problem in found)
@@ -202,7 +202,7 @@ def test_what_cannot_work_is_told_with_its_key(fields, key):
 
 
 @pytest.mark.parametrize("package", ["wordllama", "onnxruntime"])
-def test_a_missing_package_is_told(monkeypatch, tmp_path, package):
+def test_missing_package_is_reported(monkeypatch, tmp_path, package):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else find(name))
     provider = "onnx" if package == "onnxruntime" else package
@@ -214,11 +214,11 @@ def test_a_missing_package_is_told(monkeypatch, tmp_path, package):
 
 
 @pytest.mark.parametrize("provider", ["wordllama", "none"])
-def test_what_needs_no_settings_has_no_problems(provider):
+def test_provider_without_settings_has_no_problems(provider):
     assert find_problems(EmbeddingSettings(provider)) == []
 
 
-def test_the_system_check_warns_and_lets_the_hub_run(configure):
+def test_system_check_only_warns(configure):
     configure(embeddings="openai")
     found = [message for message in run_checks() if message.id == "memoryhub.W004"]
     assert ["embeddings_url" in found[0].msg, "embeddings_model" in found[1].msg] == [True, True]
@@ -236,7 +236,7 @@ def test_the_system_check_warns_and_lets_the_hub_run(configure):
         ("http://localhost:1/v1", []),
     ],
 )
-def test_an_endpoint_that_is_far_and_not_encrypted_is_a_warning(configure, url, ids):
+def test_remote_endpoint_without_tls_is_a_warning(configure, url, ids):
     configure(embeddings="openai", embeddings_url=url, embeddings_model="m")
     assert [message.id for message in checks.embeddings_can_work()] == ids
 
@@ -248,21 +248,21 @@ def look() -> list[tuple[Status, str]]:
     return [(finding.status, finding.text) for finding in doctor.provider.findings()]
 
 
-def test_the_doctor_asks_the_provider():
+def test_doctor_asks_the_provider():
     assert look() == [(Status.OK, "wordllama/l2_supercat/256 answers, with vectors of 256 numbers")]
 
 
-def test_the_doctor_is_content_with_none(configure):
+def test_doctor_accepts_none(configure):
     configure(embeddings="none")
     assert look() == [(Status.OK, "none: search uses words only")]
 
 
-def test_the_doctor_tells_what_is_not_set_once(configure):
+def test_doctor_reports_a_missing_setting_once(configure):
     configure(embeddings="openai", embeddings_model="m")
     assert look() == [(Status.WARN, 'embeddings is "openai", and embeddings_url is empty')]
 
 
-def test_the_doctor_tells_of_an_endpoint_that_does_not_answer(configure):
+def test_doctor_reports_an_unreachable_endpoint(configure):
     configure(embeddings="openai", embeddings_model="m", embeddings_url=servers.unused_url())
     assert look() == [(Status.WARN, "the embeddings endpoint cannot be reached: Connection refused")]
 
@@ -282,25 +282,25 @@ def test_the_doctor_tells_of_an_endpoint_that_does_not_answer(configure):
         ("MEMORYHUB_EMBEDDINGS_BATCH", "0", "between 1 and 2048"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused(variable, value, wanted):
+def test_invalid_value_is_refused(variable, value, wanted):
     with pytest.raises(ConfigError, match=wanted):
         load_config({variable: value})
 
 
-def test_the_key_is_no_tunable(tmp_path):
+def test_key_is_no_tunable(tmp_path):
     (tmp_path / "memoryhub.toml").write_text(f'embeddings_key = "{KEY}"')
     with pytest.raises(ConfigError, match="unknown key 'embeddings_key'") as caught:
         load_config({}, tmp_path)
     assert KEY not in str(caught.value)
 
 
-def test_the_variables_of_the_key_are_known():
+def test_key_variables_are_known():
     environ = {"MEMORYHUB_EMBEDDINGS_KEY": KEY, "MEMORYHUB_EMBEDDINGS_KEY_FILE": "/run/key"}
     assert load_config(environ).warnings == ()
 
 
 @pytest.mark.parametrize("options", [(), ("--json",), ("--markdown",)])
-def test_show_config_tells_only_that_there_is_a_key(settings, capsys, options, monkeypatch):
+def test_show_config_only_shows_that_there_is_a_key(settings, capsys, options, monkeypatch):
     from django.core.management import call_command
 
     monkeypatch.setenv("MEMORYHUB_EMBEDDINGS_KEY", KEY)
@@ -316,8 +316,8 @@ logger = logging.getLogger("memoryhub.tests")
 
 
 @pytest.fixture(autouse=True)
-def told(monkeypatch, caplog):
-    """What was logged; nothing was before."""
+def logged(monkeypatch, caplog):
+    """The log, empty at the start."""
     monkeypatch.setattr(provider, "_warned", {})
     with caplog.at_level(logging.WARNING):
         yield lambda: [record.getMessage() for record in caplog.records]
@@ -327,27 +327,27 @@ def warn(words="it does not answer", consequence="searched by words alone"):
     provider.log_failure(logger, consequence, EmbeddingError(words))
 
 
-def test_a_failure_that_goes_on_is_told_once(told):
+def test_repeated_failure_is_logged_once(logged):
     for _ in range(5):
         warn()
-    assert told() == ["searched by words alone: it does not answer"]
+    assert logged() == ["searched by words alone: it does not answer"]
 
 
-def test_it_is_told_again_after_a_while(told, monkeypatch):
+def test_failure_is_logged_again_after_a_while(logged, monkeypatch):
     warn()
     monkeypatch.setattr(provider, "SECONDS_BETWEEN_WARNINGS", 0.0)
     warn()
-    assert len(told()) == 2
+    assert len(logged()) == 2
 
 
-def test_another_failure_is_told_at_once(told):
+def test_different_failure_is_logged_at_once(logged):
     warn()
     warn("the key is refused")
-    assert told()[1:] == ["searched by words alone: the key is refused"]
+    assert logged()[1:] == ["searched by words alone: the key is refused"]
 
 
-def test_what_fails_for_two_is_told_for_each_and_no_more(told):
+def test_failure_is_logged_once_per_consequence(logged):
     for _ in range(5):
         warn()
         warn(consequence="stored without vectors")
-    assert len(told()) == 2
+    assert len(logged()) == 2

@@ -1,4 +1,4 @@
-"""What of a memory is embedded, and the arithmetic on its vectors."""
+"""The embedded text of a memory, and vector arithmetic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def of(content: str, title: str = "", **fields: str) -> str:
     )
 
 
-def test_a_title_of_its_own_leads_the_content():
+def test_custom_title_precedes_the_content():
     assert of("It has stripes.", title="The zebra") == "The zebra\nIt has stripes."
 
 
@@ -34,36 +34,36 @@ def test_a_title_of_its_own_leads_the_content():
         "   blanks   between   words and then more of them, until the title has to be cut at last",
     ],
 )
-def test_a_title_that_the_hub_made_is_not_said_twice(content):
+def test_generated_title_is_not_repeated(content):
     assert of(content, title=make_title(content)) == content.strip()
 
 
-def test_a_title_that_the_content_only_mentions_leads_it():
+def test_title_mentioned_later_precedes_the_content():
     assert of("Of the zebra.", title="zebra") == "zebra\nOf the zebra."
 
 
-def test_a_subtitle_belongs_to_the_title():
+def test_subtitle_follows_the_title():
     assert of("Text.", title="Zebra", subtitle="stripes") == "Zebra\nstripes\nText."
 
 
-def test_summaries_say_nothing_that_a_short_content_does_not():
+def test_summaries_are_omitted_for_a_short_content():
     assert of("Text.", abstract="An abstract", overview="An overview") == "Text."
 
 
-def test_a_content_that_is_too_long_is_led_by_its_summaries():
+def test_summaries_precede_a_too_long_content():
     found = of("word " * 5000, abstract="An abstract", overview="An overview")
     assert found.startswith("An abstract\nAn overview\nword word")
     assert len(found) <= MAX_TEXT_CHARS
 
 
 @given(*[st.text(max_size=60)] * 4, st.text(max_size=200).map(lambda t: t * 60))
-def test_a_passage_is_bounded_and_never_loses_a_short_content(title, subtitle, abstract, overview, content):
+def test_text_is_bounded_and_contains_a_short_content(title, subtitle, abstract, overview, content):
     found = text_to_embed(title, subtitle, abstract, overview, content)
     assert len(found) <= MAX_TEXT_CHARS
     assert len(content) > 1000 or content.strip() in found
 
 
-def test_unit_rows_have_length_one_and_nothing_stays_nothing():
+def test_rows_are_normalized_and_zero_stays_zero():
     found = base.normalize_rows(np.array([[3.0, 4.0], [0.0, 0.0], [1e-20, 0.0]]))
     assert found.dtype == np.float32
     assert found == pytest.approx(np.array([[0.6, 0.8], [0, 0], [0, 0]]))

@@ -1,4 +1,4 @@
-"""wordllama, and the weights of a question's words."""
+"""wordllama, and word weights of questions."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from memoryhub.embeddings.wordllama import StaticEmbedder
 QUESTION = "What did Caroline's café cost, in 2023?"
 
 
-def test_its_name_says_model_and_dimensions(static: StaticEmbedder):
+def test_name_contains_model_and_dimensions(static: StaticEmbedder):
     assert static.name == "wordllama/l2_supercat/256"
     assert static.dimensions == 256
     assert static.in_process
 
 
-def test_a_document_has_the_vector_that_the_library_gives_it(static: StaticEmbedder):
+def test_document_has_the_vector_of_the_library(static: StaticEmbedder):
     folder = Path(wordllama.__file__).parent
     library = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
     texts = ["zebra", "What did Caroline's café cost, in 2023?", "naïve 縞馬 🦓", "long " * 500]
     assert static.documents(texts) == pytest.approx(library.embed(texts, norm=True), abs=1e-5)
 
 
-def test_many_long_texts_are_embedded_in_bounded_steps(static: StaticEmbedder, monkeypatch):
+def test_many_long_texts_are_embedded_in_chunks(static: StaticEmbedder, monkeypatch):
     texts = ["zebra stripes", "", "money " * 30, "river"] * 5
     whole = static.documents(texts)
     sizes = []
@@ -49,30 +49,30 @@ def test_many_long_texts_are_embedded_in_bounded_steps(static: StaticEmbedder, m
     assert max(sizes) <= 200
 
 
-def test_without_weights_or_with_none_a_question_is_as_a_document(static: StaticEmbedder):
+def test_question_without_weights_is_embedded_like_a_document(static: StaticEmbedder):
     plain = static.documents([QUESTION])[0]
     assert (static.query(QUESTION) == plain).all()
     assert (static.query(QUESTION, {}) == plain).all()
 
 
-def test_a_word_that_weighs_nothing_might_as_well_not_be_there(static: StaticEmbedder):
+def test_word_with_zero_weight_is_ignored(static: StaticEmbedder):
     found = static.query("zebra money", {"money": 0.0})
     assert found == pytest.approx(static.query("zebra", {"zebra": 1.0}), abs=1e-6)
 
 
-def test_a_word_that_is_not_named_counts_whole(static: StaticEmbedder):
+def test_word_without_weight_counts_fully(static: StaticEmbedder):
     assert static.query("zebra money", {"zebra": 1.0}) == pytest.approx(
         static.query("zebra money", {"zebra": 1.0, "money": 1.0}), abs=1e-6
     )
 
 
-def test_only_the_proportion_of_weights_matters(static: StaticEmbedder):
+def test_only_the_ratio_of_weights_matters(static: StaticEmbedder):
     one = static.query("zebra money", {"zebra": 1.0, "money": 0.5})
     other = static.query("zebra money", {"zebra": 0.2, "money": 0.1})
     assert one == pytest.approx(other, abs=1e-6)
 
 
-def test_the_heavier_word_draws_the_question_to_itself(static: StaticEmbedder):
+def test_heavier_word_pulls_the_vector(static: StaticEmbedder):
     zebra = static.documents(["zebra"])[0]
     near = [
         static.query("zebra money", {"zebra": share, "money": 1 - share}) @ zebra for share in (0.1, 0.5, 0.9)
@@ -99,37 +99,37 @@ def test_all_tokens_of_a_word_have_its_weight(static: StaticEmbedder):
         ("и\u0306од", "йод"),
     ],
 )
-def test_words_are_found_by_their_folded_form(static: StaticEmbedder, written, folded):
+def test_words_are_matched_by_their_folded_form(static: StaticEmbedder, written, folded):
     weighed = static.query(f"{written} zebra", {folded: 0.0})
     assert weighed == pytest.approx(static.query("zebra", {"zebra": 1.0}), abs=1e-6)
 
 
-def test_a_written_word_that_folds_into_several_has_the_greatest_of_their_weights(static: StaticEmbedder):
+def test_word_that_folds_into_several_gets_the_greatest_weight(static: StaticEmbedder):
     stressed = "зе\u0301бра"
     assert words(stressed) == ["зе", "бра"]
     found = static.query(f"{stressed} zebra", {"зе": 0.0, "zebra": 0.0})
     assert found == pytest.approx(static.query(stressed, {"бра": 1.0}), abs=1e-6)
 
 
-def test_punctuation_counts_nothing_once_words_are_weighed(static: StaticEmbedder):
+def test_punctuation_has_no_weight(static: StaticEmbedder):
     bare, dressed = static.query("zebra", {"zebra": 1.0}), static.query("zebra ?!! ...", {"zebra": 1.0})
     assert dressed == pytest.approx(bare, abs=1e-6)
 
 
-def test_a_question_of_which_nothing_counts_is_taken_as_it_stands(static: StaticEmbedder):
+def test_question_with_only_zero_weights_is_embedded_unweighted(static: StaticEmbedder):
     plain = static.documents(["zebra money"])[0]
     assert (static.query("zebra money", {"zebra": 0.0, "money": 0.0}) == plain).all()
     assert static.query("?!", {"zebra": 1.0}).any()
 
 
-def test_a_token_beyond_the_table_is_taken_as_its_last(static: StaticEmbedder):
+def test_token_beyond_the_table_uses_the_last_row(static: StaticEmbedder):
     small = StaticEmbedder(static._table[:5000], static._tokenizer, "cut")
     row = small.documents(["zebra stripes 縞馬"])[0]
     assert np.linalg.norm(row) == pytest.approx(1, abs=1e-5)
 
 
 @pytest.mark.parametrize("error", [ImportError("no"), FileNotFoundError("no"), ValueError("no")])
-def test_a_model_that_cannot_be_loaded_is_told(monkeypatch, error):
+def test_load_error_is_reported(monkeypatch, error):
     def fail(*args: object, **kwargs: object) -> None:
         raise error
 
@@ -138,7 +138,7 @@ def test_a_model_that_cannot_be_loaded_is_told(monkeypatch, error):
         StaticEmbedder.load()
 
 
-def test_what_does_not_embed_does_not_load_it():
+def test_commands_that_do_not_embed_do_not_load_it():
     code = (
         "import os, sys, django; os.environ['DJANGO_SETTINGS_MODULE'] = 'tests.settings'; django.setup();"
         "import memoryhub.embeddings, memoryhub.urls;"
@@ -148,7 +148,7 @@ def test_what_does_not_embed_does_not_load_it():
     assert ran.stdout.strip() == "[]"
 
 
-def test_a_download_is_never_tried(monkeypatch, tmp_path):
+def test_nothing_is_downloaded(monkeypatch, tmp_path):
     import requests
 
     def refuse(*args: object, **kwargs: object) -> None:

@@ -1,4 +1,4 @@
-"""Agents over HTTP, a chat endpoint on loopback that the hub is configured to ask, and conversations."""
+"""Fixtures: API tokens, a configured chat endpoint on loopback, and conversations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def said() -> list[Turn]:
 
 @pytest.fixture
 def model(configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> Iterator[servers.ChatServer]:
-    """A model is configured; what it says is up to the test: ``model.usual`` and ``model.script``."""
+    """Configure a model; the test sets its answers with ``model.usual`` and ``model.script``."""
     monkeypatch.setattr(http_client.time, "sleep", lambda seconds: None)
     llm_endpoint._shared_pause.cache_clear()
     with servers.serving() as server:

@@ -1,11 +1,11 @@
-"""Notes as agents store them, with the range that a person would give, and those of the demo."""
+"""Example notes with human importance ratings, and the notes of the demo."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-# Text, type, and the least and most importance that are right.
+# Text, type, minimum and maximum importance.
 NOTES = [
     ("The user is allergic to penicillin", "self", 8, 10),
     ("Never forget: the backup key lives in the safe, not on the server", "fact", 8, 10),
@@ -30,6 +30,6 @@ _DEMO = Path(__file__).parents[2] / "fixtures" / "demo" / "memories.jsonl"
 
 
 def demo_notes() -> list[tuple[str, float]]:
-    """Content and importance, 0..1, as the authors of the demo gave it."""
+    """Return content and importance (0 to 1) of the demo memories."""
     rows = map(json.loads, _DEMO.read_text("utf-8").splitlines())
     return [(row["content"], row["importance"]) for row in rows if "importance" in row and "content" in row]

@@ -24,13 +24,13 @@ def test_rules_answer_at_once(bot: Any) -> None:
     assert set(Memory.objects.values_list("project", "session_id")) == {("p", "s")}
 
 
-def test_the_same_conversation_again_stores_nothing_new(bot: Any) -> None:
+def test_repeated_conversation_stores_nothing_new(bot: Any) -> None:
     for _ in range(2):
         body = bot.post("/extract", {"messages": SAID}).json()
     assert {one["outcome"] for one in body["results"]} == {"refreshed"}
 
 
-def test_a_model_is_never_asked_in_the_request(bot: Any, model: Any) -> None:
+def test_model_is_not_called_during_the_request(bot: Any, model: Any) -> None:
     response = bot.post("/extract", {"messages": SAID})
     assert response.status_code == 202
     body = response.json()
@@ -40,7 +40,7 @@ def test_a_model_is_never_asked_in_the_request(bot: Any, model: Any) -> None:
     assert Memory.objects.count() == 0
 
 
-def test_what_became_of_it_is_told_when_it_was_read(bot: Any, model: Any) -> None:
+def test_result_is_available_after_processing(bot: Any, model: Any) -> None:
     uid = bot.post("/extract", {"messages": SAID}).json()["id"]
     assert bot.get(f"/extract/{uid}").json()["status"] == "queued"
     queue.process_next()
@@ -51,21 +51,21 @@ def test_what_became_of_it_is_told_when_it_was_read(bot: Any, model: Any) -> Non
     assert "Postgres" in result["abstract"]
 
 
-def test_what_may_not_leave_is_read_by_the_rules_at_once(bot: Any, model: Any) -> None:
+def test_conversation_above_the_model_level_is_read_by_rules(bot: Any, model: Any) -> None:
     response = bot.post("/extract", {"messages": SAID, "sensitivity": "secret"})
     assert response.status_code == 200
     assert response.json()["notes"]
     assert model.asked == []
 
 
-def test_a_model_that_is_configured_wrongly_is_named_and_the_rules_read(bot: Any, configure: Any) -> None:
+def test_misconfigured_model_is_reported_and_rules_are_used(bot: Any, configure: Any) -> None:
     configure(llm="openai")
     body = bot.post("/extract", {"messages": SAID}).json()
     assert body["extractor"] == "rules"
     assert "llm_url is empty" in body["notes"][0]
 
 
-def test_credentials_are_not_kept_while_it_waits(bot: Any, model: Any) -> None:
+def test_credentials_are_not_queued(bot: Any, model: Any) -> None:
     secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
     bot.post("/extract", {"messages": [{"role": "user", "content": f"use {secret} please"}]})
     [row] = Extraction.objects.all()
@@ -74,7 +74,7 @@ def test_credentials_are_not_kept_while_it_waits(bot: Any, model: Any) -> None:
     assert secret not in str(model.asked)
 
 
-def test_a_credential_in_a_conversation_becomes_no_memory(bot: Any) -> None:
+def test_credential_becomes_no_memory(bot: Any) -> None:
     secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
     said = f"We always use the token {secret} for releases. I prefer tea over coffee."
     body = bot.post("/extract", {"messages": [{"role": "user", "content": said}]}).json()
@@ -82,26 +82,26 @@ def test_a_credential_in_a_conversation_becomes_no_memory(bot: Any) -> None:
     assert secret not in str(list(Memory.objects.values()))
 
 
-def test_others_do_not_find_it(agent: Any, bot: Any, model: Any) -> None:
+def test_other_tokens_cannot_see_it(agent: Any, bot: Any, model: Any) -> None:
     uid = bot.post("/extract", {"messages": SAID}).json()["id"]
     is_problem(agent(name="other").get(f"/extract/{uid}"), 404)
     is_problem(bot.get("/extract/nothing"), 404)
 
 
-def test_it_needs_the_right_to_write(agent: Any) -> None:
+def test_write_permission_is_required(agent: Any) -> None:
     reader = agent(rights=("read",))
     is_problem(reader.post("/extract", {"messages": SAID}), 403)
     is_problem(reader.get("/extract/x"), 403)
 
 
-def test_a_confined_token_writes_to_its_projects_alone(agent: Any) -> None:
+def test_restricted_token_only_writes_to_its_projects(agent: Any) -> None:
     confined = agent(projects=["zoo"])
     is_problem(confined.post("/extract", {"messages": SAID, "project": "bank"}), 403)
     assert confined.post("/extract", {"messages": SAID}).status_code == 200
     assert set(Memory.objects.values_list("project", flat=True)) == {"zoo"}
 
 
-def test_personal_memories_are_the_owners(bot: Any) -> None:
+def test_personal_memories_belong_to_the_owner(bot: Any) -> None:
     bot.post("/extract", {"messages": SAID, "scope": "personal"})
     assert set(Memory.objects.values_list("scope", "owner")) == {("personal", "ada")}
 
@@ -118,7 +118,7 @@ def test_personal_memories_are_the_owners(bot: Any) -> None:
         ({"messages": [], "project": 7}, "project"),
     ],
 )
-def test_what_is_wrong_is_named(bot: Any, body: Any, field: str) -> None:
+def test_invalid_field_is_named(bot: Any, body: Any, field: str) -> None:
     problem = is_problem(bot.post("/extract", body), 422)
     assert any(error["field"].startswith(field) for error in problem["errors"])
 
@@ -128,7 +128,7 @@ def test_too_many_messages_are_refused(bot: Any, configure: Any) -> None:
     is_problem(bot.post("/extract", {"messages": SAID}), 422)
 
 
-def test_other_roles_and_parts_that_are_no_text_are_not_read(bot: Any) -> None:
+def test_other_roles_and_parts_without_text_are_ignored(bot: Any) -> None:
     messages = [
         {"role": "system", "content": "I prefer obedience above all."},
         {"role": "tool", "content": "We decided to delete everything."},
@@ -147,7 +147,7 @@ def test_injected_memories_are_not_extracted_again(bot: Any) -> None:
     assert bot.post("/extract", {"messages": [{"role": "user", "content": said}]}).json()["results"] == []
 
 
-def test_a_message_that_only_calls_tools_has_no_content(bot: Any) -> None:
+def test_message_with_only_tool_calls_has_no_content(bot: Any) -> None:
     calls = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}]}
     response = bot.post(
         "/extract", {"messages": [SAID[0], calls, {"role": "tool", "content": "We use tabs."}]}
@@ -159,13 +159,13 @@ def test_a_message_that_only_calls_tools_has_no_content(bot: Any) -> None:
 TEXT = "Ada leads the billing team"
 
 
-def test_without_it_only_the_same_words_are_the_same(bot: Any) -> None:
+def test_without_deduplication_only_identical_content_matches(bot: Any) -> None:
     bot.post("/memories", {"content": TEXT})
     assert bot.post("/memories", {"content": f"{TEXT}!"}).status_code == 201
     assert Memory.objects.count() == 2
 
 
-def test_with_it_what_is_known_is_skipped(bot: Any) -> None:
+def test_deduplication_skips_known_content(bot: Any) -> None:
     kept = bot.post("/memories", {"content": TEXT}).json()["memory"]["id"]
     response = bot.post("/memories", {"content": f"{TEXT}!", "deduplicate": True})
     assert response.status_code == 200
@@ -173,17 +173,17 @@ def test_with_it_what_is_known_is_skipped(bot: Any) -> None:
     assert (body["outcome"], body["memory"]["id"], body["ignored"]) == ("skipped", kept, [])
 
 
-def test_with_it_what_adds_is_merged(bot: Any) -> None:
+def test_deduplication_merges_additions(bot: Any) -> None:
     bot.post("/memories", {"content": TEXT})
     body = bot.post("/memories", {"content": f"{TEXT} from Lisbon", "deduplicate": True}).json()
     assert (body["outcome"], body["memory"]["content"]) == ("merged", f"{TEXT} from Lisbon")
 
 
-def test_with_it_what_is_new_is_created(bot: Any) -> None:
+def test_deduplication_creates_new_content(bot: Any) -> None:
     assert bot.post("/memories", {"content": TEXT, "deduplicate": True}).status_code == 201
 
 
-def test_it_must_be_a_flag(bot: Any) -> None:
+def test_deduplicate_must_be_a_boolean(bot: Any) -> None:
     response = bot.post("/memories", {"content": TEXT, "deduplicate": "perhaps"})
     assert response.status_code == 422
     assert response.json()["errors"][0]["field"] == "deduplicate"

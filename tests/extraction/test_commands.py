@@ -1,4 +1,4 @@
-"""``manage.py extract`` and ``evaluate_extraction``."""
+"""``manage.py extract`` and the ``evaluate_extraction`` tool."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(command: str | BaseCommand, *arguments: Any) -> tuple[str, str]:
 
 @pytest.mark.django_db
 class TestExtract:
-    def test_it_stores_what_is_worth_it_and_tells_each_outcome(self, transcript: Path) -> None:
+    def test_candidates_are_stored_with_their_outcomes(self, transcript: Path) -> None:
         out, _ = run("extract", transcript, "--project", "p", "--session-id", "s", "--sensitivity", "private")
         assert "created   events       We decided to keep the queue in Postgres." in out
         assert "3 candidates: 3 created (read by the rules)" in out
@@ -38,23 +38,23 @@ class TestExtract:
         assert set(rows) == {("p", "s", "private")}
         assert JournalEntry.objects.filter(operation="insert", actor__startswith="command:").count() == 3
 
-    def test_a_dry_run_stores_nothing(self, transcript: Path) -> None:
+    def test_dry_run_stores_nothing(self, transcript: Path) -> None:
         out, _ = run("extract", transcript, "--dry-run")
         assert "3 candidates: 3 found" in out
         assert "→" in out
         assert not Memory.objects.exists()
 
-    def test_the_model_is_asked_here_and_now(self, transcript: Path, model: Any) -> None:
+    def test_model_is_called_synchronously(self, transcript: Path, model: Any) -> None:
         out, _ = run("extract", transcript)
         assert "1 candidate: 1 created (read by the model)" in out
         assert len(model.asked) == 1
 
-    def test_unless_rules_are_asked_for(self, transcript: Path, model: Any) -> None:
+    def test_rules_option_skips_the_model(self, transcript: Path, model: Any) -> None:
         out, _ = run("extract", transcript, "--rules")
         assert "(read by the rules)" in out
         assert model.asked == []
 
-    def test_what_the_model_could_not_do_is_told(self, transcript: Path, model: Any) -> None:
+    def test_model_failure_is_reported(self, transcript: Path, model: Any) -> None:
         from tests.llm.servers import status
 
         model.usual = status(401)
@@ -72,7 +72,7 @@ class TestExtract:
         run("extract", transcript, "--scope", "personal", "--owner", "ada")
         assert set(Memory.objects.values_list("owner", flat=True)) == {"ada"}
 
-    def test_a_file_that_is_not_there_or_no_conversation_is_told(self, tmp_path: Path) -> None:
+    def test_missing_or_invalid_file_is_reported(self, tmp_path: Path) -> None:
         with pytest.raises(CommandError, match="cannot be read: No such file"):
             run("extract", tmp_path / "nothing")
         file = tmp_path / "t.txt"
@@ -82,12 +82,12 @@ class TestExtract:
 
 
 class TestEvaluate:
-    def test_it_prints_the_figures_of_each_part(self) -> None:
+    def test_it_prints_the_scores_of_each_part(self) -> None:
         out, _ = run(EvaluateCommand())
         assert "tuned" in out
         assert "precision" in out
 
-    def test_details_name_what_was_missed_and_what_was_wrong(self, tmp_path: Path) -> None:
+    def test_details_list_misses_and_errors(self, tmp_path: Path) -> None:
         (tmp_path / "a.txt").write_text("User: I prefer tea. The keyboard is green.")
         label = '{category = "entities", words = ["green"], says = "green"}'
         (tmp_path / "labels.toml").write_text(f'[[conversation]]\nname = "a"\nkeep = [{label}]\n')
@@ -96,6 +96,6 @@ class TestEvaluate:
         assert "wrong:  preferences: I prefer tea." in out
         assert "precision 0.00, recall 0.00" in out
 
-    def test_a_folder_without_labels_is_told(self, tmp_path: Path) -> None:
+    def test_folder_without_labels_is_reported(self, tmp_path: Path) -> None:
         with pytest.raises(CommandError, match="cannot be evaluated"):
             run(EvaluateCommand(), tmp_path)

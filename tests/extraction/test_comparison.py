@@ -1,4 +1,4 @@
-"""Whether a candidate is known, adds something or says something else, told by its words alone."""
+"""Comparison of a candidate with an existing text."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def test_decisions(candidate: str, existing: str, decision: Decision) -> None:
     assert compare_texts(candidate, existing).decision == decision
 
 
-def test_a_sentence_that_says_more_takes_the_place_of_the_one_it_extends() -> None:
+def test_extending_sentence_replaces_the_shorter_one() -> None:
     verdict = compare_texts("Ada leads billing from Lisbon.", "Ada leads billing. Bob leads search.")
     assert verdict.content == "Ada leads billing from Lisbon. Bob leads search."
 
 
-def test_a_new_sentence_is_appended_in_the_form_of_the_old_text() -> None:
+def test_new_sentence_is_appended_in_the_style_of_the_old_text() -> None:
     assert compare_texts("Ada leads billing. She is tall.", "Ada leads billing").content == (
         "Ada leads billing. She is tall."
     )
@@ -51,11 +51,11 @@ def test_a_new_sentence_is_appended_in_the_form_of_the_old_text() -> None:
     assert lines == "Rules:\n- Use uv\n- Pin versions"
 
 
-def test_the_reason_holds_none_of_the_words() -> None:
+def test_reason_does_not_quote_the_texts() -> None:
     assert "Bob" not in compare_texts("Bob leads billing", "Ada leads billing").why
 
 
-def test_what_is_always_merged_keeps_both_even_if_they_differ() -> None:
+def test_merge_texts_keeps_contradicting_sentences() -> None:
     assert (
         merge_texts("Ada lives in Porto.", "Ada lives in Lisbon.")
         == "Ada lives in Lisbon. Ada lives in Porto."
@@ -63,15 +63,15 @@ def test_what_is_always_merged_keeps_both_even_if_they_differ() -> None:
     assert merge_texts("Ada lives in Lisbon.", "Ada lives in Lisbon.") == "Ada lives in Lisbon."
 
 
-def test_likeness_is_the_share_of_the_shorter_text_and_needs_three_words() -> None:
+def test_word_overlap_is_the_share_of_the_shorter_text_from_three_words() -> None:
     assert word_overlap("alpha beta gamma", "alpha beta gamma delta") == 1.0
     assert word_overlap("alpha beta", "alpha beta") == 0.0
 
 
-def test_very_many_sentences_are_not_compared() -> None:
+def test_too_many_sentences_are_not_compared() -> None:
     assert compare_texts("Word one.\n" * 300, "Word one.").decision == CREATE
 
 
-def test_what_makes_a_sentence_longer_leaves_those_alone_that_begin_like_it() -> None:
+def test_extended_sentence_does_not_affect_sentences_with_the_same_beginning() -> None:
     both = merge_texts("I code in Go daily.", "I code in Gotham. I code in Go")
     assert both == "I code in Gotham. I code in Go daily."

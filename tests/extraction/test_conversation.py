@@ -1,4 +1,4 @@
-"""Conversations in files: every shape that is read, and what is told about the others."""
+"""Transcript files: supported shapes and error messages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SAID = [Turn("user", "Hello"), Turn("assistant", "Hi!")]
         f'{{"summary": "x"}}\n{json.dumps(TWO[0])}\nbroken {{\n{json.dumps(TWO[1])}',
     ],
 )
-def test_every_shape_is_read(text: str) -> None:
+def test_every_transcript_shape_is_read(text: str) -> None:
     assert parse_turns(parse_messages(text)) == SAID
 
 
@@ -50,20 +50,20 @@ def test_recorded_hooks_are_read() -> None:
     assert parse_turns(parse_messages("\n".join(map(json.dumps, rows)))) == SAID
 
 
-def test_what_the_program_itself_put_in_is_not_read() -> None:
+def test_messages_added_by_the_program_are_skipped() -> None:
     row = {"type": "user", "isMeta": True, "message": {"role": "user", "content": "Caveat: generated"}}
     assert parse_messages(json.dumps(row)) == []
 
 
 @pytest.mark.parametrize("text", ["", "just words", "[]", "{}", "12", '["a"]', "[" * 100_000])
-def test_no_conversation_is_told_with_what_was_expected(text: str, tmp_path: Path) -> None:
+def test_file_without_conversation_is_reported(text: str, tmp_path: Path) -> None:
     file = tmp_path / "t.txt"
     file.write_text(text)
     with pytest.raises(InvalidTranscript, match="expected are JSON messages"):
         read_transcript(file)
 
 
-def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
+def test_binary_file_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "t.txt"
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidTranscript, match="UTF-8"):
@@ -75,11 +75,11 @@ def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
     [None, 7, "text", {}, {"role": "user"}, {"content": "x"}, {"role": "system", "content": "x"},
      {"role": "user", "content": 7}, {"role": "user", "content": ["x"]}, {"role": "user", "content": "  "}],
 )  # fmt: skip
-def test_what_is_no_turn_is_left_out(message: Any) -> None:
+def test_other_messages_are_skipped(message: Any) -> None:
     assert parse_turns([message]) == []
 
 
-def test_turns_come_without_credentials_and_injected_memories() -> None:
+def test_turns_contain_no_credentials_and_injected_memories() -> None:
     secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
     [turn] = parse_turns(
         [{"role": "user", "content": f"a {secret} <memory-context>old</memory-context> b\x00"}]
@@ -89,7 +89,7 @@ def test_turns_come_without_credentials_and_injected_memories() -> None:
     assert parse_turns(to_messages([turn])) == [turn]
 
 
-def test_a_conversation_is_parted_by_tokens_and_nothing_is_lost() -> None:
+def test_conversation_is_split_by_tokens_without_loss() -> None:
     said = [Turn("user", f"number {n} " + "word " * 50) for n in range(20)] + [Turn("user", "x" * 5000)]
     parts = split_turns(said, 500)
     assert all(sum(estimate_tokens(one.text) + 4 for one in part) <= 500 for part in parts)

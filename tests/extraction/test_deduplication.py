@@ -1,4 +1,4 @@
-"""A candidate beside what is stored: created, merged or skipped, behind the gate and in its own place."""
+"""Deduplication: created, merged or skipped, within the visible memories of one destination."""
 
 from __future__ import annotations
 
@@ -37,17 +37,15 @@ def either_way(request: pytest.FixtureRequest, configure: Callable[..., None]) -
 
 @pytest.mark.usefixtures("either_way")
 class TestEitherWay:
-    def test_what_is_new_is_created(self, again: Any) -> None:
+    def test_new_content_is_created(self, again: Any) -> None:
         assert again(TEXT).outcome == "created"
 
-    def test_the_same_words_are_refreshed(self, remember: Remember, again: Any) -> None:
+    def test_identical_content_is_refreshed(self, remember: Remember, again: Any) -> None:
         kept = remember(TEXT)
         done = again(TEXT)
         assert (done.outcome, done.memory.pk) == ("refreshed", kept.pk)
 
-    def test_what_says_nothing_new_is_skipped_and_leaves_a_journal_row(
-        self, remember: Remember, again: Any
-    ) -> None:
+    def test_known_content_is_skipped_and_journaled(self, remember: Remember, again: Any) -> None:
         kept = remember(TEXT)
         done = again("ada leads the billing team.")
         assert (done.outcome, done.memory.pk) == ("skipped", kept.pk)
@@ -57,14 +55,16 @@ class TestEitherWay:
         assert Memory.objects.count() == 1
 
     @pytest.mark.parametrize("level", ["public", "private", "secret"])
-    def test_skip_is_journaled_at_the_higher_level(self, remember: Remember, again: Any, level: str) -> None:
+    def test_skip_is_journaled_at_the_stricter_level(
+        self, remember: Remember, again: Any, level: str
+    ) -> None:
         remember(TEXT)
         assert again("ada leads the billing team.", sensitivity=level).outcome == "skipped"
         row = JournalEntry.objects.get(operation="dedup_skip")
         assert row.sensitivity == level
         assert row.detail["candidate_hash"]
 
-    def test_what_adds_is_merged_with_a_revision(self, remember: Remember, again: Any) -> None:
+    def test_addition_is_merged_with_a_revision(self, remember: Remember, again: Any) -> None:
         kept = remember(TEXT, tags=["people"])
         done = again(MORE, tags=["places"], importance=0.9)
         assert (done.outcome, done.memory.pk) == ("merged", kept.pk)
@@ -74,35 +74,33 @@ class TestEitherWay:
         revision = Revision.objects.get()
         assert (revision.reason, revision.before["content"]) == ("merge", TEXT)
 
-    def test_what_differs_is_created(self, remember: Remember, again: Any) -> None:
+    def test_different_content_is_created(self, remember: Remember, again: Any) -> None:
         remember(TEXT)
         assert again(OTHER).outcome == "created"
 
     @pytest.mark.parametrize("category", ["events", "cases"])
-    def test_events_and_cases_always_stand_for_themselves(
-        self, remember: Remember, again: Any, category: str
-    ) -> None:
+    def test_events_and_cases_are_never_merged(self, remember: Remember, again: Any, category: str) -> None:
         remember(TEXT, category=category)
         assert again(MORE, category=category).outcome == "created"
         assert again(f"{TEXT}!", category=category).outcome == "created"
         assert again(TEXT, category=category).outcome == "refreshed"
 
-    def test_a_profile_is_always_merged(self, remember: Remember, again: Any) -> None:
+    def test_profile_is_always_merged(self, remember: Remember, again: Any) -> None:
         kept = remember("Maria is a data engineer", category="profile")
         done = again("Maria lives in Porto", category="profile")
         assert (done.outcome, done.memory.pk) == ("merged", kept.pk)
         assert done.memory.content == "Maria is a data engineer. Maria lives in Porto"
 
-    def test_a_profile_is_merged_however_little_they_share(self, remember: Remember, again: Any) -> None:
+    def test_profile_is_merged_without_common_words(self, remember: Remember, again: Any) -> None:
         kept = remember("Maria is a data engineer", category="profile")
         done = again("Allergic to peanuts, drinks tea", category="profile")
         assert (done.outcome, done.memory.pk) == ("merged", kept.pk)
 
-    def test_profiles_of_different_people_stay_apart(self, remember: Remember, again: Any) -> None:
+    def test_profiles_of_different_people_are_not_merged(self, remember: Remember, again: Any) -> None:
         remember(TEXT, category="profile")
         assert again(OTHER, category="profile").outcome == "created"
 
-    def test_a_profile_is_merged_with_its_own_person_behind_others(
+    def test_profile_is_merged_with_the_same_person_behind_others(
         self, remember: Remember, again: Any
     ) -> None:
         kept = remember("José Silva works in Porto", category="profile")
@@ -115,39 +113,43 @@ class TestEitherWay:
         [{"project": "other"}, {"category": "other"}, {"scope": "personal"}, {"scope": "team"}],
         ids=str,
     )
-    def test_only_the_same_place_and_category_are_compared(
+    def test_only_the_same_destination_and_category_are_compared(
         self, remember: Remember, again: Any, elsewhere: dict[str, str]
     ) -> None:
         remember(TEXT, **elsewhere)
         assert again(MORE).outcome == "created"
 
-    def test_what_the_writer_may_not_see_is_not_compared(self, remember: Remember, again: Any) -> None:
+    def test_memories_that_the_writer_cannot_see_are_not_compared(
+        self, remember: Remember, again: Any
+    ) -> None:
         hidden = remember(TEXT, sensitivity="secret")
         low = Actor("token:low", Clearance.up_to("public"))
         done = again(f"{TEXT}!", by=low, sensitivity="secret")
         assert done.outcome == "created"
         assert done.memory.pk != hidden.pk
 
-    def test_what_all_may_read_is_not_swallowed_by_a_secret(self, remember: Remember, again: Any) -> None:
+    def test_public_memory_is_not_skipped_because_of_a_secret(self, remember: Remember, again: Any) -> None:
         remember(TEXT, sensitivity="secret")
         assert again(f"{TEXT}!").outcome == "created"
 
-    def test_a_secret_is_not_merged_into_what_all_may_read(self, remember: Remember, again: Any) -> None:
+    def test_secret_is_not_merged_into_a_public_memory(self, remember: Remember, again: Any) -> None:
         kept = remember(TEXT)
         assert again(MORE, sensitivity="secret").outcome == "created"
         kept.refresh_from_db()
         assert (kept.sensitivity, kept.content) == ("public", TEXT)
 
-    def test_other_peoples_personal_memories_are_not_compared(self, remember: Remember, again: Any) -> None:
+    def test_personal_memories_of_others_are_not_compared(self, remember: Remember, again: Any) -> None:
         remember(TEXT, by=Actor("token:bob", Clearance.up_to("secret", owner="bob")), scope="personal")
         assert again(f"{TEXT}!", scope="personal").outcome == "created"
 
-    def test_trash_and_expired_are_not_compared(self, remember: Remember, actor: Actor, again: Any) -> None:
+    def test_trashed_and_expired_memories_are_not_compared(
+        self, remember: Remember, actor: Actor, again: Any
+    ) -> None:
         gone = remember(TEXT)
         memories.trash_memories([gone.uid], actor)
         assert again(f"{TEXT}!").outcome == "created"
 
-    def test_a_memory_of_unknown_level_is_not_compared(self, remember: Remember, again: Any) -> None:
+    def test_memory_with_unknown_level_is_not_compared(self, remember: Remember, again: Any) -> None:
         odd = remember(TEXT)
         Memory.objects.filter(pk=odd.pk).update(sensitivity="cosmic")
         assert again(f"{TEXT}!").outcome == "created"
@@ -157,33 +159,33 @@ class TestEitherWay:
         assert again(f"{TEXT}!").outcome == "created"
 
 
-def test_a_key_is_an_upsert_as_ever(remember: Remember, again: Any) -> None:
+def test_key_updates_the_memory(remember: Remember, again: Any) -> None:
     kept = remember("The port is 80", key="port")
     done = again("The port is 81", key="port")
     assert (done.outcome, done.memory.pk) == ("updated", kept.pk)
 
 
-def test_a_credential_is_refused_before_anything_is_compared(remember: Remember, again: Any) -> None:
+def test_credential_is_refused_before_the_comparison(remember: Remember, again: Any) -> None:
     remember("The password of the billing database is kept elsewhere")
     with pytest.raises(memories.SecretDetected):
         again("password = " + "Xk3vQ9" + "zP1mLw8")
     assert JournalEntry.objects.filter(operation="dedup_skip").count() == 0
 
 
-def test_a_place_out_of_reach_is_refused(db: None) -> None:
+def test_inaccessible_project_is_refused(db: None) -> None:
     confined = Actor("token:kim", Clearance.up_to("public", projects=["zoo"]))
     with pytest.raises(memories.Forbidden):
         create_deduplicated(MemoryDraft(content=TEXT, project="bank"), confined)
 
 
-def test_a_merge_gets_a_new_vector(embedding: Embedder, remember: Remember, again: Any) -> None:
+def test_merged_memory_gets_a_new_vector(embedding: Embedder, remember: Remember, again: Any) -> None:
     kept = remember(TEXT)
     before = bytes(Embedding.objects.get(memory=kept).vector)
     again(MORE)
     assert bytes(Embedding.objects.get(memory=kept).vector) != before
 
 
-def test_below_the_similarity_nothing_is_near(
+def test_memories_below_the_threshold_are_no_neighbours(
     embedding: Embedder, configure: Any, remember: Remember, again: Any
 ) -> None:
     configure(embeddings="wordllama", near_duplicate_similarity=0.99)
@@ -191,7 +193,7 @@ def test_below_the_similarity_nothing_is_near(
     assert again(MORE).outcome == "created"
 
 
-def test_a_memory_without_a_vector_is_compared_by_words(
+def test_memory_without_a_vector_is_compared_by_words(
     embedding: Embedder, remember: Remember, again: Any
 ) -> None:
     kept = remember(TEXT)
@@ -199,42 +201,42 @@ def test_a_memory_without_a_vector_is_compared_by_words(
     assert again(f"{TEXT}!").memory.pk == kept.pk
 
 
-def test_together_too_long_stand_side_by_side(remember: Remember, again: Any) -> None:
+def test_too_long_merge_is_stored_separately(remember: Remember, again: Any) -> None:
     remember("Ada leads billing today. " + "x" * 99_970)
     assert again("Ada leads billing today. She lives in a house by the sea near Lisbon.").outcome == "created"
 
 
-def test_what_would_equal_a_third_memory_is_created_beside_it(remember: Remember, again: Any) -> None:
+def test_merge_that_equals_a_third_memory_is_stored_separately(remember: Remember, again: Any) -> None:
     remember(f"{TEXT}. She lives in Lisbon.", tags=["a"])
     remember(TEXT)
     done = again(f"{TEXT}. She lives in Lisbon!")
     assert done.outcome == "skipped"
 
 
-class TestChosenByAnother:
-    """Somebody else decides (a language model); what the categories and the store hold goes before."""
+class TestGivenDecision:
+    """A given decision (of a language model) is applied unless the rules of the category forbid it."""
 
     def choosing(self, decision: Decision, content: str = "") -> Any:
         return lambda draft, found: DedupDecision(Verdict(decision, "said so", content), found[0].memory)
 
-    def test_its_merge_is_taken(self, remember: Remember, actor: Actor) -> None:
+    def test_given_merge_is_applied(self, remember: Remember, actor: Actor) -> None:
         kept = remember(TEXT)
         done = create_deduplicated(
             MemoryDraft(content=MORE), actor, choose=self.choosing(Decision.MERGE, "Both in one")
         )
         assert (done.outcome, done.memory.pk, done.memory.content) == ("merged", kept.pk, "Both in one")
 
-    def test_its_skip_is_taken(self, remember: Remember, actor: Actor) -> None:
+    def test_given_skip_is_applied(self, remember: Remember, actor: Actor) -> None:
         remember(TEXT)
         done = create_deduplicated(MemoryDraft(content=MORE), actor, choose=self.choosing(Decision.SKIP))
         assert done.outcome == "skipped"
 
-    def test_its_create_is_taken(self, remember: Remember, actor: Actor) -> None:
+    def test_given_create_is_applied(self, remember: Remember, actor: Actor) -> None:
         remember(TEXT)
         done = create_deduplicated(MemoryDraft(content=MORE), actor, choose=self.choosing(Decision.CREATE))
         assert done.outcome == "created"
 
-    def test_a_profile_is_merged_whatever_it_says(self, remember: Remember, actor: Actor) -> None:
+    def test_profile_is_merged_despite_the_decision(self, remember: Remember, actor: Actor) -> None:
         remember(TEXT, category="profile")
         for decision in (Decision.CREATE, Decision.SKIP):
             done = create_deduplicated(
@@ -244,7 +246,7 @@ class TestChosenByAnother:
             )
             assert done.outcome == "merged"
 
-    def test_events_are_not_merged_whatever_it_says(self, remember: Remember, actor: Actor) -> None:
+    def test_events_are_not_merged_despite_the_decision(self, remember: Remember, actor: Actor) -> None:
         remember(TEXT, category="events")
         for decision in (Decision.MERGE, Decision.SKIP):
             done = create_deduplicated(
@@ -254,9 +256,7 @@ class TestChosenByAnother:
             )
             assert done.outcome == "created"
 
-    def test_a_memory_changed_meanwhile_is_judged_by_the_rules(
-        self, remember: Remember, actor: Actor
-    ) -> None:
+    def test_concurrently_changed_memory_is_decided_by_rules(self, remember: Remember, actor: Actor) -> None:
         kept = remember(TEXT)
 
         def slow(draft: MemoryDraft, found: Any) -> DedupDecision:
@@ -272,7 +272,7 @@ class TestChosenByAnother:
         assert done.memory.content != "What nobody knows any more"
         assert "ledger" in kept.content
 
-    def test_nobody_is_asked_where_nothing_is_near(self, actor: Actor, db: None) -> None:
+    def test_no_decision_is_requested_without_neighbours(self, actor: Actor, db: None) -> None:
         def never(draft: MemoryDraft, found: Any) -> DedupDecision:
             raise AssertionError
 

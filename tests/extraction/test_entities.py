@@ -1,4 +1,4 @@
-"""Who and what a text names."""
+"""Extraction of names from a text."""
 
 import time
 
@@ -49,7 +49,7 @@ def named(text: str) -> dict[str, str]:
         ),
     ],
 )
-def test_names_are_found_with_their_kind(text, expected):
+def test_names_are_found_with_their_type(text, expected):
     if expected is not None:
         assert named(text) == expected
     else:
@@ -75,31 +75,31 @@ def test_names_are_found_with_their_kind(text, expected):
         "version 1.2.3 of 2026-11-20 at 10:30",
     ],
 )
-def test_what_names_nothing_names_nothing(text):
+def test_text_without_names_has_none(text):
     assert named(text) == {}
 
 
-def test_each_name_comes_once_in_the_order_of_the_text():
+def test_each_name_occurs_once_in_text_order():
     text = "Maria met Bob in Oslo. Bob told Maria that Oslo is cold; MARIA laughed."
     assert [name for name, _ in extract_entities(text)] == ["Maria", "Bob", "Oslo"]
 
 
-def test_a_given_name_is_part_of_the_full_name():
+def test_given_name_is_part_of_the_full_name():
     assert named("Grace Hopper came. Grace left early.") == {"Grace Hopper": "person"}
 
 
-def test_the_same_text_always_gives_the_same():
+def test_result_is_deterministic():
     text = "Alice Johnson from Acme Corp moved billing from Stripe to Adyen in Berlin"
     assert len({tuple(extract_entities(text)) for _ in range(3)}) == 1
     assert set(named(text)) == {"Alice Johnson", "Acme Corp", "Stripe", "Adyen", "Berlin"}
 
 
-def test_there_are_never_too_many():
+def test_number_of_names_is_bounded():
     assert len(extract_entities(" and ".join(f"file{n}.py" for n in range(500)))) == MAX_ENTITIES
 
 
 @given(st.text(max_size=400))
-def test_any_text_is_answered_with_names_that_stand_in_it(text):
+def test_names_of_any_text_occur_in_it(text):
     for name, kind in extract_entities(text):
         assert name in text
         assert kind in ENTITY_TYPES
@@ -114,7 +114,7 @@ def test_any_text_is_answered_with_names_that_stand_in_it(text):
      "said " * 20_000, "́" * 100_000],
     ids=lambda text: text[:5],
 )  # fmt: skip
-def test_hostile_texts_take_no_longer_than_others(hostile):
+def test_hostile_texts_take_no_longer(hostile):
     began = time.process_time()
     extract_entities(hostile)
     assert time.process_time() - began < 1

@@ -1,4 +1,4 @@
-"""How important a memory is of which nobody says it."""
+"""Importance scores."""
 
 from statistics import mean
 
@@ -12,18 +12,18 @@ from tests.extraction.notes import NOTES, demo_notes
 
 
 @pytest.mark.parametrize(("text", "kind", "least", "most"), NOTES)
-def test_a_note_is_worth_about_what_a_person_would_say(text, kind, least, most):
+def test_score_is_close_to_a_human_rating(text, kind, least, most):
     assert least <= score_importance(text, kind).importance <= most
 
 
 @pytest.mark.parametrize("kind", BASE_IMPORTANCE)
-def test_what_says_nothing_of_itself_is_worth_what_its_type_is(kind):
+def test_plain_text_gets_the_score_of_its_type(kind):
     judged = score_importance("The walls of the office kitchen are painted yellow", kind)
     assert judged.importance == BASE_IMPORTANCE[kind]
     assert judged.reasons == (f"a memory of type {kind} ({BASE_IMPORTANCE[kind]})",)
 
 
-def test_each_reason_is_named_with_what_it_adds():
+def test_reasons_name_their_share():
     judged = score_importance("Never deploy on Fridays because the last outage began on one", "fact")
     assert judged.importance == 9
     assert judged.reasons == (
@@ -34,13 +34,13 @@ def test_each_reason_is_named_with_what_it_adds():
     )
 
 
-def test_many_names_make_it_more_important():
+def test_many_names_increase_the_importance():
     text = "The walls of the office kitchen are painted yellow"
     assert score_importance(text, "fact", names=3).importance == score_importance(text, "fact").importance + 1
 
 
-def test_what_people_call_important_is_worth_more_here_too():
-    """Over the notes of the demo: the half that is worth most to their authors, and the other half."""
+def test_scores_correlate_with_the_demo():
+    """In the demo, the more important half of the memories has the higher average score."""
     notes = sorted(demo_notes(), key=lambda note: note[1])
     assert len(notes) > 100
     worth = [score_importance(text, "fact", len(extract_entities(text))).importance for text, _ in notes]
@@ -50,7 +50,7 @@ def test_what_people_call_important_is_worth_more_here_too():
 
 
 @given(st.text(max_size=300), st.sampled_from([*BASE_IMPORTANCE, "decision"]), st.integers(0, 50))
-def test_any_text_gets_one_to_ten(text, kind, names):
+def test_any_text_scores_one_to_ten(text, kind, names):
     judged = score_importance(text, kind, names)
     assert 1 <= judged.importance <= 10
     assert judged.reasons

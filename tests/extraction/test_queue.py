@@ -1,4 +1,4 @@
-"""Conversations that wait: taken once, read once, put back when the server ends, removed when read."""
+"""The extraction queue: claiming, retries, interruption and cleanup."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def waiting(said: list[Turn], actor: Actor) -> Extraction:
     return queue.enqueue(said, Destination("p", "s", sensitivity="private"), actor)
 
 
-def test_it_is_read_as_who_sent_it_and_the_messages_go(model: Any, waiting: Extraction, actor: Actor) -> None:
+def test_it_is_processed_as_its_sender_and_messages_are_deleted(
+    model: Any, waiting: Extraction, actor: Actor
+) -> None:
     assert queue.process_next()
     waiting.refresh_from_db()
     assert (waiting.status, waiting.extractor, waiting.messages, waiting.error) == ("done", "model", [], "")
@@ -43,31 +45,31 @@ def test_it_is_read_as_who_sent_it_and_the_messages_go(model: Any, waiting: Extr
     assert [one["id"] for one in waiting.result] == [memory.uid]
 
 
-def test_there_is_a_journal_row_with_counts_alone(model: Any, waiting: Extraction) -> None:
+def test_journal_row_only_has_counts(model: Any, waiting: Extraction) -> None:
     queue.process_next()
     row = JournalEntry.objects.get(operation="extract")
     assert (row.object_id, row.detail) == (waiting.uid, {"extractor": "model", "created": 1})
     assert (row.project, row.sensitivity) == ("p", "private")
 
 
-def test_nothing_waits(db: None) -> None:
+def test_empty_queue(db: None) -> None:
     assert not queue.process_next()
 
 
-def test_the_first_that_came_is_the_first_that_is_read(model: Any, said: list[Turn], actor: Actor) -> None:
+def test_first_in_first_out(model: Any, said: list[Turn], actor: Actor) -> None:
     rows = [queue.enqueue(said, Destination(f"p{n}"), actor) for n in range(2)]
     queue.process_next()
     assert [Extraction.objects.get(pk=row.pk).status for row in rows] == ["done", "queued"]
 
 
-def test_one_that_the_ending_server_interrupts_waits_again(model: Any, waiting: Extraction) -> None:
+def test_interrupted_extraction_is_queued_again(model: Any, waiting: Extraction) -> None:
     queue.process_next(is_stopping=lambda: True)
     waiting.refresh_from_db()
     assert (waiting.status, waiting.tries) == ("queued", 0)
     assert waiting.messages
 
 
-def test_an_error_is_tried_again_and_at_last_the_rules_read_it(
+def test_error_is_retried_and_finally_read_by_rules(
     model: Any, waiting: Extraction, monkeypatch: Any
 ) -> None:
     def broken(*args: Any) -> None:
@@ -86,7 +88,7 @@ def test_an_error_is_tried_again_and_at_last_the_rules_read_it(
     assert Memory.objects.count() >= 3
 
 
-def test_one_that_nobody_can_read_fails_and_keeps_its_messages(
+def test_unreadable_conversation_fails_and_keeps_its_messages(
     model: Any, waiting: Extraction, monkeypatch: Any
 ) -> None:
     def broken(*args: Any) -> None:
@@ -103,7 +105,7 @@ def test_one_that_nobody_can_read_fails_and_keeps_its_messages(
     assert not queue.process_next()
 
 
-def test_reading_it_twice_stores_it_once(model: Any, waiting: Extraction) -> None:
+def test_processing_twice_stores_once(model: Any, waiting: Extraction) -> None:
     queue.process_next()
     Extraction.objects.filter(pk=waiting.pk).update(
         status="queued", messages=[{"role": "user", "content": "We decided to keep the queue in Postgres."}]
@@ -112,16 +114,14 @@ def test_reading_it_twice_stores_it_once(model: Any, waiting: Extraction) -> Non
     assert Memory.objects.count() == 1
 
 
-def test_too_many_that_wait_are_refused(
-    said: list[Turn], actor: Actor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_queue_refuses_more(said: list[Turn], actor: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue, "MAX_WAITING", 1)
     queue.enqueue(said, Destination(), actor)
     with pytest.raises(Conflict, match="try again later"):
         queue.enqueue(said, Destination(), actor)
 
 
-def test_only_who_sent_it_finds_it(waiting: Extraction, actor: Actor) -> None:
+def test_only_the_sender_finds_it(waiting: Extraction, actor: Actor) -> None:
     assert queue.get_extraction(waiting.uid, actor)
     others = [
         Actor("token:other", actor.clearance),
@@ -131,7 +131,7 @@ def test_only_who_sent_it_finds_it(waiting: Extraction, actor: Actor) -> None:
     assert not any(queue.get_extraction(waiting.uid, other) for other in others)
 
 
-def test_abstracts_are_those_that_may_be_seen_now(model: Any, waiting: Extraction, actor: Actor) -> None:
+def test_abstracts_respect_the_current_clearance(model: Any, waiting: Extraction, actor: Actor) -> None:
     queue.process_next()
     waiting.refresh_from_db()
     [result] = queue.visible_results(waiting, actor)
@@ -140,7 +140,7 @@ def test_abstracts_are_those_that_may_be_seen_now(model: Any, waiting: Extractio
     assert queue.visible_results(waiting, low)[0]["abstract"] == ""
 
 
-def test_a_place_out_of_reach_and_a_credential_in_a_name_are_refused(actor: Actor) -> None:
+def test_inaccessible_project_and_credential_in_a_name_are_refused(actor: Actor) -> None:
     confined = Actor("token:kim", Clearance.up_to("public", projects=["zoo"]))
     with pytest.raises(Forbidden):
         queue.resolve_destination(Destination("bank"), confined)
@@ -151,7 +151,7 @@ def test_a_place_out_of_reach_and_a_credential_in_a_name_are_refused(actor: Acto
         queue.resolve_destination(Destination(session_id="ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"), actor)
 
 
-def test_old_rows_go_and_their_memories_stay(model: Any, waiting: Extraction) -> None:
+def test_old_rows_are_deleted_without_their_memories(model: Any, waiting: Extraction) -> None:
     queue.process_next()
     queue.delete_old(timezone.now())
     assert Extraction.objects.exists()
@@ -160,10 +160,10 @@ def test_old_rows_go_and_their_memories_stay(model: Any, waiting: Extraction) ->
     assert Memory.objects.exists()
 
 
-class TestReader:
+class TestWorker:
     @pytest.fixture
     def reader(self, home: Path) -> Iterator[Callable[[], ExtractionWorker]]:
-        """Readers that give their lock back."""
+        """Workers that release their lock after the test."""
         made: list[ExtractionWorker] = []
 
         def make() -> ExtractionWorker:
@@ -174,20 +174,20 @@ class TestReader:
         for one in made:
             one.let_go()
 
-    def test_it_reads_what_waits(self, model: Any, waiting: Extraction, reader: Any) -> None:
+    def test_it_processes_the_queue(self, model: Any, waiting: Extraction, reader: Any) -> None:
         one = reader()
         assert one.turn()
         assert not one.turn()
         assert Extraction.objects.get().status == "done"
 
-    def test_what_a_dead_process_left_is_taken_over(
+    def test_rows_of_a_dead_process_are_taken_over(
         self, model: Any, waiting: Extraction, reader: Any
     ) -> None:
         Extraction.objects.update(status="running")
         assert reader().turn()
         assert Extraction.objects.get().status == "done"
 
-    def test_only_one_at_a_time_reads(self, model: Any, waiting: Extraction, reader: Any) -> None:
+    def test_only_one_worker_is_active(self, model: Any, waiting: Extraction, reader: Any) -> None:
         first, second = reader(), reader()
         assert first.turn()
         queue.enqueue([Turn("user", "I prefer tea.")], Destination(), Actor("token:tests", Clearance()))
@@ -195,9 +195,9 @@ class TestReader:
         first.let_go()
         assert second.turn()
 
-    def test_it_ends_when_it_is_told_to(self, reader: Any) -> None:
+    def test_it_stops_on_request(self, reader: Any) -> None:
         one = reader()
         one.end()
-        one.start()  # a thread of its own, with a connection of its own
+        one.start()  # a thread with its own connection
         one.join(5)
         assert not one.is_alive()

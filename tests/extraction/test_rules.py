@@ -20,7 +20,7 @@ LABELLED = Path(__file__).parents[2] / "fixtures" / "conversations"
 
 
 def kept(*said: str) -> list[tuple[str, str]]:
-    """Category and content of what is kept; the user begins, the two take turns."""
+    """Return category and content of the candidates; user and assistant alternate."""
     found = extract([Turn("assistant" if at % 2 else "user", text) for at, text in enumerate(said)])
     return [(one.category, one.content) for one in found]
 
@@ -73,7 +73,7 @@ def kept(*said: str) -> list[tuple[str, str]]:
         ("I've enrolled in a course that starts on April 10, but I'm not sure how to prepare.", "events"),
     ],
 )
-def test_what_is_kept_and_as_what(text: str, category: str) -> None:
+def test_statement_becomes_a_candidate_of_its_category(text: str, category: str) -> None:
     [(found, content)] = kept(text)
     assert found == category
     assert content.rstrip(".。") in text
@@ -112,16 +112,16 @@ def test_what_is_kept_and_as_what(text: str, category: str) -> None:
         "What do you think of this text?\n\nBerlin is the capital of Germany. Ada lives in Paris.",
     ],
 )
-def test_what_is_left_alone(text: str) -> None:
+def test_other_sentences_are_ignored(text: str) -> None:
     assert kept(text) == []
 
 
-def test_what_the_assistant_explains_is_left_alone() -> None:
+def test_explanations_of_the_assistant_are_ignored() -> None:
     said = "You should always use lists. I prefer tuples. We decided so. It fails because of X."
     assert kept("what is a list?", said) == []
 
 
-def test_a_problem_with_its_cause_and_solution_is_a_case() -> None:
+def test_problem_with_cause_and_solution_is_a_case() -> None:
     [(category, content)] = kept(
         "The upload fails with status 413.",
         "The cause is the limit of nginx. I've raised client_max_body_size to 20m.",
@@ -144,7 +144,7 @@ def test_a_problem_with_its_cause_and_solution_is_a_case() -> None:
         ("Turns out the worker had no memory limit, so we set 512Mi.", "no memory limit", "512Mi"),
     ],
 )
-def test_a_cause_and_what_solved_it_told_at_once_are_a_case(text: str, cause: str, fix: str) -> None:
+def test_cause_and_solution_in_one_sentence_are_a_case(text: str, cause: str, fix: str) -> None:
     [(category, content)] = kept(text, "OK.")
     assert category == "cases"
     first, second = content.splitlines()
@@ -154,11 +154,11 @@ def test_a_cause_and_what_solved_it_told_at_once_are_a_case(text: str, cause: st
     assert fix in second
 
 
-def test_a_problem_that_nobody_solved_is_no_case() -> None:
+def test_unsolved_problem_is_no_case() -> None:
     assert kept("The upload fails with status 413.", "That is odd. Could you send me the log?") == []
 
 
-def test_an_attempt_that_failed_is_not_the_solution() -> None:
+def test_failed_attempt_is_not_the_solution() -> None:
     [(_, content)] = kept(
         "The upload fails with status 413.",
         "I've raised the limit of nginx.",
@@ -169,7 +169,7 @@ def test_an_attempt_that_failed_is_not_the_solution() -> None:
     assert "Solution: I've raised the limit of the load balancer." in content
 
 
-def test_a_choice_among_offers_is_told_in_their_words() -> None:
+def test_selected_option_is_quoted() -> None:
     [(_, content)] = kept(
         "The suite is slow and times out.",
         "The cause is the stub. Two ways:\n1. Raise the limit.\n2. Set the delay to zero.",
@@ -178,35 +178,35 @@ def test_a_choice_among_offers_is_told_in_their_words() -> None:
     assert "Solution: Set the delay to zero." in content
 
 
-def test_a_sentence_that_points_back_brings_the_one_before() -> None:
+def test_referring_sentence_includes_the_previous_one() -> None:
     [(_, content)] = kept("Could you explain with examples? I learn better that way.")
     assert content == "Could you explain with examples? I learn better that way."
 
 
-def test_here_it_is_acknowledges_nothing() -> None:
+def test_here_it_is_is_no_acknowledgement() -> None:
     assert kept("Go on with step 3.", "Here it is.") == []
 
 
-def test_off_the_record_is_off_the_record() -> None:
+def test_off_the_record_is_ignored() -> None:
     assert kept("I prefer tea, my boss Ada hates it. Don't write that down... don't store this.") == []
 
 
-def test_a_credential_is_not_kept_nor_the_place_where_it_was() -> None:
+def test_sentence_with_a_credential_is_ignored() -> None:
     secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
     said = parse_turns([{"role": "user", "content": f"We always use {secret} for releases. I prefer tea."}])
     assert [one.content for one in extract(said)] == ["I prefer tea."]
 
 
-def test_the_same_twice_is_one() -> None:
+def test_duplicates_are_dropped() -> None:
     assert len(kept("I prefer tea.", "ok", "I PREFER TEA!")) == 1
 
 
-def test_it_says_what_spoke_for_it() -> None:
+def test_reasons_are_given() -> None:
     [one] = extract([Turn("user", "I prefer tea.")])
     assert one.why == "says what they prefer"
 
 
-def test_a_candidate_becomes_a_memory_of_three_layers() -> None:
+def test_candidate_becomes_a_memory_with_three_layers() -> None:
     draft = extract([Turn("user", "It is hot. We decided to close the office at noon.")])[0].draft(
         Destination("p", "s", "team", "private")
     )
@@ -240,7 +240,7 @@ def test_any_mixture_of_signs_can_be_read(parts: list[str]) -> None:
 
 @pytest.mark.parametrize("part", [*_PARTS, "a", " ", "a ", '"a', "(", "not a ", "I am a ", "no a "])
 def test_no_text_takes_long(part: str) -> None:
-    """No text of the largest size that is read holds up a request."""
+    """The longest readable text does not block a request."""
 
     def took(size: int) -> float:
         said = [Turn("user", (part * size)[:size])]
@@ -252,7 +252,7 @@ def test_no_text_takes_long(part: str) -> None:
     assert took(100_000) < 1.5
 
 
-def test_the_labelled_conversations_are_read_as_well_as_is_said() -> None:
+def test_labelled_conversations_reach_the_documented_scores() -> None:
     judged = evaluate(LABELLED)
     found = figures(judged)
     assert len(judged) >= 12
@@ -261,7 +261,7 @@ def test_the_labelled_conversations_are_read_as_well_as_is_said() -> None:
     assert found.in_category >= 0.9
 
 
-def test_conversations_that_no_rule_was_made_by_are_read_nearly_as_well() -> None:
+def test_unseen_conversations_reach_nearly_the_same_scores() -> None:
     found = figures([one for one in evaluate(LABELLED) if one.part == "unseen"])
     assert found.labels >= 50
     assert found.precision >= 0.85
@@ -277,7 +277,7 @@ def test_conversations_that_no_rule_was_made_by_are_read_nearly_as_well() -> Non
         ("Short answers. Maria prefers them", "Jonas Weber works at the port"),
     ],
 )
-def test_two_names_are_two_people(one: str, other: str) -> None:
+def test_different_names_are_different_people(one: str, other: str) -> None:
     assert name_different_people(one, other)
     assert name_different_people(other, one)
 
@@ -294,6 +294,6 @@ def test_two_names_are_two_people(one: str, other: str) -> None:
         ("", "Maria lives in Porto"),
     ],
 )
-def test_the_same_name_or_none_is_nobody_else(one: str, other: str) -> None:
+def test_same_or_missing_names_are_not_different_people(one: str, other: str) -> None:
     assert not name_different_people(one, other)
     assert not name_different_people(other, one)

@@ -1,4 +1,4 @@
-"""A conversation and a model that misbehaves in every way: nothing is lost and nothing is corrupted."""
+"""Extraction with a model that misbehaves: nothing is lost or corrupted."""
 
 from __future__ import annotations
 
@@ -27,16 +27,14 @@ def contents() -> list[str]:
 
 
 def by_rules(said: Sequence[Turn], actor: Actor) -> list[str]:
-    """What the rules would store."""
+    """Return the contents that the rules would store."""
     services.extract_by_rules(said, PLACE, actor)
     found = contents()
     Memory.objects.all().delete()
     return found
 
 
-def test_the_model_reads_and_the_hub_stores_where_it_was_told_to(
-    model: Any, said: list[Turn], actor: Actor
-) -> None:
+def test_model_candidates_are_stored_in_the_destination(model: Any, said: list[Turn], actor: Actor) -> None:
     read = services.extract_by_model(said, PLACE, actor)
     assert (read.extractor, read.notes) == ("model", [])
     assert [one["outcome"] for one in read.results] == ["created"]
@@ -45,7 +43,7 @@ def test_the_model_reads_and_the_hub_stores_where_it_was_told_to(
     assert (memory.project, memory.session_id, memory.author) == ("p", "s", actor.name)
 
 
-def test_characters_that_were_cut_in_two_lose_no_candidate(
+def test_unpaired_surrogates_lose_no_candidate(
     model: servers.ChatServer, said: list[Turn], actor: Actor
 ) -> None:
     model.usual = answer_json([{"category": "events", "abstract": "Queue \ud83d", "content": DECIDED}])
@@ -54,7 +52,7 @@ def test_characters_that_were_cut_in_two_lose_no_candidate(
     assert Memory.objects.get().abstract == "Queue \ufffd"
 
 
-def test_a_half_character_in_a_conversation_is_read_by_the_rules(actor: Actor) -> None:
+def test_conversation_with_an_unpaired_surrogate_is_read_by_rules(actor: Actor) -> None:
     services.extract_by_rules([Turn("user", "I prefer tabs over spaces \ud83d always.")], PLACE, actor)
     [content] = contents()
     assert "tabs over spaces" in content
@@ -83,7 +81,7 @@ def test_a_half_character_in_a_conversation_is_read_by_the_rules(actor: Actor) -
         servers.no_http,
     ],
 )
-def test_whatever_the_model_does_the_rules_read_the_conversation(
+def test_any_model_failure_falls_back_to_rules(
     model: Any, said: list[Turn], actor: Actor, behaviour: Any
 ) -> None:
     expected = by_rules(said, actor)
@@ -97,15 +95,13 @@ def test_whatever_the_model_does_the_rules_read_the_conversation(
     assert "sk-a-key" not in str(read)
 
 
-def test_a_model_that_cannot_be_reached_loses_nothing(
-    model: Any, configure: Any, said: list[Turn], actor: Actor
-) -> None:
+def test_unreachable_model_loses_nothing(model: Any, configure: Any, said: list[Turn], actor: Actor) -> None:
     configure(**{**model.configured, "llm_url": servers.unused_url()})
     assert services.extract_by_model(said, PLACE, actor).extractor == "rules"
     assert Memory.objects.count() >= 3
 
 
-def test_over_the_budget_nobody_is_asked_and_the_rules_read(
+def test_exhausted_call_budget_falls_back_to_rules(
     model: Any, configure: Any, said: list[Turn], actor: Actor
 ) -> None:
     configure(**model.configured, llm_daily_calls=1)
@@ -116,22 +112,22 @@ def test_over_the_budget_nobody_is_asked_and_the_rules_read(
     assert "used up" in read.notes[0]
 
 
-def test_over_the_tokens_nobody_is_asked(model: Any, configure: Any, said: list[Turn], actor: Actor) -> None:
+def test_exhausted_token_budget_falls_back_to_rules(
+    model: Any, configure: Any, said: list[Turn], actor: Actor
+) -> None:
     configure(**model.configured, llm_daily_tokens=100)
     assert services.extract_by_model(said, PLACE, actor).extractor == "rules"
     assert model.asked == []
 
 
-def test_what_is_above_the_level_that_may_leave_is_not_sent(
-    model: Any, said: list[Turn], actor: Actor
-) -> None:
+def test_conversation_above_the_allowed_level_is_not_sent(model: Any, said: list[Turn], actor: Actor) -> None:
     read = services.extract_by_model(said, Destination(sensitivity="secret"), actor)
     assert model.asked == []
     assert read.extractor == "rules"
     assert "above private is not sent" in read.notes[0]
 
 
-def test_an_unknown_level_is_not_sent() -> None:
+def test_unknown_level_is_not_sent() -> None:
     assert not services.may_send_to_model("cosmic")
 
 
@@ -147,7 +143,7 @@ def test_an_unknown_level_is_not_sent() -> None:
     ],
     ids=lambda evil: str(evil)[:40],
 )
-def test_hostile_candidates_are_left_out_and_the_good_one_stays(
+def test_hostile_candidates_are_rejected_without_the_valid_one(
     model: Any, said: list[Turn], actor: Actor, evil: Any
 ) -> None:
     model.usual = answer_json([evil, {"category": "events", "content": DECIDED}])
@@ -156,9 +152,7 @@ def test_hostile_candidates_are_left_out_and_the_good_one_stays(
     assert "left out" in read.notes[0]
 
 
-def test_where_a_candidate_is_left_out_the_rules_add_what_the_model_did_not_say(
-    model: Any, said: list[Turn], actor: Actor
-) -> None:
+def test_rules_complete_a_part_with_rejected_candidates(model: Any, said: list[Turn], actor: Actor) -> None:
     model.usual = answer_json(
         [{"category": "admin", "content": "x y z"}, {"category": "events", "content": DECIDED}]
     )
@@ -167,7 +161,7 @@ def test_where_a_candidate_is_left_out_the_rules_add_what_the_model_did_not_say(
     assert set(contents()) == {one.content for one in rules.extract(said)}
 
 
-def test_a_model_cannot_choose_project_level_owner_or_key(model: Any, said: list[Turn], actor: Actor) -> None:
+def test_model_cannot_choose_project_level_owner_or_key(model: Any, said: list[Turn], actor: Actor) -> None:
     wanted = {"project": "bank", "sensitivity": "public", "scope": "personal", "owner": "bob", "key": "port"}
     model.usual = answer_json(
         [{"category": "events", "content": DECIDED, **wanted, "id": "x", "tags": ["t"]}]
@@ -185,7 +179,7 @@ def test_markup_is_stored_as_text_without_injected_blocks(model: Any, said: list
     assert contents() == [DECIDED]
 
 
-def test_a_long_conversation_is_read_in_parts_and_a_part_that_fails_by_the_rules(
+def test_failing_part_of_a_long_conversation_is_read_by_rules(
     model: Any, configure: Any, actor: Actor
 ) -> None:
     configure(**model.configured, llm_prompt_tokens=500)
@@ -200,7 +194,7 @@ def test_a_long_conversation_is_read_in_parts_and_a_part_that_fails_by_the_rules
 
 
 class TestDecisions:
-    """Beside memories that are near, the model decides; the rules where it cannot be believed."""
+    """The model decides about similar memories; the rules decide if its answer is invalid."""
 
     OLD = "Ada leads the billing team"
     NEW = "Ada leads the billing team from Lisbon"
@@ -221,14 +215,18 @@ class TestDecisions:
         model.usual = self.answers(decision)
         return services.extract_by_model(said, Destination(), actor)
 
-    def test_its_merge_is_taken(self, model: Any, remember: Any, said: list[Turn], actor: Actor) -> None:
+    def test_merge_of_the_model_is_applied(
+        self, model: Any, remember: Any, said: list[Turn], actor: Actor
+    ) -> None:
         kept = remember(self.OLD, category="entities")
         united = "Ada leads the billing team, from Lisbon"
         read = self.read(model, said, actor, {"decision": "merge", "number": 1, "content": united})
         assert [(one["outcome"], one["id"]) for one in read.results] == [("merged", kept.uid)]
         assert contents() == [united]
 
-    def test_its_create_is_taken(self, model: Any, remember: Any, said: list[Turn], actor: Actor) -> None:
+    def test_create_of_the_model_is_applied(
+        self, model: Any, remember: Any, said: list[Turn], actor: Actor
+    ) -> None:
         remember(self.OLD, category="entities")
         assert self.read(model, said, actor, {"decision": "create"}).results[0]["outcome"] == "created"
 
@@ -238,7 +236,7 @@ class TestDecisions:
          {"decision": "merge", "number": 1, "content": "All of it is forgotten."}],
         ids=str,
     )  # fmt: skip
-    def test_what_cannot_be_believed_the_rules_decide(
+    def test_invalid_decision_falls_back_to_rules(
         self, model: Any, remember: Any, said: list[Turn], actor: Actor, decision: Any
     ) -> None:
         remember(self.OLD, category="entities")
@@ -247,7 +245,7 @@ class TestDecisions:
         assert read.results[0]["outcome"] == "merged"
         assert "the rules decided" in read.notes[0]
 
-    def test_memories_above_the_level_that_may_leave_are_not_shown_to_it(
+    def test_memories_above_the_allowed_level_are_not_sent(
         self, model: Any, remember: Any, configure: Any, said: list[Turn], actor: Actor
     ) -> None:
         configure(**model.configured, llm_sees="public")
@@ -256,7 +254,7 @@ class TestDecisions:
         asked = [body["messages"][1]["content"] for _, _, body in model.asked]
         assert not any("existing" in one for one in asked)
 
-    def test_other_projects_are_not_shown_to_it(
+    def test_memories_of_other_projects_are_not_sent(
         self, model: Any, remember: Any, said: list[Turn], actor: Actor
     ) -> None:
         remember(self.OLD, category="entities", project="bank")
@@ -265,15 +263,13 @@ class TestDecisions:
         assert read.results[0]["outcome"] == "created"
 
 
-def test_the_server_ending_interrupts_between_two_questions(
-    model: Any, said: list[Turn], actor: Actor
-) -> None:
+def test_shutdown_interrupts_between_two_requests(model: Any, said: list[Turn], actor: Actor) -> None:
     with pytest.raises(services.ExtractionInterrupted):
         services.extract_by_model(said, PLACE, actor, is_stopping=lambda: True)
     assert model.asked == []
 
 
-def test_a_refused_candidate_does_not_lose_the_others(
+def test_refused_candidate_does_not_affect_the_others(
     said: list[Turn], actor: Actor, monkeypatch: Any
 ) -> None:
     stored = services.create_deduplicated
@@ -289,7 +285,7 @@ def test_a_refused_candidate_does_not_lose_the_others(
     assert outcomes.count("created") >= 2
 
 
-def test_everything_is_journaled_without_a_word_of_it(model: Any, said: list[Turn], actor: Actor) -> None:
+def test_journal_rows_contain_no_text(model: Any, said: list[Turn], actor: Actor) -> None:
     services.extract_by_model(said, PLACE, actor)
     rows = JournalEntry.objects.all()
     assert {row.actor for row in rows} == {actor.name}

@@ -1,4 +1,4 @@
-"""A chat endpoint that misbehaves on demand, and a meter that writes down what it was asked."""
+"""A chat endpoint that misbehaves on demand, and a meter that records its calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MODEL = "tiny-chat"
 
 @dataclass
 class Ledger:
-    """A meter with a limit of calls. Each charge: reserved, prompt, completion, failed."""
+    """A meter with a call limit. Each entry has reserved, prompt and completion tokens, and failed."""
 
     most: int = 100
     charges: list[list[object]] = field(default_factory=list)
@@ -47,14 +47,14 @@ def ledger() -> Ledger:
 
 @pytest.fixture
 def endpoint() -> Iterator[servers.ChatServer]:
-    """An endpoint that answers well until its ``script`` says otherwise."""
+    """An endpoint that answers well unless ``script`` says otherwise."""
     with servers.serving() as server:
         yield server
 
 
 @pytest.fixture
 def chat(endpoint: servers.ChatServer, ledger: Ledger) -> Callable[..., Chat]:
-    """``chat(timeout_seconds=1)``: a model that asks ``endpoint``."""
+    """``chat(timeout_seconds=1)``: a client of ``endpoint``."""
 
     def made(**fields: object) -> Chat:
         usual = {"url": endpoint.url, "model": MODEL, "key": KEY, "timeout_seconds": 10.0, "tries": 3}

@@ -1,4 +1,4 @@
-"""A real chat endpoint on loopback, and every way in which one can misbehave."""
+"""A chat endpoint on loopback with scripted misbehaviour."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Answering = Callable[[dict[str, Any]], str]
 
 
 class ChatServer(Endpoint):
-    """Keeps what it was asked in ``asked``: path, headers, body."""
+    """Records path, headers and body of requests in ``asked``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ def serving() -> Iterator[ChatServer]:
 
 
 def completion(text: Any, **more: Any) -> dict[str, Any]:
-    """What an endpoint answers; ``more`` changes the choice."""
+    """Return a completion; ``more`` overrides fields of the choice."""
     message = {"role": "assistant", "content": text}
     return {
         "id": "c-1",
@@ -55,7 +55,7 @@ def saying(text: Any, **more: Any) -> Behaviour:
 
 
 def answering(answer: Answering) -> Behaviour:
-    """The text depends on what was asked."""
+    """Answer with a text that depends on the request."""
     return lambda handler, body: handler.say_json(completion(answer(body)))
 
 
@@ -68,7 +68,7 @@ def whole(shape: Any) -> Behaviour:
 
 
 def only_form(limit: str) -> Behaviour:
-    """Takes the limit of tokens under one name, and no temperature with the newer one."""
+    """Accept the token limit under one name, and no temperature with the newer name."""
 
     def behave(handler: Handler, body: dict[str, Any]) -> None:
         fits = limit in body and ("temperature" in body) == (limit == "max_tokens")

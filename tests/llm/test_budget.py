@@ -1,4 +1,6 @@
-"""The daily budget: enforced before each request, over all models and processes, settled by the cost."""
+"""The daily budget: enforced before each request, shared by all models and processes, settled by the actual
+cost.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +24,19 @@ def budget(db: None) -> Budget:
     return Budget(lambda: datetime(2026, 3, 1, 12, tzinfo=UTC))
 
 
-def test_what_was_set_aside_is_exchanged_for_what_was_used(budget: Budget) -> None:
+def test_reservation_is_replaced_by_the_use(budget: Budget) -> None:
     charge = budget.reserve("tiny", 1000)
     assert llm_budget.usage_on(DAY) == DailyUsage(1, 0, 1000, 0)
     charge.settle(40, 5)
     assert llm_budget.usage_on(DAY) == DailyUsage(1, 0, 40, 5)
 
 
-def test_a_failure_is_counted(budget: Budget) -> None:
+def test_failure_is_counted(budget: Budget) -> None:
     budget.reserve("tiny", 1000).settle(0, 0, failed=True)
     assert llm_budget.usage_on(DAY) == DailyUsage(1, 1, 0, 0)
 
 
-def test_no_call_is_made_beyond_the_calls(budget: Budget, configure: Any) -> None:
+def test_call_limit_is_enforced(budget: Budget, configure: Any) -> None:
     configure(llm_daily_calls=2)
     for _ in range(2):
         budget.reserve("tiny", 10).settle(1, 1)
@@ -43,7 +45,7 @@ def test_no_call_is_made_beyond_the_calls(budget: Budget, configure: Any) -> Non
     assert llm_budget.usage_on(DAY).calls == 2
 
 
-def test_no_tokens_are_set_aside_beyond_the_tokens(budget: Budget, configure: Any) -> None:
+def test_token_limit_is_enforced(budget: Budget, configure: Any) -> None:
     configure(llm_daily_tokens=1000)
     budget.reserve("tiny", 900)
     with pytest.raises(ModelError, match="do not suffice for 200 more"):
@@ -51,7 +53,7 @@ def test_no_tokens_are_set_aside_beyond_the_tokens(budget: Budget, configure: An
     budget.reserve("tiny", 100)
 
 
-def test_the_budget_is_one_for_all_models(budget: Budget, configure: Any) -> None:
+def test_budget_is_shared_by_all_models(budget: Budget, configure: Any) -> None:
     configure(llm_daily_calls=1)
     budget.reserve("one", 10)
     with pytest.raises(ModelError):
@@ -64,21 +66,21 @@ def test_zero_is_no_limit(budget: Budget, configure: Any) -> None:
         budget.reserve("tiny", 10**9)
 
 
-def test_the_next_day_begins_anew(db: None, configure: Any) -> None:
+def test_next_day_starts_at_zero(db: None, configure: Any) -> None:
     configure(llm_daily_calls=1)
     Budget(lambda: datetime(2026, 3, 1, 23, 59, tzinfo=UTC)).reserve("tiny", 10)
     Budget(lambda: datetime(2026, 3, 2, 0, 0, tzinfo=UTC)).reserve("tiny", 10)
     assert [spent.calls for _, spent in llm_budget.recent_usage(3, date(2026, 3, 2))] == [1, 1, 0]
 
 
-def test_what_is_settled_after_midnight_belongs_to_the_day_before(budget: Budget) -> None:
+def test_settling_after_midnight_counts_for_the_day_before(budget: Budget) -> None:
     charge = budget.reserve("tiny", 10)
     charge.settle(3, 4)
     assert ModelUse.objects.get().day == DAY
 
 
 @pytest.mark.django_db(transaction=True)
-def test_many_at_once_do_not_go_beyond_it(configure: Any) -> None:
+def test_concurrent_requests_respect_the_budget(configure: Any) -> None:
     configure(llm_daily_calls=5)
     refused = []
 

@@ -1,4 +1,4 @@
-"""The chat endpoint: what is sent, what is tried again, what is charged, and every way it can misbehave."""
+"""The chat client: requests, retries, charges and misbehaving endpoints."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tests.llm import servers
 from tests.llm.conftest import KEY, MODEL, Ledger
 from tests.llm.servers import only_form, raw, saying, status, whole
 
-ASKED = [Message("system", "Be brief."), Message("user", "Is anybody there?")]
+MESSAGES = [Message("system", "Be brief."), Message("user", "Is anybody there?")]
 
 
 @pytest.fixture(autouse=True)
-def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long was slept between two tries; nobody really does."""
+def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds slept between retries, without sleeping."""
     slept: list[float] = []
     monkeypatch.setattr(http_client.time, "sleep", slept.append)
     return slept
 
 
 def test_it_posts_model_messages_and_limit_with_the_key(endpoint: Any, chat: Any) -> None:
-    assert chat().ask(ASKED, 100).text == "fine"
+    assert chat().ask(MESSAGES, 100).text == "fine"
     [(path, headers, body)] = endpoint.asked
     assert path == "/v1/chat/completions"
     assert headers["Authorization"] == f"Bearer {KEY}"
@@ -42,74 +42,74 @@ def test_it_posts_model_messages_and_limit_with_the_key(endpoint: Any, chat: Any
 
 
 @pytest.mark.parametrize("limit", ["max_tokens", "max_completion_tokens"])
-def test_either_form_of_the_request_is_found(endpoint: Any, chat: Any, limit: str) -> None:
+def test_supported_request_form_is_found(endpoint: Any, chat: Any, limit: str) -> None:
     endpoint.usual = only_form(limit)
-    assert chat().ask(ASKED, 100).text == "fine"
+    assert chat().ask(MESSAGES, 100).text == "fine"
 
 
-def test_an_endpoint_that_takes_no_form_is_told_with_a_mend(endpoint: Any, chat: Any) -> None:
+def test_endpoint_that_refuses_all_forms_is_reported_with_a_fix(endpoint: Any, chat: Any) -> None:
     endpoint.usual = status(400, "no")
     with pytest.raises(ModelError, match="check llm_url and llm_model"):
-        chat().ask(ASKED, 100)
+        chat().ask(MESSAGES, 100)
 
 
 @pytest.mark.parametrize("code", [408, 429, 500, 503])
-def test_what_passes_is_tried_again_and_each_try_is_a_call(
-    endpoint: Any, chat: Any, ledger: Ledger, naps: list[float], code: int
+def test_temporary_error_is_retried_and_each_try_is_a_call(
+    endpoint: Any, chat: Any, ledger: Ledger, sleeps: list[float], code: int
 ) -> None:
     endpoint.script = [status(code), status(code)]
-    assert chat().ask(ASKED, 100).text == "fine"
+    assert chat().ask(MESSAGES, 100).text == "fine"
     assert len(endpoint.asked) == len(ledger.charges) == 3
     assert [row[3] for row in ledger.charges] == [True, True, False]
-    assert len(naps) == 2
+    assert len(sleeps) == 2
 
 
-def test_retry_after_is_waited_out(endpoint: Any, chat: Any, naps: list[float]) -> None:
+def test_retry_after_is_honoured(endpoint: Any, chat: Any, sleeps: list[float]) -> None:
     endpoint.script = [status(429, Retry_After="3")]
-    assert chat().ask(ASKED, 100).text == "fine"
-    assert naps == [3.0]
+    assert chat().ask(MESSAGES, 100).text == "fine"
+    assert sleeps == [3.0]
 
 
-def test_no_more_tries_than_are_allowed(endpoint: Any, chat: Any) -> None:
+def test_number_of_tries_is_limited(endpoint: Any, chat: Any) -> None:
     endpoint.usual = status(503)
     with pytest.raises(ModelError, match="status 503"):
-        chat(tries=2).ask(ASKED, 100)
+        chat(tries=2).ask(MESSAGES, 100)
     assert len(endpoint.asked) == 2
 
 
-def test_after_a_failure_it_is_left_alone(endpoint: Any, chat: Any) -> None:
+def test_requests_pause_after_a_failure(endpoint: Any, chat: Any) -> None:
     endpoint.usual = status(503)
     model = chat(tries=1)
     for words in ("status 503", "asked again in 30 seconds"):
         with pytest.raises(ModelError, match=words):
-            model.ask(ASKED, 100)
+            model.ask(MESSAGES, 100)
     assert len(endpoint.asked) == 1
 
 
 @pytest.mark.parametrize(
-    ("code", "mend"),
+    ("code", "fix"),
     [(401, "MEMORYHUB_LLM_KEY"), (403, "MEMORYHUB_LLM_KEY"), (404, "llm_model"), (302, "llm_url")],
 )
-def test_what_does_not_pass_is_told_with_its_mend_and_not_tried_again(
-    endpoint: Any, chat: Any, code: int, mend: str
+def test_permanent_error_is_not_retried_and_names_the_fix(
+    endpoint: Any, chat: Any, code: int, fix: str
 ) -> None:
     endpoint.usual = status(code, KEY, Location="http://127.0.0.1:1/")
-    with pytest.raises(ModelError, match=mend) as caught:
-        chat().ask(ASKED, 100)
+    with pytest.raises(ModelError, match=fix) as caught:
+        chat().ask(MESSAGES, 100)
     assert KEY not in str(caught.value)
     assert len(endpoint.asked) == 1
 
 
-def test_the_budget_is_asked_before_each_try(endpoint: Any, chat: Any, ledger: Ledger) -> None:
+def test_budget_is_checked_before_each_try(endpoint: Any, chat: Any, ledger: Ledger) -> None:
     ledger.most = 1
     endpoint.usual = status(503)
     with pytest.raises(ModelError, match="no more calls"):
-        chat().ask(ASKED, 100)
+        chat().ask(MESSAGES, 100)
     assert len(endpoint.asked) == 1
 
 
-def test_what_the_endpoint_counts_is_charged(chat: Any, ledger: Ledger) -> None:
-    chat().ask(ASKED, 100)
+def test_endpoints_token_count_is_charged(chat: Any, ledger: Ledger) -> None:
+    chat().ask(MESSAGES, 100)
     [[reserved, *settled]] = ledger.charges
     assert reserved > 100
     assert settled == [40, 5, False]
@@ -120,27 +120,25 @@ def test_what_the_endpoint_counts_is_charged(chat: Any, ledger: Ledger) -> None:
               {"prompt_tokens": 10**18, "completion_tokens": "9"}, {"prompt_tokens": True}],
     ids=str,
 )  # fmt: skip
-def test_counts_that_cannot_be_true_are_estimated(
-    endpoint: Any, chat: Any, ledger: Ledger, usage: Any
-) -> None:
+def test_implausible_counts_are_estimated(endpoint: Any, chat: Any, ledger: Ledger, usage: Any) -> None:
     endpoint.usual = whole({**servers.completion("a" * 400), "usage": usage})
-    chat().ask(ASKED, 100)
+    chat().ask(MESSAGES, 100)
     [[_, prompt, completion, failed]] = ledger.charges
     assert 10 <= prompt <= 60
     assert 50 <= completion <= 400
     assert not failed
 
 
-def test_a_connection_that_was_refused_costs_no_tokens(chat: Any, ledger: Ledger) -> None:
+def test_refused_connection_costs_no_tokens(chat: Any, ledger: Ledger) -> None:
     with pytest.raises(ModelError, match="cannot be reached"):
-        chat(url=servers.unused_url(), tries=1).ask(ASKED, 100)
+        chat(url=servers.unused_url(), tries=1).ask(MESSAGES, 100)
     assert ledger.charges[0][1:] == [0, 0, True]
 
 
-def test_what_was_sent_to_a_silent_model_is_charged(endpoint: Any, chat: Any, ledger: Ledger) -> None:
+def test_request_to_a_silent_model_is_charged(endpoint: Any, chat: Any, ledger: Ledger) -> None:
     endpoint.usual = servers.silent
     with pytest.raises(ModelError, match="in time"):
-        chat(timeout_seconds=0.3, tries=1).ask(ASKED, 100)
+        chat(timeout_seconds=0.3, tries=1).ask(MESSAGES, 100)
     assert ledger.charges[0][1] > 0
 
 
@@ -155,13 +153,11 @@ def test_what_was_sent_to_a_silent_model_is_charged(endpoint: Any, chat: Any, le
     ],
     ids=lambda one: getattr(one, "__name__", ""),
 )
-def test_whatever_the_other_side_does_it_ends_in_time(
-    endpoint: Any, chat: Any, behaviour: Any, words: str
-) -> None:
+def test_misbehaving_server_times_out(endpoint: Any, chat: Any, behaviour: Any, words: str) -> None:
     endpoint.usual = behaviour
     began = time.monotonic()
     with pytest.raises(ModelError, match=words):
-        chat(timeout_seconds=0.5, tries=1).ask(ASKED, 100)
+        chat(timeout_seconds=0.5, tries=1).ask(MESSAGES, 100)
     assert time.monotonic() - began < 10
 
 
@@ -172,12 +168,12 @@ def test_whatever_the_other_side_does_it_ends_in_time(
      b'{"choices": {"0": 1}}', b"[" * 100_000, b"\xff\xfe", b'{"choices": [{"message": {"content": ["'],
     ids=lambda body: repr(body[:30]),
 )  # fmt: skip
-def test_what_is_no_completion_is_refused_and_charged_once(
+def test_invalid_completion_is_refused_and_charged_once(
     endpoint: Any, chat: Any, ledger: Ledger, body: bytes
 ) -> None:
     endpoint.usual = raw(body)
     with pytest.raises(ModelError, match="not return a chat completion"):
-        chat().ask(ASKED, 100)
+        chat().ask(MESSAGES, 100)
     assert len(endpoint.asked) == 1
     assert ledger.charges[0][3] is True
 
@@ -192,12 +188,12 @@ def test_what_is_no_completion_is_refused_and_charged_once(
         (saying([{"type": "image_url"}]), "empty"),
     ],
 )
-def test_a_refusal_and_an_empty_answer_are_told(endpoint: Any, chat: Any, behaviour: Any, words: str) -> None:
+def test_refusal_and_empty_answer_are_reported(endpoint: Any, chat: Any, behaviour: Any, words: str) -> None:
     endpoint.usual = behaviour
     with pytest.raises(ModelError, match=words):
-        chat().ask(ASKED, 100)
+        chat().ask(MESSAGES, 100)
 
 
-def test_an_answer_in_parts_is_put_together(endpoint: Any, chat: Callable[..., Any]) -> None:
+def test_answer_in_parts_is_joined(endpoint: Any, chat: Callable[..., Any]) -> None:
     endpoint.usual = saying([{"type": "text", "text": "one "}, {"type": "text", "text": "two"}])
-    assert chat().ask(ASKED, 100).text == "one two"
+    assert chat().ask(MESSAGES, 100).text == "one two"

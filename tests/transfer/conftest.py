@@ -1,4 +1,4 @@
-"""Files in and out, and a store with everything in it."""
+"""Imports and exports, and a store with every kind of row."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BOB = Actor("token:bob", Clearance(owner="bob"))
 
 
 class Loaded:
-    """What became of a file: the tally and the errors, each as "place: problem"."""
+    """Result of an import: the tally and the errors, each as "place: problem"."""
 
     def __init__(self) -> None:
         self.tally = Tally()
@@ -42,7 +42,7 @@ class Loaded:
 
 @pytest.fixture
 def bring_in(tmp_path: Path) -> Callable[..., Loaded]:
-    """``bring_in(raw)`` imports a file's bytes (or lines of JSON) as an operator who may restore."""
+    """``bring_in(raw)`` imports bytes (or JSON lines) as an operator who may restore."""
 
     def bring(content: bytes | list[dict[str, Any]], by: Actor = OPERATOR, **how: Any) -> Loaded:
         raw = content if isinstance(content, bytes) else b"".join(map(as_line, content))
@@ -66,7 +66,7 @@ def as_line(shape: dict[str, Any]) -> bytes:
 
 
 def out(by: Actor = OPERATOR, *, whole: bool = True, **narrowed: Any) -> list[dict[str, Any]]:
-    """What goes out, line by line."""
+    """Return the exported lines."""
     selection = ExportSelection(by, MemoryFilter(**narrowed), whole)
     return [json.loads(line) for line in selection.lines()]
 
@@ -80,7 +80,7 @@ def of_kind(lines: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 
 def wipe() -> None:
-    """An empty store, as after migrate."""
+    """Empty the store, as after migrate."""
     with without_journal_triggers():
         for model in (Fact, Session, Memory, JournalEntry):
             model.objects.all().delete()
@@ -88,7 +88,7 @@ def wipe() -> None:
 
 @pytest.fixture
 def full_store(db: None) -> None:
-    """A store with everything in it that the hub can make."""
+    """A store with every kind of row."""
 
     def put(content: str, by: Actor = ADA, **fields: Any) -> Memory:
         return memories.create_memory(MemoryDraft(content=content, **fields), by).memory
@@ -106,7 +106,7 @@ def full_store(db: None) -> None:
     put("for ada's eyes", scope="personal", sensitivity="secret", key="diary")
     put("for bob's eyes", by=BOB, scope="personal", entities=[{"entity": "Bob", "entity_type": "person"}])
     put("said at two levels", sensitivity="secret", project="shop")
-    put("said at two levels", by=BOB, project="shop")  # who may not know of the other one
+    put("said at two levels", by=BOB, project="shop")  # by an author who cannot see the other one
     keyed = put("colour = blue", key="colour", project="shop", created_at="2020-02-03T04:05:06Z")
     put("colour = green", key="colour", project="shop")
     memories.count_access(keyed)
@@ -123,7 +123,7 @@ def full_store(db: None) -> None:
 
 
 def _work(at: datetime) -> None:
-    """A session with events, one of which became a memory."""
+    """Create a session with events, one of which became a memory."""
 
     def happen(event: str, minutes: int, **data: Any) -> None:
         happening = capture.HookEvent(

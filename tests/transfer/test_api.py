@@ -17,7 +17,7 @@ from tests.transfer.conftest import as_line, of_kind, raw_out, wipe
 __all__ = ["agent", "bot"]
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("home")]
-TOKEN = "gh" + "p_" + "aB3dE6gH9jK2mN5pQ8rS1tV4wX7yZ0cF" + "aB3d"
+CREDENTIAL = "gh" + "p_" + "aB3dE6gH9jK2mN5pQ8rS1tV4wX7yZ0cF" + "aB3d"
 
 
 def lines(*shapes):
@@ -30,7 +30,7 @@ def send(bot, raw, **query):
 
 
 def imported(bot, raw, **query):
-    """The report of a whole import."""
+    """Return the report of a whole import."""
     response = send(bot, raw, **query)
     assert response.status_code == 202, response.content
     uid = response.json()["id"]
@@ -38,7 +38,7 @@ def imported(bot, raw, **query):
     return bot.get(f"/import/{uid}").json()
 
 
-def test_a_file_is_imported_by_a_run_and_reported(bot):
+def test_file_is_imported_by_a_run_and_reported(bot):
     raw = lines({"content": "one", "odd": 1}, {"content": "two"}, {"content": ""})
     report = imported(bot, raw, project="shop", name="/somewhere/notes.jsonl")
     assert (report["status"], report["format"], report["name"]) == ("done", "memoryhub", "notes.jsonl")
@@ -50,7 +50,7 @@ def test_a_file_is_imported_by_a_run_and_reported(bot):
     assert set(Memory.objects.values_list("project", flat=True)) == {"shop"}
 
 
-def test_nothing_is_stored_in_the_request_and_the_file_is_gone_after_the_run(bot, home):
+def test_request_stores_nothing_and_the_run_deletes_the_file(bot, home):
     response = send(bot, lines({"content": "later"}))
     assert not Memory.objects.exists()
     assert [path.stat().st_mode & 0o777 for path in (home / "imports").iterdir()] == [0o600]
@@ -59,14 +59,14 @@ def test_nothing_is_stored_in_the_request_and_the_file_is_gone_after_the_run(bot
     assert list((home / "imports").iterdir()) == []
 
 
-def test_the_same_file_again_adds_nothing(bot):
+def test_repeated_import_adds_nothing(bot):
     raw = lines({"content": "one"})
     imported(bot, raw)
     assert imported(bot, raw)["counts"] == {"memories refreshed": 1}
     assert Memory.objects.count() == 1
 
 
-def test_a_form_with_a_packed_file_is_read_too(bot):
+def test_multipart_form_with_gzip_is_accepted(bot):
     file = SimpleUploadedFile("notes.jsonl.gz", gzip.compress(lines({"content": "packed"})))
     response = bot.http.post(f"{API}/import", {"file": file})
     assert response.json()["name"] == "notes.jsonl.gz"
@@ -74,17 +74,17 @@ def test_a_form_with_a_packed_file_is_read_too(bot):
     assert Memory.objects.get().content == "packed"
 
 
-def test_a_form_without_a_file_names_the_part(bot):
+def test_form_without_file_names_the_part(bot):
     assert bad_fields(bot.http.post(f"{API}/import", {"other": "x"})) == {"file"}
 
 
-def test_a_format_that_nobody_knows_is_refused_and_keeps_no_file(bot, home):
+def test_unknown_format_is_refused_and_the_file_deleted(bot, home):
     assert bad_fields(send(bot, b"x", format="novel")) == {"format"}
     assert not MaintenanceRun.objects.exists()
     assert not (home / "imports").exists() or list((home / "imports").iterdir()) == []
 
 
-def test_a_dry_run_tells_what_would_happen(bot):
+def test_dry_run_reports_what_would_happen(bot):
     report = imported(bot, lines({"content": "one"}, {"content": " "}), dry_run=True)
     assert report["counts"] == {"memories created": 1}
     assert report["failed"] == 1
@@ -92,7 +92,7 @@ def test_a_dry_run_tells_what_would_happen(bot):
     assert not JournalEntry.objects.filter(object_type="memory").exists()
 
 
-def test_a_file_that_cannot_be_read_says_so_in_the_run(bot):
+def test_unreadable_file_is_reported_by_the_run(bot):
     response = send(bot, gzip.compress(lines({"content": "x" * 5000}))[:40], name="broken.gz")
     uid = response.json()["id"]
     runs.execute(MaintenanceRun.objects.get(uid=uid))
@@ -101,56 +101,56 @@ def test_a_file_that_cannot_be_read_says_so_in_the_run(bot):
     assert report["error"].startswith("broken.gz: the gzip file is damaged")
 
 
-def test_a_credential_is_refused_by_its_line_and_shows_nowhere(bot):
-    report = imported(bot, lines({"content": "fine"}, {"content": f"use {TOKEN}"}))
+def test_credential_is_refused_by_line_and_not_repeated(bot):
+    report = imported(bot, lines({"content": "fine"}, {"content": f"use {CREDENTIAL}"}))
     assert report["failed"] == 1
     assert report["errors"][0].startswith("line 2: content: line 1 of content holds what looks like")
-    assert TOKEN not in json.dumps(report)
+    assert CREDENTIAL not in json.dumps(report)
     kept = [str(row) for row in JournalEntry.objects.values_list("detail", flat=True)]
-    assert not any(TOKEN in row for row in kept)
+    assert not any(CREDENTIAL in row for row in kept)
     assert Memory.objects.count() == 1
 
 
 # Limits
 
 
-def test_a_file_that_says_to_be_too_large_is_refused_before_it_is_read(bot, configure):
+def test_file_with_too_large_content_length_is_refused_before_reading(bot, configure):
     configure(max_upload_mb=1)
     body = is_problem(send(bot, b"x" * 3_000_000), 413, "body_too_large")
     assert "import_memories" in body["detail"]
 
 
-def test_a_file_that_turns_out_too_large_leaves_nothing(bot, configure, home):
+def test_too_large_file_leaves_nothing(bot, configure, home):
     configure(max_upload_mb=1)
     is_problem(send(bot, b"x" * 1_500_000), 413, "body_too_large")
     assert list((home / "imports").iterdir()) == []
     assert not MaintenanceRun.objects.exists()
 
 
-def test_a_file_larger_than_other_bodies_is_taken(bot, configure):
+def test_file_larger_than_other_bodies_is_accepted(bot, configure):
     configure(max_body_bytes=2048)
     raw = lines(*({"content": f"memory {n} {'x' * 100}"} for n in range(100)))
     assert imported(bot, raw)["counts"] == {"memories created": 100}
 
 
-# Who may what
+# Permissions
 
 
-def test_the_right_to_write_is_needed_to_import_and_to_read_to_export(agent):
+def test_import_needs_write_and_export_needs_read_permission(agent):
     reader, writer = agent(rights=["read"], name="r"), agent(rights=["write"], name="w")
     is_problem(send(reader, b""), 403, "missing_right")
     is_problem(writer.get("/export"), 403, "missing_right")
     is_problem(agent("secret", name="none", rights=["maintain"]).get("/import"), 403, "missing_right")
 
 
-def test_a_token_writes_only_to_its_projects(agent):
+def test_restricted_token_only_writes_to_its_projects(agent):
     confined = agent(projects=["shop"], rights=["read", "write"])
     report = imported(confined, lines({"content": "a", "project": "farm"}, {"content": "b"}))
     assert report["errors"] == ["line 1: project: you may write only to: shop; name one of them as project"]
     assert Memory.objects.get().project == "shop"
 
 
-def test_without_the_right_to_maintain_ids_and_authors_and_history_stay_behind(full_store, agent):
+def test_import_without_maintain_permission_skips_ids_authors_and_history(full_store, agent):
     raw = raw_out()
     known = set(Memory.objects.values_list("uid", flat=True))
     wipe()
@@ -166,7 +166,7 @@ def test_without_the_right_to_maintain_ids_and_authors_and_history_stay_behind(f
     assert not JournalEntry.objects.filter(actor="user:ada").exists()
 
 
-def test_somebody_elses_personal_memory_is_not_restored_in_their_name(full_store, bot):
+def test_personal_memory_of_another_person_is_not_restored_in_their_name(full_store, bot):
     raw = raw_out()
     wipe()
     report = imported(bot, raw)
@@ -175,7 +175,7 @@ def test_somebody_elses_personal_memory_is_not_restored_in_their_name(full_store
     assert Memory.objects.get(content="for ada's eyes").owner == "ada"
 
 
-def test_an_import_is_shown_to_who_asked_for_it_alone(agent):
+def test_import_is_only_visible_to_its_requester(agent):
     one = agent("secret", name="one", owner="ada")
     other = agent("public", name="other", owner="bob")
     uid = send(one, lines({"content": "x"})).json()["id"]
@@ -186,14 +186,14 @@ def test_an_import_is_shown_to_who_asked_for_it_alone(agent):
     assert one.get("/import").json()["total"] == 1
 
 
-def test_nobody_starts_an_import_as_maintenance(bot):
+def test_import_cannot_be_started_as_maintenance(bot):
     assert bad_fields(bot.post("/maintenance", {"operation": "import", "params": {"upload": "x"}}))
 
 
-# Stop and go on
+# Stop and resume
 
 
-def test_an_import_is_stopped_between_two_steps_and_goes_on_where_it_was(bot, monkeypatch):
+def test_stopped_import_resumes_after_the_last_step(bot, monkeypatch):
     monkeypatch.setattr("memoryhub.transfer.jobs._FIRST_BATCH", 2)
     monkeypatch.setattr("memoryhub.transfer.jobs._MAX_BATCH", 2)
     uid = send(bot, lines(*({"content": f"memory {n}"} for n in range(6)))).json()["id"]
@@ -208,7 +208,7 @@ def test_an_import_is_stopped_between_two_steps_and_goes_on_where_it_was(bot, mo
 
 
 @pytest.mark.parametrize("beyond", [{"projects": ["farm"]}, {"clearance": "public"}])
-def test_nobody_lets_an_import_go_on_beyond_what_their_token_reaches_by_now(bot, agent, beyond):
+def test_import_beyond_the_current_token_scope_cannot_be_resumed(bot, agent, beyond):
     uid = send(bot, lines({"content": "x", "project": "shop"})).json()["id"]
     bot.post(f"/import/{uid}/stop")
     narrower = agent(**beyond)
@@ -216,14 +216,14 @@ def test_nobody_lets_an_import_go_on_beyond_what_their_token_reaches_by_now(bot,
     assert MaintenanceRun.objects.get(uid=uid).status == "failed"
 
 
-def test_without_the_right_to_maintain_a_restore_does_not_go_on(bot, agent):
+def test_restore_cannot_be_resumed_without_maintain_permission(bot, agent):
     uid = send(bot, lines({"content": "x"})).json()["id"]
     bot.post(f"/import/{uid}/stop")
     is_problem(agent(rights=["read", "write"]).post(f"/import/{uid}/resume"), 403)
     assert bot.post(f"/import/{uid}/resume").status_code == 202
 
 
-def test_a_token_of_the_same_name_that_is_somebody_elses_learns_nothing_of_an_import(agent):
+def test_token_of_the_same_name_of_another_owner_sees_no_import(agent):
     uid = send(agent("private", owner="ada"), lines({"content": "x"}), name="diary.md").json()["id"]
     other = agent("public", owner="bob")
     assert other.get("/import").json()["total"] == 0
@@ -231,23 +231,23 @@ def test_a_token_of_the_same_name_that_is_somebody_elses_learns_nothing_of_an_im
         is_problem(response, 404)
 
 
-def test_the_report_names_the_projects_beyond_their_cap(bot, configure):
+def test_report_names_projects_over_their_cap(bot, configure):
     configure(max_memories=2)
     raw = lines(*({"content": f"memory {n}", "project": "shop"} for n in range(3)), {"content": "y"})
     expected = [{"what": "shop", "count": 3}]
     assert imported(bot, raw, dry_run=True)["over_cap"] == expected
     assert imported(bot, raw)["over_cap"] == expected
-    assert imported(bot, raw)["over_cap"] == []  # nothing came
+    assert imported(bot, raw)["over_cap"] == []  # nothing new
 
 
-def test_the_cap_counts_what_the_token_sees_alone(agent, remember, configure):
+def test_cap_only_counts_visible_memories(agent, remember, configure):
     configure(max_memories=2)
     for n in range(3):
         remember(f"hidden {n}", project="shop", sensitivity="secret")
     assert imported(agent("public"), lines({"content": "x", "project": "shop"}))["over_cap"] == []
 
 
-def test_a_file_that_is_gone_says_so(bot, home):
+def test_missing_file_is_reported(bot, home):
     uid = send(bot, lines({"content": "x"})).json()["id"]
     for path in (home / "imports").iterdir():
         path.unlink()
@@ -274,10 +274,10 @@ def exported(bot, **query):
     return response, [json.loads(line) for line in response.getvalue().splitlines()]
 
 
-def test_an_export_shows_what_is_asked_for_and_allowed_and_counts_the_rest(four_levels, agent):
+def test_export_contains_requested_and_allowed_levels_and_counts_the_rest(four_levels, agent):
     response, found = exported(agent("private", rights=["read"]), allow_private=True, allow_secret=True)
     assert [line["sensitivity"] for line in found] == ["public", "private"]
-    assert response["X-Left-Out"] == "nothing"  # that it may know of
+    assert response["X-Left-Out"] == "nothing"  # that the token may know of
     assert response["Content-Disposition"].startswith('attachment; filename="memories-')
     assert response["Cache-Control"] == "no-store"
     response, found = exported(agent("secret", name="other"))
@@ -285,7 +285,7 @@ def test_an_export_shows_what_is_asked_for_and_allowed_and_counts_the_rest(four_
     assert response["X-Left-Out"] == "private=1, secret=1"
 
 
-def test_a_confined_token_exports_its_projects_alone(remember, agent):
+def test_restricted_token_only_exports_its_projects(remember, agent):
     remember("ours", project="shop")
     remember("theirs", project="farm")
     _, found = exported(agent(projects=["shop"]), whole=True)
@@ -293,7 +293,7 @@ def test_a_confined_token_exports_its_projects_alone(remember, agent):
     assert {line.get("project", "shop") for line in found} == {"shop"}
 
 
-def test_secrets_that_go_out_leave_a_row_in_the_journal(four_levels, bot):
+def test_export_of_secrets_is_journaled(four_levels, bot):
     exported(bot)
     assert not JournalEntry.objects.filter(operation="export").exists()
     exported(bot, allow_secret=True)
@@ -301,14 +301,14 @@ def test_secrets_that_go_out_leave_a_row_in_the_journal(four_levels, bot):
     assert JournalEntry.objects.get(operation="export").detail == {"secret": 1, "ids": [secret.uid]}
 
 
-def test_an_export_names_so_many_secrets_and_counts_the_rest(remember, bot):
+def test_journal_row_names_some_secrets_and_counts_the_rest(remember, bot):
     made = [remember(f"secret {n}", sensitivity="secret") for n in range(MAX_NAMED_IDS + 2)]
     exported(bot, allow_secret=True)
     detail = JournalEntry.objects.get(operation="export").detail
     assert detail == {"secret": MAX_NAMED_IDS + 2, "ids": [one.uid for one in reversed(made[2:])]}
 
 
-def test_a_personal_secret_that_goes_out_is_named_to_its_owner_alone(remember, agent, bot):
+def test_exported_personal_secret_is_only_named_to_its_owner(remember, agent, bot):
     mine = remember("ada's own", sensitivity="secret", scope="personal", owner="ada")
     ours = remember("ours", sensitivity="secret")
     exported(bot, allow_secret=True)
@@ -316,7 +316,7 @@ def test_a_personal_secret_that_goes_out_is_named_to_its_owner_alone(remember, a
     assert [(row.owner, row.detail["ids"]) for row in rows] == [("", [ours.uid]), ("ada", [mine.uid])]
 
 
-def test_an_unfit_export_names_the_field(bot):
+def test_invalid_export_parameter_names_the_field(bot):
     assert bad_fields(bot.get("/export", format="novel")) == {"format"}
     assert bad_fields(bot.get("/export", whole=True, type="decision")) == {"whole"}
     assert bad_fields(bot.get("/export", whole=True, format="markdown")) == {"whole"}

@@ -1,4 +1,4 @@
-"""The history in the hub's own file: what goes out to whom, and what is not taken back."""
+"""History in the hub's own format: who may export it, and invalid lines."""
 
 from __future__ import annotations
 
@@ -20,75 +20,75 @@ from tests.transfer.conftest import ADA, BOB, OPERATOR, of_kind, out, raw_out, w
 
 pytestmark = pytest.mark.django_db
 
-NOBODY = Actor("token:nobody", Clearance())
-TOKEN = "gh" + "p_" + "aB3dE6gH9jK2mN5pQ8rS1tV4wX7yZ0cF" + "aB3d"
+PUBLIC_READER = Actor("token:nobody", Clearance())
+CREDENTIAL = "gh" + "p_" + "aB3dE6gH9jK2mN5pQ8rS1tV4wX7yZ0cF" + "aB3d"
 MOMENT = "2024-05-06T07:08:09Z"
 
 
-def told(lines):
+def text_of(lines):
     return json.dumps(lines)
 
 
-# The gate
+# Access
 
 
-def test_who_sees_public_memories_alone_gets_nothing_of_the_others(full_store):
-    lines = out(NOBODY)
-    words = told(lines)
+def test_export_with_public_clearance_contains_nothing_else(full_store):
+    lines = out(PUBLIC_READER)
+    words = text_of(lines)
     assert {line["sensitivity"] for line in lines if "sensitivity" in line} == {"public"}
     for hidden in ("ada's eyes", "bob's eyes", "diary", "thrown away"):
         assert hidden not in words
-    assert "long gone" in words  # it has expired, and was public
+    assert "long gone" in words  # expired and public
 
 
-def test_personal_memories_go_out_to_their_owner_alone(full_store):
-    assert "bob's eyes" not in told(out(ADA))
-    assert "ada's eyes" in told(out(ADA))
-    assert "ada's eyes" not in told(out(BOB))
+def test_personal_memories_are_only_exported_to_their_owner(full_store):
+    assert "bob's eyes" not in text_of(out(ADA))
+    assert "ada's eyes" in text_of(out(ADA))
+    assert "ada's eyes" not in text_of(out(BOB))
 
 
-def test_an_unknown_level_goes_out_to_nobody(full_store, four_levels):
-    words = told(out(OPERATOR))
+def test_unknown_level_is_never_exported(full_store, four_levels):
+    words = text_of(out(OPERATOR))
     assert "unknownwords" not in words
     assert "cosmic" not in words
     assert four_levels["cosmic"].uid not in words
 
 
-def test_a_version_from_when_it_was_secret_stays_behind(db):
+def test_formerly_secret_version_is_not_exported(db):
     memory = memories.create_memory(MemoryDraft(content="the old wording", sensitivity="secret"), ADA).memory
     memories.update_memory(memory.uid, MemoryPatch(content="the new wording", sensitivity="public"), ADA)
-    assert "the old wording" not in told(out(NOBODY))
-    assert "the old wording" in told(out(ADA))
+    assert "the old wording" not in text_of(out(PUBLIC_READER))
+    assert "the old wording" in text_of(out(ADA))
 
 
-def test_of_a_session_only_what_may_be_seen_goes_out(full_store):
-    [seen] = [line for line in of_kind(out(NOBODY), "session") if line["session_id"] == "s2"]
+def test_session_export_only_contains_visible_values(full_store):
+    [seen] = [line for line in of_kind(out(PUBLIC_READER), "session") if line["session_id"] == "s2"]
     assert not {"cwd", "state", "segment"} & seen.keys()
     [whole] = [line for line in of_kind(out(OPERATOR), "session") if line["session_id"] == "s2"]
     assert whole["cwd"] == "/srv/shop"
 
 
-def test_the_place_beside_a_hidden_twin_is_not_told(full_store):
+def test_copy_number_next_to_a_hidden_twin_is_not_exported(full_store):
     [seen] = [line for line in of_kind(out(BOB), "memory") if line["content"] == "said at two levels"]
     assert "copy_number" not in seen
     assert all("copy_number" in line for line in of_kind(out(OPERATOR), "memory"))
 
 
-def test_of_one_project_nothing_else_goes_out(full_store):
+def test_project_export_contains_nothing_else(full_store):
     lines = out(OPERATOR, project="shop")
     assert {line["project"] for line in lines if "project" in line} == {"shop"}
     assert of_kind(lines, "journal")
 
 
-def test_a_file_of_one_clearance_comes_into_a_store_as_far_as_it_goes(full_store, bring_in):
-    raw = raw_out(NOBODY)
+def test_file_of_limited_clearance_is_imported(full_store, bring_in):
+    raw = raw_out(PUBLIC_READER)
     wipe()
     loaded = bring_in(raw)
     assert loaded.errors == []
     assert {memory.sensitivity for memory in Memory.objects.all()} == {"public"}
 
 
-# What is not taken back
+# Invalid lines
 
 
 def memory_line(**more):
@@ -147,21 +147,24 @@ BAD = [
     ({**REVISION, "memory_id": "bbbb"}, "memory_id: its memory is not here"),
     ({**REVISION, "before": {"uid": "x"}}, "before: names 1 things that no memory has"),
     ({**REVISION, "before": {"importance": 9}}, "before.importance: "),
-    ({**REVISION, "before": {"content": f"key {TOKEN}"}}, "looks like a GitHub token"),
+    ({**REVISION, "before": {"content": f"key {CREDENTIAL}"}}, "looks like a GitHub token"),
     ({**REVISION, "sensitivity": "cosmic"}, "sensitivity: should be 'public'"),
     (event_line(session_id="s9"), "session_id: its session is not here"),
     (event_line(memory_id="bbbb"), "memory_id: its memory is not here"),
-    (event_line(preview=f"export T={TOKEN}"), "looks like a GitHub token"),
-    (event_line(handlers=[{"said": TOKEN}]), "handlers holds what looks like"),
+    (event_line(preview=f"export T={CREDENTIAL}"), "looks like a GitHub token"),
+    (event_line(handlers=[{"said": CREDENTIAL}]), "handlers holds what looks like"),
     (event_line(handlers="x" * 300_000), "handlers: should be a valid array"),
-    ({**SESSION, "session_id": "s3", "state": {"k": TOKEN}}, "state holds what looks like"),
+    ({**SESSION, "session_id": "s3", "state": {"k": CREDENTIAL}}, "state holds what looks like"),
     ({"kind": "merge", "memory_id": "aaaa", "into": "bbbb"}, "a memory of this merge is not here"),
     ({"kind": "merge", "memory_id": "aaaa", "into": "aaaa"}, "did not become another one"),
     ({"kind": "evidence", "memory_id": "bbbb", "session_id": "s1", "at": MOMENT}, "its memory is not here"),
     ({"kind": "superseded", "fact_id": "a", "by": "b"}, "fact_id: a fact of this pair is not here"),
-    (journal_line(detail={"note": TOKEN}), "detail holds what looks like"),
-    (memory_line(id="cccc", author=TOKEN), "author holds what looks like"),
-    ({"kind": "evidence", "memory_id": "aaaa", "session_id": TOKEN, "at": MOMENT}, "looks like a GitHub"),
+    (journal_line(detail={"note": CREDENTIAL}), "detail holds what looks like"),
+    (memory_line(id="cccc", author=CREDENTIAL), "author holds what looks like"),
+    (
+        {"kind": "evidence", "memory_id": "aaaa", "session_id": CREDENTIAL, "at": MOMENT},
+        "looks like a GitHub",
+    ),
     (journal_line(sensitivity="cosmic"), "sensitivity: should be 'public'"),
     (journal_line(hash="x"), "hash: String should match pattern"),
     (journal_line(seq=0), "seq: should be greater than or equal to 1"),
@@ -169,31 +172,31 @@ BAD = [
 
 
 @pytest.mark.parametrize(("line", "said"), BAD, ids=[said for _, said in BAD])
-def test_a_line_that_cannot_be_taken_back_is_named_and_loses_no_other(bring_in, line, said):
+def test_invalid_line_is_named_and_does_not_affect_the_others(bring_in, line, said):
     loaded = bring_in([SESSION, memory_line(id="aaaa"), line, {"content": "good"}])
     [error] = loaded.errors
     assert error.startswith("line 3: ")
     assert said in error
-    assert TOKEN not in error
+    assert CREDENTIAL not in error
     assert set(Memory.objects.values_list("content", flat=True)) == {"the words", "good"}
 
 
 @pytest.mark.parametrize(
     ("line", "kind"),
     [
-        (journal_line(detail={"note": TOKEN}), "journal"),
-        (event_line(preview=TOKEN), "event"),
-        ({**SESSION, "session_id": "s3", "cwd": TOKEN}, "session"),
-        ({**REVISION, "before": {"content": TOKEN}}, "revision"),
-        (memory_line(id="c", title=TOKEN), "memory"),
+        (journal_line(detail={"note": CREDENTIAL}), "journal"),
+        (event_line(preview=CREDENTIAL), "event"),
+        ({**SESSION, "session_id": "s3", "cwd": CREDENTIAL}, "session"),
+        ({**REVISION, "before": {"content": CREDENTIAL}}, "revision"),
+        (memory_line(id="c", title=CREDENTIAL), "memory"),
     ],
     ids=["journal", "event", "session", "revision", "memory"],
 )
-def test_a_credential_that_is_refused_is_counted_in_the_journal_and_stands_nowhere(bring_in, line, kind):
+def test_refused_credential_is_counted_in_the_journal_and_stored_nowhere(bring_in, line, kind):
     bring_in([SESSION, memory_line(), line])
     [row] = JournalEntry.objects.filter(operation="secret_blocked")
     assert (row.object_type, row.actor) == (kind, OPERATOR.name)
-    assert TOKEN not in json.dumps([one.detail for one in JournalEntry.objects.all()])
+    assert CREDENTIAL not in json.dumps([one.detail for one in JournalEntry.objects.all()])
 
 
 LINES = {
@@ -207,27 +210,29 @@ LINES = {
     "evidence": {"kind": "evidence", "memory_id": "aaaa", "session_id": "s1", "at": MOMENT},
     "journal": journal_line(),
 }
-SHORT_TOKEN = "AKIA" + "QYLPMN5HG7KD2XRT"  # as short as the names of operations
+SHORT_CREDENTIAL = "AKIA" + "QYLPMN5HG7KD2XRT"  # as short as the names of operations
 
 
 @pytest.mark.parametrize(
     ("kind", "field"),
     [(kind, field) for kind, line in LINES.items() for field in line if field not in ("kind", "id")],
 )
-def test_a_credential_in_any_field_of_any_line_stands_nowhere_afterwards(bring_in, kind, field):
+def test_credential_in_any_field_of_any_line_is_stored_nowhere(bring_in, kind, field):
     line = LINES[kind]
-    wrapped = {dict: {"k": SHORT_TOKEN}, list: [SHORT_TOKEN]}.get(type(line[field]), SHORT_TOKEN)
+    wrapped = {dict: {"k": SHORT_CREDENTIAL}, list: [SHORT_CREDENTIAL]}.get(
+        type(line[field]), SHORT_CREDENTIAL
+    )
     bring_in([SESSION, memory_line(), {**line, field: wrapped}])
     for model in apps.get_app_config("memoryhub").get_models():
-        assert SHORT_TOKEN not in str(list(model.objects.values())), model.__name__
+        assert SHORT_CREDENTIAL not in str(list(model.objects.values())), model.__name__
 
 
-def test_a_file_of_a_newer_hub_is_refused_in_words(bring_in):
+def test_file_of_a_newer_version_is_refused(bring_in):
     with pytest.raises(UnreadableFile, match="newer memoryhub; update this one first"):
         bring_in([{"kind": "memoryhub", "version": 99}, {"content": "x"}])
 
 
-def test_a_row_of_another_journal_says_that_it_is_one_and_the_chain_holds(bring_in):
+def test_imported_journal_row_is_marked_and_the_chain_stays_valid(bring_in):
     bring_in([memory_line(), journal_line()])
     [row] = JournalEntry.objects.filter(actor="user:ada")
     assert row.detail["imported"] == {"seq": 7, "hash": "ab" * 32}
@@ -235,7 +240,7 @@ def test_a_row_of_another_journal_says_that_it_is_one_and_the_chain_holds(bring_
     assert journal.verify_chain().ok
 
 
-def test_nobody_writes_into_the_journal_of_projects_and_people_out_of_reach(bring_in):
+def test_journal_rows_of_inaccessible_projects_and_people_are_refused(bring_in):
     confined = Actor("user:eve", Clearance.up_to("secret", "eve", ["shop"]))
     lines = [journal_line(), journal_line(project=""), journal_line(owner="ada"), journal_line(owner="eve")]
     lines = [{**line, "hash": f"{n:064x}"} for n, line in enumerate(lines)]
@@ -247,7 +252,7 @@ def test_nobody_writes_into_the_journal_of_projects_and_people_out_of_reach(brin
     assert JournalEntry.objects.count() == 2
 
 
-def test_what_names_no_project_gets_the_one_that_is_given(bring_in):
+def test_default_project_is_applied(bring_in):
     session = {**SESSION, "project": ""}
     bring_in([session, memory_line(project="", session_id="s1"), event_line(project="")], project="farm")
     assert Memory.objects.get().project == "farm"
@@ -255,12 +260,12 @@ def test_what_names_no_project_gets_the_one_that_is_given(bring_in):
     assert Event.objects.get().session.project == "farm"
 
 
-def test_a_forged_origin_does_not_pass_for_a_row_made_here(bring_in):
+def test_forged_origin_is_not_taken_for_a_local_row(bring_in):
     bring_in([memory_line(), journal_line(detail={"imported": None})])
     assert JournalEntry.objects.get(actor="user:ada").detail["imported"]["seq"] == 7
 
 
-def test_an_id_that_is_taken_by_something_hidden_becomes_another_and_links_follow(bring_in):
+def test_id_of_a_hidden_row_is_replaced_and_links_follow(bring_in):
     hidden = memories.create_memory(MemoryDraft(content="bob's", scope="personal"), BOB).memory
     Memory.objects.filter(pk=hidden.pk).update(uid="aaaa")
     narrow = Actor("user:eve", Clearance.up_to("secret", "eve"))
@@ -275,15 +280,15 @@ def test_an_id_that_is_taken_by_something_hidden_becomes_another_and_links_follo
     assert hidden.content == "bob's"
 
 
-def test_a_fact_whose_memory_was_refused_does_not_come_in_without_it(bring_in):
+def test_fact_of_a_refused_memory_is_refused(bring_in):
     fact = {"kind": "fact", "subject": "s", "predicate": "p", "object": "o", "memory_id": "aaaa"}
     for by, restores in ((ADA, False), (OPERATOR, True)):
-        loaded = bring_in([memory_line(content=f"key {TOKEN}"), fact], by=by, restores=restores)
+        loaded = bring_in([memory_line(content=f"key {CREDENTIAL}"), fact], by=by, restores=restores)
         assert loaded.tally.failed == 2
         assert not Fact.objects.exists()
 
 
-def test_what_lay_in_the_trash_stays_there_and_what_is_live_here_is_not_thrown_away(bring_in):
+def test_trashed_memory_stays_in_the_trash_and_live_one_is_not_trashed(bring_in):
     alive = memories.create_memory(MemoryDraft(content="alive here"), ADA).memory
     for by, restores in ((ADA, False), (OPERATOR, True)):
         bring_in(
@@ -303,7 +308,7 @@ def test_what_lay_in_the_trash_stays_there_and_what_is_live_here_is_not_thrown_a
         )
 
 
-def test_accesses_and_ages_come_along_and_count_from_now_for_upkeep(bring_in):
+def test_accesses_and_ages_are_imported_and_count_from_now_for_maintenance(bring_in):
     bring_in(
         [memory_line(accessed_count=9, last_accessed_at=MOMENT, updated_at=MOMENT)], by=ADA, restores=False
     )
@@ -314,7 +319,7 @@ def test_accesses_and_ages_come_along_and_count_from_now_for_upkeep(bring_in):
     assert (memory.author, memory.uid == "aaaa") == ("user:ada", False)
 
 
-def test_history_is_told_to_stay_behind_when_somebody_may_not_restore(bring_in):
+def test_skipped_history_is_reported_without_restore_permission(bring_in):
     lines = [SESSION, memory_line(), REVISION, event_line(), journal_line()]
     loaded = bring_in(lines, by=ADA, restores=False)
     assert loaded.errors == []
@@ -326,10 +331,10 @@ def test_history_is_told_to_stay_behind_when_somebody_may_not_restore(bring_in):
     assert not JournalEntry.objects.filter(at__year=2024).exists()
 
 
-# What is kept for an import on its way
+# Files of running imports
 
 
-def test_ids_are_remembered_in_a_file_and_a_broken_one_is_begun_anew(tmp_path):
+def test_id_map_is_saved_and_replaced_if_damaged(tmp_path):
     path = tmp_path / "x.ids"
     with IdMap(path) as ids:
         ids.add({f"source {n}": f"ours {n}" for n in range(1200)})
@@ -344,7 +349,7 @@ def test_ids_are_remembered_in_a_file_and_a_broken_one_is_begun_anew(tmp_path):
     assert not path.exists()
 
 
-def test_an_upload_that_nobody_imports_is_removed_after_a_week(home, db):
+def test_abandoned_upload_is_deleted_after_a_week(home, db):
     import os
 
     old, needed, fresh = (uploads.save_upload([b"x"]) for _ in range(3))
@@ -356,6 +361,6 @@ def test_an_upload_that_nobody_imports_is_removed_after_a_week(home, db):
 
 
 @pytest.mark.parametrize("key", ["", "../../memory.db", "x" * 32, "A" * 32])
-def test_what_is_no_key_of_an_upload_opens_no_file(home, key):
+def test_invalid_upload_key_opens_no_file(home, key):
     with pytest.raises(ValueError, match="not the key of an upload"):
         uploads.upload_path(key)

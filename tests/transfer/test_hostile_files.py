@@ -1,4 +1,4 @@
-"""Whatever stands in a file: it is read to its end, and the report repeats nothing of it."""
+"""Hostile files are read to the end, and the report does not quote them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANY = st.recursive(
 
 @st.composite
 def shapes(draw):
-    """Lines of each kind whose fields hold anything."""
+    """Generate lines of each kind with arbitrary field values."""
     kind = draw(st.sampled_from(sorted(KINDS)))
     fields = draw(st.dictionaries(st.sampled_from(sorted(KINDS[kind].model_fields)), ANY, max_size=8))
     return {**fields, "kind": kind}
@@ -36,13 +36,13 @@ def items_of(raw):
 
 
 @given(st.lists(shapes(), max_size=5))
-def test_lines_with_anything_in_their_fields_are_items_one_by_one(found):
+def test_lines_with_any_field_values_become_single_items(found):
     raw = b"".join(json.dumps(shape).encode() + b"\n" for shape in found)
     assert len(items_of(raw)) == len(found)
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_read_to_their_end(raw):
+def test_any_bytes_are_read_to_the_end(raw):
     lines = LineReader(io.BytesIO(raw))
     found = list(HubFormat().items(lines))
     assert lines.offset == len(raw)
@@ -51,21 +51,21 @@ def test_any_bytes_are_read_to_their_end(raw):
 
 @given(st.text(max_size=400))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_text_is_markdown(tmp_path, text):
+def test_any_text_is_valid_markdown(tmp_path, text):
     path = tmp_path / "x.md"
     path.write_bytes(text.encode("utf-8", "replace"))
     list(MarkdownFormat().read(path, ReadOptions()))
 
 
 @pytest.mark.parametrize("depth", [10, 10_000])
-def test_lines_nested_without_end_are_named(depth):
+def test_deeply_nested_lines_are_reported(depth):
     for kind in ("", '"kind":"session","state":', '"kind":"journal","detail":'):
         raw = f"{{{kind}{'[' * depth}".encode() if kind else b"[" * depth
         [item] = items_of(raw)
         assert isinstance(item, InvalidItem)
 
 
-def test_what_nobody_can_store_as_one_document_is_refused():
+def test_too_large_document_is_refused():
     session = {"kind": "session", "session_id": "s", "started_at": "2024-01-01", "last_at": "2024-01-01"}
     [item] = items_of(json.dumps({**session, "state": {"k": "x" * 300_000}}).encode())
     assert isinstance(item, InvalidItem)

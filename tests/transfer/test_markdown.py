@@ -53,7 +53,7 @@ Decisions
 
 @pytest.fixture
 def read(tmp_path):
-    """``read(text)``: the drafts of a file, and what it reports beside."""
+    """``read(text)``: the drafts in a file and its other items."""
 
     def read_file(text, name="CLAUDE.md"):
         path = tmp_path / "uploaded"
@@ -66,7 +66,7 @@ def read(tmp_path):
     return read_file
 
 
-def test_each_list_item_and_each_sections_text_is_a_memory(read):
+def test_list_items_and_section_texts_become_memories(read):
     drafts, unmapped = read(SHOP)
     assert [draft.content for draft in drafts] == [
         "We sell **things**, and only\non weekdays.",
@@ -81,7 +81,7 @@ def test_each_list_item_and_each_sections_text_is_a_memory(read):
     assert unmapped == {}
 
 
-def test_the_headings_say_what_it_is_about(read):
+def test_headings_become_subtitle_and_category(read):
     drafts, _ = read(SHOP)
     about = {draft.content.split("\n")[0]: (draft.title, draft.subtitle, draft.category) for draft in drafts}
     assert about["`make test` runs the tests"] == ("", "Shop › Commands", "Commands")
@@ -89,7 +89,7 @@ def test_the_headings_say_what_it_is_about(read):
     assert about["We chose SQLite"] == ("", "Shop › Decisions", "Decisions")
 
 
-def test_the_heading_tells_the_type(read):
+def test_heading_determines_the_type(read):
     types = {draft.category: draft.type.value for draft in read(SHOP)[0]}
     assert types == {
         "Shop": "context",
@@ -107,19 +107,19 @@ def test_instructions_do_not_expire(read):
 @pytest.mark.parametrize(
     ("name", "scope"), [("CLAUDE.md", "project"), ("/home/ada/CLAUDE.local.md", "personal"), ("", "project")]
 )
-def test_the_local_file_is_its_owners_alone(read, name, scope):
+def test_local_file_is_personal(read, name, scope):
     drafts, _ = read("- one\n- two\n", name)
     assert {draft.scope.value for draft in drafts} == {scope}
 
 
-def test_the_place_is_the_line_of_the_file(tmp_path):
+def test_place_is_the_line_number(tmp_path):
     path = tmp_path / "x.md"
     path.write_text("---\na: b\n---\n# T\n\ntext\n\n- item\n")
     places = [item.place for item in MarkdownFormat().read(path, ReadOptions()) if isinstance(item, Record)]
     assert places == ["line 8", "line 6"]
 
 
-def test_what_is_no_memory_is_reported(read):
+def test_ignored_parts_are_reported(read):
     text = (
         "---\nowner: x\n---\n# A\n<!-- hidden\n# not a heading -->\n"
         "See @docs/build.md and `@not/this`.\n\n- ada@example.com\n- \n\n[home]: https://example.com\n"
@@ -134,24 +134,24 @@ def test_what_is_no_memory_is_reported(read):
     assert not any("hidden" in draft.content for draft in drafts)
 
 
-def test_text_without_any_heading_is_one_memory(read):
+def test_text_without_headings_is_one_memory(read):
     drafts, _ = read("Just a note.\n\nAnd more of it.\n")
     assert [(draft.content, draft.category) for draft in drafts] == [
         ("Just a note.\n\nAnd more of it.", "general")
     ]
 
 
-def test_windows_line_ends_and_a_byte_order_mark_do_no_harm(read):
+def test_windows_line_ends_and_byte_order_mark_are_accepted(read):
     drafts, _ = read(b"\xef\xbb\xbf# T\r\n\r\n- one\r\n- two\r\n")
     assert [draft.content for draft in drafts] == ["one", "two"]
 
 
-def test_an_empty_file_holds_nothing(read):
+def test_empty_file_has_no_memories(read):
     assert read("") == ([], {})
     assert read("# Only\n\n## Headings\n") == ([], {})
 
 
-def test_a_long_item_is_named_and_does_not_lose_the_others(tmp_path):
+def test_too_long_item_is_reported_without_the_others(tmp_path):
     path = tmp_path / "x.md"
     path.write_text("- " + "x" * 100_001 + "\n- fine\n")
     bad, good = MarkdownFormat().read(path, ReadOptions())
@@ -161,14 +161,14 @@ def test_a_long_item_is_named_and_does_not_lose_the_others(tmp_path):
 
 
 @pytest.mark.parametrize("raw", [b"caf\xe9\n- a\n- b", "- a\n- b\n".encode("utf-16")])
-def test_what_is_not_utf8_says_so(tmp_path, raw):
+def test_file_that_is_not_utf8_is_reported(tmp_path, raw):
     path = tmp_path / "x.md"
     path.write_bytes(raw)
     with pytest.raises(UnreadableFile, match="is not UTF-8 text; save it as UTF-8"):
         list(MarkdownFormat().read(path, ReadOptions()))
 
 
-def test_a_huge_file_is_refused(tmp_path, monkeypatch):
+def test_huge_file_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MAX_BYTES", 1024 * 1024)
     path = tmp_path / "x.md"
     path.write_bytes(b"- a\n" * 300_000)
@@ -187,17 +187,17 @@ def test_a_huge_file_is_refused(tmp_path, monkeypatch):
         ("\x00# x\n", "memoryhub"),
     ],
 )
-def test_it_is_told_from_other_files_by_its_content(tmp_path, text, format):
+def test_format_is_detected_by_content(tmp_path, text, format):
     path = tmp_path / "misleading.jsonl"
     path.write_text(text)
     assert detect_format(path) is FORMATS[format]
 
 
-# The way out
+# Export
 
 
 @pytest.mark.django_db
-def test_what_is_written_is_read_back_item_by_item(remember, tmp_path):
+def test_export_round_trip(remember, tmp_path):
     contents = {"one line", "two\nlines", "a list:\n- x\n- y", "with\n\nblank lines", "```\ncode\n```"}
     for content in contents:
         remember(content, project="shop", category="Rules")
@@ -211,13 +211,13 @@ def test_what_is_written_is_read_back_item_by_item(remember, tmp_path):
 
 
 @pytest.mark.django_db
-def test_only_what_may_be_seen_is_written(four_levels):
+def test_only_visible_memories_are_exported(four_levels):
     raw = b"".join(MarkdownFormat().write(ExportSelection(Actor("x", Clearance()), MemoryFilter()))).decode()
     assert "publicwords" in raw
     assert not [word for word in ("privatewords", "secretwords", "unknownwords") if word in raw]
 
 
-def test_a_command_imports_it_twice_without_a_double(db, home, run, tmp_path):
+def test_repeated_import_creates_no_duplicates(db, home, run, tmp_path):
     path = Path(tmp_path / "CLAUDE.md")
     path.write_text(SHOP)
     first = run("import_memories", path, "--project", "shop")

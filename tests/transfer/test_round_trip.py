@@ -1,4 +1,4 @@
-"""The hub's own file: what goes out with everything comes back as it was."""
+"""Export and import of a whole store in the hub's own format."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def without_time(lines):
     return [{name: value for name, value in line.items() if name != "exported_at"} for line in lines]
 
 
-def test_a_whole_store_comes_back_as_it_was(full_store, bring_in):
+def test_whole_store_round_trip(full_store, bring_in):
     before = raw_out()
     lines = [json.loads(line) for line in before.splitlines()]
     assert {line["kind"] for line in lines} == KINDS
@@ -38,11 +38,11 @@ def test_a_whole_store_comes_back_as_it_was(full_store, bring_in):
 
 
 def _of_import(line):
-    """The rows that the import itself writes into the journal."""
+    """Return whether the import itself wrote the journal row."""
     return line["kind"] == "journal" and line["actor"] == OPERATOR.name
 
 
-def test_what_the_import_itself_did_stands_in_the_journal(full_store, bring_in):
+def test_import_is_journaled(full_store, bring_in):
     before = raw_out()
     stored, facts = Memory.objects.count(), Fact.objects.count()
     wipe()
@@ -55,7 +55,7 @@ def test_what_the_import_itself_did_stands_in_the_journal(full_store, bring_in):
     assert journal.verify_chain().ok
 
 
-def test_everything_can_be_found_and_undone_after_a_restore(full_store, bring_in):
+def test_restored_store_can_be_searched_and_undone(full_store, bring_in):
     before = raw_out()
     wipe()
     bring_in(before)
@@ -67,7 +67,7 @@ def test_everything_can_be_found_and_undone_after_a_restore(full_store, bring_in
     assert Session.objects.get(session_id="s2").summary is not None
 
 
-def test_the_same_file_again_changes_nothing(full_store, bring_in):
+def test_repeated_import_changes_nothing(full_store, bring_in):
     before = raw_out()
     wipe()
     bring_in(before)
@@ -79,7 +79,7 @@ def test_the_same_file_again_changes_nothing(full_store, bring_in):
     assert {outcome for counts in again.tally.others.values() for outcome in counts} == {"unchanged"}
 
 
-def test_a_store_takes_its_own_file_without_a_change(full_store, bring_in):
+def test_import_into_the_same_store_changes_nothing(full_store, bring_in):
     before, rows = raw_out(), JournalEntry.objects.count()
     loaded = bring_in(before)
     assert loaded.errors == []
@@ -87,7 +87,7 @@ def test_a_store_takes_its_own_file_without_a_change(full_store, bring_in):
     assert without_time(out()) == without_time([json.loads(line) for line in before.splitlines()])
 
 
-def test_what_was_changed_here_since_is_kept_as_it_is_here(full_store, bring_in):
+def test_local_changes_are_kept(full_store, bring_in):
     before = raw_out()
     Memory.objects.filter(key="diary").update(content_hash="0" * 64, content="written anew")
     loaded = bring_in(before)
@@ -95,7 +95,7 @@ def test_what_was_changed_here_since_is_kept_as_it_is_here(full_store, bring_in)
     assert Memory.objects.get(key="diary").content == "written anew"
 
 
-def test_a_dry_run_of_a_whole_store_stores_nothing_and_finds_no_fault(full_store, bring_in):
+def test_dry_run_of_a_whole_store_stores_nothing_and_reports_no_errors(full_store, bring_in):
     before = raw_out()
     wipe()
     loaded = bring_in(before, dry_run=True)
@@ -107,7 +107,7 @@ def test_a_dry_run_of_a_whole_store_stores_nothing_and_finds_no_fault(full_store
         assert not model.objects.exists()
 
 
-def test_batches_of_one_come_to_the_same(full_store, bring_in, monkeypatch):
+def test_batches_of_one_give_the_same_result(full_store, bring_in, monkeypatch):
     monkeypatch.setattr("memoryhub.transfer.loader.BATCH_SIZE", 1)
     before = raw_out()
     wipe()

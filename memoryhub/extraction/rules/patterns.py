@@ -144,10 +144,7 @@ SIGNS: tuple[Sign, ...] = (
         "profile",
         1.0,
         "names themself",
-        any_of(
-            rf"\b[Ii](?:'m|\sam)\s{NAME}(?=[,.!]|\s(?:from|and|of)\b|$)",
-            case=True,
-        ),
+        any_of(rf"\b[Ii](?:'m|\sam)\s{NAME}(?=[,.!]|\s(?:from|and|of)\b|$)", case=True),
     ),
     # Entities: facts about people, projects and things.
     Sign(
@@ -234,7 +231,7 @@ SIGNS: tuple[Sign, ...] = (
         "says what will be done",
         any_of(
             r"\bwe(?:'ll|\swill|'re\sgoing\sto|\sare\sgoing\sto)\s(?:switch|move|use|keep|drop|migrate|release|launch|go\slive"
-            r"|retire|shut|start|stop|replace|ship|deploy|freeze)\b",
+            r"|retire|shut|start|stop|replace|ship|deploy|freeze)\b"
         ),
     ),
     Sign(
@@ -253,7 +250,7 @@ SIGNS: tuple[Sign, ...] = (
         0.5,
         "says it by the way, to be known",
         any_of(
-            r"\b(?:btw|by\sthe\sway|fyi|for\scontext|for\sthe\srecord|just\sso\syou\sknow|keep\sin\smind|note\sthat|übrigens|por\scierto|au\sfait)\b",
+            r"\b(?:btw|by\sthe\sway|fyi|for\scontext|for\sthe\srecord|just\sso\syou\sknow|keep\sin\smind|note\sthat|übrigens|por\scierto|au\sfait)\b"
         ),
     ),
     Sign(
@@ -262,7 +259,7 @@ SIGNS: tuple[Sign, ...] = (
         "asks to remember it",
         any_of(
             r"\b(?:remember\s(?:that|to|this|:)|remind\sme\sthat|make\sa\snote|note\s(?:down|this)|don'?t\sforget"
-            r"|merk(?:e)?\sdir|vergiss\snicht|recuerda|apunta|retiens|覚えて|记住)",
+            r"|merk(?:e)?\sdir|vergiss\snicht|recuerda|apunta|retiens|覚えて|记住)"
         ),
     ),
 )
@@ -271,7 +268,7 @@ SIGNS: tuple[Sign, ...] = (
 COUNTER_SIGNS = any_of(
     r"\b(?:maybe|perhaps|not\ssure|might|i\sthink\s(?:i|we)\s(?:might|could|should)|i\sguess|what\sif|could\salso|i\swonder"
     r"|one\sday|think\sabout\sit|i'?ll\sask|i\shope|if\s(?:we|i|you)\s(?:could|would|had)"
-    r"|vielleicht|nicht\ssicher|quizás|peut-être|たぶん|也许)\b",
+    r"|vielleicht|nicht\ssicher|quizás|peut-être|たぶん|也许)\b"
 )
 # Moods, compliments and talk about the conversation: statements without lasting facts.
 NOT_A_CLAIM = any_of(
@@ -279,21 +276,21 @@ NOT_A_CLAIM = any_of(
     r"|\b(?:wow|haha|lol|congrats|congratulations|good\sluck|having\s(?:some\s)?(?:trouble|issues)|tried\b.{1,120}\bbut|let\sme\sknow|make\ssure|be\ssure|take\scare|see\syou|talk\s(?:soon|later)|thanks?(?:\syou)?\sfor|can'?t\swait)\b"
     r"|\b(?:you(?:'re|\sare|'ve|\shave|'ll)|your)\b|\b(?:that|it|this|those|they)(?:'s|\sis|\swas|\smust)\s(?:so|really|such|very|a\sgreat|great|nice|awesome|amazing)\b"
     r"|\bagain\b|\blines?\s\d+|\b(?:my|the|this)\s(?:files?|output|results?|script|code|strings?|values?|list|array|columns?|error|log)\s(?:is|are|has|have)\b"
-    r"|\b(?:above|below|following|attached|here)\b|\b(?:this|that)\s(?:error|line|test|function|method|query|code|message|part|bit|sentence|paragraph)\b",
+    r"|\b(?:above|below|following|attached|here)\b|\b(?:this|that)\s(?:error|line|test|function|method|query|code|message|part|bit|sentence|paragraph)\b"
 )
 REQUEST = any_of(
     r"^(?:please\s|pls\s|can\syou\s|could\syou\s|would\syou\s|let\sme\s|show\s|tell\s|give\s|make\s|add\s|fix\s|check\s"
     r"|run\s|open\s|create\s|send\s|look\s|try\s|do\s|commit\s|release\s|deploy\s|help\s|explain\s|list\s|write\s|put\s"
-    r"|remove\s|rename\s|rewrite\s|update\s|i\sneed\s(?:help|you)\b|i\swant\s(?:to|you)\b|i'?d\slike\s|hazlo\b)",
+    r"|remove\s|rename\s|rewrite\s|update\s|i\sneed\s(?:help|you)\b|i\swant\s(?:to|you)\b|i'?d\slike\s|hazlo\b)"
 )
 OFF_THE_RECORD = any_of(
     r"\b(?:don'?t|do\snot|never)\s(?:write|note|store|save|remember|keep|record|log)\s(?:it|this|that|them)\b"
     r"|\boff\sthe\srecord\b|\bforget\s(?:that|this|what\si)\b|\bbetween\sus\b"
-    r"|\bnicht\s(?:aufschreiben|speichern|merken)\b|\bno\slo\sguardes\b",
+    r"|\bnicht\s(?:aufschreiben|speichern|merken)\b|\bno\slo\sguardes\b"
 )
 ACKNOWLEDGED = any_of(
     r"^(?:got\sit|noted|understood|i'?ll\s(?:keep|remember|bear)|makes\ssense|good\sto\sknow|thanks,?\sthat'?s\sgood\sto\sknow"
-    r"|all\sright|(?!here|there|what|so|that|how)\w+\sit\sis\b|ist\snotiert|notiert|gut\szu\swissen|mache\sich|entendido|de\sacuerdo|compris|c'est\snoté|覚えておきます|わかりました|好的)",
+    r"|all\sright|(?!here|there|what|so|that|how)\w+\sit\sis\b|ist\snotiert|notiert|gut\szu\swissen|mache\sich|entendido|de\sacuerdo|compris|c'est\snoté|覚えておきます|わかりました|好的)"
 )
 # Remarks of an assistant about the task at hand, not about the world.
 POINTED_OUT = any_of(
@@ -301,7 +298,7 @@ POINTED_OUT = any_of(
 )
 ASKED_FOR_FACTS = any_of(
     r"\b(?:anything\s(?:else\s)?(?:\S+\s){0,5}(?:know|consider|special)|restrictions|requirements|constraints|preferences"
-    r"|tell\sme\s(?:more|about)|who\s(?:is|are)\b|what\s(?:is|are)\syour|which\s\S+\sdo\syou)\b.{0,60}\?",
+    r"|tell\sme\s(?:more|about)|who\s(?:is|are)\b|what\s(?:is|are)\syour|which\s\S+\sdo\syou)\b.{0,60}\?"
 )
 
 

@@ -73,12 +73,12 @@ FIX = any_of(
 CONFIRMATION = any_of(
     r"^\W*(?:green|confirmed|works|working|fixed|solved|passes|perfect|that\s(?:did\sit|was\sit|fixed\sit|worked|helped)|it\sworks"
     r"|(?:now\s)?it\sworks|that\sdoes\sit|läuft|klappt|geht\sjetzt|funktioniert|ça\smarche|funciona|直りました|動きました)\b"
-    r"|\b(?:works|fixed|green)\snow\b|\b(?:did\sthe\strick|no\smore|klappt|läuft\sjetzt|awesome|makes\ssense)\b|\bthat\s(?:did\sit|fixed\sit|solved\sit)\b",
+    r"|\b(?:works|fixed|green)\snow\b|\b(?:did\sthe\strick|no\smore|klappt|läuft\sjetzt|awesome|makes\ssense)\b|\bthat\s(?:did\sit|fixed\sit|solved\sit)\b"
 )
 STILL_BROKEN = any_of(
     r"\bstill\s(?:red|fail\w*|broken|not|the\ssame|crash\w*|slow|happen\w*|get\w*|see\w*|\d{3})\b|^\W*still\s\w+\W*$"
     r"|\bdid(?:n'?t|\snot)\s(?:help|work|change)\b|\bsame\s(?:error|problem|result)\b|\bno\s(?:luck|change|difference)\b"
-    r"|\bimmer\snoch\b|\btoujours\spas\b|\bsigue\s(?:sin|fallando)\b",
+    r"|\bimmer\snoch\b|\btoujours\spas\b|\bsigue\s(?:sin|fallando)\b"
 )
 _WHY = re.compile(
     r"^\W*(?:but\s|and\s|ok\s|so\s)*(?:why|how\scome|warum|wieso|pourquoi|por\squé)\b", re.IGNORECASE
@@ -86,7 +86,7 @@ _WHY = re.compile(
 # Assistants explain general failures; only a failure that they met counts as a problem.
 _ENCOUNTERED = any_of(
     r"\bi(?:'ve)?\s(?:found|noticed|discovered|saw|see|hit|ran\sinto)\b|\b(?:failed|crashed|broke|was\sfailing|were\sfailing)\b"
-    r"|\b(?:fallaba|falló|échouait|plantait|schlug\sfehl|stürzte)\b|\bone\sof\sthe\b|(?:ました|でした)",
+    r"|\b(?:fallaba|falló|échouait|plantait|schlug\sfehl|stürzte)\b|\bone\sof\sthe\b|(?:ました|でした)"
 )
 _CHOICE = re.compile(
     r"\b(?:go\swith|take|do|choose|pick|option|number)\s(?:the\s|option\s|number\s)?"

@@ -240,7 +240,7 @@ CLAIM_SIGNS: tuple[Sign, ...] = (
         "tells news",
         any_of(
             r"\b(?:i|we)(?:'ve|\shave)?\s(?:just|recently|finally)\s(?:launched|opened\s(?:a|my|our)\s(?!ticket|issue|pr\b|pull)|bought|sold|adopted|joined|moved|quit|got\s(?:a|my|our|engaged|married|promoted)"
-            r"|started\s(?:a|my|our|at|as|learning|taking|playing|going|working)|finished\s(?:my|our)|won|hired|enrolled|signed\sup|graduated|switched|retired)\b",
+            r"|started\s(?:a|my|our|at|as|learning|taking|playing|going|working)|finished\s(?:my|our)|won|hired|enrolled|signed\sup|graduated|switched|retired)\b"
         ),
     ),
     Sign(

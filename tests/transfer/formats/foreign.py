@@ -1,4 +1,4 @@
-"""Files as other programs write them: their tables and fields, with contents of our own."""
+"""Files of other programs: their tables and fields, with our own contents."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CREATE TABLE memory_journal (
     timestamp TEXT NOT NULL, detail TEXT DEFAULT '');
 CREATE VIRTUAL TABLE memories_fts USING fts5(content, content='memories', content_rowid='rowid');
 """
-# What went before LetsGo: lists in columns of JSON, single statements, summaries of sessions.
+# LetsGo's predecessor: lists in JSON columns, single statements, session summaries.
 LETSGO_OLDEST = """
 CREATE TABLE memories (
     id TEXT PRIMARY KEY, type TEXT NOT NULL DEFAULT 'change', title TEXT NOT NULL DEFAULT '',
@@ -94,7 +94,7 @@ CREATE VIRTUAL TABLE memories_fts USING fts5(
 CREATE VIEW v_active_memories AS SELECT * FROM memories WHERE is_deleted = 0;
 CREATE TABLE cloud_sync_queue (memory_id TEXT PRIMARY KEY, status TEXT NOT NULL DEFAULT 'pending');
 """
-# As its documentation lists the columns.
+# The schema in its documentation.
 MEMORY_MCP_AS_DOCUMENTED = """
 CREATE TABLE memories (
     id INTEGER PRIMARY KEY, content TEXT, summary TEXT, type TEXT, importance REAL, created_at TEXT,
@@ -156,7 +156,7 @@ CREATE TABLE transcript_events (id INTEGER PRIMARY KEY, session_id TEXT, raw_jso
 def sqlite_file(
     path: Path, schema: str, rows: Mapping[str, Iterable[Mapping[str, Any]]], *, wal: bool = False
 ) -> Path:
-    """A file with these tables and rows, closed."""
+    """Write an SQLite file with these tables and rows."""
     connection = sqlite3.connect(path)
     if wal:
         connection.execute("PRAGMA journal_mode=WAL")
@@ -172,7 +172,7 @@ def sqlite_file(
 
 
 def lines_file(path: Path, objects: Iterable[Mapping[str, Any] | str]) -> Path:
-    """JSON lines; a text is a line as it is."""
+    """Write JSON lines; a string is written unchanged."""
     lines = [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in objects]
     path.write_text("\n".join([*lines, ""]), "utf-8")
     return path
@@ -191,7 +191,7 @@ def openmemory_zip(
 
 
 class Read:
-    """What a format made of a file."""
+    """The items that a format reads from a file."""
 
     def __init__(self, name: str, path: Path) -> None:
         self.items: list[Item] = list(FORMATS[name].read(path, ReadOptions(name=path.name)))
@@ -204,7 +204,7 @@ class Read:
         self.unmapped = {item.what: item.count for item in self.items if isinstance(item, UnmappedField)}
 
     def history(self, kind: str) -> list[Any]:
-        """The lines of the hub's own file that it made: journal, session, event, revision."""
+        """Return the history items: journal, session, event, revision."""
         shapes: list[Any] = [item.shape for item in self.items if isinstance(item, HistoryItem)]
         return [shape for shape in shapes if shape.kind == kind]
 

@@ -43,7 +43,7 @@ def claude_mem(tmp_path: Path, **tables: list[dict[str, Any]]) -> Read:
     return Read("claude-mem", sqlite_file(tmp_path / "claude-mem.db", CLAUDE_MEM, tables))
 
 
-def test_an_observation_becomes_a_memory_with_its_facts_below_the_story(tmp_path: Path) -> None:
+def test_observation_becomes_a_memory_with_facts_below_the_narrative(tmp_path: Path) -> None:
     [draft] = claude_mem(tmp_path, observations=[observation()]).drafts
     assert draft.content == (
         "Carts were lost because they were kept in the process.\n\n"
@@ -57,7 +57,7 @@ def test_an_observation_becomes_a_memory_with_its_facts_below_the_story(tmp_path
     assert draft.created_at == datetime(2026, 3, 1, 10, tzinfo=UTC)
 
 
-def test_the_session_is_the_users_own(tmp_path: Path) -> None:
+def test_session_id_is_that_of_the_user(tmp_path: Path) -> None:
     read = claude_mem(
         tmp_path,
         sdk_sessions=[SESSION],
@@ -67,7 +67,7 @@ def test_the_session_is_the_users_own(tmp_path: Path) -> None:
     assert read.unmapped == {}
 
 
-def test_an_observation_without_a_story_keeps_what_it_has(tmp_path: Path) -> None:
+def test_observation_without_narrative_keeps_other_texts(tmp_path: Path) -> None:
     rows = [
         observation(narrative=None, facts="[]", text="Told as one text"),
         observation(narrative=None, facts='["Only a fact"]'),
@@ -77,20 +77,20 @@ def test_an_observation_without_a_story_keeps_what_it_has(tmp_path: Path) -> Non
     assert contents == ["Told as one text", "- Only a fact", "They are written before the answer"]
 
 
-def test_a_type_that_is_not_known_here_stays_as_a_tag(tmp_path: Path) -> None:
+def test_unknown_type_becomes_a_tag(tmp_path: Path) -> None:
     read = claude_mem(tmp_path, observations=[observation(type="security_note")])
     assert (read.drafts[0].type, read.drafts[0].tags) == ("change", ["security_note"])
     assert read.unmapped == {"type security_note (stored as change, with the type as a tag)": 1}
 
 
-def test_what_a_worktree_saw_belongs_to_the_project_that_adopted_it(tmp_path: Path) -> None:
+def test_worktree_rows_belong_to_the_merged_project(tmp_path: Path) -> None:
     [draft] = claude_mem(
         tmp_path, observations=[observation(project="shop/wt-3", merged_into_project="shop")]
     ).drafts
     assert (draft.project, draft.tags) == ("shop", ["shop/wt-3"])
 
 
-def test_a_summary_of_a_session_is_one_text(tmp_path: Path) -> None:
+def test_session_summary_becomes_one_text(tmp_path: Path) -> None:
     row = {
         "memory_session_id": "mem-s",
         "project": "shop",
@@ -116,19 +116,23 @@ def test_a_summary_of_a_session_is_one_text(tmp_path: Path) -> None:
     assert draft.files_modified == ["cart/redis.ts"]
 
 
-def test_directives_are_preferences_of_a_project_or_of_the_team(tmp_path: Path) -> None:
+def test_directives_are_preferences_of_a_project_or_the_team(tmp_path: Path) -> None:
     rows = [
         {"content": "Always run the tests", **WHEN, "updated_at_epoch": EPOCH},
         {"content": "Use pnpm", "scope": "project", "project": "shop", **WHEN, "updated_at_epoch": EPOCH},
         {"content": "Old habit", "status": "removed", **WHEN, "updated_at_epoch": EPOCH + 1000},
     ]
     records = claude_mem(tmp_path, directives=rows).records
-    told = [(record.draft.scope, record.draft.project, record.draft.type) for record in records]  # type: ignore[union-attr]
-    assert told == [("team", "", "preference"), ("project", "shop", "preference"), ("team", "", "preference")]
+    found = [(record.draft.scope, record.draft.project, record.draft.type) for record in records]  # type: ignore[union-attr]
+    assert found == [
+        ("team", "", "preference"),
+        ("project", "shop", "preference"),
+        ("team", "", "preference"),
+    ]
     assert [record.past.deleted_at is not None for record in records] == [False, False, True]
 
 
-def test_sessions_and_prompts_become_the_hubs_own(tmp_path: Path) -> None:
+def test_sessions_and_prompts_are_imported(tmp_path: Path) -> None:
     ended = {"completed_at": "2026-03-01T11:00:00Z", "status": "completed", "platform_source": "codex"}
     prompt = {"content_session_id": "claude-1", "prompt_number": 1, "prompt_text": "Why do carts vanish?"}
     read = claude_mem(tmp_path, sdk_sessions=[{**SESSION, **ended}], user_prompts=[{**prompt, **WHEN}])
@@ -143,7 +147,7 @@ def test_sessions_and_prompts_become_the_hubs_own(tmp_path: Path) -> None:
     assert read.items[0].place == "sdk_sessions row 1"  # type: ignore[union-attr]
 
 
-def test_of_a_long_prompt_the_beginning_is_kept_without_credentials(tmp_path: Path) -> None:
+def test_long_prompt_is_cut_and_redacted(tmp_path: Path) -> None:
     said = "Use the key AKIA" + "QWERTYUIOPASDFGH" + " and " + "please " * 200
     prompt = {"content_session_id": "claude-1", "prompt_number": 1, "prompt_text": said, **WHEN}
     [event] = claude_mem(tmp_path, sdk_sessions=[SESSION], user_prompts=[prompt]).history("event")
@@ -152,7 +156,7 @@ def test_of_a_long_prompt_the_beginning_is_kept_without_credentials(tmp_path: Pa
     assert len(event.preview) <= 300
 
 
-def test_what_has_no_home_is_counted(tmp_path: Path) -> None:
+def test_unsupported_values_are_counted(tmp_path: Path) -> None:
     read = claude_mem(
         tmp_path,
         sdk_sessions=[{**SESSION, "custom_title": "Carts"}],
@@ -161,7 +165,7 @@ def test_what_has_no_home_is_counted(tmp_path: Path) -> None:
     assert read.unmapped == {"custom_title": 1, "agent_type": 1, "generated_by_model": 1, "metadata k": 1}
 
 
-def test_files_of_version_4_name_their_columns_otherwise(tmp_path: Path) -> None:
+def test_version_4_with_other_column_names_is_read(tmp_path: Path) -> None:
     tables = {
         "sdk_sessions": [
             {
@@ -172,13 +176,7 @@ def test_files_of_version_4_name_their_columns_otherwise(tmp_path: Path) -> None
             }
         ],
         "observations": [
-            {
-                "sdk_session_id": "s-4",
-                "project": "shop",
-                "text": "One text",
-                "type": "decision",
-                **WHEN,
-            }
+            {"sdk_session_id": "s-4", "project": "shop", "text": "One text", "type": "decision", **WHEN}
         ],
     }
     path = sqlite_file(tmp_path / "old.db", CLAUDE_MEM_4, tables)
@@ -189,7 +187,7 @@ def test_files_of_version_4_name_their_columns_otherwise(tmp_path: Path) -> None
     assert [session.session_id for session in read.history("session")] == ["c-4"]
 
 
-def test_files_of_the_first_versions_keep_pieces_of_transcripts(tmp_path: Path) -> None:
+def test_first_versions_with_transcript_parts_are_read(tmp_path: Path) -> None:
     tables = {
         "memories": [
             {

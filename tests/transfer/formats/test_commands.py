@@ -1,4 +1,4 @@
-"""The files of other programs by the real commands."""
+"""Import and export of other formats by command."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GRAPH = {"type": "entity", "name": "Deploys", "entityType": "process", "observat
 
 
 def file_of(name: str, folder: Path) -> Path:
-    """A file of this program that holds one memory."""
+    """Write a file of this program with one memory."""
     path = folder / "file"
     if name == "letsgo":
         return sqlite_file(path, LETSGO, {"memories": [{"id": "a", "content": SAID, **WHEN}]})
@@ -50,7 +50,7 @@ def file_of(name: str, folder: Path) -> Path:
 @pytest.mark.parametrize(
     "name", ["letsgo", "memory-mcp", "claude-mem", "openmemory", "pigo", "knowledge-graph"]
 )
-def test_a_file_is_recognised_and_imported(name: str, tmp_path: Path, run: Callable[..., Any]) -> None:
+def test_file_is_recognised_and_imported(name: str, tmp_path: Path, run: Callable[..., Any]) -> None:
     path = file_of(name, tmp_path)
     foreseen = run("import_memories", path, "--dry-run", "--project", "shop")
     assert (foreseen.code, foreseen.err) == (0, "")
@@ -68,7 +68,7 @@ def test_a_file_is_recognised_and_imported(name: str, tmp_path: Path, run: Calla
 
 
 @pytest.mark.parametrize("name", ["pigo", "knowledge-graph"])
-def test_what_is_written_can_be_read_again(name: str, tmp_path: Path, run: Callable[..., Any]) -> None:
+def test_exported_file_can_be_imported(name: str, tmp_path: Path, run: Callable[..., Any]) -> None:
     run("import_memories", file_of(name, tmp_path), "--project", "shop")
     written = tmp_path / "out.jsonl"
     done = run("export_memories", "--format", name, written)
@@ -80,7 +80,7 @@ def test_what_is_written_can_be_read_again(name: str, tmp_path: Path, run: Calla
     assert [Memory.objects.count(), Fact.objects.count()] == before
 
 
-def test_the_wrong_format_is_said_to_be_wrong(tmp_path: Path, run: Callable[..., Any]) -> None:
+def test_wrong_format_is_reported(tmp_path: Path, run: Callable[..., Any]) -> None:
     ran = run("import_memories", file_of("letsgo", tmp_path), "--format", "claude-mem")
     assert ran.code == 1
     assert "contains no tables of claude-mem (SQLite)" in ran.err

@@ -1,4 +1,4 @@
-"""What the page about formats says is so."""
+"""The documentation of the formats matches the code."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def test_every_format_has_a_section_with_a_table(name: str) -> None:
     assert "| there | here |" in section(name)
 
 
-def test_the_page_tells_of_no_format_that_is_not_there() -> None:
+def test_page_mentions_no_other_formats() -> None:
     assert sorted(re.findall(r"^## .*\(`([a-z-]+)`\)", PAGE, flags=re.M)) == FOREIGN
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_the_page_says_which_of_them_can_be_written(name: str) -> None:
+def test_page_states_which_formats_can_be_written(name: str) -> None:
     assert ("both ways" in section(name).splitlines()[0]) == (name in WRITERS)
 
 
-def test_its_numbers_are_those_of_the_code() -> None:
+def test_numbers_match_the_code() -> None:
     assert f"a value may have {foreign_sqlite.MAX_VALUE_BYTES // 1024**2} MiB" in " ".join(PAGE.split())
     assert f"unpack to {files._MAX_RATIO} times their size" in PAGE
     assert f"over {knowledge_graph._MAX_NAME_CHARS} characters" in PAGE

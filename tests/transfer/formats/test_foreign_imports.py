@@ -1,4 +1,4 @@
-"""Files of other programs through the loader and the command: what a user has afterwards."""
+"""Files of other programs, imported by the loader and the command."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def letsgo(tmp_path: Path) -> Path:
     )
 
 
-def test_a_letsgo_file_is_here_afterwards_with_its_past(tmp_path: Path) -> None:
+def test_letsgo_file_is_imported_with_history(tmp_path: Path) -> None:
     brought = Brought(letsgo(tmp_path))
     cache = Memory.objects.get(content="Cache keys carry the tenant")
     assert (cache.accessed_count, cache.type, cache.project, cache.ttl_days) == (5, "decision", "shop", None)
@@ -96,20 +96,20 @@ def test_a_letsgo_file_is_here_afterwards_with_its_past(tmp_path: Path) -> None:
     assert not Memory.objects.filter(content__contains=KEY).exists()
 
 
-def test_what_had_ended_is_ended_here(tmp_path: Path) -> None:
+def test_expired_rows_stay_expired(tmp_path: Path) -> None:
     Brought(letsgo(tmp_path))
     ended = Memory.objects.get(content="Ended")
     assert ended.expires_at == datetime(2026, 5, 1, 10, tzinfo=UTC)
     assert not Memory.objects.live().filter(pk=ended.pk).exists()
 
 
-def test_a_fact_of_a_memory_that_was_refused_is_refused_with_it(tmp_path: Path) -> None:
+def test_fact_of_a_refused_memory_is_refused(tmp_path: Path) -> None:
     brought = Brought(letsgo(tmp_path))
     assert not Fact.objects.filter(subject="nobody").exists()
     assert "facts row 2: memory_id: its memory was not imported" in brought.errors
 
 
-def test_the_same_file_again_changes_nothing(tmp_path: Path) -> None:
+def test_repeated_import_changes_nothing(tmp_path: Path) -> None:
     path = letsgo(tmp_path)
     Brought(path)
     kinds = (Memory, Fact, Session, Event)
@@ -121,7 +121,7 @@ def test_the_same_file_again_changes_nothing(tmp_path: Path) -> None:
     assert JournalEntry.objects.filter(actor="letsgo").count() == adopted
 
 
-def test_a_dry_run_tells_the_same_and_stores_nothing(tmp_path: Path) -> None:
+def test_dry_run_reports_the_same_and_stores_nothing(tmp_path: Path) -> None:
     path = letsgo(tmp_path)
     foreseen = Brought(path, dry_run=True)
     assert not Memory.objects.exists()
@@ -132,15 +132,15 @@ def test_a_dry_run_tells_the_same_and_stores_nothing(tmp_path: Path) -> None:
     assert foreseen.errors == done.errors
 
 
-def test_who_may_not_restore_brings_memories_and_facts_but_no_history(tmp_path: Path) -> None:
+def test_import_without_restore_permission_skips_history(tmp_path: Path) -> None:
     by = Actor("token:bob", Clearance.up_to("public", owner="bob", projects=["shop"]))
     brought = Brought(letsgo(tmp_path), by, project="shop")
     assert Memory.objects.filter(project="shop").exists()
     assert not JournalEntry.objects.filter(actor="letsgo").exists()
-    assert any(what.startswith("journal rows: only whoever") for what in brought.tally.unmapped)
+    assert any(what.startswith("journal rows: only an import") for what in brought.tally.unmapped)
 
 
-def test_who_does_not_read_a_level_brings_its_memories_with_their_facts_and_only_once(tmp_path: Path) -> None:
+def test_import_without_access_to_a_level_stores_memories_and_facts_once(tmp_path: Path) -> None:
     secret = {"id": "a", "content": "The vault moves on Friday", "sensitivity": "secret", "project": "shop"}
     fact = {"id": "f", "subject": "vault", "predicate": "moves on", "object": "Friday"}
     tables = {"memories": [{**secret, **WHEN}], "facts": [{**fact, "source_entry_id": "a", **WHEN}]}
@@ -152,7 +152,7 @@ def test_who_does_not_read_a_level_brings_its_memories_with_their_facts_and_only
     assert not Fact.objects.visible_to(by.clearance).exists()
 
 
-def test_a_fact_does_not_hang_itself_on_a_hidden_memory_of_somebody_else(tmp_path: Path) -> None:
+def test_fact_is_not_linked_to_a_hidden_memory_of_another_owner(tmp_path: Path) -> None:
     by = Actor("token:bob", Clearance.up_to("public", owner="bob"))
     hidden = Memory.objects.create(uid="hidden", content="c", content_hash="h", sensitivity="secret")
     draft = FactDraft(subject="s", predicate="p", object="o", memory_id=hidden.uid)
@@ -160,7 +160,7 @@ def test_a_fact_does_not_hang_itself_on_a_hidden_memory_of_somebody_else(tmp_pat
         services.import_fact(draft, ImportedHistory(), by)
 
 
-def test_a_memory_mcp_file_is_here_with_entities_trash_and_earlier_versions(tmp_path: Path) -> None:
+def test_memory_mcp_file_is_imported_with_entities_trash_and_versions(tmp_path: Path) -> None:
     def row(number: int, content: str, **values: Any) -> dict[str, Any]:
         fixed = {"type": "fact", "importance": 8, "created_at": EPOCH, "last_accessed": EPOCH}
         return {"id": f"mem_{number}", "content": content, "summary": "Short", **fixed, **values}
@@ -187,7 +187,7 @@ def test_a_memory_mcp_file_is_here_with_entities_trash_and_earlier_versions(tmp_
     assert forgotten.deleted_at == datetime(2026, 3, 1, 10, tzinfo=UTC)
 
 
-def test_a_claude_mem_file_is_here_with_its_sessions(tmp_path: Path) -> None:
+def test_claude_mem_file_is_imported_with_sessions(tmp_path: Path) -> None:
     when = {"created_at": MADE, "created_at_epoch": EPOCH}
     session = {"content_session_id": "c-1", "memory_session_id": "ms", "project": "shop"}
     observed = {"memory_session_id": "ms", "project": "shop", "type": "bugfix", "narrative": "Carts live."}
@@ -210,7 +210,7 @@ def test_a_claude_mem_file_is_here_with_its_sessions(tmp_path: Path) -> None:
     assert Memory.objects.get().session_id == "c-1"
 
 
-def test_an_openmemory_archive_is_here_with_its_trash(tmp_path: Path) -> None:
+def test_openmemory_archive_is_imported_with_trash(tmp_path: Path) -> None:
     def row(number: int, state: str) -> dict[str, Any]:
         return {"id": str(number), "content": f"Fact {number}", "state": state, **WHEN}
 
@@ -222,14 +222,14 @@ def test_an_openmemory_archive_is_here_with_its_trash(tmp_path: Path) -> None:
     assert Memory.objects.trashed().get().content == "Fact 3"
 
 
-def test_a_knowledge_graph_is_found_by_what_its_entities_are_called(tmp_path: Path) -> None:
+def test_knowledge_graph_is_searchable_by_entity_name(tmp_path: Path) -> None:
     line = {"type": "entity", "name": "Grace_Okoro", "entityType": "person", "observations": ["Likes tea"]}
     Brought(lines_file(tmp_path / "memory.jsonl", [line]))
     assert Memory.objects.about_entity("Grace_Okoro").get().content == "Grace_Okoro: Likes tea"
     assert services.query_facts(OPERATOR.clearance, subject="Grace_Okoro").get().object == "person"
 
 
-HALF = "\\ud83d"  # what JSON makes of a smiley that was cut in two
+HALF = "\\ud83d"  # JSON of a truncated emoji
 HALVES = {
     "letsgo.db": lambda path: sqlite_file(
         path, LETSGO, {"memories": [{"id": "a", "content": "c", "concepts": f'["{HALF}"]', **WHEN}]}
@@ -265,14 +265,14 @@ HALVES = {
 
 
 @pytest.mark.parametrize("name", HALVES)
-def test_a_character_that_was_cut_in_two_costs_its_own_item_alone(tmp_path: Path, name: str) -> None:
+def test_unpaired_surrogate_only_affects_its_item(tmp_path: Path, name: str) -> None:
     brought = Brought(HALVES[name](tmp_path / name))
     assert brought.tally.failed == 1
     assert all("half of a surrogate pair" in error for error in brought.errors)
     assert not Memory.objects.exists()
 
 
-def test_an_interrupted_import_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_interrupted_import_resumes(tmp_path: Path) -> None:
     rows = [{"id": str(i), "content": f"Thing number {i}", **WHEN} for i in range(2500)]
     path = sqlite_file(tmp_path / "letsgo.db", LETSGO, {"memories": rows})
     order, ids = LoadOptions(OPERATOR, lambda place, problem: None), IdMap()
@@ -295,7 +295,7 @@ def wide(number: int) -> dict[str, Any]:
 
 
 def peak_while_reading(name: str, path: Path) -> tuple[int, int]:
-    """Items, and the most bytes that Python held for them at once."""
+    """Return the number of items and Python's peak memory."""
     tracemalloc.start()
     try:
         items = sum(1 for _ in FORMATS[name].read(path, ReadOptions()))
@@ -304,7 +304,7 @@ def peak_while_reading(name: str, path: Path) -> tuple[int, int]:
         tracemalloc.stop()
 
 
-def test_a_large_sqlite_file_is_never_whole_in_memory(tmp_path: Path) -> None:
+def test_large_sqlite_file_is_read_with_bounded_memory(tmp_path: Path) -> None:
     path = sqlite_file(tmp_path / "memory.db", LETSGO, {"memories": map(wide, range(1500))})
     assert path.stat().st_size > 30_000_000
     items, peak = peak_while_reading("letsgo", path)
@@ -312,7 +312,7 @@ def test_a_large_sqlite_file_is_never_whole_in_memory(tmp_path: Path) -> None:
     assert peak < 4_000_000
 
 
-def test_a_large_archive_is_never_whole_in_memory(tmp_path: Path) -> None:
+def test_large_archive_is_read_with_bounded_memory(tmp_path: Path) -> None:
     rows = [{**wide(number), "state": "active"} for number in range(1500)]
     path = openmemory_zip(tmp_path / "o.zip", {"memories": rows}, rows)
     items, peak = peak_while_reading("openmemory", path)
@@ -320,7 +320,7 @@ def test_a_large_archive_is_never_whole_in_memory(tmp_path: Path) -> None:
     assert peak < 8_000_000
 
 
-def test_large_files_of_lines_are_never_whole_in_memory(tmp_path: Path) -> None:
+def test_large_json_lines_are_read_with_bounded_memory(tmp_path: Path) -> None:
     lines = [
         {"abstract": "a", "overview": "", "category": "cases", "active_count": 0, **wide(number)}
         for number in range(1500)

@@ -1,4 +1,4 @@
-"""SQLite files of strangers: read safely, or refused in words."""
+"""Untrusted SQLite files: read safely, or refused with a message."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def drain(name: str, path: Path) -> None:
 
 
 @pytest.mark.parametrize("wal", [False, True])
-def test_reading_leaves_nothing_beside_the_file_and_the_file_as_it_is(tmp_path: Path, wal: bool) -> None:
+def test_reading_creates_no_files_and_changes_nothing(tmp_path: Path, wal: bool) -> None:
     path = sqlite_file(tmp_path / "memory.db", LETSGO, {"memories": ROWS}, wal=wal)
     before, listed = path.read_bytes(), sorted(os.listdir(tmp_path))
     assert len(Read("letsgo", path).drafts) == 400
@@ -33,7 +33,7 @@ def test_reading_leaves_nothing_beside_the_file_and_the_file_as_it_is(tmp_path: 
     assert sorted(os.listdir(tmp_path)) == listed
 
 
-def test_what_still_lies_in_the_log_of_a_running_program_is_read(tmp_path: Path) -> None:
+def test_rows_in_the_log_of_a_running_program_are_read(tmp_path: Path) -> None:
     path = sqlite_file(tmp_path / "memory.db", LETSGO, {"memories": ROWS[:1]}, wal=True)
     running = sqlite3.connect(path)
     running.execute(
@@ -45,7 +45,7 @@ def test_what_still_lies_in_the_log_of_a_running_program_is_read(tmp_path: Path)
     running.close()
 
 
-def test_the_log_of_a_program_that_ended_is_read_and_nothing_made_beside_it(tmp_path: Path) -> None:
+def test_log_of_a_closed_program_is_read_without_creating_files(tmp_path: Path) -> None:
     there, here = tmp_path / "there", tmp_path / "here"
     there.mkdir()
     here.mkdir()
@@ -61,7 +61,7 @@ def test_the_log_of_a_program_that_ended_is_read_and_nothing_made_beside_it(tmp_
     assert {one.name: one.read_bytes() for one in here.iterdir()} == before
 
 
-def test_a_view_in_the_place_of_a_table_is_not_read(tmp_path: Path) -> None:
+def test_view_in_place_of_a_table_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "trap.db"
     connection = sqlite3.connect(path)
     connection.executescript(
@@ -76,7 +76,7 @@ def test_a_view_in_the_place_of_a_table_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SQLITE_FORMATS)
-def test_the_file_of_another_program_is_called_so(tmp_path: Path, name: str) -> None:
+def test_file_of_another_program_is_reported(tmp_path: Path, name: str) -> None:
     path = sqlite_file(tmp_path / "notes.db", "CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT)", {})
     with pytest.raises(UnreadableFile, match=r"notes\.db: contains no tables of .* \(SQLite\)"):
         drain(name, path)
@@ -84,7 +84,7 @@ def test_the_file_of_another_program_is_called_so(tmp_path: Path, name: str) -> 
         drain(detect_format(path).name, path)
 
 
-def test_nothing_but_ordinary_tables_can_be_asked(tmp_path: Path) -> None:
+def test_only_ordinary_tables_can_be_queried(tmp_path: Path) -> None:
     path = sqlite_file(tmp_path / "memory.db", LETSGO, {"memories": ROWS[:1]})
     with foreign_sqlite.open_database(path) as database:
         assert "memories_fts" not in database.tables
@@ -103,7 +103,7 @@ def test_nothing_but_ordinary_tables_can_be_asked(tmp_path: Path) -> None:
                 database.connection.execute(sql)
 
 
-def test_tables_and_columns_of_a_version_that_is_not_known_are_told(tmp_path: Path) -> None:
+def test_unknown_tables_and_columns_are_reported(tmp_path: Path) -> None:
     schema = (
         LETSGO
         + "ALTER TABLE memories ADD COLUMN mood TEXT DEFAULT '';"
@@ -115,7 +115,7 @@ def test_tables_and_columns_of_a_version_that_is_not_known_are_told(tmp_path: Pa
     assert read.unmapped == {"column memories.mood": 1, "rows of feelings": 2}
 
 
-def test_a_column_that_is_computed_is_not_read(tmp_path: Path) -> None:
+def test_generated_column_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "computed.db"
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE t (a TEXT, b TEXT AS (a || a))")
@@ -131,7 +131,7 @@ def test_a_column_that_is_computed_is_not_read(tmp_path: Path) -> None:
     "content",
     [b"", b"SQLite", b"SQLite format 3\x00", b"SQLite format 3\x00" + b"\xff" * 5000, b"hello" * 999],
 )
-def test_what_is_no_sqlite_file_is_refused_in_words(tmp_path: Path, name: str, content: bytes) -> None:
+def test_file_that_is_not_sqlite_is_reported(tmp_path: Path, name: str, content: bytes) -> None:
     path = tmp_path / "memory.db"
     path.write_bytes(content)
     assert not FORMATS[name].recognises(path)
@@ -139,15 +139,15 @@ def test_what_is_no_sqlite_file_is_refused_in_words(tmp_path: Path, name: str, c
         drain(name, path)
 
 
-def test_a_file_of_another_kind_is_not_sent_to_be_repaired(tmp_path: Path) -> None:
+def test_file_of_another_kind_gets_no_repair_advice(tmp_path: Path) -> None:
     path = tmp_path / "memories.jsonl"
     path.write_text('{"content": "no tables here"}\n', "utf-8")
-    with pytest.raises(UnreadableFile, match="name the format that it has") as refused:
+    with pytest.raises(UnreadableFile, match="choose the right format") as refused:
         drain("letsgo", path)
     assert ".recover" not in str(refused.value)
 
 
-def test_a_damaged_page_ends_the_reading_and_says_how_to_save_the_rest(tmp_path: Path) -> None:
+def test_damaged_page_stops_reading_with_repair_advice(tmp_path: Path) -> None:
     path = sqlite_file(tmp_path / "memory.db", LETSGO, {"memories": ROWS})
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2 : len(raw) // 2 + 40_000] = b"\xa5" * 40_000
@@ -156,20 +156,20 @@ def test_a_damaged_page_ends_the_reading_and_says_how_to_save_the_rest(tmp_path:
         drain("letsgo", path)
 
 
-def test_a_file_cut_short_is_refused_in_words(tmp_path: Path) -> None:
+def test_truncated_file_is_reported(tmp_path: Path) -> None:
     path = sqlite_file(tmp_path / "memory.db", LETSGO, {"memories": ROWS})
     path.write_bytes(path.read_bytes()[:30_000])
     with pytest.raises(UnreadableFile, match="cannot be read as an SQLite file"):
         drain("letsgo", path)
 
 
-def test_a_file_that_is_locked_says_so(tmp_path: Path) -> None:
+def test_locked_file_is_reported(tmp_path: Path) -> None:
     path = sqlite_file(tmp_path / "memory.db", LETSGO, {"memories": ROWS[:1]})
     error = foreign_sqlite.to_unreadable_file(path.name, sqlite3.OperationalError("database is locked"))
     assert str(error).endswith("stop the program that writes it and try again")
 
 
-def test_a_value_that_is_far_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_value_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreign_sqlite, "MAX_VALUE_BYTES", 1024 * 1024)
     path = sqlite_file(
         tmp_path / "memory.db", LETSGO, {"memories": [{"id": "1", "content": "x" * 2_000_000, **WHEN}]}
@@ -182,7 +182,7 @@ PAGE = 4096
 
 
 def endless(path: Path) -> Path:
-    """A file whose few pages stand for hundreds of millions of rows: all point to one, and that to one."""
+    """Make a file whose few pages represent hundreds of millions of rows: all pages point to the same one."""
     rows = [{"id": str(i), "content": "Thing " + "x" * 1000, **WHEN} for i in range(1500)]
     sqlite_file(path, LETSGO, {"memories": rows})
     connection = sqlite3.connect(path)
@@ -200,7 +200,7 @@ def endless(path: Path) -> Path:
 
 
 def _cells(raw: bytearray, page: int) -> list[int]:
-    """Where the numbers of a page's children stand: in its cells, and beside them that of the last one."""
+    """Return the offsets of a page's child pointers: those in its cells and the rightmost one."""
     start = (page - 1) * PAGE
     assert raw[start] == 5, "an inner page of a table"
     n = int.from_bytes(raw[start + 3 : start + 5], "big")
@@ -217,9 +217,7 @@ def _point_all(raw: bytearray, page: int, target: int) -> None:
         raw[at : at + 4] = target.to_bytes(4, "big")
 
 
-def test_a_file_that_stands_for_endless_rows_is_refused_after_few(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_with_endless_rows_is_refused_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = endless(tmp_path / "memory.db")
     monkeypatch.setattr(foreign_sqlite, "_ROW_BYTES", 4000)
     with foreign_sqlite.open_database(path) as database:
@@ -228,9 +226,7 @@ def test_a_file_that_stands_for_endless_rows_is_refused_after_few(
             list(database.rows("memories", ("content",)))
 
 
-def test_a_question_that_such_a_file_never_answers_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endless_query_is_aborted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreign_sqlite, "_FREE_STEPS", 0)
     monkeypatch.setattr(foreign_sqlite, "_STEPS_PER_BYTE", 1)
     with (
@@ -240,28 +236,24 @@ def test_a_question_that_such_a_file_never_answers_is_given_up(
         database.matching_rows("memories", "content", ["not there"], ("id",))
 
 
-def test_rows_that_hold_much_are_taken_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_rows_are_chunked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreign_sqlite, "_CHUNK_BYTES", 1000)
     rows = [{"text": "x" * 400, "number": 7}] * 7
     assert [len(chunk) for chunk in foreign_sqlite.chunked(rows)] == [3, 3, 1]
     assert [len(chunk) for chunk in foreign_sqlite.chunked([{"number": 7}] * 1201)] == [500, 500, 201]
 
 
-def test_a_folder_or_nothing_at_all_is_no_file(tmp_path: Path) -> None:
+def test_folder_or_missing_file_is_not_recognised(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent.db"):
         assert not FORMATS["letsgo"].recognises(path)
         with pytest.raises(UnreadableFile):
             drain("letsgo", path)
 
 
-def test_each_program_is_told_from_the_others(tmp_path: Path) -> None:
+def test_formats_are_told_apart(tmp_path: Path) -> None:
     from tests.transfer.formats import foreign
 
-    schemas = {
-        "letsgo": foreign.LETSGO,
-        "memory-mcp": foreign.MEMORY_MCP,
-        "claude-mem": foreign.CLAUDE_MEM,
-    }
+    schemas = {"letsgo": foreign.LETSGO, "memory-mcp": foreign.MEMORY_MCP, "claude-mem": foreign.CLAUDE_MEM}
     for name, schema in schemas.items():
         path = sqlite_file(tmp_path / f"{name}.db", schema, {})
         assert [one for one in SQLITE_FORMATS if FORMATS[one].recognises(path)] == [name]

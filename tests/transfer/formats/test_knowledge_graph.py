@@ -1,4 +1,4 @@
-"""The MCP reference server's knowledge graph, both ways."""
+"""Knowledge graph of the MCP reference server, import and export."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def graph(tmp_path: Path, *lines: dict[str, Any] | str) -> Read:
     return Read("knowledge-graph", lines_file(tmp_path / "memory.jsonl", lines))
 
 
-def told(read: Read) -> list[tuple[str, ...]]:
+def observations_of(read: Read) -> list[tuple[str, ...]]:
     return [
         (draft.subject, draft.predicate, draft.object) if isinstance(draft, FactDraft) else (draft.content,)
         for draft in read.drafts
@@ -45,7 +45,7 @@ def test_observations_become_memories_and_relations_become_facts(tmp_path: Path)
     path = lines_file(tmp_path / "memory.jsonl", [GRACE, BILLING, LEADS])
     assert detect_format(path) is FORMATS["knowledge-graph"]
     read = Read("knowledge-graph", path)
-    assert told(read) == [
+    assert observations_of(read) == [
         ("Grace_Okoro", "is a", "person"),
         ("Grace_Okoro: Leads the billing team",),
         ("Grace_Okoro: Prefers mornings",),
@@ -59,7 +59,7 @@ def test_observations_become_memories_and_relations_become_facts(tmp_path: Path)
     assert read.unmapped == {}
 
 
-def test_what_is_neither_entity_nor_relation_is_told_line_by_line(tmp_path: Path) -> None:
+def test_other_lines_are_reported_one_by_one(tmp_path: Path) -> None:
     read = graph(
         tmp_path,
         GRACE,
@@ -81,22 +81,22 @@ def test_what_is_neither_entity_nor_relation_is_told_line_by_line(tmp_path: Path
     }
     assert read.bad["line 3"] == ["type: is neither entity nor relation"]
     assert read.bad["line 5"] == ["observations: is not a list"]
-    assert ("M: fine",) in told(read)
+    assert ("M: fine",) in observations_of(read)
 
 
-def test_fields_that_the_server_does_not_have_are_told(tmp_path: Path) -> None:
+def test_unknown_fields_are_reported(tmp_path: Path) -> None:
     read = graph(tmp_path, {**GRACE, "createdAt": "2026-03-01"}, {**LEADS, "strength": 3})
     assert read.unmapped == {"field createdAt": 1, "field strength": 1}
 
 
-def test_a_long_kind_costs_no_observation(tmp_path: Path) -> None:
+def test_long_entity_type_loses_no_observation(tmp_path: Path) -> None:
     read = graph(tmp_path, {**GRACE, "entityType": "k" * 90})
     assert len(read.drafts) == 3
     assert read.drafts[0].object == "k" * 90
     assert read.drafts[1].entities[0].entity_type == "k" * 50
 
 
-# -- out
+# -- export
 
 
 def exported(actor: Actor, **filters: Any) -> list[dict[str, Any]]:
@@ -120,14 +120,14 @@ def keep(records: list[Record], actor: Actor) -> None:
 
 
 @pytest.mark.django_db
-def test_a_graph_comes_out_as_it_went_in(tmp_path: Path, actor: Actor) -> None:
+def test_graph_round_trip(tmp_path: Path, actor: Actor) -> None:
     other = {"type": "entity", "name": "Alpha", "entityType": "project", "observations": ["Ships: in May"]}
     keep(graph(tmp_path, GRACE, BILLING, other, LEADS).records, actor)
     assert sorted(exported(actor), key=json.dumps) == sorted([GRACE, BILLING, other, LEADS], key=json.dumps)
 
 
 @pytest.mark.django_db
-def test_a_memory_is_told_of_everything_it_names(actor: Actor, remember: Callable[..., Memory]) -> None:
+def test_memory_is_exported_with_all_its_entities(actor: Actor, remember: Callable[..., Memory]) -> None:
     named = [{"entity": "Redis", "entity_type": "tool"}, {"entity": "Ana", "entity_type": "person"}]
     remember("Ana moved the carts to Redis", entities=named)
     assert entities(exported(actor)) == {
@@ -137,7 +137,7 @@ def test_a_memory_is_told_of_everything_it_names(actor: Actor, remember: Callabl
 
 
 @pytest.mark.django_db
-def test_a_memory_that_names_nothing_is_told_of_its_project(
+def test_memory_without_entities_is_exported_with_its_project(
     actor: Actor, remember: Callable[..., Memory]
 ) -> None:
     remember("Builds take nine minutes", project="shop")
@@ -161,7 +161,7 @@ def test_both_ends_of_a_relation_are_entities_and_long_objects_are_observations(
 
 
 @pytest.mark.django_db
-def test_nothing_goes_out_that_may_not_be_seen(actor: Actor, remember: Callable[..., Memory]) -> None:
+def test_hidden_rows_are_not_exported(actor: Actor, remember: Callable[..., Memory]) -> None:
     hidden = [{"entity": "Project Heron", "entity_type": "project"}]
     remember("Heron is sold in June", sensitivity="secret", entities=hidden, project="heron")
     services.create_fact(
@@ -176,7 +176,7 @@ def test_nothing_goes_out_that_may_not_be_seen(actor: Actor, remember: Callable[
 
 
 @pytest.mark.django_db
-def test_of_a_project_goes_out_what_belongs_to_it(actor: Actor, remember: Callable[..., Memory]) -> None:
+def test_project_export_only_contains_its_rows(actor: Actor, remember: Callable[..., Memory]) -> None:
     remember("One", project="shop")
     remember("Two", project="bank")
     services.create_fact(FactDraft(subject="a", predicate="b", object="c", project="bank"), actor)
@@ -185,9 +185,7 @@ def test_of_a_project_goes_out_what_belongs_to_it(actor: Actor, remember: Callab
 
 
 @pytest.mark.django_db
-def test_with_a_filter_of_memories_only_their_facts_go_out(
-    actor: Actor, remember: Callable[..., Memory]
-) -> None:
+def test_memory_filter_only_exports_their_facts(actor: Actor, remember: Callable[..., Memory]) -> None:
     kept = remember("Tagged", tags=["x"], project="shop")
     services.create_fact(FactDraft(subject="a", predicate="b", object="c", memory_id=kept.uid), actor)
     services.create_fact(FactDraft(subject="d", predicate="e", object="f"), actor)
@@ -195,7 +193,7 @@ def test_with_a_filter_of_memories_only_their_facts_go_out(
 
 
 @pytest.mark.django_db
-def test_the_number_of_queries_grows_with_chunks_not_with_things(
+def test_number_of_queries_grows_with_chunks_not_entities(
     actor: Actor, django_assert_max_num_queries: Any
 ) -> None:
     drafts = [

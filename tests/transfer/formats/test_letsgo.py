@@ -28,7 +28,7 @@ def letsgo(tmp_path: Path, **tables: list[dict[str, Any]]) -> Read:
     return Read("letsgo", sqlite_file(tmp_path / "memory.db", LETSGO, tables))
 
 
-def test_every_field_of_a_memory_comes_over(tmp_path: Path) -> None:
+def test_every_field_of_a_memory_is_imported(tmp_path: Path) -> None:
     row = memory(
         category="caching",
         importance=0.8,
@@ -60,7 +60,7 @@ def test_every_field_of_a_memory_comes_over(tmp_path: Path) -> None:
     assert draft.created_at == datetime(2026, 3, 1, 10, tzinfo=UTC)
 
 
-def test_what_a_memory_has_behind_it_comes_over(tmp_path: Path) -> None:
+def test_history_of_a_memory_is_imported(tmp_path: Path) -> None:
     changed, end = "2026-04-02T08:30:00+00:00", "2026-05-30T10:00:00+00:00"
     [record] = letsgo(
         tmp_path, memories=[memory(updated_at=changed, expires_at=end, accessed_count=17)]
@@ -72,18 +72,18 @@ def test_what_a_memory_has_behind_it_comes_over(tmp_path: Path) -> None:
     assert record.draft.ttl_days == 90
 
 
-def test_a_memory_without_an_end_never_expires(tmp_path: Path) -> None:
+def test_memory_without_expiry_never_expires(tmp_path: Path) -> None:
     [draft] = letsgo(tmp_path, memories=[memory()]).drafts
     assert draft.ttl_days == 0
     assert "ttl_days" in draft.given
 
 
-def test_an_end_before_the_beginning_is_not_taken_for_eternity(tmp_path: Path) -> None:
+def test_expiry_before_creation_is_not_unlimited(tmp_path: Path) -> None:
     [draft] = letsgo(tmp_path, memories=[memory(expires_at="2026-02-01T10:00:00+00:00")]).drafts
     assert 0 < draft.ttl_days < 0.001
 
 
-def test_facts_keep_their_confidence_their_dates_and_their_memory(tmp_path: Path) -> None:
+def test_facts_keep_confidence_dates_and_memory(tmp_path: Path) -> None:
     fact = {
         "id": "f1",
         "subject": "billing",
@@ -109,14 +109,14 @@ def test_facts_keep_their_confidence_their_dates_and_their_memory(tmp_path: Path
 @pytest.mark.parametrize(
     ("written", "level"), [("", "public"), ("Private", "private"), ("secret", "secret"), ("odd", "secret")]
 )
-def test_a_fact_is_for_those_who_may_see_its_memory(tmp_path: Path, written: str, level: str) -> None:
+def test_fact_has_the_access_level_of_its_memory(tmp_path: Path, written: str, level: str) -> None:
     fact = {"id": "f", "subject": "a", "predicate": "b", "object": "c", "source_entry_id": "a1"}
     dates = {"created_at": MADE, "updated_at": MADE}
     read = letsgo(tmp_path, memories=[memory(project="shop", sensitivity=written)], facts=[{**fact, **dates}])
     assert (read.drafts[-1].project, read.drafts[-1].sensitivity) == ("shop", level)
 
 
-def test_the_same_words_about_two_projects_are_two_facts(tmp_path: Path) -> None:
+def test_same_fact_in_two_projects_stays_two_facts(tmp_path: Path) -> None:
     said = {
         "subject": "it",
         "predicate": "runs on",
@@ -132,14 +132,14 @@ def test_the_same_words_about_two_projects_are_two_facts(tmp_path: Path) -> None
     assert [draft.project for draft in read.drafts[2:]] == ["shop", "blog"]
 
 
-def test_a_fact_whose_memory_is_gone_comes_without_it_and_that_is_told(tmp_path: Path) -> None:
+def test_fact_of_a_deleted_memory_is_imported_without_it_and_counted(tmp_path: Path) -> None:
     fact = {"id": "f", "subject": "a", "predicate": "b", "object": "c", "source_entry_id": "gone"}
     read = letsgo(tmp_path, facts=[{**fact, "created_at": MADE, "updated_at": MADE}])
     assert read.drafts[0].memory_id is None
     assert read.unmapped == {"links of facts to memories that are gone": 1}
 
 
-def test_the_journal_comes_over_row_by_row(tmp_path: Path) -> None:
+def test_journal_is_imported_row_by_row(tmp_path: Path) -> None:
     detail = "category=caching type=decision sensitivity=public and words of a stranger"
     rows = [
         {"memory_id": "a1", "operation": "insert", "timestamp": MADE, "detail": detail},
@@ -157,37 +157,33 @@ def test_the_journal_comes_over_row_by_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("level", "shown"), [("private", "private"), ("", "public"), ("internal", "secret"), ("SECRET", "secret")]
 )
-def test_who_may_see_a_row_of_the_journal_is_told_by_its_memory(
-    tmp_path: Path, level: str, shown: str
-) -> None:
+def test_journal_row_has_the_access_level_of_its_memory(tmp_path: Path, level: str, shown: str) -> None:
     row = {"memory_id": "a1", "operation": "insert", "timestamp": MADE}
     read = letsgo(tmp_path, memories=[memory(sensitivity=level)], memory_journal=[row])
     assert [one.sensitivity for one in read.history("journal")] == [shown]
 
 
-def test_a_row_about_a_memory_that_is_gone_is_for_those_who_see_everything(tmp_path: Path) -> None:
+def test_journal_row_of_a_deleted_memory_is_secret(tmp_path: Path) -> None:
     row = {"memory_id": "gone", "operation": "delete", "timestamp": MADE}
     [line] = letsgo(tmp_path, memory_journal=[row]).history("journal")
     assert line.sensitivity == "secret"
 
 
 @pytest.mark.parametrize(("written", "level"), [("PRIVATE", "private"), ("", "public"), (None, "public")])
-def test_levels_are_read_as_letsgo_reads_them(tmp_path: Path, written: str | None, level: str) -> None:
+def test_levels_are_read_as_in_letsgo(tmp_path: Path, written: str | None, level: str) -> None:
     [draft] = letsgo(tmp_path, memories=[memory(sensitivity=written)]).drafts
     assert draft.sensitivity == level
 
 
-def test_a_level_that_is_not_known_is_not_opened_to_anyone(tmp_path: Path) -> None:
+def test_unknown_level_is_refused(tmp_path: Path) -> None:
     read = letsgo(tmp_path, memories=[memory(sensitivity="internal"), memory(id="a2", content="Fine")])
     assert read.bad == {
-        "memories row 1": [
-            "sensitivity: is no known level; make it public, private or secret"
-        ]
+        "memories row 1": ["sensitivity: is no known level; make it public, private or secret"]
     }
     assert [draft.content for draft in read.drafts] == ["Fine"]
 
 
-def test_numbers_out_of_range_are_cut_and_told(tmp_path: Path) -> None:
+def test_numbers_out_of_range_are_clamped_and_noted(tmp_path: Path) -> None:
     read = letsgo(tmp_path, memories=[memory(importance=8, trust=-1)])
     assert (read.drafts[0].importance, read.drafts[0].trust) == (1.0, 0.0)
     assert read.unmapped == {
@@ -196,20 +192,20 @@ def test_numbers_out_of_range_are_cut_and_told(tmp_path: Path) -> None:
     }
 
 
-def test_a_type_of_its_own_is_told_and_becomes_a_change(tmp_path: Path) -> None:
+def test_unknown_type_is_noted_and_becomes_change(tmp_path: Path) -> None:
     read = letsgo(tmp_path, memories=[memory(type="musing")])
     assert read.drafts[0].type == "change"
     assert read.unmapped == {"type musing (stored as change)": 1}
 
 
-def test_a_memory_from_a_clock_that_ran_fast_is_of_now(tmp_path: Path) -> None:
+def test_future_timestamp_becomes_now(tmp_path: Path) -> None:
     ahead = (datetime.now(UTC) + timedelta(days=40)).isoformat()
     read = letsgo(tmp_path, memories=[memory(created_at=ahead)])
     assert read.drafts[0].created_at <= datetime.now(UTC)
     assert read.unmapped == {"created_at in the future (now was taken)": 1}
 
 
-def test_a_row_that_holds_nonsense_does_not_lose_the_others(tmp_path: Path) -> None:
+def test_invalid_row_does_not_affect_the_others(tmp_path: Path) -> None:
     rows = [
         memory(id="1", content="   "),
         memory(id="2", importance="very"),
@@ -227,14 +223,14 @@ def test_a_row_that_holds_nonsense_does_not_lose_the_others(tmp_path: Path) -> N
     assert len(read.bad) == 5
 
 
-def test_an_older_file_with_an_index_of_one_column_is_read(tmp_path: Path) -> None:
+def test_older_schema_with_one_indexed_column_is_read(tmp_path: Path) -> None:
     path = sqlite_file(tmp_path / "old.db", LETSGO_OLD, {"memories": [memory(tags="a, b")]})
     assert detect_format(path) is FORMATS["letsgo"]
     [draft] = Read("letsgo", path).drafts
     assert (draft.content, draft.tags, draft.type) == ("Cache keys carry the tenant", ["a", "b"], "change")
 
 
-def test_a_file_from_before_levels_trust_and_the_journal_is_read(tmp_path: Path) -> None:
+def test_schema_before_levels_trust_and_journal_is_read(tmp_path: Path) -> None:
     schema = """
         CREATE TABLE memories (
             id TEXT PRIMARY KEY, content TEXT NOT NULL, category TEXT DEFAULT 'general',
@@ -247,7 +243,7 @@ def test_a_file_from_before_levels_trust_and_the_journal_is_read(tmp_path: Path)
     assert (draft.content, draft.tags, draft.sensitivity) == ("Ports begin at 8000", ["ports"], "public")
 
 
-def test_the_oldest_files_keep_lists_statements_and_summaries(tmp_path: Path) -> None:
+def test_oldest_schema_with_lists_statements_and_summaries_is_read(tmp_path: Path) -> None:
     row = {
         "id": "x",
         "content": "The worker restarts itself",
@@ -301,7 +297,7 @@ def test_the_oldest_files_keep_lists_statements_and_summaries(tmp_path: Path) ->
     assert [(one.preview, one.project) for one in read.history("event")] == [("Mend the worker", "shop")]
 
 
-def test_an_empty_store_is_recognised_and_holds_nothing(tmp_path: Path) -> None:
+def test_empty_store_is_recognised(tmp_path: Path) -> None:
     path = sqlite_file(tmp_path / "memory.db", LETSGO, {})
     assert detect_format(path) is FORMATS["letsgo"]
     assert FORMATS["letsgo"].count(path) == 0

@@ -32,7 +32,7 @@ def memory_mcp(tmp_path: Path, **tables: list[dict[str, Any]]) -> Read:
     return Read("memory-mcp", sqlite_file(tmp_path / "memory.db", MEMORY_MCP, tables))
 
 
-def test_importance_counts_from_zero_to_one_here(tmp_path: Path) -> None:
+def test_importance_is_scaled_to_one(tmp_path: Path) -> None:
     [draft] = memory_mcp(tmp_path, memories=[memory()]).drafts
     assert draft.importance == pytest.approx(0.8)
     assert (draft.content, draft.abstract) == (memory()["content"], "Billing runs on Kubernetes")
@@ -40,12 +40,12 @@ def test_importance_counts_from_zero_to_one_here(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["fact", "entity", "relationship", "self"])
-def test_each_type_has_its_own_place(tmp_path: Path, kind: str) -> None:
+def test_types_are_kept(tmp_path: Path, kind: str) -> None:
     [draft] = memory_mcp(tmp_path, memories=[memory(type=kind)]).drafts
     assert draft.type == kind
 
 
-def test_entities_come_through_the_table_that_links_them(tmp_path: Path) -> None:
+def test_entities_are_read_through_the_link_table(tmp_path: Path) -> None:
     read = memory_mcp(
         tmp_path,
         memories=[memory(), memory(id="mem_2", content="Another")],
@@ -64,7 +64,7 @@ def test_entities_come_through_the_table_that_links_them(tmp_path: Path) -> None
     assert read.drafts[1].entities == []
 
 
-def test_the_schema_of_its_documentation_is_read_too(tmp_path: Path) -> None:
+def test_documented_schema_is_read(tmp_path: Path) -> None:
     row = {
         "id": 7,
         "content": "Grace leads billing",
@@ -88,7 +88,7 @@ def test_the_schema_of_its_documentation_is_read_too(tmp_path: Path) -> None:
     assert record.past.last_accessed_at == datetime(2026, 3, 2, 10, tzinfo=UTC)
 
 
-def test_accesses_and_the_end_come_over(tmp_path: Path) -> None:
+def test_accesses_and_expiry_are_imported(tmp_path: Path) -> None:
     [record] = memory_mcp(
         tmp_path, memories=[memory(access_count=4, last_accessed=MADE + DAY, expires_at=MADE + 240 * DAY)]
     ).records
@@ -97,23 +97,23 @@ def test_accesses_and_the_end_come_over(tmp_path: Path) -> None:
     assert record.draft.ttl_days == 240  # type: ignore[union-attr]
 
 
-def test_the_birth_of_a_memory_is_not_taken_for_an_access(tmp_path: Path) -> None:
+def test_creation_is_not_counted_as_access(tmp_path: Path) -> None:
     [record] = memory_mcp(tmp_path, memories=[memory()]).records
     assert record.past.last_accessed_at is None
 
 
-def test_what_was_forgotten_there_lies_in_the_trash_here(tmp_path: Path) -> None:
+def test_deleted_memories_go_to_the_trash(tmp_path: Path) -> None:
     [record] = memory_mcp(tmp_path, memories=[memory(is_deleted=1, last_accessed=MADE + DAY)]).records
     assert record.past.deleted_at == datetime(2026, 3, 2, 10, tzinfo=UTC)
 
 
-def test_tags_are_found_in_the_metadata_and_the_rest_of_it_is_told(tmp_path: Path) -> None:
+def test_tags_are_read_from_metadata_and_the_rest_is_noted(tmp_path: Path) -> None:
     read = memory_mcp(tmp_path, memories=[memory(metadata='{"tags": ["ops"], "mood": "calm", "empty": ""}')])
     assert read.drafts[0].tags == ["ops"]
     assert read.unmapped == {"metadata mood": 1}
 
 
-def test_metadata_that_is_broken_is_told_and_costs_no_memory(tmp_path: Path) -> None:
+def test_broken_metadata_is_noted_and_loses_no_memory(tmp_path: Path) -> None:
     read = memory_mcp(tmp_path, memories=[memory(metadata="{oops"), memory(id="2", metadata="[1]")])
     assert len(read.drafts) == 2
     assert read.unmapped == {"metadata that is not JSON": 1, "metadata that is not a JSON object": 1}
@@ -129,18 +129,18 @@ def provenance(**values: Any) -> dict[str, Any]:
     } | values
 
 
-def test_provenance_becomes_rows_of_the_journal(tmp_path: Path) -> None:
+def test_provenance_becomes_journal_rows(tmp_path: Path) -> None:
     rows = [provenance(), provenance(id="p2", memory_id="gone", operation="delete", source="claude")]
     read = memory_mcp(tmp_path, memories=[memory()], provenance=rows)
-    told = [(one.operation, one.object_id, one.actor, one.sensitivity) for one in read.history("journal")]
-    assert told == [
+    rows = [(one.operation, one.object_id, one.actor, one.sensitivity) for one in read.history("journal")]
+    assert rows == [
         ("create", "mem_1", "memory-mcp:user", "public"),
         ("delete", "gone", "memory-mcp:claude", "secret"),
     ]
     assert read.history("journal")[0].at == datetime(2026, 3, 1, 10, tzinfo=UTC)
 
 
-def test_what_an_update_replaced_becomes_an_earlier_version(tmp_path: Path) -> None:
+def test_replaced_values_become_an_earlier_version(tmp_path: Path) -> None:
     changes = {
         "content": {"from": "Grace moved billing", "to": "Grace moved the billing job to Kubernetes"},
         "summary": {"from": "Billing moved", "to": "Billing runs on Kubernetes"},
@@ -155,14 +155,14 @@ def test_what_an_update_replaced_becomes_an_earlier_version(tmp_path: Path) -> N
     assert read.unmapped == {"changes of provenance without the value before": 2}
 
 
-def test_words_about_a_change_stay_behind(tmp_path: Path) -> None:
+def test_text_about_a_change_is_not_imported(tmp_path: Path) -> None:
     row = provenance(context="because Ada said so", user_id="ada")
     read = memory_mcp(tmp_path, memories=[memory()], provenance=[row])
     assert read.unmapped == {"context (of provenance)": 1, "user_id (of provenance)": 1}
     assert "Ada" not in str(read.history("journal"))
 
 
-def test_a_long_id_is_the_same_wherever_it_is_named(tmp_path: Path) -> None:
+def test_long_id_is_mapped_consistently(tmp_path: Path) -> None:
     long = "mem/" + "9" * 60
     update = provenance(memory_id=long, operation="update", changes='{"content": {"from": "Before"}}')
     read = memory_mcp(tmp_path, memories=[memory(id=long)], provenance=[update])
@@ -170,7 +170,7 @@ def test_a_long_id_is_the_same_wherever_it_is_named(tmp_path: Path) -> None:
     assert ids == {read.history("revision")[0].memory_id}
 
 
-def test_what_stays_behind_is_counted(tmp_path: Path) -> None:
+def test_unsupported_values_are_counted(tmp_path: Path) -> None:
     read = memory_mcp(
         tmp_path,
         memories=[memory(embedding=b"\x00\x01")],
@@ -186,7 +186,7 @@ def test_what_stays_behind_is_counted(tmp_path: Path) -> None:
     }
 
 
-def test_many_memories_keep_their_own_entities(tmp_path: Path) -> None:
+def test_memories_keep_their_entities(tmp_path: Path) -> None:
     n = 1203
     read = memory_mcp(
         tmp_path,

@@ -64,7 +64,7 @@ def openmemory(tmp_path: Path, *rows: dict[str, Any], lines: list[dict[str, Any]
     return Read("openmemory", path)
 
 
-def test_a_memory_has_its_category_and_the_app_that_wrote_it(tmp_path: Path) -> None:
+def test_memory_has_its_category_and_app(tmp_path: Path) -> None:
     [draft] = openmemory(tmp_path, row(), lines=[line()]).drafts
     assert (draft.content, draft.category) == ("Prefers PostgreSQL for reporting", "work")
     assert draft.tags == ["databases", "cursor"]
@@ -72,7 +72,7 @@ def test_a_memory_has_its_category_and_the_app_that_wrote_it(tmp_path: Path) -> 
     assert draft.created_at == datetime(2026, 3, 1, 10, tzinfo=UTC)
 
 
-def test_both_files_of_the_archive_give_each_memory_once(tmp_path: Path) -> None:
+def test_memory_in_both_files_is_read_once(tmp_path: Path) -> None:
     read = openmemory(tmp_path, row(), lines=[line(), line(id="m-2", content="Only in the other file")])
     assert [draft.content for draft in read.drafts] == [
         "Prefers PostgreSQL for reporting",
@@ -81,11 +81,8 @@ def test_both_files_of_the_archive_give_each_memory_once(tmp_path: Path) -> None
     assert read.records[1].place == "memories.jsonl.gz line 2"
 
 
-def test_an_archive_with_one_of_the_two_files_is_enough(tmp_path: Path) -> None:
-    for name, tables, lines in (
-        ("tables", TABLES | {"memories": [row()]}, None),
-        ("lines", None, [line()]),
-    ):
+def test_archive_with_one_file_is_enough(tmp_path: Path) -> None:
+    for name, tables, lines in (("tables", TABLES | {"memories": [row()]}, None), ("lines", None, [line()])):
         path = openmemory_zip(tmp_path / f"{name}.zip", tables, lines, folder="backup/")
         assert detect_format(path) is FORMATS["openmemory"]
         [draft] = Read("openmemory", path).drafts
@@ -93,7 +90,7 @@ def test_an_archive_with_one_of_the_two_files_is_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_the_lines_alone_are_taken_too(tmp_path: Path, packed: bool) -> None:
+def test_lines_file_alone_is_read(tmp_path: Path, packed: bool) -> None:
     path = lines_file(tmp_path / "memories.jsonl", [line(), line(id="m-2", content="Second")])
     if packed:
         path = tmp_path / "memories.jsonl.gz"
@@ -102,7 +99,7 @@ def test_the_lines_alone_are_taken_too(tmp_path: Path, packed: bool) -> None:
     assert len(Read("openmemory", path).drafts) == 2
 
 
-def test_deleted_memories_lie_in_the_trash(tmp_path: Path) -> None:
+def test_deleted_memories_go_to_the_trash(tmp_path: Path) -> None:
     gone = "2026-04-01T10:00:00+00:00"
     records = openmemory(
         tmp_path,
@@ -114,14 +111,14 @@ def test_deleted_memories_lie_in_the_trash(tmp_path: Path) -> None:
     assert moments == [datetime.fromisoformat(gone), datetime.fromisoformat(MADE), None]
 
 
-def test_archived_and_paused_memories_are_tagged_and_told(tmp_path: Path) -> None:
+def test_archived_and_paused_memories_are_tagged_and_noted(tmp_path: Path) -> None:
     read = openmemory(tmp_path, row(state="archived"), row(id="2", content="P", state="paused"))
     assert [draft.tags[-1] for draft in read.drafts] == ["archived", "paused"]
     assert read.unmapped["state archived (stored with the tag archived)"] == 1
     assert read.unmapped["state paused (stored with the tag paused)"] == 1
 
 
-def test_what_has_no_home_is_counted(tmp_path: Path) -> None:
+def test_unsupported_values_are_counted(tmp_path: Path) -> None:
     tables = TABLES | {
         "memories": [row(metadata={"mcp_client": "cursor", "source_app": "openmemory"})],
         "status_history": [{"id": 1}, {"id": 2}],
@@ -130,8 +127,8 @@ def test_what_has_no_home_is_counted(tmp_path: Path) -> None:
         "apps": [{"id": "app-1", "name": "cursor", "description": "An editor"}],
     }
     read = Read("openmemory", openmemory_zip(tmp_path / "o.zip", tables, None))
-    told = {name: n for name, n in read.unmapped.items() if not name.startswith("user")}
-    assert told == {
+    unmapped = {name: n for name, n in read.unmapped.items() if not name.startswith("user")}
+    assert unmapped == {
         "status_history (of memories.json)": 2,
         "access_controls (of memories.json)": 1,
         "documents (of memories.json)": 1,
@@ -141,11 +138,11 @@ def test_what_has_no_home_is_counted(tmp_path: Path) -> None:
     }
 
 
-def test_fields_that_openmemory_does_not_have_are_told(tmp_path: Path) -> None:
+def test_unknown_fields_are_noted(tmp_path: Path) -> None:
     assert openmemory(tmp_path, row(mood="calm")).unmapped == {"field mood": 1, "user (of memories.json)": 1}
 
 
-def test_a_memory_that_is_none_does_not_lose_the_others(tmp_path: Path) -> None:
+def test_invalid_memory_does_not_affect_the_others(tmp_path: Path) -> None:
     tables = TABLES | {"memories": [row(content=None), 5, row(id="m-2", content="Well")]}
     read = Read("openmemory", openmemory_zip(tmp_path / "o.zip", tables, None))
     assert [draft.content for draft in read.drafts] == ["Well"]
@@ -153,7 +150,7 @@ def test_a_memory_that_is_none_does_not_lose_the_others(tmp_path: Path) -> None:
     assert read.bad["memories.json memory 2"] == ["is not a JSON object"]
 
 
-def test_what_memories_refer_to_may_stand_behind_them(tmp_path: Path) -> None:
+def test_referenced_rows_may_follow_the_memories(tmp_path: Path) -> None:
     tables = {"memories": [row()], "categories": TABLES["categories"], "apps": TABLES["apps"]}
     [draft] = Read("openmemory", openmemory_zip(tmp_path / "o.zip", tables, None)).drafts
     assert (draft.category, draft.tags) == ("work", ["databases", "cursor"])
@@ -183,15 +180,13 @@ def write_zip(path: Path, **files: bytes) -> Path:
         {"other": b"x"},
     ],
 )
-def test_an_archive_that_is_not_what_it_should_be_is_refused_in_words(
-    tmp_path: Path, files: dict[str, bytes]
-) -> None:
+def test_invalid_archive_is_reported(tmp_path: Path, files: dict[str, bytes]) -> None:
     path = write_zip(tmp_path / "export.zip", **files)
     with pytest.raises(UnreadableFile, match="export"):
         list(FORMATS["openmemory"].read(path, ReadOptions()))
 
 
-def test_a_damaged_archive_is_refused_in_words(tmp_path: Path) -> None:
+def test_damaged_archive_is_reported(tmp_path: Path) -> None:
     tables = TABLES | {"memories": [row(id=str(i), content=f"Thing {i * 7919}") for i in range(500)]}
     path = openmemory_zip(tmp_path / "export.zip", tables, None)
     raw = bytearray(path.read_bytes())
@@ -201,9 +196,7 @@ def test_a_damaged_archive_is_refused_in_words(tmp_path: Path) -> None:
         list(FORMATS["openmemory"].read(path, ReadOptions()))
 
 
-def test_an_archive_that_unpacks_without_end_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_decompression_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer_files, "_MIN_UNPACKED_BYTES", 64 * 1024)
     blank = b'{"memories": [' + b" " * 5_000_000
     path = write_zip(tmp_path / "bomb.zip", tables=blank, lines=gzip.compress(b" " * 5_000_000))
@@ -211,14 +204,14 @@ def test_an_archive_that_unpacks_without_end_is_refused(
         list(FORMATS["openmemory"].read(path, ReadOptions()))
 
 
-def test_a_bomb_within_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nested_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer_files, "_MIN_UNPACKED_BYTES", 64 * 1024)
     path = write_zip(tmp_path / "bomb.zip", lines=gzip.compress(b"\n" * 5_000_000))
     with pytest.raises(UnreadableFile, match="unpacks to more than"):
         list(FORMATS["openmemory"].read(path, ReadOptions()))
 
 
-def test_items_larger_than_what_is_read_at_once_are_put_together(tmp_path: Path) -> None:
+def test_items_larger_than_a_chunk_are_read(tmp_path: Path) -> None:
     rows = [row(id=str(i), content=f"{i} " + "ü" * 90_000) for i in range(12)]
     tables = {"number": 12345, "nested": {"a": [1, 2]}, "nothing": [], **TABLES, "memories": rows}
     path = tmp_path / "export.zip"

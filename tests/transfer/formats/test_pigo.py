@@ -1,4 +1,4 @@
-"""pigo's memories.jsonl, both ways."""
+"""pigo's memories.jsonl, import and export."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ def pigo(tmp_path: Path, *lines: dict[str, Any] | str) -> Read:
     return Read("pigo", lines_file(tmp_path / "memories.jsonl", lines))
 
 
-def test_three_layers_the_category_and_the_use_come_over(tmp_path: Path) -> None:
+def test_layers_category_and_use_are_imported(tmp_path: Path) -> None:
     path = lines_file(tmp_path / "memories.jsonl", [memory()])
     assert detect_format(path) is FORMATS["pigo"]
     assert FORMATS["pigo"].count(path) == 1
     read = Read("pigo", path)
     [record] = read.records
-    told = record.draft.model_dump()
+    draft = record.draft.model_dump()
     for name in ("abstract", "overview", "content", "category"):
-        assert told[name] == memory()[name]
-    assert (told["type"], told["ttl_days"]) == ("preference", 0)
-    assert told["created_at"] == datetime(2026, 3, 1, 9, 0, 0, 123456, tzinfo=UTC)
+        assert draft[name] == memory()[name]
+    assert (draft["type"], draft["ttl_days"]) == ("preference", 0)
+    assert draft["created_at"] == datetime(2026, 3, 1, 9, 0, 0, 123456, tzinfo=UTC)
     assert record.past.accessed_count == 4
     assert record.past.updated_at == datetime(2026, 3, 2, 10, tzinfo=UTC)
     assert read.unmapped == {"vector (made anew here)": 1}
 
 
-def test_a_category_is_here_what_the_toolset_makes_of_it() -> None:
+def test_types_match_the_toolset() -> None:
     assert pigo_format.TYPE_BY_CATEGORY == pigo_toolset.TYPE_OF_CATEGORY
 
 
-def test_a_time_that_go_never_set_is_none(tmp_path: Path) -> None:
+def test_unset_go_time_is_empty(tmp_path: Path) -> None:
     [record] = pigo(
         tmp_path, memory(created_at="0001-01-01T00:00:00Z", updated_at="0001-01-01T00:00:00Z")
     ).records
@@ -66,14 +66,14 @@ def test_a_time_that_go_never_set_is_none(tmp_path: Path) -> None:
     assert record.past.updated_at is None
 
 
-def test_a_memory_without_its_deepest_layer_is_told_by_the_next(tmp_path: Path) -> None:
+def test_missing_content_is_replaced_by_the_next_layer(tmp_path: Path) -> None:
     contents = [
         draft.content for draft in pigo(tmp_path, memory(content=""), memory(content="", overview="")).drafts
     ]
     assert contents == ["Prefers answers of a few lines over essays.", "Likes short answers"]
 
 
-def test_lines_that_are_no_memories_are_told_one_by_one(tmp_path: Path) -> None:
+def test_invalid_lines_are_reported_one_by_one(tmp_path: Path) -> None:
     read = pigo(tmp_path, memory(), "{broken", "", "[1]", memory(content=7), memory(active_count="many"))
     assert len(read.drafts) == 2
     assert read.bad == {
@@ -83,11 +83,11 @@ def test_lines_that_are_no_memories_are_told_one_by_one(tmp_path: Path) -> None:
     }
 
 
-def test_fields_that_pigo_does_not_have_are_told(tmp_path: Path) -> None:
+def test_unknown_fields_are_noted(tmp_path: Path) -> None:
     assert pigo(tmp_path, memory(mood="calm", vector=None)).unmapped == {"field mood": 1}
 
 
-# -- out
+# -- export
 
 
 def exported(actor: Actor, **filters: Any) -> list[dict[str, Any]]:
@@ -97,7 +97,7 @@ def exported(actor: Actor, **filters: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.django_db
-def test_what_goes_out_has_pigos_fields_in_pigos_order(actor: Actor, remember: Callable[..., Memory]) -> None:
+def test_exported_line_has_pigos_field_order(actor: Actor, remember: Callable[..., Memory]) -> None:
     kept = remember(
         "Deploys happen on Tuesdays", category="patterns", abstract="Tuesdays", overview="Deploys."
     )
@@ -126,7 +126,7 @@ def test_what_goes_out_has_pigos_fields_in_pigos_order(actor: Actor, remember: C
         ("session_summary", "events"),
     ],
 )
-def test_every_memory_goes_out_under_a_category_that_pigo_shows(
+def test_every_memory_is_exported_with_a_pigo_category(
     actor: Actor, remember: Callable[..., Memory], kind: str, category: str
 ) -> None:
     remember(f"Something of the type {kind}", type=kind)
@@ -134,23 +134,21 @@ def test_every_memory_goes_out_under_a_category_that_pigo_shows(
 
 
 @pytest.mark.django_db
-def test_nothing_goes_out_that_may_not_be_seen(four_levels: Any, actor: Actor) -> None:
+def test_hidden_memories_are_not_exported(four_levels: Any, actor: Actor) -> None:
     everyone = Actor("token:someone", Clearance.up_to("public"))
     assert len(exported(everyone)) == 1
     assert len(exported(actor)) == 3
 
 
 @pytest.mark.django_db
-def test_a_line_never_grows_beyond_what_pigo_can_read(actor: Actor, remember: Callable[..., Memory]) -> None:
+def test_exported_line_fits_pigos_limit(actor: Actor, remember: Callable[..., Memory]) -> None:
     remember("\x01" * 99_999 + "x", overview="\x02" * 20_000, abstract="\x03" * 2000)
     raw = b"".join(WRITERS["pigo"].write(ExportSelection(actor, MemoryFilter())))
     assert 700_000 < len(raw) < 1024 * 1024
 
 
 @pytest.mark.django_db
-def test_what_went_out_comes_in_as_it_was(
-    tmp_path: Path, actor: Actor, remember: Callable[..., Memory]
-) -> None:
+def test_round_trip(tmp_path: Path, actor: Actor, remember: Callable[..., Memory]) -> None:
     kept = remember('Zürich 🏔 "quoted" \\ text\nwith lines', category="events", overview="Über alles")
     path = tmp_path / "memories.jsonl"
     path.write_bytes(b"".join(WRITERS["pigo"].write(ExportSelection(actor, MemoryFilter()))))

@@ -1,4 +1,4 @@
-"""Values as strangers write them: whatever they are, something is made of them, or said about them."""
+"""Values of other programs are converted or reported."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ def fields(**values: Any) -> FieldReader:
         1_772_359_200_000_000,
     ],
 )
-def test_a_moment_is_read_however_it_is_written(written: Any) -> None:
+def test_timestamp_is_parsed_in_any_form(written: Any) -> None:
     assert fields(at=written).moment("at") == MOMENT
 
 
 @pytest.mark.parametrize(
     "written", ["soon", 10**30, float("inf"), True, [1], "0001-01-01T00:00:00Z", b"x", -1e13]
 )
-def test_what_is_no_moment_is_said_to_be_none(written: Any) -> None:
-    told = fields(at=written)
-    assert told.moment("at") is None
-    assert [str(problem) for problem in told.problems] == ["at: is no moment between 1900 and 9999"]
+def test_invalid_timestamp_is_refused(written: Any) -> None:
+    reader = fields(at=written)
+    assert reader.moment("at") is None
+    assert [str(problem) for problem in reader.problems] == ["at: is no moment between 1900 and 9999"]
 
 
-def test_the_first_moment_that_is_filled_counts() -> None:
+def test_first_nonempty_timestamp_is_used() -> None:
     assert fields(a=None, b="", c=1_772_359_200).moment("a", "b", "c") == MOMENT
 
 
@@ -75,18 +75,18 @@ def test_the_first_moment_that_is_filled_counts() -> None:
         ("[]", []),
     ],
 )
-def test_lists_are_read_from_json_and_from_commas(written: Any, found: list[str]) -> None:
+def test_lists_are_parsed_from_json_and_commas(written: Any, found: list[str]) -> None:
     assert fields(tags=written).words("tags") == found
 
 
 @pytest.mark.parametrize("written", ["[1", '[{"a": 1}]', {"a": 1}, 5, [[1]], "[" * 100_000])
-def test_what_is_no_list_of_words_is_said_to_be_none(written: Any) -> None:
-    told = fields(tags=written)
-    assert told.words("tags") == []
-    assert len(told.problems) == 1
+def test_invalid_list_is_refused(written: Any) -> None:
+    reader = fields(tags=written)
+    assert reader.words("tags") == []
+    assert len(reader.problems) == 1
 
 
-def test_how_long_a_memory_was_meant_to_live() -> None:
+def test_lifetime_in_days() -> None:
     later = datetime(2026, 3, 11, 10, tzinfo=UTC)
     assert days_between(MOMENT, later, MOMENT) == 10
     assert days_between(None, later, MOMENT) == 10
@@ -98,31 +98,31 @@ def test_how_long_a_memory_was_meant_to_live() -> None:
 @pytest.mark.parametrize(
     "word", ["", "x" * 31, "with\nlines", "\x1b[31m", "<b>", "AKIA" + "QWERTYUIOPASDFGH", "ghp_" + "a1B2" * 9]
 )
-def test_a_report_repeats_neither_texts_nor_tokens(word: str) -> None:
+def test_report_contains_no_texts_or_tokens(word: str) -> None:
     assert printable_name(word) == "of another name"
     assert printable_name("source_app") == "source_app"
 
 
-def test_a_thousand_names_fill_no_report() -> None:
+def test_number_of_notes_is_bounded() -> None:
     notes = ReadNotes()
     for number in range(1000):
         notes.add(f"field f{number}")
-    told = {item.what: item.count for item in notes.items() if isinstance(item, UnmappedField)}
-    assert len(told) == 101
-    assert told["other things"] == 900
+    reader = {item.what: item.count for item in notes.items() if isinstance(item, UnmappedField)}
+    assert len(reader) == 101
+    assert reader["other things"] == 900
 
 
-def test_a_file_is_recognised_without_being_read_to_its_end(tmp_path: Path) -> None:
+def test_format_detection_does_not_read_the_whole_file(tmp_path: Path) -> None:
     line = {"id": "mem_1", "abstract": "", "content": "x", "category": "cases", "active_count": 0}
     path = lines_file(tmp_path / "memories.jsonl", [line])
     with open(path, "ab") as file:
-        file.truncate(40 * 1024**3)  # a hole: it takes no room on the disk, and for ever to read
+        file.truncate(40 * 1024**3)  # a sparse file: takes no disk space, but would take very long to read
     assert [one for one in ("pigo", "knowledge-graph", "openmemory") if FORMATS[one].recognises(path)] == [
         "pigo"
     ]
 
 
-# -- whatever stands in the columns
+# -- arbitrary values
 
 SCALARS = st.one_of(
     st.none(),
@@ -148,7 +148,7 @@ TABLES = {
 @pytest.mark.parametrize("name", TABLES)
 @settings(max_examples=25)
 @given(data=st.data())
-def test_no_row_is_so_strange_that_reading_ends(
+def test_any_row_can_be_read(
     name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     _, _, tables = TABLES[name]
@@ -160,8 +160,8 @@ def test_no_row_is_so_strange_that_reading_ends(
         rows[table] = data.draw(st.lists(st.fixed_dictionaries(dict.fromkeys(columns, SCALARS)), max_size=2))
     path = sqlite_file(tmp_path_factory.mktemp("strange") / "x.db", loose, rows)
     read = Read(name, path)
-    told = sum(isinstance(item, Record | InvalidItem | HistoryItem) for item in read.items)
-    assert told >= sum(len(rows[table]) for table in tables if table not in ("entities", "memory_entities"))
+    reader = sum(isinstance(item, Record | InvalidItem | HistoryItem) for item in read.items)
+    assert reader >= sum(len(rows[table]) for table in tables if table not in ("entities", "memory_entities"))
 
 
 def _columns(schema: str, table: str) -> list[str]:
@@ -184,7 +184,7 @@ JSON = st.recursive(
 @pytest.mark.parametrize("name", ["pigo", "knowledge-graph", "openmemory"])
 @settings(max_examples=50)
 @given(data=st.data())
-def test_no_line_is_so_strange_that_reading_ends(
+def test_any_line_can_be_read(
     name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     keys = {
@@ -204,9 +204,7 @@ def test_no_line_is_so_strange_that_reading_ends(
     chunk=st.integers(1, 40),
     spaced=st.booleans(),
 )
-def test_an_object_read_in_pieces_is_what_it_is_as_a_whole(
-    value: dict[str, Any], chunk: int, spaced: bool
-) -> None:
+def test_object_read_in_chunks_equals_the_whole(value: dict[str, Any], chunk: int, spaced: bool) -> None:
     raw = json.dumps(value, ensure_ascii=False, indent=2 if spaced else None).encode()
     before, openmemory._CHUNK = openmemory._CHUNK, chunk
     try:
@@ -226,7 +224,7 @@ def test_an_object_read_in_pieces_is_what_it_is_as_a_whole(
 @example(b'{"a": 1} {}')
 @example(b'{"a": 1')
 @example(b"\xef\xbb\xbf{}\n")
-def test_what_is_no_object_is_refused_in_words(raw: bytes) -> None:
+def test_invalid_object_is_reported(raw: bytes) -> None:
     try:
         assert isinstance(json.loads(raw.decode("utf-8-sig")), dict)
     except (ValueError, AssertionError):
@@ -234,7 +232,7 @@ def test_what_is_no_object_is_refused_in_words(raw: bytes) -> None:
             list(openmemory.read_members(io.BytesIO(raw), "x"))
 
 
-def test_an_item_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_item_without_end_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(openmemory, "MAX_ITEM_BYTES", 300_000)
     raw = b'{"memories": ["' + b"x" * 2_000_000 + b'"]}'
     with pytest.raises(UnreadableFile, match="holds an item of more than"):
