@@ -69,8 +69,8 @@ class TestMerging:
         assert Memory.objects.get(uid=alike[0].uid).merged_into == third
 
     def test_choosing_another_memory_compares_with_it(self, curator: Client, alike: list[Memory]) -> None:
-        asked = {"keep": alike[1].uid, "member": [memory.uid for memory in alike]}
-        shown = Page(curator.post("/duplicates/cluster/", asked, headers=HTMX).content.decode())
+        requested = {"keep": alike[1].uid, "member": [memory.uid for memory in alike]}
+        shown = Page(curator.post("/duplicates/cluster/", requested, headers=HTMX).content.decode())
         assert "Kept: chosen by you." in shown.words
         checked = [a["value"] for a in shown.all("input") if a.get("name") == "keep" and "checked" in a]
         assert checked == [alike[1].uid]
@@ -110,11 +110,11 @@ class TestMerging:
         assert ticked_uids(response) == set()
         assert ">My own words</textarea>" in response.content.decode()
 
-    @pytest.mark.parametrize("doing", ["", "erase", None])
+    @pytest.mark.parametrize("decision", ["", "erase", None])
     def test_unknown_decision_does_nothing(
-        self, curator: Client, alike: list[Memory], doing: str | None
+        self, curator: Client, alike: list[Memory], decision: str | None
     ) -> None:
-        form = {name: value for name, value in cluster_form(alike, do=doing).items() if value is not None}
+        form = {name: value for name, value in cluster_form(alike, do=decision).items() if value is not None}
         response = curator.post("/duplicates/decide/", form, headers=HTMX)
         assert response.status_code == 422
         assert "Not done: choose to merge" in Page(response.content.decode()).words

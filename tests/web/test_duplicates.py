@@ -184,8 +184,10 @@ class TestGate:
     ) -> None:
         for level in ("private", "secret", "cosmic"):
             for pair in ([levels["public"], levels[level]], [levels[level], levels["public"]]):
-                for doing in ("merge", "apart"):
-                    response = curator.post("/duplicates/decide/", cluster_form(pair, do=doing), follow=True)
+                for decision in ("merge", "apart"):
+                    response = curator.post(
+                        "/duplicates/decide/", cluster_form(pair, do=decision), follow=True
+                    )
                     assert "Not done" in main(response).words
                     assert f"{level}words" not in response.content.decode()
         assert trashed_uids() == set()

@@ -87,11 +87,11 @@ class TestEachPage:
             connection,
         ) as queries:
             ask(visitor, path, known)
-        looked = [
+        queried = [
             one["sql"] for one in queries if "memoryhub" in one["sql"] and "membership" not in one["sql"]
         ]
-        assert [sql.count("max(") for sql in looked if "max(" in sql] == [3]
-        assert not [sql for sql in looked if "memoryhub_memory" in sql]
+        assert [sql.count("max(") for sql in queried if "max(" in sql] == [3]
+        assert not [sql for sql in queried if "memoryhub_memory" in sql]
 
 
 def test_new_event_changes_its_session_and_the_list(visitor: Client, night: Session) -> None:

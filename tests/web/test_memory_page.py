@@ -221,8 +221,8 @@ class TestRelated:
 
     def test_failed_semantic_search_is_reported(self, visitor: Client, remember: Remember) -> None:
         words = main(visitor.get(url(remember("alone in the store")))).words
-        told = " ".join(words.split())
-        assert "Nothing was found. Compared by words: no embeddings are configured." in told
+        page_text = " ".join(words.split())
+        assert "Nothing was found. Compared by words: no embeddings are configured." in page_text
 
     def test_session_neighbours_are_shown_in_order(self, visitor: Client, remember: Remember) -> None:
         now = timezone.now()

@@ -172,8 +172,8 @@ class TestGate:
         client = sign_in("change_memory", "delete_memory")
         for level in ("private", "secret", "cosmic"):
             hidden = four_levels[level]
-            for deed in ("approve", "demote", "trash"):
-                assert post_action(client, deed, hidden).status_code == 404
+            for action in ("approve", "demote", "trash"):
+                assert post_action(client, action, hidden).status_code == 404
             for query in ("", "?whole=1"):
                 assert client.get(f"/review/cards/{hidden.uid}/{query}", **HTMX).status_code == 404
             assert client.get(f"/review/cards/{hidden.uid}/merge/").status_code == 404
