@@ -19,7 +19,6 @@ from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Injection, Membership
 from memoryhub.stats.usage import HEALTH_ISSUES
 from tests.web.duplicates_page import DUPLICATE_TEXT
-from tests.web.markup import PAYLOADS, find_dangers
 from tests.web.stats_page import (
     count_listed,
     create_event,
@@ -230,15 +229,6 @@ class TestGate:
         Membership.objects.create(user=User.objects.get(username="bob"), project="zoo")
         assert "Storage" not in client.get("/glance/").content.decode()
 
-    def test_hostile_names_are_escaped(self, visitor: Client, remember: Any) -> None:
-        for payload in PAYLOADS:
-            remember(f"x {payload}", project=payload[:100], category=payload[:90])
-            create_event(reason=payload[:50])
-        page = visitor.get("/glance/").content.decode()
-        assert "<script>alert" not in page
-        assert "<img src=x" not in page
-        assert 'href="javascript:' not in page
-
 
 def _without_sizes(page: str) -> str:
     return page.partition("Storage")[0]
@@ -326,9 +316,3 @@ def test_facts_of_a_hidden_project_look_like_none(sign_in: Any, actor: Actor) ->
     shown = [text_of(client.get(f"/glance/?project={name}").content.decode()) for name in ("circus", "none")]
     assert shown[0].replace("circus", "none") == shown[1]
     assert NOTHING in shown[0]
-
-
-@pytest.mark.parametrize("payload", PAYLOADS[:3])
-def test_hostile_predicates_are_escaped(visitor: Client, actor: Actor, payload: str) -> None:
-    say(actor, payload[:200], "a tent")
-    assert not find_dangers(visitor.get(HERE).content.decode())
