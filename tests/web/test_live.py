@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import pytest
-from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -16,11 +15,6 @@ from memoryhub.accounts import browser_sessions
 from memoryhub.models import Event, Session
 
 PAGES = ["/", "/sessions/", "/sessions/night/?project=zoo"]
-
-
-@pytest.fixture(autouse=True)
-def fresh_cache() -> None:
-    cache.clear()
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from tests.web.markup import Page
 from tests.web.review_page import EVE, HTMX, get_page, post_action
 
 Remember = Callable[..., Memory]
-pytestmark = pytest.mark.usefixtures("fresh_cache")
+pytestmark = pytest.mark.django_db
 
 
 class TestPage:

@@ -16,7 +16,7 @@ from tests.web.conftest import MakePerson, SignIn
 from tests.web.review_page import EVE, HTMX, get_page, post_action, undo_fields
 
 Remember = Callable[..., Memory]
-pytestmark = pytest.mark.usefixtures("fresh_cache")
+pytestmark = pytest.mark.django_db
 
 
 class TestDeciding:

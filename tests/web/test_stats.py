@@ -30,7 +30,7 @@ from tests.web.stats_page import (
     text_of,
 )
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fresh_cache")]
+pytestmark = pytest.mark.django_db
 
 
 class TestProject:
