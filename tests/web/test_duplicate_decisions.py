@@ -201,7 +201,7 @@ class TestMerging:
         assert response["Location"] == "/duplicates/"
 
 
-class TestTellingApart:
+class TestDismissal:
     def test_dismissed_pair_returns_only_after_undo(self, curator: Client, alike: list[Memory]) -> None:
         done = curator.post("/duplicates/decide/", cluster_form(alike, do="apart"), headers=HTMX)
         assert "2 memories are no duplicates" in Page(done.content.decode()).words

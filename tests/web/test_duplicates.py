@@ -28,7 +28,7 @@ Remember = Callable[..., Memory]
 pytestmark = pytest.mark.usefixtures("embedding")
 
 
-class TestThePage:
+class TestPage:
     def test_cluster_shows_the_kept_memory_its_reason_and_differences(
         self, curator: Client, alike: list[Memory]
     ) -> None:
@@ -129,7 +129,7 @@ class TestThePage:
         assert count() == few
 
 
-class TestGate:
+class TestVisibility:
     @pytest.fixture
     def levels(self, remember: Remember) -> dict[str, Memory]:
         made = {}

@@ -237,7 +237,7 @@ class TestRefusals:
             assert [find_dangers(one.content.decode()) for one in (saved, again, tags)] == [[], [], []]
 
 
-class TestTwoAtOnce:
+class TestConflicts:
     def test_conflict_on_the_same_field_shows_both_values(
         self, editor: Client, memory: Memory, actor: Actor
     ) -> None:
@@ -271,7 +271,7 @@ class TestTwoAtOnce:
         assert page.value_of("tags") == "mine"
 
 
-class TestHistoryOnThePage:
+class TestHistoryFragment:
     def test_htmx_fetches_only_the_newest_changes(self, editor: Client, memory: Memory) -> None:
         send(editor, memory, "title", "Another")
         part = editor.get(

@@ -92,7 +92,7 @@ class TestBounds:
         assert Page(html).links(), "the first ones are links"
 
 
-class TestReading:
+class TestReadability:
     def test_headings_are_below_those_of_the_page(self) -> None:
         html = render("# one\n\n## two\n\n###### six")
         assert [tag for tag, _ in Page(html).elements] == ["h3", "h4", "h5"]

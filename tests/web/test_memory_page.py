@@ -26,7 +26,7 @@ def url(memory: Memory, rest: str = "") -> str:
     return f"/memories/{memory.uid}/{rest}"
 
 
-class TestWhoSeesIt:
+class TestVisibility:
     @pytest.mark.parametrize("rest", ["", "history/"])
     def test_person_without_permissions_sees_public_memories_only(
         self, visitor: Client, four_levels: dict[str, Memory], rest: str
@@ -113,7 +113,7 @@ class TestReveal:
         assert set(row.detail) == {"content_hash", "page"}
 
 
-class TestWhatItShows:
+class TestContent:
     def test_every_field_is_shown(self, visitor: Client, remember: Remember) -> None:
         memory = remember(
             "# Heading\n\nThe *content* itself",

@@ -103,7 +103,7 @@ class TestComparing:
         assert counted[0] == counted[1]
 
 
-class TestWhatMayBeSeen:
+class TestVisibility:
     @pytest.fixture
     def once_closed(self, remember: Remember, actor: Actor) -> Memory:
         """A memory that was public, then private, then public again."""

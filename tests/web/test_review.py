@@ -145,7 +145,7 @@ class TestPage:
         assert "About the moon" in get_page(visitor, "/review/?tab=flagged")
 
 
-class TestGate:
+class TestVisibility:
     def test_each_person_sees_the_levels_of_their_switches(
         self, sign_in: SignIn, four_levels: dict[str, Memory]
     ) -> None:

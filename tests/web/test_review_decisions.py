@@ -19,7 +19,7 @@ Remember = Callable[..., Memory]
 pytestmark = pytest.mark.django_db
 
 
-class TestDeciding:
+class TestDecisions:
     @pytest.fixture
     def client(self, sign_in: SignIn) -> Client:
         return sign_in("change_memory", "delete_memory")
@@ -134,7 +134,7 @@ class TestEditing:
         assert response["Location"] == (leads_to or f"/memories/{unsure.uid}/")
 
 
-class TestLooking:
+class TestMarkAsSeen:
     def test_seen_memories_are_not_new_until_undone(self, visitor: Client, unsure: Memory) -> None:
         now = timezone.now().isoformat()
         page = visitor.post("/review/looked/", {"until": now, "next": "/review/?tab=new"}, follow=True)

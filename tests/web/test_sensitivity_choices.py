@@ -52,7 +52,7 @@ def undone(client: Client, markup: str) -> Any:
     return client.post(form["action"], {one["name"]: one.get("value", "") for one in fields})
 
 
-class TestOffered:
+class TestOfferedLevels:
     @pytest.mark.parametrize(
         "where", ["/memories/{}/edit/", "/memories/{}/fields/sensitivity/", "/memories/{}/row/"]
     )
@@ -85,7 +85,7 @@ class TestOffered:
         assert offered(shown) == ["public", "private"]
 
 
-class TestRaised:
+class TestRaisedLevels:
     def test_raised_field_says_so_and_can_be_undone(self, keeper_of_all: Client, remember: Remember) -> None:
         memory = remember("a plan")
 

@@ -28,7 +28,7 @@ def shown(client: Client, path: str) -> set[str]:
 
 
 @pytest.mark.parametrize("path", PATHS)
-class TestDoors:
+class TestVisibility:
     def test_only_public_shows_without_switches(self, sign_in: Any, four_levels: Any, path: str) -> None:
         assert shown(sign_in("view_private", "view_secret"), path) == {"public"}
 

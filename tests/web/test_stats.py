@@ -205,7 +205,7 @@ class TestMemories:
         assert table_row(visitor, "Without files").endswith("file 1 100 %")
 
 
-class TestGate:
+class TestVisibility:
     def test_hidden_rows_are_not_counted(self, visitor: Client, remember: Any) -> None:
         before = text_of(visitor.get("/glance/").content.decode())
         actor = Actor("user:eve", Clearance.up_to("secret"))
