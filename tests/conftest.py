@@ -15,6 +15,7 @@ from typing import Any
 import hypothesis
 import pytest
 from django.conf import settings as django_settings
+from django.core.cache import cache
 from django.db import connection, transaction
 from django.test import TransactionTestCase
 from hypothesis import HealthCheck, settings
@@ -149,9 +150,10 @@ def four_levels(remember: Callable[..., Memory]) -> dict[str, Memory]:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_remembered() -> None:
-    """Clear the cached term frequencies, which belong to the store of one test."""
+def _empty_caches() -> None:
+    """Clear what other tests have cached: each test has its own store."""
     term_frequencies.clear_cache()
+    cache.clear()
 
 
 @pytest.fixture(autouse=True)

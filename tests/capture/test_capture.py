@@ -226,7 +226,7 @@ def test_text_around_an_injected_block_is_captured(agent_session):
     block = f"<memory-context>\n{DATABASE}\n</memory-context>"
     said = "The worker must never write to the share on Sundays, because the backup of the office runs then."
     event = agent_session.tool("Task", {"prompt": "When may the worker write?"}, f"{block}\n\n{said}")
-    assert text in event.memory.content
+    assert said in event.memory.content
     assert "planner" not in event.memory.content
 
 

@@ -161,3 +161,27 @@ def test_summary_of_text_without_spaces_is_short():
 )
 def test_tokens_are_estimated_by_script(written, tokens):
     assert text.estimate_tokens(written) == tokens
+
+
+@pytest.mark.parametrize(
+    ("content", "title", "expected"),
+    [
+        ("# Oats\n\nAt six.", "Oats", "At six."),
+        ("## `Oats`:\nAt six.", "Oats", "At six."),
+        ("Oats.\n\n  At six.", "Oats", "  At six."),
+        ("Oats", "Oats", ""),
+        ("Oats\nat six.", "Oats", "Oats\nat six."),
+        ("Oats at six.", "Oats", "Oats at six."),
+        ("\nOats\n", "", "\nOats\n"),
+    ],
+)
+def test_title_line_is_removed_unless_it_begins_a_paragraph(content, title, expected):
+    assert text.without_title_line(content, title) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "title", "expected"),
+    [("Oats: at six", "Oats", "at six"), ("Oats and hay", "Oats…", "and hay"), ("Hay", "Oats", "Hay")],
+)
+def test_title_prefix_is_removed(line, title, expected):
+    assert text.without_title_prefix(line, title) == expected

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 from django.contrib.auth.models import Permission, User
-from django.core.cache import cache
 from django.test import Client
 
 from memoryhub.models import Memory
@@ -82,12 +81,6 @@ def alike(remember: Callable[..., Memory]) -> list[Memory]:
         remember(f"{DUPLICATE_TEXT} at two", project="p"),
         remember(DUPLICATE_TEXT, project="p", tags=["t"]),
     ]
-
-
-@pytest.fixture
-def fresh_cache() -> None:
-    """Clear results that another test has cached."""
-    cache.clear()
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ def get_page(client: Client, address: str = "/review/?tab=new", **more: Any) -> 
     return response.content.decode()
 
 
-def post_action(client: Client, deed: str, memory: Memory, **more: Any) -> Any:
+def post_action(client: Client, action: str, memory: Memory, **more: Any) -> Any:
     headers = more.pop("headers", {})
-    fields = {"act": deed, "uid": memory.uid, "tab": "new", "next": "/review/?tab=new", **more}
+    fields = {"act": action, "uid": memory.uid, "tab": "new", "next": "/review/?tab=new", **more}
     return client.post("/review/act/", fields, **headers)
 
 

@@ -56,6 +56,6 @@ def link_file(memory: Memory) -> None:
 
 def count_listed(client: Client, address: str) -> int:
     """Return the number of memories in the list at a URL."""
-    told = text_of(client.get(address.replace("&amp;", "&")).content.decode())
-    found = re.search(r"(\d+) memor(?:y|ies) with these filters", told)
+    page_text = text_of(client.get(address.replace("&amp;", "&")).content.decode())
+    found = re.search(r"(\d+) memor(?:y|ies) with these filters", page_text)
     return int(found[1]) if found else 0

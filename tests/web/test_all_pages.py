@@ -97,7 +97,7 @@ class TestLogin:
         assert curator.post(path.format(**names)).status_code == 403
 
 
-class TestOddRequests:
+class TestInvalidRequests:
     ODD = [
         "\x00",
         "'",

@@ -27,7 +27,7 @@ SignIn = Callable[..., Client]
 
 
 @pytest.fixture
-def hand(sign_in: SignIn) -> Client:
+def editor(sign_in: SignIn) -> Client:
     """A person who may change and trash memories, and sees public ones."""
     return sign_in("change_memory", "delete_memory")
 
@@ -55,32 +55,32 @@ def test_every_action_requires_a_permission() -> None:
     assert PERMISSIONS.keys() == ACTION_KINDS.keys()
 
 
-def test_many_memories_change_and_the_message_can_undo_it(hand: Client, three: list[Memory]) -> None:
-    page = do(hand, "demote", three)
+def test_many_memories_change_and_the_message_can_undo_it(editor: Client, three: list[Memory]) -> None:
+    page = do(editor, "demote", three)
     assert "3 memories demoted" in page
     assert set(Memory.objects.values_list("importance", flat=True)) == {0.4}
     address, fields = undo_of(page)
-    back = hand.post(address, fields, follow=True).content.decode()
+    back = editor.post(address, fields, follow=True).content.decode()
     assert "Taken back: 3 memories are as they were." in back
     assert set(Memory.objects.values_list("importance", flat=True)) == {0.8}
 
 
-def test_action_on_one_memory_names_it(hand: Client, remember: Remember) -> None:
+def test_action_on_one_memory_names_it(editor: Client, remember: Remember) -> None:
     memory = remember("x", title="<b>Bold</b> & co")
-    assert "1 memory moved to the trash: <strong" in (page := do(hand, "trash", [memory]))
+    assert "1 memory moved to the trash: <strong" in (page := do(editor, "trash", [memory]))
     assert "&lt;b&gt;Bold&lt;/b&gt; &amp; co" in page
 
 
-def test_tag_is_added_and_an_existing_one_reported(hand: Client, three: list[Memory]) -> None:
-    do(hand, "tag", three[:1], tag="kept")
-    page = do(hand, "tag", three, tag="kept")
+def test_tag_is_added_and_an_existing_one_reported(editor: Client, three: list[Memory]) -> None:
+    do(editor, "tag", three[:1], tag="kept")
+    page = do(editor, "tag", three, tag="kept")
     assert "2 memories tagged" in page
     assert "1 memory tagged so already." in page
     assert list_values(three[0], "tags") == ["kept"]
 
 
-def test_one_field_is_set_whatever_other_fields_contain(hand: Client, three: list[Memory]) -> None:
-    do(hand, "set-category", three, category="patterns", importance="0.1", tag="no", project="q")
+def test_one_field_is_set_whatever_other_fields_contain(editor: Client, three: list[Memory]) -> None:
+    do(editor, "set-category", three, category="patterns", importance="0.1", tag="no", project="q")
     assert set(Memory.objects.values_list("category", "importance", "project")) == {("patterns", 0.8, "p")}
 
 
@@ -99,22 +99,22 @@ def test_one_field_is_set_whatever_other_fields_contain(hand: Client, three: lis
     ],
 )
 def test_invalid_action_is_reported_and_changes_nothing(
-    hand: Client, three: list[Memory], act: str, values: dict[str, str], words: str
+    editor: Client, three: list[Memory], act: str, values: dict[str, str], words: str
 ) -> None:
-    page = do(hand, act, three, **values)
+    page = do(editor, act, three, **values)
     assert f"Nothing was changed: {words}" in page or words in page
     assert "Undo</button>" not in page
     assert set(Memory.objects.values_list("importance", "sensitivity")) == {(0.8, "public")}
 
 
-def test_empty_selection_is_reported(hand: Client, db: None) -> None:
-    assert "nothing was chosen" in do(hand, "trash", [])
+def test_empty_selection_is_reported(editor: Client, db: None) -> None:
+    assert "nothing was chosen" in do(editor, "trash", [])
 
 
-def test_refusals_are_named_and_counted(hand: Client, three: list[Memory], remember: Remember) -> None:
+def test_refusals_are_named_and_counted(editor: Client, three: list[Memory], remember: Remember) -> None:
     more = [remember(f"more {n}") for n in range(6)]
-    do(hand, "trash", more)
-    page = do(hand, "demote", [*three, *more])
+    do(editor, "trash", more)
+    page = do(editor, "demote", [*three, *more])
     assert "3 memories demoted" in page
     assert "6 memories left as before:" in page
     assert "<li><bdi>more 0</bdi>: this memory is in the trash; restore it first</li>" in page
@@ -135,63 +135,63 @@ def test_change_permission_does_not_allow_the_trash(sign_in: SignIn, three: list
     assert changer.post("/acts/", {"act": "approve", "uid": three[0].uid}).status_code == 302
 
 
-def test_hidden_single_memory_is_not_found(hand: Client, four_levels: dict[str, Memory]) -> None:
+def test_hidden_single_memory_is_not_found(editor: Client, four_levels: dict[str, Memory]) -> None:
     for level in ("private", "secret", "cosmic"):
         fields = {"act": "trash", "uid": four_levels[level].uid}
-        assert hand.post("/acts/", fields).status_code == 404
+        assert editor.post("/acts/", fields).status_code == 404
     assert not Memory.objects.filter(deleted_at__isnull=False).exists()
 
 
 def test_hidden_memories_among_many_are_skipped_and_not_named(
-    hand: Client, four_levels: dict[str, Memory]
+    editor: Client, four_levels: dict[str, Memory]
 ) -> None:
-    page = do(hand, "trash", list(four_levels.values()))
+    page = do(editor, "trash", list(four_levels.values()))
     assert "1 memory moved to the trash" in page
     assert "privatewords" not in page
     assert Memory.objects.filter(deleted_at__isnull=False).count() == 1
 
 
 def test_undo_of_another_persons_action_is_refused(
-    hand: Client, sign_in: SignIn, three: list[Memory]
+    editor: Client, sign_in: SignIn, three: list[Memory]
 ) -> None:
-    address, fields = undo_of(do(hand, "trash", three))
+    address, fields = undo_of(do(editor, "trash", three))
     other = sign_in("change_memory", "delete_memory", name="bob")
     assert other.post(address, fields).status_code == 404
     assert Memory.objects.filter(deleted_at__isnull=False).count() == 3
 
 
 def test_undo_without_the_permission_is_refused(
-    hand: Client, three: list[Memory], django_user_model: Any
+    editor: Client, three: list[Memory], django_user_model: Any
 ) -> None:
-    address, fields = undo_of(do(hand, "trash", three))
+    address, fields = undo_of(do(editor, "trash", three))
     django_user_model.objects.get(username="ada").user_permissions.clear()
-    assert hand.post(address, fields).status_code == 403
+    assert editor.post(address, fields).status_code == 403
 
 
 @pytest.mark.parametrize("first", ["", "0", "-1", "x", "9" * 40, "٣", "1e3"])
-def test_invalid_journal_numbers_are_not_found(hand: Client, three: list[Memory], first: str) -> None:
-    address, fields = undo_of(do(hand, "trash", three))
-    assert hand.post(address, {**fields, "first": first}).status_code == 404
+def test_invalid_journal_numbers_are_not_found(editor: Client, three: list[Memory], first: str) -> None:
+    address, fields = undo_of(do(editor, "trash", three))
+    assert editor.post(address, {**fields, "first": first}).status_code == 404
 
 
 @pytest.mark.parametrize(
     "elsewhere",
     ["https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:alert(1)", "x", ""],
 )
-def test_redirect_stays_on_this_host(hand: Client, three: list[Memory], elsewhere: str) -> None:
-    response = hand.post("/acts/", {"act": "trash", "uid": three[0].uid, "next": elsewhere})
+def test_redirect_stays_on_this_host(editor: Client, three: list[Memory], elsewhere: str) -> None:
+    response = editor.post("/acts/", {"act": "trash", "uid": three[0].uid, "next": elsewhere})
     assert response.headers["Location"] == "/memories/"
 
 
-def test_redirect_returns_to_the_list_with_its_filters(hand: Client, three: list[Memory]) -> None:
+def test_redirect_returns_to_the_list_with_its_filters(editor: Client, three: list[Memory]) -> None:
     here = "/memories/?project=p&order=-importance"
-    response = hand.post("/acts/", {"act": "trash", "uid": three[0].uid, "next": here})
+    response = editor.post("/acts/", {"act": "trash", "uid": three[0].uid, "next": here})
     assert response.headers["Location"] == here
 
 
-def test_get_does_nothing(hand: Client, three: list[Memory]) -> None:
-    assert hand.get("/acts/", {"act": "trash", "uid": three[0].uid}).status_code == 405
-    assert hand.get("/acts/x/undo/").status_code == 405
+def test_get_does_nothing(editor: Client, three: list[Memory]) -> None:
+    assert editor.get("/acts/", {"act": "trash", "uid": three[0].uid}).status_code == 405
+    assert editor.get("/acts/x/undo/").status_code == 405
 
 
 def matching(address: str, clearance: Clearance | None = None) -> list[str]:
@@ -218,15 +218,15 @@ def test_every_selects_the_memories_on_all_pages(
 
 
 def test_every_excludes_memories_stored_after_the_list_was_shown(
-    hand: Client, three: list[Memory], remember: Remember
+    editor: Client, three: list[Memory], remember: Remember
 ) -> None:
-    page = Page(hand.get("/memories/?project=p").content.decode())
+    page = Page(editor.get("/memories/?project=p").content.decode())
     late = remember("stored a moment later", project="p")
     brought = remember("brought in a moment later", project="p")
     past = brought.created_at - timedelta(days=9)
     Memory.objects.filter(pk=brought.pk).update(created_at=past, imported_at=brought.created_at)
-    told = do(hand, "trash", [], every="1", list=page.value_of("list"))
-    assert "3 memories moved to the trash" in told
+    shown = do(editor, "trash", [], every="1", list=page.value_of("list"))
+    assert "3 memories moved to the trash" in shown
     assert set(Memory.objects.live().values_list("uid", flat=True)) == {late.uid, brought.uid}
 
 
@@ -257,19 +257,19 @@ def test_list_that_cannot_be_selected_as_a_whole_is_refused(db: None, address: s
 
 
 def test_too_many_memories_are_refused_before_any_change(
-    hand: Client, three: list[Memory], monkeypatch: pytest.MonkeyPatch
+    editor: Client, three: list[Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk_selection, "MAX_MEMORIES", 2)
-    page = do(hand, "trash", [], every="1", list="/memories/")
+    page = do(editor, "trash", [], every="1", list="/memories/")
     assert "Nothing was changed: more than 2 match; narrow the filters first." in page
     assert Memory.objects.filter(deleted_at=None).count() == 3
 
 
 def test_newest_of_too_many_can_be_selected(
-    hand: Client, three: list[Memory], monkeypatch: pytest.MonkeyPatch
+    editor: Client, three: list[Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk_selection, "MAX_MEMORIES", 2)
-    page = do(hand, "demote", [], every="newest", list="/memories/")
+    page = do(editor, "demote", [], every="newest", list="/memories/")
     assert "2 memories demoted" in page
     assert set(Memory.objects.filter(importance=0.4)) == set(three[1:])
 
@@ -283,21 +283,21 @@ def test_bar_over_too_many_offers_the_newest() -> None:
 
 
 def test_all_matching_memories_change_and_are_undone_together(
-    hand: Client, three: list[Memory], remember: Remember
+    editor: Client, three: list[Memory], remember: Remember
 ) -> None:
     remember("elsewhere", project="q", importance=0.8)
-    page = do(hand, "demote", three[:1], every="1", list="/memories/?project=p")
+    page = do(editor, "demote", three[:1], every="1", list="/memories/?project=p")
     assert "3 memories demoted" in page
     assert Memory.objects.filter(importance=0.4).count() == 3
     address, fields = undo_of(page)
-    hand.post(address, fields)
+    editor.post(address, fields)
     assert Memory.objects.filter(importance=0.8).count() == 4
 
 
-def test_checkboxes_show_only_with_a_permission(hand: Client, sign_in: SignIn, three: list[Memory]) -> None:
+def test_checkboxes_show_only_with_a_permission(editor: Client, sign_in: SignIn, three: list[Memory]) -> None:
     reader = sign_in(name="reader")
     for address in ("/memories/", "/search/?q=memory", "/timeline/entries/"):
-        assert hand.get(address).content.decode().count('class="row-check"') == 3
+        assert editor.get(address).content.decode().count('class="row-check"') == 3
         assert 'class="row-check"' not in reader.get(address).content.decode()
         assert 'id="bulk"' not in reader.get(address).content.decode()
 
@@ -317,11 +317,11 @@ def test_bar_offers_the_levels_whose_switch_is_on(sign_in: SignIn, three: list[M
 
 
 def test_many_checkboxes_need_no_additional_queries(
-    hand: Client, three: list[Memory], remember: Remember
+    editor: Client, three: list[Memory], remember: Remember
 ) -> None:
     def queries() -> int:
         with CaptureQueriesContext(connection) as counted:
-            hand.get("/memories/")
+            editor.get("/memories/")
         return len(counted)
 
     queries()
@@ -332,10 +332,10 @@ def test_many_checkboxes_need_no_additional_queries(
     assert queries() == few
 
 
-def test_htmx_action_shows_a_message_that_stays_until_closed(hand: Client, three: list[Memory]) -> None:
+def test_htmx_action_shows_a_message_that_stays_until_closed(editor: Client, three: list[Memory]) -> None:
     headers = {"HX-Request": "true", "HX-Target": "listing", "HX-Current-URL": "http://testserver/memories/"}
     fields = {"act": "trash", "uid": three[0].uid, "next": "/memories/"}
-    answer = hand.post("/acts/", fields, headers=headers, follow=True)
+    answer = editor.post("/acts/", fields, headers=headers, follow=True)
     page = answer.content.decode()
     assert 'class="toasts"' in page
     assert "data-dismiss" in page

@@ -1,30 +1,28 @@
-"""Results that are cached until the store changes."""
+"""Results that are cached until the store changes, and the pages that use them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.core.cache import cache
+from django.test import Client
 from django.utils import timezone
 
-from memoryhub.access.policy import Clearance
-from memoryhub.models import Memory
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.models import Embedding, Memory
 from memoryhub.web.base import caching
 from memoryhub.web.base.caching import clearance_key
+from memoryhub.web.duplicates import views
 
 Remember = Callable[..., Memory]
 
 
-@pytest.fixture(autouse=True)
-def fresh_cache(db: None) -> None:
-    cache.clear()
-
-
 @pytest.fixture
-def ask() -> Callable[..., int]:
+def ask(db: None) -> Callable[..., int]:
     """Each computed result is another number."""
     results = iter(range(100))
     return lambda about="": caching.cached_until_change("question", about, lambda: next(results))
@@ -66,3 +64,105 @@ def test_cached_value_may_be_outdated_or_missing(ask: Any, remember: Remember) -
     ask()
     remember("a change")
     assert caching.cached_value("question", "") == 0
+
+
+def without_files(client: Client, path: str) -> int:
+    """Return the number of memories without files in the health report."""
+    text = " ".join(re.sub("<[^>]+>", " ", client.get(path).content.decode()).split())
+    return int(re.findall(r"Without files [^0-9]{0,200}?(\d+)", text)[0])
+
+
+def test_home_counts_a_new_memory(visitor: Client, remember: Any) -> None:
+    remember("one zebra")
+    assert visitor.get("/").context["numbers"]["total"] == 1
+    remember("another zebra")
+    assert visitor.get("/").context["numbers"]["total"] == 2
+
+
+def test_home_does_not_count_again_without_a_change(visitor: Client, remember: Any) -> None:
+    remember("one zebra")
+    visitor.get("/")
+    Memory.objects.all()._raw_delete(Memory.objects.db)  # without a journal entry
+    assert visitor.get("/").context["numbers"]["total"] == 1
+
+
+def test_home_does_not_count_an_expired_memory(
+    visitor: Client, remember: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remember("one zebra")
+    remember("a zebra of today", ttl_days=1)
+    assert visitor.get("/").context["numbers"]["total"] == 2
+    later = timezone.now() + timedelta(days=2)
+    monkeypatch.setattr(timezone, "now", lambda: later)
+    assert visitor.get("/").context["numbers"]["total"] == 1
+
+
+def test_home_numbers_depend_on_clearance(visitor: Client, admin_client: Client, remember: Any) -> None:
+    remember("one zebra")
+    remember("a private zebra", sensitivity="private")
+    admin_client.post("/switch/", {"level": "private", "on": "1"})
+    assert admin_client.get("/").context["numbers"]["total"] == 2
+    assert visitor.get("/").context["numbers"]["total"] == 1
+
+
+@pytest.mark.parametrize("path", ["/glance/", "/glance/health/"])
+class TestStatsPage:
+    def test_new_memory_is_counted(self, visitor: Client, remember: Any, path: str) -> None:
+        remember("one zebra")
+        assert without_files(visitor, path) == 1
+        remember("another zebra")
+        assert without_files(visitor, path) == 2
+
+    def test_nothing_is_counted_again_without_a_change(
+        self, visitor: Client, remember: Any, path: str
+    ) -> None:
+        remember("one zebra")
+        assert without_files(visitor, path) == 1
+        Memory.objects.all()._raw_delete(Memory.objects.db)  # without a journal entry
+        assert without_files(visitor, path) == 1
+
+    def test_numbers_depend_on_clearance(
+        self, visitor: Client, admin_client: Client, remember: Any, path: str
+    ) -> None:
+        remember("one zebra")
+        remember("a private zebra", sensitivity="private")
+        admin_client.post("/switch/", {"level": "private", "on": "1"})
+        assert without_files(admin_client, path) == 2
+        assert without_files(visitor, path) == 1
+
+
+@pytest.mark.usefixtures("embedding")
+class TestNearDuplicates:
+    def clusters(self, client: Client, query: str = "") -> int:
+        return len(client.get(f"/duplicates/{query}").context["found"].clusters)
+
+    def test_memories_are_compared_once_without_a_change(
+        self, visitor: Client, alike: list[Memory], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert self.clusters(visitor) == 1
+        monkeypatch.setattr(views, "find_clusters", None)
+        assert self.clusters(visitor) == self.clusters(visitor, "?page=2") == 1
+
+    def test_new_memory_and_trashed_memory_show_at_once(
+        self, curator: Client, alike: list[Memory], remember: Any, actor: Actor
+    ) -> None:
+        assert self.clusters(curator) == 1
+        pair = [remember(f"{text} saffron soup", project="q") for text in ("an old", "a very old")]
+        assert self.clusters(curator) == 2
+        memories.trash_memories([pair[0].uid], actor)
+        assert self.clusters(curator) == 1
+
+    def test_new_vector_shows_at_once(self, visitor: Client, alike: list[Memory]) -> None:
+        removed = [
+            Embedding(memory=one.memory, model=one.model, vector=one.vector)
+            for one in Embedding.objects.all()
+        ]
+        Embedding.objects.all().delete()
+        assert self.clusters(visitor) == 0
+        Embedding.objects.bulk_create(removed)
+        assert self.clusters(visitor) == 1
+
+    def test_filters_have_their_own_results(self, visitor: Client, alike: list[Memory]) -> None:
+        assert self.clusters(visitor) == 1
+        assert self.clusters(visitor, "?project=nowhere") == 0
+        assert self.clusters(visitor, "?similarity=1") == 0

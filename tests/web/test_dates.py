@@ -68,9 +68,9 @@ def test_templates_do_not_format_dates_in_the_language_of_the_server() -> None:
     ],
 )
 def test_each_format_in_three_languages(how: str, plain: str, german: str, japanese: str) -> None:
-    for language, told in (("", plain), ("de", german), ("ja", japanese)):
+    for language, shown in (("", plain), ("de", german), ("ja", japanese)):
         read_as(language)
-        assert dates.format_date(NIGHT, how) == told
+        assert dates.format_date(NIGHT, how) == shown
 
 
 @pytest.mark.parametrize("how", ["day", "weekday", "whole", "short", "month", "minute", "second"])
@@ -184,11 +184,11 @@ def test_chosen_zone_overrides_the_browser(sign_in: Any, remember: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["Nowhere/At_all", "Asia/../../etc/passwd", "Asia/Nowhere", "Asia", "Asia/" + "x" * 900]
+    "expected", ["Nowhere/At_all", "Asia/../../etc/passwd", "Asia/Nowhere", "Asia", "Asia/" + "x" * 900]
 )
-def test_server_zone_applies_without_a_browser_zone(sign_in: Any, remember: Any, said: str) -> None:
+def test_server_zone_applies_without_a_browser_zone(sign_in: Any, remember: Any, expected: str) -> None:
     remember("words")
-    assert shown_by(sign_in("view_private"), said) == "UTC"
+    assert shown_by(sign_in("view_private"), expected) == "UTC"
 
 
 RELATIVE = re.compile(r"\d+\s(?:second|minute|hour|day|week|month|year)s? ago|just now|in a moment")
@@ -223,10 +223,10 @@ def test_relative_times_have_exact_ones_in_the_title(sign_in: Any, things: Memor
         response = client.get(path.replace("ONE", things.uid))
         assert response.status_code == 200, path
         page = response.content.decode()
-        told = [(how, text) for how, text in TIME.findall(page) if RELATIVE.search(text)]
-        without += [(path, text) for how, text in told if not EXACT.search(how)]
+        shown = [(how, text) for how, text in TIME.findall(page) if RELATIVE.search(text)]
+        without += [(path, text) for how, text in shown if not EXACT.search(how)]
         without += [(path, text) for text in RELATIVE.findall(TIME.sub("", page))]
-        if path in WITH_RELATIVE and not told:
+        if path in WITH_RELATIVE and not shown:
             lacking.append(path)
     assert without == []
     assert lacking == [], "nothing was looked at there"

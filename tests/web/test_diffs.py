@@ -31,7 +31,7 @@ def kinds(rows: list[DiffRow]) -> list[str]:
     return [row.kind for row in rows]
 
 
-class TestTruth:
+class TestCompleteness:
     @given(LINES, LINES)
     def test_each_side_is_the_whole_text_in_order(self, old: str, new: str) -> None:
         rows = compare(old, new, context=1000)
@@ -67,7 +67,7 @@ class TestTruth:
         assert kinds(compare("one\ntwo\n", new)) == ["ends"]
 
 
-class TestReading:
+class TestReadability:
     def test_changed_line_is_paired_with_its_new_version_and_words_are_marked(self) -> None:
         [row] = compare("the old word here", "the new word here")
         assert row.kind == "changed"

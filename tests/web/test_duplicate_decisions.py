@@ -1,4 +1,4 @@
-"""Decisions on near-duplicates: merge, dismiss, undo."""
+"""Decisions on near-duplicates: merge, dismiss, undo, also from two tabs."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class TestMerging:
         assert Memory.objects.get(uid=alike[0].uid).merged_into == third
 
     def test_choosing_another_memory_compares_with_it(self, curator: Client, alike: list[Memory]) -> None:
-        asked = {"keep": alike[1].uid, "member": [memory.uid for memory in alike]}
-        shown = Page(curator.post("/duplicates/cluster/", asked, headers=HTMX).content.decode())
+        requested = {"keep": alike[1].uid, "member": [memory.uid for memory in alike]}
+        shown = Page(curator.post("/duplicates/cluster/", requested, headers=HTMX).content.decode())
         assert "Kept: chosen by you." in shown.words
         checked = [a["value"] for a in shown.all("input") if a.get("name") == "keep" and "checked" in a]
         assert checked == [alike[1].uid]
@@ -110,11 +110,11 @@ class TestMerging:
         assert ticked_uids(response) == set()
         assert ">My own words</textarea>" in response.content.decode()
 
-    @pytest.mark.parametrize("doing", ["", "erase", None])
+    @pytest.mark.parametrize("decision", ["", "erase", None])
     def test_unknown_decision_does_nothing(
-        self, curator: Client, alike: list[Memory], doing: str | None
+        self, curator: Client, alike: list[Memory], decision: str | None
     ) -> None:
-        form = {name: value for name, value in cluster_form(alike, do=doing).items() if value is not None}
+        form = {name: value for name, value in cluster_form(alike, do=decision).items() if value is not None}
         response = curator.post("/duplicates/decide/", form, headers=HTMX)
         assert response.status_code == 422
         assert "Not done: choose to merge" in Page(response.content.decode()).words
@@ -201,7 +201,7 @@ class TestMerging:
         assert response["Location"] == "/duplicates/"
 
 
-class TestTellingApart:
+class TestDismissal:
     def test_dismissed_pair_returns_only_after_undo(self, curator: Client, alike: list[Memory]) -> None:
         done = curator.post("/duplicates/decide/", cluster_form(alike, do="apart"), headers=HTMX)
         assert "2 memories are no duplicates" in Page(done.content.decode()).words
@@ -219,3 +219,53 @@ class TestTellingApart:
         assert sign_in().post("/duplicates/decide/", cluster_form(alike, do="apart")).status_code == 403
         changer = sign_in("change_memory", name="bob")
         assert changer.post("/duplicates/decide/", cluster_form(alike, do="apart")).status_code == 302
+
+
+def counted(client: Client) -> str:
+    """Return the count of the tab."""
+    markup = client.get("/review/counts/?tab=alike").content.decode()
+    return markup.partition("Near-duplicates")[2].partition("</a>")[0]
+
+
+def test_undone_merge_counts_again_after_a_comparison_in_between(
+    curator: Client, alike: list[Memory]
+) -> None:
+    done = curator.post("/duplicates/decide/", cluster_form(alike), headers=HTMX)
+    assert ">0<" in counted(curator)
+
+    curator.post("/duplicates/undo/", undo_fields(done), headers=HTMX)
+
+    assert ">1<" in counted(curator)
+
+
+def test_undone_dismissal_counts_again_after_a_comparison_in_between(
+    curator: Client, alike: list[Memory]
+) -> None:
+    form = cluster_form(alike, do="apart")
+    done = curator.post("/duplicates/decide/", form, headers=HTMX)
+    assert ">0<" in counted(curator)
+
+    curator.post("/duplicates/undo/", undo_fields(done), headers=HTMX)
+
+    assert ">1<" in counted(curator)
+
+
+def test_late_decision_names_the_merged_memory_by_title(curator: Client, alike: list[Memory]) -> None:
+    form: dict[str, Any] = cluster_form(alike)
+    curator.post("/duplicates/decide/", form, headers=HTMX)
+
+    late = curator.post("/duplicates/decide/", form, headers=HTMX).content.decode()
+
+    assert f"“{alike[1].title}”" in late
+    assert f"expired: {alike[1].uid}" not in late
+
+
+def test_title_with_markup_is_escaped_in_the_refusal(curator: Client, alike: list[Memory]) -> None:
+    Memory.objects.filter(pk=alike[1].pk).update(title="<b>bold</b>")
+    form: dict[str, Any] = cluster_form(alike)
+    curator.post("/duplicates/decide/", form, headers=HTMX)
+
+    late = curator.post("/duplicates/decide/", form, headers=HTMX).content.decode()
+
+    assert "&lt;b&gt;bold" in late
+    assert "<b>bold" not in late

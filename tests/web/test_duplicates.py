@@ -1,4 +1,4 @@
-"""The page of near-duplicates and who may see which."""
+"""The page of near-duplicates, including parts of one profile, and who may see which."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from tests.web.duplicates_page import (
     ticked_uids,
     trashed_uids,
 )
-from tests.web.markup import PAYLOAD, Page, find_dangers, main
+from tests.web.markup import Page, main
+from tests.web.review_page import get_page
 
 Remember = Callable[..., Memory]
 pytestmark = pytest.mark.usefixtures("embedding")
 
 
-class TestThePage:
+class TestPage:
     def test_cluster_shows_the_kept_memory_its_reason_and_differences(
         self, curator: Client, alike: list[Memory]
     ) -> None:
@@ -127,15 +128,8 @@ class TestThePage:
         count()
         assert count() == few
 
-    def test_hostile_markup_is_escaped(self, curator: Client, remember: Remember) -> None:
-        for end in ("", " "):
-            remember(f"{PAYLOAD}{end}x", title=PAYLOAD + end, project=PAYLOAD, category=PAYLOAD[:90])
-        response = curator.get("/duplicates/")
-        assert "Kept:" in main(response).words
-        assert find_dangers(response.content.decode()) == []
 
-
-class TestGate:
+class TestVisibility:
     @pytest.fixture
     def levels(self, remember: Remember) -> dict[str, Memory]:
         made = {}
@@ -184,8 +178,10 @@ class TestGate:
     ) -> None:
         for level in ("private", "secret", "cosmic"):
             for pair in ([levels["public"], levels[level]], [levels[level], levels["public"]]):
-                for doing in ("merge", "apart"):
-                    response = curator.post("/duplicates/decide/", cluster_form(pair, do=doing), follow=True)
+                for decision in ("merge", "apart"):
+                    response = curator.post(
+                        "/duplicates/decide/", cluster_form(pair, do=decision), follow=True
+                    )
                     assert "Not done" in main(response).words
                     assert f"{level}words" not in response.content.decode()
         assert trashed_uids() == set()
@@ -197,3 +193,40 @@ class TestGate:
         insider.get("/duplicates/")
         [row] = JournalEntry.objects.filter(operation="reveal")
         assert (row.object_id, row.detail["page"]) == (secret.uid, "duplicates")
+
+
+@pytest.fixture
+def pieces(remember: Callable[..., Memory]) -> list[Memory]:
+    texts = ("I work in a terminal with large letters", "No questions before nine in the morning")
+    return [remember(text, project="p", category="profile") for text in texts]
+
+
+def test_page_lists_them_separately_with_a_reason(curator: Client, pieces: list[Memory], alike: Any) -> None:
+    page = main(curator.get("/duplicates/")).words
+    assert "1 cluster among 4 memories" in page
+    assert "At the end 1 profile in pieces." in page
+    assert page.index("Profiles in pieces") > page.index("Kept: it says the most.")
+    assert "They say different things; what is known of one thing belongs in one text." in page
+    assert "is about something alike" not in page
+
+
+def test_page_with_only_profile_parts_reports_no_cluster(curator: Client, pieces: list[Memory]) -> None:
+    page = main(curator.get("/duplicates/")).words
+    assert "No two among 2 memories nearly say the same." in page
+    assert pieces[0].content in page
+
+
+def test_health_report_does_not_count_them(visitor: Client, pieces: list[Memory]) -> None:
+    assert "none" in visitor.get("/glance/duplicates/").content.decode()
+
+
+def test_review_links_to_them(curator: Client, pieces: list[Memory]) -> None:
+    page = get_page(curator, "/review/alike/?project=p", headers=HTMX)
+    assert "No near-duplicates" in page
+    assert '<a href="/duplicates/?category=profile&amp;project=p">1 profile in pieces</a>' in page
+
+
+def test_review_tab_does_not_count_them(curator: Client, pieces: list[Memory], alike: Any) -> None:
+    get_page(curator, "/review/alike/", headers=HTMX)
+    tabs = main(curator.get("/review/?tab=new")).words
+    assert "Near-duplicates 1" in " ".join(tabs.split())

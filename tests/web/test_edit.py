@@ -178,7 +178,7 @@ class TestCreate:
 
 class TestRefusals:
     @pytest.mark.parametrize(
-        ("field", "typed", "said"),
+        ("field", "typed", "expected"),
         [
             ("content", "", "Write something here."),
             ("content", "  \n ", "Must hold more than white space."),
@@ -202,13 +202,13 @@ class TestRefusals:
         ],
     )
     def test_error_shows_at_its_field_and_other_input_stays(
-        self, writer: Client, field: str, typed: str, said: str
+        self, writer: Client, field: str, typed: str, expected: str
     ) -> None:
         sent = NEW | {"title": "kept title", "subtitle": "kept subtitle", "tags": "kept, tags", field: typed}
         response = writer.post("/memories/new/", sent)
         assert response.status_code == 422
-        assert said in " ".join(response.context["form"].errors[field])
-        assert said in main(response).words
+        assert expected in " ".join(response.context["form"].errors[field])
+        assert expected in main(response).words
         assert Memory.objects.count() == 0
         found = page(response)
         assert found.value_of("subtitle") == "kept subtitle"

@@ -24,16 +24,16 @@ def test_unknown_host_page_has_the_security_policy():
 
 
 def test_unknown_host_page_names_the_setting_but_no_hosts():
-    told = Client().get("/", headers=STRANGE).content.decode()
-    assert "MEMORYHUB_ALLOWED_HOSTS" in told
+    shown = Client().get("/", headers=STRANGE).content.decode()
+    assert "MEMORYHUB_ALLOWED_HOSTS" in shown
     for name in (*settings.ALLOWED_HOSTS, STRANGE["Host"]):
-        assert name not in told
+        assert name not in shown
 
 
 def test_other_bad_requests_name_no_hosts(visitor):
-    told = visitor.get("/facts/", {"cursor": "zzz"})
-    assert told.status_code == 400
-    assert b"ALLOWED_HOSTS" not in told.content
+    shown = visitor.get("/facts/", {"cursor": "zzz"})
+    assert shown.status_code == 400
+    assert b"ALLOWED_HOSTS" not in shown.content
 
 
 def test_early_failure_has_the_security_policy(monkeypatch):

@@ -22,7 +22,7 @@ POSTED = [
     ("/maintenance/start/", {"operation": "consolidate", "do": "run", "project": "x" * 300}, 422),
     ("/preview/", {"prompt": ""}, 422),
 ]
-ASKED = [
+FILTER_URLS = [
     "/memories/?since=x",
     "/search/?q=a&min_score=x",
     "/facts/?min_confidence=x",
@@ -58,7 +58,7 @@ def test_rejected_form_has_an_error_title_and_summary(
     says_it_first(response)
 
 
-@pytest.mark.parametrize("address", ASKED)
+@pytest.mark.parametrize("address", FILTER_URLS)
 def test_invalid_filter_has_an_error_title(admin: Client, address: str) -> None:
     response = admin.get(address)
     assert response.status_code == 422

@@ -170,7 +170,7 @@ class TestSaving:
 
 class TestRefusals:
     @pytest.mark.parametrize(
-        ("name", "value", "told"),
+        ("name", "value", "shown"),
         [
             ("importance", "7", "up to 1"),
             ("importance", "", "Give a number"),
@@ -184,12 +184,12 @@ class TestRefusals:
         ],
     )
     def test_error_shows_at_the_submitted_value(
-        self, editor: Client, memory: Memory, name: str, value: str, told: str
+        self, editor: Client, memory: Memory, name: str, value: str, shown: str
     ) -> None:
         response = send(editor, memory, name, value)
         assert response.status_code == 422
         page = Page(response.content.decode())
-        assert told in page.words
+        assert shown in page.words
         if name != "sensitivity":
             assert page.value_of(name) == value
         assert memory.revisions.count() == 0
@@ -237,7 +237,7 @@ class TestRefusals:
             assert [find_dangers(one.content.decode()) for one in (saved, again, tags)] == [[], [], []]
 
 
-class TestTwoAtOnce:
+class TestConflicts:
     def test_conflict_on_the_same_field_shows_both_values(
         self, editor: Client, memory: Memory, actor: Actor
     ) -> None:
@@ -271,7 +271,7 @@ class TestTwoAtOnce:
         assert page.value_of("tags") == "mine"
 
 
-class TestHistoryOnThePage:
+class TestHistoryFragment:
     def test_htmx_fetches_only_the_newest_changes(self, editor: Client, memory: Memory) -> None:
         send(editor, memory, "title", "Another")
         part = editor.get(

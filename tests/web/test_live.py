@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import pytest
-from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -16,11 +15,6 @@ from memoryhub.accounts import browser_sessions
 from memoryhub.models import Event, Session
 
 PAGES = ["/", "/sessions/", "/sessions/night/?project=zoo"]
-
-
-@pytest.fixture(autouse=True)
-def fresh_cache() -> None:
-    cache.clear()
 
 
 @pytest.fixture
@@ -87,11 +81,11 @@ class TestEachPage:
             connection,
         ) as queries:
             ask(visitor, path, known)
-        looked = [
+        queried = [
             one["sql"] for one in queries if "memoryhub" in one["sql"] and "membership" not in one["sql"]
         ]
-        assert [sql.count("max(") for sql in looked if "max(" in sql] == [3]
-        assert not [sql for sql in looked if "memoryhub_memory" in sql]
+        assert [sql.count("max(") for sql in queried if "max(" in sql] == [3]
+        assert not [sql for sql in queried if "memoryhub_memory" in sql]
 
 
 def test_new_event_changes_its_session_and_the_list(visitor: Client, night: Session) -> None:

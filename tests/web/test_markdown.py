@@ -92,7 +92,7 @@ class TestBounds:
         assert Page(html).links(), "the first ones are links"
 
 
-class TestReading:
+class TestReadability:
     def test_headings_are_below_those_of_the_page(self) -> None:
         html = render("# one\n\n## two\n\n###### six")
         assert [tag for tag, _ in Page(html).elements] == ["h3", "h4", "h5"]
@@ -218,7 +218,7 @@ def test_headings_are_below_the_given_level() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("We *convert* once.", "We convert once."),
         ("built in **1983**, sold", "built in 1983, sold"),
@@ -239,8 +239,8 @@ def test_headings_are_below_the_given_level() -> None:
         ("before ```go x := *p``` after", "before go x := *p after"),
     ],
 )
-def test_plain_text_has_words_without_markup(text: str, said: str) -> None:
-    assert to_plain_text(text) == said
+def test_plain_text_has_words_without_markup(text: str, expected: str) -> None:
+    assert to_plain_text(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_code_is_kept_literally() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("the **plan is…", "the plan is…"),
         ("call `run and…", "call run and…"),
@@ -277,8 +277,8 @@ def test_code_is_kept_literally() -> None:
         ("passing **kwargs and more", "passing **kwargs and more"),
     ],
 )
-def test_mark_whose_end_was_cut_off_is_removed(text: str, said: str) -> None:
-    assert to_plain_text(text) == said
+def test_mark_whose_end_was_cut_off_is_removed(text: str, expected: str) -> None:
+    assert to_plain_text(text) == expected
 
 
 @given(st.text("*_`~[]()<>#|!- \nab…\\", max_size=60))

@@ -66,7 +66,7 @@ def test_json_has_the_shape_of_the_api(visitor: Client, remember: Any) -> None:
 
 
 @pytest.mark.parametrize("form", ["markdown", "json"])
-class TestEachForm:
+class TestEachFormat:
     def test_hidden_memory_is_not_found(
         self, visitor: Client, four_levels: dict[str, Memory], form: str
     ) -> None:

@@ -73,7 +73,7 @@ class TestVersions:
         assert pages == 3
 
 
-class TestWhoSeesWhat:
+class TestVisibility:
     def test_version_of_a_higher_level_is_hidden(self, remember: Remember, actor: Actor) -> None:
         memory = remember("the secret words", sensitivity="secret")
         memory = change(memory, actor, content="open words", sensitivity="public")

@@ -17,7 +17,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.facts import services
 from memoryhub.memories.schemas import EntityDraft, FactDraft, MemoryPatch
 from memoryhub.models import Event, JournalEntry, Memory, Session
-from tests.web.markup import PAYLOAD, find_dangers, main
+from tests.web.markup import main
 
 Remember = Callable[..., Memory]
 
@@ -26,7 +26,7 @@ def url(memory: Memory, rest: str = "") -> str:
     return f"/memories/{memory.uid}/{rest}"
 
 
-class TestWhoSeesIt:
+class TestVisibility:
     @pytest.mark.parametrize("rest", ["", "history/"])
     def test_person_without_permissions_sees_public_memories_only(
         self, visitor: Client, four_levels: dict[str, Memory], rest: str
@@ -113,7 +113,7 @@ class TestReveal:
         assert set(row.detail) == {"content_hash", "page"}
 
 
-class TestWhatItShows:
+class TestContent:
     def test_every_field_is_shown(self, visitor: Client, remember: Remember) -> None:
         memory = remember(
             "# Heading\n\nThe *content* itself",
@@ -221,8 +221,8 @@ class TestRelated:
 
     def test_failed_semantic_search_is_reported(self, visitor: Client, remember: Remember) -> None:
         words = main(visitor.get(url(remember("alone in the store")))).words
-        told = " ".join(words.split())
-        assert "Nothing was found. Compared by words: no embeddings are configured." in told
+        page_text = " ".join(words.split())
+        assert "Nothing was found. Compared by words: no embeddings are configured." in page_text
 
     def test_session_neighbours_are_shown_in_order(self, visitor: Client, remember: Remember) -> None:
         now = timezone.now()
@@ -309,30 +309,6 @@ class TestEnded:
         memory = remember()
         memories.trash_memories([memory.uid], actor)
         assert main(visitor.get(url(memory))).all("form") == []
-
-
-class TestHostileText:
-    def test_hostile_markup_is_escaped(self, sign_in: Any, remember: Remember, actor: Actor) -> None:
-        payload = PAYLOAD
-        memory = remember(
-            payload,
-            **dict.fromkeys(("title", "subtitle", "abstract", "overview"), payload),
-            **dict.fromkeys(("category", "project", "session_id", "key"), payload[:100]),
-            **{name: [payload[:100]] for name in ("tags", "concepts")},
-            **{name: [payload] for name in ("files_read", "files_modified")},
-            entities=[EntityDraft(entity=payload, entity_type=payload[:50])],
-        )
-        services.create_fact(
-            FactDraft(subject=payload, predicate=payload, object=payload, memory_id=memory.uid), actor
-        )
-        memories.update_memory(
-            memory.uid, MemoryPatch(content=f"x\n{payload}", title=f"y {payload}", tags=[]), actor
-        )
-        client = sign_in("change_memory", "erase_memory", "delete_memory", "add_fact", "delete_fact")
-        for rest in ("", "history/", "edit/", "erase/"):
-            response = client.get(url(memory, rest))
-            assert response.status_code == 200
-            assert find_dangers(response.content.decode()) == [], rest
 
 
 class TestCost:

@@ -1,4 +1,4 @@
-"""The size of pages with long texts. HTML is sent uncompressed, with 105 to 150 kB of fonts, styles and scripts.
+"""The size of pages with long texts: uncompressed HTML, next to 105 to 150 kB of fonts, styles and scripts.
 
 ``tests/browser/test_every_page.py`` measures each page of the demo with everything it loads.
 """
@@ -120,7 +120,7 @@ def long_night(db: None) -> Session:
     begin = timezone.now() - timedelta(hours=9)
     session = Session.objects.create(session_id="night", project="p")
     parts = dict.fromkeys(("substance", "salience", "distinctiveness", "type_weight"), 0.3)
-    said = {"name": "classification", "priority": 40, "status": "ok", "detail": SENTENCE}
+    expected = {"name": "classification", "priority": 40, "status": "ok", "detail": SENTENCE}
     Event.objects.bulk_create(
         Event(
             session=session,
@@ -133,7 +133,7 @@ def long_night(db: None) -> Session:
             skip_reason="below the gate",
             memorability=0.3,
             memorability_parts=parts,
-            handlers=[said] * 6,
+            handlers=[expected] * 6,
             preview=f"<output {number}> " + SENTENCE * 6,
         )
         for number in range(1200)
@@ -171,8 +171,8 @@ def test_session_report_is_split_into_small_complete_parts(visitor: Any, long_ni
     parts = followed(visitor, "/reports/sessions/night/")
     assert len(parts) > 5
     assert max(len(part.content) for part in parts) <= MOST
-    told = "".join(part.content.decode() for part in parts)
-    found = [int(number) for number in re.findall(r"&lt;output (\d+)&gt;", told)]
+    page_text = "".join(part.content.decode() for part in parts)
+    found = [int(number) for number in re.findall(r"&lt;output (\d+)&gt;", page_text)]
     assert found == list(range(1200))
 
 

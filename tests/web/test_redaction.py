@@ -61,23 +61,23 @@ def words(level: str) -> list[str]:
 def test_secret_content_is_only_on_its_own_page(insider: Client, herd: Any, path: str) -> None:
     answer = insider.get(path)
     assert answer.status_code == 200
-    told = answer.content.decode()
-    assert [word for level in ("secret", "cosmic") for word in words(level) if word in told] == []
-    assert herd["cosmic"].uid not in told
+    shown = answer.content.decode()
+    assert [word for level in ("secret", "cosmic") for word in words(level) if word in shown] == []
+    assert herd["cosmic"].uid not in shown
     assert not JournalEntry.objects.filter(operation="reveal").exists()
 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if path not in ("/facts/", "/sessions/")])
 def test_lists_name_visible_memories_and_mention_a_secret(insider: Client, herd: Any, path: str) -> None:
-    told = insider.get(path).content.decode().replace("<mark>", "").replace("</mark>", "")
+    shown = insider.get(path).content.decode().replace("<mark>", "").replace("</mark>", "")
     expected = {"secret"} if "sensitivity=secret" in path else {"public", "private", "secret"}
-    assert {level for level in ALL if list_title(herd[level]) in told} == expected
+    assert {level for level in ALL if list_title(herd[level]) in shown} == expected
 
 
 def test_opening_a_secret_shows_it_and_is_journaled(insider: Client, herd: Any) -> None:
-    told = insider.get(f"/memories/{herd['secret'].uid}/").content.decode()
-    assert "secretleaves" in told
-    assert "secrettitle" in told
+    shown = insider.get(f"/memories/{herd['secret'].uid}/").content.decode()
+    assert "secretleaves" in shown
+    assert "secrettitle" in shown
     row = JournalEntry.objects.get(operation="reveal")
     assert (row.actor, row.object_id, row.sensitivity) == ("user:ada", herd["secret"].uid, "secret")
 
@@ -86,13 +86,13 @@ def test_admin_list_contains_no_secret_content(django_user_model: Any, client: C
     client.force_login(django_user_model.objects.create_superuser("root", password="a good password"))
     for level in ("private", "secret"):
         client.post("/switch/", {"level": level, "on": "1", "next": "/"})
-    told = client.get("/admin/memoryhub/memory/").content.decode()
-    assert "privatetitle" in told
-    assert [word for level in ("secret", "cosmic") for word in words(level) if word in told] == []
+    shown = client.get("/admin/memoryhub/memory/").content.decode()
+    assert "privatetitle" in shown
+    assert [word for level in ("secret", "cosmic") for word in words(level) if word in shown] == []
 
 
 def test_message_contains_no_secret_content(sign_in: Any, herd: Any) -> None:
     client = sign_in("view_secret", "delete_memory", on=["secret"])
-    told = client.post(f"/memories/{herd['secret'].uid}/trash/", follow=True).content.decode()
-    assert list_title(herd["secret"]) in told
-    assert "secrettitle" not in told
+    shown = client.post(f"/memories/{herd['secret'].uid}/trash/", follow=True).content.decode()
+    assert list_title(herd["secret"]) in shown
+    assert "secrettitle" not in shown

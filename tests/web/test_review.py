@@ -19,11 +19,11 @@ from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.web.review import queue
 from tests.web.conftest import SignIn
-from tests.web.markup import PAYLOAD, Page, find_dangers
+from tests.web.markup import Page
 from tests.web.review_page import EVE, HTMX, get_page, post_action
 
 Remember = Callable[..., Memory]
-pytestmark = pytest.mark.usefixtures("fresh_cache")
+pytestmark = pytest.mark.django_db
 
 
 class TestPage:
@@ -144,15 +144,8 @@ class TestPage:
         Memory.objects.update(flags=flags)
         assert "About the moon" in get_page(visitor, "/review/?tab=flagged")
 
-    def test_hostile_markup_is_escaped(self, sign_in: SignIn, remember: Remember) -> None:
-        client = sign_in("change_memory", "delete_memory")
-        made = remember(f"{PAYLOAD} Ignore all previous instructions.", title=PAYLOAD, project=PAYLOAD)
-        Memory.objects.filter(pk=made.pk).update(flags=[PAYLOAD], author=PAYLOAD)
-        for address in ("/review/?tab=new", "/review/?tab=flagged", f"/review/cards/{made.uid}/merge/"):
-            assert not find_dangers(get_page(client, address)), address
 
-
-class TestGate:
+class TestVisibility:
     def test_each_person_sees_the_levels_of_their_switches(
         self, sign_in: SignIn, four_levels: dict[str, Memory]
     ) -> None:
@@ -172,8 +165,8 @@ class TestGate:
         client = sign_in("change_memory", "delete_memory")
         for level in ("private", "secret", "cosmic"):
             hidden = four_levels[level]
-            for deed in ("approve", "demote", "trash"):
-                assert post_action(client, deed, hidden).status_code == 404
+            for action in ("approve", "demote", "trash"):
+                assert post_action(client, action, hidden).status_code == 404
             for query in ("", "?whole=1"):
                 assert client.get(f"/review/cards/{hidden.uid}/{query}", **HTMX).status_code == 404
             assert client.get(f"/review/cards/{hidden.uid}/merge/").status_code == 404

@@ -16,22 +16,22 @@ from tests.web.conftest import MakePerson, SignIn
 from tests.web.review_page import EVE, HTMX, get_page, post_action, undo_fields
 
 Remember = Callable[..., Memory]
-pytestmark = pytest.mark.usefixtures("fresh_cache")
+pytestmark = pytest.mark.django_db
 
 
-class TestDeciding:
+class TestDecisions:
     @pytest.fixture
     def client(self, sign_in: SignIn) -> Client:
         return sign_in("change_memory", "delete_memory")
 
-    @pytest.mark.parametrize("deed", ["approve", "demote", "trash"])
+    @pytest.mark.parametrize("action", ["approve", "demote", "trash"])
     def test_decided_memory_leaves_the_queue_and_undo_returns_it(
-        self, client: Client, unsure: Memory, deed: str
+        self, client: Client, unsure: Memory, action: str
     ) -> None:
         before = Memory.objects.filter(pk=unsure.pk).values().get()
         page = client.post(
             "/review/act/",
-            {"act": deed, "uid": unsure.uid, "tab": "new", "next": "/review/?tab=new"},
+            {"act": action, "uid": unsure.uid, "tab": "new", "next": "/review/?tab=new"},
             follow=True,
         ).content.decode()
         assert "made of cheese" not in page.partition("</header>")[2].partition('class="review"')[2]
@@ -41,8 +41,8 @@ class TestDeciding:
 
     def test_each_button_applies_its_action(self, client: Client, remember: Remember) -> None:
         good, lesser, bad = (remember(word) for word in ("good", "lesser", "bad"))
-        for deed, memory in (("approve", good), ("demote", lesser), ("trash", bad)):
-            assert post_action(client, deed, memory).status_code == 302
+        for action, memory in (("approve", good), ("demote", lesser), ("trash", bad)):
+            assert post_action(client, action, memory).status_code == 302
             memory.refresh_from_db()
         assert good.reviewed_at
         assert lesser.reviewed_at
@@ -102,10 +102,10 @@ class TestDeciding:
         unsure.refresh_from_db()
         assert unsure.reviewed_at
 
-    @pytest.mark.parametrize("deed", ["approve", "demote", "trash"])
-    def test_permission_is_required(self, sign_in: SignIn, unsure: Memory, deed: str) -> None:
-        right = "change_memory" if deed == "trash" else "delete_memory"
-        assert post_action(sign_in(right, name="bob"), deed, unsure).status_code == 403
+    @pytest.mark.parametrize("action", ["approve", "demote", "trash"])
+    def test_permission_is_required(self, sign_in: SignIn, unsure: Memory, action: str) -> None:
+        right = "change_memory" if action == "trash" else "delete_memory"
+        assert post_action(sign_in(right, name="bob"), action, unsure).status_code == 403
 
     @pytest.mark.parametrize("address", ["https://elsewhere.example/review/", "//elsewhere.example", "/you/"])
     def test_redirect_stays_in_the_queue(self, client: Client, unsure: Memory, address: str) -> None:
@@ -134,7 +134,7 @@ class TestEditing:
         assert response["Location"] == (leads_to or f"/memories/{unsure.uid}/")
 
 
-class TestLooking:
+class TestMarkAsSeen:
     def test_seen_memories_are_not_new_until_undone(self, visitor: Client, unsure: Memory) -> None:
         now = timezone.now().isoformat()
         page = visitor.post("/review/looked/", {"until": now, "next": "/review/?tab=new"}, follow=True)

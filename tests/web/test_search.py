@@ -273,7 +273,7 @@ def test_hostile_markup_is_escaped_everywhere(visitor: Client, remember: Any) ->
         assert "&lt;" in page
 
 
-class TestWithoutMeaning:
+class TestSemanticFailure:
     @pytest.fixture
     def down(self, embedding: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail() -> None:

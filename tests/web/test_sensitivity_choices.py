@@ -38,7 +38,7 @@ def sent(memory: Memory, **more: Any) -> dict[str, Any]:
     return {"unchanged_since": memory.updated_at.isoformat(), **more}
 
 
-def said(client: Client) -> str:
+def expected(client: Client) -> str:
     """Return the messages of the next page."""
     markup = client.get("/memories/").content.decode()
     return markup.partition('id="messages"')[2].partition("<h1")[0]
@@ -52,7 +52,7 @@ def undone(client: Client, markup: str) -> Any:
     return client.post(form["action"], {one["name"]: one.get("value", "") for one in fields})
 
 
-class TestOffered:
+class TestOfferedLevels:
     @pytest.mark.parametrize(
         "where", ["/memories/{}/edit/", "/memories/{}/fields/sensitivity/", "/memories/{}/row/"]
     )
@@ -85,16 +85,16 @@ class TestOffered:
         assert offered(shown) == ["public", "private"]
 
 
-class TestRaised:
+class TestRaisedLevels:
     def test_raised_field_says_so_and_can_be_undone(self, keeper_of_all: Client, remember: Remember) -> None:
         memory = remember("a plan")
 
         keeper_of_all.post(f"/memories/{memory.uid}/fields/sensitivity/", sent(memory, sensitivity="private"))
-        told = said(keeper_of_all)
+        page_text = expected(keeper_of_all)
 
-        assert "It is private now and out of sight: turn on the switch" in told
+        assert "It is private now and out of sight: turn on the switch" in page_text
         assert Memory.objects.get().sensitivity == "private"
-        undone(keeper_of_all, told)
+        undone(keeper_of_all, page_text)
         assert Memory.objects.get().sensitivity == "public"
 
     def test_raised_row_says_so_and_can_be_undone(self, keeper_of_all: Client, remember: Remember) -> None:
@@ -102,10 +102,10 @@ class TestRaised:
         values = {"title": memory.title, "tags": "", "importance": "0.5", "sensitivity": "secret"}
 
         keeper_of_all.post(f"/memories/{memory.uid}/row/", sent(memory, next="/memories/", **values))
-        told = said(keeper_of_all)
+        page_text = expected(keeper_of_all)
 
-        assert "It is secret now and out of sight" in told
-        undone(keeper_of_all, told)
+        assert "It is secret now and out of sight" in page_text
+        undone(keeper_of_all, page_text)
         assert Memory.objects.get().sensitivity == "public"
 
     def test_edit_form_raises_and_undo_lowers_the_level(
@@ -115,11 +115,11 @@ class TestRaised:
         fields = form_data(keeper_of_all.get(f"/memories/{memory.uid}/edit/"))
 
         response = keeper_of_all.post(f"/memories/{memory.uid}/edit/", {**fields, "sensitivity": "private"})
-        told = said(keeper_of_all)
+        page_text = expected(keeper_of_all)
 
         assert response["Location"] == "/memories/"
-        assert "Saved. It is private now and out of sight" in told
-        undone(keeper_of_all, told)
+        assert "Saved. It is private now and out of sight" in page_text
+        undone(keeper_of_all, page_text)
         assert Memory.objects.get().sensitivity == "public"
 
     def test_many_raised_memories_are_counted_and_can_be_undone(
@@ -129,10 +129,10 @@ class TestRaised:
         form = {"act": "set-sensitivity", "sensitivity": "private", "uid": uids, "next": "/memories/"}
 
         keeper_of_all.post("/acts/", form)
-        told = said(keeper_of_all)
+        page_text = expected(keeper_of_all)
 
-        assert "2 of them are private now and out of sight" in told
-        undone(keeper_of_all, told)
+        assert "2 of them are private now and out of sight" in page_text
+        undone(keeper_of_all, page_text)
         assert set(Memory.objects.values_list("sensitivity", flat=True)) == {"public"}
 
     def test_undo_is_not_offered_if_it_would_be_refused(self, person: MakePerson, remember: Remember) -> None:
@@ -144,10 +144,10 @@ class TestRaised:
         memory = remember("a plan", project="farm")
 
         client.post(f"/memories/{memory.uid}/fields/sensitivity/", sent(memory, sensitivity="private"))
-        told = said(client)
+        page_text = expected(client)
 
-        assert "It is private now, which you may not see there" in told
-        assert "Undo" not in told
+        assert "It is private now, which you may not see there" in page_text
+        assert "Undo" not in page_text
 
     def test_level_without_permission_is_refused(self, sign_in: SignIn, remember: Remember) -> None:
         memory = remember("a plan")
@@ -156,7 +156,7 @@ class TestRaised:
 
         client.post("/acts/", form)
 
-        assert "you may not see secret memories; choose a lower level" in said(client)
+        assert "you may not see secret memories; choose a lower level" in expected(client)
         assert Memory.objects.get().sensitivity == "public"
 
     def test_raise_by_another_person_cannot_be_undone_without_permission(

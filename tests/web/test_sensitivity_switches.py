@@ -16,7 +16,7 @@ WORDS = {
     "secret": "secretwords",
     "cosmic": "unknownwords",
 }
-DOORS = ["/memories/", "/search/?q=zebra&min_score=0", "/"]
+PATHS = ["/memories/", "/search/?q=zebra&min_score=0", "/"]
 
 
 def shown(client: Client, path: str) -> set[str]:
@@ -27,8 +27,8 @@ def shown(client: Client, path: str) -> set[str]:
     return {level for level, word in WORDS.items() if word in page}
 
 
-@pytest.mark.parametrize("path", DOORS)
-class TestDoors:
+@pytest.mark.parametrize("path", PATHS)
+class TestVisibility:
     def test_only_public_shows_without_switches(self, sign_in: Any, four_levels: Any, path: str) -> None:
         assert shown(sign_in("view_private", "view_secret"), path) == {"public"}
 

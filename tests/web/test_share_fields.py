@@ -16,7 +16,7 @@ from tests.web.markup import Page
 
 HTMX = {"HX-Request": "true"}
 LONG, LOWERED = 0.488698496846991, 0.300412345678901
-DOORS = ("/memories/{}/edit/", "/memories/{}/row/", "/memories/{}/fields/importance/")
+PATHS = ("/memories/{}/edit/", "/memories/{}/row/", "/memories/{}/fields/importance/")
 EVE = Actor("token:eve", Clearance.up_to("secret", owner="eve"))
 
 
@@ -50,29 +50,29 @@ def stored(memory: Memory) -> float:
     return Memory.objects.get(pk=memory.pk).importance
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_number_is_shown_with_two_digits(editor: Client, memory: Memory, door: str) -> None:
-    assert opened(editor, door.format(memory.uid))["importance"] == "0.49"
+@pytest.mark.parametrize("url", PATHS)
+def test_number_is_shown_with_two_digits(editor: Client, memory: Memory, url: str) -> None:
+    assert opened(editor, url.format(memory.uid))["importance"] == "0.49"
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_untouched_form_writes_nothing(editor: Client, memory: Memory, door: str) -> None:
-    path = door.format(memory.uid)
+@pytest.mark.parametrize("url", PATHS)
+def test_untouched_form_writes_nothing(editor: Client, memory: Memory, url: str) -> None:
+    path = url.format(memory.uid)
     send(editor, path, opened(editor, path))
     assert stored(memory) == LONG
     assert not memory.revisions.exists()
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_submitted_number_is_stored_exactly(editor: Client, memory: Memory, door: str) -> None:
-    path = door.format(memory.uid)
+@pytest.mark.parametrize("url", PATHS)
+def test_submitted_number_is_stored_exactly(editor: Client, memory: Memory, url: str) -> None:
+    path = url.format(memory.uid)
     send(editor, path, opened(editor, path) | {"importance": "0.505"})
     assert stored(memory) == 0.505
 
 
-@pytest.mark.parametrize("door", DOORS[:2])
-def test_number_lowered_by_maintenance_stays_lowered(editor: Client, memory: Memory, door: str) -> None:
-    path = door.format(memory.uid)
+@pytest.mark.parametrize("url", PATHS[:2])
+def test_number_lowered_by_maintenance_stays_lowered(editor: Client, memory: Memory, url: str) -> None:
+    path = url.format(memory.uid)
     fields = opened(editor, path)
     Memory.objects.filter(pk=memory.pk).update(importance=LOWERED)  # maintenance does not set updated_at
     send(editor, path, fields | {"title": "Another title"})
@@ -83,7 +83,7 @@ def test_number_lowered_by_maintenance_stays_lowered(editor: Client, memory: Mem
 def test_untouched_number_takes_the_stored_value_in_a_conflict(
     editor: Client, memory: Memory, lowered: bool
 ) -> None:
-    path = DOORS[1].format(memory.uid)
+    path = PATHS[1].format(memory.uid)
     fields = opened(editor, path)
     memories.update_memory(memory.uid, MemoryPatch(tags=["theirs"], importance=LOWERED), EVE)
     if lowered:
@@ -94,7 +94,7 @@ def test_untouched_number_takes_the_stored_value_in_a_conflict(
 
 
 def test_conflicting_numbers_are_shown_and_saved_again(editor: Client, memory: Memory) -> None:
-    path = DOORS[1].format(memory.uid)
+    path = PATHS[1].format(memory.uid)
     fields = opened(editor, path)
     memories.update_memory(memory.uid, MemoryPatch(importance=LOWERED), EVE)
     again = send(editor, path, fields | {"importance": "0.9"})

@@ -21,7 +21,7 @@ EVE = Actor("token:eve", Clearance.up_to("secret", owner="eve"))
 
 
 @pytest.fixture
-def hand(sign_in: SignIn) -> Client:
+def editor(sign_in: SignIn) -> Client:
     return sign_in("change_memory", "delete_memory", "erase_memory", "change_fact", "delete_fact")
 
 
@@ -61,112 +61,112 @@ def done(client: Client, address: str, **fields: Any) -> str:
 
 @pytest.mark.parametrize("where", ["/memories/", "/search/?q=memory", "/timeline/entries/", "/sessions/s/"])
 def test_changed_memories_are_skipped_and_the_others_updated(
-    hand: Client, three: list[Memory], where: str
+    editor: Client, three: list[Memory], where: str
 ) -> None:
-    values = boxes(hand, where)
+    values = boxes(editor, where)
     assert len(values) == 3
     changed(three[0], three[2])
-    page = done(hand, "/acts/", act="trash", uid=values, next=where)
+    page = done(editor, "/acts/", act="trash", uid=values, next=where)
     assert "1 memory moved to the trash" in page
     assert "2 memories were changed since you opened this list and were left as they are." in page
     assert set(Memory.objects.live()) == {three[0], three[2]}
 
 
 def test_skipped_memory_is_linked_without_a_refusal(
-    hand: Client, three: list[Memory], remember: Remember
+    editor: Client, three: list[Memory], remember: Remember
 ) -> None:
     odd = remember("x", title="<b>Odd</b>", project="p")
-    values = boxes(hand, "/memories/")
+    values = boxes(editor, "/memories/")
     changed(odd)
-    page = done(hand, "/acts/", act="trash", uid=values, next="/memories/")
+    page = done(editor, "/acts/", act="trash", uid=values, next="/memories/")
     assert "1 memory was changed since you opened this list and was left as it is." in page
     assert f'<a href="/memories/{odd.uid}/"><bdi>&lt;b&gt;Odd&lt;/b&gt;</bdi></a>' in page
     assert "left as before" not in page
 
 
-def test_other_refusals_are_reported_too(hand: Client, three: list[Memory]) -> None:
-    values = boxes(hand, "/memories/")
+def test_other_refusals_are_reported_too(editor: Client, three: list[Memory]) -> None:
+    values = boxes(editor, "/memories/")
     changed(three[0])
     store.trash_memories([three[1].uid], EVE)
-    page = done(hand, "/acts/", act="demote", uid=values)
+    page = done(editor, "/acts/", act="demote", uid=values)
     assert "1 memory was changed since you opened this list" in page
     assert "1 memory left as before:<ul><li><bdi>memory 1</bdi>: this memory is in the trash" in page
 
 
-def test_every_includes_changed_memories(hand: Client, three: list[Memory]) -> None:
-    values = boxes(hand, "/memories/")
+def test_every_includes_changed_memories(editor: Client, three: list[Memory]) -> None:
+    values = boxes(editor, "/memories/")
     changed(*three)
-    page = done(hand, "/acts/", act="trash", uid=values[:1], every="1", list="/memories/")
+    page = done(editor, "/acts/", act="trash", uid=values[:1], every="1", list="/memories/")
     assert "3 memories moved to the trash" in page
 
 
-def test_read_memory_counts_as_unchanged(hand: Client, three: list[Memory]) -> None:
-    values = boxes(hand, "/memories/")
+def test_read_memory_counts_as_unchanged(editor: Client, three: list[Memory]) -> None:
+    values = boxes(editor, "/memories/")
     store.apply_bulk_action("approve", [memory.uid for memory in three], EVE)
-    assert "3 memories moved to the trash" in done(hand, "/acts/", act="trash", uid=values)
+    assert "3 memories moved to the trash" in done(editor, "/acts/", act="trash", uid=values)
 
 
 @pytest.mark.parametrize("moment", ["never", "2026-02-31T00:00:00Z", "2026-02-01T00:00:00"])
-def test_invalid_version_is_not_updated(hand: Client, three: list[Memory], moment: str) -> None:
-    assert hand.post("/acts/", {"act": "trash", "uid": f"{three[0].uid} {moment}"}).status_code == 404
+def test_invalid_version_is_not_updated(editor: Client, three: list[Memory], moment: str) -> None:
+    assert editor.post("/acts/", {"act": "trash", "uid": f"{three[0].uid} {moment}"}).status_code == 404
     assert Memory.objects.live().count() == 3
 
 
 class TestTrash:
     @pytest.fixture
-    def values(self, hand: Client, three: list[Memory]) -> list[str]:
+    def values(self, editor: Client, three: list[Memory]) -> list[str]:
         """Return the checkbox values; then restore, change and trash the second of three memories."""
         store.trash_memories([memory.uid for memory in three], EVE)
-        values = boxes(hand, "/trash/")
+        values = boxes(editor, "/trash/")
         store.restore_memories([three[1].uid], EVE)
         changed(three[1])
         store.trash_memories([three[1].uid], EVE)
         return values
 
     def test_changed_memory_is_not_restored(
-        self, hand: Client, three: list[Memory], values: list[str]
+        self, editor: Client, three: list[Memory], values: list[str]
     ) -> None:
-        page = done(hand, "/acts/", act="restore", uid=values, next="/trash/")
+        page = done(editor, "/acts/", act="restore", uid=values, next="/trash/")
         assert "2 memories restored" in page
         assert "1 memory was changed since you opened this list" in page
         assert set(Memory.objects.trashed()) == {three[1]}
 
     def test_row_button_contains_the_version(
-        self, hand: Client, three: list[Memory], values: list[str]
+        self, editor: Client, three: list[Memory], values: list[str]
     ) -> None:
-        page = Page(hand.get("/trash/").content.decode())
+        page = Page(editor.get("/trash/").content.decode())
         sent = [one["value"] for one in page.all("button") if one.get("form") == "restore-one"]
         changed_since = [value for value in values if value.startswith(three[1].uid)]
         assert {*sent} - {*values} == {value for value in sent if value.startswith(three[1].uid)}
-        assert "was left as it is" in done(hand, "/acts/", act="restore", uid=changed_since)
+        assert "was left as it is" in done(editor, "/acts/", act="restore", uid=changed_since)
 
     def test_changed_memory_is_not_in_the_confirmation(
-        self, hand: Client, three: list[Memory], values: list[str]
+        self, editor: Client, three: list[Memory], values: list[str]
     ) -> None:
-        asked = hand.post("/trash/", {"uid": values})
-        page = asked.content.decode()
+        requested = editor.post("/trash/", {"uid": values})
+        page = requested.content.decode()
         assert "Erase 2 memories for good?" in page
         assert "1 memory was changed since you opened this list" in page
-        assert "2 memories erased" in done(hand, "/trash/", **confirmed(asked))
+        assert "2 memories erased" in done(editor, "/trash/", **confirmed(requested))
         assert set(Memory.objects.all()) == {three[1]}
 
     def test_memory_changed_after_the_confirmation_is_not_erased(
-        self, hand: Client, three: list[Memory], values: list[str]
+        self, editor: Client, three: list[Memory], values: list[str]
     ) -> None:
-        asked = hand.post("/trash/", {"uid": values})
+        requested = editor.post("/trash/", {"uid": values})
         store.restore_memories([three[0].uid], EVE)
         changed(three[0])
         store.trash_memories([three[0].uid], EVE)
-        page = done(hand, "/trash/", **confirmed(asked))
+        page = done(editor, "/trash/", **confirmed(requested))
         assert "1 memory erased for good" in page
         assert "1 memory was changed since you opened this list" in page
         assert set(Memory.objects.all()) == {three[0], three[1]}
 
     def test_confirmation_is_skipped_if_all_changed(
-        self, hand: Client, three: list[Memory], values: list[str]
+        self, editor: Client, three: list[Memory], values: list[str]
     ) -> None:
         [value] = [value for value in values if value.startswith(three[1].uid)]
-        page = done(hand, "/trash/", uid=value)
+        page = done(editor, "/trash/", uid=value)
         assert "1 memory was changed since you opened this list" in page
         assert "None of these is in the trash" not in page
         assert Memory.objects.count() == 3
@@ -174,37 +174,39 @@ class TestTrash:
 
 class TestFacts:
     @pytest.fixture
-    def told(self, db: None) -> list[Fact]:
+    def shown(self, db: None) -> list[Fact]:
         drafts = [FactDraft(subject=f"s{n}", predicate="is", object="o") for n in range(3)]
         return [fact_store.create_fact(draft, EVE)[0] for draft in drafts]
 
-    def test_changed_facts_stay_valid(self, hand: Client, told: list[Fact]) -> None:
-        values = boxes(hand, "/facts/")
-        restated(told[1])
-        page = done(hand, "/facts/end/", uid=values, next="/facts/")
+    def test_changed_facts_stay_valid(self, editor: Client, shown: list[Fact]) -> None:
+        values = boxes(editor, "/facts/")
+        restated(shown[1])
+        page = done(editor, "/facts/end/", uid=values, next="/facts/")
         assert "2 facts hold no more from now on" in page
         assert "1 fact was changed since you opened this list and was left as it is." in page
         assert [fact.subject for fact in Fact.objects.current()] == ["s1"]
 
-    def test_only_the_change_is_reported_if_all_changed(self, hand: Client, told: list[Fact]) -> None:
-        values = boxes(hand, "/facts/")
-        for fact in told:
+    def test_only_the_change_is_reported_if_all_changed(self, editor: Client, shown: list[Fact]) -> None:
+        values = boxes(editor, "/facts/")
+        for fact in shown:
             restated(fact)
-        page = done(hand, "/facts/end/", uid=values)
+        page = done(editor, "/facts/end/", uid=values)
         assert "3 facts were changed since you opened this list and were left as they are." in page
         assert "Nothing was chosen" not in page
 
-    def test_fact_changed_after_the_confirmation_is_not_deleted(self, hand: Client, told: list[Fact]) -> None:
-        asked = hand.post("/facts/delete/", {"uid": boxes(hand, "/facts/")})
-        restated(told[1])
-        page = done(hand, "/facts/delete/", **confirmed(asked))
+    def test_fact_changed_after_the_confirmation_is_not_deleted(
+        self, editor: Client, shown: list[Fact]
+    ) -> None:
+        requested = editor.post("/facts/delete/", {"uid": boxes(editor, "/facts/")})
+        restated(shown[1])
+        page = done(editor, "/facts/delete/", **confirmed(requested))
         assert "2 facts are deleted for good." in page
         assert "1 fact was changed since you opened this list" in page
         assert [fact.subject for fact in Fact.objects.all()] == ["s1"]
 
-    def test_confirmation_shows_current_facts(self, hand: Client, told: list[Fact]) -> None:
-        values = boxes(hand, "/facts/")
-        restated(told[1])
-        asked = hand.post("/facts/delete/", {"uid": values})
-        assert "s1 · is · other" in asked.content.decode()
-        assert "3 facts are deleted" in done(hand, "/facts/delete/", **confirmed(asked))
+    def test_confirmation_shows_current_facts(self, editor: Client, shown: list[Fact]) -> None:
+        values = boxes(editor, "/facts/")
+        restated(shown[1])
+        requested = editor.post("/facts/delete/", {"uid": values})
+        assert "s1 · is · other" in requested.content.decode()
+        assert "3 facts are deleted" in done(editor, "/facts/delete/", **confirmed(requested))

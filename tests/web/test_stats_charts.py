@@ -26,7 +26,7 @@ from tests.web.stats_page import (
     text_of,
 )
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fresh_cache")]
+pytestmark = pytest.mark.django_db
 
 
 class TestDays:
@@ -46,16 +46,16 @@ class TestDays:
         create_injection()
         create_injection()
         create_injection(shown=0)
-        told = section_text(visitor, "Injections")
-        assert "with memories 2" in told
-        assert "empty 1" in told
+        page_text = section_text(visitor, "Injections")
+        assert "with memories 2" in page_text
+        assert "empty 1" in page_text
 
     def test_prompt_without_results_counts_as_empty(self, visitor: Client, remember: Any, actor: Any) -> None:
         remember("zebra stripes")
         inject_for(InjectionRequest("thanks, that is fine", session_id="s"), actor)
-        told = section_text(visitor, "Injections")
-        assert "empty 1" in told
-        assert "with memories" not in told
+        page_text = section_text(visitor, "Injections")
+        assert "empty 1" in page_text
+        assert "with memories" not in page_text
 
     @pytest.mark.parametrize(("outcome", "count"), [("empty", 1), ("filled", 2)])
     def test_each_number_of_injections_links_to_as_many(
@@ -73,9 +73,9 @@ class TestDays:
     def test_blocked_secrets_are_counted_by_day_and_kind(self, visitor: Client, actor: Any) -> None:
         with pytest.raises(memories.SecretDetected):
             memories.create_memory(MemoryDraft(content="key AKIA" + "QYLPMN5HHHFPZAM2"), actor)
-        told = section_text(visitor, "Secrets blocked")
-        assert "blocked 1" in told
-        assert "Kind blocked" in told
+        page_text = section_text(visitor, "Secrets blocked")
+        assert "blocked 1" in page_text
+        assert "Kind blocked" in page_text
 
     def test_journal_is_counted_by_actor(self, visitor: Client, remember: Any, actor: Any) -> None:
         memories.trash_memories([remember("one").uid], actor)
@@ -106,9 +106,9 @@ class TestDays:
 
     def test_chart_includes_days_without_activity(self, visitor: Client) -> None:
         create_injection(days=3)
-        told = section_text(visitor, "Injections", "/glance/?days=7")
+        page_text = section_text(visitor, "Injections", "/glance/?days=7")
         begin = (timezone.now() - timedelta(days=6)).date()
-        assert f"1 from {begin.day} {begin:%b %Y} on; most, 1," in told
+        assert f"1 from {begin.day} {begin:%b %Y} on; most, 1," in page_text
 
     def test_unknown_period_is_refused_and_the_default_shown(self, visitor: Client) -> None:
         response = visitor.get("/glance/?days=8")
@@ -164,8 +164,8 @@ def test_types_omitted_on_home_are_in_the_reads_chart(visitor: Client, remember:
     for kind in TYPES:
         remember(f"one {kind}", type=kind)
     way = _way(visitor.get("/").content.decode(), "use")
-    told = section_text(visitor, "Used and never used", way)
-    assert all(kind.replace("_", " ") in told for kind in TYPES)
+    page_text = section_text(visitor, "Used and never used", way)
+    assert all(kind.replace("_", " ") in page_text for kind in TYPES)
 
 
 def test_chart_of_actors_in_full_keeps_the_period(visitor: Client, remember: Any) -> None:

@@ -14,7 +14,7 @@ from memoryhub.web.templatetags import hub
 
 
 @pytest.mark.parametrize(
-    ("title", "abstract", "content", "said"),
+    ("title", "abstract", "content", "expected"),
     [
         ("Oats", "Oats at six. And hay.", "Oats at six.", "at six. And hay."),
         ("Oats at six", "Oats at six", "Oats at six", ""),
@@ -25,12 +25,14 @@ from memoryhub.web.templatetags import hub
         ("", "", "x", "x"),
     ],
 )
-def test_preview_text_does_not_repeat_the_title(title: str, abstract: str, content: str, said: str) -> None:
-    assert hub.preview_text(Memory(title=title, abstract=abstract, content=content)) == said
+def test_preview_text_does_not_repeat_the_title(
+    title: str, abstract: str, content: str, expected: str
+) -> None:
+    assert hub.preview_text(Memory(title=title, abstract=abstract, content=content)) == expected
 
 
 @pytest.mark.parametrize(
-    ("ago", "said"),
+    ("ago", "expected"),
     [
         (timedelta(seconds=5), "just now"),
         (timedelta(seconds=-5), "in a moment"),
@@ -38,15 +40,15 @@ def test_preview_text_does_not_repeat_the_title(title: str, abstract: str, conte
         (timedelta(days=-2, minutes=-1), "in 2\xa0days"),
     ],
 )
-def test_relative_times_are_readable(ago: timedelta, said: str) -> None:
-    assert f">{said}</time>" in hub.moment(timezone.now() - ago)
+def test_relative_times_are_readable(ago: timedelta, expected: str) -> None:
+    assert f">{expected}</time>" in hub.moment(timezone.now() - ago)
 
 
 def test_parts_of_a_score_fill_the_bar() -> None:
     parts = Components(match=0.8, recency=0.5, importance=0.4, trust=1.0)
-    told = hub.score(Hit(Memory(), 0.7, parts, ""))
-    assert told["total"] == "0.70"
-    assert [(p["name"], p["x"], p["width"]) for p in told["parts"]] == [
+    shown = hub.score(Hit(Memory(), 0.7, parts, ""))
+    assert shown["total"] == "0.70"
+    assert [(p["name"], p["x"], p["width"]) for p in shown["parts"]] == [
         ("match", 0.0, 44.0),
         ("recency", 44.0, 10.0),
         ("importance", 54.0, 6.0),

@@ -43,9 +43,9 @@ class TestList:
             store.trash_memories([remember(f"memory {reason.value}").uid], actor, reason)
         rows = re.findall(r'<li class="row.*?</li>', visitor.get("/trash/").content.decode(), re.S)
         assert len(rows) == 4
-        for row, (reason, said) in zip(reversed(rows), words.items(), strict=True):
+        for row, (reason, expected) in zip(reversed(rows), words.items(), strict=True):
             assert f"memory {reason.value}" in row
-            assert said in row
+            assert expected in row
             assert ">just now</time>" in row
 
     def test_expired_memories_are_listed(self, visitor: Client, remember: Any, actor: Any) -> None:

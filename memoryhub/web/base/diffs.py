@@ -110,12 +110,8 @@ def _opcodes(
 
 
 def _common_prefix_length(one: Sequence[str], other: Sequence[str]) -> int:
-    count = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        count += 1
-    return count
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _equal_rows(

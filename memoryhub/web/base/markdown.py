@@ -81,14 +81,10 @@ def markers_to_html(html: str, kinds: Sequence[str]) -> str:
         elif words:
             pieces.append(_wrap_in_mark(words, kind))
         else:
-            markers = _MARKER_IN_URL.findall(tag)
-            kind = (
-                _marker_kind(unquote(markers[-1]), kinds)
-                if markers
-                else ""
-                if _BLOCK_END.fullmatch(tag)
-                else kind
-            )
+            if markers := _MARKER_IN_URL.findall(tag):
+                kind = _marker_kind(unquote(markers[-1]), kinds)
+            elif _BLOCK_END.fullmatch(tag):
+                kind = ""
             pieces.append(_MARKER_IN_URL.sub("", tag))
     return "".join(pieces)
 

@@ -21,7 +21,7 @@ PAGE_SIZE = 25
 
 @require_safe
 def memory_list(request: HtmxHttpRequest) -> HttpResponse:
-    """``GET`` takes the filters, ``order`` and ``cursor``."""
+    """List memories; ``GET`` takes the filters, ``order`` and ``cursor``."""
     clearance = request_clearance(request)
     form = BrowseFilter(request.GET)
     form.narrow_to(clearance)

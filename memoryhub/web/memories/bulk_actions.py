@@ -134,27 +134,21 @@ def add_undo_messages(request: HttpRequest, acted: BulkResult) -> None:
 
 def refusals_message(acted: BulkResult, request: HttpRequest) -> SafeString:
     """List the first refused memories, with titles if visible, and count the rest."""
-    refused = [(uid, words) for uid, words in acted.refused if uid not in acted.outdated]
+    refused = [(uid, reason) for uid, reason in acted.refused if uid not in acted.outdated]
     shown = refused[:_MAX_LISTED]
     titles = _visible_titles([uid for uid, _ in shown], request)
-    lines = format_html_join(
-        "", "<li><bdi>{}</bdi>: {}</li>", ((titles.get(uid, uid), words) for uid, words in shown)
-    )
-    head = f"{count_text(len(refused)).capitalize()} left as before:"
-    return format_html("{}<ul>{}{}</ul>", head, lines, _more_item(len(refused) - len(shown)))
+    items = [format_html("<bdi>{}</bdi>: {}", titles.get(uid, uid), reason) for uid, reason in shown]
+    return _list_message(f"{count_text(len(refused)).capitalize()} left as before:", items, len(refused))
 
 
 def changed_since_message(acted: BulkResult, request: HttpRequest) -> SafeString:
     """List the first memories that changed after the list was shown, as links, and count the rest."""
     shown = acted.outdated[:_MAX_LISTED]
     titles = _visible_titles(shown, request)
-    lines = format_html_join(
-        "",
-        '<li><a href="{}"><bdi>{}</bdi></a></li>',
-        ((reverse("memory", args=[uid]), titles.get(uid, uid)) for uid in shown),
-    )
-    head = changed_since_text(count_text(len(acted.outdated)), len(acted.outdated))
-    return format_html("{}<ul>{}{}</ul>", head, lines, _more_item(len(acted.outdated) - len(shown)))
+    link = '<a href="{}"><bdi>{}</bdi></a>'
+    items = [format_html(link, reverse("memory", args=[uid]), titles.get(uid, uid)) for uid in shown]
+    count = len(acted.outdated)
+    return _list_message(changed_since_text(count_text(count), count), items, count)
 
 
 def changed_since_text(what: str, count: int) -> str:
@@ -164,8 +158,11 @@ def changed_since_text(what: str, count: int) -> str:
     return f"{what} {verb} changed since you opened this list and {verb} left as {subject} {rest}."
 
 
-def _more_item(more: int) -> str:
-    return format_html("<li>and {} more</li>", more) if more else ""
+def _list_message(head: str, items: list[SafeString], total: int) -> SafeString:
+    """Render a message with a list of items and the number of omitted ones."""
+    more = [f"and {total - len(items)} more"] if total > len(items) else []
+    rows = format_html_join("", "<li>{}</li>", ((item,) for item in [*items, *more]))
+    return format_html("{}<ul>{}</ul>", head, rows)
 
 
 def _visible_titles(uids: list[str], request: HttpRequest) -> Mapping[str, str]:

@@ -45,11 +45,8 @@ def memory_field(request: HtmxHttpRequest, uid: str, name: str) -> HttpResponse:
 
 
 def _save(request: HtmxHttpRequest, memory: Memory, name: str) -> HttpResponse:
-    clearance = request_clearance(request)
-    submitted = FieldForm(request.POST, full_clearance(request), memory, name)
-    form, theirs = edit_conflicts.merge_if_changed(submitted, memory, clearance, name)
+    form, theirs = _submitted_form(request, memory, name)
     if theirs:
-        queries.reveal_if_secret(request, memory, "edit")
         return _form_response(request, memory, form, name, status=409, theirs=theirs[0])
     if not form.is_valid():
         return _form_response(request, memory, form, name, status=422)
@@ -66,6 +63,17 @@ def _save(request: HtmxHttpRequest, memory: Memory, name: str) -> HttpResponse:
         form.refuse(refusal)
         return _form_response(request, memory, form, name, status=422)
     return _saved_response(request, saved, name, changed=saved.updated_at != opened)
+
+
+def _submitted_form(
+    request: HtmxHttpRequest, memory: Memory, *names: str
+) -> tuple[MemoryForm, list[FieldChange]]:
+    """Return the form merged with concurrent changes, and the conflicts, which reveal a secret."""
+    submitted = FieldForm(request.POST, full_clearance(request), memory, *names)
+    form, conflicts = edit_conflicts.merge_if_changed(submitted, memory, request_clearance(request), *names)
+    if conflicts:
+        queries.reveal_if_secret(request, memory, "edit")
+    return form, conflicts
 
 
 def _saved_response(request: HtmxHttpRequest, memory: Memory, name: str, *, changed: bool) -> HttpResponse:
@@ -135,11 +143,8 @@ def memory_row(request: HtmxHttpRequest, uid: str) -> HttpResponse:
 
 def _save_row(request: HtmxHttpRequest, memory: Memory) -> HttpResponse:
     back = return_url(request)
-    clearance = request_clearance(request)
-    submitted = FieldForm(request.POST, full_clearance(request), memory, *FIELDS)
-    form, theirs = edit_conflicts.merge_if_changed(submitted, memory, clearance, *FIELDS)
+    form, theirs = _submitted_form(request, memory, *FIELDS)
     if theirs:
-        queries.reveal_if_secret(request, memory, "edit")
         return _row_response(request, memory, form, back, status=409, theirs=theirs)
     if not form.is_valid():
         return _row_response(request, memory, form, back, status=422)

@@ -18,20 +18,9 @@ from memoryhub.web.base import diffs
 
 # In the order in which they are shown.
 FIELD_ORDER = (
-    *("title", "subtitle", "content", "abstract", "overview", "type", "category", "tags", "concepts"),
-    *(
-        "importance",
-        "trust",
-        "confidence",
-        "sensitivity",
-        "scope",
-        "project",
-        "session_id",
-        "key",
-        "ttl_days",
-    ),
-    *("files_read", "files_modified", "entities", "discovery_tokens"),
-)
+    "title subtitle content abstract overview type category tags concepts importance trust confidence"
+    " sensitivity scope project session_id key ttl_days files_read files_modified entities discovery_tokens"
+).split()
 _LONG_FIELDS = {"content", "overview"}
 _UNKNOWN = object()
 

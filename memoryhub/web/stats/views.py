@@ -33,7 +33,7 @@ _ALL_LEVELS = LEVELS[-1]
 
 @require_safe
 def stats_page(request: HttpRequest) -> HttpResponse:
-    """``GET`` takes ``project``, ``days`` (the period of activity) and ``all`` (the chart with all rows)."""
+    """Show statistics; ``GET`` takes ``project``, ``days`` (of activity) and ``all`` (a chart in full)."""
     form = presenters.StatsFilter(request.GET)
     valid = form.is_valid()
     project = form.project_asked()

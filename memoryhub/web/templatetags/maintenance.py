@@ -10,19 +10,15 @@ from memoryhub.maintenance import results
 from memoryhub.maintenance.operations.base import Change
 from memoryhub.maintenance.registry import OPERATIONS
 from memoryhub.models import MaintenanceRun
+from memoryhub.web.templatetags.hub import type_name
 
 register = template.Library()
 
+register.filter("param_name", type_name)
 register.filter("run_title", results.run_title)
 register.filter("run_state", results.run_state)
 register.filter("is_under_way", results.is_active)
 register.filter("is_broken", results.is_failed)
-
-
-@register.filter
-def param_name(name: str) -> str:
-    """Replace underscores by spaces: ``older_than_days`` becomes "older than days"."""
-    return name.replace("_", " ")
 
 
 @register.filter
