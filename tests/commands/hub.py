@@ -101,14 +101,14 @@ def free_port() -> int:
 
 
 def wait_until_it_answers(process: subprocess.Popen[str], port: int) -> None:
-    """Until ``/healthz`` is 200; an assertion tells what the process said when it ended or never answered."""
+    """Wait until ``/healthz`` answers 200. Fail with its output if it ends or never answers."""
     deadline = time.monotonic() + 180  # a busy machine takes its time
     while time.monotonic() < deadline:
         assert process.poll() is None, process.communicate()
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5):
                 return
-        except OSError:  # refused, reset, or nobody took it in time
+        except OSError:  # refused, reset or timed out
             time.sleep(0.1)
     raise AssertionError(f"nothing answers at port {port}")
 

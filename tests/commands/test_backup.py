@@ -38,7 +38,7 @@ def writing(threads: int = 3) -> Iterator[None]:
             while not done.is_set():
                 remember(f"writer {number} memory {count}", project=f"p{number}")
                 count += 1
-        except BaseException as error:  # noqa: BLE001 told to the test below
+        except BaseException as error:  # noqa: BLE001 reported to the test below
             errors.append(error)
         finally:
             connection.close()

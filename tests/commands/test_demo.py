@@ -205,6 +205,6 @@ def test_a_load_that_fails_leaves_nothing_behind(home, monkeypatch):
 
 def test_every_field_of_the_fixtures_is_known():
     """A misspelt field would be left out without a word."""
-    told = {"ref", "by", "when", "minute", "hits", "then"}
+    planned = {"ref", "by", "when", "minute", "hits", "then"}
     for row in demo._read("memories"):
-        assert set(row) <= told | set(MemoryDraft.model_fields), row["ref"]
+        assert set(row) <= planned | set(MemoryDraft.model_fields), row["ref"]

@@ -55,7 +55,7 @@ def test_the_findings_can_be_had_as_json(run, sound):
     assert ran.code == 1
     [failed] = [one for one in json.loads(ran.out)["checks"] if one["status"] == "fail"]
     assert failed["name"] == "triggers"
-    assert failed["findings"][0]["mend"]
+    assert failed["findings"][0]["hint"]
 
 
 def test_a_quick_look_leaves_out_what_reads_the_whole_store(run, sound):
@@ -94,10 +94,10 @@ def test_check_that_needs_a_failed_check_is_skipped_transitively():
     reports = list(
         examine(
             [
-                looks("a", "", fail("broken", "mend")),
+                looks("a", "", fail("broken", "hint")),
                 looks("b", "a", ok("fine")),
                 looks("c", "b", ok("fine")),
-                looks("d", "", warn("so so", "mend")),
+                looks("d", "", warn("so so", "hint")),
                 looks("e", "d", ok("fine")),
             ]
         )
@@ -126,14 +126,14 @@ def test_unreadable_file_or_store_is_a_finding():
 def test_a_fix_runs_only_when_asked_for_and_needed():
     state = {"broken": True, "fixed": 0}
 
-    def mend():
+    def repair():
         state.update(broken=False, fixed=state["fixed"] + 1)
-        yield "mended it"
+        yield "repaired it"
 
-    one = Check("x", lambda: [fail("broken", "mend") if state["broken"] else ok("fine")], fix=mend)
+    one = Check("x", lambda: [fail("broken", "hint") if state["broken"] else ok("fine")], fix=repair)
     assert next(examine([one])).status is Status.FAIL
     report = next(examine([one], fix=True))
-    assert (report.status, report.fixed) == (Status.OK, ["mended it"])
+    assert (report.status, report.fixed) == (Status.OK, ["repaired it"])
     assert next(examine([one], fix=True)).fixed == []
     assert state["fixed"] == 1
 
@@ -142,11 +142,11 @@ def test_a_store_that_cannot_be_read_is_to_be_restored():
     def broken() -> Iterator[Finding]:
         raise DatabaseError("database disk image is malformed")
 
-    assert "restore_backup" in look(Check("pages", broken)).mend
+    assert "restore_backup" in look(Check("pages", broken)).hint
 
 
 def test_a_store_that_is_busy_is_to_be_looked_at_again():
     def busy() -> Iterator[Finding]:
         raise DatabaseError("database is locked")
 
-    assert "run doctor again" in look(Check("pages", busy)).mend
+    assert "run doctor again" in look(Check("pages", busy)).hint

@@ -1,4 +1,4 @@
-"""``doctor``: what is in the store, and who may come to it."""
+"""``doctor``: content of the store, and who can access it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_an_installation_without_an_administrator_is_warned_about(own_store):
     User.objects.create_superuser("gone", password="x", is_active=False)
     assert look(named("administrator")).status is Status.WARN
     User.objects.create_superuser("ada", password="x")
-    assert look(named("administrator")) == ok("1 of 2 who may log in")
+    assert look(named("administrator")) == ok("1 of 2 who can log in")
 
 
 def test_tokens_that_expire_soon_or_are_none_are_warned_about(own_store):

@@ -1,4 +1,4 @@
-"""``doctor``: the machine. What can be wrong is made wrong, found, and mended where that is safe."""
+"""``doctor``: defects of the machine are found, and repaired where that is safe."""
 
 from __future__ import annotations
 
@@ -105,4 +105,4 @@ def test_a_weak_secret_key_fails(settings, key):
     settings.SECRET_KEY = key
     found = look(named("secret key"))
     assert found.status is Status.FAIL
-    assert key not in found.text + found.mend
+    assert key not in found.text + found.hint

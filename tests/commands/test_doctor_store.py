@@ -1,4 +1,4 @@
-"""``doctor``: the store. What can be wrong is made wrong, found, and mended where that is safe."""
+"""``doctor``: defects of the store are found, and repaired where that is safe."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_mirror_that_contradicts_the_store_fails_and_is_kept(sound, settings):
     before = settings.MEMORY_LOG.read_bytes()
     report = next(examine([named("mirror")], fix=True))
     assert (report.status, report.fixed) == (Status.FAIL, [])
-    assert "evidence" in report.findings[0].mend
+    assert "evidence" in report.findings[0].hint
     assert settings.MEMORY_LOG.read_bytes() == before
 
 
@@ -162,7 +162,7 @@ def test_lost_journal_rows_fail_until_they_are_acknowledged(sound, run):
     found = look(named("journal loss"))
     assert found.status is Status.FAIL
     assert "lost (2" in found.text
-    assert "--acknowledge-loss" in found.mend
+    assert "--acknowledge-loss" in found.hint
     run("verify_journal", "--acknowledge-loss")
     assert look(named("journal loss")).status is Status.WARN
 
@@ -181,7 +181,7 @@ def test_a_store_that_is_missing_next_to_one_set_aside_fails_and_names_it(sound)
     found = look(named("store"))
     assert found.status is Status.FAIL
     assert str(aside) in found.text
-    assert f"restore_backup {aside} --yes" in found.mend
+    assert f"restore_backup {aside} --yes" in found.hint
 
 
 def test_a_second_name_of_the_store_is_a_warning(sound):

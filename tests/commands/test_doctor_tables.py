@@ -1,4 +1,4 @@
-"""``doctor``: tables and plain indexes that are missing are named, and mended where that is safe."""
+"""``doctor``: missing tables and indexes are named, and repaired where that is safe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``manage.py evaluate``: sets are measured in a store that is not ours, and bad files are told in words."""
+"""``manage.py evaluate``: sets are measured in a temporary store, and bad files are reported."""
 
 from __future__ import annotations
 

@@ -142,14 +142,14 @@ def test_standard_input_is_read(run, piped, packed):
 
 
 @pytest.mark.parametrize(
-    ("start", "mend"), [("x".encode("utf-16"), "iconv -f utf-16"), (b"PK\x03\x04rest", "unzip")]
+    ("start", "hint"), [("x".encode("utf-16"), "iconv -f utf-16"), (b"PK\x03\x04rest", "unzip")]
 )
-def test_a_file_of_another_kind_says_what_to_do(run, tmp_path, start, mend):
+def test_a_file_of_another_kind_says_what_to_do(run, tmp_path, start, hint):
     path = tmp_path / "x"
     path.write_bytes(start)
     ran = run("import_memories", path)
     assert ran.code == 1
-    assert mend in ran.err
+    assert hint in ran.err
 
 
 def test_a_file_that_is_not_there_or_is_a_folder_says_so(run, tmp_path):

@@ -96,10 +96,10 @@ def test_a_strict_import_goes_on_where_the_mended_line_stands(run, jsonl):
         "import_memories", jsonl({"content": "before"}, b"{}", {"content": "after"}), "--strict", "--resume"
     )
     assert ran.err.count("line 2") == 1
-    mended = jsonl({"content": "before"}, {"content": "mended"}, {"content": "after"})
-    ran = run("import_memories", mended, "--strict", "--resume")
+    fixed = jsonl({"content": "before"}, {"content": "fixed"}, {"content": "after"})
+    ran = run("import_memories", fixed, "--strict", "--resume")
     assert ran.code == 0
-    assert contents() == {"before", "mended", "after"}
+    assert contents() == {"before", "fixed", "after"}
 
 
 def test_a_strict_import_stops_at_a_line_that_the_store_refuses(run, jsonl, monkeypatch):

@@ -274,7 +274,7 @@ def test_doctor_finds_runs_that_nobody_works_on(run, aged, actor):
     assert one.uid in found.text
     assert list(doctor.services.maintenance_runs.fix()) == ["marked 1 runs as interrupted"]
     found = finding(doctor.services.maintenance_runs)
-    assert f"manage.py maintain --resume {one.uid}" in found.mend
+    assert f"manage.py maintain --resume {one.uid}" in found.hint
     run("maintain", "--resume", one.uid)
     assert finding(doctor.services.maintenance_runs).status is Found.OK
 
@@ -287,7 +287,7 @@ def test_doctor_leaves_alone_what_lives(aged, actor):
 
 def test_doctor_finds_runs_that_wait_in_vain(aged, actor):
     runs.enqueue("consolidate", {}, actor, now=timezone.now() - timedelta(hours=2))
-    assert "manage.py maintain --waiting" in finding(doctor.services.maintenance_runs).mend
+    assert "manage.py maintain --waiting" in finding(doctor.services.maintenance_runs).hint
 
 
 def test_doctor_misses_a_schedule_that_nobody_keeps(db, configure):
@@ -295,9 +295,9 @@ def test_doctor_misses_a_schedule_that_nobody_keeps(db, configure):
     MigrationRecorder.Migration.objects.update(applied=timezone.now() - timedelta(days=5))
     found = finding(doctor.services.daily_maintenance)
     assert found.text == "has not run since the store was made"
-    assert found.mend.startswith("Start the server, or let cron run")
+    assert found.hint.startswith("Start the server, or let cron run")
     configure(maintenance_worker=False)
-    assert finding(doctor.services.daily_maintenance).mend.startswith("Set maintenance_at and")
+    assert finding(doctor.services.daily_maintenance).hint.startswith("Set maintenance_at and")
     today = timezone.localdate()
     for day, status in ((today - timedelta(days=2), Found.WARN), (today - timedelta(days=1), Found.OK)):
         runs.enqueue("consolidate", {}, system_actor("schedule"), day=day, may_wait=True)

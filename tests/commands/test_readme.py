@@ -1,4 +1,4 @@
-"""What the README and the documentation tell people to type works, in the order in which it is told.
+"""Commands of the README and the documentation work, in their order.
 
 Every block of shell is marked by the comment above it: ``run``; ``run: serves`` for a server, which the
 blocks below may ask until the next one is started; or ``not run:`` with the reason.

@@ -1,4 +1,4 @@
-"""What any page tells to type is taken: ``manage.py`` commands with their options, and addresses of curl.
+"""Commands in the documentation are valid: ``manage.py`` commands with their options, and addresses of curl.
 
 README and the deployment guide are run as a whole, by ``test_readme.py``.
 """
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(page for page in (ROOT / "docs").glob("*.md") if page.name != "deployment.md")
 _SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"manage\.py ([a-z_]+)([^\n|<>;&]*)")
-_HUB = "http://127.0.0.1:8000/api/v1"  # what $HUB stands for on these pages
+_HUB = "http://127.0.0.1:8000/api/v1"  # the value of $HUB on these pages
 _ADDRESS = re.compile(r"(?<!=)http://127\.0\.0\.1:8000(/[^\s\"']*)")
 # They end before Django's own parsers see them.
 OWN = {"quickstart", "test"}

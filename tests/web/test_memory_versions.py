@@ -223,7 +223,10 @@ class TestRestoring:
         memory = remember("words", title="t")
         change(memory, actor, title="u")
         memory = change(memory, actor, title="t")
-        assert "is already the current content" in main(send(sign_in(RIGHT), memory, "restore", version="1")).words
+        assert (
+            "is already the current content"
+            in main(send(sign_in(RIGHT), memory, "restore", version="1")).words
+        )
         assert memory.revisions.count() == 2
 
     @pytest.mark.parametrize("action", ["restore", "undo"])

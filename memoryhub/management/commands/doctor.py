@@ -41,7 +41,7 @@ class Command(BaseCommand):
         if options["json"]:
             shape = {
                 "ok": not tally[Status.FAIL],
-                "checks": [{**asdict(r), "status": r.status} for r in reports],
+                "checks": [{**asdict(r), "findings": _to_json(r), "status": r.status} for r in reports],
             }
             self.stdout.write(json.dumps(shape, ensure_ascii=False, indent=2))
         if tally[Status.FAIL]:
@@ -64,5 +64,10 @@ class Command(BaseCommand):
         for finding in report.findings:
             mark = styles[finding.status](f"{finding.status.upper():<5}")
             self.stdout.write(f"{mark} {report.name}: {shown(finding.text, 1000)}")
-            if finding.mend:
-                self.stdout.write(f"      → {finding.mend}")
+            if finding.hint:
+                self.stdout.write(f"      → {finding.hint}")
+
+
+def _to_json(report: Report) -> list[dict[str, str]]:
+    """Serialize findings. ``mend`` repeats ``hint`` under its former name."""
+    return [{**asdict(finding), "mend": finding.hint} for finding in report.findings]

@@ -31,7 +31,7 @@ _ABOUT_MEMORIES = ("type", "since", "until", "trashed")
 
 class Command(BaseCommand):
     help = (
-        "Write memories as JSON lines that import_memories takes back, with --whole facts, sessions and all "
+        "Write memories as JSON lines that import_memories can import, with --whole facts, sessions and all "
         "history too, or in the format of another system. Public ones alone unless more is asked for."
     )
     requires_system_checks = [INSTALLATION]

@@ -33,7 +33,7 @@ def levels() -> Iterator[Finding]:
     for name, n in found.items():
         yield warn(
             f"{n:,} rows of {name} are of an unknown level, and hidden from everyone",
-            "Whoever may repair them gives them a level in the admin (permission repair_unknown).",
+            "Someone with the permission repair_unknown can give them a level in the admin.",
         )
     if not found:
         yield ok("every row is of a known level")
@@ -97,7 +97,7 @@ def administrator() -> Iterator[Finding]:
     people = get_user_model().objects.filter(is_active=True)
     admins = people.filter(is_superuser=True).count()
     if admins:
-        yield ok(f"{admins} of {people.count()} who may log in")
+        yield ok(f"{admins} of {people.count()} who can log in")
     else:
         yield warn("there is no administrator", "manage.py createsuperuser")
 

@@ -52,8 +52,8 @@ def home() -> Iterator[Finding]:
         with tempfile.TemporaryFile(dir=home):
             pass
     except OSError as error:
-        mend = "Let the user that runs the hub write there, or set LETSGO_HOME to another folder."
-        yield fail(f"{home} cannot be written to: {error.strerror}", mend)
+        hint = "Let the user that runs the hub write there, or set LETSGO_HOME to another folder."
+        yield fail(f"{home} cannot be written to: {error.strerror}", hint)
         return
     yield ok(str(home))
 
@@ -137,12 +137,12 @@ def disk_space() -> Iterator[Finding]:
     database = backup.live_path()
     size = database.stat().st_size if database.is_file() else 0
     free = shutil.disk_usage(database.parent).free
-    mend = "Make room, or move LETSGO_HOME to a larger disk."
+    hint = "Make room, or move LETSGO_HOME to a larger disk."
     text = f"{free / _MB:,.0f} MB free beside a store of {size / _MB:,.0f} MB"
     if free < LEAST_FREE:
-        yield fail(text, mend)
+        yield fail(text, hint)
     elif free < max(LITTLE_FREE, 2 * size):
-        yield warn(f"{text}; an erase or a backup needs as much again as the store", mend)
+        yield warn(f"{text}; an erase or a backup needs as much again as the store", hint)
     else:
         yield ok(text)
 

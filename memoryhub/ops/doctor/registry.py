@@ -30,19 +30,19 @@ class Finding:
 
     status: Status
     text: str
-    mend: str = ""
+    hint: str = ""
 
 
 def ok(text: str) -> Finding:
     return Finding(Status.OK, text)
 
 
-def warn(text: str, mend: str) -> Finding:
-    return Finding(Status.WARN, text, mend)
+def warn(text: str, hint: str) -> Finding:
+    return Finding(Status.WARN, text, hint)
 
 
-def fail(text: str, mend: str) -> Finding:
-    return Finding(Status.FAIL, text, mend)
+def fail(text: str, hint: str) -> Finding:
+    return Finding(Status.FAIL, text, hint)
 
 
 def of_messages(messages: Iterable[CheckMessage]) -> Iterator[Finding]:

@@ -133,7 +133,7 @@ def journal_chain() -> Iterator[Finding]:
         return
     yield fail(
         f"the chain is broken at row {found.first_bad_seq}: the journal was changed behind the hub's back",
-        "Nothing mends it; compare with the mirror and a backup (manage.py verify_journal).",
+        "It cannot be repaired; compare with the mirror and a backup (manage.py verify_journal).",
     )
 
 
@@ -170,7 +170,7 @@ def journal_mirror() -> Iterator[Finding]:
         return
     text = "; ".join(found.findings())
     if found.ok:
-        yield warn(text, f"The next change mends {found.path}, or doctor --fix.")
+        yield warn(text, f"The next change repairs {found.path}, or doctor --fix.")
     else:
         yield fail(
             text,

@@ -23,7 +23,7 @@ def hosts() -> Iterator[Finding]:
     found = []
     if settings.DEBUG and beyond:
         found.append(
-            fail("MEMORYHUB_DEBUG shows secrets to whoever provokes an error", "Unset MEMORYHUB_DEBUG.")
+            fail("MEMORYHUB_DEBUG shows secrets to anyone who provokes an error", "Unset MEMORYHUB_DEBUG.")
         )
     if "*" in hosts:
         found.append(warn("any host name is answered", "Name the hosts in MEMORYHUB_ALLOWED_HOSTS."))
