@@ -10,19 +10,19 @@ from tests.commands.conftest import tamper
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("own_store", "on_loopback")]
 
 
-def test_a_missing_table_is_named_with_its_mend(run, sound):
+def test_missing_table_is_named_with_a_hint(run, sound):
     tamper(sound, "DROP TABLE memoryhub_fact")
     ran = run("doctor")
     assert ran.code == 1
     assert "FAIL  tables: table memoryhub_fact is missing" in ran.out
-    assert "→ Put a backup back" in ran.out
+    assert "→ Restore a backup" in ran.out
     assert "cannot be read" not in ran.out
 
 
 @pytest.mark.parametrize(
     "name", ["memory_gate", "memory_key_once", "memoryhub_fact_updated_at_", "memoryhub_label_memory_id_"]
 )
-def test_a_missing_index_is_named_and_made_anew(run, sound, name):
+def test_missing_index_is_named_and_rebuilt(run, sound, name):
     with connection.cursor() as cursor:
         cursor.execute("SELECT name FROM sqlite_master WHERE type = 'index' AND name LIKE %s", [f"{name}%"])
         [[found]] = cursor.fetchall()
