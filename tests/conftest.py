@@ -75,6 +75,28 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
             yield
 
 
+# Test modules that start a server or a process of the hub. ``manage.py test --fast`` leaves them out.
+_SERVED = (
+    "tests/commands/test_maintenance_served.py",
+    "tests/commands/test_quickstart.py",
+    "tests/commands/test_readme.py",
+    "tests/commands/test_serve.py",
+    "tests/commands/test_start.py",
+    "tests/http/test_request_buffering.py",
+    "tests/mcp/test_python_client.py",
+    "tests/mcp/test_stdio.py",
+    "tests/mcp/test_typescript_client.py",
+    "tests/recorded/",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of served processes."""
+    for item in items:
+        if item.nodeid.startswith(_SERVED):
+            item.add_marker("served")
+
+
 def pytest_collection_finish() -> None:
     """Exclude the collected tests from garbage collection."""
     gc.collect()

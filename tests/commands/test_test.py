@@ -1,4 +1,4 @@
-"""``manage.py test`` hands over to pytest."""
+"""``manage.py test`` runs pytest."""
 
 from __future__ import annotations
 
@@ -13,29 +13,37 @@ from memoryhub.ops import bootstrap
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The arguments that pytest got."""
+    """Record the arguments of pytest."""
     given: list[list[str]] = []
     monkeypatch.setattr(pytest, "main", lambda arguments: given.append(arguments) or 3)
     monkeypatch.chdir(settings.BASE_DIR)
     return given
 
 
-def test_arguments_and_the_exit_code_are_pytests(given):
+def test_arguments_and_exit_code_are_those_of_pytest(given):
     with pytest.raises(SystemExit) as ended:
         Command().run_from_argv(["manage.py", "test", "tests/web", "-k", "trash", "-x"])
     assert given == [["tests/web", "-k", "trash", "-x"]]
     assert ended.value.code == 3
 
 
-def test_all_of_the_tests_share_the_processors(given, monkeypatch):
+def test_whole_suite_uses_all_processors(given, monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 64)
     with pytest.raises(SystemExit):
         Command().run_from_argv(["manage.py", "test"])
     assert given == [["-n", str(MAX_PROCESSES), "--dist", "worksteal"]]
 
 
+def test_fast_leaves_out_browsers_and_served_processes(given):
+    with pytest.raises(SystemExit):
+        Command().run_from_argv(["manage.py", "test", "tests/web", "--fast"])
+    [arguments] = given
+    assert arguments[0] == "tests/web"
+    assert arguments[-2:] == ["-m", "not browser and not served and not slow"]
+
+
 @pytest.mark.parametrize(("command", "module"), [("test", "tests.settings"), ("check", "memoryhub.settings")])
-def test_it_runs_on_settings_that_know_no_real_store(monkeypatch, command, module):
+def test_tests_use_their_own_settings(monkeypatch, command, module):
     monkeypatch.delenv("DJANGO_SETTINGS_MODULE")
     monkeypatch.setattr("django.core.management.execute_from_command_line", lambda argv: None)
     bootstrap.main(["manage.py", command])

@@ -8,11 +8,13 @@ import sys
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+FAST = "--fast"
+SLOW_MARKERS = "not browser and not served and not slow"
 MAX_PROCESSES = 4  # each starts its own browser
 
 
 class Command(BaseCommand):
-    help = "Run the tests with pytest and its arguments: manage.py test tests/web -k trash"
+    help = "Run the tests with pytest and its arguments; --fast leaves out browsers and served processes."
     requires_system_checks = []
 
     def run_from_argv(self, argv: list[str]) -> None:
@@ -23,7 +25,11 @@ class Command(BaseCommand):
         # The whole suite uses all processors; a few tests are faster in one process. Neighbours stay
         # together, because they share servers and stores.
         processes = str(min(os.cpu_count() or 1, MAX_PROCESSES))
-        sys.exit(pytest.main(argv[2:] or ["-n", processes, "--dist", "worksteal"]))
+        in_parallel = ["-n", processes, "--dist", "worksteal"]
+        arguments = [argument for argument in argv[2:] if argument != FAST]
+        if FAST in argv:
+            arguments += [*in_parallel, "-m", SLOW_MARKERS]
+        sys.exit(pytest.main(arguments or in_parallel))
 
     def handle(self, *args: object, **options: object) -> None:
         """Run all tests (for ``call_command``)."""
