@@ -18,7 +18,7 @@ class InvalidCursor(ValueError):
     """The text is not a cursor of this list."""
 
     def __init__(self) -> None:
-        super().__init__("is not a cursor of this list; take next_cursor of the page before as it is")
+        super().__init__("is not a cursor of this list; use next_cursor of the previous page unchanged")
 
 
 @dataclass(frozen=True)

@@ -148,8 +148,8 @@ def _refuse_unmergeable(memory: Memory, others: Sequence[Memory]) -> None:
     for one in (memory, *others):
         if one.category in NEVER_MERGED:
             raise Conflict(
-                f"memory {one.uid} is among the {one.category}, which never merge; give it another category"
-                " if it is none of them",
+                f"memory {one.uid} has the category {one.category}, which never merges; change the category"
+                " if it is wrong",
                 "others",
             )
 
@@ -255,15 +255,15 @@ def _load_merged(entry: JournalEntry, actor: Actor) -> tuple[Memory, list[Memory
     others = fetch_by_uids(visible.with_details(), entry.detail["members"])
     if memory is None or len(others) < len(entry.detail["members"]):
         raise Conflict(
-            "a memory of this merge is not there any more; restore the others from the trash", "id"
+            "a memory of this merge does not exist any more; restore the others from the trash", "id"
         )
     changed = _changes_since(memory, entry, actor)
     for other in others:
         if (other.deleted_at, other.merged_into_id) != (entry.at, memory.pk):
-            changed.append(f"memory {other.uid} was taken out of the trash or put there again")
+            changed.append(f"memory {other.uid} was restored or trashed again")
     if changed:
         raise Conflict(
-            f"{'; '.join(changed)}. Take back what can be, or restore the others from the trash", "id"
+            f"{'; '.join(changed)}. Undo these changes, or restore the others from the trash", "id"
         )
     return memory, others
 
@@ -278,7 +278,7 @@ def _changes_since(memory: Memory, entry: JournalEntry, actor: Actor) -> list[st
     elif names := _edited_fields(memory, entry):
         changed.append(f"memory {memory.uid} was changed: {', '.join(names)}")
     elif _was_stored_again(memory, entry):
-        changed.append(f"memory {memory.uid} was stored again, which cannot be taken back")
+        changed.append(f"memory {memory.uid} was stored again, which cannot be undone")
     before, after = entry.detail["before"], entry.detail["after"]
     current = take_snapshot(memory, _SNAPSHOT_FIELDS)
     for name in ("importance", "expires_at"):

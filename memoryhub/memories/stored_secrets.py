@@ -178,9 +178,7 @@ def _quarantine_rows(
     for row in found:
         # The journal row has the old level: callers who saw the memory can see why it is gone.
         changes.append(_to_change("quarantine", row, findings[row.pk], was=row.sensitivity))
-        row.sensitivity = QUARANTINED
-        _make_unique(row)
-        row.save(update_fields=["sensitivity", *(["copy"] if hasattr(row, "copy") else [])])
+        _set_level(row, QUARANTINED)
     journal.record(actor, changes, now)
     return len(changes)
 
@@ -210,10 +208,14 @@ def _quarantined_rows(place: ScannedTable, uid: str) -> list[Any]:
 
 
 def _release_row(row: Any) -> journal.Change:
-    row.sensitivity = _level_before_quarantine(row)
+    _set_level(row, _level_before_quarantine(row))
+    return _to_change("release", row, [], was=QUARANTINED)
+
+
+def _set_level(row: Any, level: str) -> None:
+    row.sensitivity = level
     _make_unique(row)
     row.save(update_fields=["sensitivity", *(["copy"] if hasattr(row, "copy") else [])])
-    return _to_change("release", row, [], was=QUARANTINED)
 
 
 def _level_before_quarantine(row: Any) -> str:

@@ -158,7 +158,7 @@ def undo_last_change(uid: str, number: int, actor: Actor, now: datetime | None =
     if not seen:
         raise NotFound("there is no such change", "version")
     if "ttl_days" in last.before:
-        raise Conflict("this change set when the memory expires; edit it instead", "ttl_days")
+        raise Conflict("a change of the expiry cannot be undone; edit the memory instead", "ttl_days")
     before = {name: value for name, value in last.before.items() if name in VERSIONED_FIELDS}
     held = {name: current_value(memory, name) for name in _GENERATED_FIELDS}
     patch = _to_patch(_with_generated_texts(before, held | before), number)
@@ -176,7 +176,7 @@ def _to_patch(values: dict[str, Any], number: int) -> MemoryPatch:
     except ValidationError as wrong:
         names = sorted({str(error["loc"][0]) for error in wrong.errors() if error["loc"]})
         raise Conflict(
-            f"version {number} holds what is not stored any more: {', '.join(names)}; edit the memory"
+            f"version {number} has values that are no longer valid: {', '.join(names)}; edit the memory"
             " instead",
             "version",
         ) from None

@@ -96,7 +96,7 @@ class TestUndo:
     def test_restored_source_prevents_undo(self, three: list[Memory], actor: Actor) -> None:
         merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
         memories.restore_memories([three[1].uid], actor)
-        with pytest.raises(memories.Conflict, match=f"memory {three[1].uid} was taken out of the trash"):
+        with pytest.raises(memories.Conflict, match=f"memory {three[1].uid} was restored or trashed again"):
             memories.undo_merge(merged.uid, actor)
 
     def test_trashed_target_prevents_undo(self, three: list[Memory], actor: Actor) -> None:
@@ -108,7 +108,7 @@ class TestUndo:
     def test_erased_source_prevents_undo(self, three: list[Memory], actor: Actor) -> None:
         merged = memories.merge_memories(three[0].uid, uids(three[1:]), actor)
         Memory.objects.get(pk=three[1].pk).delete()
-        with pytest.raises(memories.Conflict, match="not there any more"):
+        with pytest.raises(memories.Conflict, match="does not exist any more"):
             memories.undo_merge(merged.uid, actor)
 
     def test_changed_importance_prevents_undo(self, three: list[Memory], actor: Actor) -> None:

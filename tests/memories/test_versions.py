@@ -263,7 +263,7 @@ class TestTakingBack:
     def test_change_of_ttl_days_cannot_be_undone(self, remember: Remember, actor: Actor) -> None:
         memory = remember("one", ttl_days=3)
         change(memory, actor, ttl_days=9)
-        with pytest.raises(memories.Conflict, match="expires"):
+        with pytest.raises(memories.Conflict, match="expiry"):
             memories.undo_last_change(memory.uid, 1, actor)
 
     @pytest.mark.parametrize("number", [1, 7])
