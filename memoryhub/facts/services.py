@@ -45,12 +45,14 @@ def create_fact(
     with write_transaction():
         identity = _identity(draft, actor)
         memory = _find_memory(draft.memory_id, actor)
-        twins = _same_facts(identity)
-        fact = _find_repeated(twins, actor)
+        equal_facts = _same_facts(identity)
+        fact = _find_repeated(equal_facts, actor)
         period: dict[str, str] = {}
         if fact is None:
             created = True
-            fact = Fact(**identity, author=actor.name, created_at=now, valid_from=now, copy=_next_copy(twins))
+            fact = Fact(
+                **identity, author=actor.name, created_at=now, valid_from=now, copy=_next_copy(equal_facts)
+            )
         else:
             created = _starts_again(fact, actor, now)
             period = _ended_period(fact) if created else {}
@@ -86,10 +88,12 @@ def import_fact(
         memory = _find_imported_memory(draft.memory_id, actor)
         if existing := _find_imported(identity, past, actor):
             return existing, False
-        twins = _same_facts(identity)
-        is_free = past.uid and not twins.filter(copy=past.copy).exists()
+        equal_facts = _same_facts(identity)
+        is_free = past.uid and not equal_facts.filter(copy=past.copy).exists()
         fact = Fact(
-            **identity, author=past.author or actor.name, copy=past.copy if is_free else _next_copy(twins)
+            **identity,
+            author=past.author or actor.name,
+            copy=past.copy if is_free else _next_copy(equal_facts),
         )
         if past.uid and not Fact.objects.filter(uid=past.uid).exists():
             fact.uid = past.uid
@@ -135,8 +139,8 @@ def _find_imported(identity: Mapping[str, object], past: ImportedHistory, actor:
     if found is None:
         hidden = Fact.objects.hidden_from(actor.clearance)
         own_above = Q(author=actor.name) & ~level_filter(actor.clearance)
-        twins = _same_facts(identity).filter(own_above | ~Q(pk__in=hidden.values("pk")))
-        found = (twins.filter(copy=past.copy) if past.uid else twins.order_by("copy")).first()
+        equal_facts = _same_facts(identity).filter(own_above | ~Q(pk__in=hidden.values("pk")))
+        found = (equal_facts.filter(copy=past.copy) if past.uid else equal_facts.order_by("copy")).first()
     return found
 
 
@@ -154,7 +158,7 @@ def _find_imported_memory(uid: str | None, actor: Actor) -> Memory | None:
     return memory
 
 
-def _find_repeated(twins: FactQuerySet, actor: Actor) -> Fact | None:
+def _find_repeated(equal_facts: FactQuerySet, actor: Actor) -> Fact | None:
     """Return the fact to update: one that the actor may know of, or stored at a level that they cannot read.
 
     Other facts with the same content are neither revealed nor changed; the actor gets a separate row.
@@ -162,13 +166,13 @@ def _find_repeated(twins: FactQuerySet, actor: Actor) -> Fact | None:
     hidden = Fact.objects.hidden_from(actor.clearance).filter(pk=OuterRef("pk"))
     own_above = Q(author=actor.name) & ~level_filter(actor.clearance)
     visible = Fact.objects.visible_to(actor.clearance).filter(pk=OuterRef("pk"))
-    known = twins.filter(own_above | ~Exists(hidden)).annotate(shown=Exists(visible))
+    known = equal_facts.filter(own_above | ~Exists(hidden)).annotate(shown=Exists(visible))
     fact: Fact | None = known.select_related("memory").order_by("-shown", "copy").first()
     return fact
 
 
-def _next_copy(twins: FactQuerySet) -> int:
-    last: int | None = twins.aggregate(last=Max("copy"))["last"]
+def _next_copy(equal_facts: FactQuerySet) -> int:
+    last: int | None = equal_facts.aggregate(last=Max("copy"))["last"]
     return 0 if last is None else last + 1
 
 
@@ -277,11 +281,11 @@ def update_fact(
     return fact
 
 
-def _copy_for_update(twins: FactQuerySet, actor: Actor) -> int:
+def _copy_for_update(equal_facts: FactQuerySet, actor: Actor) -> int:
     """Return the ``copy`` among facts with the same content. Conflict if the actor may know of one."""
-    if _not_hidden(twins, actor).exists():
+    if _not_hidden(equal_facts, actor).exists():
         raise Conflict("another fact of this project and level says the same; change that one", "object")
-    return _next_copy(twins)
+    return _next_copy(equal_facts)
 
 
 def delete_fact(uid: str, actor: Actor, now: datetime | None = None) -> Fact:
@@ -336,7 +340,7 @@ def end_facts(
     StoreError for more than :data:`MAX_FACTS`.
     """
     now = now or timezone.now()
-    wanted, act = _unique_uids(uids), new_uid()
+    wanted, action = _unique_uids(uids), new_uid()
     with write_transaction():
         before = journal.last_seq()
         visible = _visible_facts(actor).current(now)
@@ -346,38 +350,42 @@ def end_facts(
             was = fact.valid_until.isoformat() if fact.valid_until else None
             fact.valid_until = now
             fact.save(update_fields=["valid_until"])
-            changes.append(journal.fact_change("end", fact, act=act, was=was))
+            changes.append(journal.fact_change("end", fact, act=action, was=was))
         journal.record(actor, changes, now)
-    return EndedFacts(act, facts, outdated, before + 1 if facts else 0, before + len(facts))
+    return EndedFacts(action, facts, outdated, before + 1 if facts else 0, before + len(facts))
 
 
-def undo_end_facts(act: str, actor: Actor, first: int, last: int, now: datetime | None = None) -> list[Fact]:
+def undo_end_facts(
+    action: str, actor: Actor, first: int, last: int, now: datetime | None = None
+) -> list[Fact]:
     """Undo :func:`end_facts` of this actor: the facts are valid as before.
 
     Facts that were ended or superseded again since are skipped. Raises :class:`NotFound` if there is no such
     action.
     """
     now = now or timezone.now()
-    if not act or not 0 < first <= last or last - first >= MAX_FACTS:
+    if not action or not 0 < first <= last or last - first >= MAX_FACTS:
         raise NotFound("there is no such action of yours")
     rows = JournalEntry.objects.filter(seq__range=(first, last), actor=actor.name, object_type="fact")
-    own = rows.filter(operation="end", detail__act=act).exclude(detail__has_key="imported")
+    own = rows.filter(operation="end", detail__act=action).exclude(detail__has_key="imported")
     entries = {row.object_id: row for row in own}
     if not entries:
         raise NotFound("there is no such action of yours")
     with write_transaction():
         visible = _visible_facts(actor).filter(uid__in=entries)
-        back = [
+        restored = [
             fact
             for fact in visible.order_by("pk")
             if fact.valid_until == entries[fact.uid].at and fact.superseded_by_id is None
         ]
-        for fact in back:
+        for fact in restored:
             was = entries[fact.uid].detail["was"]
             fact.valid_until = datetime.fromisoformat(was) if was else None
             fact.save(update_fields=["valid_until"])
-        journal.record(actor, [journal.fact_change("undo_end", fact, undoes=act) for fact in back], now)
-    return back
+        journal.record(
+            actor, [journal.fact_change("undo_end", fact, undoes=action) for fact in restored], now
+        )
+    return restored
 
 
 def _split_outdated(

@@ -122,18 +122,18 @@ def _add_sessions(days: list[CalendarDay], memories: QuerySet[Any], events: Quer
 
 def _most_important(memories: QuerySet[Any]) -> Iterable[Any]:
     """Return the most important memories of each day, with their ``day``."""
-    places = [When(type=kind, then=Value(place)) for place, kind in enumerate(FIRST_TYPES)]
+    cases = [When(type=kind, then=Value(position)) for position, kind in enumerate(FIRST_TYPES)]
     last = When(type__in=LAST_TYPES, then=Value(len(FIRST_TYPES) + 1))
-    worth = Case(*places, last, default=Value(len(FIRST_TYPES)), output_field=IntegerField())
+    worth = Case(*cases, last, default=Value(len(FIRST_TYPES)), output_field=IntegerField())
     ranked = memories.annotate(
-        place=Window(
+        position=Window(
             RowNumber(),
             partition_by=F("day"),
             order_by=[worth.asc(), F("importance").desc(), F("created_at").desc(), F("pk").desc()],
         )
     )
-    named: Iterable[Any] = ranked.filter(place__lte=MAX_NAMED_MEMORIES).defer("content", "overview")
-    return sorted(named, key=lambda memory: (memory.day, memory.place))
+    named: Iterable[Any] = ranked.filter(position__lte=MAX_NAMED_MEMORIES).defer("content", "overview")
+    return sorted(named, key=lambda memory: (memory.day, memory.position))
 
 
 def _first_time(rows: QuerySet[Any], order: str) -> datetime | None:
@@ -142,8 +142,8 @@ def _first_time(rows: QuerySet[Any], order: str) -> datetime | None:
     return at
 
 
-def _choose_month(moments: Iterable[datetime | None], choose: Any) -> date | None:
-    known = [at for at in moments if at]
+def _choose_month(times: Iterable[datetime | None], choose: Any) -> date | None:
+    known = [at for at in times if at]
     return timezone.localtime(choose(known)).date().replace(day=1) if known else None
 
 
@@ -156,34 +156,34 @@ def start_of_day(day: date) -> datetime:
     return timezone.make_aware(datetime.combine(day, time.min))
 
 
-def count_by_day(rows: QuerySet[Any], moment: str, kind: str) -> DailyCounts:
-    """Return ``(day, kind, count)`` by the column ``moment``, oldest first; a missing kind is empty.
+def count_by_day(rows: QuerySet[Any], column: str, kind: str) -> DailyCounts:
+    """Return ``(day, kind, count)`` by a time column, oldest first; a missing kind is empty.
 
     Groups by a prefix of the stored text, which is in UTC, and converts the prefixes to days of the current
     time zone. Django's Trunc functions would call Python for every row of an SQLite table.
     """
     found: Counter[tuple[date, str]] = Counter()
-    for _, day, name, count in count_parts_by_day(rows.annotate(whole=Value(0)), "whole", moment, kind):
+    for _, day, name, count in count_parts_by_day(rows.annotate(whole=Value(0)), "whole", column, kind):
         found[day, name] += count
     return sorted((day, name, count) for (day, name), count in found.items())
 
 
 def count_parts_by_day(
-    rows: QuerySet[Any], part: str, moment: str, kind: str
+    rows: QuerySet[Any], part: str, column: str, kind: str
 ) -> Iterator[tuple[Any, date, str, int]]:
     """Yield ``(part, day, kind, count)`` for each value of a column or annotation; see :func:`count_by_day`.
 
     Unordered. A day can occur several times, because it contains parts of two UTC days.
     """
     zone = timezone.get_current_timezone()
-    piece = Substr(Cast(moment, TextField()), 1, _timestamp_chars(zone))
+    piece = Substr(Cast(column, TextField()), 1, _timestamp_chars(zone))
     pieces = rows.order_by().annotate(piece=piece).values_list(part, "piece", kind).annotate(n=Count("pk"))
     days: dict[str, date] = {}
-    for of, text, name, count in pieces:
+    for value, text, name, count in pieces:
         if (day := days.get(text)) is None:
             at = datetime.fromisoformat(text).replace(tzinfo=UTC)
             day = days[text] = at.date() if len(text) == _DAY_CHARS else at.astimezone(zone).date()
-        yield of, day, name or "", count
+        yield value, day, name or "", count
 
 
 def _timestamp_chars(zone: tzinfo) -> int:
