@@ -293,19 +293,42 @@ def test_routine_calls_create_no_memory(bot):
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("tool", "kind", "text"),
     [
-        ("bugfix", "Fixed the bug in auth.py: the token refresh failed because the clock skew was ignored."),
-        ("decision", "We decided to use one queue instead of two because workers starve otherwise."),
-        ("discovery", "Root cause: the cache key ignored the tenant, so customers saw each other's data."),
-        ("discovery", "Discovered that the payment gateway silently truncates references of 35 characters."),
-        ("feature", "Implemented the retry queue with exponential backoff and added tests for it."),
-        ("refactor", "Refactored the session module: extracted the token store and renamed the manager."),
+        (
+            "Bash",
+            "bugfix",
+            "Fixed the bug in auth.py: the token refresh failed because the clock skew was ignored.",
+        ),
+        (
+            "mcp__tracker__resolve_issue",
+            "decision",
+            "We decided to use one queue instead of two because workers starve otherwise.",
+        ),
+        (
+            "str_replace",
+            "discovery",
+            "Root cause: the cache key ignored the tenant, so customers saw each other's data.",
+        ),
+        (
+            "Bash",
+            "discovery",
+            "Discovered that the payment gateway silently truncates references of 35 characters.",
+        ),
+        (
+            "mcp__tracker__resolve_issue",
+            "feature",
+            "Implemented the retry queue with exponential backoff and added tests for it.",
+        ),
+        (
+            "str_replace",
+            "refactor",
+            "Refactored the session module: extracted the token store and renamed the manager.",
+        ),
     ],
 )
-@pytest.mark.parametrize("tool", ["Bash", "mcp__tracker__resolve_issue", "str_replace"])
-def test_tool_output_with_a_claim_is_captured(agent_session, tool, kind, said):
-    event = agent_session.tool(tool, {"command": "make deploy", "path": "src/a.py"}, said)
+def test_tool_output_with_a_claim_is_captured(agent_session, tool, kind, text):
+    event = agent_session.tool(tool, {"command": "make deploy", "path": "src/a.py"}, text)
     assert event.memory is not None, event.skip_reason
     assert event.memory.type == kind
-    assert said in event.memory.content
+    assert text in event.memory.content

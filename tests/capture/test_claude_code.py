@@ -243,12 +243,10 @@ def test_token_without_read_permission_gets_no_context(agent, remember):
     assert send(writer, hook("UserPromptSubmit", prompt="the planner and the ledger partition index")) == {}
 
 
-# --- Whatever comes -----------------------------------------------------------------------------------------
+# --- Unexpected input ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", ["PreToolUse", "Notification", "SubagentStop", "", None, 7, ["Stop"], "stop"]
-)
+@pytest.mark.parametrize("name", ["PreToolUse", "", None, ["Stop"], "stop"])
 def test_other_hooks_get_an_empty_answer(bot, name):
     assert send(bot, {**COMMON, "hook_event_name": name}) == {}
     assert not Session.objects.exists()
@@ -273,7 +271,7 @@ def test_body_that_is_no_json_object_is_refused(bot, body):
     assert bot.raw_post(HOOK, body).status_code in (400, 422)
 
 
-@pytest.mark.parametrize("value", [None, 7, [], {}, [[["x"]]], "text", {"a": {"b": None}}, True, 1e308])
+@pytest.mark.parametrize("value", [None, [[["x"]]], 1e308])
 def test_tool_call_accepts_any_json(bot, value):
     body = hook("PostToolUse", tool_name="Odd", tool_input=value, tool_response=value)
     assert send(bot, body) == {}
