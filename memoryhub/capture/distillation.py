@@ -3,7 +3,7 @@
 Reading and listing files is routine. Candidates come from text that people wrote on purpose (commit messages,
 decisions in documents, comments that give a reason, answers to questions) and from failures that were fixed.
 Comments and fixes become notes first, because the commit that follows usually describes them better. A note
-becomes a candidate of its own if that commit leaves it out or does not come.
+becomes a separate candidate if that commit leaves it out or does not come.
 """
 
 from __future__ import annotations

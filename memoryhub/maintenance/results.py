@@ -95,7 +95,7 @@ def list_changes(
 def visible_changes(run: MaintenanceRun, clearance: Clearance) -> Iterator[Change]:
     """Yield the listed changes whose memories are all visible.
 
-    Changes without memories are visible to viewers who may see all of the run, those of whole-store
+    Changes without memories are visible to viewers with access to all of the run, those of whole-store
     operations to everyone. Of a deleted memory, the journal entry of the deletion must be visible.
     """
     without_memories = _covers_whole_store(run) or run_scope.can_see_all(clearance, run)

@@ -30,10 +30,10 @@ def spoil():
     """Insert rows that the index does not contain."""
     schema.drop_triggers()
     run_sql("UPDATE memoryhub_memory SET content = replace(content, 'zebra', 'giraffe')")
-    schema_install_without_mending()
+    install_without_rebuild()
 
 
-def schema_install_without_mending():
+def install_without_rebuild():
     with connection.cursor() as cursor:
         for statement in schema._triggers().values():
             cursor.execute(statement)
