@@ -43,7 +43,10 @@ def test_deleted_account_is_journaled_once_however_it_was_deleted(gone, boss):
         f"/admin/auth/user/{User.objects.get(username='bob').pk}/delete/", {"post": "yes"}
     )
     entries = JournalEntry.objects.filter(operation="account_deleted").order_by("seq")
-    assert list(entries.values_list("object_id", "actor")) == [("ada", "system:accounts"), ("bob", "user:boss")]
+    assert list(entries.values_list("object_id", "actor")) == [
+        ("ada", "system:accounts"),
+        ("bob", "user:boss"),
+    ]
 
 
 def test_several_deleted_accounts_are_all_journaled(db):
