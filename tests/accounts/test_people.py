@@ -198,7 +198,7 @@ def test_confinement_is_lifted_only_explicitly(browser, bob):
 
 def test_removing_a_missing_membership_is_refused(browser, bob):
     answer = browser.post("/people/bob/leave/", {"project": "farm"}, follow=True)
-    assert "there is no such membership" in answer.content.decode()
+    assert "this membership does not exist" in answer.content.decode()
 
 
 def test_new_password_signs_the_person_out(browser, bob):

@@ -16,7 +16,7 @@ from memoryhub.accounts.clearance import user_clearance
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, JournalEntry, Membership
 from tests.accounts.conftest import seen
-from tests.api.test_visibility import LISTING_DOORS
+from tests.api.test_visibility import LIST_ENDPOINTS
 from tests.clients import signed_in_client
 
 ASKED = {"allow_private": True, "allow_secret": True}
@@ -33,10 +33,10 @@ def listed(client: Client) -> set[tuple[str, str]]:
     return seen(response.content.decode())
 
 
-@pytest.mark.parametrize("door", LISTING_DOORS)
-def test_no_api_endpoint_shows_a_project_outside_the_owners(world, member, door):
+@pytest.mark.parametrize("endpoint", LIST_ENDPOINTS)
+def test_no_api_endpoint_shows_a_project_outside_the_owners(world, member, endpoint):
     member("view_private", farm="secret", barn="")
-    method, path, arguments = LISTING_DOORS[door]
+    method, path, arguments = LIST_ENDPOINTS[endpoint]
     options = {"content_type": "application/json"} if method == "post" else {}
     response = getattr(agent(), method)(f"/api/v1{path}", {**arguments, **ASKED}, **options)
     assert response.status_code in (200, 404)

@@ -42,8 +42,11 @@ def test_deleted_account_is_journaled_once_however_it_was_deleted(gone, boss):
     signed_in_client(boss).post(
         f"/admin/auth/user/{User.objects.get(username='bob').pk}/delete/", {"post": "yes"}
     )
-    text = JournalEntry.objects.filter(operation="account_deleted").order_by("seq")
-    assert list(text.values_list("object_id", "actor")) == [("ada", "system:accounts"), ("bob", "user:boss")]
+    entries = JournalEntry.objects.filter(operation="account_deleted").order_by("seq")
+    assert list(entries.values_list("object_id", "actor")) == [
+        ("ada", "system:accounts"),
+        ("bob", "user:boss"),
+    ]
 
 
 def test_several_deleted_accounts_are_all_journaled(db):
@@ -65,14 +68,14 @@ def test_admin_refuses_a_former_name(gone, boss):
     form = {"username": "ada", "usable_password": "true", "password1": PHRASE, "password2": PHRASE}
     answer = signed_in_client(boss).post("/admin/auth/user/add/", form)
     assert (answer.status_code, names_now()) == (200, ["boss"])
-    assert "Somebody had this name" in answer.content.decode()
+    assert "This name belonged to a deleted account" in answer.content.decode()
 
 
 def test_commands_refuse_a_former_name(gone, monkeypatch):
     monkeypatch.setenv("DJANGO_SUPERUSER_PASSWORD", PHRASE)
-    with pytest.raises(CommandError, match="Somebody had this name"):
+    with pytest.raises(CommandError, match="This name belonged to a deleted account"):
         call_command("createsuperuser", "--noinput", "--username", "ada", "--email", "a@example.org")
-    with pytest.raises(CommandError, match="owner: the account of this name was deleted"):
+    with pytest.raises(CommandError, match="owner: the account with this name was deleted"):
         call_command("create_token", "agent", "--owner", "ada", stdout=io.StringIO())
     assert not names_now()
 
@@ -104,7 +107,7 @@ def test_account_cannot_be_renamed_in_code(gone, db):
     bob = User.objects.create_user("bob")
     for name in ("ada", "bertha"):
         bob.username = name
-        with pytest.raises(Conflict, match="keeps its name; this one is called bob"):
+        with pytest.raises(Conflict, match="cannot be renamed; this one is called bob"):
             bob.save()
     assert names_now() == ["bob"]
 

@@ -168,7 +168,7 @@ def test_busy_database_does_not_refuse_a_valid_token(issue, monkeypatch, caplog)
 
     monkeypatch.setattr("memoryhub.models.querysets.TokenQuerySet.update", locked)
     assert Agent(raw).get("/memories").status_code == 200
-    assert "not noted" in caplog.text
+    assert "not recorded" in caplog.text
 
 
 def test_nearest_proxy_reports_the_address(issue, settings):
