@@ -83,15 +83,8 @@ class Tally:
         if not trusted:
             _add_counts(self.not_taken, sorted(draft.model_fields_set & _IDENTITY))
 
-    def without_home(self, what: str, count: int = 1) -> None:
+    def unsupported(self, what: str, count: int = 1) -> None:
         _add_counts(self.unmapped, [what], count)
-
-    def as_counts(self) -> dict[str, Any]:
-        """Return all numbers as JSON for a machine-readable report."""
-        return {
-            "memories": dict(self.outcomes),
-            **{kind: dict(counts) for kind, counts in self.others.items()},
-        }
 
 
 def _add_counts(counts: Counter[str], names: list[str], by: int = 1) -> None:
@@ -207,7 +200,7 @@ class Batch:
             if isinstance(item, InvalidItem):
                 _report_bad(item, self._options, self._tally)
             elif isinstance(item, UnmappedField):
-                self._tally.without_home(item.what, item.count)
+                self._tally.unsupported(item.what, item.count)
 
     def _memories(self, records: list[Record], now: datetime) -> None:
         options = self._options
@@ -283,7 +276,7 @@ class Batch:
 
     def _history(self, kind: str, items: list[HistoryItem], now: datetime) -> None:
         if not self._options.restores:
-            self._tally.without_home(f"{restore.KIND_LABELS[kind]}: {_RESTORE_ONLY}", len(items))
+            self._tally.unsupported(f"{restore.KIND_LABELS[kind]}: {_RESTORE_ONLY}", len(items))
             return
         shapes = [item.shape for item in items]
         refusals = [self._refusals.get(id(item)) for item in items]

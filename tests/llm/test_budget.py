@@ -1,6 +1,4 @@
-"""The daily budget: enforced before each request, shared by all models and processes, settled by the actual
-cost.
-"""
+"""The daily budget: enforced before each request, shared by all models, settled by the actual cost."""
 
 from __future__ import annotations
 
