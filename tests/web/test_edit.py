@@ -151,7 +151,7 @@ class TestCreate:
         memory = remember("new words")
         response = writer.post("/memories/new/", NEW, follow=True)
         assert response.redirect_chain == [(f"/memories/{memory.uid}/", 302)]
-        assert "stored already" in main(response).words
+        assert "already stored" in main(response).words
         assert Memory.objects.count() == 1
 
     def test_existing_key_updates_its_memory(self, writer: Client, remember: Remember) -> None:
@@ -172,7 +172,7 @@ class TestCreate:
     def test_hidden_copy_of_another_person_is_not_revealed(self, writer: Client, remember: Remember) -> None:
         hidden = remember("new words", sensitivity="secret")
         response = writer.post("/memories/new/", NEW, follow=True)
-        assert "stored already" not in main(response).words
+        assert "already stored" not in main(response).words
         assert Memory.objects.exclude(pk=hidden.pk).get().sensitivity == "public"
 
 
@@ -304,14 +304,14 @@ class TestEdit:
         memory = remember()
         memories.trash_memories([memory.uid], actor)
         response = writer.get(f"/memories/{memory.uid}/edit/", follow=True)
-        assert "restore it to edit it" in main(response).words
+        assert "Restore it to edit it" in main(response).words
 
     @pytest.mark.parametrize("stamp", ["", "yesterday", "2020-01-01T00:00:00"])
     def test_form_without_its_version_is_refused(
         self, writer: Client, remember: Remember, stamp: str
     ) -> None:
         response = self.edit(writer, remember(), title="new", unchanged_since=stamp)
-        assert "open the memory again" in page_text(response, 422)
+        assert "Open the memory again" in page_text(response, 422)
 
 
 class TestTrash:

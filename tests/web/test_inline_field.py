@@ -198,7 +198,7 @@ class TestRefusals:
     def test_form_without_its_version_is_refused(self, editor: Client, memory: Memory, moment: str) -> None:
         response = send(editor, memory, "title", "T", unchanged_since=moment)
         assert response.status_code == 422
-        assert "open the memory again" in response.content.decode()
+        assert "Open the memory again" in response.content.decode()
 
     @pytest.mark.parametrize("ended", ["trash", "expire"])
     def test_ended_memory_is_not_changed(
