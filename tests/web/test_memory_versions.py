@@ -223,10 +223,8 @@ class TestRestoring:
         memory = remember("words", title="t")
         change(memory, actor, title="u")
         memory = change(memory, actor, title="t")
-        assert (
-            "is already the current content"
-            in main(send(sign_in(RIGHT), memory, "restore", version="1")).words
-        )
+        response = send(sign_in(RIGHT), memory, "restore", version="1")
+        assert "is already the current content" in main(response).words
         assert memory.revisions.count() == 2
 
     @pytest.mark.parametrize("action", ["restore", "undo"])
