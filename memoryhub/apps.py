@@ -18,16 +18,16 @@ class MemoryhubConfig(AppConfig):
     verbose_name = "memoryhub"
 
     def ready(self) -> None:
-        from memoryhub.accounts import clearance, roles, sign_in, tokens, usernames
-        from memoryhub.core import timeouts
+        from memoryhub.accounts import clearance, identities, roles, sign_in, tokens
+        from memoryhub.core import database
         from memoryhub.maintenance import registry
         from memoryhub.ops import checks  # noqa: F401  checks register themselves
 
         registry.register("import", "memoryhub.transfer.jobs.IMPORT_OPERATION")
 
-        timeouts.watch_connections()
+        database.watch_connections()
         clearance.connect_signals()
-        usernames.connect_signals()
+        identities.connect_signals()
         sign_in.connect_signals()
         tokens.connect_signals()
         post_migrate.connect(roles.install_roles, sender=self)

@@ -24,7 +24,7 @@ from django.http import HttpRequest
 from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity
 from memoryhub.accounts import sign_in
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.models import Membership, Memory, Profile
 
 LEVEL_PERMISSIONS = {

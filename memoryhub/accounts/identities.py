@@ -1,10 +1,4 @@
-"""Find, bind or create the account for claims of the organisation's OpenID Connect provider.
-
-The provider's *subject* identifies a person permanently; an e-mail address may be given to someone else
-later. An account is therefore bound to (issuer, subject) at its first login, found by an address that
-the provider has verified; from then on only issuer and subject count, and the address of a bound account
-gives no access. A superuser's account is bound only while its own session is open.
-"""
+"""Identities of provider accounts, and usernames that are never given twice."""
 
 from __future__ import annotations
 
@@ -13,11 +7,16 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
+from django.db.models.signals import pre_delete, pre_save
 from django.http import HttpRequest
 
+from memoryhub.access.policy import system_actor
 from memoryhub.accounts import sign_in
-from memoryhub.core.transactions import write_transaction
-from memoryhub.models import Identity
+from memoryhub.accounts.sign_in import PERSON_TYPE
+from memoryhub.audit import journal
+from memoryhub.core.database import write_transaction
+from memoryhub.memories.errors import Conflict
+from memoryhub.models import Identity, JournalEntry
 
 MAX_SUBJECT_CHARS = 255  # limit of the OpenID Connect standard
 # Reasons that the login page explains; they are stored in the journal.
@@ -111,3 +110,52 @@ def _create_account(email: str) -> User:
     user.save()
     sign_in.record_account_event(user, "account_made", through=settings.OIDC_ISSUER)
     return user
+
+
+ACCOUNT_DELETED = "account_deleted"
+FORMER_NAME_ERROR = "this name belonged to a deleted account; choose another"
+
+
+def is_former_username(name: str) -> bool:
+    """Return whether a deleted account had this name."""
+    gone = JournalEntry.objects.filter(operation=ACCOUNT_DELETED, object_type=PERSON_TYPE)
+    return gone.filter(object_id__iexact=name).exists()
+
+
+def validate_username_not_former(name: str) -> None:
+    """Refuse the name of a deleted account (a validator of the user name field)."""
+    if is_former_username(name):
+        raise ValidationError(FORMER_NAME_ERROR.capitalize() + ".", code="former")
+
+
+def _forbid_reuse_and_rename(instance: User, update_fields: Any = None, **kwargs: Any) -> None:
+    """Refuse former names and renames: a new owner of the name would inherit private data."""
+    if update_fields is not None and "username" not in update_fields:
+        return
+    name = instance.get_username()
+    stored = None if instance._state.adding else User.objects.filter(pk=instance.pk).values_list("username")
+    before = stored.first() if stored is not None else None
+    if before is None and is_former_username(name):
+        raise Conflict(FORMER_NAME_ERROR, "username")
+    if before is not None and before[0] != name:
+        raise Conflict(f"an account cannot be renamed; this one is called {before[0]}", "username")
+
+
+def _record_deletion(instance: User, **kwargs: Any) -> None:
+    """Journal the deletion, unless the admin has already done so with the name of the person who did it."""
+    name = instance.get_username()
+    if is_former_username(name):
+        return
+    with write_transaction():
+        journal.record(
+            system_actor("accounts"), [journal.Change(ACCOUNT_DELETED, PERSON_TYPE, name, owner=name)]
+        )
+
+
+def connect_signals() -> None:
+    """Check names whenever an account is created, renamed or deleted."""
+    validators = User._meta.get_field("username").validators
+    if validate_username_not_former not in validators:
+        validators.append(validate_username_not_former)
+    pre_save.connect(_forbid_reuse_and_rename, sender=User, dispatch_uid="names are for good")
+    pre_delete.connect(_record_deletion, sender=User, dispatch_uid="deleted names are kept")

@@ -17,10 +17,10 @@ from django.core.exceptions import ValidationError
 from django.db.models import Q
 
 from memoryhub.access.policy import LEVELS, Actor, Sensitivity, level_rank
-from memoryhub.accounts import browser_sessions, identities, roles, tokens
+from memoryhub.accounts import identities, roles, sign_in, tokens
 from memoryhub.accounts.clearance import LEVEL_PERMISSIONS, is_confined
 from memoryhub.accounts.sign_in import record_account_event
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.models import Membership, Profile
 
@@ -147,7 +147,7 @@ def _set_rights(user: User, values: Mapping[str, Any], changed: list[str]) -> No
         user.is_active, user.is_staff = values["active"], values["staff"]
         user.save(update_fields=["is_active", "is_staff"])
         if not user.is_active:
-            browser_sessions.end_all_sessions(user)
+            sign_in.end_all_sessions(user)
 
 
 def add_membership(user: User, project: str, level: str, by: User) -> Membership:
@@ -246,7 +246,7 @@ def unbind_account(user: User, by: User) -> None:
     with write_transaction():
         if not identities.unbind_identity(user, by.get_username()):
             raise NotFound(f"{user.get_username()} is not bound to an identity")
-        browser_sessions.end_all_sessions(user)
+        sign_in.end_all_sessions(user)
 
 
 def _require_unused_email(email: str, user: User | None = None) -> None:

@@ -1,30 +1,26 @@
-"""Sign-in and sign-out: journal rows, and throttling of failed attempts.
-
-The journal rows are also the counters. When recent rows contain too many failures for a name and
-address, for an address, or for a name, no password is checked until they are old enough. This covers
-every password form in all processes and survives a restart. A typed name without an account may be a
-password in the wrong field, so only its keyed hash is stored.
-"""
+"""Sign-in and sign-out: throttling, journal rows, and the browser sessions of an account."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
+from django.contrib.sessions.models import Session
 from django.http import HttpRequest
 from django.utils import timezone
-from django.utils.crypto import salted_hmac
+from django.utils.crypto import constant_time_compare, salted_hmac
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.core.client_ip import client_network
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.models import JournalEntry
 
 PERSON_TYPE = "person"  # object_type of journal rows about people
@@ -237,3 +233,93 @@ def connect_signals() -> None:
         (user_login_failed, _record_failure),
     ):
         signal.connect(receiver, dispatch_uid=receiver.__name__)
+
+
+TOUCH_INTERVAL = timedelta(minutes=5)
+NO_LOGIN = "made without the login page"  # by a script or a command, so without device and address
+
+
+@dataclass(frozen=True)
+class BrowserSession:
+    """``mark`` identifies the session in a form; its key would open it."""
+
+    key: str
+    mark: str
+    device: str
+    address: str
+    since: datetime | None
+    seen: datetime | None
+    ends: datetime
+    is_this: bool
+
+
+def touch_session(request: HttpRequest, now: datetime | None = None) -> None:
+    """Record that the session is in use, at most every five minutes: a read must not always write.
+
+    Sessions created by scripts are ignored.
+    """
+    now = now or timezone.now()
+    if not request.session.get("device"):
+        return
+    seen = _parse_moment(request.session.get("seen"))
+    if seen is None or now - seen >= TOUCH_INTERVAL:
+        request.session["seen"] = now.isoformat(timespec="seconds")
+
+
+def list_sessions(request: HttpRequest) -> list[BrowserSession]:
+    """Return the sessions of the person, the current one first, then by last use. Reads every session."""
+    current = request.session.session_key
+    sessions = [
+        _to_browser_session(row, data, current)
+        for row, data in _account_sessions(request.user.pk)
+        if row.expire_date > timezone.now()
+    ]
+    return sorted(
+        sessions, key=lambda session: (not session.is_this, -(session.seen or session.ends).timestamp())
+    )
+
+
+def end_all_sessions(user: User) -> None:
+    """End all sessions of an account for good, even if a closed account is opened again."""
+    Session.objects.filter(pk__in=[row.pk for row, _ in _account_sessions(user.pk)]).delete()
+
+
+def _account_sessions(account: int | None) -> Iterator[tuple[Session, dict[str, Any]]]:
+    """Yield the sessions of an account with their data. Django's table does not have the account."""
+    for row in Session.objects.exclude(session_data="").iterator():
+        data = row.get_decoded()
+        if data.get(SESSION_KEY) == str(account):
+            yield row, data
+
+
+def end_sessions(request: HttpRequest, mark: str = "") -> int:
+    """End one other session of the person, or all others; return how many ended."""
+    ended = [
+        session.key
+        for session in list_sessions(request)
+        if not session.is_this and (not mark or constant_time_compare(session.mark, mark))
+    ]
+    user = request.user
+    if ended and isinstance(user, User):
+        with write_transaction():
+            Session.objects.filter(pk__in=ended).delete()
+            record_account_event(user, "sessions_ended", count=len(ended))
+    return len(ended)
+
+
+def _to_browser_session(row: Session, data: dict[str, Any], current: str | None) -> BrowserSession:
+    since, key = _parse_moment(data.get("since")), str(row.session_key)
+    return BrowserSession(
+        key=key,
+        mark=salted_hmac("memoryhub.signed_in", key).hexdigest()[:20],
+        device=str(data.get("device", "")) or NO_LOGIN,
+        address=str(data.get("from", "")),
+        since=since,
+        seen=_parse_moment(data.get("seen")) or since,
+        ends=row.expire_date,
+        is_this=key == current,
+    )
+
+
+def _parse_moment(text: Any) -> datetime | None:
+    return datetime.fromisoformat(text) if isinstance(text, str) else None

@@ -25,7 +25,7 @@ from mozilla_django_oidc.utils import import_from_settings
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
 
 from memoryhub.accounts import identities, sign_in
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 
 logger = logging.getLogger(__name__)
 

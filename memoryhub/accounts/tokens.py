@@ -22,14 +22,14 @@ from django.db.models.signals import pre_delete
 from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity, level_rank, system_actor
-from memoryhub.accounts import usernames
+from memoryhub.accounts import identities
 from memoryhub.accounts.clearance import confined_owner_clearance, user_clearance
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import RIGHTS, Right
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.models import AgentToken, Profile
-from memoryhub.models.token import default_rights
+from memoryhub.models.account import default_rights
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ def issue_token(
     StoreError names an invalid value.
     """
     now = now or timezone.now()
-    if usernames.is_former_username(owner.strip()):
+    if identities.is_former_username(owner.strip()):
         raise StoreError("the account with this name was deleted; name an existing or a new owner", "owner")
     raw = PREFIX + secrets.token_urlsafe(32)
     token = AgentToken(

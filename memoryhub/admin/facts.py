@@ -24,7 +24,7 @@ from memoryhub.admin.bulk import (
 from memoryhub.admin.filters import LevelFilter, ProjectFilter, age_filter, value_filter
 from memoryhub.admin.forms import DraftAdmin, DraftForm, PlainTextField
 from memoryhub.capture.segments import BOUNDARY_FACTS, BOUNDARY_PREDICATE
-from memoryhub.core.chunks import batched
+from memoryhub.core.database import batched
 from memoryhub.core.form_fields import ShareField
 from memoryhub.core.text import shorten
 from memoryhub.facts import services

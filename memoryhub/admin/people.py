@@ -17,10 +17,10 @@ from django.contrib.auth.models import Group, User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
-from memoryhub.accounts import browser_sessions, people, tokens
+from memoryhub.accounts import people, sign_in, tokens
 from memoryhub.accounts.clearance import is_confined, request_actor
 from memoryhub.accounts.sign_in import record_account_event
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.models import Membership
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class PersonAdmin(SuperusersOnly, _UserAdmin):
         if _RIGHTS_FIELDS & set(form.changed_data):
             _limit_tokens(request, [form.instance.pk])
         if not form.instance.is_active:
-            browser_sessions.end_all_sessions(form.instance)
+            sign_in.end_all_sessions(form.instance)
 
     def log_addition(self, request: HttpRequest, obj: User, message: Any) -> LogEntry:
         self._note(request, [obj], "account_made")

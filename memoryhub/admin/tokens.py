@@ -31,7 +31,7 @@ from memoryhub.admin.bulk import (
 from memoryhub.admin.forms import DraftAdmin, LinesField
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken
-from memoryhub.models.token import default_rights
+from memoryhub.models.account import default_rights
 
 if TYPE_CHECKING:
     _ModelForm = forms.ModelForm[Any]

@@ -19,7 +19,7 @@ from memoryhub.audit.reveals import record_reveals
 from memoryhub.duplicates import clusters as duplicates_clusters
 from memoryhub.duplicates.clusters import Cluster
 from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Limit, Ratio
-from memoryhub.http.json import json_response
+from memoryhub.http.problems import json_response
 from memoryhub.memories.filters import TextFilter
 from memoryhub.memories.merge import MAX_MERGED
 from memoryhub.memories.schemas import Content

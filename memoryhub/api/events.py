@@ -16,11 +16,10 @@ from pydantic import BaseModel, Field
 from memoryhub import capture
 from memoryhub.access.policy import Sensitivity
 from memoryhub.api.schemas import documented
-from memoryhub.core.transactions import lock_timeout
+from memoryhub.core.database import lock_timeout
 from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import WRITE, AccessParams, ApiRequest, Caller
-from memoryhub.http.json import json_response
-from memoryhub.http.problems import field_error, invalid_fields
+from memoryhub.http.problems import field_error, invalid_fields, json_response
 from memoryhub.memories import StoreError
 from memoryhub.memories.schemas import Moment, Name, Text, Word
 

@@ -13,11 +13,10 @@ from memoryhub.access.policy import Sensitivity
 from memoryhub.api.schemas import documented
 from memoryhub.core.vocabulary import Scope
 from memoryhub.extraction import queue, services
-from memoryhub.extraction.candidates import Destination
+from memoryhub.extraction.comparison import Destination
 from memoryhub.extraction.conversation import parse_turns
 from memoryhub.http.authentication import WRITE, ApiRequest
-from memoryhub.http.json import json_response
-from memoryhub.http.problems import field_error, invalid_fields
+from memoryhub.http.problems import field_error, invalid_fields, json_response
 from memoryhub.memories import TooCostlyToCheck
 from memoryhub.memories.schemas import Name
 from memoryhub.models import Extraction

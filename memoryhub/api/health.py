@@ -13,8 +13,7 @@ from ninja import Router
 
 from memoryhub.api.schemas import Alive, ProblemShape
 from memoryhub.backends import schema
-from memoryhub.http.json import json_response
-from memoryhub.http.problems import RETRY_AFTER, Problem, field_error
+from memoryhub.http.problems import RETRY_AFTER, Problem, field_error, json_response
 
 router = Router(tags=["health"], auth=None)
 

@@ -1,4 +1,4 @@
-"""``/inject``: what an agent should know before it reads a prompt."""
+"""``/inject`` and ``/memories/prompt``: context for a prompt, and the most used memories as Markdown."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from typing import Annotated
 
 from django.conf import settings
 from django.http import HttpResponse
-from ninja import Router
-from pydantic import Field
+from ninja import Query, Router
+from pydantic import BaseModel, Field
 
 from memoryhub.api.schemas import InjectionShape, documented
+from memoryhub.audit.reveals import record_reveals
 from memoryhub.http.authentication import READ, AccessParams, ApiRequest
-from memoryhub.http.json import json_response
+from memoryhub.http.problems import json_response
 from memoryhub.injection.services import InjectionRequest as Wanted
 from memoryhub.injection.services import inject_context
+from memoryhub.injection.system_prompt import format_most_used
+from memoryhub.memories.filters import MemoryFilter, TextFilter
 from memoryhub.memories.schemas import Name
 
 router = Router()
@@ -58,5 +61,48 @@ def inject_memories(request: ApiRequest, params: InjectionRequest) -> HttpRespon
             "tokens_used": found.tokens_used,
             "took_ms": found.took_ms,
             "skipped": found.skipped,
+        }
+    )
+
+
+MAX_ENTRIES, DEFAULT_ENTRIES = 200, 20
+
+
+class PromptRequest(AccessParams):
+    max_entries: Annotated[int, Field(ge=1, le=MAX_ENTRIES)] = Field(
+        DEFAULT_ENTRIES, description="Most memories in it."
+    )
+    category: TextFilter = None
+    project: TextFilter = None
+    session_id: TextFilter = None
+
+
+class PromptShape(BaseModel):
+    """``prompt``: markdown, empty without memories. ``withheld``: ids of those that read like orders."""
+
+    prompt: str
+    ids: list[str]
+    withheld: list[str]
+
+
+@router.get(
+    "/memories/prompt",
+    auth=READ,
+    response=documented(PromptShape),
+    tags=["memory"],
+    summary="Top memories for a system prompt",
+)
+def get_prompt(request: ApiRequest, params: Query[PromptRequest]) -> HttpResponse:
+    """One line for each of the most used memories, under their categories. Counts no access."""
+    narrowed = MemoryFilter(
+        category=params.category, project=params.project, session_id=params.session_id
+    ).select(params.clearance(request.auth))
+    listed = format_most_used(narrowed, params.max_entries)
+    record_reveals(listed.shown, request.auth.actor, "api prompt")
+    return json_response(
+        {
+            "prompt": listed.markdown,
+            "ids": [memory.uid for memory in listed.shown],
+            "withheld": [memory.uid for memory in listed.withheld],
         }
     )

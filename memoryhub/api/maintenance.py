@@ -19,7 +19,7 @@ from memoryhub.audit.reveals import record_reveals
 from memoryhub.core.pagination import paginate
 from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import MAINTAIN, AccessParams, ApiRequest
-from memoryhub.http.json import json_response
+from memoryhub.http.problems import json_response
 from memoryhub.maintenance import results, run_scope, runs
 from memoryhub.maintenance.results import VisibleChange
 from memoryhub.memories.filters import TextFilter

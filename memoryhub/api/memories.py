@@ -30,8 +30,7 @@ from memoryhub.audit.reveals import record_reveals
 from memoryhub.core.pagination import paginate
 from memoryhub.extraction.deduplication import create_deduplicated
 from memoryhub.http.authentication import READ, WRITE, ApiRequest, Caller
-from memoryhub.http.json import json_response
-from memoryhub.http.problems import Problem, field_error, invalid_fields, to_problem
+from memoryhub.http.problems import Problem, field_error, invalid_fields, json_response, to_problem
 from memoryhub.memories import versions
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.memories.temporal import count_accesses_and_promote

@@ -23,7 +23,7 @@ from memoryhub.audit import journal
 from memoryhub.core.pagination import paginate
 from memoryhub.facts import services
 from memoryhub.http.authentication import READ, WRITE, ApiRequest
-from memoryhub.http.json import json_response
+from memoryhub.http.problems import json_response
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import JournalEntry
 from memoryhub.stats.counts import database_sizes, store_statistics, vector_statistics

@@ -23,14 +23,12 @@ from memoryhub.api import (
     injection,
     maintenance,
     memories,
-    prompt,
     records,
     search,
     tools,
     transfer,
 )
-from memoryhub.http.json import StrictParser
-from memoryhub.http.problems import MEDIA_TYPE, handle_exception
+from memoryhub.http.problems import MEDIA_TYPE, StrictParser, handle_exception
 
 _DESCRIPTION = """What agents remember: stored, searched, corrected, forgotten.
 
@@ -75,11 +73,10 @@ api = Api(
     docs_decorator=require_safe,
 )
 for router in (
-    prompt.router,  # before memories, whose path /memories/{id} would match too
+    injection.router,  # before memories, whose path /memories/{id} would match too
     memories.router,
     duplicates.router,
     search.router,
-    injection.router,
     extraction.router,
     records.router,
     events.router,

@@ -24,7 +24,7 @@ from memoryhub.api.schemas import (
 from memoryhub.audit.reveals import record_reveals
 from memoryhub.core.pagination import paginate
 from memoryhub.http.authentication import READ, AccessParams, ApiRequest, Caller, Ratio
-from memoryhub.http.json import json_response
+from memoryhub.http.problems import json_response
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Memory, Session
 from memoryhub.search.hybrid import SearchMode, search_memories

@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub.api.schemas import ListOf, ToolResult, ToolsetShape, ToolShape, documented
 from memoryhub.http.authentication import ANY_RIGHT, READ, ApiRequest
-from memoryhub.http.json import json_response
-from memoryhub.http.problems import Problem
+from memoryhub.http.problems import Problem, json_response
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.toolsets.base import Toolset
 

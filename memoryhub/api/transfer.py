@@ -18,8 +18,7 @@ from memoryhub.api.parameters import HistoryFilter
 from memoryhub.api.schemas import ListOf, documented
 from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import READ, WRITE, ApiRequest, Limit
-from memoryhub.http.json import json_response
-from memoryhub.http.problems import Problem, field_error, invalid_fields, unreadable_body
+from memoryhub.http.problems import Problem, field_error, invalid_fields, json_response, unreadable_body
 from memoryhub.maintenance import runs
 from memoryhub.memories.filters import TextFilter
 from memoryhub.models import MaintenanceRun

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from memoryhub.access.policy import Actor, Sensitivity
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.models import Memory
 
 MAX_NAMED_IDS = 100  # in one row, which also has the count

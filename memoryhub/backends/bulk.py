@@ -14,7 +14,7 @@ from typing import Any
 
 from django.db import connection, models
 
-from memoryhub.core.chunks import batched
+from memoryhub.core.database import batched
 
 # One statement for many rows, not executemany: triggers make SQLite open a savepoint for each statement, and
 # each savepoint makes FTS5 flush its buffer. Measured: 63 instead of 160 µs for a memory.

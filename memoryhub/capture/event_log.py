@@ -16,7 +16,7 @@ from memoryhub.capture.event_preview import parse_prompt, parse_tool_call
 from memoryhub.capture.events import HandlerReport, HookContext, HookEvent
 from memoryhub.capture.observation import clean_text
 from memoryhub.capture.session_state import CALLS_AFTER_PROMPT, locked_state
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.memories.errors import StoreError
 from memoryhub.memories.rows import resolve_project
 from memoryhub.memories.secret_check import journal_refusals, refuse_secrets

@@ -26,7 +26,7 @@ from memoryhub.capture.events import (
     HookEvent,
 )
 from memoryhub.capture.session_state import SessionState, locked_state
-from memoryhub.core.transactions import is_database_busy
+from memoryhub.core.database import is_database_busy
 from memoryhub.injection.services import (
     InjectionRequest,
     InjectionResult,

@@ -12,11 +12,10 @@ from memoryhub import capabilities, memories
 from memoryhub.access.policy import Actor
 from memoryhub.backends.fts_query import match_any
 from memoryhub.backends.statements import rare_words
-from memoryhub.capture import memorability
-from memoryhub.capture.classification import Classification, classify
+from memoryhub.capture import classification
+from memoryhub.capture.classification import Classification, Memorability, MemorabilityWeights, classify
 from memoryhub.capture.distillation import Candidate, contains_injected_context, distill
 from memoryhub.capture.event_preview import ToolCall
-from memoryhub.capture.memorability import Memorability, MemorabilityWeights
 from memoryhub.capture.session_state import locked_state
 from memoryhub.capture.titles import make_subtitle, make_title, reverted_headline
 from memoryhub.core.text import STOP_WORDS, jaccard, terms, words
@@ -175,7 +174,7 @@ def _score_candidate(
         live = Memory.objects.visible_to(context.actor.clearance).live()
         neighbours = find_similar_terms(live.filter(project=context.session.project), text)
         repeated = any(jaccard(own, other) >= DUPLICATE_SIMILARITY for other in neighbours)
-        return memorability.score(text, classified.type, neighbours, weights), repeated
+        return classification.score(text, classified.type, neighbours, weights), repeated
 
     answer = capabilities.call_capability(capabilities.MEMORABILITY, compute, warnings)
     if answer is None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memoryhub.capture.distillation import OpenWork
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.models import Session
 
 CALLS_AFTER_PROMPT = 3  # tool calls that are judged with the threshold for a new request

@@ -17,8 +17,8 @@ from memoryhub.access.policy import LEVELS, Actor, Clearance, level_rank, strict
 from memoryhub.capture.observation import tool_kind
 from memoryhub.capture.services import CAPTURED_TAG
 from memoryhub.capture.session_state import locked_state
+from memoryhub.core.database import write_transaction
 from memoryhub.core.text import shorten
-from memoryhub.core.transactions import write_transaction
 from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import Event, Label, Memory, Session

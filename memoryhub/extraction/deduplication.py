@@ -17,8 +17,8 @@ from memoryhub.audit import journal
 from memoryhub.backends import vector_index
 from memoryhub.backends.fts_query import match_any
 from memoryhub.backends.statements import rare_words
+from memoryhub.core.database import write_transaction
 from memoryhub.core.text import STOP_WORDS, words
-from memoryhub.core.transactions import write_transaction
 from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED, SUMMARY_TYPES
 from memoryhub.embeddings import Embedder, EmbeddingError, Vectors
 from memoryhub.extraction.comparison import Decision, Verdict, compare_texts, merge_texts, word_overlap

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from memoryhub.capture.memorability import salience
+from memoryhub.capture.classification import salience
 from memoryhub.core.text import CJK, terms
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.extraction.rules.statements import any_of

@@ -16,7 +16,7 @@ from django.db.models import F, Sum
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.llm import Meter, ModelError
 from memoryhub.models import ModelUse
 

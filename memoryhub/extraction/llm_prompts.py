@@ -16,14 +16,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from memoryhub.capture.distillation import strip_injected_context
 from memoryhub.core.text import decisive_words, terms
-from memoryhub.extraction.candidates import (
+from memoryhub.extraction.comparison import (
     ABSTRACT_CHARS,
     CATEGORIES,
     CONTENT_CHARS,
     OVERVIEW_CHARS,
     Candidate,
+    Decision,
+    Verdict,
 )
-from memoryhub.extraction.comparison import Decision, Verdict
 from memoryhub.extraction.conversation import Turn, to_messages
 from memoryhub.llm import Message, ModelError
 from memoryhub.security.secrets import REDACTED, may_contain_secrets

@@ -17,10 +17,10 @@ from django.utils import timezone
 from memoryhub.access.filters import level_filter
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import Scope
 from memoryhub.extraction import services
-from memoryhub.extraction.candidates import Destination
+from memoryhub.extraction.comparison import Destination
 from memoryhub.extraction.conversation import Turn, parse_turns, to_messages
 from memoryhub.extraction.services import ExtractionInterrupted, ExtractionResult
 from memoryhub.maintenance import run_scope

@@ -16,8 +16,7 @@ from django.conf import settings
 from memoryhub import llm
 from memoryhub.access.policy import LEVELS, Actor, level_rank
 from memoryhub.extraction import llm_prompts, rules
-from memoryhub.extraction.candidates import Candidate, Destination
-from memoryhub.extraction.comparison import word_overlap
+from memoryhub.extraction.comparison import Candidate, Destination, word_overlap
 from memoryhub.extraction.conversation import Turn, split_turns
 from memoryhub.extraction.deduplication import DedupDecision, Neighbour, create_deduplicated
 from memoryhub.extraction.llm_budget import Budget

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance, stricter_level
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.facts.predicates import (
     PredicateUse,
     Verdict,

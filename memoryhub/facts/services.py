@@ -15,7 +15,7 @@ from django.utils import timezone
 from memoryhub.access.filters import level_filter, memory_filter
 from memoryhub.access.policy import LEVELS, Actor, Clearance
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.rows import is_unchanged, resolve_project, written_only_by

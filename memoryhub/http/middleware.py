@@ -12,7 +12,7 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from memoryhub.accounts.sign_in import client_address
-from memoryhub.core.timeouts import read_timeout
+from memoryhub.core.database import read_timeout
 from memoryhub.http import rate_limit
 from memoryhub.http.problems import (
     INTERNAL_ERROR_DETAIL,

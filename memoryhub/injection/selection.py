@@ -13,7 +13,7 @@ from datetime import datetime
 from django.conf import settings
 
 from memoryhub.capabilities import TEMPORAL, call_capability
-from memoryhub.core.timeouts import Deadline
+from memoryhub.core.database import Deadline
 from memoryhub.injection import context_block
 from memoryhub.injection.candidates import Candidate
 from memoryhub.memories.rows import ListValues, load_lists

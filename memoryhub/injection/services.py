@@ -15,9 +15,8 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance, Sensitivity, stricter_level
+from memoryhub.core.database import Deadline, DeadlinePassed, is_database_busy, write_transaction
 from memoryhub.core.text import shorten
-from memoryhub.core.timeouts import Deadline, DeadlinePassed
-from memoryhub.core.transactions import is_database_busy, write_transaction
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.injection import context_block, selection
 from memoryhub.injection.candidates import (

@@ -11,6 +11,6 @@ def configured(meter: Meter) -> Chat | None:
     Each request is charged to ``meter``.
     """
     # Import late: the endpoint needs Django's settings, the protocol in this package does not.
-    from memoryhub.llm import endpoint, settings
+    from memoryhub.llm import base, endpoint
 
-    return endpoint.create_chat(settings.LlmSettings.now(), meter)
+    return endpoint.create_chat(base.LlmSettings.now(), meter)

@@ -19,8 +19,7 @@ from memoryhub.core.http_client import (
     with_path,
 )
 from memoryhub.core.text import estimate_tokens
-from memoryhub.llm.base import Charge, Chat, Message, Meter, ModelError, Reply
-from memoryhub.llm.settings import LlmSettings, find_problems
+from memoryhub.llm.base import Charge, Chat, LlmSettings, Message, Meter, ModelError, Reply, find_problems
 
 # Token counts below this share of our estimate, or above this maximum, are implausible.
 _MIN_TOKEN_SHARE, _MAX_TOKENS = 0.25, 1_000_000

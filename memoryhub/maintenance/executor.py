@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor
 from memoryhub.backends import statements
-from memoryhub.core.transactions import is_database_busy, write_transaction
+from memoryhub.core.database import is_database_busy, write_transaction
 from memoryhub.maintenance import run_scope
 from memoryhub.maintenance.operations.base import Change, Operation, Step, count_memories
 from memoryhub.maintenance.registry import find_operation

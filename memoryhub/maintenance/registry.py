@@ -14,11 +14,9 @@ from memoryhub.access.policy import Actor
 from memoryhub.maintenance.operations.base import Operation
 from memoryhub.maintenance.operations.compress import Compress
 from memoryhub.maintenance.operations.consolidate import Consolidate
-from memoryhub.maintenance.operations.embed import Embed
-from memoryhub.maintenance.operations.empty_trash import EmptyTrash
 from memoryhub.maintenance.operations.evict import Evict
-from memoryhub.maintenance.operations.purge import PruneEvents, PurgeExpired
-from memoryhub.maintenance.operations.reindex import Reindex
+from memoryhub.maintenance.operations.purge import EmptyTrash, PruneEvents, PurgeExpired
+from memoryhub.maintenance.operations.reindex import Embed, Reindex
 from memoryhub.maintenance.operations.summarize_old import SummarizeOld
 
 _BUILT_IN: tuple[Operation[Any], ...] = (

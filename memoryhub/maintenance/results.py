@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from memoryhub.access.policy import Clearance
-from memoryhub.core.chunks import batched
+from memoryhub.core.database import batched
 from memoryhub.maintenance import run_scope
 from memoryhub.maintenance.operations.base import Change
 from memoryhub.maintenance.registry import find_operation

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from memoryhub import capabilities
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.maintenance import run_scope
 from memoryhub.maintenance.executor import execute, mark_interrupted
 from memoryhub.maintenance.operations.base import Operation

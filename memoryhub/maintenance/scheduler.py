@@ -12,7 +12,7 @@ from django.db.models import Max, Min
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, system_actor
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.maintenance import runs
 from memoryhub.maintenance.registry import OPERATIONS
 from memoryhub.models import MaintenanceRun, RunChanges

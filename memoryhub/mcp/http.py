@@ -1,26 +1,79 @@
-"""``/mcp/{toolset}``: MCP's streamable HTTP transport."""
+"""``/mcp/{toolset}``: MCP's streamable HTTP transport and its sessions."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
+import secrets
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
 
+from django.contrib.sessions.models import Session as SessionRow
+from django.core import signing
 from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 
+from memoryhub.core.database import write_transaction
 from memoryhub.http.authentication import Caller, require_token
-from memoryhub.http.json import json_response, require_json
-from memoryhub.http.problems import Problem, get_request_id, handle_exception
-from memoryhub.mcp import jsonrpc, sessions
+from memoryhub.http.problems import Problem, get_request_id, handle_exception, json_response, require_json
+from memoryhub.mcp import jsonrpc
 from memoryhub.mcp.jsonrpc import HEADER_MISMATCH, VERSION_KEY, Request, RpcError
 from memoryhub.mcp.server import Server, is_stateless, requested_version, unsupported_version
 from memoryhub.models import AgentToken
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.toolsets.base import Toolset
+
+SESSION_LIFETIME = timedelta(days=30)
+
+
+@dataclass(frozen=True)
+class McpSession:
+    """``name``: the session id of stored memories and tool calls. ``version``: of the protocol."""
+
+    name: str
+    version: str
+
+
+def new_session_name() -> str:
+    return f"mcp-{secrets.token_hex(8)}"
+
+
+def begin_session(token: AgentToken, toolset: str, version: str) -> str:
+    """Return the id of a new session, for the header ``Mcp-Session-Id``."""
+    return signing.dumps([new_session_name(), version], salt=_signing_salt(token, toolset))
+
+
+def resume_session(raw: str, token: AgentToken, toolset: str) -> McpSession | None:
+    """Return the session of an id; None if it is not of this token and toolset, expired or ended."""
+    try:
+        name, version = signing.loads(raw, salt=_signing_salt(token, toolset), max_age=SESSION_LIFETIME)
+    except signing.BadSignature:
+        return None
+    return None if SessionRow.objects.filter(pk=_ended_key(raw)).exists() else McpSession(name, version)
+
+
+def end_session(raw: str) -> None:
+    """End a session for all worker processes."""
+    now = timezone.now()
+    with write_transaction():
+        SessionRow.objects.filter(expire_date__lt=now).delete()
+        SessionRow.objects.get_or_create(
+            pk=_ended_key(raw), defaults={"session_data": "", "expire_date": now + SESSION_LIFETIME}
+        )
+
+
+def _signing_salt(token: AgentToken, toolset: str) -> str:
+    return f"memoryhub.mcp:{toolset}:{token.uid}"
+
+
+def _ended_key(raw: str) -> str:
+    return hashlib.sha256(raw.encode()).hexdigest()[:40]
+
 
 VERSION_HEADER, METHOD, NAME = "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"
 _BASE64_VALUE = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
@@ -119,7 +172,7 @@ class _McpExchange:
         if SESSION_HEADER not in self.request.headers:
             raise Problem(400, "no_session", f"name the session to end in {SESSION_HEADER}")
         self._session()
-        sessions.end_session(self.request.headers[SESSION_HEADER])
+        end_session(self.request.headers[SESSION_HEADER])
         return HttpResponse(status=HTTPStatus.NO_CONTENT)
 
     def _request(self, message: Request) -> HttpResponse:
@@ -137,7 +190,7 @@ class _McpExchange:
             return json_response(response)
         agreed = jsonrpc.negotiate_version(requested_version(message.params))
         return json_response(
-            response, headers={SESSION_HEADER: sessions.begin_session(self.token, self.toolset.name, agreed)}
+            response, headers={SESSION_HEADER: begin_session(self.token, self.toolset.name, agreed)}
         )
 
     def _stateless(self, message: Request) -> HttpResponse:
@@ -161,18 +214,18 @@ class _McpExchange:
         responses = self._server(session).answer_batch(items)
         return json_response(responses) if responses else HttpResponse(status=HTTPStatus.ACCEPTED)
 
-    def _server(self, session: sessions.McpSession | None) -> Server:
+    def _server(self, session: McpSession | None) -> Server:
         caller = replace(Caller.of(self.token), session=session.name if session else "")
         return Server(self.toolset, caller, get_request_id(self.request))
 
-    def _session(self) -> sessions.McpSession | None:
+    def _session(self) -> McpSession | None:
         """Return the session of the request, if it names one; 404 for an unknown one, so that the client
         starts anew.
         """
         raw = self.request.headers.get(SESSION_HEADER)
         if raw is None:
             return None
-        session = sessions.resume_session(raw, self.token, self.toolset.name)
+        session = resume_session(raw, self.token, self.toolset.name)
         if session is None:
             detail = "this session has ended, or belongs to another token or toolset; initialize again"
             raise Problem(404, "unknown_session", detail)

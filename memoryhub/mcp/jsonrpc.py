@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from memoryhub.http.json import InvalidJson, parse_json
+from memoryhub.http.problems import InvalidJson, parse_json
 
 # Versions with an ``initialize`` handshake, oldest first.
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")

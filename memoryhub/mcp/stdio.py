@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from memoryhub.http.authentication import Caller
 from memoryhub.http.problems import to_problem
-from memoryhub.mcp import jsonrpc, sessions
+from memoryhub.mcp import http, jsonrpc
 from memoryhub.mcp.jsonrpc import Id, Request, RpcError
 from memoryhub.mcp.server import Server, is_stateless, requested_version
 from memoryhub.toolsets.base import Toolset
@@ -64,7 +64,7 @@ class StdioConnection:
         response = self._server("" if stateless else self.session, message.id).answer(message, stateless)
         if message.method == "initialize" and "result" in response:
             self.version = jsonrpc.negotiate_version(requested_version(message.params))
-            self.session = sessions.new_session_name()
+            self.session = http.new_session_name()
         return response
 
     def _batch(self, items: list[Any]) -> list[dict[str, Any]] | None:

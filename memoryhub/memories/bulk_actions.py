@@ -16,8 +16,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
-from memoryhub.core.chunks import batched
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import batched, write_transaction
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import TRASH_FIELDS, evict_over_cap, revive_memory

@@ -17,8 +17,7 @@ from memoryhub.access.filters import memory_filter
 from memoryhub.access.policy import LEVELS, Actor, level_rank, stricter_level
 from memoryhub.audit import journal
 from memoryhub.backends import bulk
-from memoryhub.core.chunks import batched
-from memoryhub.core.transactions import is_database_busy, write_transaction
+from memoryhub.core.database import batched, is_database_busy, write_transaction
 from memoryhub.memories import imported_history, rows
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import evict_over_cap

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.memories.create import StoreResult, check_drafts, create_memories, embed_drafts
 from memoryhub.memories.errors import StoreError
 from memoryhub.memories.schemas import MemoryDraft

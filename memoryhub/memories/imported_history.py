@@ -10,7 +10,7 @@ from typing import Any, Self
 from pydantic import ValidationError
 
 from memoryhub.access.policy import LEVELS, Actor
-from memoryhub.core.chunks import batched
+from memoryhub.core.database import batched
 from memoryhub.core.vocabulary import Scope, TrashReason
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.memories.rows import CHUNK_SIZE, LIST_FIELDS, SCALAR_FIELDS, resolve_owner

@@ -11,8 +11,7 @@ from typing import Any
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.backends import bulk
-from memoryhub.core.chunks import batched
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import batched, write_transaction
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.create import create_memories
 from memoryhub.memories.delete import move_to_trash, restore_memories, trash_memories, trash_merged

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance, stricter_level
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import NEVER_MERGED, TrashReason
 from memoryhub.memories import evidence
 from memoryhub.memories import vectors as memories_vectors

@@ -11,7 +11,7 @@ from itertools import combinations
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance, stricter_level
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.memories.errors import Conflict, NotFound
 from memoryhub.memories.maintenance_updates import access_key, grouped_rows, record_grouped
 from memoryhub.memories.merge import refuse_different_place

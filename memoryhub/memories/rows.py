@@ -16,7 +16,7 @@ from django.db.models import Exists, Model, OuterRef, Q
 
 from memoryhub.access.policy import Actor
 from memoryhub.backends import bulk
-from memoryhub.core.chunks import batched
+from memoryhub.core.database import batched
 from memoryhub.core.text import make_summary, make_title
 from memoryhub.core.vocabulary import Scope
 from memoryhub.memories.errors import Forbidden
@@ -106,7 +106,7 @@ def build_memory(
         "expires_at": compute_expiry(values["ttl_days"], now),
     }
     # By position: Django takes half as long as by name.
-    return Memory(*(values[column] for column in _column_names()))  # type: ignore[misc]
+    return Memory(*(values[column] for column in _column_names()))
 
 
 @cache

@@ -14,7 +14,7 @@ from django.conf import settings
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import Scope
 from memoryhub.memories.errors import SecretDetected, StoreError, TooCostlyToCheck
 from memoryhub.models import Memory

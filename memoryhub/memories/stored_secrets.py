@@ -19,8 +19,7 @@ from django.utils import timezone
 from memoryhub.access.policy import LEVELS, Actor, Sensitivity, level_rank
 from memoryhub.audit import journal
 from memoryhub.backends import schema
-from memoryhub.core.chunks import batched
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import batched, write_transaction
 from memoryhub.memories import rows, vectors
 from memoryhub.memories.secret_check import MEMORY_FIELDS
 from memoryhub.memories.update import find_twins, next_copy_number

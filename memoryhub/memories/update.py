@@ -14,8 +14,8 @@ from django.utils import timezone
 from memoryhub.access.filters import memory_filter
 from memoryhub.access.policy import Actor, Sensitivity
 from memoryhub.audit import journal
+from memoryhub.core.database import write_transaction
 from memoryhub.core.text import make_title
-from memoryhub.core.transactions import write_transaction
 from memoryhub.memories import rows
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import evict_over_cap

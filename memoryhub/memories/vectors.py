@@ -15,8 +15,7 @@ from memoryhub import embeddings
 from memoryhub.backends import bulk
 from memoryhub.backends.schema import TEXT_COLUMNS
 from memoryhub.backends.vector_index import encode_vector
-from memoryhub.core.chunks import batched
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import batched, write_transaction
 from memoryhub.embeddings import Embedder, EmbeddingError, Vectors
 from memoryhub.embeddings.provider import log_failure
 from memoryhub.memories.rows import CHUNK_SIZE

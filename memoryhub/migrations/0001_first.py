@@ -4,7 +4,7 @@ import django.core.validators
 import django.db.models.deletion
 import django.utils.timezone
 import memoryhub.models.fields
-import memoryhub.models.token
+import memoryhub.models.account
 import memoryhub.backends.lookups
 from django.db import migrations, models
 
@@ -74,7 +74,7 @@ class Migration(migrations.Migration):
                 ('prefix', models.CharField(editable=False, help_text='The readable start of the token', max_length=12)),
                 ('digest', models.CharField(editable=False, max_length=64, unique=True)),
                 ('clearance', models.CharField(choices=[('public', 'public'), ('private', 'private'), ('secret', 'secret')], default='public', max_length=10)),
-                ('rights', models.JSONField(default=memoryhub.models.token.default_rights)),
+                ('rights', models.JSONField(default=memoryhub.models.account.default_rights)),
                 ('projects', models.JSONField(blank=True, default=list)),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('expires_at', models.DateTimeField(blank=True, null=True)),

@@ -1,6 +1,6 @@
 """The database models (docs/model.md)."""
 
-from memoryhub.models.extraction import Extraction, ModelUse
+from memoryhub.models.account import AgentToken, Identity, Membership, Profile, SavedSearch
 from memoryhub.models.fact import Fact
 from memoryhub.models.journal import JournalEntry
 from memoryhub.models.memory import (
@@ -14,10 +14,8 @@ from memoryhub.models.memory import (
     MemoryTrigram,
     Revision,
 )
-from memoryhub.models.person import Identity, Membership, Profile, SavedSearch
-from memoryhub.models.run import MaintenanceRun, RunChanges
+from memoryhub.models.run import Extraction, MaintenanceRun, ModelUse, RunChanges
 from memoryhub.models.session import Event, Injection, Session
-from memoryhub.models.token import AgentToken
 
 __all__ = [
     "AgentToken",

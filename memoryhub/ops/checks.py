@@ -121,7 +121,7 @@ def one_place_is_named(environ: Mapping[str, str] = os.environ, **kwargs: Any) -
 @register(INSTALLATION)
 def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
     """Report embedding settings that cannot work. Search by words continues, so these are warnings."""
-    from memoryhub.embeddings.settings import EmbeddingSettings, find_problems, sends_key_in_clear
+    from memoryhub.embeddings.provider import EmbeddingSettings, find_problems, sends_key_in_clear
 
     chosen = EmbeddingSettings.now()
     found: list[CheckMessage] = [
@@ -144,7 +144,7 @@ def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
 @register(INSTALLATION)
 def language_model_can_work(**kwargs: Any) -> list[CheckMessage]:
     """Report model settings that cannot work. Extraction by rules continues, so these are warnings."""
-    from memoryhub.llm.settings import LlmSettings, find_problems, sends_in_clear
+    from memoryhub.llm.base import LlmSettings, find_problems, sends_in_clear
 
     chosen = LlmSettings.now()
     found: list[CheckMessage] = [

@@ -19,7 +19,7 @@ from django.utils.crypto import get_random_string
 
 from memoryhub import memories as store
 from memoryhub.access.policy import Actor, Clearance, system_actor
-from memoryhub.accounts import people, saved_searches, tokens, usernames
+from memoryhub.accounts import identities, people, saved_searches, tokens
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.facts import services
 from memoryhub.maintenance import run_scope, runs
@@ -367,7 +367,7 @@ def gather(admin: User) -> None:
 
 
 def _join(admin: User, name: str, role: str, level: str, projects: Mapping[str, str]) -> None:
-    if User.objects.filter(username__iexact=name).exists() or usernames.is_former_username(name):
+    if User.objects.filter(username__iexact=name).exists() or identities.is_former_username(name):
         return
     person = people.create_account(name, "", admin, email=f"{name}@harbour.example")
     people.change_rights(

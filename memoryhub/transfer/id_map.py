@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from memoryhub.core.chunks import batched
+from memoryhub.core.database import batched
 
 _CHUNK_SIZE = 500
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal as journals
-from memoryhub.core.chunks import batched
+from memoryhub.core.database import batched
 from memoryhub.facts import services
 from memoryhub.memories import imported_history
 from memoryhub.memories.errors import Forbidden, NotFound, SecretDetected, StoreError

@@ -15,8 +15,8 @@ from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.accounts.clearance import full_clearance, is_confined, request_actor, request_clearance
 from memoryhub.accounts.people import may_manage_people
-from memoryhub.audit import journal, journal_loss
-from memoryhub.core.transactions import write_transaction
+from memoryhub.audit import journal
+from memoryhub.core.database import write_transaction
 from memoryhub.maintenance.forms import can_view_runs
 from memoryhub.models import JournalEntry
 from memoryhub.stats import counts
@@ -66,9 +66,9 @@ def home_page(request: HttpRequest) -> HttpResponse:
     return render(request, "home.html", context)
 
 
-def _loss(request: HttpRequest) -> journal_loss.Loss | None:
+def _loss(request: HttpRequest) -> journal.Loss | None:
     """Lost journal rows, for viewers of the whole journal: the numbers count rows of every project."""
-    return journal_loss.pending() if full_clearance(request).is_whole else None
+    return journal.pending() if full_clearance(request).is_whole else None
 
 
 @require_POST

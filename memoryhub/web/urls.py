@@ -17,9 +17,9 @@ from memoryhub.web.connect import views as connect_views
 from memoryhub.web.duplicates import views as duplicates_views
 from memoryhub.web.facts import contradictions, graph_views
 from memoryhub.web.facts import views as facts_views
-from memoryhub.web.memories import browse, bulk_actions, detail, edit, exports, inline_edit, trash, versions
+from memoryhub.web.memories import browse, bulk_actions, detail, edit, inline_edit, trash, versions
 from memoryhub.web.review import views as review_views
-from memoryhub.web.sessions import injections, report, timeline
+from memoryhub.web.sessions import report, timeline
 from memoryhub.web.sessions import views as sessions_views
 from memoryhub.web.stats import views as stats_views
 
@@ -73,7 +73,7 @@ urlpatterns: list[URLPattern] = [
     path("memories/<slug:uid>/compare/", versions.memory_compare, name="memory-compare"),
     path("memories/<slug:uid>/versions/restore/", versions.version_restore, name="version-restore"),
     path("memories/<slug:uid>/versions/undo/", versions.version_undo, name="version-undo"),
-    path("memories/<slug:uid>/as/<slug:form>/", exports.memory_as, name="memory-as"),
+    path("memories/<slug:uid>/as/<slug:form>/", detail.memory_as, name="memory-as"),
     path("memories/<slug:uid>/row/", inline_edit.memory_row, name="memory-row"),
     path("memories/<slug:uid>/edit/", edit.memory_edit, name="memory-edit"),
     path("memories/<slug:uid>/trash/", edit.memory_trash, name="memory-trash"),
@@ -97,8 +97,8 @@ urlpatterns: list[URLPattern] = [
     path("sessions/", sessions_views.sessions, name="sessions"),
     path("sessions/<session_id:session_id>/", sessions_views.session, name="session"),
     path("reports/sessions/<session_id:session_id>/", report.session_report, name="session-report"),
-    path("injections/", injections.injections, name="injections"),
-    path("injections/<slug:uid>/", injections.injection, name="injection"),
+    path("injections/", report.injections, name="injections"),
+    path("injections/<slug:uid>/", report.injection, name="injection"),
     path("timeline/", timeline.timeline_month, name="timeline"),
     path("timeline/entries/", timeline.timeline_entries, name="timeline-entries"),
     path("connect/", connect_views.connect, name="connect"),

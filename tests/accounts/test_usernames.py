@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 
 from memoryhub.access.policy import Clearance, system_actor
-from memoryhub.accounts import people, tokens, usernames
+from memoryhub.accounts import identities, people, tokens
 from memoryhub.memories.errors import Conflict, StoreError
 from memoryhub.models import JournalEntry, Memory
 from tests.clients import signed_in_client
@@ -53,8 +53,8 @@ def test_several_deleted_accounts_are_all_journaled(db):
     for name in ("bob", "dora"):
         User.objects.create_user(name)
     User.objects.all().delete()
-    assert usernames.is_former_username("bob")
-    assert usernames.is_former_username("Dora")
+    assert identities.is_former_username("bob")
+    assert identities.is_former_username("Dora")
 
 
 @pytest.mark.parametrize("name", ["ada", "Ada", " ada "])

@@ -15,7 +15,7 @@ from memoryhub import memories as store
 from memoryhub import serializers
 from memoryhub.access.policy import Clearance
 from memoryhub.core.text import estimate_tokens
-from memoryhub.http.json import json_response
+from memoryhub.http.problems import json_response
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.recall import RecallRequest, recall_memories

@@ -5,7 +5,7 @@ from django.db import connection
 
 from memoryhub.access.policy import system_actor
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.models import Event, JournalEntry, Memory, Session
 from tests.api.conftest import bad_fields, is_problem
 from tests.conftest import cut_journal, without_journal_triggers

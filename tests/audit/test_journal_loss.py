@@ -9,8 +9,8 @@ from contextlib import suppress
 import pytest
 from django.db import connection, transaction
 
-from memoryhub.audit import journal, journal_loss, mirror, verification
-from memoryhub.core.transactions import write_transaction
+from memoryhub.audit import journal, mirror, verification
+from memoryhub.core.database import write_transaction
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import JournalEntry
@@ -153,12 +153,12 @@ def test_second_loss_is_reported_after_the_first_was_acknowledged(five_rows, rem
 def test_later_loss_is_not_acknowledged_with_the_shown_one(five_rows, remember, actor):
     cut_journal(3)
     remember("a")
-    shown = journal_loss.pending()
+    shown = journal.pending()
     remember("b")
     cut_journal(5)
     remember("c")
     acknowledge(actor, shown.recorded_in)
-    assert journal_loss.pending().rows == 1
+    assert journal.pending().rows == 1
 
 
 def test_rewritten_end_is_a_loss(five_rows, remember, journal_mirror):
@@ -170,13 +170,13 @@ def test_rewritten_end_is_a_loss(five_rows, remember, journal_mirror):
     remember("a sixth")
     journal_mirror.write_bytes(mirrored)
     remember("the next")
-    assert (journal_loss.pending().first_seq, journal_loss.pending().rows) == (4, 2)
+    assert (journal.pending().first_seq, journal.pending().rows) == (4, 2)
 
 
 def test_loss_of_all_rows_is_reported(five_rows, remember):
     cut_journal(0)
     remember("the next")
-    assert (journal_loss.pending().first_seq, journal_loss.pending().rows) == (1, 5)
+    assert (journal.pending().first_seq, journal.pending().rows) == (1, 5)
 
 
 def test_mirror_of_another_store_is_set_aside_without_a_loss(five_rows, remember, journal_mirror):

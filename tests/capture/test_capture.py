@@ -153,7 +153,7 @@ def test_capture_continues_when_memorability_fails(agent_session, monkeypatch):
     def explode(*args):
         raise RuntimeError("secret words")
 
-    monkeypatch.setattr("memoryhub.capture.memorability.score", explode)
+    monkeypatch.setattr("memoryhub.capture.classification.score", explode)
     event = agent_session.commit(FIX)
     assert event.memory is not None
     assert "memory.memorability failed" in event.handlers[1]["detail"]

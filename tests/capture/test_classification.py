@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.capture.classification import classify
-from memoryhub.capture.memorability import MemorabilityWeights, distinctiveness, salience, score, substance
+from memoryhub.capture.classification import (
+    MemorabilityWeights,
+    classify,
+    distinctiveness,
+    salience,
+    score,
+    substance,
+)
 from memoryhub.core.text import terms
 from memoryhub.core.vocabulary import TYPES
 

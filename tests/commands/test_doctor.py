@@ -10,7 +10,7 @@ import pytest
 from django.db import DatabaseError, connection
 
 from memoryhub.ops import doctor
-from memoryhub.ops.doctor import machine, web
+from memoryhub.ops.doctor import installation
 from memoryhub.ops.doctor.registry import Check, Finding, Status, check, examine, fail, ok, warn
 from tests.commands.conftest import tamper
 from tests.commands.examining import look, remember
@@ -73,7 +73,7 @@ def test_a_finding_cannot_write_to_the_terminal(run, sound, configure):
 
 
 def test_every_check_is_registered_once():
-    modules = (machine, web, doctor.store, doctor.content, doctor.services)
+    modules = (installation, installation, doctor.store, doctor.content, doctor.content)
     made = [one for module in modules for one in vars(module).values() if isinstance(one, Check)]
     assert sorted(one.name for one in made) == sorted(one.name for one in doctor.CHECKS)
     names = [one.name for one in doctor.CHECKS]

@@ -12,7 +12,7 @@ import pytest
 
 from memoryhub.config import load_config
 from memoryhub.ops import checks
-from memoryhub.ops.doctor import machine
+from memoryhub.ops.doctor import installation
 from memoryhub.ops.doctor.registry import Status, examine, ok
 from memoryhub.ops.filesystems import Mount
 from tests.commands.examining import look, named
@@ -24,7 +24,7 @@ def test_an_old_python_or_sqlite_fails(monkeypatch):
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 30, 0))
     assert look(named("python and sqlite")).status is Status.FAIL
     monkeypatch.undo()
-    monkeypatch.setattr(machine, "MIN_PYTHON", (9, 0))
+    monkeypatch.setattr(installation, "MIN_PYTHON", (9, 0))
     assert named("python and sqlite").findings()[0].text.endswith("is too old")
 
 
@@ -83,13 +83,13 @@ def test_files_of_different_owners_are_found(own_store):
 
 
 def test_a_network_file_system_fails_and_a_local_one_is_named(monkeypatch):
-    for module in (checks, machine):
+    for module in (checks, installation):
         monkeypatch.setattr(module, "mount_under", lambda path: Mount("/srv", "nfs4"))
     assert look(named("file system")).status is Status.FAIL
-    for module in (checks, machine):
+    for module in (checks, installation):
         monkeypatch.setattr(module, "mount_under", lambda path: Mount("/", "ext4"))
     assert look(named("file system")) == ok("ext4, mounted at /")
-    monkeypatch.setattr(machine, "mount_under", lambda path: None)
+    monkeypatch.setattr(installation, "mount_under", lambda path: None)
     assert look(named("file system")) == ok("not known on this system")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memoryhub.ops.doctor import web
+from memoryhub.ops.doctor import installation
 from memoryhub.ops.doctor.registry import Status, ok
 from tests.commands.examining import look, named
 
@@ -33,7 +33,7 @@ def test_any_host_debug_and_half_a_proxy_are_found(settings):
 
 def test_a_static_file_that_is_missing_fails(monkeypatch):
     assert look(named("static files")).status is Status.OK
-    monkeypatch.setattr(web, "ALWAYS_NEEDED", ("no/such/file.css",))
+    monkeypatch.setattr(installation, "ALWAYS_NEEDED", ("no/such/file.css",))
     assert look(named("static files")).text == "no/such/file.css is not found: pages look broken"
 
 

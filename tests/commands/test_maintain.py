@@ -263,49 +263,49 @@ def finding(check: doctor.Check) -> doctor.Finding:
 
 
 def test_doctor_finds_runs_that_nobody_works_on(run, aged, actor):
-    assert finding(doctor.services.maintenance_runs).status is Found.OK
+    assert finding(doctor.content.maintenance_runs).status is Found.OK
     one = runs.enqueue("consolidate", {}, actor)
     hour = timedelta(hours=1)
     MaintenanceRun.objects.update(
         status=Status.RUNNING, worker="elsewhere/1/1/1", heartbeat_at=timezone.now() - hour
     )
-    found = finding(doctor.services.maintenance_runs)
+    found = finding(doctor.content.maintenance_runs)
     assert found.status is Found.WARN
     assert one.uid in found.text
-    assert list(doctor.services.maintenance_runs.fix()) == ["marked 1 runs as interrupted"]
-    found = finding(doctor.services.maintenance_runs)
+    assert list(doctor.content.maintenance_runs.fix()) == ["marked 1 runs as interrupted"]
+    found = finding(doctor.content.maintenance_runs)
     assert f"manage.py maintain --resume {one.uid}" in found.hint
     run("maintain", "--resume", one.uid)
-    assert finding(doctor.services.maintenance_runs).status is Found.OK
+    assert finding(doctor.content.maintenance_runs).status is Found.OK
 
 
 def test_doctor_leaves_alone_what_lives(aged, actor):
     runs.enqueue("consolidate", {}, actor)
     MaintenanceRun.objects.update(status=Status.RUNNING, worker=worker_id(), heartbeat_at=timezone.now())
-    assert finding(doctor.services.maintenance_runs).status is Found.OK
+    assert finding(doctor.content.maintenance_runs).status is Found.OK
 
 
 def test_doctor_finds_runs_that_wait_in_vain(aged, actor):
     runs.enqueue("consolidate", {}, actor, now=timezone.now() - timedelta(hours=2))
-    assert "manage.py maintain --waiting" in finding(doctor.services.maintenance_runs).hint
+    assert "manage.py maintain --waiting" in finding(doctor.content.maintenance_runs).hint
 
 
 def test_doctor_misses_a_schedule_that_nobody_keeps(db, configure):
-    assert finding(doctor.services.daily_maintenance).status is Found.OK
+    assert finding(doctor.content.daily_maintenance).status is Found.OK
     MigrationRecorder.Migration.objects.update(applied=timezone.now() - timedelta(days=5))
-    found = finding(doctor.services.daily_maintenance)
+    found = finding(doctor.content.daily_maintenance)
     assert found.text == "has not run since the store was made"
     assert found.hint.startswith("Start the server, or let cron run")
     configure(maintenance_worker=False)
-    assert finding(doctor.services.daily_maintenance).hint.startswith("Set maintenance_at and")
+    assert finding(doctor.content.daily_maintenance).hint.startswith("Set maintenance_at and")
     today = timezone.localdate()
     for day, status in ((today - timedelta(days=2), Found.WARN), (today - timedelta(days=1), Found.OK)):
         runs.enqueue("consolidate", {}, system_actor("schedule"), day=day, may_wait=True)
-        found = finding(doctor.services.daily_maintenance)
+        found = finding(doctor.content.daily_maintenance)
         assert found.status is status
         assert f"{day:%Y-%m-%d}" in found.text
 
 
 def test_doctor_finds_a_misspelt_operation(db, configure):
     configure(maintenance_operations="dance")
-    assert finding(doctor.services.daily_maintenance).status is Found.FAIL
+    assert finding(doctor.content.daily_maintenance).status is Found.FAIL

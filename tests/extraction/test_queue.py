@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.extraction import queue, services
-from memoryhub.extraction.candidates import Destination
+from memoryhub.extraction.comparison import Destination
 from memoryhub.extraction.conversation import Turn
 from memoryhub.extraction.queue import ExtractionWorker
 from memoryhub.memories import Conflict, Forbidden, SecretDetected

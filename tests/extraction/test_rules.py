@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryhub.extraction.candidates import CATEGORIES, Destination
+from memoryhub.extraction.comparison import CATEGORIES, Destination
 from memoryhub.extraction.conversation import Turn, parse_turns
 from memoryhub.extraction.rules import extract
 from memoryhub.extraction.rules.statements import name_different_people

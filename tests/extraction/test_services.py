@@ -11,7 +11,7 @@ import pytest
 from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.extraction import llm_budget, rules, services
-from memoryhub.extraction.candidates import Destination
+from memoryhub.extraction.comparison import Destination
 from memoryhub.extraction.conversation import Turn
 from memoryhub.models import JournalEntry, Memory
 from tests.llm import servers

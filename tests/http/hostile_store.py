@@ -19,7 +19,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.accounts import tokens
 from memoryhub.audit import journal
 from memoryhub.config import Config
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.facts import services
 from memoryhub.injection.services import InjectionRequest, inject_context
 from memoryhub.maintenance import runs

@@ -9,8 +9,7 @@ from django.contrib.auth.models import User
 from django.db import OperationalError, connection
 from django.test import Client
 
-from memoryhub.core.timeouts import Deadline, DeadlinePassed, is_interrupted, read_timeout
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import Deadline, DeadlinePassed, is_interrupted, read_timeout, write_transaction
 from memoryhub.models import Memory
 from tests.http.url_walk import enter
 

@@ -9,8 +9,8 @@ import time
 import pytest
 from django.db import OperationalError, connection
 
-from memoryhub.core import transactions
-from memoryhub.core.timeouts import Deadline, DeadlinePassed
+from memoryhub.core import database
+from memoryhub.core.database import Deadline, DeadlinePassed
 from memoryhub.injection.services import InjectionRequest, inject_context
 from memoryhub.models import Injection, Memory
 from tests.injection.conftest import PROMPT, uids
@@ -121,7 +121,7 @@ def test_write_by_another_thread_gives_an_empty_result_without_waiting(stored, a
     held, done = threading.Event(), threading.Event()
 
     def hold():
-        with transactions._writer_lock:
+        with database._writer_lock:
             held.set()
             done.wait(10)
 
@@ -143,9 +143,9 @@ def test_short_patience_does_not_change_the_connection(stored):
             return cursor.execute("PRAGMA busy_timeout").fetchone()[0]
 
     before = timeout()
-    with transactions.write_transaction(patience=0.2):
+    with database.write_transaction(patience=0.2):
         assert timeout() == before
     assert timeout() == before
-    with pytest.raises(ZeroDivisionError), transactions.write_transaction(patience=0.2):
+    with pytest.raises(ZeroDivisionError), database.write_transaction(patience=0.2):
         raise ZeroDivisionError
     assert timeout() == before

@@ -9,8 +9,8 @@ import pytest
 
 from memoryhub.core.http_client import CircuitBreaker
 from memoryhub.llm import Chat, ModelError
+from memoryhub.llm.base import LlmSettings
 from memoryhub.llm.endpoint import EndpointChat
-from memoryhub.llm.settings import LlmSettings
 from tests.llm import servers
 
 KEY = "sk-a-key-that-nobody-may-read"

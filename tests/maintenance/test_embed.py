@@ -14,7 +14,7 @@ from memoryhub.access.policy import system_actor
 from memoryhub.embeddings import EmbeddingError
 from memoryhub.maintenance import runs, scheduler
 from memoryhub.maintenance import worker as maintenance_worker
-from memoryhub.maintenance.operations.embed import count_missing
+from memoryhub.maintenance.operations.reindex import count_missing
 from memoryhub.maintenance.registry import OPERATIONS
 from memoryhub.maintenance.worker import EmbeddingBackfill, Worker
 from memoryhub.memories import StoreError
@@ -148,7 +148,7 @@ def test_memory_erased_during_embedding_gets_no_vector(far, remember, actor, now
 
 
 def test_interrupted_run_continues(far, remember, actor, now, monkeypatch):
-    monkeypatch.setattr("memoryhub.maintenance.operations.embed._FIRST_SIZE", 2)
+    monkeypatch.setattr("memoryhub.maintenance.operations.reindex._FIRST_SIZE", 2)
     for n in range(7):
         remember(f"zebra number {n}")
     walk = OPERATIONS["embed"].steps(OPERATIONS["embed"].Params(), actor, now)
@@ -162,7 +162,7 @@ def test_interrupted_run_continues(far, remember, actor, now, monkeypatch):
 
 
 def test_failing_provider_ends_the_run_and_keeps_finished_steps(far, remember, actor, monkeypatch):
-    monkeypatch.setattr("memoryhub.maintenance.operations.embed._FIRST_SIZE", 2)
+    monkeypatch.setattr("memoryhub.maintenance.operations.reindex._FIRST_SIZE", 2)
     for n in range(6):
         remember(f"zebra number {n}")
     run = runs.enqueue("embed", {}, actor)

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
-from memoryhub.mcp import sessions
+from memoryhub.mcp import http
 from memoryhub.models import AgentToken
 from tests.api.conftest import is_problem
 from tests.mcp.conftest import META, STATELESS, McpAgent, Served
@@ -166,7 +166,7 @@ class TestSessions:
 
     def test_ended_session_is_stored_only_until_its_expiry(self, bot: McpAgent) -> None:
         bot.http.delete(bot.path, headers={"Mcp-Session-Id": bot.begin()})
-        Row.objects.update(expire_date=timezone.now() - sessions.SESSION_LIFETIME)
+        Row.objects.update(expire_date=timezone.now() - http.SESSION_LIFETIME)
         bot.http.delete(bot.path, headers={"Mcp-Session-Id": bot.begin()})
         assert Row.objects.count() == 1
 

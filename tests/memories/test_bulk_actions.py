@@ -14,7 +14,7 @@ from django.utils import timezone
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.bulk_actions import ACTION_KINDS, CHUNK_SIZE, MAX_MEMORIES
 from memoryhub.memories.rows import LIST_FIELDS, list_values

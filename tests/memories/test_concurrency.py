@@ -16,7 +16,7 @@ from django.db import OperationalError, connection, connections, transaction
 
 from memoryhub import memories
 from memoryhub.audit import journal
-from memoryhub.core import transactions
+from memoryhub.core import database
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Fact, JournalEntry, Memory, Revision
@@ -239,7 +239,7 @@ def test_write_inside_a_transaction_does_not_deadlock(actor):
 
 
 def test_lock_timeout_raises_database_locked(actor, monkeypatch):
-    monkeypatch.setattr(transactions, "LOCK_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(database, "LOCK_TIMEOUT_SECONDS", 0.05)
     opened, done = threading.Event(), threading.Event()
 
     def work(number: int) -> None:
@@ -250,7 +250,7 @@ def test_lock_timeout_raises_database_locked(actor, monkeypatch):
             finally:
                 done.set()
         else:
-            with transactions.write_transaction():
+            with database.write_transaction():
                 opened.set()
                 assert done.wait(10)
 
@@ -263,7 +263,7 @@ def test_on_commit_callback_may_write(actor):
     def again() -> None:
         memories.create_memory(MemoryDraft(content="after the commit"), actor)
 
-    with transactions.write_transaction():
+    with database.write_transaction():
         memories.create_memory(MemoryDraft(content="in the transaction"), actor)
         transaction.on_commit(again)
     assert Memory.objects.count() == 2

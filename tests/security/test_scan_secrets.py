@@ -14,7 +14,7 @@ from django.utils import timezone
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Sensitivity, system_actor
 from memoryhub.audit import journal
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import (

@@ -13,7 +13,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from memoryhub import memories
-from memoryhub.audit import journal, journal_loss
+from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
@@ -162,12 +162,12 @@ class TestLostJournalRows:
     ACKNOWLEDGE = "/home/journal/acknowledge/"
 
     @pytest.fixture
-    def lost(self, remember: Any) -> journal_loss.Loss:
+    def lost(self, remember: Any) -> journal.Loss:
         for n in range(5):
             remember(f"memory {n}")
         cut_journal(3)
         remember("the next")
-        found = journal_loss.pending()
+        found = journal.pending()
         assert found is not None
         return found
 
@@ -177,9 +177,7 @@ class TestLostJournalRows:
         client.force_login(User.objects.create_superuser("root", password="a good password"))
         return client
 
-    def test_lost_rows_are_shown_to_an_administrator(
-        self, administrator: Client, lost: journal_loss.Loss
-    ) -> None:
+    def test_lost_rows_are_shown_to_an_administrator(self, administrator: Client, lost: journal.Loss) -> None:
         page = text(administrator.get("/"))
         assert "2 journal rows lost (4 to 5)" in page
         assert lost.files[0] in page
@@ -215,12 +213,12 @@ class TestLostJournalRows:
     def test_loss_that_the_page_did_not_show_stays(self, administrator: Client, lost: Any) -> None:
         page = text(administrator.post(self.ACKNOWLEDGE, {"through": "1"}, follow=True))
         assert "Nothing to acknowledge" in page
-        assert journal_loss.pending() == lost
+        assert journal.pending() == lost
 
     def test_only_administrators_acknowledge_a_loss(self, sign_in: Any, lost: Any) -> None:
         client = sign_in("view_private", "view_secret")
         assert client.post(self.ACKNOWLEDGE, {"through": lost.recorded_in}).status_code == 403
-        assert journal_loss.pending() == lost
+        assert journal.pending() == lost
 
     @pytest.mark.parametrize("through", ["", "x", "-1", "9" * 30, "²"])
     def test_invalid_number_is_refused(self, administrator: Client, lost: Any, through: str) -> None:

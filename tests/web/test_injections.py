@@ -16,7 +16,7 @@ from memoryhub import memories as store
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.injection.queries import load_reports
 from memoryhub.models import Event, Injection, Memory, Session
-from memoryhub.web.sessions import injections as view
+from memoryhub.web.sessions import report as view
 from tests.web.markup import PAYLOADS, Page, find_dangers, list_title, main
 
 Remember = Callable[..., Memory]

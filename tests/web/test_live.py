@@ -11,7 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from memoryhub import memories
-from memoryhub.accounts import browser_sessions
+from memoryhub.accounts import sign_in as accounts_sign_in
 from memoryhub.models import Event, Session
 
 PAGES = ["/", "/sessions/", "/sessions/night/?project=zoo"]
@@ -120,7 +120,7 @@ def test_poll_does_not_count_as_activity(
     visitor: Client, night: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     touched: list[str] = []
-    monkeypatch.setattr(browser_sessions, "touch_session", lambda request: touched.append(request.path))
+    monkeypatch.setattr(accounts_sign_in, "touch_session", lambda request: touched.append(request.path))
     known = mark(visitor.get("/"))
     ask(visitor, "/", known)
     assert touched == ["/"]

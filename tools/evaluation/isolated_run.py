@@ -84,13 +84,13 @@ def _embed(name: str) -> None:
     """What the server would do in the background: a provider that is slow embeds nothing while storing."""
     from django.core.management import CommandError, call_command
 
-    from memoryhub.maintenance.operations import embed
+    from memoryhub.maintenance.operations import reindex
     from memoryhub.memories import StoreError
 
     began = time.perf_counter()
     try:
-        embedder = embed.require_embedder()
-        if embedder is None or not embed.count_missing(embedder.name):
+        embedder = reindex.require_embedder()
+        if embedder is None or not reindex.count_missing(embedder.name):
             return
         call_command("maintain", "embed", stdout=StringIO(), stderr=StringIO())
     except (StoreError, CommandError) as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memoryhub.extraction.candidates import Candidate
+from memoryhub.extraction.comparison import Candidate
 from memoryhub.extraction.conversation import Turn
 
 __all__ = ["extract"]

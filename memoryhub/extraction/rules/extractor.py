@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from memoryhub.core.text import CJK, shorten
-from memoryhub.extraction.candidates import Candidate
+from memoryhub.extraction.comparison import Candidate
 from memoryhub.extraction.conversation import USER, Turn
 from memoryhub.extraction.rules.patterns import (
     ACKNOWLEDGED,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from memoryhub.core.text import shorten, terms
-from memoryhub.extraction.candidates import Candidate
+from memoryhub.extraction.comparison import Candidate
 from memoryhub.extraction.conversation import USER
 from memoryhub.extraction.rules.sentences import Sentence, is_question
 from memoryhub.extraction.rules.statements import any_of

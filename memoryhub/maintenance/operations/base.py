@@ -22,7 +22,7 @@ from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub.access.policy import Actor
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 

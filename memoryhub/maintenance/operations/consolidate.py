@@ -13,7 +13,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.maintenance.operations.base import (
     Change,

@@ -16,8 +16,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor
-from memoryhub.core.chunks import batched
-from memoryhub.core.transactions import write_transaction
+from memoryhub.core.database import batched, write_transaction
 from memoryhub.maintenance.operations.base import (
     Change,
     Operation,

@@ -1,4 +1,4 @@
-"""Rebuild both text indexes from the memories, next to the indexes in use."""
+"""Rebuild derived data: the text indexes, and the vectors of memories that lack one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,25 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from memoryhub import embeddings
 from memoryhub.access.policy import Actor
-from memoryhub.backends import reindexing
-from memoryhub.backends.schema import INDEXES
-from memoryhub.core.transactions import write_transaction
-from memoryhub.maintenance.operations.base import CHARS_PER_WEIGHT, Change, Operation, Pace, Step, chore_steps
+from memoryhub.backends import reindexing, vector_log
+from memoryhub.backends.schema import INDEXES, TEXT_COLUMNS
+from memoryhub.core.database import write_transaction
+from memoryhub.embeddings import Embedder, EmbeddingError, text_to_embed
+from memoryhub.maintenance.operations.base import (
+    CHARS_PER_WEIGHT,
+    Change,
+    Operation,
+    Pace,
+    PagePlan,
+    ProjectParams,
+    Step,
+    chore_steps,
+    steps_by_page,
+)
+from memoryhub.memories import StoreError
+from memoryhub.memories.vectors import memories_without_vector, store_vectors
 from memoryhub.models import Memory
 
 _INDEX_LABELS = {"memoryhub_text": "the index of words", "memoryhub_trigram": "the index of substrings"}
@@ -96,3 +110,79 @@ def _build_steps(table: str) -> Iterator[Step]:
 def _clear_steps(name: str, position: dict[str, Any]) -> Iterator[Step]:
     pace = Pace(50, 5000, min_size=20)
     yield from chore_steps(lambda amount, _: reindexing.drop_in_steps(name, amount), pace, position)
+
+
+_FIRST_SIZE, _MAX_SIZE = 100, 500  # memories in a step
+_COLUMNS = ("pk", "uid", "embedding__model", *TEXT_COLUMNS)
+
+
+class Embed(Operation[ProjectParams]):
+    name = "embed"
+    label = "Embed memories"
+    help = (
+        "Gives a vector of the configured model to every memory that lacks one, also in the trash, and "
+        "replaces vectors of other models. The server does this automatically. Until then, search finds "
+        "these memories by their words. Memories do not change, so there is nothing to undo."
+    )
+    whole_store = True
+    Params = ProjectParams
+
+    def total(self, params: ProjectParams, actor: Actor, now: datetime) -> int:
+        embedder = require_embedder()
+        if embedder is None:
+            return 0
+        if params.project is None:
+            return count_missing(embedder.name)
+        return params.in_project(memories_without_vector(embedder.name)).count()
+
+    def steps(
+        self, params: ProjectParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
+    ) -> Iterator[Step]:
+        embedder = require_embedder()
+        if embedder is None:
+            return
+        first = Step((), position or {}, chore=True)
+        yield first
+        is_dry_run = not first.took_ms
+
+        def plan(page: list[Any]) -> PagePlan:
+            """Compute the vectors here, before the transaction, so that no writer waits for the provider."""
+            changes = {pk: Change("embed", uid, reason=_embed_reason(model)) for pk, uid, model, *_ in page}
+            texts = {pk: text_to_embed(*columns) for pk, _, _, *columns in page}
+            vectors = None if is_dry_run else _embed_texts(embedder, list(texts.values()))
+
+            def commit(run_uid: str) -> tuple[Change, ...]:
+                if vectors is None:
+                    return ()
+                stored = store_vectors(embedder.name, texts, vectors)
+                return tuple(change for pk, change in changes.items() if pk in stored)
+
+            return list(changes.values()), commit
+
+        rows = params.in_project(memories_without_vector(embedder.name))
+        start = {"after": (position or {}).get("after", 0)}
+        yield from steps_by_page(rows, _COLUMNS, plan, start, Pace(_FIRST_SIZE, _MAX_SIZE))
+
+
+def require_embedder() -> Embedder | None:
+    """Return the configured provider, None if there is none; StoreError if it cannot be loaded."""
+    try:
+        return embeddings.configured()
+    except EmbeddingError as error:
+        raise StoreError(str(error), "embeddings") from error
+
+
+def count_missing(model: str) -> int:
+    """Count the memories without a vector of this model."""
+    return max(vector_log.count_memories() - vector_log.count_vectors(model), 0)
+
+
+def _embed_texts(embedder: Embedder, texts: list[str]) -> embeddings.Vectors:
+    try:
+        return embedder.documents(texts)
+    except EmbeddingError as error:
+        raise StoreError(str(error), "embeddings") from error
+
+
+def _embed_reason(model: str | None) -> str:
+    return f"its vector is of another model, {model}" if model else "it has no vector"

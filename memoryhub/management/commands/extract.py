@@ -14,7 +14,7 @@ from django.core.management.base import BaseCommand, CommandError
 from memoryhub.access.policy import LEVELS, Actor, Clearance
 from memoryhub.core.vocabulary import SCOPES, Scope
 from memoryhub.extraction import queue, rules, services
-from memoryhub.extraction.candidates import Destination
+from memoryhub.extraction.comparison import Destination
 from memoryhub.extraction.conversation import InvalidTranscript, Turn, parse_turns, read_transcript
 from memoryhub.extraction.services import ExtractionResult
 from memoryhub.management.operator import operator, plural, short_name, shown

@@ -19,7 +19,7 @@ from django.utils.crypto import get_random_string
 
 import memoryhub
 from memoryhub.access.policy import system_actor
-from memoryhub.accounts import usernames
+from memoryhub.accounts import identities
 from memoryhub.accounts.tokens import issue_token
 from memoryhub.core.vocabulary import RIGHTS
 from memoryhub.management.operator import plural
@@ -88,8 +88,8 @@ class Command(BaseCommand):
         """Print who can log in. Create an administrator if there is none."""
         users = get_user_model().objects
         known = users.filter(is_superuser=True, is_active=True).order_by("pk").first()
-        if known is None and (users.filter(username=ADMIN).exists() or usernames.is_former_username(ADMIN)):
-            state = "was" if usernames.is_former_username(ADMIN) else "is"
+        if known is None and (users.filter(username=ADMIN).exists() or identities.is_former_username(ADMIN)):
+            state = "was" if identities.is_former_username(ADMIN) else "is"
             self.tell(
                 "Administrator", f"none; {ADMIN} {state} somebody else: {_command(real, 'createsuperuser')}"
             )
@@ -113,7 +113,7 @@ class Command(BaseCommand):
                 f"{known.name} {known.prefix}..., kept; another: {_command(real, 'create_token NAME')}",
             )
             return
-        if usernames.is_former_username(ADMIN):
+        if identities.is_former_username(ADMIN):
             self.tell("Agent token", f"none; make one: {_command(real, 'create_token NAME')}")
             return
         # The demo's may do everything, so that everything can be tried; a real one starts small.

@@ -10,8 +10,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from memoryhub.access.policy import system_actor
-from memoryhub.audit import journal, journal_loss, verification
-from memoryhub.core.transactions import write_transaction
+from memoryhub.audit import journal, verification
+from memoryhub.core.database import write_transaction
 from memoryhub.management.operator import operator, plural
 from memoryhub.ops.checks import INSTALLATION
 
@@ -33,7 +33,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         acknowledged = self._acknowledge() if options["acknowledge_loss"] else None
-        chain, mirror, loss = journal.verify_chain(), verification.compare_mirror(), journal_loss.pending()
+        chain, mirror, loss = journal.verify_chain(), verification.compare_mirror(), journal.pending()
         ok = chain.ok and mirror.ok and loss is None
         if options["json"]:
             shape = {**asdict(chain), "ok": ok, "chain_ok": chain.ok, "mirror_ok": mirror.ok}
@@ -47,12 +47,12 @@ class Command(BaseCommand):
         if not ok:
             raise CommandError("the journal is not as it was written")
 
-    def _acknowledge(self) -> journal_loss.Loss | None:
+    def _acknowledge(self) -> journal.Loss | None:
         with write_transaction():
             return journal.acknowledge_loss(operator(system_actor("verify_journal").clearance))
 
     def _report_loss(
-        self, loss: journal_loss.Loss | None, acknowledged: journal_loss.Loss | None, *, wanted: bool
+        self, loss: journal.Loss | None, acknowledged: journal.Loss | None, *, wanted: bool
     ) -> None:
         if acknowledged:
             self.stdout.write(self.style.WARNING(f"Acknowledged: {acknowledged.summary()}"))

@@ -4,21 +4,21 @@ Each check is a small function that yields findings; a check whose findings are 
 A check can depend on another: without a store, its content cannot be checked.
 """
 
-from memoryhub.ops.doctor import content, machine, services, store, web
+from memoryhub.ops.doctor import content, installation, store
 from memoryhub.ops.doctor.registry import Check, Finding, Report, Status, examine
 
 __all__ = ["CHECKS", "Check", "Finding", "Report", "Status", "examine"]
 
 CHECKS: tuple[Check, ...] = (
-    machine.versions,
-    machine.configuration,
-    machine.home,
-    machine.modes,
-    machine.owner,
-    machine.file_system,
-    machine.disk_space,
-    machine.secret_key,
-    services.provider,
+    installation.versions,
+    installation.configuration,
+    installation.home,
+    installation.modes,
+    installation.owner,
+    installation.file_system,
+    installation.disk_space,
+    installation.secret_key,
+    content.provider,
     store.database,
     store.write_ahead_log,
     store.migrations,
@@ -26,7 +26,7 @@ CHECKS: tuple[Check, ...] = (
     store.indexes,
     store.triggers,
     store.text_index,
-    services.vectors,
+    content.vectors,
     store.integrity,
     store.journal_chain,
     store.lost_rows,
@@ -37,9 +37,9 @@ CHECKS: tuple[Check, ...] = (
     content.clock,
     content.administrator,
     content.tokens,
-    services.maintenance_runs,
-    services.daily_maintenance,
-    web.hosts,
-    web.static_files,
-    web.system_checks,
+    content.maintenance_runs,
+    content.daily_maintenance,
+    installation.hosts,
+    installation.static_files,
+    installation.system_checks,
 )

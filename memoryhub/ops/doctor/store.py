@@ -9,7 +9,7 @@ from django.apps import apps
 from django.db import DatabaseError, connection, models
 from django.db.migrations.executor import MigrationExecutor
 
-from memoryhub.audit import journal, journal_loss, mirror, verification
+from memoryhub.audit import journal, mirror, verification
 from memoryhub.backends import reindexing, schema
 from memoryhub.ops import backup
 from memoryhub.ops.doctor.registry import RESTORE, Finding, check, fail, ok, warn
@@ -139,7 +139,7 @@ def journal_chain() -> Iterator[Finding]:
 
 @check("journal loss", needs="tables")
 def lost_rows() -> Iterator[Finding]:
-    loss = journal_loss.pending()
+    loss = journal.pending()
     if loss:
         yield fail(
             loss.summary(),

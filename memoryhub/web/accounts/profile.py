@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.access.policy import LEVELS
-from memoryhub.accounts import browser_sessions, people, roles, tokens
+from memoryhub.accounts import people, roles, sign_in, tokens
 from memoryhub.accounts.clearance import is_confined, request_actor, user_clearance
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, Profile
@@ -132,7 +132,7 @@ def tokens_revoke(request: HttpRequest) -> HttpResponse:
 @require_POST
 def sessions_end(request: HttpRequest) -> HttpResponse:
     """End the other session with this ``mark``, or all others without one."""
-    ended = browser_sessions.end_sessions(request, request.POST.get("mark", ""))
+    ended = sign_in.end_sessions(request, request.POST.get("mark", ""))
     text = f"{ended} session{'' if ended == 1 else 's'} ended." if ended else "There was no other session."
     messages.success(request, text)
     return redirect("you")
@@ -162,7 +162,7 @@ def _render_page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
 
 def _sessions_context(request: HttpRequest) -> dict[str, Any]:
     """Return one page of the user's sessions; an invalid page number selects the nearest page."""
-    pages = Paginator(browser_sessions.list_sessions(request), SESSIONS_PER_PAGE)
+    pages = Paginator(sign_in.list_sessions(request), SESSIONS_PER_PAGE)
     page = pages.get_page(request.GET.get("page"))
     return {
         "sessions": page.object_list,

@@ -16,10 +16,9 @@ from django.utils.cache import patch_cache_control
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
-from memoryhub.accounts import browser_sessions
+from memoryhub.accounts import sign_in
 from memoryhub.core import dates
-from memoryhub.core.timeouts import is_interrupted
-from memoryhub.core.transactions import is_database_busy
+from memoryhub.core.database import is_database_busy, is_interrupted
 from memoryhub.web.base import live
 from memoryhub.web.base.htmx import patch_vary
 
@@ -95,7 +94,7 @@ class PersonMiddleware:
         if not (in_admin or view_func.__module__.startswith(_PAGES)) or not request.user.is_authenticated:
             return
         if not live.is_poll(request):
-            browser_sessions.touch_session(request)
+            sign_in.touch_session(request)
         dates.activate(getattr(request.user, "profile", None), request.COOKIES.get(ZONE_COOKIE, ""))
 
 

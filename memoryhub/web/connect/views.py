@@ -28,7 +28,7 @@ from memoryhub.core import claude_code
 from memoryhub.core.client_ip import is_loopback
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, Event
-from memoryhub.models.token import default_rights
+from memoryhub.models.account import default_rights
 from memoryhub.web.accounts.forms import LEVEL_LABELS
 from memoryhub.web.accounts.profile import ISSUE_PERMISSION, own_tokens, revoke_own_token
 from memoryhub.web.connect import snippets
