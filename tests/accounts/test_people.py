@@ -257,7 +257,7 @@ def test_account_without_address_needs_a_password(browser):
 def test_manager_who_reads_less_in_a_project_is_refused(browser, member):
     member(name="eve", farm="secret")
     answer = browser.post("/people/eve/password/", {"password": BETTER})
-    assert "has more rights than you" in answer.content.decode()
+    assert "may do more than you" in answer.content.decode()
     assert not fresh("eve").check_password(BETTER)
     member(name="dan", farm="private")
     browser.post("/people/dan/password/", {"password": BETTER})
