@@ -22,8 +22,8 @@ class TestPermissions:
     def test_others_get_403_and_no_link(self, visitor: Client) -> None:
         for address in self.ADDRESSES:
             assert visitor.get(address).status_code == 403, address
-        for deed in ("stop", "resume", "undo"):
-            assert visitor.post(f"/maintenance/runs/x1/{deed}/").status_code == 403
+        for action in ("stop", "resume", "undo"):
+            assert visitor.post(f"/maintenance/runs/x1/{action}/").status_code == 403
         assert start_run(visitor).status_code == 403
         assert "/maintenance/" not in page(visitor.get("/")).links()
 
@@ -46,8 +46,8 @@ class TestPermissions:
         looker = sign_in("view_maintenancerun", name="ben")
         assert looker.get(address).status_code == 200
         assert "Undo" not in text_of(looker.get(address))
-        for deed in ("stop", "resume", "undo"):
-            assert looker.post(f"{address}{deed}/").status_code == 403
+        for action in ("stop", "resume", "undo"):
+            assert looker.post(f"{address}{action}/").status_code == 403
         assert looker.get(f"{address}undo/").status_code == 404
         run.refresh_from_db()
         assert run.undone_at is None
@@ -59,8 +59,8 @@ class TestPermissions:
     def test_a_get_starts_and_steers_nothing(self, keeper: Client, faded: Any) -> None:
         _run, address = completed_run(keeper)
         assert keeper.get("/maintenance/start/").status_code == 405
-        for deed in ("stop", "resume"):
-            assert keeper.get(f"{address}{deed}/").status_code == 405
+        for action in ("stop", "resume"):
+            assert keeper.get(f"{address}{action}/").status_code == 405
 
     def test_a_post_without_its_token_is_refused(self, keeper: Client, faded: Any) -> None:
         strict = Client(enforce_csrf_checks=True)

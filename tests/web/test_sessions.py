@@ -26,7 +26,7 @@ def session_of(memory: Memory) -> Session:
     return Session.objects.get(session_id=memory.session_id, project=memory.project)
 
 
-def told(response: Any) -> str:
+def page_text(response: Any) -> str:
     """The words of the list, below the picture and the chips."""
     return Page(response.content.decode().partition('class="day"')[2]).words
 
@@ -182,7 +182,7 @@ class TestAddresses:
 
 class TestTimeline:
     def order(self, client: Client, **query: str) -> list[str]:
-        words = told(client.get("/sessions/busy/", query))
+        words = page_text(client.get("/sessions/busy/", query))
         return re.findall(r"memory \d|Tool \d|Session began|Session ended", words)
 
     def test_entries_start_at_the_beginning(self, visitor: Client, busy: Session) -> None:
@@ -223,7 +223,7 @@ class TestTimeline:
         address = f"/sessions/busy/?order={order}"
         while address:
             response = visitor.get(address)
-            seen += re.findall(r"memory \d|Tool \d|Session began|Session ended", told(response))
+            seen += re.findall(r"memory \d|Tool \d|Session began|Session ended", page_text(response))
             following = [link for link in main(response).links() if "cursor=" in link]
             address = f"/sessions/busy/{following[-1]}" if following else ""
         assert seen == whole

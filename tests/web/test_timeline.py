@@ -23,7 +23,7 @@ Remember = Callable[..., Memory]
 NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
 
 
-def told(client: Client, **query: str) -> str:
+def page_text(client: Client, **query: str) -> str:
     response = client.get("/timeline/entries/", query)
     assert response.status_code == 200
     # The form above it names projects and types, too.
@@ -35,7 +35,7 @@ class TestVisibility:
         visitor = sign_in("view_private", "view_secret")
         insider = sign_in("view_private", "view_secret", on=["private", "secret"], name="bob")
         for client, levels in ((visitor, {"public"}), (insider, {"public", "private", "secret"})):
-            words = told(client)
+            words = page_text(client)
             assert {level for level, memory in four_levels.items() if list_title(memory) in words} == levels
 
     def test_events_obey_their_level(self, visitor: Client, remember: Remember) -> None:
@@ -45,7 +45,7 @@ class TestVisibility:
             Event.objects.create(
                 session=session, event="tool:post", tool_name=f"Tool-{level}", sensitivity=level
             )
-        assert re.findall(r"Tool-\w+", told(visitor)) == ["Tool-public"]
+        assert re.findall(r"Tool-\w+", page_text(visitor)) == ["Tool-public"]
 
     def test_names_of_hidden_projects_are_not_suggested(self, visitor: Client, remember: Remember) -> None:
         remember("open", project="moonbase")
@@ -78,7 +78,7 @@ class TestFilters:
         ],
     )
     def test_each_narrows(self, visitor: Client, query: dict[str, str], seen: set[str]) -> None:
-        words = told(visitor, **query)
+        words = page_text(visitor, **query)
         assert {name for name in ("moon", "sun") if f"{name} note" in words} == seen
 
     @pytest.mark.parametrize(
@@ -98,12 +98,12 @@ class TestFilters:
         assert "This filter cannot be used" in main(response).words
 
     def test_days_are_headings_in_order(self, visitor: Client) -> None:
-        days = re.findall(r"\w+day, \d+ \w+ \d+", told(visitor))
+        days = re.findall(r"\w+day, \d+ \w+ \d+", page_text(visitor))
         assert days == ["Monday, 11 March 2024", "Sunday, 10 March 2024"]
 
     def test_a_day_is_one_of_the_hubs_time_zone(self, visitor: Client, settings: Any) -> None:
         settings.TIME_ZONE = "Pacific/Auckland"
-        assert "Monday, 11 March 2024" in told(visitor, project="moon")
+        assert "Monday, 11 March 2024" in page_text(visitor, project="moon")
 
     def test_an_invalid_cursor_is_refused(self, visitor: Client) -> None:
         assert visitor.get("/timeline/entries/", {"cursor": "zzz"}).status_code == 400
@@ -139,8 +139,8 @@ class TestPages:
         assert counts[0] == counts[1]
 
     def test_an_empty_timeline_says_so(self, visitor: Client) -> None:
-        assert "Nothing has happened yet" in told(visitor)
-        assert "Nothing fits" in told(visitor, project="none")
+        assert "Nothing has happened yet" in page_text(visitor)
+        assert "Nothing fits" in page_text(visitor, project="none")
 
 
 class TestOrder:

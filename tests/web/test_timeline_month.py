@@ -26,7 +26,7 @@ NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
 ALL = Clearance.up_to("secret", owner="ada")
 
 
-def told(client: Client, **query: str) -> str:
+def page_text(client: Client, **query: str) -> str:
     response = client.get("/timeline/", query)
     assert response.status_code == 200
     return " ".join(main(response).words.partition("Show")[2].split())
@@ -39,7 +39,7 @@ class TestMonth:
             remember(text, type=kind, created_at=at, **{"project": "zoo", **fields})
 
         note("plain change", "change", NOON, importance=0.9)
-        note("mended fence", "bugfix", NOON + timedelta(hours=1))
+        note("repaired fence", "bugfix", NOON + timedelta(hours=1))
         note("feed at six", "decision", NOON - timedelta(hours=1), importance=0.1, session_id="s")
         note("so far", "checkpoint", NOON + timedelta(hours=2), importance=1.0)
         note("later that month", "feature", NOON + timedelta(days=5))
@@ -51,17 +51,17 @@ class TestMonth:
             Event.objects.create(session=session, event="tool:post", at=NOON + timedelta(minutes=n))
 
     def test_what_was_decided_and_mended_comes_first(self, visitor: Client) -> None:
-        words = told(visitor, project="zoo", month="2024-03")
-        places = [words.index(text) for text in ("feed at six", "mended fence", "plain change", "so far")]
+        words = page_text(visitor, project="zoo", month="2024-03")
+        places = [words.index(text) for text in ("feed at six", "repaired fence", "plain change", "so far")]
         assert places == sorted(places)
 
     def test_a_day_counts_types_events_and_sessions(self, visitor: Client) -> None:
-        words = told(visitor, project="zoo", month="2024-03")
+        words = page_text(visitor, project="zoo", month="2024-03")
         for said in ("bugfix 1", "change 1", "3 events", "1 session", "5 memories, 1 session, 3 events"):
             assert said in words
 
     def test_quiet_days_are_one_line(self, visitor: Client) -> None:
-        words = told(visitor, project="zoo", month="2024-03")
+        words = page_text(visitor, project="zoo", month="2024-03")
         assert re.findall(r"\d+ Mar to \d+ Mar: nothing", words) == [
             "16 Mar to 31 Mar: nothing",
             "11 Mar to 14 Mar: nothing",
@@ -69,14 +69,14 @@ class TestMonth:
         ]
 
     def test_without_a_project_there_is_everything_and_each_names_its_own(self, visitor: Client) -> None:
-        words = told(visitor, month="2024-03")
+        words = page_text(visitor, month="2024-03")
         assert "by the sea" in words
         assert "feed at six zoo" in words
-        assert "by the sea" not in told(visitor, project="zoo", month="2024-03")
+        assert "by the sea" not in page_text(visitor, project="zoo", month="2024-03")
 
     def test_without_a_month_it_is_the_newest_with_something_in_it(self, visitor: Client) -> None:
-        assert "June 2025" in told(visitor)
-        assert "March 2024" in told(visitor, project="sea")
+        assert "June 2025" in page_text(visitor)
+        assert "March 2024" in page_text(visitor, project="sea")
 
     def test_months_lead_to_the_nearest_with_something_in_them(self, visitor: Client) -> None:
         html = visitor.get("/timeline/", {"project": "zoo", "month": "2024-03"}).content.decode()
@@ -87,7 +87,7 @@ class TestMonth:
         ]
 
     def test_a_month_without_anything_says_so(self, visitor: Client) -> None:
-        assert "Nothing in this month" in told(visitor, month="2024-02")
+        assert "Nothing in this month" in page_text(visitor, month="2024-02")
 
     @pytest.mark.parametrize("month", ["yesterday", "2024-13", "2024-03-10", "0001-01", "9999-12"])
     def test_a_wrong_month_is_shown_at_its_field(self, visitor: Client, month: str) -> None:
@@ -97,7 +97,7 @@ class TestMonth:
 
     def test_a_day_is_one_of_the_hubs_time_zone(self, visitor: Client, settings: Any) -> None:
         settings.TIME_ZONE = "Pacific/Auckland"
-        assert "Mon, 11 Mar" in told(visitor, project="sea")
+        assert "Mon, 11 Mar" in page_text(visitor, project="sea")
 
     def test_a_day_leads_to_every_entry_of_it(self, visitor: Client) -> None:
         [link] = [one for one in main(visitor.get("/timeline/?project=sea")).links() if "since=" in one][:1]
@@ -107,7 +107,7 @@ class TestMonth:
     def test_only_a_few_are_named_and_a_link_leads_to_all(self, visitor: Client, remember: Remember) -> None:
         for n in range(10):
             remember(f"note {n}", project="full", created_at=NOON)
-        words = told(visitor, project="full")
+        words = page_text(visitor, project="full")
         assert len(re.findall(r"note \d", words)) == calendar.MAX_NAMED_MEMORIES
         assert "all 10 memories" in words
 
@@ -128,7 +128,7 @@ class TestVisibility:
         visitor = sign_in("view_private", "view_secret")
         insider = sign_in("view_private", "view_secret", on=["private", "secret"], name="bob")
         for client, levels in ((visitor, {"public"}), (insider, {"public", "private", "secret"})):
-            words = told(client, project="zoo")
+            words = page_text(client, project="zoo")
             assert {level for level, memory in four_levels.items() if list_title(memory) in words} == levels
             assert f"change {len(levels)}" in words
 
