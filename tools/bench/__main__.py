@@ -12,21 +12,16 @@ import argparse
 import json
 import os
 import random
-import socket
 import sqlite3
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tools.bench import corpus, hook_events, maintenance
 from tools.bench.clients import Measured, Request, crowd
+from tools.bench.hub import manage, server
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -219,48 +214,6 @@ def report(size: int, found: dict[str, Any]) -> None:
     for run in found["upkeep"]:
         shares = "  ".join(f"{share} {run[share]:6.1f}" for share in ("p50", "p95", "p99", "longest"))
         print(f"    {run['beside']:22} {run['seconds']:6.1f} s {run.get('ended', ''):8} {shares}")
-
-
-def manage(environment: dict[str, str], *arguments: str) -> str:
-    """Run a command of the hub; its standard output without the last newline."""
-    done = subprocess.run(
-        [sys.executable, ROOT / "manage.py", *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
-    if done.returncode:
-        sys.exit(f"manage.py {arguments[0]} failed:\n{done.stdout}{done.stderr}")
-    return done.stdout.strip()
-
-
-@contextmanager
-def server(environment: dict[str, str]) -> Iterator[int]:
-    """The production server on a free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, ROOT / "manage.py", "serve", "--port", str(port)],
-        env=environment,
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    try:
-        for _ in range(600):
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.1)
-        else:
-            sys.exit("the server did not start")
-        yield port
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from playwright.sync_api import Browser, BrowserContext, Page
 
+from tools.bench.hub import manage, server
 from tools.screenshots.browser import started
 
 NAME, PASSWORD = "bench-pages", "a passphrase for the benchmark"  # of a store that is thrown away
@@ -78,7 +79,6 @@ class Figures(NamedTuple):
 
 
 def main() -> None:
-    from tools.bench.__main__ import server
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -121,7 +121,6 @@ def measure(
 
 def make_account(environment: dict[str, str]) -> None:
     """An administrator; one of an earlier run is used again."""
-    from tools.bench.__main__ import manage
 
     code = (
         "from django.contrib.auth.models import User\n"
@@ -133,12 +132,11 @@ def make_account(environment: dict[str, str]) -> None:
 
 def store_one(environment: dict[str, str]) -> None:
     """A memory more; then time for what the hub does with what is new."""
-    from tools.bench.__main__ import manage
 
     code = (
         "from memoryhub import memories as store\nfrom memoryhub.memories.schemas import MemoryDraft\n"
-        "from memoryhub.models.fields import new_uid\nfrom memoryhub.access.policy import system\n"
-        "store.remember(MemoryDraft(content=f'benchmark {new_uid()}'), system('bench'))"
+        "from memoryhub.models.fields import new_uid\nfrom memoryhub.access.policy import system_actor\n"
+        "store.create_memory(MemoryDraft(content=f'benchmark {new_uid()}'), system_actor('bench'))"
     )
     manage(environment, "shell", "--no-imports", "-c", code)
     time.sleep(1.5)

@@ -15,7 +15,7 @@ from django.utils import timezone
 from memoryhub.access.policy import LEVELS
 from memoryhub.backends import vector_log
 from memoryhub.embeddings import EmbeddingError, configured
-from memoryhub.embeddings.provider import EmbeddingSettings, find_problems
+from memoryhub.embeddings.settings import EmbeddingSettings, find_problems
 from memoryhub.maintenance import scheduler
 from memoryhub.maintenance.executor import is_lost, mark_interrupted
 from memoryhub.memories.quotas import count_by_quota, fullest
