@@ -14,7 +14,7 @@ from django.test import Client
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response
 
 from tests.browser.window_pool import Window, Windows
-from tools.screenshots.browser import installed, started
+from tools.screenshots.chromium import installed, started
 
 # Playwright's synchronous API runs an event loop in this thread, where Django refuses to run.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"

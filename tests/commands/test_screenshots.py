@@ -70,7 +70,8 @@ def test_error_for_an_unknown_name_lists_the_known_ones(monkeypatch, settings):
 
 def test_what_is_missing_is_named(monkeypatch, settings, tmp_path):
     monkeypatch.setattr(temporary_store, "home", settings.HOME)
-    monkeypatch.delitem(sys.modules, "tools.screenshots.browser", raising=False)
+    for name in ("browser", "chromium"):
+        monkeypatch.delitem(sys.modules, f"tools.screenshots.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "playwright.sync_api", None)
     with pytest.raises(CommandError, match=r"playwright.* is missing; pip install -r requirements-dev.txt"):
         call_command(Command(), str(tmp_path), "--only", "login")

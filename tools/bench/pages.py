@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from tools.bench.hub import manage, server
-from tools.screenshots.browser import started
+from tools.screenshots.chromium import started
 
 NAME, PASSWORD = "bench-pages", "a passphrase for the benchmark"  # of a store that is thrown away
 SEARCH = "/search/?q=index+of+the+tests"

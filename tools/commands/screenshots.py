@@ -60,7 +60,7 @@ class Command(BaseCommand):
         self, pictures: list[Picture], found: Mapping[str, str], passwords: dict[str, str], folder: Path
     ) -> list[Path]:
         from tools.screenshots import browser as screenshots_browser
-        from tools.screenshots.browser import NoChromium
+        from tools.screenshots.chromium import NoChromium
 
         addresses = [(one, one.address(found)) for one in pictures]
         bodies = {one.template: str(render_to_string(one.template)) for one in pictures if one.template}
