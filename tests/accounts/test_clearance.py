@@ -34,7 +34,7 @@ def test_grant_outside_the_projects_has_no_effect():
 
 
 def test_grant_needs_projects():
-    with pytest.raises(ValueError, match="confined"):
+    with pytest.raises(ValueError, match="clearance with projects"):
         Clearance(ALL, grants=(("farm", PUBLIC),))
 
 

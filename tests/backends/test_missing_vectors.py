@@ -47,7 +47,7 @@ def test_doctor_counts_vectors_and_memories_without_one(embedding, remember):
     [found] = doctor.vectors.findings()
     assert found.status == Status.WARN
     assert found.text.startswith("1 memories have no vector")
-    assert "manage.py maintain embed" in found.mend
+    assert "manage.py maintain embed" in found.hint
 
 
 @pytest.mark.parametrize("count", [0, 1])

@@ -136,11 +136,11 @@ def test_a_month_leads_to_its_neighbour(open_page: Any, reader: Any, remember: A
     remember("in spring", project="zoo", created_at=NOON)
     remember("in autumn", project="zoo", created_at=NOON + timedelta(days=200))
     page = open_page("/timeline/?project=zoo", reader)
-    assert page.get_by_text("in autumn").is_visible()
+    page.get_by_text("in autumn").wait_for()
     page.get_by_role("link", name="March 2024").click()
-    assert page.get_by_text("in spring").is_visible()
+    page.get_by_text("in spring").wait_for()
     page.get_by_role("link", name="Every entry").click()
-    assert page.get_by_text("in autumn").is_visible()
+    page.get_by_text("in autumn").wait_for()
 
 
 def test_connecting_shows_a_token_once_and_follows_what_arrives(

@@ -73,7 +73,7 @@ def test_a_finding_cannot_write_to_the_terminal(run, sound, configure):
 
 
 def test_every_check_is_registered_once():
-    modules = (installation, installation, doctor.store, doctor.content, doctor.content)
+    modules = (installation, doctor.store, doctor.content)
     made = [one for module in modules for one in vars(module).values() if isinstance(one, Check)]
     assert sorted(one.name for one in made) == sorted(one.name for one in doctor.CHECKS)
     names = [one.name for one in doctor.CHECKS]

@@ -72,6 +72,7 @@ def test_what_is_missing_is_named(monkeypatch, settings, tmp_path):
     monkeypatch.setattr(temporary_store, "home", settings.HOME)
     for name in ("browser", "chromium"):
         monkeypatch.delitem(sys.modules, f"tools.screenshots.{name}", raising=False)
+        monkeypatch.delattr(f"tools.screenshots.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "playwright.sync_api", None)
     with pytest.raises(CommandError, match=r"playwright.* is missing; pip install -r requirements-dev.txt"):
         call_command(Command(), str(tmp_path), "--only", "login")

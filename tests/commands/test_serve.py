@@ -218,7 +218,7 @@ def test_a_taken_port_is_not_shared():
 @pytest.mark.parametrize(
     ("host", "port", "words"),
     [
-        ("203.0.113.7", 8000, "no address of this machine"),
+        ("203.0.113.7", 8000, "is not an address of this machine"),
         ("not a host", 8000, "--host not a host"),
         ("127.0.0.1", 70_000, "between 1 and 65535"),
         ("127.0.0.1", -1, "between 1 and 65535"),

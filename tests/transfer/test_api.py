@@ -170,7 +170,7 @@ def test_personal_memory_of_another_person_is_not_restored_in_their_name(full_st
     raw = raw_out()
     wipe()
     report = imported(bot, raw)
-    assert any("somebody else's" in error for error in report["errors"])
+    assert any("belongs to someone else" in error for error in report["errors"])
     assert not Memory.objects.filter(content="for bob's eyes").exists()
     assert Memory.objects.get(content="for ada's eyes").owner == "ada"
 
