@@ -1,4 +1,4 @@
-"""``manage.py evaluate FILE...``: how well search finds, measured over sets of memories and questions."""
+"""``manage.py evaluate FILE...``: measure search with retrieval sets, injection and recall with prompts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from django.core.management.base import BaseCommand, CommandError
 from memoryhub.management.operator import shown
 from tools.evaluation import report
 from tools.evaluation.isolated_run import MODES
-from tools.evaluation.runner import Failed, Measured, measure
+from tools.evaluation.prompt_report import failure_lines, measure_prompts, prompt_lines, prompts_as_json
+from tools.evaluation.prompt_sets import read_prompts
+from tools.evaluation.runner import Failed, measure
 from tools.evaluation.sets import NotASet, RetrievalSet, read_set
 
 INTERRUPTED = 130
@@ -22,7 +24,8 @@ INTERRUPTED = 130
 class Command(BaseCommand):
     help = (
         "Store each set of memories in a temporary store of its own, ask its questions through the hub's "
-        "search, and print how well they were answered, beside bare FTS5. Your own store is not touched."
+        "search, and print how well they were answered, beside bare FTS5. A folder of labelled prompts is "
+        "run through injection and recall instead. Your own store is not touched."
     )
     requires_system_checks = []
 
@@ -32,7 +35,7 @@ class Command(BaseCommand):
             metavar="FILE",
             nargs="*",
             type=Path,
-            help="a retrieval set (JSON); default: fixtures/retrieval",
+            help="a retrieval set (JSON), or one folder of labelled prompts; default: fixtures/retrieval",
         )
         parser.add_argument(
             "--mode",
@@ -42,29 +45,55 @@ class Command(BaseCommand):
             help="measure this mode of search alone; may be repeated (default: all three)",
         )
         parser.add_argument("--json", metavar="FILE", type=Path, help="write all figures there as JSON, too")
+        parser.add_argument(
+            "--held-back",
+            action="store_true",
+            help="of a folder of prompts: measure the half that is held back for the final figures",
+        )
+        parser.add_argument(
+            "--failures", action="store_true", help="of a folder of prompts: list those that did not pass"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        own = Path(settings.BASE_DIR) / "fixtures" / "retrieval"
-        given = self._read(options["files"] or sorted(own.glob("*.json")))
+        files = options["files"]
+        folder = files[0] if len(files) == 1 and files[0].is_dir() else None
+        if not folder and (options["held_back"] or options["failures"]):
+            raise CommandError("--held-back and --failures need a folder of prompts: fixtures/prompts")
+        if folder and options["mode"]:
+            raise CommandError("--mode is for retrieval sets. Leave it out for a folder of prompts.")
         if options["json"]:
             self._write(options["json"], None)
         try:
-            measured = [measure(path, one, options["mode"], self._tell) for path, one in given.items()]
-        except Failed as failed:
-            raise CommandError(str(failed)) from None
+            figures = self._measure_prompts(folder, options) if folder else self._measure_sets(files, options)
+        except (Failed, NotASet) as problem:
+            raise CommandError(str(problem)) from None
         except KeyboardInterrupt:
             raise CommandError("interrupted; nothing was kept", returncode=INTERRUPTED) from None
         if options["json"]:
-            self._write(options["json"], measured)
+            self._write(options["json"], figures)
+
+    def _measure_prompts(self, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
+        """Print the figures of labelled prompts, and return them."""
+        given = read_prompts(folder, held_back=options["held_back"])
+        outcomes = measure_prompts(folder, given, options["held_back"], self._tell)
+        failures = failure_lines(outcomes) if options["failures"] else ()
+        half = "held back" if options["held_back"] else "development"
+        for line in (*failures, *prompt_lines(given, outcomes, half)):
+            self.stdout.write(line)
+        return prompts_as_json(outcomes)
+
+    def _measure_sets(self, files: list[Path], options: dict[str, Any]) -> dict[str, Any]:
+        """Print the figures of retrieval sets, and return them."""
+        own = Path(settings.BASE_DIR) / "fixtures" / "retrieval"
+        given = self._read(files or sorted(own.glob("*.json")))
+        measured = [measure(path, one, options["mode"], self._tell) for path, one in given.items()]
         for line in report.lines(measured):
             self.stdout.write(line)
+        return report.as_json(measured)
 
     def _read(self, paths: list[Path]) -> dict[Path, RetrievalSet]:
         """All sets, before the first is stored."""
-        try:
-            given = {path: read_set(path) for path in paths}
-        except NotASet as problem:
-            raise CommandError(str(problem)) from None
+        given = {path: read_set(path) for path in paths}
         names: dict[tuple[str, str], Path] = {}
         for path, one in given.items():
             twin = names.setdefault((one.name, one.unit), path)
@@ -72,12 +101,12 @@ class Command(BaseCommand):
                 raise CommandError(f"{path}: name {one.name!r} is that of {twin} too; leave one out")
         return given
 
-    def _write(self, path: Path, measured: list[Measured] | None) -> None:
+    def _write(self, path: Path, figures: dict[str, Any] | None) -> None:
         """Write the figures; without any see whether it can be done, before an hour's work is lost."""
         try:
-            with path.open("a" if measured is None else "w", encoding="utf-8") as file:
-                if measured is not None:
-                    file.write(json.dumps(report.as_json(measured), indent=1, ensure_ascii=False) + "\n")
+            with path.open("a" if figures is None else "w", encoding="utf-8") as file:
+                if figures is not None:
+                    file.write(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
         except OSError as error:
             raise CommandError(f"--json: {path} cannot be written: {error.strerror}") from None
 

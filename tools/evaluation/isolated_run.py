@@ -43,7 +43,7 @@ def main(path: Path, wanted: Sequence[str] = ()) -> None:
     pks = _stored(given)
     took = time.perf_counter() - began
     _tell(told=f"{given.name}: {len(given.memories):,} memories stored in {took:.1f} s")
-    _embed(given.name)
+    embed_stored(given.name)
     bare = BareIndex({pk: memory.content for pk, memory in zip(pks, given.memories, strict=True)}.items())
     asks: dict[str, Ask] = {name: _asking_bare(bare, name) for name in BASELINES}
     asks |= {mode: _asking_the_hub(mode) for mode in MODES if mode in (wanted or MODES)}
@@ -80,7 +80,7 @@ def _stored(given: RetrievalSet) -> list[int]:
     return pks
 
 
-def _embed(name: str) -> None:
+def embed_stored(name: str) -> None:
     """What the server would do in the background: a provider that is slow embeds nothing while storing."""
     from django.core.management import CommandError, call_command
 

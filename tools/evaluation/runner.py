@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,11 +42,7 @@ def measure(path: Path, given: RetrievalSet, modes: Sequence[str], tell: Callabl
 
     ``modes``: of search; empty: all of them.
     """
-    with tempfile.TemporaryDirectory(prefix="memoryhub-evaluate-") as home:
-        own = Path(settings.HOME) / "memoryhub.toml"
-        if own.is_file():
-            shutil.copy(own, home)
-        said = _run([str(path.absolute()), *modes], Path(home), tell)
+    said = run_isolated("isolated_run", [str(path.absolute()), *modes], tell, "systems")
     same = said["same"]
     asked = [Asked(query.category, frozenset(same[ref] for ref in query.relevant)) for query in given.queries]
     systems = {
@@ -57,11 +53,31 @@ def measure(path: Path, given: RetrievalSet, modes: Sequence[str], tell: Callabl
     return Measured(given, said["stored_seconds"], said["floor"], systems, used)
 
 
-def _run(arguments: list[str], home: Path, tell: Callable[[str], None]) -> dict[str, Any]:
+def run_isolated(
+    module: str,
+    arguments: list[str],
+    tell: Callable[[str], None],
+    result: str,
+    environ: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Run a module of this package with an empty home; return its last line, which has the key ``result``."""
+    with tempfile.TemporaryDirectory(prefix="memoryhub-evaluate-") as home:
+        own = Path(settings.HOME) / "memoryhub.toml"
+        if own.is_file():
+            shutil.copy(own, home)
+        said = _run([f"tools.evaluation.{module}", *arguments], Path(home), tell, environ or {})
+    if result not in said:
+        raise Failed(f"{arguments[0]}: {said.get('told', 'ended without a result')}")
+    return said
+
+
+def _run(
+    arguments: list[str], home: Path, tell: Callable[[str], None], more: Mapping[str, str]
+) -> dict[str, Any]:
     """The last thing that the process says."""
     environ = {name: value for name, value in os.environ.items() if name not in _OF_THE_STORE}
-    environ |= {"LETSGO_HOME": str(home), "DJANGO_SETTINGS_MODULE": "memoryhub.settings"}
-    command = [sys.executable, "-m", "tools.evaluation.isolated_run", *arguments]
+    environ |= {"LETSGO_HOME": str(home), "DJANGO_SETTINGS_MODULE": "memoryhub.settings", **more}
+    command = [sys.executable, "-m", *arguments]
     said: dict[str, Any] = {}
     with (home / "stderr").open("w+", encoding="utf-8") as wrong:
         with subprocess.Popen(
@@ -78,6 +94,6 @@ def _run(arguments: list[str], home: Path, tell: Callable[[str], None]) -> dict[
                 raise
         wrong.seek(0)
         lines = wrong.read().strip().splitlines()
-    if process.returncode or "systems" not in said:
-        raise Failed(f"{arguments[0]}: {lines[-1] if lines else f'ended with code {process.returncode}'}")
+    if process.returncode:
+        raise Failed(f"{arguments[1]}: {lines[-1] if lines else f'ended with code {process.returncode}'}")
     return said

@@ -21,7 +21,8 @@ class NotASet(Exception):
     """The file is no retrieval set; the message says which field, and how to mend it."""
 
 
-def _each_once(names: list[str], what: str) -> None:
+def check_unique(names: list[str], what: str) -> None:
+    """Raise ValueError if a name occurs twice."""
     twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
     if twice:
         raise ValueError(f"{what} must each stand once; rename the second {sorted(twice)[0]!r}")
@@ -57,8 +58,8 @@ class RetrievalSet(BaseModel):
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
         refs = [memory.ref for memory in self.memories]
-        _each_once(refs, "the refs of the memories")
-        _each_once([query.id for query in self.queries], "the ids of the queries")
+        check_unique(refs, "the refs of the memories")
+        check_unique([query.id for query in self.queries], "the ids of the queries")
         known = set(refs)
         for query in self.queries:
             if strange := [ref for ref in query.relevant if ref not in known]:
@@ -86,10 +87,16 @@ def read_set(path: Path) -> RetrievalSet:
     except OSError as error:
         raise NotASet(f"{path}: cannot be read: {error.strerror}") from None
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_input=False)
-        told = "; ".join(_told(problem) for problem in problems[:_MOST_TOLD])
-        more = f"; and {len(problems) - _MOST_TOLD} more" if len(problems) > _MOST_TOLD else ""
-        raise NotASet(f"{path} is no retrieval set: {told}{more}. A set looks like {SHAPE}") from None
+        told = describe_problems(error)
+        raise NotASet(f"{path} is no retrieval set: {told}. A set looks like {SHAPE}") from None
+
+
+def describe_problems(error: ValidationError) -> str:
+    """Return the first problems of a file, each with its field."""
+    problems = error.errors(include_url=False, include_input=False)
+    told = "; ".join(_told(problem) for problem in problems[:_MOST_TOLD])
+    more = f"; and {len(problems) - _MOST_TOLD} more" if len(problems) > _MOST_TOLD else ""
+    return told + more
 
 
 def _told(problem: Any) -> str:
