@@ -51,14 +51,19 @@ class Command(BaseCommand):
             help="of a folder of prompts: measure the half that is held back for the final figures",
         )
         parser.add_argument(
+            "--fresh",
+            action="store_true",
+            help="of a folder of prompts: store all memories as new, as they are after an import",
+        )
+        parser.add_argument(
             "--failures", action="store_true", help="of a folder of prompts: list those that did not pass"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
         files = options["files"]
         folder = files[0] if len(files) == 1 and files[0].is_dir() else None
-        if not folder and (options["held_back"] or options["failures"]):
-            raise CommandError("--held-back and --failures need a folder of prompts: fixtures/prompts")
+        if not folder and any(options[name] for name in ("held_back", "fresh", "failures")):
+            raise CommandError("--held-back, --fresh and --failures need a folder of prompts")
         if folder and options["mode"]:
             raise CommandError("--mode is for retrieval sets. Leave it out for a folder of prompts.")
         if options["json"]:
@@ -75,7 +80,8 @@ class Command(BaseCommand):
     def _measure_prompts(self, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
         """Print the figures of labelled prompts, and return them."""
         given = read_prompts(folder, held_back=options["held_back"])
-        outcomes = measure_prompts(folder, given, options["held_back"], self._tell)
+        flags = [f"--{name}" for name in ("held-back", "fresh") if options[name.replace("-", "_")]]
+        outcomes = measure_prompts(folder, given, flags, self._tell)
         failures = failure_lines(outcomes) if options["failures"] else ()
         half = "held back" if options["held_back"] else "development"
         for line in (*failures, *prompt_lines(given, outcomes, half)):

@@ -22,11 +22,13 @@ _LEGEND = (
 Outcomes = Mapping[str, Sequence[Outcome]]  # by path: injection, recall
 
 
-def measure_prompts(folder: Path, given: PromptSet, held_back: bool, tell: Callable[[str], None]) -> Outcomes:
-    """Run the prompts of one half through injection and recall."""
-    arguments = [str(folder.absolute()), *(["--held-back"] if held_back else [])]
-    # The set measures the selection: on a busy machine, an injection may take longer than an agent waits.
-    environ = {"MEMORYHUB_INJECTION_DEADLINE_MS": "60000"}
+def measure_prompts(
+    folder: Path, given: PromptSet, flags: Sequence[str], tell: Callable[[str], None]
+) -> Outcomes:
+    """Run the prompts through injection and recall. ``flags``: of ``prompt_run``."""
+    arguments = [str(folder.absolute()), *flags]
+    # Equal runs give equal figures, also on a busy machine, where an injection can miss its deadline.
+    environ = {"MEMORYHUB_INJECTION_DEADLINE_MS": "60000", "PYTHONHASHSEED": "0"}
     came = run_isolated("prompt_run", arguments, tell, "came", environ)["came"]
     return {
         path: [judge(prompt, answers[prompt.id]) for prompt in given.prompts]

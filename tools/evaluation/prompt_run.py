@@ -1,7 +1,7 @@
-"""Labelled prompts in a store of their own: ``python -m tools.evaluation.prompt_run FOLDER [--held-back]``.
+"""Labelled prompts in a store of their own: ``python -m tools.evaluation.prompt_run FOLDER``.
 
-The command starts it with an empty LETSGO_HOME. It prints one line of JSON with the ids of the memories that
-came: ``{"came": {path: {prompt: ids}}}``.
+The command starts it with an empty LETSGO_HOME, and passes ``--held-back`` and ``--fresh`` on. It prints one
+line of JSON with the ids of the memories that came: ``{"came": {path: {prompt: ids}}}``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,32 +22,35 @@ if TYPE_CHECKING:
 INJECTION, RECALL = "injection", "recall"
 
 
-def main(folder: Path, held_back: bool) -> None:
+def main(folder: Path, held_back: bool, fresh: bool) -> None:
     """Store the memories, run every prompt on both paths, and print the memories that came."""
     from django.core.management import call_command
     from django.db import transaction
+    from django.utils import timezone
 
     from memoryhub.access.policy import Actor
     from memoryhub.core.vocabulary import Right
     from memoryhub.http.authentication import Caller
     from tools.evaluation.prompt_sets import read_prompts
+    from tools.screenshots.frozen_clock import standing_still
 
     given = read_prompts(folder, held_back=held_back)
     call_command("migrate", verbosity=0, interactive=False)
-    names = _store(given)
     caller = Caller(Actor("agent:evaluate"), frozenset({Right.READ.value}))
     came: dict[str, dict[str, list[str]]] = {INJECTION: {}, RECALL: {}}
-    for conversation in given.conversations():
-        with transaction.atomic():  # rolled back: accesses must not influence the next conversation
-            for prompt in conversation:
-                came[INJECTION][prompt.id] = _named(_inject(prompt, caller), names)
-                came[RECALL][prompt.id] = _named(_recall(prompt, caller), names)
-            transaction.set_rollback(True)
+    with standing_still(timezone.now()):  # a score next to the floor must not change with the seconds
+        names = _store(given, fresh)
+        for conversation in given.conversations():
+            with transaction.atomic():  # rolled back: accesses must not influence the next conversation
+                for prompt in conversation:
+                    came[INJECTION][prompt.id] = _named(_inject(prompt, caller), names)
+                    came[RECALL][prompt.id] = _named(_recall(prompt, caller), names)
+                transaction.set_rollback(True)
     print(json.dumps({"came": came}), flush=True)
 
 
-def _store(given: PromptSet) -> dict[str, str]:
-    """Store the memories; return the id in the file of each id in the store."""
+def _store(given: PromptSet, fresh: bool) -> dict[str, str]:
+    """Store the memories, as new if ``fresh``; return the id in the file of each id in the store."""
     from django.utils import timezone
 
     from memoryhub.access.policy import system_actor
@@ -57,7 +61,10 @@ def _store(given: PromptSet) -> dict[str, str]:
     now = timezone.now()
     stored: dict[str, str] = {}
     for group in replacements_first(given.memories):
-        drafts = [to_draft(memory, stored, now) for memory in group]
+        drafts = [
+            to_draft(memory, stored, now if fresh else now - timedelta(days=memory.age_days))
+            for memory in group
+        ]
         for memory, result in zip(group, create_memories(drafts, system_actor("evaluate")), strict=True):
             if isinstance(result, StoreError):
                 raise result
@@ -93,4 +100,4 @@ def _named(uids: list[str], names: Mapping[str, str]) -> list[str]:
 
 if __name__ == "__main__":
     django.setup()
-    main(Path(sys.argv[1]), "--held-back" in sys.argv[2:])
+    main(Path(sys.argv[1]), "--held-back" in sys.argv, "--fresh" in sys.argv)

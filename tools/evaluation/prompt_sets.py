@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -112,7 +112,7 @@ def replacements_first(memories: Iterable[StoredMemory]) -> Iterator[list[Stored
         done |= {memory.id for memory in group}
 
 
-def to_draft(memory: StoredMemory, stored: Mapping[str, str], now: datetime) -> MemoryDraft:
+def to_draft(memory: StoredMemory, stored: Mapping[str, str], created_at: datetime) -> MemoryDraft:
     """Return the draft of a memory without the fields that this version does not know.
 
     ``stored``: the id in the store of each memory that is stored already.
@@ -121,4 +121,4 @@ def to_draft(memory: StoredMemory, stored: Mapping[str, str], now: datetime) -> 
     if memory.superseded_by:
         values["superseded_by"] = stored[memory.superseded_by]
     known = {name: value for name, value in values.items() if name in MemoryDraft.model_fields}
-    return MemoryDraft(**known | {"created_at": now - timedelta(days=memory.age_days), "ttl_days": 0})
+    return MemoryDraft(**known | {"created_at": created_at, "ttl_days": 0})
