@@ -193,7 +193,7 @@ def test_labels_fit_the_kind(halves):
             if prompt.kind == "rambling":
                 assert 60 <= len(prompt.prompt.split()) <= 100, prompt.id
             if prompt.kind == "several":
-                assert 4 <= len(prompt.must) <= 6, prompt.id
+                assert 5 <= len(prompt.must) <= 6, prompt.id
             assert (prompt.kind == "session") == bool(prompt.session), prompt.id
 
 
