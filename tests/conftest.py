@@ -235,12 +235,18 @@ def corpus(db: None, actor: Actor, configure: Callable[..., None]) -> list[Memor
 def three(remember: Callable[..., Memory]) -> list[Memory]:
     """Three similar memories that differ in every field that a merge combines."""
     one = remember(
-        "The build cache lives on the runner", tags=["ci"], files_read=["ci.yml"], importance=0.3, trust=0.9
+        "The build cache lives on the runner",
+        tags=["ci"],
+        aliases=["CI", "runner"],
+        files_read=["ci.yml"],
+        importance=0.3,
+        trust=0.9,
     )
     two = remember(
         "The build cache lives on the runner itself",
         tags=["cache", "ci"],
         concepts=["gotcha"],
+        aliases=["ci"],
         files_modified=["Dockerfile"],
         entities=[EntityDraft(entity="runner")],
         sensitivity="private",

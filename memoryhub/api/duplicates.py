@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from memoryhub import memories as store
 from memoryhub import serializers
-from memoryhub.access.policy import Actor
+from memoryhub.access.policy import Actor, Clearance
 from memoryhub.api.memories import make_etag
 from memoryhub.api.parameters import PageParams, parse_offset
 from memoryhub.api.schemas import ListOf, MemoryShape, PreviewShape, documented
@@ -114,7 +114,7 @@ def get_related(request: ApiRequest, id: str, params: Query[RelatedTo]) -> HttpR
         raise Http404
     found = related.find_related(memory, clearance, params.limit)
     record_reveals((one.memory for one in found.items), request.auth.actor, "api related")
-    shown = serializers.memories((one.memory for one in found.items), serializers.preview)
+    shown = serializers.memories((one.memory for one in found.items), clearance, serializers.preview)
     items = [
         {"memory": row, "score": one.score, "similarity": one.likeness, "reasons": list(one.reasons)}
         for row, one in zip(shown, found.items, strict=True)
@@ -135,7 +135,7 @@ def list_duplicates(request: ApiRequest, params: Query[DuplicateList]) -> HttpRe
     end = start + params.limit
     return json_response(
         {
-            "items": _serialize_clusters(found.clusters[start:end], memories, request.auth.actor),
+            "items": _serialize_clusters(found.clusters[start:end], memories, clearance, request.auth.actor),
             "next_cursor": str(end) if end < len(found.clusters) else None,
             "total": len(found.clusters),
             "complete": found.complete,
@@ -155,7 +155,7 @@ def list_duplicates(request: ApiRequest, params: Query[DuplicateList]) -> HttpRe
 def merge_memories(request: ApiRequest, id: str, body: MergeRequest) -> HttpResponse:
     """Keeps this one; the others go to the trash. Lists are united, the level is the highest."""
     merge = store.merge_memories(id, body.others, request.auth.actor, content=body.content or "")
-    return _merge_response("merged", merge)
+    return _merge_response("merged", merge, request.auth.actor)
 
 
 @router.post(
@@ -166,30 +166,29 @@ def merge_memories(request: ApiRequest, id: str, body: MergeRequest) -> HttpResp
 )
 def undo_merge(request: ApiRequest, id: str) -> HttpResponse:
     """All is as it was; 409 names what was changed since."""
-    return _merge_response("undone", store.undo_merge(id, request.auth.actor))
+    return _merge_response("undone", store.undo_merge(id, request.auth.actor), request.auth.actor)
 
 
-def _merge_response(outcome: str, merge: store.MergeResult) -> HttpResponse:
+def _merge_response(outcome: str, merge: store.MergeResult, actor: Actor) -> HttpResponse:
     memory = Memory.objects.get(pk=merge.memory.pk)
     body = {
         "outcome": outcome,
         "merge": merge.uid,
-        "memory": serializers.memories([memory])[0],
+        "memory": serializers.memories([memory], actor.clearance)[0],
         "others": [other.uid for other in merge.others],
     }
     return json_response(body, headers={"ETag": make_etag(memory)})
 
 
 def _serialize_clusters(
-    clusters: Sequence[Cluster], memories: MemoryQuerySet, actor: Actor
+    clusters: Sequence[Cluster], memories: MemoryQuerySet, clearance: Clearance, actor: Actor
 ) -> list[dict[str, Any]]:
     """Return clusters with previews of their memories, without memories that are gone meanwhile."""
     params = [pk for one in clusters for pk in (one.keep, *(pk for pk, _ in one.others))]
     rows = list(memories.filter(pk__in=params))
     record_reveals(rows, actor, "api duplicates")
-    previews = dict(
-        zip((row.pk for row in rows), serializers.memories(rows, serializers.preview), strict=True)
-    )
+    shown = serializers.memories(rows, clearance, serializers.preview)
+    previews = dict(zip((row.pk for row in rows), shown, strict=True))
     items = []
     for one in clusters:
         others = [

@@ -28,8 +28,8 @@ from memoryhub.memories.rows import (
     fetch_by_uids,
     field_value,
     list_values,
-    unite_values,
     union_list_values,
+    unite_values,
 )
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.secret_check import find_refusal, journal_refusals

@@ -46,7 +46,7 @@ def visible_replacements(memories: Iterable[Memory], clearance: Clearance) -> di
 
     One query, and none if no memory is superseded, which is the usual case.
     """
-    pks = {memory.superseded_by_id for memory in memories} - {None}
+    pks = {memory.superseded_by_id for memory in memories if memory.superseded_by_id is not None}
     found: dict[int, str] = {}
     for chunk in batched(sorted(pks), _CHUNK_SIZE):
         visible = Memory.objects.visible_to(clearance).filter(pk__in=chunk)

@@ -16,6 +16,7 @@ from memoryhub.facts import services
 from memoryhub.http.authentication import Caller, FactQuery, Limit, Ratio
 from memoryhub.maintenance.operations import summarize_old as operations_summarize_old
 from memoryhub.memories.filters import MemoryFilter, TextFilter
+from memoryhub.memories.replacements import visible_replacements
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch, Word
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
@@ -140,10 +141,15 @@ def store_memory(caller: Caller, draft: MemoryDraft) -> dict[str, Any]:
 
 def search_memories(caller: Caller, args: SearchArguments) -> dict[str, Any]:
     found = search(args.memories(caller), args.query, limit=args.limit, min_score=args.min_score)
+    replacements = visible_replacements([hit.memory for hit in found.hits], args.clearance(caller))
     record_reveals((hit.memory for hit in found.hits), caller.actor, "letsgo search_memories")
     return {
         "results": [
-            {**serializers.memory(hit.memory), "score": hit.score, "match": hit.components.match}
+            {
+                **serializers.memory(hit.memory, replacements),
+                "score": hit.score,
+                "match": hit.components.match,
+            }
             for hit in found.hits
         ]
     }
@@ -152,7 +158,7 @@ def search_memories(caller: Caller, args: SearchArguments) -> dict[str, Any]:
 def list_memories(caller: Caller, args: ListArguments) -> dict[str, Any]:
     found = _newest(args.memories(caller), args.limit)
     record_reveals(found, caller.actor, "letsgo list_memories")
-    return {"memories": serializers.memories(found, serializers.preview)}
+    return {"memories": serializers.memories(found, args.clearance(caller), serializers.preview)}
 
 
 def get_memory(caller: Caller, args: GetArguments) -> dict[str, Any]:
@@ -162,7 +168,7 @@ def get_memory(caller: Caller, args: GetArguments) -> dict[str, Any]:
         raise Http404
     record_reveals([memory], caller.actor, "letsgo get_memory")
     count_accesses_and_promote([memory])
-    return {"memory": serializers.memories([memory])[0]}
+    return {"memory": serializers.memories([memory], args.clearance(caller))[0]}
 
 
 def update_memory(caller: Caller, change: UpdateArguments) -> dict[str, Any]:
@@ -179,20 +185,20 @@ def delete_memory(caller: Caller, args: IdArguments) -> dict[str, Any]:
 def search_by_file(caller: Caller, args: FileArguments) -> dict[str, Any]:
     found = _newest(MemoryFilter(file=args.path).select(args.clearance(caller)), args.limit)
     record_reveals(found, caller.actor, "letsgo search_by_file")
-    return {"results": serializers.memories(found)}
+    return {"results": serializers.memories(found, args.clearance(caller))}
 
 
 def search_by_concept(caller: Caller, args: ConceptArguments) -> dict[str, Any]:
     found = _newest(MemoryFilter(concept=args.concept).select(args.clearance(caller)), args.limit)
     record_reveals(found, caller.actor, "letsgo search_by_concept")
-    return {"results": serializers.memories(found)}
+    return {"results": serializers.memories(found, args.clearance(caller))}
 
 
 def get_timeline(caller: Caller, args: TimelineArguments) -> dict[str, Any]:
     within = MemoryFilter(type=args.type, project=args.project, session_id=args.session_id)
     entries, _ = timeline.load_timeline(args.clearance(caller), within, limit=args.limit)
     record_reveals(timeline.timeline_memories(entries), caller.actor, "letsgo get_timeline")
-    return {"timeline": [serializers.entry(entry) for entry in entries]}
+    return {"timeline": serializers.entries(entries, args.clearance(caller))}
 
 
 def store_fact(caller: Caller, draft: FactDraft) -> dict[str, Any]:

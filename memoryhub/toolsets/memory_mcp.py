@@ -84,6 +84,8 @@ def memory_detail(memory: Memory, score: float, provenance: Provenance) -> dict[
         "project": memory.project,
         "entities": [one["entity"] for one in list_values(memory, "entities")],
         "tags": list_values(memory, "tags"),
+        "aliases": list_values(memory, "aliases"),
+        "superseded_by": versions.current_value(memory, "superseded_by", provenance.clearance),
         "provenance": [provenance_row(one) for one in provenance.rows.get(memory.uid, [])],
     }
     return {
@@ -280,7 +282,7 @@ def _update(caller: Caller, args: StoreArguments, uid: str) -> dict[str, Any]:
         record_reveals([memory], caller.actor, "memory-mcp memory_store")
     return {
         "outcome": outcome,
-        **serialize_stored(serializers.memory(memory)),
+        **serialize_stored(results.serialize_memory(memory, caller.actor)),
         **results.write_warnings(memory),
     }
 

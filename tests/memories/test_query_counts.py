@@ -29,18 +29,18 @@ def live():
 
 
 READS: dict[str, Callable[[], Any]] = {
-    "a search by words": lambda: [
-        serializers.hit(hit) for hit in search_memories(live(), "zebra", limit=200, min_score=0).hits
-    ],
+    "a search by words": lambda: serializers.hits(
+        search_memories(live(), "zebra", limit=200, min_score=0).hits, CLEARANCE
+    ),
     "a search by a piece": lambda: search_memories(live(), "ebra stri", limit=200, min_score=0),
     "a search by two letters": lambda: search_memories(live(), "eb", limit=200, min_score=0),
     "a list with details": lambda: serializers.memories(
-        paginate(live(), "updated_at", 200, None).items, serializers.preview
+        paginate(live(), "updated_at", 200, None).items, CLEARANCE, serializers.preview
     ),
-    "a list of objects": lambda: [serializers.memory(row) for row in live().with_details()],
-    "the timeline": lambda: [
-        serializers.entry(e) for e in load_timeline(CLEARANCE, MemoryFilter(), limit=200)[0]
-    ],
+    "a list of objects": lambda: [serializers.memory(row, {}) for row in live().with_details()],
+    "the timeline": lambda: serializers.entries(
+        load_timeline(CLEARANCE, MemoryFilter(), limit=200)[0], CLEARANCE
+    ),
     "the statistics": lambda: stats_counts.store_statistics(CLEARANCE),
     "the facets": lambda: stats_counts.top_facets(live()),
     "the plot": lambda: stats_counts.count_memories_by_day(live()),
@@ -62,6 +62,7 @@ def grow(actor, first: int, last: int) -> None:
             content=f"zebra stripes number {n}",
             tags=[f"t{n}", "all"],
             concepts=["gotcha"],
+            aliases=[f"alias{n}"],
             files_read=[f"src/{n}.py"],
             entities=[{"entity": f"e{n}"}],
             session_id=f"s{n}",
@@ -71,6 +72,7 @@ def grow(actor, first: int, last: int) -> None:
         for n in range(first, last)
     ]
     stored = memories.create_memories(drafts, actor)
+    Memory.objects.update(superseded_by=stored[0].memory)
     for result in stored:
         draft = FactDraft(subject="s", predicate="p", object=result.memory.uid, memory_id=result.memory.uid)
         services.create_fact(draft.model_copy(update={"project": result.memory.project}), actor)
@@ -96,5 +98,5 @@ def test_number_of_queries_of_trash_restore_and_purge_is_constant(
     uids = list(Memory.objects.values_list("uid", flat=True))
     with django_assert_max_num_queries(10):
         memories.trash_memories(uids, actor)
-    with django_assert_max_num_queries(30):
+    with django_assert_max_num_queries(31):
         memories.empty_trash(actor)

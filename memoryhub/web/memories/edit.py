@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import messages
@@ -76,8 +77,8 @@ def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
         return redirect("memory", uid=uid)
     if request.method != "POST":
         queries.reveal_if_secret(request, memory, "edit")
-        return _form_page(request, MemoryForm(None, full_clearance(request), memory), memory)
-    form = MemoryForm(request.POST, full_clearance(request), memory)
+        return _form_page(request, _memory_form(request, None, memory), memory)
+    form = _memory_form(request, request.POST, memory)
     if form.is_valid():
         if form.draft is None:
             messages.info(request, "Nothing was changed.")
@@ -94,6 +95,10 @@ def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
         else:
             return _saved(request, saved, is_changed=saved.updated_at != opened)
     return _form_page(request, form, memory, status=422)
+
+
+def _memory_form(request: HttpRequest, data: Mapping[str, Any] | None, memory: Memory) -> MemoryForm:
+    return MemoryForm(data, full_clearance(request), memory, shown=request_clearance(request))
 
 
 def _saved(request: HttpRequest, memory: Memory, *, is_changed: bool) -> HttpResponse:

@@ -24,7 +24,7 @@ def merge_edits(
     opened: datetime = form.cleaned_data["unchanged_since"]
     then = state_at(memory, opened, clearance)
     data = form.data.copy()  # type: ignore[attr-defined]
-    fresh = _make_form(None, form.clearance, memory, names)
+    fresh = _make_form(None, form.clearance, memory, names, clearance)
     collisions = []
     for name, field in fresh.fields.items():
         stored = fresh.initial.get(name)
@@ -34,11 +34,13 @@ def merge_edits(
         if is_untouched or not field.has_changed(then.get(name, stored), form.data.get(name)):
             data[name] = field.prepare_value(stored)
         elif name in then:
-            collisions.append(field_change(name, current_value(memory, name), form.cleaned_data[name]))
+            collisions.append(
+                field_change(name, current_value(memory, name, clearance), form.cleaned_data[name])
+            )
         if field.show_hidden_initial:
             data[form.add_initial_prefix(name)] = field.prepare_value(stored)
     data["unchanged_since"] = fresh.initial["unchanged_since"]
-    return _make_form(data, form.clearance, memory, names), collisions
+    return _make_form(data, form.clearance, memory, names, clearance), collisions
 
 
 def merge_if_changed(
@@ -51,6 +53,12 @@ def merge_if_changed(
 
 
 def _make_form(
-    data: Mapping[str, Any] | None, clearance: Clearance, memory: Memory, names: Sequence[str]
+    data: Mapping[str, Any] | None,
+    clearance: Clearance,
+    memory: Memory,
+    names: Sequence[str],
+    shown: Clearance,
 ) -> MemoryForm:
-    return FieldForm(data, clearance, memory, *names) if names else MemoryForm(data, clearance, memory)
+    if names:
+        return FieldForm(data, clearance, memory, *names)
+    return MemoryForm(data, clearance, memory, shown=shown)
