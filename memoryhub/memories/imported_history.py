@@ -156,7 +156,8 @@ def find_revision_refusal(revision: Any) -> StoreError | None:
         patch = MemoryPatch.model_validate(revision.before)
     except ValidationError:
         return refusal  # import_revisions refuses it
-    return refusal or find_refusal(patch, [name for name in MEMORY_FIELDS if name in patch.given])
+    names = [name for name in (*MEMORY_FIELDS, "superseded_by") if name in patch.given]
+    return refusal or find_refusal(patch, names)
 
 
 def import_evidence(found: Sequence[tuple[str, str, datetime]], actor: Actor) -> list[bool | StoreError]:

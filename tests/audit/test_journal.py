@@ -183,7 +183,12 @@ def test_journal_contains_no_text_of_a_memory(remember, actor):
         name: f"xylophone{name}"
         for name in ("content", "title", "subtitle", "abstract", "overview", "category")
     }
-    lists = {"tags": ["xylophonetag"], "concepts": ["xylophoneconcept"], "files_read": ["src/xylophone.py"]}
+    lists = {
+        "tags": ["xylophonetag"],
+        "aliases": ["xylophonealias"],
+        "concepts": ["xylophoneconcept"],
+        "files_read": ["src/xylophone.py"],
+    }
     entities = [{"entity": "xylophoneentity"}]
     memory = remember(**words, **lists, entities=entities, sensitivity="secret")
     memories.update_memory(memory.uid, MemoryPatch(content="xylophone again", tags=["xylophone"]), actor)

@@ -61,9 +61,7 @@ class TestSetting:
         assert detail["fields"] == ["superseded_by"]
         assert new.uid not in str(detail)
 
-    def test_the_same_replacement_again_is_no_change(
-        self, pair: tuple[Memory, Memory], actor: Actor
-    ) -> None:
+    def test_the_same_replacement_again_is_no_change(self, pair: tuple[Memory, Memory], actor: Actor) -> None:
         old, new = pair
         replace(old, new.uid, actor)
         replace(old, new.uid, actor)
@@ -89,7 +87,7 @@ class TestSetting:
         self, db: None, actor: Actor
     ) -> None:
         drafts = [MemoryDraft(content="a", superseded_by="nowhere"), MemoryDraft(content="b")]
-        refused, stored = memories.create_memories(drafts, actor)
+        refused, _ = memories.create_memories(drafts, actor)
         assert isinstance(refused, StoreError)
         assert refused.field == "superseded_by"
         assert Memory.objects.get().content == "b"

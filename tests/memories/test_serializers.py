@@ -17,7 +17,8 @@ from memoryhub.stats.timeline import load_timeline
 MEMORY = set(
     "id content title subtitle abstract overview category type concepts tags importance trust confidence"
     " sensitivity scope project session_id key files_read files_modified discovery_tokens accessed_count"
-    " created_at updated_at last_accessed_at expires_at deleted_at content_hash entities aliases superseded_by".split()
+    " created_at updated_at last_accessed_at expires_at deleted_at content_hash entities"
+    " aliases superseded_by".split()
 )
 
 
