@@ -33,9 +33,8 @@ def test_every_settable_field_is_stored(bot):
     made = bot.post("/memories", FULL).json()["memory"]
     read = bot.get(f"/memories/{made['id']}", allow_private=True).json()
     for name, value in FULL.items():
-        assert read[name] == (sorted(value) if name in ("tags", "concepts", "files_modified") else value), (
-            name
-        )
+        is_sorted = name in ("tags", "concepts", "aliases", "files_modified")
+        assert read[name] == (sorted(value) if is_sorted else value), name
     changing = {"accessed_count", "last_accessed_at"}
     assert {k: v for k, v in made.items() if k not in changing} == {
         k: v for k, v in read.items() if k not in changing
@@ -88,6 +87,11 @@ def test_past_creation_date_can_be_imported(bot):
         ("type", "poem"),
         ("sensitivity", "cosmic"),
         ("scope", "galaxy"),
+        ("aliases", "one"),
+        ("aliases", ["x" * 101]),
+        ("aliases", [str(n) for n in range(21)]),
+        ("superseded_by", 5),
+        ("superseded_by", "no-such-id"),
         ("tags", "one"),
         ("tags", [""]),
         ("tags", ["x" * 101]),
