@@ -74,11 +74,7 @@ READS: dict[str, Finder] = {
     "list": lambda agent, uid: agent.get("/memories", session_id="s").json()["items"][0],
     "search": lambda agent, uid: agent.get("/search", query=QUERY).json()["results"][0]["memory"],
     "recall": lambda agent, uid: agent.post("/recall", {"query": QUERY}).json()["details"][0],
-    "timeline": lambda agent, uid: next(
-        item["memory"]
-        for item in agent.get("/timeline").json()["items"]
-        if item.get("memory", {}).get("id") == uid
-    ),
+    "timeline": lambda agent, uid: agent.get("/timeline", session_id="s").json()["items"][0]["memory"],
     "patch": lambda agent, uid: agent.patch(f"/memories/{uid}", {"trust": 0.5}).json()["memory"],
     "store again": lambda agent, uid: agent.post("/memories", {"content": QUERY}).json()["memory"],
     "restore": lambda agent, uid: agent.post(f"/memories/{uid}/restore").json()["memory"],

@@ -44,7 +44,8 @@ class KnowledgeGraph:
     content_type = "application/x-ndjson"
     lossy = (
         "Carries each memory's text as an observation of the things it names (of its project, when it names "
-        "none) and the facts as relations; not dates, types, tags, files, importance, levels and expiry."
+        "none) and the facts as relations; not dates, types, tags, aliases, replacements, files, importance, "
+        "levels and expiry."
     )
 
     def recognises(self, path: Path) -> bool:
