@@ -57,7 +57,8 @@ class Pigo:
     content_type = "application/x-ndjson"
     lossy = (
         "Carries the three layers, the category, dates and the number of accesses; not the title, type, tags,"
-        " aliases, replacements, files, entities, importance, project, level and expiry of a memory, and no facts."
+        " aliases, replacements, files, entities, importance, project, level and expiry of a memory, and no"
+        " facts."
     )
 
     def recognises(self, path: Path) -> bool:
