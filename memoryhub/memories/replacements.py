@@ -6,12 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit import journal
-from memoryhub.core.database import batched
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.models import Memory
 
 FIELD = "superseded_by"
-_CHUNK_SIZE = 500  # ids in one statement
 
 
 def resolve_replacement(uid: str | None, clearance: Clearance, memory: Memory | None = None) -> int | None:
@@ -47,11 +45,10 @@ def visible_replacements(memories: Iterable[Memory], clearance: Clearance) -> di
     One query, and none if no memory is superseded, which is the usual case.
     """
     pks = {memory.superseded_by_id for memory in memories if memory.superseded_by_id is not None}
-    found: dict[int, str] = {}
-    for chunk in batched(sorted(pks), _CHUNK_SIZE):
-        visible = Memory.objects.visible_to(clearance).filter(pk__in=chunk)
-        found.update(visible.values_list("pk", "uid"))
-    return found
+    if not pks:
+        return {}
+    visible = Memory.objects.visible_to(clearance).filter(pk__in=pks)
+    return dict(visible.values_list("pk", "uid"))
 
 
 def change_replacement(memory: Memory, uid: str | None, clearance: Clearance) -> dict[str, str | None]:
