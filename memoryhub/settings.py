@@ -244,5 +244,7 @@ LOGGING = {
         "django.server": {"handlers": ["server"], "level": "INFO", "propagate": False},
         # Anyone may send a wrong Host header; a stack trace for each would bury what matters.
         "django.security.DisallowedHost": {"level": "CRITICAL"},
+        # It logs the address of every request, which may contain a key.
+        "httpx2": {"level": "WARNING"},
     },
 }
