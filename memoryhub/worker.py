@@ -47,7 +47,7 @@ len(get_resolver().url_patterns)  # load the views before the first request
 
 
 def _warm_up() -> None:
-    """Load rules and the embedding model, so that the first hook and the first search do not wait for them."""
+    """Load rules and the embedding model, so that the first hook and search do not wait for them."""
     import memoryhub.extraction.rules.extractor
     import memoryhub.security.prompt_injection.detector  # noqa: F401
 

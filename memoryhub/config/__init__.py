@@ -6,9 +6,8 @@ from memoryhub.config.loader import (
     ConfigError,
     LoadedConfig,
     load_config,
-    parse_flag,
 )
-from memoryhub.config.tunables import WEIGHT_GROUPS, Config
+from memoryhub.config.tunables import WEIGHT_GROUPS, Config, parse_flag
 
 __all__ = [
     "ENV_PREFIX",

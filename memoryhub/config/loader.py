@@ -10,14 +10,15 @@ from __future__ import annotations
 import difflib
 import math
 import os
-import re
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memoryhub.config.tunables import ASCENDING_FIELDS, WEIGHT_GROUPS, Config
+from pydantic import ValidationError
+
+from memoryhub.config.tunables import ASCENDING_FIELDS, WEIGHT_GROUPS, Config, expected_form, limits
 
 ENV_PREFIX = "MEMORYHUB_"
 
@@ -46,7 +47,6 @@ OPERATOR_VARIABLES = frozenset(
         "MEMORYHUB_TOKEN_FILE",
     }
 )
-_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 
 class ConfigError(ValueError):
@@ -70,20 +70,22 @@ def load_config(environ: Mapping[str, str] | None = None, home: Path | None = No
     """Load the configuration. Raise :class:`ConfigError` with all problems."""
     environ = os.environ if environ is None else environ
     problems: list[str] = []
+    layers = [(str(path), _toml_table(path, problems)) for path in _toml_files(environ, home, problems)]
+    variables = {ENV_PREFIX + name.upper(): name for name in Config.model_fields}
+    layers += [(name, {key: environ[name]}) for name, key in variables.items() if name in environ]
     values: dict[str, Any] = {}
-    sources = {f.name: "default" for f in fields(Config)}
-    for path in _toml_files(environ, home, problems):
-        for key, raw in _toml_table(path, problems).items():
-            _set_value(key, raw, str(path), values, sources, problems)
-    for name in sources:
-        variable = ENV_PREFIX + name.upper()
-        if variable in environ:
-            _set_value(name, environ[variable], variable, values, sources, problems)
+    sources = dict.fromkeys(Config.model_fields, "default")
+    for source, table in layers:
+        invalid = _find_invalid(table, source)
+        problems += invalid.values()
+        valid = {key: raw for key, raw in table.items() if key not in invalid}
+        values |= valid
+        sources |= dict.fromkeys(valid, source)
     config = Config(**values)
     problems += _check_relations(config)
     if problems:
         raise ConfigError(problems)
-    return LoadedConfig(config, sources, tuple(_unknown_variables(environ)))
+    return LoadedConfig(config, sources, tuple(_unknown_variables(environ, variables)))
 
 
 def _toml_files(environ: Mapping[str, str], home: Path | None, problems: list[str]) -> list[Path]:
@@ -114,74 +116,31 @@ def _toml_table(path: Path, problems: list[str]) -> Mapping[str, Any]:
     return {**top, **nested}
 
 
-def _set_value(
-    key: str, raw: object, source: str, values: dict[str, Any], sources: dict[str, str], problems: list[str]
-) -> None:
-    spec = next((f for f in fields(Config) if f.name == key), None)
-    if spec is None:
-        problems.append(f"{source}: unknown key {key!r}{_did_you_mean(key, sources)}")
-        return
+def _find_invalid(table: Mapping[str, Any], source: str) -> dict[str, str]:
+    """Return the problems in the values of one source by key."""
     try:
-        value = _PARSERS[str(spec.type)](raw)
-    except (ValueError, TypeError):
-        problems.append(f"{source}: {key} must be {_KINDS[str(spec.type)]}, not {raw!r}")
-        return
-    if wanted := _expected_form(spec, value):
-        problems.append(f"{source}: {key} must be {wanted}, not {raw!r}")
-        return
-    values[key], sources[key] = value, source
+        Config.model_validate(table)
+    except ValidationError as error:
+        kinds = {str(one["loc"][0]): one["type"] for one in error.errors(include_url=False)}
+        return {key: f"{source}: {_describe(key, kind, table[key])}" for key, kind in kinds.items()}
+    return {}
 
 
-def _expected_form(spec: Field[Any], value: Any) -> str:
-    """Describe the expected value, or return an empty string if the value is valid."""
-    if isinstance(value, str):
-        return "" if re.fullmatch(spec.metadata["form"], value) else str(spec.metadata["shown"])
-    low, high = spec.metadata["low"], spec.metadata["high"]
-    return "" if low <= value <= high else _describe_range(low, high)
+def _describe(key: str, kind: str, raw: object) -> str:
+    """Describe an invalid value. ``kind``: pydantic's name for the error."""
+    if kind == "extra_forbidden":
+        return f"unknown key {key!r}{_did_you_mean(key, Config.model_fields)}"
+    spec = Config.model_fields[key]
+    if kind in ("greater_than_equal", "less_than_equal"):
+        wanted = _describe_range(*limits(spec))
+    elif kind == "string_pattern_mismatch":
+        wanted = expected_form(spec)
+    else:
+        wanted = _KINDS[spec.annotation]
+    return f"{key} must be {wanted}, not {raw!r}"
 
 
-def _parse_int(raw: object) -> int:
-    if isinstance(raw, bool) or not isinstance(raw, int | str):
-        raise TypeError
-    return int(raw)
-
-
-def _parse_float(raw: object) -> float:
-    if isinstance(raw, bool) or not isinstance(raw, int | float | str):
-        raise TypeError
-    value = float(raw)
-    if not math.isfinite(value):
-        raise ValueError
-    return value
-
-
-def _parse_bool(raw: object) -> bool:
-    if isinstance(raw, bool):
-        return raw
-    return parse_flag(str(raw))
-
-
-def _parse_text(raw: object) -> str:
-    if not isinstance(raw, str):
-        raise TypeError
-    return raw.strip()
-
-
-def parse_flag(raw: str) -> bool:
-    """Parse ``1/true/yes/on`` or ``0/false/no/off``, ignoring case. Raise ValueError for anything else."""
-    word = raw.strip().lower()
-    if word not in _TRUE | _FALSE:
-        raise ValueError(raw)
-    return word in _TRUE
-
-
-_PARSERS: dict[str, Callable[[object], Any]] = {
-    "int": _parse_int,
-    "float": _parse_float,
-    "bool": _parse_bool,
-    "str": _parse_text,
-}
-_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text"}
+_KINDS: dict[object, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
 def _describe_range(low: float, high: float) -> str:
@@ -202,9 +161,9 @@ def _check_relations(config: Config) -> list[str]:
     return problems
 
 
-def _unknown_variables(environ: Mapping[str, str]) -> list[str]:
+def _unknown_variables(environ: Mapping[str, str], tunables: Iterable[str]) -> list[str]:
     """Return warnings about unknown variables with our prefix, which may be misspelt."""
-    known = {ENV_PREFIX + f.name.upper() for f in fields(Config)} | OPERATOR_VARIABLES
+    known = {*tunables, *OPERATOR_VARIABLES}
     return [
         f"environment: {name} is not a setting of memoryhub{_did_you_mean(name, known)}"
         for name in sorted(environ)
@@ -212,6 +171,6 @@ def _unknown_variables(environ: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _did_you_mean(word: str, known: Mapping[str, str] | set[str]) -> str:
+def _did_you_mean(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""

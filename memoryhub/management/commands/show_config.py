@@ -6,14 +6,15 @@ import json
 import math
 from argparse import ArgumentParser
 from collections.abc import Sequence
-from dataclasses import Field, fields
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand
+from pydantic.fields import FieldInfo
 
 from memoryhub.config import ENV_PREFIX, Config
 from memoryhub.config.reference import OPERATOR_SETTINGS
+from memoryhub.config.tunables import expected_form, limits
 
 
 class Command(BaseCommand):
@@ -72,15 +73,15 @@ def as_json() -> dict[str, Any]:
         ],
         "tunables": [
             {
-                "name": spec.name,
-                "value": getattr(loaded.config, spec.name),
+                "name": name,
+                "value": getattr(loaded.config, name),
                 "default": spec.default,
-                "source": loaded.sources[spec.name],
-                "doc": spec.metadata["doc"],
+                "source": loaded.sources[name],
+                "doc": spec.description,
                 "range": _range(spec),
-                "variable": variable(spec),
+                "variable": ENV_PREFIX + name.upper(),
             }
-            for spec in fields(Config)
+            for name, spec in Config.model_fields.items()
         ],
         "warnings": list(loaded.warnings),
     }
@@ -98,19 +99,15 @@ def tunables_table() -> str:
     """The tunables in Markdown."""
     rows = [
         (
-            f"`{spec.name}`",
+            f"`{name}`",
             f"`{_written(spec.default)}`",
             _range(spec),
-            spec.metadata["doc"],
-            f"`{variable(spec)}`",
+            spec.description or "",
+            f"`{ENV_PREFIX}{name.upper()}`",
         )
-        for spec in fields(Config)
+        for name, spec in Config.model_fields.items()
     ]
     return _table(("key", "default", "range", "what it is", "variable"), rows)
-
-
-def variable(spec: Field[Any]) -> str:
-    return ENV_PREFIX + spec.name.upper()
 
 
 def _file_note(secret: bool, name: str) -> str:
@@ -122,10 +119,10 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def _range(spec: Field[Any]) -> str:
-    if "shown" in spec.metadata:
-        return str(spec.metadata["shown"])
-    low, high = spec.metadata["low"], spec.metadata["high"]
+def _range(spec: FieldInfo) -> str:
+    if form := expected_form(spec):
+        return form
+    low, high = limits(spec)
     if low == -math.inf and high == math.inf:
         return ""
     return f"{low:,g} or more" if high == math.inf else f"{low:,g} to {high:,.15g}"
