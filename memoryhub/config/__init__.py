@@ -1,9 +1,9 @@
 """The configuration and the source of each value. Pure, because ``settings.py`` loads it."""
 
+from memoryhub.config.environment import ConfigError
 from memoryhub.config.loader import (
     ENV_PREFIX,
     OPERATOR_VARIABLES,
-    ConfigError,
     LoadedConfig,
     load_config,
 )

@@ -18,43 +18,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from memoryhub.config.environment import ConfigError, operator_variables
 from memoryhub.config.tunables import ASCENDING_FIELDS, WEIGHT_GROUPS, Config, expected_form, limits
 
 ENV_PREFIX = "MEMORYHUB_"
 
-# Read by settings.py. Listed here so that only unknown variables cause a warning.
-OPERATOR_VARIABLES = frozenset(
-    {
-        "MEMORYHUB_ALLOWED_HOSTS",
-        "MEMORYHUB_BEHIND_PROXY",
-        "MEMORYHUB_CONFIG",
-        "MEMORYHUB_DEBUG",
-        "MEMORYHUB_EMBEDDINGS_KEY",
-        "MEMORYHUB_EMBEDDINGS_KEY_FILE",
-        "MEMORYHUB_HTTPS",
-        "MEMORYHUB_LLM_KEY",
-        "MEMORYHUB_LLM_KEY_FILE",
-        "MEMORYHUB_OIDC_CLIENT_ID",
-        "MEMORYHUB_OIDC_CLIENT_SECRET",
-        "MEMORYHUB_OIDC_CLIENT_SECRET_FILE",
-        "MEMORYHUB_OIDC_CREATE",
-        "MEMORYHUB_OIDC_ISSUER",
-        "MEMORYHUB_OIDC_NAME",
-        "MEMORYHUB_SECRET_KEY",
-        "MEMORYHUB_SECRET_KEY_FILE",
-        "MEMORYHUB_TIME_ZONE",
-        "MEMORYHUB_TOKEN",
-        "MEMORYHUB_TOKEN_FILE",
-    }
-)
-
-
-class ConfigError(ValueError):
-    """The configuration is invalid. Each line of the message names a key, its source and the fix."""
-
-    def __init__(self, problems: list[str]) -> None:
-        self.problems = problems
-        super().__init__("\n".join(problems))
+OPERATOR_VARIABLES = frozenset(operator_variables())
 
 
 @dataclass(frozen=True)
