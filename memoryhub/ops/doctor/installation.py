@@ -17,8 +17,7 @@ from django.contrib.staticfiles import finders
 from django.core.checks import run_checks
 
 from memoryhub.ops import backup, checks
-from memoryhub.ops.doctor.registry import Finding, check, fail, of_messages, ok, warn
-from memoryhub.ops.filesystems import mount_under
+from memoryhub.ops.doctor import Finding, check, fail, of_messages, ok, warn
 
 MIN_PYTHON = (3, 11)
 _MB = 1_000_000
@@ -127,7 +126,7 @@ def _user(uid: int) -> str:
 @check("file system")
 def file_system() -> Iterator[Finding]:
     found = list(of_messages(checks.database_is_local()))
-    mount = mount_under(backup.live_path())
+    mount = checks.mount_under(backup.live_path())
     yield from found or [
         ok(f"{mount.type}, mounted at {mount.point}" if mount else "not known on this system")
     ]
