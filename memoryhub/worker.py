@@ -25,10 +25,10 @@ serving.end_with_main_process()  # first, since the main process may end while t
 from django.db import connections  # noqa: E402
 
 from memoryhub import wsgi  # noqa: E402
-from memoryhub.http.request_buffering import THREADS_VARIABLE, RequestBuffer  # noqa: E402
+from memoryhub.http.request_buffering import RequestBuffer  # noqa: E402
 
 application = RequestBuffer(
-    wsgi.application, int(os.environ.get(THREADS_VARIABLE, "2")), leave=connections.close_all
+    wsgi.application, int(os.environ.get(serving.THREADS_VARIABLE, "2")), leave=connections.close_all
 )
 
 __all__ = ["application"]
