@@ -15,11 +15,11 @@ from memoryhub.ops.checks import INSTALLATION
 # Compiled patterns, models of the API's bodies, pages.
 HEAVY = (
     "memoryhub.api.router",
-    "granian",
     "memoryhub.extraction.rules.patterns",
     "memoryhub.security.prompt_injection.patterns",
     "memoryhub.web.urls",
     "memoryhub.admin",
+    "granian",
 )
 
 
