@@ -7,7 +7,6 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -134,7 +133,7 @@ def configure(settings: Any) -> Callable[..., None]:
     """``configure(max_memories=5)`` changes tunables for one test."""
 
     def change(**values: Any) -> None:
-        settings.MEMORYHUB = replace(django_settings.MEMORYHUB, **values)
+        settings.MEMORYHUB = django_settings.MEMORYHUB.model_copy(update=values)
 
     return change
 

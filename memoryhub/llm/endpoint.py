@@ -19,7 +19,7 @@ from memoryhub.core.http_client import (
     with_path,
 )
 from memoryhub.core.text import estimate_tokens
-from memoryhub.llm.base import Charge, Chat, LlmSettings, Message, Meter, ModelError, Reply, find_problems
+from memoryhub.llm import Charge, Chat, LlmSettings, Message, Meter, ModelError, Reply, find_problems
 
 # Token counts below this share of our estimate, or above this maximum, are implausible.
 _MIN_TOKEN_SHARE, _MAX_TOKENS = 0.25, 1_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -404,7 +404,7 @@ def play_session(now: datetime | None = None) -> None:
 def _in_no_hurry() -> Iterator[None]:
     """Lift the injection deadline, so that a busy machine does not change the demo."""
     served = settings.MEMORYHUB
-    settings.MEMORYHUB = replace(served, injection_deadline_ms=60_000)
+    settings.MEMORYHUB = served.model_copy(update={"injection_deadline_ms": 60_000})
     try:
         yield
     finally:

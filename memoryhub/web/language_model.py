@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 
 from memoryhub.accounts.clearance import is_confined, request_clearance
 from memoryhub.extraction import llm_budget, queue
-from memoryhub.llm.base import LlmSettings, find_problems, sends_in_clear
+from memoryhub.llm import LlmSettings, find_problems, sends_in_clear
 from memoryhub.maintenance.forms import can_view_runs
 
 MAX_DAYS, MAX_TROUBLES = 14, 10

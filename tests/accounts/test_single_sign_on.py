@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.contrib.auth.models import Group, User
@@ -341,9 +343,9 @@ class TestOnesOwnAccount:
 
 class TestConfiguration:
     def read(self, **environ: str) -> tuple[str, str, str]:
-        return environment.read_oidc_provider(
-            "MEMORYHUB_OIDC", {f"MEMORYHUB_OIDC_{k}": v for k, v in environ.items()}
-        )
+        with patch.dict(os.environ, {f"MEMORYHUB_OIDC_{k}": v for k, v in environ.items()}):
+            operator = environment.load_operator()
+        return operator.oidc_issuer, operator.oidc_client_id, operator.oidc_client_secret
 
     def test_is_off_without_an_issuer(self):
         assert self.read(CLIENT_ID="x") == ("", "", "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -100,7 +99,7 @@ def test_credentials_were_refused_in_it_and_none_is_stored(loaded):
 
 
 def test_where_credentials_are_not_refused_it_makes_none(home, settings):
-    settings.MEMORYHUB = replace(settings.MEMORYHUB, block_secrets=False)
+    settings.MEMORYHUB = settings.MEMORYHUB.model_copy(update={"block_secrets": False})
     demo.mark()
     demo.load()
     assert not JournalEntry.objects.filter(operation=SECRET_BLOCKED).exists()

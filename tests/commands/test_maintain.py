@@ -18,7 +18,7 @@ from memoryhub.maintenance.registry import OPERATIONS
 from memoryhub.management.commands import maintain
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory, Session
 from memoryhub.ops import doctor
-from memoryhub.ops.doctor.registry import Status as Found
+from memoryhub.ops.doctor import Status as Found
 from tests.maintenance.fixtures import lifting  # noqa: F401 a fixture
 
 Status, Cause = MaintenanceRun.Status, MaintenanceRun.Cause

@@ -18,8 +18,8 @@ from memoryhub.embeddings.base import MAX_TEXT_CHARS
 from memoryhub.embeddings.provider import CachedQueries
 from memoryhub.embeddings.settings import EmbeddingSettings, find_problems
 from memoryhub.ops import checks
+from memoryhub.ops.doctor import Status
 from memoryhub.ops.doctor import content as doctor
-from memoryhub.ops.doctor.registry import Status
 from tests.embeddings import servers
 from tests.embeddings.conftest import KEY
 from tests.embeddings.models import write_encoder

@@ -81,8 +81,7 @@ from django.conf import settings
 django.setup()
 settings.DATABASES["default"]["NAME"] = os.environ["TEST_DB"]
 settings.MEMORY_LOG = os.environ["TEST_LOG"]
-from dataclasses import replace
-settings.MEMORYHUB = replace(settings.MEMORYHUB, maintenance_step_ms=1)
+settings.MEMORYHUB = settings.MEMORYHUB.model_copy(update={"maintenance_step_ms": 1})
 from memoryhub.maintenance import runs
 from memoryhub.models import MaintenanceRun
 runs.execute(MaintenanceRun.objects.get())

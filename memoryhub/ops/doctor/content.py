@@ -21,7 +21,7 @@ from memoryhub.maintenance.executor import is_lost, mark_interrupted
 from memoryhub.memories.quotas import count_by_quota, fullest
 from memoryhub.models import AgentToken, JournalEntry, MaintenanceRun, Memory
 from memoryhub.ops import checks
-from memoryhub.ops.doctor.registry import Finding, check, fail, of_messages, ok, warn
+from memoryhub.ops.doctor import Finding, check, fail, of_messages, ok, warn
 from memoryhub.stats.counts import projects_near_cap
 
 SOON = timedelta(days=14)
