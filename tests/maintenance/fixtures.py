@@ -22,7 +22,7 @@ class Lifting(Operation[ProjectParams]):
     name = "lift"
     label = "Lift"
     help = "Lifts."
-    undoable = True
+    inverse_records = ("lift",)
     Params = ProjectParams
 
     def __init__(self, size: int = 1) -> None:

@@ -20,7 +20,7 @@ from memoryhub.access import redaction
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.memories import BulkResult, NotFound, StoreError, undo_bulk_action
-from memoryhub.memories.bulk_undo import bulk_action_kind
+from memoryhub.memories.bulk_actions import bulk_action_kind
 from memoryhub.models import Memory
 from memoryhub.web.base.fields import parse_whole_number
 from memoryhub.web.base.redirects import return_url
