@@ -36,7 +36,7 @@ class LevelFilter(SimpleListFilter):
     parameter_name = "level"
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Choices:
-        shown = request_clearance(request).somewhere()
+        shown = request_clearance(request).levels_in_any_project()
         choices = [(level, level) for level in LEVELS if level in shown]
         if model_admin.model is Memory and request.user.has_perm("memoryhub.repair_unknown"):
             choices.append((UNKNOWN_LEVEL, "unknown level (repair)"))

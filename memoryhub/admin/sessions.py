@@ -226,21 +226,21 @@ class InjectionAdmin(ReadOnlyAdmin):
 
     @column("shown")
     def shown_count(self, injection: Any) -> int:
-        return len(injection.log.told)
+        return len(injection.log.shown)
 
     @column("withheld")
     def withheld_count(self, injection: Any) -> int:
-        return len(injection.log.kept)
+        return len(injection.log.not_shown)
 
     @column("shown")
     def injected_shown(self, injection: Any) -> str:
         lines = [
             (memory_link(item.memory), "" if item.score is None else f"{item.score:.2f}", item.scale)
-            for item in injection.log.told
+            for item in injection.log.shown
         ]
         return format_html_join("", "<div>{} {} {}</div>", lines) or EMPTY_CELL
 
     @column("withheld")
     def withheld_shown(self, injection: Any) -> str:
-        lines = [(memory_link(item.memory), item.reason, item.detail) for item in injection.log.kept]
+        lines = [(memory_link(item.memory), item.reason, item.detail) for item in injection.log.not_shown]
         return format_html_join("", "<div>{}: {} {}</div>", lines) or EMPTY_CELL

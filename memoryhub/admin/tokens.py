@@ -44,7 +44,7 @@ def may_change_token(request: HttpRequest, token: AgentToken) -> bool:
     if request.user.is_superuser and not is_confined(request.user):
         return True
     own = token.owner == request.user.get_username() and token.clearance in grantable_clearances(request.user)
-    return own and user_clearance(request.user).covers(token.reach())
+    return own and user_clearance(request.user).covers(token.full_clearance())
 
 
 class TokenForm(_ModelForm):

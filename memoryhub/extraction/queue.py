@@ -80,7 +80,11 @@ def get_extraction(uid: str, actor: Actor) -> Extraction | None:
     The owner is compared too, because a token name may be reused by another owner.
     """
     row = Extraction.objects.filter(uid=uid, actor=actor.name).first()
-    if row is None or row.reach.get("owner", "") != actor.owner or not actor.clearance.reaches(row.project):
+    if (
+        row is None
+        or row.reach.get("owner", "") != actor.owner
+        or not actor.clearance.includes_project(row.project)
+    ):
         return None
     return row
 

@@ -179,7 +179,7 @@ def _next_copy(equal_facts: FactQuerySet) -> int:
 
 def _starts_again(fact: Fact, actor: Actor, now: datetime) -> bool:
     """Return whether the fact has ended for an actor who can read its level."""
-    at_level = actor.clearance.opens(fact.project, fact.sensitivity)
+    at_level = actor.clearance.allows(fact.project, fact.sensitivity)
     current = Fact.objects.visible_to(actor.clearance).current(now)
     return at_level and not current.filter(pk=fact.pk).exists()
 

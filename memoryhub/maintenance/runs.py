@@ -88,7 +88,7 @@ def enqueue(
         raise StoreError(f"{message} in the configuration; switch it on", "operation")
     stored = validate_params(operation, params)
     project = str(stored.get("project") or "")
-    if project and not actor.clearance.reaches(project):
+    if project and not actor.clearance.includes_project(project):
         raise Forbidden("you have no access to this project; name another one", "project")
     with write_transaction():
         if may_wait and day is None and (same := _find_queued(operation.name, stored, actor, dry_run)):

@@ -202,7 +202,7 @@ def condense_memories(
             [draft],
             replace(actor, clearance=clearance),
             now,
-            hold_cap=False,
+            enforce_cap=False,
             refusals=[None],
             vectors=vectors,
             imported_at=max(filter(None, (memory.imported_at for memory in memories)), default=None),

@@ -121,7 +121,9 @@ def refusal_change(
     if memory:
         return journal.memory_change(SECRET_BLOCKED, memory, **detail)
     project = getattr(draft, "project", "")
-    is_open = refusal.field != "project" and isinstance(project, str) and actor.clearance.reaches(project)
+    is_open = (
+        refusal.field != "project" and isinstance(project, str) and actor.clearance.includes_project(project)
+    )
     personal = str(getattr(draft, "scope", "")) == Scope.PERSONAL.value
     return journal.Change(
         SECRET_BLOCKED,

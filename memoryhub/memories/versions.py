@@ -65,7 +65,7 @@ def walk_revisions(memory: Memory, clearance: Clearance) -> Iterator[tuple[Revis
         same_owner = same_owner and "scope" not in row.before
         scope, project = row.before.get("scope", scope), row.before.get("project", project)
         open_to_all = scope != Scope.PERSONAL.value or same_owner
-        yield row, clearance.opens(project, row.sensitivity) and open_to_all
+        yield row, clearance.allows(project, row.sensitivity) and open_to_all
 
 
 def current_value(memory: Memory, name: str) -> Any:

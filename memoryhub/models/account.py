@@ -122,6 +122,6 @@ class AgentToken(models.Model):
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
 
-    def reach(self) -> Clearance:
+    def full_clearance(self) -> Clearance:
         """Return the largest clearance of this token."""
         return Clearance.up_to(self.clearance, self.owner, self.projects or None)

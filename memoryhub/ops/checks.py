@@ -126,7 +126,7 @@ def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
     chosen = EmbeddingSettings.now()
     found: list[CheckMessage] = [
         Warning(
-            problem.text, hint=f"{problem.mend} Until then search goes by words alone.", id="memoryhub.W004"
+            problem.text, hint=f"{problem.fix} Until then search goes by words alone.", id="memoryhub.W004"
         )
         for problem in find_problems(chosen)
     ]
@@ -148,9 +148,7 @@ def language_model_can_work(**kwargs: Any) -> list[CheckMessage]:
 
     chosen = LlmSettings.now()
     found: list[CheckMessage] = [
-        Warning(
-            problem.text, hint=f"{problem.mend} Until then rules read conversations.", id="memoryhub.W006"
-        )
+        Warning(problem.text, hint=f"{problem.fix} Until then rules read conversations.", id="memoryhub.W006")
         for problem in find_problems(chosen)
     ]
     if sends_in_clear(chosen):

@@ -68,7 +68,11 @@ class ExportSelection:
         if not self.whole:
             yield from self._memory_lines()
             return
-        yield to_line(jsonl.header(timezone.now(), sorted(self.actor.clearance.somewhere()), self.everything))
+        yield to_line(
+            jsonl.header(
+                timezone.now(), sorted(self.actor.clearance.levels_in_any_project()), self.everything
+            )
+        )
         yield from map(to_line, self._session_lines())
         yield from self._memory_lines()
         for part in (

@@ -205,18 +205,18 @@ class Batch:
     def _memories(self, records: list[Record], now: datetime) -> None:
         options = self._options
         drafts = [record.draft for record in records if isinstance(record.draft, MemoryDraft)]
-        pasts = [self._past(record.past) for record in records]
+        histories = [self._past(record.past) for record in records]
         results = store.create_memories(
             drafts,
             options.actor,
-            hold_cap=False,
+            enforce_cap=False,
             imported_at=now,
             vectors=self._vectors,
-            pasts=pasts,
+            histories=histories,
             refusals=[self._refusals.get(id(record)) for record in records],
         )
         stored_ids: dict[str, str] = {}
-        for record, draft, past, result in zip(records, drafts, pasts, results, strict=True):
+        for record, draft, past, result in zip(records, drafts, histories, results, strict=True):
             if isinstance(result, StoreError):
                 self._refuse(record.place, result)
                 continue

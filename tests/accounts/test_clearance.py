@@ -17,20 +17,20 @@ def on(*projects: str, **grants: frozenset[str]) -> Clearance:
 
 def test_grant_replaces_levels_in_its_project_only():
     clearance = on("barn", farm=ALL)
-    assert clearance.opens("farm", "secret")
-    assert not clearance.opens("barn", "secret")
-    assert clearance.opens("barn", "public")
-    assert not clearance.opens("zoo", "public")
+    assert clearance.allows("farm", "secret")
+    assert not clearance.allows("barn", "secret")
+    assert clearance.allows("barn", "public")
+    assert not clearance.allows("zoo", "public")
 
 
 def test_grant_may_be_lower_than_levels():
     low = Clearance(ALL, projects=frozenset({"barn", "farm"}), grants=(("farm", PUBLIC),))
-    assert low.opens("barn", "secret")
-    assert not low.opens("farm", "private")
+    assert low.allows("barn", "secret")
+    assert not low.allows("farm", "private")
 
 
 def test_grant_outside_the_projects_has_no_effect():
-    assert not Clearance(PUBLIC, projects=frozenset({"farm"}), grants=(("zoo", ALL),)).reaches("zoo")
+    assert not Clearance(PUBLIC, projects=frozenset({"farm"}), grants=(("zoo", ALL),)).includes_project("zoo")
 
 
 def test_grant_needs_projects():
@@ -39,20 +39,23 @@ def test_grant_needs_projects():
 
 
 def test_unknown_level_is_dropped_from_a_grant():
-    assert not on(farm=frozenset({"public", "cosmic"})).opens("farm", "cosmic")
+    assert not on(farm=frozenset({"public", "cosmic"})).allows("farm", "cosmic")
     assert on(farm=frozenset({"cosmic"})).levels_in("farm") == frozenset()
 
 
 def test_asking_narrows_every_grant():
-    clearance = on("barn", farm=ALL).asking(private=True)
+    clearance = on("barn", farm=ALL).limited_to(private=True)
     assert clearance.levels_in("farm") == {"public", "private"}
     assert clearance.levels_in("barn") == PUBLIC
 
 
-def test_somewhere_is_the_union_of_levels():
-    assert on("barn", farm=ALL).somewhere() == ALL
-    assert Clearance(ALL, projects=frozenset({"farm"}), grants=(("farm", PUBLIC),)).somewhere() == PUBLIC
-    assert Clearance(PUBLIC).somewhere() == PUBLIC
+def test_levels_in_any_project_are_the_union_of_levels():
+    assert on("barn", farm=ALL).levels_in_any_project() == ALL
+    assert (
+        Clearance(ALL, projects=frozenset({"farm"}), grants=(("farm", PUBLIC),)).levels_in_any_project()
+        == PUBLIC
+    )
+    assert Clearance(PUBLIC).levels_in_any_project() == PUBLIC
 
 
 def test_grant_equal_to_the_levels_changes_nothing():

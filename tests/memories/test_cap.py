@@ -128,7 +128,7 @@ def test_lowering_the_cap_does_not_empty_a_project(remember, configure):
 
 def test_import_may_exceed_the_cap(db, actor, configure):
     configure(max_memories=2)
-    store.create_memories([MemoryDraft(content=f"{n}") for n in range(5)], actor, hold_cap=False)
+    store.create_memories([MemoryDraft(content=f"{n}") for n in range(5)], actor, enforce_cap=False)
     assert Memory.objects.live().count() == 5
 
 

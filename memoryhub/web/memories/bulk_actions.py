@@ -98,7 +98,7 @@ def parse_action(form: QueryDict, clearance: Clearance) -> tuple[str, dict[str, 
     names = [name] if name in SETTABLE_FIELDS else [one for one in SETTABLE_FIELDS if form.get(one)]
     values = {one: form.get(one, "") for one in names}
     level = values.get("sensitivity")
-    if level in LEVELS and level not in clearance.somewhere():
+    if level in LEVELS and level not in clearance.levels_in_any_project():
         raise StoreError(f"you may not see {level} memories; choose a lower level", "sensitivity")
     return kind, values
 
