@@ -140,7 +140,7 @@ def authenticate_token(raw: str, address: str = "", now: datetime | None = None)
         return None
     now = now or timezone.now()
     token = _find_by_digest(hash_token(raw))
-    if token is None or token.revoked_at or (token.expires_at and token.expires_at <= now):
+    if token is None or token.has_ended(now):
         return None
     if token.owner_is_gone:
         return None
@@ -194,7 +194,7 @@ def rotate_token(
     raw = PREFIX + secrets.token_urlsafe(32)
     with write_transaction():
         token = _get_token(uid)
-        if token.revoked_at or (token.expires_at and token.expires_at <= now):
+        if token.has_ended(now):
             raise Conflict("this token is revoked or expired; issue another one")
         _require_within(token, within)
         token.prefix, token.digest = raw[:_PREFIX_CHARS], hash_token(raw)

@@ -195,8 +195,7 @@ class MemoryAdmin(VisibleRowsAdmin):
 
     def _single_actions(self, request: HttpRequest, memory: Memory) -> list[tuple[str, str]]:
         """Return the bulk actions that apply to this memory."""
-        ended = memory.deleted_at is not None or _is_expired(memory)
-        fitting = ("restore", "erase") if ended else ("expire", "trash", "erase")
+        fitting = ("restore", "erase") if memory.has_ended(timezone.now()) else ("expire", "trash", "erase")
         allowed = self.get_actions(request)
         return [(name, allowed[name][2]) for name in fitting if name in allowed]
 
@@ -219,7 +218,7 @@ class MemoryAdmin(VisibleRowsAdmin):
     def state(self, memory: Memory) -> str:
         if memory.deleted_at:
             return f"in the trash ({memory.trash_reason})" if memory.trash_reason else "in the trash"
-        return "expired" if _is_expired(memory) else "live"
+        return "expired" if memory.is_expired(timezone.now()) else "live"
 
     @column("importance", order="importance")
     def weight(self, memory: Memory) -> str:
@@ -269,7 +268,3 @@ class MemoryAdmin(VisibleRowsAdmin):
     def entities(self, memory: Memory) -> str:
         entities = list_values(memory, "entities")
         return "\n".join(f"{entity['entity']} | {entity['entity_type']}" for entity in entities)
-
-
-def _is_expired(memory: Memory) -> bool:
-    return memory.expires_at is not None and memory.expires_at <= timezone.now()

@@ -225,7 +225,7 @@ class TokenAdmin(DraftAdmin):
     def state(self, token: AgentToken) -> str:
         if token.revoked_at:
             return "revoked"
-        return "run out" if token.expires_at and token.expires_at <= timezone.now() else "active"
+        return "run out" if token.has_ended(timezone.now()) else "active"
 
     @column("last used", order="last_used_at")
     def last_used(self, token: AgentToken) -> str:

@@ -27,6 +27,7 @@ from memoryhub.capture.events import (
 )
 from memoryhub.capture.session_state import SessionState, locked_state
 from memoryhub.core.database import is_database_busy
+from memoryhub.core.dates import parse_moment
 from memoryhub.injection.services import (
     InjectionRequest,
     InjectionResult,
@@ -64,7 +65,7 @@ def _injection_request(context: HookContext, prompt: str) -> InjectionRequest:
         token_budget=budget if hook_event.most_tokens is None else min(budget, hook_event.most_tokens),
         allow_private=hook_event.allow_private,
         allow_secret=hook_event.allow_secret,
-        fresh_since=datetime.fromisoformat(state.fresh_since) if state.fresh_since else None,
+        fresh_since=parse_moment(state.fresh_since),
         sensitivity=hook_event.sensitivity,
     )
 

@@ -20,6 +20,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor, Clearance, stricter_level
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
+from memoryhub.core.dates import parse_moment
 from memoryhub.facts.predicates import (
     PredicateUse,
     Verdict,
@@ -237,8 +238,7 @@ def _previous_end(fact: Fact) -> datetime | None:
     """Return the end of a fact before it was superseded, usually none."""
     rows = JournalEntry.objects.filter(object_type="fact", object_id=fact.uid, operation=SUPERSEDE)
     last = rows.order_by("-seq").first()
-    text = last.detail.get("valid_until") if last else None
-    return datetime.fromisoformat(text) if text else None
+    return parse_moment(last.detail.get("valid_until")) if last else None
 
 
 def mark_compatible(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> str:

@@ -16,12 +16,13 @@ from memoryhub.access.filters import level_filter, memory_filter
 from memoryhub.access.policy import LEVELS, Actor, Clearance
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
+from memoryhub.core.dates import parse_moment
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.rows import is_unchanged, resolve_project, written_only_by
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.memories.secret_check import FACT_FIELDS, find_refusal, journal_refusals
-from memoryhub.memories.undo import Inverse, Undo, inverse_of, parse_moment
+from memoryhub.memories.undo import Inverse, Undo, inverse_of
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import FactQuerySet

@@ -16,6 +16,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
+from memoryhub.core.dates import parse_moment
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import TRASH_FIELDS, evict_over_cap, revive_memory
@@ -29,7 +30,6 @@ from memoryhub.memories.undo import (
     apply_snapshot,
     format_moment,
     inverse_of,
-    parse_moment,
     pause_between,
     restore_copy_number,
     restore_fields,

@@ -14,11 +14,11 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import batched, write_transaction
+from memoryhub.core.dates import parse_moment
 from memoryhub.memories.errors import NotFound
 from memoryhub.memories.schemas import to_patch
 from memoryhub.memories.update import apply_patch, find_twins, next_copy_number
@@ -179,10 +179,6 @@ def take_snapshot(memory: Memory, names: Iterable[str]) -> dict[str, Any]:
 
 def format_moment(moment: datetime | None) -> str | None:
     return moment.astimezone(UTC).isoformat() if moment else None
-
-
-def parse_moment(text: str | None) -> datetime | None:
-    return parse_datetime(text) if text else None
 
 
 def revert_numbers(

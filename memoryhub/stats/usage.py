@@ -13,6 +13,7 @@ from django.db.models.fields.json import KeyTextTransform
 from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
+from memoryhub.core.dates import start_of_day
 from memoryhub.memories.secret_check import SECRET_BLOCKED
 from memoryhub.models import Event, FileLink, Injection, JournalEntry
 from memoryhub.models.querysets import MemoryQuerySet
@@ -86,7 +87,7 @@ def summarize_usage(live: MemoryQuerySet, now: datetime) -> MemoryUsage:
     """Count live memories that the viewer can see, in one query."""
     first_days = [first for first, _ in age_steps(timezone.localdate(now)) if first]
     stepped = live.order_by().annotate(
-        age=_step_number([Q(created_at__gte=calendar.start_of_day(day)) for day in first_days]),
+        age=_step_number([Q(created_at__gte=start_of_day(day)) for day in first_days]),
         worth=_step_number([Q(importance__lt=limit) for limit in IMPORTANCE_LIMITS]),
         use=_step_number([Q(accessed_count__lt=limit) for limit in READ_LIMITS]),
     )
