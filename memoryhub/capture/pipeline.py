@@ -35,7 +35,7 @@ from memoryhub.injection.services import (
     inject_context,
 )
 from memoryhub.maintenance import runs
-from memoryhub.maintenance.registry import run_now
+from memoryhub.maintenance.operations import run_now
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import Event, Memory
 from memoryhub.models.fields import new_uid

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from django.conf import settings
-from django.db.models import Case, F, Q, Value, When
+from django.db.models import Case, Count, F, Q, Value, When
 from django.utils import timezone
 
 from memoryhub.access.filters import memory_filter
@@ -16,7 +17,6 @@ from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.core.vocabulary import TrashReason
-from memoryhub.memories.quotas import Quota, in_quota, quota_of
 from memoryhub.memories.rows import CHUNK_SIZE, compute_expiry, fetch_by_uids, is_unchanged
 from memoryhub.models import Event, Fact, Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -269,3 +269,42 @@ def _clear_event_texts(memories: list[Memory]) -> None:
         Event.objects.filter(memory__in=ids).update(
             preview="", keywords=[], files=[], handlers=[], sensitivity=stricter
         )
+
+
+class Quota(NamedTuple):
+    """What ``max_memories`` limits: the live memories of one project and owner.
+
+    Shared memories have no owner. There the author counts: the agent or person that stored the memory.
+    """
+
+    project: str
+    owner: str
+    author: str
+
+
+# The author of a shared memory, else empty: the last part of a quota.
+AUTHOR = Case(When(owner="", then=F("author")), default=Value(""))
+
+
+def quota_of(memory: Memory) -> Quota:
+    return Quota(memory.project, memory.owner, "" if memory.owner else memory.author)
+
+
+def in_quota(quota: Quota) -> Q:
+    """Return the condition on memories that count towards this quota."""
+    found = Q(project=quota.project, owner=quota.owner)
+    return found if quota.owner else found & Q(author=quota.author)
+
+
+def count_by_quota(memories: MemoryQuerySet) -> dict[Quota, int]:
+    """Return the number of these memories in each quota."""
+    rows = memories.order_by().values_list("project", "owner", AUTHOR).annotate(n=Count("pk"))
+    return {Quota(*quota): n for *quota, n in rows}
+
+
+def fullest(counts: Mapping[Quota, int]) -> dict[str, int]:
+    """Return for each project the number of memories in its fullest quota, the largest first."""
+    most: dict[str, int] = {}
+    for quota, n in counts.items():
+        most[quota.project] = max(n, most.get(quota.project, 0))
+    return dict(sorted(most.items(), key=lambda item: (-item[1], item[0])))

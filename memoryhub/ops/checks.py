@@ -165,7 +165,7 @@ def language_model_can_work(**kwargs: Any) -> list[CheckMessage]:
 @register(INSTALLATION)
 def daily_operations_are_known(**kwargs: Any) -> list[CheckMessage]:
     """Report unknown maintenance operations, which would never run."""
-    from memoryhub.maintenance.registry import OPERATIONS
+    from memoryhub.maintenance.operations import OPERATIONS
     from memoryhub.maintenance.scheduler import unknown_operations
 
     return [

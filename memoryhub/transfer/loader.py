@@ -17,9 +17,9 @@ from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.facts import services
+from memoryhub.memories.delete import count_by_quota, fullest
 from memoryhub.memories.errors import NotFound, SecretDetected, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
-from memoryhub.memories.quotas import count_by_quota, fullest
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.memories.secret_check import refusal_change
 from memoryhub.models import Fact, Memory

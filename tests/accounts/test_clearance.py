@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memoryhub.access.policy import LEVELS, Clearance, system_actor
-from memoryhub.maintenance import run_scope
+from memoryhub.maintenance import results
 from memoryhub.models import MaintenanceRun
 
 PUBLIC, ALL = frozenset({"public"}), frozenset(LEVELS)
@@ -93,10 +93,10 @@ def test_intersection_has_no_more_than_either():
 
 def test_run_keeps_the_grants_of_its_clearance():
     clearance = on("barn", farm=ALL)
-    assert run_scope.clearance_of(MaintenanceRun(reach=run_scope.clearance_to_json(clearance))) == clearance
+    assert results.clearance_of(MaintenanceRun(reach=results.clearance_to_json(clearance))) == clearance
 
 
 @pytest.mark.parametrize(("project", "may"), [("farm", True), ("barn", False), ("zoo", False)])
 def test_member_controls_runs_in_projects_they_fully_read(project, may):
-    run = MaintenanceRun(project=project, reach=run_scope.clearance_to_json(system_actor("tests").clearance))
-    assert run_scope.can_control(on("barn", farm=ALL), run) is may
+    run = MaintenanceRun(project=project, reach=results.clearance_to_json(system_actor("tests").clearance))
+    assert results.can_control(on("barn", farm=ALL), run) is may

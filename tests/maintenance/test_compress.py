@@ -8,7 +8,7 @@ import pytest
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance, system_actor
-from memoryhub.maintenance.operations import base
+from memoryhub.maintenance.operations import OPERATIONS, base
 from memoryhub.maintenance.operations.base import Pace
 from memoryhub.maintenance.operations.compress import single_linkage
 from memoryhub.maintenance.operations.summaries import (
@@ -18,7 +18,6 @@ from memoryhub.maintenance.operations.summaries import (
     comparison_terms,
     summarise_texts,
 )
-from memoryhub.maintenance.registry import OPERATIONS
 from memoryhub.memories.rows import list_values
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Embedding, JournalEntry, Memory

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from memoryhub import memories as store
 from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.audit import journal
-from memoryhub.maintenance.registry import OPERATIONS, run_now
+from memoryhub.maintenance.operations import OPERATIONS, run_now
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 from tests.conftest import rolled_back

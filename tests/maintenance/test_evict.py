@@ -8,7 +8,7 @@ import pytest
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance, system_actor
-from memoryhub.maintenance.registry import OPERATIONS
+from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Event, Injection, JournalEntry, Memory, Session
 from tests.maintenance.conftest import DAY, whole_store

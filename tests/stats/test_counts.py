@@ -25,7 +25,7 @@ from memoryhub.backends import change_blocks, schema
 from memoryhub.capture.events import PROMPT_SUBMIT, SESSION_START, HookEvent
 from memoryhub.capture.pipeline import dispatch
 from memoryhub.facts import services
-from memoryhub.memories.quotas import quota_of
+from memoryhub.memories.delete import quota_of
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Event, Memory, Session
 from memoryhub.stats import counts

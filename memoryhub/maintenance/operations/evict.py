@@ -27,7 +27,7 @@ from memoryhub.maintenance.operations.base import (
     steps_by_page,
 )
 from memoryhub.memories import maintenance_updates
-from memoryhub.memories.quotas import AUTHOR, Quota, count_by_quota, in_quota
+from memoryhub.memories.delete import AUTHOR, Quota, count_by_quota, in_quota
 from memoryhub.memories.rows import CHUNK_SIZE
 from memoryhub.models.querysets import MemoryQuerySet
 

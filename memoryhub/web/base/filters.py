@@ -95,7 +95,8 @@ class ListFilter(forms.Form):
 
     def begin(self) -> datetime | None:
         """Return the start of the first day."""
-        return day_bounds(self.cleaned_data["since"])[0]
+        day = self.cleaned_data["since"]
+        return start_of_day(day) if day else None
 
     def end(self) -> datetime | None:
         """Return the end of the last day, which is included."""
