@@ -1,4 +1,4 @@
-"""The read-only lists of the journal and of maintenance runs."""
+"""The read-only list of the journal."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin import ModelAdmin
-from django.contrib.admin.views.main import ChangeList
-from django.core.exceptions import PermissionDenied
-from django.db.models import Model, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.db.models import Model
+from django.http import HttpRequest
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -22,7 +20,7 @@ from memoryhub.admin.base import (
     column,
     format_json,
     format_link,
-    format_moment,
+    moment_column,
 )
 from memoryhub.admin.filters import (
     ActorFilter,
@@ -30,10 +28,7 @@ from memoryhub.admin.filters import (
     ProjectFilter,
     age_filter,
     choice_filter,
-    value_filter,
 )
-from memoryhub.maintenance import results, runs
-from memoryhub.maintenance.forms import ADD_RUN, can_view_runs
 from memoryhub.models import AgentToken, Fact, JournalEntry, MaintenanceRun, Memory
 
 _OBJECT_MODELS: dict[str, type[Model]] = {
@@ -65,22 +60,9 @@ def _object_addresses(rows: list[JournalEntry], clearance: Clearance) -> dict[tu
         if model in _FILTERED_MODELS:
             objects = objects.visible_to(clearance)
         for pk, uid in objects.values_list("pk", "uid"):
-            found[(kind, uid)] = admin_url(model, "change", pk)
+            is_run = model is MaintenanceRun
+            found[kind, uid] = reverse("run", args=[uid]) if is_run else admin_url(model, "change", pk)
     return found
-
-
-def _attach_addresses(rows: list[Any], clearance: Clearance) -> None:
-    addresses = _object_addresses(rows, clearance)
-    for row in rows:
-        row.address = addresses.get((row.object_type, row.object_id), "")
-
-
-class JournalList(ChangeList):
-    def get_results(self, request: HttpRequest) -> None:
-        super().get_results(request)
-        rows = list(self.result_list)
-        _attach_addresses(rows, request_clearance(request))
-        self.result_list = rows
 
 
 @admin.register(JournalEntry)
@@ -105,18 +87,12 @@ class JournalAdmin(ReadOnlyAdmin):
         *("detail_shown", "hash"),
     )
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        return JournalList
+    moment_shown = moment_column("when", "at")
 
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        row = super().get_object(request, object_id, from_field)
-        if row is not None:
-            _attach_addresses([row], request_clearance(request))
-        return row
-
-    @column("when", order="at")
-    def moment_shown(self, row: JournalEntry) -> str:
-        return format_moment(row.at)
+    def prepare_rows(self, request: HttpRequest, rows: list[Any]) -> None:
+        addresses = _object_addresses(rows, request_clearance(request))
+        for row in rows:
+            row.address = addresses.get((row.object_type, row.object_id), "")
 
     @column("id", order="object_id")
     def object_shown(self, row: Any) -> SafeString:
@@ -127,79 +103,3 @@ class JournalAdmin(ReadOnlyAdmin):
     @column("detail")
     def detail_shown(self, row: JournalEntry) -> SafeString:
         return format_json(row.detail)
-
-
-class RunList(ChangeList):
-    """Adds to each run the numbers that the user may see."""
-
-    def get_results(self, request: HttpRequest) -> None:
-        super().get_results(request)
-        rows = list(self.result_list)
-        for run in rows:
-            run.visible = runs.visible_result(run, request_clearance(request), counted=False)
-        self.result_list = rows
-
-
-@admin.register(MaintenanceRun)
-class RunAdmin(ReadOnlyAdmin):
-    journal_type = "run"
-    list_display = ("heading", "state", "actor", "progress", "created")
-    list_filter = (
-        *(value_filter("operation"), value_filter("status"), value_filter("actor")),
-        age_filter("created_at", "when"),
-    )
-    search_fields = ("=uid", "operation", "actor")
-    ordering = ("-created_at",)
-
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return can_view_runs(request.user)
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return bool(request.user.has_perm(ADD_RUN))
-
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        return can_view_runs(request.user)
-
-    def visible_to(self, request: HttpRequest, clearance: Clearance) -> QuerySet[Any]:
-        return runs.visible_runs(clearance).select_related("undoes")
-
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        return RunList
-
-    def add_view(
-        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        if not self.has_add_permission(request):
-            raise PermissionDenied
-        return redirect("maintenance")
-
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        run = self.get_object(request, object_id)
-        if run is None:
-            raise Http404
-        return redirect("run", run.uid)
-
-    @column("run", order="operation")
-    def heading(self, run: MaintenanceRun) -> str:
-        return results.run_title(run)
-
-    @column("state", order="status")
-    def state(self, run: MaintenanceRun) -> str:
-        return results.run_state(run)
-
-    @column("progress")
-    def progress(self, run: Any) -> SafeString:
-        percent = results.progress_percent(run, run.visible)
-        words = f"{run.visible.done} of {run.visible.total}" if run.visible.whole else f"{percent} %"
-        bar = '<progress max="100" value="{}" aria-label="Progress"></progress> {}'
-        return format_html(bar, percent, words)
-
-    @column("asked for", order="created_at")
-    def created(self, run: MaintenanceRun) -> str:
-        return format_moment(run.created_at)

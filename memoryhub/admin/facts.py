@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from memoryhub.accounts.clearance import request_actor
-from memoryhub.admin.base import EMPTY_CELL, column, format_moment, memory_link
+from memoryhub.admin.base import EMPTY_CELL, column, memory_link, moment_column
 from memoryhub.admin.bulk import (
     ActionResponse,
     Confirmation,
@@ -157,9 +157,7 @@ class FactAdmin(DraftAdmin):
     def object_short(self, fact: Fact) -> str:
         return shorten(fact.object, _MAX_CELL_CHARS)
 
-    @column("changed", order="updated_at")
-    def updated(self, fact: Fact) -> str:
-        return format_moment(fact.updated_at)
+    updated = moment_column("changed", "updated_at")
 
     @column("id")
     def id_shown(self, fact: Fact) -> str:

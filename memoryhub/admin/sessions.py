@@ -6,7 +6,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin
-from django.contrib.admin.views.main import ChangeList
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html_join
@@ -22,6 +21,7 @@ from memoryhub.admin.base import (
     format_link,
     format_moment,
     memory_link,
+    moment_column,
 )
 from memoryhub.admin.bulk import format_count
 from memoryhub.admin.filters import LevelFilter, ProjectFilter, age_filter, value_filter
@@ -30,25 +30,6 @@ from memoryhub.models import Event, Injection, Memory, Session
 
 _MAX_CELL_CHARS = 80
 _MAX_MEMORIES = 20
-
-
-class SessionList(ChangeList):
-    """Adds counts of visible memories and events to the sessions of a page, in two queries."""
-
-    def get_results(self, request: HttpRequest) -> None:
-        super().get_results(request)
-        clearance = request_clearance(request)
-        rows = list(self.result_list)
-        names = {row.session_id for row in rows}
-        memories = Memory.objects.visible_to(clearance).live().filter(session_id__in=names)
-        of_memories = memories.order_by().values_list("session_id", "project").annotate(n=Count("pk"))
-        found = {(session_id, project): n for session_id, project, n in of_memories}
-        events = Event.objects.visible_to(clearance).filter(session__in=[row.pk for row in rows])
-        happened = dict(events.order_by().values_list("session").annotate(n=Count("pk")))
-        for row in rows:
-            row.memory_count = found.get((row.session_id, row.project), 0)
-            row.event_count = happened.get(row.pk, 0)
-        self.result_list = rows
 
 
 @admin.register(Session)
@@ -61,29 +42,29 @@ class SessionAdmin(ReadOnlyAdmin):
         *("segment_shown", "summary_shown", "memories_shown", "events_shown"),
     )
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        return SessionList
-
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         return ("-last_seen",)  # not in `ordering`, because it is an annotation
 
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        session = super().get_object(request, object_id, from_field)
-        if session is not None:
-            session.clearance = request_clearance(request)
-        return session
+    def prepare_rows(self, request: HttpRequest, rows: list[Any]) -> None:
+        """Count the visible memories and events of the sessions in two queries."""
+        clearance = request_clearance(request)
+        names = {row.session_id for row in rows}
+        memories = Memory.objects.visible_to(clearance).live().filter(session_id__in=names)
+        of_memories = memories.order_by().values_list("session_id", "project").annotate(n=Count("pk"))
+        found = {(session_id, project): n for session_id, project, n in of_memories}
+        events = Event.objects.visible_to(clearance).filter(session__in=[row.pk for row in rows])
+        happened = dict(events.order_by().values_list("session").annotate(n=Count("pk")))
+        for row in rows:
+            row.clearance = clearance
+            row.memory_count = found.get((row.session_id, row.project), 0)
+            row.event_count = happened.get(row.pk, 0)
 
     @column("agent", order="agent_seen")
     def agent_shown(self, session: Any) -> str:
         return str(session.agent_seen) or EMPTY_CELL
 
-    @column("started", order="first_seen")
-    def started(self, session: Any) -> str:
-        return format_moment(session.first_seen)
-
-    @column("last active", order="last_seen")
-    def last(self, session: Any) -> str:
-        return format_moment(session.last_seen)
+    started = moment_column("started", "first_seen")
+    last = moment_column("last active", "last_seen")
 
     @column("ended")
     def ended(self, session: Any) -> str:
@@ -126,9 +107,9 @@ class SessionAdmin(ReadOnlyAdmin):
 
     @column("events")
     def events_shown(self, session: Any) -> str:
-        count = Event.objects.visible_to(session.clearance).filter(session=session).count()
         address = admin_url(Event, "changelist", query=f"session__id={session.pk}")
-        return format_link(address, format_count(count, "event")) if count else EMPTY_CELL
+        total = format_count(session.event_count, "event")
+        return format_link(address, total) if session.event_count else EMPTY_CELL
 
 
 @admin.register(Event)
@@ -153,9 +134,7 @@ class EventAdmin(ReadOnlyAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).select_related("session", "memory")
 
-    @column("when", order="at")
-    def when(self, event: Event) -> str:
-        return format_moment(event.at)
+    when = moment_column("when", "at")
 
     @column("session", order="session__session_id")
     def session_shown(self, event: Event) -> SafeString:
@@ -172,17 +151,6 @@ class EventAdmin(ReadOnlyAdmin):
     @column("handlers")
     def said(self, event: Event) -> SafeString:
         return format_json(event.handlers)
-
-
-class InjectionList(ChangeList):
-    """Adds the visible part of each injection, in one query."""
-
-    def get_results(self, request: HttpRequest) -> None:
-        super().get_results(request)
-        logs = load_reports(self.result_list, request_clearance(request))
-        for log in logs:
-            log.injection.log = log  # type: ignore[attr-defined]
-        self.result_list = [log.injection for log in logs]
 
 
 @admin.register(Injection)
@@ -202,18 +170,11 @@ class InjectionAdmin(ReadOnlyAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).select_related("session")
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        return InjectionList
+    def prepare_rows(self, request: HttpRequest, rows: list[Any]) -> None:
+        for log in load_reports(rows, request_clearance(request)):
+            log.injection.log = log  # type: ignore[attr-defined]
 
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        injection = super().get_object(request, object_id, from_field)
-        if injection is not None:
-            [injection.log] = load_reports([injection], request_clearance(request))
-        return injection
-
-    @column("when", order="at")
-    def when(self, injection: Injection) -> str:
-        return format_moment(injection.at)
+    when = moment_column("when", "at")
 
     @column("session")
     def session_shown(self, injection: Injection) -> str:

@@ -1,6 +1,6 @@
 """Results of runs as one viewer may see them: labels, counts and changes.
 
-A run works with the clearance of its requester, which is stored with it (``reach``). Viewers who may see
+A run works with the clearance of its requester, which is stored with it (``reach``). Viewers with access to
 everything that the run covered see its totals. Others see its progress in percent and the changes of memories
 that they may see.
 """

@@ -133,7 +133,7 @@ def pause_between(items: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def access_key(row: Memory | JournalEntry) -> AccessKey:
-    """Return what decides who may see a row about several memories: a row for each would fill the journal."""
+    """Return the columns that decide the visibility of a journal row about several memories."""
     return row.project, row.sensitivity, row.owner
 
 

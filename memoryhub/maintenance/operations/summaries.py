@@ -196,7 +196,7 @@ def _is_same_statement(one: frozenset[str], other: frozenset[str]) -> bool:
 
 
 def _statement_words(text: str) -> frozenset[str]:
-    """Return the significant words of a sentence; "not" stands for all negations."""
+    """Return the significant words of a sentence; "not" replaces all negations."""
     found = words(text)
     significant = {stem(word) for word in found if word not in STOP_WORDS}
     if not NEGATIONS.isdisjoint(found):
