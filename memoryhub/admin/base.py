@@ -30,6 +30,7 @@ from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.core import dates
 from memoryhub.core.text import shorten
+from memoryhub.memories.errors import StoreError
 from memoryhub.memories.versions import visible_revisions
 from memoryhub.models import JournalEntry, Memory
 
@@ -230,6 +231,36 @@ class VisibleRowsAdmin(_ModelAdmin):
     def response_delete(self, request: HttpRequest, obj_display: str, obj_id: Any) -> Any:
         self.message_user(request, f"{capfirst(self.opts.verbose_name)} removed.", "SUCCESS")
         return self.response_post_save_change(request, None)
+
+
+class DraftAdmin(VisibleRowsAdmin):
+    """A model that services save. A refusal of the service is shown in the form."""
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        try:
+            return super().changeform_view(request, object_id, form_url, extra_context)
+        except StoreError as refusal:
+            # The transaction was rolled back. Show the same form with the refusal.
+            request.refusal = refusal  # type: ignore[attr-defined]
+            return super().changeform_view(request, object_id, form_url, extra_context)
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        form = super().get_form(request, obj, change, **kwargs)
+        return type(form.__name__, (form,), {"refusal": getattr(request, "refusal", None)})
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """Do nothing: the services save related rows."""
+
+    @staticmethod
+    def adopt(obj: Any, stored: Any) -> None:
+        """Turn the form's object into the stored one."""
+        obj.__dict__.update(stored.__dict__)
 
 
 class ReadOnlyAdmin(VisibleRowsAdmin):

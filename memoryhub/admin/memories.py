@@ -31,7 +31,6 @@ from memoryhub.admin.base import (
     memory_link,
     moment_column,
 )
-from memoryhub.admin.bulk import format_count
 from memoryhub.admin.filters import (
     FlagFilter,
     LevelFilter,
@@ -43,7 +42,7 @@ from memoryhub.admin.filters import (
     is_repair_list,
     value_filter,
 )
-from memoryhub.core.text import shorten
+from memoryhub.core.text import format_count, shorten
 from memoryhub.core.vocabulary import SCOPES, TYPES
 from memoryhub.memories.rows import list_values
 from memoryhub.models import Fact, Memory

@@ -19,12 +19,11 @@ from memoryhub.admin.bulk import (
     ActionResponse,
     Confirmation,
     SelectedRow,
-    format_count,
     is_confirmed,
     render_confirmation,
     select_rows,
-    show_message,
 )
+from memoryhub.core.text import format_count
 from memoryhub.models import Memory
 
 MAX_ERASED = 500  # the confirmation page lists all of them
@@ -73,7 +72,7 @@ def _set_value(
             "set", [row.uid for row in rows], request_actor(request), **form.cleaned_data
         )
     except memories.StoreError as refusal:  # for example a credential in the value
-        show_message(model_admin, request, f"Nothing was changed: {refusal.message}.", "ERROR")
+        model_admin.message_user(request, f"Nothing was changed: {refusal.message}.", "ERROR")
         return None
     if held := len(acted.done) + len(acted.same):
         _show_undo_message(
@@ -83,10 +82,10 @@ def _set_value(
             f"The {name} of {_count_memories(held)} is now {form.cleaned_data[name]}.",
         )
     for uid, words in acted.refused[:_MAX_REFUSALS_SHOWN]:
-        show_message(model_admin, request, f"Not changed: {uid}: {words}", "WARNING")
+        model_admin.message_user(request, f"Not changed: {uid}: {words}", "WARNING")
     if len(acted.refused) > _MAX_REFUSALS_SHOWN:
-        show_message(
-            model_admin, request, f"Not changed: {len(acted.refused) - _MAX_REFUSALS_SHOWN} more.", "WARNING"
+        model_admin.message_user(
+            request, f"Not changed: {len(acted.refused) - _MAX_REFUSALS_SHOWN} more.", "WARNING"
         )
     return None
 
@@ -98,7 +97,7 @@ def _show_undo_message(
     if acted.done:
         context = {"acted": acted, "text": text, "back": request.get_full_path()}
         text = render_to_string("admin/memoryhub/acted.html", context, request=request)
-    show_message(model_admin, request, text, "SUCCESS")
+    model_admin.message_user(request, text, "SUCCESS")
 
 
 def _value_action(name: str) -> Callable[..., ActionResponse]:
@@ -127,9 +126,9 @@ def _run_action(
     if acted.done:
         _show_undo_message(model_admin, request, acted, f"{_count_memories(len(acted.done))} {done}.")
     else:
-        show_message(model_admin, request, f"0 memories {done}.", "WARNING")
+        model_admin.message_user(request, f"0 memories {done}.", "WARNING")
     if left := len(rows) - len(acted.done):
-        show_message(model_admin, request, f"{_count_memories(left)} left as before.", "INFO")
+        model_admin.message_user(request, f"{_count_memories(left)} left as before.", "INFO")
 
 
 def _undoable_action(
@@ -152,7 +151,7 @@ def erase(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet
     if not is_confirmed(request):
         return render_confirmation(model_admin, request, "erase", _erase_question(rows), rows)
     gone = memories.erase_memories([row.uid for row in rows], request_actor(request))
-    show_message(model_admin, request, f"{_count_memories(len(gone))} erased for good.")
+    model_admin.message_user(request, f"{_count_memories(len(gone))} erased for good.")
     return None
 
 
@@ -180,7 +179,7 @@ def repair_level(
         return render_confirmation(model_admin, request, "repair_level", question, rows, form)
     level = Sensitivity(form.cleaned_data["sensitivity"])
     repaired = memories.repair_sensitivity([row.uid for row in rows], level, request_actor(request))
-    show_message(model_admin, request, f"{_count_memories(len(repaired))} set to {level}.")
+    model_admin.message_user(request, f"{_count_memories(len(repaired))} set to {level}.")
     return None
 
 

@@ -113,17 +113,6 @@ def erase_memories(
     return [memory.uid for memory in memories]
 
 
-def empty_trash(actor: Actor, before: datetime | None = None, now: datetime | None = None) -> int:
-    """Erase the memories in the trash, or those trashed before a moment. Return how many."""
-    trashed = _visible_memories(actor).trashed()
-    if before:
-        trashed = trashed.filter(deleted_at__lt=before)
-    count = _delete_in_chunks(trashed, actor, "erase", now or timezone.now())
-    if count:
-        schema.scrub_erased()
-    return count
-
-
 def purge_expired(actor: Actor, grace_days: float = 0, now: datetime | None = None) -> int:
     """Delete memories that expired ``grace_days`` ago or earlier. Return how many."""
     now = now or timezone.now()
@@ -136,18 +125,12 @@ def purgeable_memories(actor: Actor, grace_days: float, now: datetime) -> Memory
 
 
 def evict_memories(
-    project: str, count: int, actor: Actor, now: datetime | None = None, *, spare: Iterable[Memory] = ()
+    where: Q, count: int, actor: Actor, now: datetime, spare: Iterable[Memory] = ()
 ) -> list[Memory]:
-    """Move the ``count`` least used memories of a project that the actor may delete to the trash.
+    """Move the ``count`` least used of these memories that the actor may delete to the trash.
 
     The order is fewest accesses, oldest change, lowest importance. Memories in ``spare`` go last.
     """
-    return _evict_where(Q(project=project), count, actor, now or timezone.now(), spare)
-
-
-def _evict_where(
-    where: Q, count: int, actor: Actor, now: datetime, spare: Iterable[Memory] = ()
-) -> list[Memory]:
     if not actor.may_delete:
         return []
     spared = Case(When(pk__in=[memory.pk for memory in spare], then=1), default=0)
@@ -174,7 +157,7 @@ def evict_over_cap(newcomers: Iterable[Memory], actor: Actor, now: datetime) -> 
     for quota, memories in added.items():
         over = _count_over_cap(quota, memories, actor, now, cap)
         if over > 0:
-            evicted = _evict_where(in_quota(quota), min(over, len(memories)), actor, now, memories)
+            evicted = evict_memories(in_quota(quota), min(over, len(memories)), actor, now, memories)
             for memory in memories:
                 memory.over_cap = over > len(evicted)
 

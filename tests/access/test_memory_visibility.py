@@ -9,6 +9,7 @@ from memoryhub import memories as store
 from memoryhub.access.policy import LEVELS, Clearance, system_actor
 from memoryhub.core.pagination import paginate
 from memoryhub.facts import services
+from memoryhub.maintenance.operations import run_now
 from memoryhub.memories import NotFound
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
@@ -225,7 +226,7 @@ def test_system_cannot_see_an_unknown_level(four_levels):
     Memory.objects.filter(uid=uid).update(expires_at=timezone.now())
     assert store.purge_expired(system) == 0
     Memory.objects.filter(uid=uid).update(deleted_at=timezone.now())
-    assert store.empty_trash(system) == 0
+    assert run_now("empty_trash", {}, system).changed == 0
     assert Memory.objects.filter(uid=uid).exists()
 
 

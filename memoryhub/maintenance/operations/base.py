@@ -225,11 +225,6 @@ def chore_steps(
         is_first = False
 
 
-def format_count(number: int, noun: str) -> str:
-    """Return ``1 day`` or ``2 days``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 class ProjectParams(BaseModel):
     """The parameters of an operation that can be limited to one project."""
 

@@ -12,6 +12,7 @@ from django.conf import settings
 
 from memoryhub.access.policy import Actor
 from memoryhub.core.database import write_transaction
+from memoryhub.core.text import format_count
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.maintenance.operations.base import (
     Change,
@@ -19,7 +20,6 @@ from memoryhub.maintenance.operations.base import (
     PagePlan,
     ProjectParams,
     Step,
-    format_count,
     steps_by_page,
 )
 from memoryhub.maintenance.operations.evict import faded_reason

@@ -16,6 +16,7 @@ from django.db.models import Q
 
 from memoryhub.access.policy import Actor
 from memoryhub.core.database import batched, write_transaction
+from memoryhub.core.text import format_count
 from memoryhub.maintenance.operations.base import (
     Change,
     Operation,
@@ -23,7 +24,6 @@ from memoryhub.maintenance.operations.base import (
     PagePlan,
     ProjectParams,
     Step,
-    format_count,
     steps_by_page,
 )
 from memoryhub.memories import maintenance_updates

@@ -16,6 +16,7 @@ from pydantic import Field
 from memoryhub.access.policy import LEVELS, Actor
 from memoryhub.backends import schema
 from memoryhub.core.database import write_transaction
+from memoryhub.core.text import format_count
 from memoryhub.maintenance.operations.base import (
     CHARS_PER_WEIGHT,
     Change,
@@ -25,7 +26,6 @@ from memoryhub.maintenance.operations.base import (
     ProjectParams,
     Step,
     chore_steps,
-    format_count,
     steps_by_page,
 )
 from memoryhub.memories import delete
