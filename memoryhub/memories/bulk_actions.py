@@ -66,10 +66,6 @@ class BulkResult:
     last: int = 0
 
 
-class _ChangedSinceRead(Conflict):
-    """The memory was changed since the person read it."""
-
-
 @dataclass(frozen=True)
 class ActionContext:
     """What the steps of one bulk action share."""
@@ -120,9 +116,7 @@ def apply_bulk_action(
 
     def step(memory: Memory) -> list[journal.Change]:
         if not is_unchanged(memory, seen or {}):
-            raise _ChangedSinceRead(
-                "someone changed this memory since you opened it; look at it again", "updated_at"
-            )
+            raise Conflict("someone changed this memory since you opened it; look at it again", "updated_at")
         return ACTION_KINDS[kind].apply(memory, context)
 
     result = BulkResult(context.id, kind)
@@ -151,7 +145,7 @@ def _run_step(
             changes = step(memory)
     except StoreError as refusal:
         result.refused.append((uid, refusal.message))
-        if isinstance(refusal, _ChangedSinceRead):
+        if refusal.field == "updated_at":
             result.outdated.append(uid)
         return []
     if changes:
@@ -190,11 +184,8 @@ def _approve(memory: Memory, context: ActionContext) -> list[journal.Change]:
 def _trash(memory: Memory, context: ActionContext) -> list[journal.Change]:
     if memory.deleted_at:
         return []
-    memory.deleted_at, memory.trash_reason, memory.merged_into = (
-        context.now,
-        TrashReason.FORGOTTEN.value,
-        None,
-    )
+    memory.deleted_at, memory.trash_reason = context.now, TrashReason.FORGOTTEN.value
+    memory.merged_into = None
     memory.save(update_fields=TRASH_FIELDS)
     return [context.journal_row("delete", memory)]
 
@@ -221,10 +212,6 @@ def _expire(memory: Memory, context: ActionContext) -> list[journal.Change]:
 
 def _demote(memory: Memory, context: ActionContext) -> list[journal.Change]:
     return _change(memory, context, to_patch({"importance": memory.importance * DEMOTE_FACTOR}))
-
-
-def _demote_and_approve(memory: Memory, context: ActionContext) -> list[journal.Change]:
-    return _demote(memory, context) + _approve(memory, context)
 
 
 def _promote(memory: Memory, context: ActionContext) -> list[journal.Change]:
@@ -281,7 +268,7 @@ class ActionKind:
 ACTION_KINDS: dict[str, ActionKind] = {
     "approve": ActionKind(_approve),
     "demote": ActionKind(_demote),
-    "demote_and_approve": ActionKind(_demote_and_approve),
+    "demote_and_approve": ActionKind(lambda *step: _demote(*step) + _approve(*step)),
     "promote": ActionKind(_promote),
     "trash": ActionKind(_trash),
     "restore": ActionKind(_restore),

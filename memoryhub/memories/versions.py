@@ -138,7 +138,9 @@ def _changed_values(memory: Memory, then: Version) -> dict[str, Any]:
     if memory.scope == Scope.PERSONAL.value:
         wanted["scope"] = memory.scope
     changed = {name: value for name, value in wanted.items() if value != current_value(memory, name)}
-    return _with_generated_texts(changed, wanted)
+    if "content" in changed:
+        changed |= {name: wanted[name] for name in _GENERATED_FIELDS}
+    return changed
 
 
 def undo_last_change(uid: str, number: int, actor: Actor, now: datetime | None = None) -> Memory:
@@ -160,13 +162,8 @@ def undo_last_change(uid: str, number: int, actor: Actor, now: datetime | None =
     if "ttl_days" in last.before:
         raise Conflict("a change of the expiry cannot be undone; edit the memory instead", "ttl_days")
     before = {name: value for name, value in last.before.items() if name in VERSIONED_FIELDS}
-    held = {name: current_value(memory, name) for name in _GENERATED_FIELDS}
-    patch = _to_patch(_with_generated_texts(before, held | before), number)
+    patch = _to_patch({name: current_value(memory, name) for name in _GENERATED_FIELDS} | before, number)
     return update_memory(uid, patch, actor, now, unchanged_since=memory.updated_at, reason=UNDO_REASON)
-
-
-def _with_generated_texts(values: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    return values | {name: wanted[name] for name in _GENERATED_FIELDS} if "content" in values else values
 
 
 def _to_patch(values: dict[str, Any], number: int) -> MemoryPatch:
