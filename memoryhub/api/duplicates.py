@@ -15,7 +15,7 @@ from memoryhub.access.policy import Actor
 from memoryhub.api.memories import make_etag
 from memoryhub.api.parameters import PageParams, parse_offset
 from memoryhub.api.schemas import ListOf, MemoryShape, PreviewShape, documented
-from memoryhub.audit.reveals import record_reveals
+from memoryhub.audit.journal import record_reveals
 from memoryhub.duplicates import clusters as duplicates_clusters
 from memoryhub.duplicates.clusters import Cluster
 from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Limit, Ratio

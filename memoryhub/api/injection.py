@@ -10,7 +10,7 @@ from ninja import Query, Router
 from pydantic import BaseModel, Field
 
 from memoryhub.api.schemas import InjectionShape, documented
-from memoryhub.audit.reveals import record_reveals
+from memoryhub.audit.journal import record_reveals
 from memoryhub.http.authentication import READ, AccessParams, ApiRequest
 from memoryhub.http.problems import json_response
 from memoryhub.injection.services import InjectionRequest as Wanted

@@ -15,12 +15,12 @@ from memoryhub import serializers
 from memoryhub.access.policy import Actor
 from memoryhub.api.parameters import PageParams, parse_offset
 from memoryhub.api.schemas import ListOf, documented
-from memoryhub.audit.reveals import record_reveals
+from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import paginate
 from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import MAINTAIN, AccessParams, ApiRequest
 from memoryhub.http.problems import json_response
-from memoryhub.maintenance import results, run_scope, runs
+from memoryhub.maintenance import results, runs
 from memoryhub.maintenance.results import VisibleChange
 from memoryhub.memories.filters import TextFilter
 from memoryhub.models import MaintenanceRun
@@ -182,7 +182,7 @@ def _run_accepted(run: MaintenanceRun, request: ApiRequest) -> HttpResponse:
 
 def _serialize_run(run: MaintenanceRun, actor: Actor) -> dict[str, Any]:
     summary = runs.visible_result(run, actor.clearance, counted=False)
-    may_control = run_scope.can_control(actor.clearance, run)
+    may_control = results.can_control(actor.clearance, run)
     is_waiting = run.status == MaintenanceRun.Status.QUEUED and not settings.MEMORYHUB.maintenance_worker
     moments = ("created_at", "started_at", "finished_at", "undone_at")
     return {

@@ -25,8 +25,7 @@ from memoryhub.api.schemas import (
     Stored,
     documented,
 )
-from memoryhub.audit.journal import to_line
-from memoryhub.audit.reveals import record_reveals
+from memoryhub.audit.journal import record_reveals, to_line
 from memoryhub.core.pagination import paginate
 from memoryhub.extraction.deduplication import create_deduplicated
 from memoryhub.http.authentication import READ, WRITE, ApiRequest, Caller

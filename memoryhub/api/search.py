@@ -21,7 +21,7 @@ from memoryhub.api.schemas import (
     SessionWithTimeline,
     documented,
 )
-from memoryhub.audit.reveals import record_reveals
+from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import paginate
 from memoryhub.http.authentication import READ, AccessParams, ApiRequest, Caller, Ratio
 from memoryhub.http.problems import json_response

@@ -27,6 +27,7 @@ from memoryhub.capture.events import (
 )
 from memoryhub.capture.session_state import SessionState, locked_state
 from memoryhub.core.database import is_database_busy
+from memoryhub.core.dates import parse_moment
 from memoryhub.injection.services import (
     InjectionRequest,
     InjectionResult,
@@ -34,7 +35,7 @@ from memoryhub.injection.services import (
     inject_context,
 )
 from memoryhub.maintenance import runs
-from memoryhub.maintenance.registry import run_now
+from memoryhub.maintenance.operations import run_now
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import Event, Memory
 from memoryhub.models.fields import new_uid
@@ -64,7 +65,7 @@ def _injection_request(context: HookContext, prompt: str) -> InjectionRequest:
         token_budget=budget if hook_event.most_tokens is None else min(budget, hook_event.most_tokens),
         allow_private=hook_event.allow_private,
         allow_secret=hook_event.allow_secret,
-        fresh_since=datetime.fromisoformat(state.fresh_since) if state.fresh_since else None,
+        fresh_since=parse_moment(state.fresh_since),
         sensitivity=hook_event.sensitivity,
     )
 

@@ -149,13 +149,11 @@ def _distill_call(call: ToolCall, session: Session) -> tuple[Candidate | str, li
 def _duplicate_reason(text: str, context: CaptureContext) -> str:
     """Return why an identical text is not stored again: it exists, or a user deleted it."""
     same = Memory.objects.visible_to(context.actor.clearance).filter(content_hash=hash_content(text))
-    rows = same.filter(project=context.session.project).values_list(
-        "deleted_at", "trash_reason", "expires_at"
-    )
-    for deleted_at, reason, expires_at in rows:
-        if deleted_at and reason == TrashReason.FORGOTTEN.value:
+    same = same.filter(project=context.session.project)
+    for twin in same.only("deleted_at", "trash_reason", "expires_at"):
+        if twin.deleted_at and twin.trash_reason == TrashReason.FORGOTTEN.value:
             return "forgotten before"
-        if reason in _REPLACED if deleted_at else not expires_at or expires_at > timezone.now():
+        if twin.trash_reason in _REPLACED if twin.deleted_at else not twin.is_expired(timezone.now()):
             return "duplicate"
     return ""
 

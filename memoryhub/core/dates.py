@@ -5,7 +5,7 @@ from __future__ import annotations
 import zoneinfo
 from collections.abc import Callable
 from contextvars import ContextVar
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from typing import Any
 
 from django.utils import timezone, translation
@@ -52,6 +52,16 @@ _language: ContextVar[str] = ContextVar("language of dates", default="")
 def format_iso(at: datetime) -> str:
     """Return ISO 8601 in UTC, as in ``2026-05-04T13:30:00Z``."""
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def parse_moment(text: str | None) -> datetime | None:
+    """Parse a stored ISO 8601 moment. Empty text is no moment."""
+    return datetime.fromisoformat(text) if text else None
+
+
+def start_of_day(day: date) -> datetime:
+    """Return midnight in the current time zone."""
+    return timezone.make_aware(datetime.combine(day, time.min))
 
 
 def time_zones() -> list[str]:

@@ -27,7 +27,7 @@ class EndpointProblem(NamedTuple):
     """A problem that names the setting, and its fix. Neither contains a secret."""
 
     text: str
-    mend: str
+    fix: str
 
 
 def find_endpoint_problems(

@@ -172,3 +172,8 @@ def estimate_tokens(text: str) -> int:
     if not text.isascii():
         found += 2 * len(_ASTRAL.findall(text))
     return max(found, (len(text) + 3) // 4)
+
+
+def format_count(number: int, noun: str, plural: str = "") -> str:
+    """Return ``1 memory`` or ``2 memories``."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"

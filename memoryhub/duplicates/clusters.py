@@ -137,7 +137,7 @@ def find_clusters(
     return DuplicateClusters(clusters, search.compared, len(rows), tuple(search.notes()))
 
 
-def change_token() -> str:
+def vectors_token() -> str:
     """Return a token that changes with any vector in the store. Internal only: never expose it."""
     return repr(vector_log.current_position())
 

@@ -127,7 +127,7 @@ class AccessParams(BaseModel):
     allow_secret: bool = Field(False, description="Ask for secret memories as well.")
 
     def clearance(self, caller: Caller) -> Clearance:
-        return caller.actor.clearance.asking(private=self.allow_private, secret=self.allow_secret)
+        return caller.actor.clearance.limited_to(private=self.allow_private, secret=self.allow_secret)
 
 
 class FactQuery(AccessParams):

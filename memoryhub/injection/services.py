@@ -77,7 +77,7 @@ class InjectionRequest:
         return settings.MEMORYHUB.max_inject_count if self.max_count is None else self.max_count
 
     def clearance(self, actor: Actor) -> Clearance:
-        return actor.clearance.asking(private=self.allow_private, secret=self.allow_secret)
+        return actor.clearance.limited_to(private=self.allow_private, secret=self.allow_secret)
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ def record_injection(
     Returns whether the result may be shown: False if the log could not be written in time. An empty result
     is logged too, but not in a project that the actor cannot access.
     """
-    if request.project and not clearance.reaches(request.project):
+    if request.project and not clearance.includes_project(request.project):
         return True
     left = deadline.left()
     try:
@@ -317,7 +317,7 @@ def _preview_prompt(prompt: str) -> str:
 def _find_or_create_session(
     request: InjectionRequest, clearance: Clearance, actor: Actor, now: datetime
 ) -> Session | None:
-    if not request.session_id or not clearance.reaches(request.project):
+    if not request.session_id or not clearance.includes_project(request.project):
         return None
     Session.widen([(request.session_id, request.project, now, now)], actor.name)
     return Session.objects.get(session_id=request.session_id, project=request.project)

@@ -173,7 +173,7 @@ class EndpointChat:
 def create_chat(config: LlmSettings, meter: Meter) -> Chat | None:
     """Create the selected model. Raise ModelError if its configuration is invalid."""
     for problem in find_problems(config):
-        raise ModelError(f"{problem.text}. {problem.mend}")
+        raise ModelError(f"{problem.text}. {problem.fix}")
     return None if config.provider == "none" else EndpointChat(config, meter, _shared_pause(config))
 
 

@@ -25,8 +25,8 @@ from memoryhub.backends import vector_index
 from memoryhub.embeddings import Embedder, EmbeddingError
 from memoryhub.maintenance import runs, scheduler
 from memoryhub.maintenance.executor import execute, mark_interrupted
+from memoryhub.maintenance.operations import run_now
 from memoryhub.maintenance.operations.reindex import Embed, count_missing
-from memoryhub.maintenance.registry import run_now
 from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun
 

@@ -55,17 +55,17 @@ class Version:
 def walk_revisions(memory: Memory, clearance: Clearance) -> Iterator[tuple[Revision, bool]]:
     """Yield the revisions, newest first, and whether this clearance may see them. One lazy query.
 
-    A version is visible to callers who may read its own level, project and scope: sharing a personal memory,
-    or moving it to an open project, does not reveal its earlier versions.
+    A version is visible to callers with access to its own level, project and scope. Sharing a personal memory
+    or moving it to an open project does not reveal its earlier versions.
     """
     scope, project, same_owner = memory.scope, memory.project, True
     for row in memory.revisions.order_by("-number").iterator(chunk_size=20):
-        # Each row has the values from before its change. Revisions do not store the owner, who may have been
-        # someone else before a change of the scope.
+        # Each row has the values from before its change. Revisions do not store the owner, who can have been
+        # another person before a change of the scope.
         same_owner = same_owner and "scope" not in row.before
         scope, project = row.before.get("scope", scope), row.before.get("project", project)
         open_to_all = scope != Scope.PERSONAL.value or same_owner
-        yield row, clearance.opens(project, row.sensitivity) and open_to_all
+        yield row, clearance.allows(project, row.sensitivity) and open_to_all
 
 
 def current_value(memory: Memory, name: str) -> Any:
@@ -138,7 +138,9 @@ def _changed_values(memory: Memory, then: Version) -> dict[str, Any]:
     if memory.scope == Scope.PERSONAL.value:
         wanted["scope"] = memory.scope
     changed = {name: value for name, value in wanted.items() if value != current_value(memory, name)}
-    return _with_generated_texts(changed, wanted)
+    if "content" in changed:
+        changed |= {name: wanted[name] for name in _GENERATED_FIELDS}
+    return changed
 
 
 def undo_last_change(uid: str, number: int, actor: Actor, now: datetime | None = None) -> Memory:
@@ -160,13 +162,8 @@ def undo_last_change(uid: str, number: int, actor: Actor, now: datetime | None =
     if "ttl_days" in last.before:
         raise Conflict("a change of the expiry cannot be undone; edit the memory instead", "ttl_days")
     before = {name: value for name, value in last.before.items() if name in VERSIONED_FIELDS}
-    held = {name: current_value(memory, name) for name in _GENERATED_FIELDS}
-    patch = _to_patch(_with_generated_texts(before, held | before), number)
+    patch = _to_patch({name: current_value(memory, name) for name in _GENERATED_FIELDS} | before, number)
     return update_memory(uid, patch, actor, now, unchanged_since=memory.updated_at, reason=UNDO_REASON)
-
-
-def _with_generated_texts(values: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    return values | {name: wanted[name] for name in _GENERATED_FIELDS} if "content" in values else values
 
 
 def _to_patch(values: dict[str, Any], number: int) -> MemoryPatch:

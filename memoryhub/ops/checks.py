@@ -182,7 +182,7 @@ def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
     chosen = EmbeddingSettings.now()
     found: list[CheckMessage] = [
         Warning(
-            problem.text, hint=f"{problem.mend} Until then search goes by words alone.", id="memoryhub.W004"
+            problem.text, hint=f"{problem.fix} Until then search goes by words alone.", id="memoryhub.W004"
         )
         for problem in find_problems(chosen)
     ]
@@ -204,9 +204,7 @@ def language_model_can_work(**kwargs: Any) -> list[CheckMessage]:
 
     chosen = LlmSettings.now()
     found: list[CheckMessage] = [
-        Warning(
-            problem.text, hint=f"{problem.mend} Until then rules read conversations.", id="memoryhub.W006"
-        )
+        Warning(problem.text, hint=f"{problem.fix} Until then rules read conversations.", id="memoryhub.W006")
         for problem in find_problems(chosen)
     ]
     if sends_in_clear(chosen):
@@ -223,7 +221,7 @@ def language_model_can_work(**kwargs: Any) -> list[CheckMessage]:
 @register(INSTALLATION)
 def daily_operations_are_known(**kwargs: Any) -> list[CheckMessage]:
     """Report unknown maintenance operations, which would never run."""
-    from memoryhub.maintenance.registry import OPERATIONS
+    from memoryhub.maintenance.operations import OPERATIONS
     from memoryhub.maintenance.scheduler import unknown_operations
 
     return [

@@ -22,7 +22,7 @@ from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.accounts import identities, people, saved_searches, tokens
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.facts import services
-from memoryhub.maintenance import run_scope, runs
+from memoryhub.maintenance import results, runs
 from memoryhub.memories import SecretDetected
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import AgentToken, Event, Injection, JournalEntry, MaintenanceRun, Memory, Session
@@ -207,7 +207,7 @@ class _History:
         MaintenanceRun.objects.create(
             **{name: row[name] for name in ("operation", "dry_run", "status", "actor")},
             params=row.get("params", {}),
-            reach=run_scope.clearance_to_json(_actor(row["actor"]).clearance),
+            reach=results.clearance_to_json(_actor(row["actor"]).clearance),
             cause=row.get("cause", ""),
             error=row.get("error", ""),
             done=done,

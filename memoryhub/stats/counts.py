@@ -18,7 +18,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.backends import change_blocks, schema, vector_log
 from memoryhub.backends.change_blocks import Block
 from memoryhub.embeddings import EmbeddingError
-from memoryhub.memories.quotas import AUTHOR, Quota, count_by_quota, fullest
+from memoryhub.memories.delete import AUTHOR, Quota, count_by_quota, fullest
 from memoryhub.models import Embedding, Event, Fact, Memory, Session
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import calendar

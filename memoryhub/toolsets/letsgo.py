@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from memoryhub import memories as store
 from memoryhub import serializers
-from memoryhub.audit.reveals import record_reveals
+from memoryhub.audit.journal import record_reveals
 from memoryhub.core.vocabulary import MemoryType, Right
 from memoryhub.facts import services
 from memoryhub.http.authentication import Caller, FactQuery, Limit, Ratio

@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from memoryhub import memories as store
 from memoryhub import serializers
 from memoryhub.access.policy import Sensitivity
-from memoryhub.audit.reveals import record_reveals
+from memoryhub.audit.journal import record_reveals
 from memoryhub.backends.schema import TEXT_COLUMNS
 from memoryhub.core.pagination import MAX_LIMIT
 from memoryhub.core.text import STOP_WORDS, collapse_whitespace, estimate_tokens, words

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from memoryhub import memories as store
 from memoryhub import serializers
 from memoryhub.access.policy import Sensitivity
-from memoryhub.audit.reveals import record_reveals
+from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import MAX_LIMIT
 from memoryhub.core.vocabulary import MemoryType, Right, Scope
 from memoryhub.http.authentication import AccessParams, Caller

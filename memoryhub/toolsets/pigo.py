@@ -9,7 +9,7 @@ from pydantic import AliasChoices, Field
 
 from memoryhub import memories, serializers
 from memoryhub.access.policy import Sensitivity
-from memoryhub.audit.reveals import record_reveals
+from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import MAX_LIMIT
 from memoryhub.core.vocabulary import MemoryType, Right, Scope
 from memoryhub.extraction.deduplication import create_deduplicated

@@ -284,7 +284,7 @@ def _restore_journal(shapes: Sequence[JournalLine], actor: Actor, known: dict[st
 
 def _refuse_out_of_scope(line: JournalLine, actor: Actor) -> None:
     """Refuse journal rows about projects or owners outside of the actor's clearance."""
-    if not actor.clearance.reaches(line.project):
+    if not actor.clearance.includes_project(line.project):
         raise Forbidden("you have no access to the project of this row", "project")
     if line.owner and line.owner != actor.owner and not actor.clearance.every_owner:
         raise Forbidden("this row is about another person's memory", "owner")

@@ -23,8 +23,8 @@ from memoryhub.maintenance.forms import (
     filled_values,
     form_fields,
 )
+from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.maintenance.operations.base import Operation
-from memoryhub.maintenance.registry import OPERATIONS
 from memoryhub.memories import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.models import MaintenanceRun
 from memoryhub.web import maintenance_status

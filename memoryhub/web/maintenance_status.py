@@ -13,9 +13,9 @@ from django.urls import reverse
 from memoryhub.access.policy import Clearance
 from memoryhub.maintenance import runs
 from memoryhub.maintenance import scheduler as daily
-from memoryhub.maintenance.registry import OPERATIONS
+from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.maintenance.worker import Worker
-from memoryhub.memories.quotas import count_by_quota
+from memoryhub.memories.delete import count_by_quota
 from memoryhub.models import Event, MaintenanceRun, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 

@@ -17,9 +17,9 @@ from django_htmx.http import reswap, retarget
 from memoryhub.access.policy import Actor
 from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.core import pagination
-from memoryhub.maintenance import results, run_scope, runs
+from memoryhub.maintenance import results, runs
 from memoryhub.maintenance.forms import ADD_RUN, IRREVERSIBLE_OPERATIONS, can_start_run, can_view_runs
-from memoryhub.maintenance.registry import OPERATIONS
+from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import MaintenanceRun
 from memoryhub.web.base.errors import bad_cursor_as_400
@@ -163,7 +163,7 @@ def _require_view_permission(request: HttpRequest) -> None:
 
 
 def _may_control(request: HttpRequest, found: MaintenanceRun) -> bool:
-    return request.user.has_perm(ADD_RUN) and run_scope.can_control(request_clearance(request), found)
+    return request.user.has_perm(ADD_RUN) and results.can_control(request_clearance(request), found)
 
 
 def _is_control_withheld(request: HttpRequest, found: MaintenanceRun) -> bool:

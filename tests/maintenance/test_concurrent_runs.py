@@ -34,7 +34,7 @@ def aged(actor, count: int) -> None:
     """Create memories that were not changed for ten days."""
     drafts = [MemoryDraft(content=f"aged {n}") for n in range(count)]
     for start in range(0, count, 500):
-        memories.create_memories(drafts[start : start + 500], actor, hold_cap=False)
+        memories.create_memories(drafts[start : start + 500], actor, enforce_cap=False)
     Memory.objects.update(updated_at=timezone.now() - timedelta(days=10))
 
 

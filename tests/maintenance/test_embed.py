@@ -14,8 +14,8 @@ from memoryhub.access.policy import system_actor
 from memoryhub.embeddings import EmbeddingError
 from memoryhub.maintenance import runs, scheduler
 from memoryhub.maintenance import worker as maintenance_worker
+from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.maintenance.operations.reindex import count_missing
-from memoryhub.maintenance.registry import OPERATIONS
 from memoryhub.maintenance.worker import EmbeddingBackfill, Worker
 from memoryhub.memories import StoreError
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch

@@ -97,4 +97,4 @@ def test_number_of_queries_of_trash_restore_and_purge_is_constant(
     with django_assert_max_num_queries(10):
         memories.trash_memories(uids, actor)
     with django_assert_max_num_queries(30):
-        memories.empty_trash(actor)
+        memories.erase_memories(uids, actor)

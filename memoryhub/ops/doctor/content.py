@@ -18,7 +18,7 @@ from memoryhub.embeddings import EmbeddingError, configured
 from memoryhub.embeddings.settings import EmbeddingSettings, find_problems
 from memoryhub.maintenance import scheduler
 from memoryhub.maintenance.executor import is_lost, mark_interrupted
-from memoryhub.memories.quotas import count_by_quota, fullest
+from memoryhub.memories.delete import count_by_quota, fullest
 from memoryhub.models import AgentToken, JournalEntry, MaintenanceRun, Memory
 from memoryhub.ops import checks
 from memoryhub.ops.doctor import Finding, check, fail, of_messages, ok, warn

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from memoryhub import memories
 from memoryhub.access import redaction
 from memoryhub.accounts.clearance import request_actor, request_clearance
-from memoryhub.duplicates.clusters import MAX_MEMBERS, DuplicateClusters, change_token, find_clusters
+from memoryhub.duplicates.clusters import MAX_MEMBERS, DuplicateClusters, find_clusters, vectors_token
 from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory
 from memoryhub.web.base.caching import cached_until_change, clearance_key
@@ -53,7 +53,7 @@ def duplicates_page(request: HttpRequest) -> HttpResponse:
         return render(request, "duplicates/page.html", {"form": form}, status=422)
     clearance = request_clearance(request)
     live = live_memories(clearance)
-    about = repr((clearance_key(clearance), sorted(form.cleaned_data.items()), change_token()))
+    about = repr((clearance_key(clearance), sorted(form.cleaned_data.items()), vectors_token()))
 
     def compare() -> DuplicateClusters:
         return find_clusters(form.narrow(live), clearance, similarity=form.min_similarity())

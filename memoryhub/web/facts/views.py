@@ -63,7 +63,7 @@ def _add_fact(request: HttpRequest) -> HttpResponse:
 
 def _hidden_level_hint(request: HttpRequest, fact: Fact) -> str:
     """Return which switch shows the stored fact, if its level is switched off."""
-    if request_clearance(request).opens(fact.project, fact.sensitivity):
+    if request_clearance(request).allows(fact.project, fact.sensitivity):
         return ""
     return f" It is {fact.sensitivity}: turn on the switch of that level to see it."
 

@@ -20,7 +20,7 @@ from memoryhub.access import redaction
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.memories import BulkResult, NotFound, StoreError, undo_bulk_action
-from memoryhub.memories.bulk_undo import bulk_action_kind
+from memoryhub.memories.bulk_actions import bulk_action_kind
 from memoryhub.models import Memory
 from memoryhub.web.base.fields import parse_whole_number
 from memoryhub.web.base.redirects import return_url
@@ -98,7 +98,7 @@ def parse_action(form: QueryDict, clearance: Clearance) -> tuple[str, dict[str, 
     names = [name] if name in SETTABLE_FIELDS else [one for one in SETTABLE_FIELDS if form.get(one)]
     values = {one: form.get(one, "") for one in names}
     level = values.get("sensitivity")
-    if level in LEVELS and level not in clearance.somewhere():
+    if level in LEVELS and level not in clearance.levels_in_any_project():
         raise StoreError(f"you may not see {level} memories; choose a lower level", "sensitivity")
     return kind, values
 

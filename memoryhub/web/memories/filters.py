@@ -67,7 +67,7 @@ class MemoryListFilter(ListFilter):
 
     def narrow_to(self, clearance: Clearance) -> None:
         """Offer only the levels that are shown."""
-        seen = clearance.somewhere()
+        seen = clearance.levels_in_any_project()
         shown = [level for level in LEVELS if level in seen]
         widget = self.fields["sensitivity"].widget
         widget.choices = [("", "Any"), *((level, level) for level in shown)]

@@ -51,7 +51,7 @@ class DraftForm(forms.Form):
     def __init__(self, data: Mapping[str, Any] | None, clearance: Clearance, **options: Any) -> None:
         super().__init__(data, **options)
         self.clearance = clearance
-        self.levels = [level for level in LEVELS if level in clearance.somewhere()]
+        self.levels = [level for level in LEVELS if level in clearance.levels_in_any_project()]
         self.fields["sensitivity"].widget.choices = [(level, level) for level in self.levels]
         properties = self.model.model_json_schema()["properties"]
         for name, bound in self.fields.items():

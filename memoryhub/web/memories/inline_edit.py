@@ -83,7 +83,7 @@ def _saved_response(request: HtmxHttpRequest, memory: Memory, name: str, *, chan
         messages.success(request, undo_form(request, memory, text))
     else:
         messages.info(request, "Nothing was changed.")
-    if request.htmx and request_clearance(request).opens(memory.project, memory.sensitivity):
+    if request.htmx and request_clearance(request).allows(memory.project, memory.sensitivity):
         response = _text_response(
             request, queries.get_visible_memory(request, memory.uid), name, done=True, changed=changed
         )

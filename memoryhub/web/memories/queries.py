@@ -45,13 +45,13 @@ def hidden_notice(request: HttpRequest, memories: Sequence[Memory]) -> str:
     Their new level may have its switch off, or be one that the person never sees in that project.
     """
     shown, full = request_clearance(request), full_clearance(request)
-    hidden = [one for one in memories if not shown.opens(one.project, one.sensitivity)]
+    hidden = [one for one in memories if not shown.allows(one.project, one.sensitivity)]
     if not hidden:
         return ""
     levels = sorted({one.sensitivity for one in hidden}, key=level_rank)
     what, them = ("It is", "it") if len(memories) == 1 else (f"{len(hidden)} of them are", "them")
     named = " or ".join(levels)
-    if not all(full.opens(one.project, one.sensitivity) for one in hidden):
+    if not all(full.allows(one.project, one.sensitivity) for one in hidden):
         return f"{what} {named} now, which you may not see there."
     switch = "switch of that level" if len(levels) == 1 else "switches of these levels"
     return f"{what} {named} now and out of sight: turn on the {switch} to see {them}."

@@ -191,7 +191,7 @@ def undo_form(request: HttpRequest, memory: Memory, text: str) -> str:
 
     There is no button if the person cannot see the memory any more, even with all switches on.
     """
-    may_undo = full_clearance(request).opens(memory.project, memory.sensitivity)
+    may_undo = full_clearance(request).allows(memory.project, memory.sensitivity)
     last = memory.revisions.first() if may_undo else None
     text = f"{text} {queries.hidden_notice(request, [memory])}".rstrip()
     context = {"memory": memory, "said": text, "number": last.number if last else 0}
@@ -200,7 +200,7 @@ def undo_form(request: HttpRequest, memory: Memory, text: str) -> str:
 
 def redirect_to_memory(request: HttpRequest, memory: Memory) -> HttpResponse:
     """Redirect to the page of the memory if it is still visible, else to the list."""
-    if request_clearance(request).opens(memory.project, memory.sensitivity):
+    if request_clearance(request).allows(memory.project, memory.sensitivity):
         return redirect("memory", uid=memory.uid)
     return redirect("memories")
 

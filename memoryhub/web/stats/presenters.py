@@ -173,8 +173,8 @@ def health_issues(found: MemoryUsage, contradictions: int, project: str = "") ->
         HealthIssue(
             title,
             means,
-            found.ailing[name],
-            _percent(found.ailing[name], found.total),
+            found.issues[name],
+            _percent(found.issues[name], found.total),
             page_url("memories", mend=name, project=project),
         )
         for name, (title, means) in labels.items()

@@ -40,7 +40,7 @@ def bulk_bar(
     list is of trashed or expired memories. ``demote``: the action of that button.
     """
     request = context["request"]
-    offered = full_clearance(request).somewhere()
+    offered = full_clearance(request).levels_in_any_project()
     return {
         "request": request,
         "csrf_token": context.get("csrf_token"),

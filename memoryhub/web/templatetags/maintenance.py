@@ -7,8 +7,8 @@ from typing import Any
 from django import template
 
 from memoryhub.maintenance import results
+from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.maintenance.operations.base import Change
-from memoryhub.maintenance.registry import OPERATIONS
 from memoryhub.models import MaintenanceRun
 from memoryhub.web.templatetags.hub import type_name
 
