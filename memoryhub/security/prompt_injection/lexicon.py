@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from memoryhub.core.rule_files import RuleSchema, load_rule_file
 from memoryhub.core.text import STOP_WORDS
 from memoryhub.security.prompt_injection.normalisation import LEET, fold_word
-from memoryhub.security.rule_files import RuleSchema, load_rule_file
 
 WORDS = Path(__file__).with_name("rules") / "words"
 # Symbols for everything that is no word of the lexicon.

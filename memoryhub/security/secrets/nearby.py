@@ -15,7 +15,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator
 
-from memoryhub.security.rule_files import RuleSchema, load_rule_file
+from memoryhub.core.rule_files import RuleSchema, load_rule_file
 from memoryhub.security.secrets.budget import Budget
 from memoryhub.security.secrets.values import HEX, UUID, has_digit, is_random, is_reference
 

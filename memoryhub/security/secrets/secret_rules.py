@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from memoryhub.security.rule_files import RuleSchema, load_rule_file
+from memoryhub.core.rule_files import RuleSchema, load_rule_file
 from memoryhub.security.secrets.budget import Budget
 from memoryhub.security.secrets.checks import CHECKS, Check, has_variety, secret_span
 
