@@ -2,6 +2,7 @@
 
 Line breaks in a regex are for readability and are removed. A list of regexes contains alternatives. Regexes
 ignore case unless they begin with ``(?-i)``. They insert a named part of ``[fragments]`` with ``(?&name)``.
+The fragment ``uuid`` is always known.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, mo
 
 _FRAGMENT = re.compile(r"\(\?&(\w+)\)")
 _EXACT_CASE = "(?-i)"
+_UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 
 class RuleFileError(ValueError):
@@ -35,9 +37,11 @@ class PatternFile(RuleSchema):
     @model_validator(mode="before")
     @classmethod
     def _insert_fragments(cls, data: dict[str, Any]) -> dict[str, Any]:
-        known: dict[str, str] = {}
         own = data.get("fragments", {})
-        for name, regex in own.items() if isinstance(own, dict) else ():
+        if not isinstance(own, dict):
+            return data  # the validation of the fields reports the error
+        known = {"uuid": _UUID}
+        for name, regex in own.items():
             known[name] = insert_fragments(regex, known)
         return {**insert_fragments(data, known), "fragments": known}
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from memoryhub.core.rule_files import RuleSchema, load_rule_file
+from memoryhub.core.rule_files import PatternFile, RuleSchema, load_rule_file
 from memoryhub.security.secrets.budget import Budget
 from memoryhub.security.secrets.checks import CHECKS, Check, has_variety, secret_span
 
@@ -30,8 +30,6 @@ RULE_FILES = (
     "prose",
     "assignments",
 )
-_UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-_FRAGMENT = re.compile(r"\(\?&(\w+)\)")
 # A token starts after a character that is no part of a word, or after an escaped line break in quoted code.
 _WORD_START = r"(?:(?<![\w-])|(?<=\\[nrt]))"
 _WORD_END = r"(?![\w-])"
@@ -50,6 +48,10 @@ def _require_lower_case(keyword: str) -> str:
     return keyword
 
 
+def _join_lines(regex: str) -> str:
+    return regex.replace("\n", "")
+
+
 class SecretRule(RuleSchema):
     """One rule.
 
@@ -64,8 +66,8 @@ class SecretRule(RuleSchema):
     keywords: tuple[Annotated[str, Field(min_length=1), AfterValidator(_require_lower_case)], ...] = Field(
         min_length=1
     )
-    regex: str = Field(min_length=1)
-    hints: tuple[str, ...] = ()
+    regex: Annotated[str, Field(min_length=1), AfterValidator(_join_lines)]
+    hints: tuple[Annotated[str, AfterValidator(_join_lines)], ...] = ()
     check: Annotated[Check, BeforeValidator(_find_check)] = has_variety
     precheck: Annotated[Check, BeforeValidator(_find_check)] | None = None
     standalone: bool = False
@@ -76,43 +78,19 @@ class SecretRule(RuleSchema):
         return re.compile(_as_standalone(self.regex) if self.standalone else self.regex, re.ASCII)
 
 
-class SecretRuleFile(RuleSchema):
-    """One file of rules.
+class SecretRuleFile(PatternFile):
+    """One file of rules. ``defaults``: values for the keys that a rule does not have."""
 
-    ``defaults``: values for the keys that a rule does not have. ``fragments``: named parts of regexes, which
-    a regex contains as ``(?&name)``. Line breaks in a regex are for readability and are removed.
-    """
-
-    fragments: dict[str, str] = {}
     defaults: dict[str, Any] = {}
     rules: tuple[SecretRule, ...]
 
     @model_validator(mode="before")
     @classmethod
     def _complete_rules(cls, data: dict[str, Any]) -> dict[str, Any]:
-        fragments = {"uuid": _UUID}
-
-        def expand(value: Any) -> Any:
-            if isinstance(value, list):
-                return [expand(one) for one in value]
-            return _FRAGMENT.sub(insert, value.replace("\n", "")) if isinstance(value, str) else value
-
-        def insert(match: re.Match[str]) -> str:
-            if match[1] not in fragments:
-                raise ValueError(f"unknown fragment {match[1]!r}")
-            return f"(?:{fragments[match[1]]})"
-
-        own_fragments, defaults = data.get("fragments", {}), data.get("defaults", {})
-        rules = data.get("rules", [])
-        tables = [own_fragments, defaults, *(rules if isinstance(rules, list) else [rules])]
-        if not all(isinstance(table, dict) for table in tables):
+        defaults, rules = data.get("defaults", {}), data.get("rules", [])
+        if not isinstance(rules, list) or not all(isinstance(table, dict) for table in [defaults, *rules]):
             return data  # the validation of the fields reports the error
-        for name, regex in own_fragments.items():
-            fragments[name] = expand(regex)
-        rules = [defaults | rule for rule in rules]
-        for rule in rules:
-            rule.update({key: expand(rule[key]) for key in ("regex", "hints") if key in rule})
-        return data | {"rules": rules}
+        return data | {"rules": [defaults | rule for rule in rules]}
 
 
 @cache
