@@ -97,7 +97,7 @@ class FieldReader:
         try:
             text.encode()
         except UnicodeEncodeError:
-            self.refuse(name, "holds half of a surrogate pair, which is no character; remove it")
+            self.refuse(name, "contains an unpaired surrogate, which is not a character; remove it")
             return ""
         return text
 

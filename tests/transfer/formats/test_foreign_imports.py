@@ -268,7 +268,7 @@ HALVES = {
 def test_unpaired_surrogate_only_affects_its_item(tmp_path: Path, name: str) -> None:
     brought = Brought(HALVES[name](tmp_path / name))
     assert brought.tally.failed == 1
-    assert all("half of a surrogate pair" in error for error in brought.errors)
+    assert all("unpaired surrogate" in error for error in brought.errors)
     assert not Memory.objects.exists()
 
 
