@@ -66,12 +66,12 @@ def handle_hook(
         cwd=_text_field(hook, "cwd"),
         at=at,
         data=_event_data(hook),
-        mark=_hook_delivery_id(event, hook, at),
+        delivery_id=_hook_delivery_id(event, hook, at),
         allow_private=private,
         allow_secret=secret,
-        reads=Right.READ.value in caller.rights,
-        greets=True,
-        most_tokens=MAX_CONTEXT_TOKENS,
+        may_read=Right.READ.value in caller.rights,
+        injects_at_start=True,
+        max_tokens=MAX_CONTEXT_TOKENS,
     )
     try:
         with lock_timeout(PROMPT_WAIT_SECONDS if name == "UserPromptSubmit" else WRITE_WAIT_SECONDS):
@@ -189,10 +189,10 @@ def post_event(request: ApiRequest, body: EventBody) -> HttpResponse:
         at=body.at,
         data=body.data,
         sensitivity=body.sensitivity.value,
-        mark=_event_delivery_id(body, request.body),
+        delivery_id=_event_delivery_id(body, request.body),
         allow_private=body.allow_private,
         allow_secret=body.allow_secret,
-        reads=Right.READ.value in request.auth.rights,
+        may_read=Right.READ.value in request.auth.rights,
     )
     result = capture.dispatch(hook_event, request.auth.actor)
     handlers = [report.as_dict() for report in result.handlers]

@@ -189,7 +189,10 @@ def recall_memories(request: ApiRequest, params: RecallRequest) -> HttpResponse:
     actor = request.auth.actor
     return json_response(
         recall(
-            memories, asked, _serialize_detail, told=lambda shown: record_reveals(shown, actor, "api recall")
+            memories,
+            asked,
+            _serialize_detail,
+            on_shown=lambda shown: record_reveals(shown, actor, "api recall"),
         )
     )
 

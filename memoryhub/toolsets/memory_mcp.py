@@ -294,9 +294,9 @@ def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
         request,
         lambda memory, score: memory_detail(memory, score, provenance),
         entry=index_entry,
-        brief=memory_summary,
+        short_detail=memory_summary,
         prepare=provenance.read,
-        told=lambda memories: record_reveals(memories, caller.actor, "memory-mcp memory_recall"),
+        on_shown=lambda memories: record_reveals(memories, caller.actor, "memory-mcp memory_recall"),
     )
     answer["tokens_used"] += ENVELOPE_TOKENS
     renewed = store.renew_expiry(
