@@ -189,6 +189,11 @@ class FieldReader:
             if self.get(name) not in (None, "", 0, "[]", "{}", [], {}):
                 self.notes.add(f"{name}{f' ({why})' if why else ''}")
 
+    def note_unknown(self, known: frozenset[str]) -> None:
+        """Note fields other than the known ones."""
+        for name in sorted(set(self.values) - known):
+            self.notes.add(f"field {printable_name(name)}")
+
     def note_unsupported_metadata(
         self, metadata: Mapping[str, Any], known: frozenset[str] = frozenset()
     ) -> None:
