@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from memoryhub.core.rule_files import RuleSchema, Words, load_rule_file
-from memoryhub.security.secrets.budget import Budget
+from memoryhub.security.secrets.secret_rules import Budget
 from memoryhub.security.secrets.values import HEX, UUID, has_digit, is_random, is_reference
 
 _SERVICES = Path(__file__).with_name("rules") / "services.toml"
