@@ -259,7 +259,7 @@ def _apply_category_rules(draft: MemoryDraft, decision: DedupDecision) -> DedupD
         if len(verdict.content) > MAX_CONTENT:
             return DedupDecision(Verdict(Decision.CREATE, "together they are too long for one memory"))
         if memory.sensitivity != draft.sensitivity:
-            return DedupDecision(Verdict(Decision.CREATE, "a merge would change who may see it"))
+            return DedupDecision(Verdict(Decision.CREATE, "a merge would change its access"))
     return decision
 
 

@@ -73,9 +73,7 @@ class RememberArguments(ToolArguments):
     tags: Labels = Field(default_factory=list, description="Words to find it by.")
     project: Name = Field("", description="The project it belongs to.")
     scope: Scope = Field(Scope.PROJECT, description="Who shares it: personal, project or team.")
-    sensitivity: Sensitivity = Field(
-        Sensitivity.PUBLIC, description="Who may read it: public, private or secret."
-    )
+    sensitivity: Sensitivity = Field(Sensitivity.PUBLIC, description="Level: public, private or secret.")
     session_id: Name = Field("", description="The session it comes from.")
 
 

@@ -151,7 +151,7 @@ def _make_candidate(
         abstract=shorten(bare, 200),
         overview=shorten(f"{previous} {text}", _CONTEXT_CHARS) if previous else "",
         confidence=min(0.5 + 0.1 * scores.total, 0.9),
-        decision=("events", "tells a decision") in scores.why and best == "events",
+        decision=("events", "states a decision") in scores.why and best == "events",
         why="; ".join(scores.reasons()),
     )
 
