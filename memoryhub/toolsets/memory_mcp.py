@@ -45,7 +45,7 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.recall import MAX_TOKENS, MIN_TOKENS, RecallRequest, recall_memories
 from memoryhub.toolsets import results
-from memoryhub.toolsets.base import Id, Tool, ToolArguments, Toolset
+from memoryhub.toolsets.base import Id, ToolArguments, Toolset
 from memoryhub.toolsets.memory_mcp_results import (
     IMPORTANCE_SCALE,
     index_entry,
@@ -161,7 +161,18 @@ class ForgetArguments(ToolArguments):
     )
 
 
+MEMORY_MCP = Toolset(
+    "memory-mcp", "Memory MCP: store with entities and importance, recall in two parts, forget."
+)
+
+
+@MEMORY_MCP.tool(Right.WRITE, idempotent=True)
 def memory_store(caller: Caller, args: StoreArguments) -> dict[str, Any]:
+    """Store a memory, or update one: leave out id to create, name it to change that memory. Entities, a
+    summary of 20 words and the importance are worked out when they are left out. A memory lives
+    importance x 30 days; being recalled renews that from importance 4 on. The same content again
+    refreshes the memory that is there.
+    """
     if args.id:
         return _update(caller, args, args.id)
     if args.content is None:
@@ -215,7 +226,12 @@ def _update(caller: Caller, args: StoreArguments, uid: str) -> dict[str, Any]:
     }
 
 
+@MEMORY_MCP.tool(Right.READ)
 def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
+    """Search memories. Answers in two parts within max_tokens: index, all matches as summaries of at
+    most 20 words, and details, the best ones whole. Recall again with a larger budget, or a narrower
+    query, for more.
+    """
     clearance = args.clearance(caller)
     provenance = versions.Provenance(clearance, MAX_PROVENANCE_ROWS)
     request = RecallRequest(args.query, args.max_tokens - ENVELOPE_TOKENS, most_details=args.limit)
@@ -238,7 +254,11 @@ def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
     return answer
 
 
+@MEMORY_MCP.tool(Right.WRITE, destructive=True)
 def memory_forget(caller: Caller, args: ForgetArguments) -> dict[str, Any]:
+    """Forget a memory by its id: to the trash (a person can restore it), or with hard erased for good.
+    Answers with its provenance, all that was done to it.
+    """
     with journal_refusals(args, caller.actor):
         refuse_secrets(args, ["reason"])
     memory = _find_visible(caller, args.id)
@@ -331,39 +351,3 @@ def _renewed_entities(caller: Caller, uid: str, content: str) -> list[EntityDraf
     before = {(one.entity, one.entity_type) for one in _extract_entities(memory.content)}
     current = {(one["entity"], one["entity_type"]) for one in list_values(memory, "entities")}
     return _extract_entities(content) if current <= before else None
-
-
-_TOOLS: tuple[Tool[Any], ...] = (
-    Tool(
-        "memory_store",
-        "Store a memory, or update one: leave out id to create, name it to change that memory. Entities, a "
-        "summary of 20 words and the importance are worked out when they are left out. A memory lives "
-        "importance x 30 days; being recalled renews that from importance 4 on. The same content again "
-        "refreshes the memory that is there.",
-        StoreArguments,
-        memory_store,
-        Right.WRITE,
-        idempotent=True,
-    ),
-    Tool(
-        "memory_recall",
-        "Search memories. Answers in two parts within max_tokens: index, all matches as summaries of at most "
-        "20 words, and details, the best ones whole. Recall again with a larger budget, or a narrower query, "
-        "for more.",
-        RecallArguments,
-        memory_recall,
-        Right.READ,
-    ),
-    Tool(
-        "memory_forget",
-        "Forget a memory by its id: to the trash (a person can restore it), or with hard erased for good. "
-        "Answers with its provenance, all that was done to it.",
-        ForgetArguments,
-        memory_forget,
-        Right.WRITE,
-        destructive=True,
-    ),
-)
-MEMORY_MCP = Toolset(
-    "memory-mcp", "Memory MCP: store with entities and importance, recall in two parts, forget.", _TOOLS
-)

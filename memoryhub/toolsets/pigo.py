@@ -20,7 +20,7 @@ from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.fallback import SimilarMemory, search_with_fallback
 from memoryhub.toolsets import results
-from memoryhub.toolsets.base import Id, Tool, ToolArguments, Toolset
+from memoryhub.toolsets.base import Id, ToolArguments, Toolset
 
 DEFAULT_TOP_K = 5
 Category = Literal["profile", "preferences", "entities", "events", "cases", "patterns"]
@@ -81,7 +81,14 @@ class ForgetArguments(ToolArguments):
     id: Id
 
 
+PIGO = Toolset("pigo", "pigo's memory: three layers in six categories, deduplicated.")
+
+
+@PIGO.tool(Right.READ)
 def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
+    """Search and retrieve relevant memories by meaning, by keywords where that finds nothing. Each
+    result has its abstract, overview and content, and counts as used.
+    """
     known = MemoryFilter().select(args.clearance(caller))
     found = search_with_fallback(args.memories(caller), args.query, limit=args.top_k, known=known)
     record_reveals((one.memory for one in found), caller.actor, "pigo memory_recall")
@@ -89,7 +96,11 @@ def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
     return {"results": [_serialize_found(one) for one in found]}
 
 
+@PIGO.tool(Right.WRITE, idempotent=True)
 def memory_remember(caller: Caller, args: RememberArguments) -> dict[str, Any]:
+    """Save an important piece of information as a long-term memory. What is known already is skipped,
+    what adds to a memory is merged into it (profile always, events and cases never).
+    """
     values = {
         name: getattr(args, name) for name in args.model_fields_set & set(RememberArguments.model_fields)
     }
@@ -106,7 +117,9 @@ def memory_remember(caller: Caller, args: RememberArguments) -> dict[str, Any]:
     return response | {name: stored[name] for name in ("category", "abstract") if name in stored}
 
 
+@PIGO.tool(Right.WRITE, destructive=True)
 def memory_forget(caller: Caller, args: ForgetArguments) -> dict[str, Any]:
+    """Delete a memory by its id, when it is outdated or wrong. A person can restore it from the trash."""
     if not memories.trash_memories([args.id], caller.actor):
         raise Http404
     return {"id": args.id, "outcome": "trashed"}
@@ -126,33 +139,3 @@ def _serialize_found(result: SimilarMemory) -> dict[str, Any]:
         "created_at": serializers.moment(row.created_at),
         "updated_at": serializers.moment(row.updated_at),
     }
-
-
-_TOOLS: tuple[Tool[Any], ...] = (
-    Tool(
-        "memory_recall",
-        "Search and retrieve relevant memories by meaning, by keywords where that finds nothing. Each result "
-        "has its abstract, overview and content, and counts as used.",
-        RecallArguments,
-        memory_recall,
-        Right.READ,
-    ),
-    Tool(
-        "memory_remember",
-        "Save an important piece of information as a long-term memory. What is known already is skipped, "
-        "what adds to a memory is merged into it (profile always, events and cases never).",
-        RememberArguments,
-        memory_remember,
-        Right.WRITE,
-        idempotent=True,
-    ),
-    Tool(
-        "memory_forget",
-        "Delete a memory by its id, when it is outdated or wrong. A person can restore it from the trash.",
-        ForgetArguments,
-        memory_forget,
-        Right.WRITE,
-        destructive=True,
-    ),
-)
-PIGO = Toolset("pigo", "pigo's memory: three layers in six categories, deduplicated.", _TOOLS)
