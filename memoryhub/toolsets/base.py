@@ -178,9 +178,7 @@ def int_to_text(value: object) -> object:
 
 Id = Annotated[
     str,
-    Field(
-        min_length=1, max_length=64, description="The memory's or fact's id, as an earlier answer gave it."
-    ),
+    Field(min_length=1, max_length=64, description="Id of the memory or fact."),
     BeforeValidator(int_to_text),
 ]
 

@@ -80,10 +80,8 @@ NamedEntity = Annotated[EntityDraft, BeforeValidator(_to_entity, json_schema_inp
 class StoreArguments(ToolArguments):
     """With ``id``, an update."""
 
-    content: Content | None = Field(
-        None, description="What to remember, in full. Needed unless id names a memory to update."
-    )
-    id: Id | None = Field(None, description="Leave out to create; name a memory to update it.")
+    content: Content | None = Field(None, description="Full text of the memory. Required unless id is given.")
+    id: Id | None = Field(None, description="Id of the memory to update; omit it to create one.")
     type: Literal["fact", "entity", "relationship", "self"] = Field(
         "fact",
         description="fact: general information; entity: a person, place, thing or concept; relationship: a "
@@ -95,25 +93,23 @@ class StoreArguments(ToolArguments):
         "from the text when left out.",
     )
     summary: Annotated[Text, Field(max_length=2000)] = Field(
-        "", description="One line; the first 20 words of the content when left out."
+        "", description="Summary in one line; default: the first 20 words of the content."
     )
     entities: Annotated[list[NamedEntity], Field(max_length=100)] | None = Field(
         None,
         description="Names, or objects with entity and entity_type; extracted from the content when left "
         "out.",
     )
-    tags: Labels = Field(default_factory=list, description="Words to find it by.")
+    tags: Labels = Field(default_factory=list, description="Tags.")
     title: Annotated[Text, Field(max_length=500)] = Field(
-        "", description="A short title; made when left out."
+        "", description="Short title; default: made from the content."
     )
-    category: Annotated[Word, Field(max_length=100)] = Field("general", description="To group it by.")
+    category: Annotated[Word, Field(max_length=100)] = Field("general", description="Category, any word.")
     sensitivity: Sensitivity = Field(Sensitivity.PUBLIC, description="Level: public, private or secret.")
-    scope: Scope = Field(Scope.PROJECT, description="Who shares it: personal, project or team.")
-    project: Name = Field("", description="The project it belongs to.")
-    session_id: Name = Field("", description="The session it comes from.")
-    ttl_days: TtlDays | None = Field(
-        None, description="Days to live; importance x 30 when left out; 0: for ever."
-    )
+    scope: Scope = Field(Scope.PROJECT, description="Scope: personal, project or team.")
+    project: Name = Field("", description="Project.")
+    session_id: Name = Field("", description="Session in which it was created.")
+    ttl_days: TtlDays | None = Field(None, description="Days to live; default: importance x 30; 0: forever.")
 
     @model_validator(mode="after")
     def _has_something(self) -> Self:
@@ -126,14 +122,14 @@ class RecallArguments(ToolArguments, AccessParams):
     query: str = Field(description="Words, a phrase in quotation marks, a name, a question.")
     max_tokens: Annotated[int, Field(ge=MIN_TOKENS, le=MAX_TOKENS)] = Field(
         default_factory=lambda: settings.MEMORYHUB.recall_max_tokens,
-        description="Budget of the whole answer, in tokens.",
+        description="Token budget of the whole response.",
     )
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT)] = Field(
-        20, description="Most memories shown whole; the index names all that match."
+        20, description="Maximum number of whole memories; the index lists all matches."
     )
     type: MemoryType | None = Field(None, description="Only memories of this type.")
     entities: Annotated[list[Word], Field(max_length=20)] = Field(
-        default_factory=list, description="Only memories that name each of these."
+        default_factory=list, description="Only memories with all of these entities."
     )
     category: TextFilter = Field(None, description="Only memories of this category.")
     tag: TextFilter = Field(None, description="Only memories with this tag.")
@@ -154,10 +150,10 @@ class ForgetArguments(ToolArguments):
     id: Id
     hard: bool = Field(
         False,
-        description="False: to the trash, from where a person can restore it. True: erased for good.",
+        description="False: move it to the trash, where a person can restore it. True: erase it.",
     )
     reason: Annotated[Text, Field(max_length=500)] = Field(
-        "", description="Why, for the provenance. Do not repeat the memory's text here."
+        "", description="Reason, for the provenance. Do not repeat the memory's text."
     )
 
 
@@ -168,10 +164,9 @@ MEMORY_MCP = Toolset(
 
 @MEMORY_MCP.tool(Right.WRITE, idempotent=True)
 def memory_store(caller: Caller, args: StoreArguments) -> dict[str, Any]:
-    """Store a memory, or update one: leave out id to create, name it to change that memory. Entities, a
-    summary of 20 words and the importance are worked out when they are left out. A memory lives
-    importance x 30 days; being recalled renews that from importance 4 on. The same content again
-    refreshes the memory that is there.
+    """Store a memory, or update the one with the given id. Entities, a summary of 20 words and the
+    importance are derived from the content if omitted. A memory lives importance x 30 days; from importance
+    4 on, each recall renews this time. Storing the same content again refreshes the existing memory.
     """
     if args.id:
         return _update(caller, args, args.id)
@@ -228,9 +223,8 @@ def _update(caller: Caller, args: StoreArguments, uid: str) -> dict[str, Any]:
 
 @MEMORY_MCP.tool(Right.READ)
 def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
-    """Search memories. Answers in two parts within max_tokens: index, all matches as summaries of at
-    most 20 words, and details, the best ones whole. Recall again with a larger budget, or a narrower
-    query, for more.
+    """Search memories. Returns two parts within max_tokens: index, with a summary of at most 20 words for
+    each match, and details, with the best matches in full. For more, use a larger budget or a narrower query.
     """
     clearance = args.clearance(caller)
     provenance = versions.Provenance(clearance, MAX_PROVENANCE_ROWS)
@@ -256,8 +250,8 @@ def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
 
 @MEMORY_MCP.tool(Right.WRITE, destructive=True)
 def memory_forget(caller: Caller, args: ForgetArguments) -> dict[str, Any]:
-    """Forget a memory by its id: to the trash (a person can restore it), or with hard erased for good.
-    Answers with its provenance, all that was done to it.
+    """Delete a memory by its id: move it to the trash (a person can restore it), or erase it with hard.
+    Returns its provenance.
     """
     with journal_refusals(args, caller.actor):
         refuse_secrets(args, ["reason"])

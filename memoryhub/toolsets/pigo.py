@@ -65,16 +65,16 @@ class RememberArguments(ToolArguments):
     )
     content: Content = Field(description="L2: the full detail.")
     abstract: Annotated[Text, Field(max_length=2000)] = Field(
-        "", description="L0: one line; made from the content when left out."
+        "", description="L0: one line; default: made from the content."
     )
     overview: Annotated[Text, Field(max_length=20_000)] = Field(
-        "", description="L1: a paragraph; the abstract when left out."
+        "", description="L1: a paragraph; default: the abstract."
     )
-    tags: Labels = Field(default_factory=list, description="Words to find it by.")
-    project: Name = Field("", description="The project it belongs to.")
-    scope: Scope = Field(Scope.PROJECT, description="Who shares it: personal, project or team.")
+    tags: Labels = Field(default_factory=list, description="Tags.")
+    project: Name = Field("", description="Project.")
+    scope: Scope = Field(Scope.PROJECT, description="Scope: personal, project or team.")
     sensitivity: Sensitivity = Field(Sensitivity.PUBLIC, description="Level: public, private or secret.")
-    session_id: Name = Field("", description="The session it comes from.")
+    session_id: Name = Field("", description="Session in which it was created.")
 
 
 class ForgetArguments(ToolArguments):
@@ -86,8 +86,8 @@ PIGO = Toolset("pigo", "pigo's memory: three layers in six categories, deduplica
 
 @PIGO.tool(Right.READ)
 def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
-    """Search and retrieve relevant memories by meaning, by keywords where that finds nothing. Each
-    result has its abstract, overview and content, and counts as used.
+    """Search and retrieve relevant memories by meaning, or by keywords if that finds nothing. Each result
+    has an abstract, an overview and the content, and counts as one access.
     """
     known = MemoryFilter().select(args.clearance(caller))
     found = search_with_fallback(args.memories(caller), args.query, limit=args.top_k, known=known)
@@ -98,8 +98,8 @@ def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
 
 @PIGO.tool(Right.WRITE, idempotent=True)
 def memory_remember(caller: Caller, args: RememberArguments) -> dict[str, Any]:
-    """Save an important piece of information as a long-term memory. What is known already is skipped,
-    what adds to a memory is merged into it (profile always, events and cases never).
+    """Save an important piece of information as a long-term memory. Known content is skipped. Additions
+    are merged into the existing memory (profile always, events and cases never).
     """
     values = {
         name: getattr(args, name) for name in args.model_fields_set & set(RememberArguments.model_fields)
