@@ -11,7 +11,7 @@ from memoryhub import memories, serializers
 from memoryhub.access.policy import Sensitivity
 from memoryhub.audit.reveals import record_reveals
 from memoryhub.core.pagination import MAX_LIMIT
-from memoryhub.core.vocabulary import MemoryType, Right, Scope
+from memoryhub.core.vocabulary import Right, Scope
 from memoryhub.extraction.deduplication import create_deduplicated
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.memories.filters import MemoryFilter, TextFilter
@@ -21,18 +21,10 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.fallback import SimilarMemory, search_with_fallback
 from memoryhub.toolsets import results
 from memoryhub.toolsets.base import Id, ToolArguments, Toolset
+from memoryhub.transfer.formats.pigo import TYPE_BY_CATEGORY
 
 DEFAULT_TOP_K = 5
 Category = Literal["profile", "preferences", "entities", "events", "cases", "patterns"]
-# Memory type of each category.
-TYPE_OF_CATEGORY: dict[str, MemoryType] = {
-    "profile": MemoryType.SELF,
-    "preferences": MemoryType.PREFERENCE,
-    "entities": MemoryType.ENTITY,
-    "events": MemoryType.CONTEXT,
-    "cases": MemoryType.DISCOVERY,
-    "patterns": MemoryType.GENERAL,
-}
 _DECISIONS = {
     "created": "CREATE",
     "merged": "MERGE",
@@ -105,7 +97,7 @@ def memory_remember(caller: Caller, args: RememberArguments) -> dict[str, Any]:
         name: getattr(args, name) for name in args.model_fields_set & set(RememberArguments.model_fields)
     }
     values |= {
-        "type": TYPE_OF_CATEGORY[args.category],
+        "type": TYPE_BY_CATEGORY[args.category],
         "overview": args.overview or args.abstract,
     }
     draft = MemoryDraft.model_validate(values)

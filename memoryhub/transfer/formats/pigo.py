@@ -36,7 +36,7 @@ _CATEGORY_OF = {
     MemoryType.DISCOVERY: "cases",
 }
 _DEFAULT_CATEGORY = "events"
-# Types that the pigo toolset stores.
+# The pigo toolset stores these types too.
 TYPE_BY_CATEGORY = {
     "profile": MemoryType.SELF,
     "preferences": MemoryType.PREFERENCE,
