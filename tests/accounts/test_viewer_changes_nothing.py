@@ -95,10 +95,10 @@ def forms() -> list[dict[str, Any]]:
     fact = {"subject": "a", "predicate": "b", "object": "c", "confidence": "1", "operation": "consolidate"}
     person = {"role": "maintainer", "level": "secret", "password": "quite another phrase", "username": "dora"}
     rest = {**plain, **made, **fact, **person, "email": "vic@example.org", "toolset": "letsgo", "cause": "x"}
-    actions = [{"act": act, "do": act} for act in (*ACTS, "merge", "text", "apart", "older", "undo")]
-    return [
-        {**rest, **dict.fromkeys(NAMES, names), **action} for names in (uids, first) for action in actions
+    deeds = [
+        {"act": act, "do": act, "deed": act} for act in (*ACTS, "merge", "text", "apart", "older", "undo")
     ]
+    return [{**rest, **dict.fromkeys(NAMES, names), **deed} for names in (uids, first) for deed in deeds]
 
 
 @pytest.mark.parametrize("door", doors())
