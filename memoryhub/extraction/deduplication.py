@@ -22,7 +22,7 @@ from memoryhub.core.text import STOP_WORDS, words
 from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED, SUMMARY_TYPES
 from memoryhub.embeddings import Embedder, EmbeddingError, Vectors
 from memoryhub.extraction.comparison import Decision, Verdict, compare_texts, merge_texts, word_overlap
-from memoryhub.extraction.rules.statements import name_different_people
+from memoryhub.extraction.rules.signs import name_different_people
 from memoryhub.memories.rows import LIST_FIELDS, hash_content, list_values, resolve_owner, resolve_project
 from memoryhub.memories.schemas import MAX_CONTENT, MAX_LIST, MemoryDraft, MemoryPatch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, journal_refusals, refuse_secrets
@@ -259,7 +259,7 @@ def _apply_category_rules(draft: MemoryDraft, decision: DedupDecision) -> DedupD
         if len(verdict.content) > MAX_CONTENT:
             return DedupDecision(Verdict(Decision.CREATE, "together they are too long for one memory"))
         if memory.sensitivity != draft.sensitivity:
-            return DedupDecision(Verdict(Decision.CREATE, "a merge would change who may see it"))
+            return DedupDecision(Verdict(Decision.CREATE, "a merge would change its access"))
     return decision
 
 

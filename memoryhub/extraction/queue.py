@@ -210,10 +210,10 @@ class ExtractionWorker(ExclusiveThread):
     def __init__(self) -> None:
         super().__init__("extraction", queue_changed)
 
-    def turn(self) -> bool:
-        return self.hold() is not None and process_next(self.ending.is_set)
+    def run_once(self) -> bool:
+        return self.acquire_lock() is not None and process_next(self.ending.is_set)
 
-    def taken_over(self) -> None:
+    def on_lock_acquired(self) -> None:
         """Requeue rows that the previous holder left running."""
         requeue_interrupted()
         delete_old(timezone.now())

@@ -276,7 +276,7 @@ def resume_import(run: MaintenanceRun, actor: Actor, *, restores: bool) -> Maint
     ``actor`` has their full clearance; ``restores`` states that they may restore the store.
     """
     if run.params.get("restores") and not restores:
-        raise Forbidden("this import restores a store; leave it to those who may, or import the file again")
+        raise Forbidden("this import restores a store; resume it as a maintainer, or import the file again")
     return runs.resume(run.uid, actor)
 
 

@@ -78,7 +78,7 @@ def test_token_signed_with_another_key_is_refused(provider):
         {"email_verified": False},
         {"email_verified": "true"},
         {"email": ""},
-        {"email": "nobody@example.org"},
+        {"email": "unknown@example.org"},
         {"sub": "another"},
     ],
     ids=str,
@@ -334,8 +334,8 @@ class TestOnesOwnAccount:
         User.objects.filter(pk=ada.pk).update(is_superuser=True, is_staff=True)
         client = signed_in_client(User.objects.get(pk=ada.pk))
         chosen = {"action": "unbind", "_selected_action": [str(ada.pk)]}
-        told = client.post("/admin/auth/user/", chosen, follow=True).content.decode()
-        assert "unbound by another administrator" in told
+        page = client.post("/admin/auth/user/", chosen, follow=True).content.decode()
+        assert "unbound by another administrator" in page
         assert Identity.objects.filter(user=ada).exists()
         form = client.get(f"/admin/auth/user/{ada.pk}/change/").content.decode()
         assert ("Ada@example.org" in form, 'name="email"' in form) == (True, False)

@@ -199,9 +199,10 @@ class TestMerging:
             if level in expected(clearance, {"allow_private": True, "allow_secret": True}):
                 continue
             asked = someone.post(f"/memories/{public.uid}/merge", {"others": [memory.uid]})
-            told = is_problem(asked, 422)
+            problem = is_problem(asked, 422)
             assert (
-                told["errors"][0]["message"].replace(memory.uid, "nothing") == absent["errors"][0]["message"]
+                problem["errors"][0]["message"].replace(memory.uid, "nothing")
+                == absent["errors"][0]["message"]
             )
             asked = someone.post(f"/memories/{memory.uid}/merge", {"others": [public.uid]})
             assert is_problem(asked, 404)["detail"] == gone["detail"]

@@ -15,7 +15,7 @@ from memoryhub.ops.checks import INSTALLATION
 # Compiled patterns, models of the API's bodies, pages.
 HEAVY = (
     "memoryhub.api.router",
-    "memoryhub.extraction.rules.patterns",
+    "memoryhub.extraction.rules.extractor",
     "memoryhub.security.prompt_injection.patterns",
     "memoryhub.web.urls",
     "memoryhub.admin",

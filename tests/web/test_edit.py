@@ -181,7 +181,7 @@ class TestRefusals:
         ("field", "typed", "expected"),
         [
             ("content", "", "Write something here."),
-            ("content", "  \n ", "Must hold more than white space."),
+            ("content", "  \n ", "Must contain more than white space."),
             ("content", "x" * 100_001, "Use at most 100000 characters."),
             ("content", "a\x00b", "Null characters are not allowed."),
             ("title", "t" * 501, "Use at most 500 characters."),
