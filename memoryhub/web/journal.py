@@ -17,9 +17,9 @@ from memoryhub.audit import journal as chain
 from memoryhub.core import pagination
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.models.querysets import JournalQuerySet
-from memoryhub.web.base.errors import bad_cursor_as_400
 from memoryhub.web.base.filters import JournalFilter
-from memoryhub.web.base.htmx import HtmxHttpRequest
+from memoryhub.web.base.requests import HtmxHttpRequest
+from memoryhub.web.base.views import bad_cursor_as_400
 
 PAGE_SIZE = 50
 # Suggestions for the filter. Querying the operations in use would read the whole journal.

@@ -22,9 +22,9 @@ from memoryhub.maintenance.forms import ADD_RUN, IRREVERSIBLE_OPERATIONS, can_st
 from memoryhub.maintenance.registry import OPERATIONS
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import MaintenanceRun
-from memoryhub.web.base.errors import bad_cursor_as_400
 from memoryhub.web.base.fields import parse_whole_number
 from memoryhub.web.base.filters import ListFilter
+from memoryhub.web.base.views import bad_cursor_as_400
 
 RUNS_PER_PAGE = 30
 CHANGES_PER_PAGE = 50

@@ -30,8 +30,7 @@ from memoryhub.web.base.filters import (
     SessionFilter,
     TimelineFilter,
 )
-from memoryhub.web.base.htmx import HtmxHttpRequest, patch_vary
-from memoryhub.web.base.users import signed_in_user
+from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, signed_in_user
 from memoryhub.web.duplicates.presenters import DuplicatesFilter
 from memoryhub.web.facts.filters import ContradictionFilter, GraphFilter
 from memoryhub.web.memories.filters import BrowseFilter, SearchFilter

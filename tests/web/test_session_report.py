@@ -17,7 +17,7 @@ from django.utils import timezone
 from memoryhub.models import Event, Memory, Profile, Session
 from memoryhub.web.sessions import report as sessions_report
 from memoryhub.web.sessions import views
-from memoryhub.web.templatetags import report as templatetags_report
+from memoryhub.web.templatetags import pages
 from tests.web.markup import PAYLOADS, find_dangers, main
 
 AT = "/reports/sessions/night/?project=zoo"
@@ -158,7 +158,7 @@ def test_memories_are_shown_whole(visitor: Client, remember: Any) -> None:
 def test_the_omitted_length_of_a_long_text_is_shown(
     visitor: Client, remember: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(templatetags_report, "MAX_TEXT_CHARS", 1000)
+    monkeypatch.setattr(pages, "MAX_TEXT_CHARS", 1000)
     remember("x" * 2234, title="Xs", session_id="night", project="zoo")
     assert "1,234 more characters are left out here" in main(visitor.get(AT)).words
 

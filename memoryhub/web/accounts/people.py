@@ -27,8 +27,8 @@ from memoryhub.web.accounts.forms import (
     PlainForm,
     RightsForm,
 )
-from memoryhub.web.base.errors import bad_cursor_as_400
-from memoryhub.web.base.users import signed_in_user
+from memoryhub.web.base.requests import signed_in_user
+from memoryhub.web.base.views import bad_cursor_as_400
 
 PAGE_SIZE, MAX_JOURNAL_ROWS, MAX_FAILED_LOGINS = 50, 30, 10
 

@@ -20,7 +20,7 @@ from memoryhub.accounts import sign_in
 from memoryhub.core import dates
 from memoryhub.core.database import is_database_busy, is_interrupted
 from memoryhub.web.base import live
-from memoryhub.web.base.htmx import patch_vary
+from memoryhub.web.base.requests import patch_vary
 
 ZONE_COOKIE = "zone"  # written by theme.js: the browser's time zone, used if the person chose none
 _PAGES = "memoryhub.web."

@@ -23,13 +23,11 @@ from memoryhub.facts.graph_index import node_key
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import Fact
 from memoryhub.models.querysets import FactQuerySet
-from memoryhub.web.base.errors import bad_cursor_as_400
 from memoryhub.web.base.filters import FactFilter
-from memoryhub.web.base.htmx import HtmxHttpRequest
-from memoryhub.web.base.redirects import return_url
+from memoryhub.web.base.requests import HtmxHttpRequest, return_url
+from memoryhub.web.base.views import bad_cursor_as_400
 from memoryhub.web.facts.filters import GraphAddress, suggested_predicates
-from memoryhub.web.memories.bulk_actions import changed_since_text, parse_journal_number
-from memoryhub.web.memories.bulk_selection import parse_ticked
+from memoryhub.web.memories.bulk_actions import changed_since_text, parse_journal_number, parse_ticked
 from memoryhub.web.memories.forms import FactForm
 
 PAGE_SIZE = 30

@@ -22,8 +22,8 @@ from memoryhub.models import Memory
 from memoryhub.search.related import find_related
 from memoryhub.web.base import markdown
 from memoryhub.web.base.fields import parse_whole_number
-from memoryhub.web.base.htmx import HtmxHttpRequest, patch_vary, wants_fragment
-from memoryhub.web.memories import queries, revisions
+from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, wants_fragment
+from memoryhub.web.memories import queries, versions
 from memoryhub.web.memories.trash import may_restore
 
 _OVERVIEW_HEADING = 3  # the level of the heading above an overview
@@ -80,10 +80,8 @@ def _parse_before(request: HttpRequest) -> int | None:
 def _history_context(
     request: HttpRequest, memory: Memory, limit: int, before: int | None = None
 ) -> dict[str, Any]:
-    versions, older = revisions.visible_changes(
-        memory, request_clearance(request), limit=limit, before=before
-    )
-    return {"versions": versions, "older": older}
+    changes, older = versions.visible_changes(memory, request_clearance(request), limit=limit, before=before)
+    return {"versions": changes, "older": older}
 
 
 def _state_context(memory: Memory) -> dict[str, Any]:

@@ -17,9 +17,8 @@ from memoryhub.core.pagination import InvalidCursor, paginate
 from memoryhub.memories.rows import is_unchanged
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.web.base.redirects import return_url
-from memoryhub.web.memories.bulk_actions import changed_since_text, count_text
-from memoryhub.web.memories.bulk_selection import Selection, parse_selection
+from memoryhub.web.base.requests import return_url
+from memoryhub.web.memories.bulk_actions import Selection, changed_since_text, count_text, parse_selection
 from memoryhub.web.memories.filters import filter_url
 
 PAGE_SIZE = 50

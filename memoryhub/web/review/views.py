@@ -22,8 +22,7 @@ from memoryhub.models import Memory, Profile
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import review_items
 from memoryhub.web.base.fields import parse_aware_datetime, parse_whole_number
-from memoryhub.web.base.htmx import HtmxHttpRequest, patch_vary
-from memoryhub.web.base.redirects import return_url
+from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, return_url
 from memoryhub.web.duplicates import presenters
 from memoryhub.web.duplicates.views import decision_rights
 from memoryhub.web.facts.contradictions import contradiction_cards

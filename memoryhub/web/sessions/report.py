@@ -19,8 +19,8 @@ from memoryhub.models.querysets import InjectionQuerySet
 from memoryhub.stats import timeline
 from memoryhub.stats.timeline import sessions_with_counts
 from memoryhub.web.base.days import group_by_day
-from memoryhub.web.base.errors import bad_cursor_as_400
 from memoryhub.web.base.filters import InjectionFilter
+from memoryhub.web.base.views import bad_cursor_as_400
 from memoryhub.web.sessions.picture import fit_to_bytes
 from memoryhub.web.sessions.views import read_entries, visible_summary
 

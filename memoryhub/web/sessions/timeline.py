@@ -15,8 +15,8 @@ from django.views.decorators.http import require_safe
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.stats import calendar, timeline
 from memoryhub.web.base.days import group_by_day
-from memoryhub.web.base.errors import bad_cursor_as_400
 from memoryhub.web.base.filters import MonthFilter, TimelineFilter
+from memoryhub.web.base.views import bad_cursor_as_400
 
 ENTRIES_PER_PAGE = 30
 

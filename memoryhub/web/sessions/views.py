@@ -25,9 +25,9 @@ from memoryhub.stats import timeline
 from memoryhub.stats.timeline import EventFilter, sessions_with_counts
 from memoryhub.web.base import live
 from memoryhub.web.base.days import group_by_day
-from memoryhub.web.base.errors import bad_cursor_as_400
 from memoryhub.web.base.filters import SessionFilter
-from memoryhub.web.base.htmx import HtmxHttpRequest, page_or_fragment
+from memoryhub.web.base.requests import HtmxHttpRequest, page_or_fragment
+from memoryhub.web.base.views import bad_cursor_as_400
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import filter_url
 from memoryhub.web.sessions.picture import MAX_ITEMS, fit_to_bytes, render_picture
