@@ -27,7 +27,6 @@ from django.utils.text import capfirst
 from memoryhub.access import redaction
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import request_clearance
-from memoryhub.core import dates
 from memoryhub.core.text import shorten
 from memoryhub.memories.versions import visible_revisions
 from memoryhub.models import JournalEntry, Memory
@@ -253,9 +252,7 @@ def format_moment(at: datetime | None) -> str:
         return EMPTY_CELL
     local = timezone.localtime(at)
     return format_html(
-        '<time class="hub-moment" datetime="{}">{}</time>',
-        local.isoformat(),
-        dates.format_date(local, "minute"),
+        '<time class="hub-moment" datetime="{}">{:%Y-%m-%d %H:%M}</time>', local.isoformat(), local
     )
 
 

@@ -48,12 +48,12 @@ class TestEnded:
     ) -> None:
         began = datetime(2026, 5, 4, 9, 10, tzinfo=UTC)
         words = self.validity(visitor, actor, began, began + timedelta(hours=3))
-        assert "from 4 May 2026, 09:10 until 12:10" in words
+        assert "from 2026-05-04, 09:10 until 12:10" in words
 
     def test_what_held_for_longer_says_the_days(self, visitor: Client, actor: Actor) -> None:
         began = datetime(2026, 5, 4, 9, 10, tzinfo=UTC)
         words = self.validity(visitor, actor, began, began + timedelta(hours=15))
-        assert "from 4 May 2026 until 5 May 2026" in words
+        assert "from 2026-05-04 until 2026-05-05" in words
 
 
 class TestYetToBegin:

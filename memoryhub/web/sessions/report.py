@@ -18,7 +18,6 @@ from memoryhub.models import Injection, Memory, Session
 from memoryhub.models.querysets import InjectionQuerySet
 from memoryhub.stats import timeline
 from memoryhub.stats.timeline import sessions_with_counts
-from memoryhub.web.base.days import group_by_day
 from memoryhub.web.base.filters import InjectionFilter
 from memoryhub.web.base.views import bad_cursor_as_400
 from memoryhub.web.sessions.picture import fit_to_bytes
@@ -76,7 +75,7 @@ def _count_within_budget(entries: list[timeline.TimelineEntry]) -> int:
 
 
 def _render_entries(entries: list[timeline.TimelineEntry], summary: Memory | None) -> str:
-    return render_to_string("sessions/report_days.html", {"days": group_by_day(entries), "summary": summary})
+    return render_to_string("sessions/report_days.html", {"entries": entries, "summary": summary})
 
 
 def _find_sessions(session_id: str, project: str | None, clearance: Clearance) -> list[Session]:

@@ -14,7 +14,6 @@ from django.views.decorators.http import require_safe
 
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.stats import calendar, timeline
-from memoryhub.web.base.days import group_by_day
 from memoryhub.web.base.filters import MonthFilter, TimelineFilter
 from memoryhub.web.base.views import bad_cursor_as_400
 
@@ -121,7 +120,7 @@ def timeline_entries(request: HttpRequest) -> HttpResponse:
             )
     context = {
         "form": form,
-        "days": group_by_day(found),
+        "entries": found,
         "next_cursor": next_cursor,
         "first": not cursor,
     }

@@ -24,7 +24,6 @@ from memoryhub.models.querysets import SessionQuerySet
 from memoryhub.stats import timeline
 from memoryhub.stats.timeline import EventFilter, sessions_with_counts
 from memoryhub.web.base import live
-from memoryhub.web.base.days import group_by_day
 from memoryhub.web.base.filters import SessionFilter
 from memoryhub.web.base.requests import HtmxHttpRequest, page_or_fragment
 from memoryhub.web.base.views import bad_cursor_as_400
@@ -162,7 +161,7 @@ def session(request: HttpRequest, session_id: str) -> HttpResponse:
     if len(found) > 1:
         return render(request, "sessions/choose.html", {"session_id": session_id, "sessions": found})
     context = _session_context(request, found[0])
-    summary, entries = context["summary"], [entry for day in context["days"] for entry in day.entries]
+    summary, entries = context["summary"], context["entries"]
     live.set_etag(
         request,
         _session_version(found[0]),
@@ -223,7 +222,7 @@ def _entries_context(
     if fit < len(entries):
         entries, next_cursor = entries[:fit], timeline.cursor_after(entries[fit - 1])
     return {
-        "days": group_by_day(entries),
+        "entries": entries,
         "listing": listing,
         "shown": len(entries),
         "next_cursor": next_cursor,
@@ -252,8 +251,7 @@ def _render_entries(
     context = {"in_session": True, "level": 3, "bulk": any(bulk_actions.allowed_actions(request).values())}
 
     def render_first(count: int) -> str:
-        days = {"days": group_by_day(entries[:count])}
-        return render_to_string("timeline/days.html", {**context, **days}, request)
+        return render_to_string("timeline/days.html", {**context, "entries": entries[:count]}, request)
 
     return fit_to_bytes(render_first, len(entries), MAX_LIST_BYTES, min_count)
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from django import template
 from django.conf import settings
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import escape, format_html
+from django.utils.html import escape
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 
 from memoryhub.access import redaction
-from memoryhub.core import dates
 from memoryhub.core.text import collapse_whitespace, without_title_line
 from memoryhub.facts.graph_index import node_key
 from memoryhub.maintenance import results
@@ -26,7 +24,7 @@ from memoryhub.models import Event, Fact, MaintenanceRun, Memory
 from memoryhub.stats.timeline import TimelineEntry
 from memoryhub.web.base.markdown import render, to_plain_text
 from memoryhub.web.sessions.picture_layout import Mark, Point, SessionPicture
-from memoryhub.web.templatetags.hub import moment, type_name
+from memoryhub.web.templatetags.hub import type_name
 
 register = template.Library()
 
@@ -46,13 +44,6 @@ _MEMORABILITY_WEIGHTS = {
 }
 BELOW_THRESHOLD = "below the gate"  # the reason given by capture
 _ROUNDING_ERROR = 0.01  # parts are stored with three decimals
-
-
-@register.simple_tag
-def exact(at: datetime) -> SafeString:
-    """Render a relative time followed by the exact time."""
-    shown = dates.format_exact(timezone.localtime(at))
-    return format_html('{} <span class="exact">{}</span>', moment(at, dated=False), shown)
 
 
 @register.filter("yet_to_begin")
