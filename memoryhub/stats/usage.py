@@ -79,7 +79,7 @@ class MemoryUsage:
     total: int = 0
     worth: Counter[tuple[int, int]] = field(default_factory=Counter)
     use: dict[str, list[int]] = field(default_factory=dict)
-    ailing: Counter[str] = field(default_factory=Counter)
+    issues: Counter[str] = field(default_factory=Counter)
 
 
 def summarize_usage(live: MemoryQuerySet, now: datetime) -> MemoryUsage:
@@ -100,7 +100,7 @@ def summarize_usage(live: MemoryQuerySet, now: datetime) -> MemoryUsage:
         found.total += count
         found.worth[worth, age] += count
         found.use.setdefault(kind, [0] * (len(READ_LIMITS) + 1))[use] += count
-        found.ailing.update(dict(zip(HEALTH_ISSUES, issues, strict=True)))
+        found.issues.update(dict(zip(HEALTH_ISSUES, issues, strict=True)))
     return found
 
 

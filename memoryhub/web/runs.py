@@ -44,14 +44,14 @@ def number_parameter(request: HttpRequest, name: str, default: str) -> int:
 
 
 def progress_context(request: HttpRequest, run: MaintenanceRun, percent: int) -> dict[str, Any]:
-    """Return the state of a run; ``is_news`` if it differs from the one in the address (``told``)."""
+    """Return the state of a run; ``is_news`` if it differs from the one in the address (``announced``)."""
     # A screen reader announces each quarter once instead of every second.
     step = f"{run.status}-{percent // 25}-{run.stop_requested:d}"
     return {
         "run": run,
         "percent": percent,
         "step": step,
-        "is_news": request.GET.get("told") != step,
+        "is_news": request.GET.get("announced") != step,
         "is_polling": results.is_active(run),
     }
 
@@ -109,7 +109,7 @@ def run_list(request: HttpRequest) -> HttpResponse:
     rows_shown = [
         (run, runs.visible_result(run, clearance, counted=False), params[run.pk]) for run in page.items
     ]
-    context = {"form": form, "page": page, "told": rows_shown, "first": not cursor}
+    context = {"form": form, "page": page, "rows": rows_shown, "first": not cursor}
     return render(request, "maintenance/runs.html", context, status=200 if form.is_valid() else 422)
 
 
@@ -187,7 +187,7 @@ def _run_context(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
     result = runs.visible_result(found, clearance, counted=not is_active)
     context = {
         **progress_context(request, found, results.progress_percent(found, result)),
-        "told": result,
+        "result": result,
         "params": params,
         "may_steer": _may_control(request, found),
         "out_of_reach": _is_control_withheld(request, found),

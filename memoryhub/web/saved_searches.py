@@ -88,7 +88,7 @@ class ListAddress:
         return LIST_TITLES[self.page]
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Describe the filters with the labels of the list's form."""
         given = {name: str(value) for name, value in QueryDict(self.query).items() if value}
         form = _FILTER_FORMS[self.page](given)
@@ -107,7 +107,7 @@ def _describe_filter(form: ListFilter, name: str, value: str) -> str:
     if name not in form.fields:
         return f"{name.replace('_', ' ')} {value}"
     label = str(form[name].label).lower()
-    return label if isinstance(form.fields[name], BooleanField) else f"{label}: {form.told(name)}"
+    return label if isinstance(form.fields[name], BooleanField) else f"{label}: {form.display_value(name)}"
 
 
 def to_list_address(page: str, query: str) -> ListAddress | None:

@@ -28,7 +28,7 @@ SignIn = Callable[..., Client]
 
 @pytest.fixture
 def editor(sign_in: SignIn) -> Client:
-    """A person who may change and trash memories, and sees public ones."""
+    """A person with permission to change and trash memories, and sees public ones."""
     return sign_in("change_memory", "delete_memory")
 
 
@@ -61,7 +61,7 @@ def test_many_memories_change_and_the_message_can_undo_it(editor: Client, three:
     assert set(Memory.objects.values_list("importance", flat=True)) == {0.4}
     address, fields = undo_of(page)
     back = editor.post(address, fields, follow=True).content.decode()
-    assert "Taken back: 3 memories are as they were." in back
+    assert "Undone: 3 memories are as they were." in back
     assert set(Memory.objects.values_list("importance", flat=True)) == {0.8}
 
 

@@ -214,7 +214,7 @@ class TestAdd:
             ("predicate", "p" * 201),
             ("object", ""),
             ("confidence", "1.1"),
-            ("memory_id", "nobody"),
+            ("memory_id", "nothing"),
         ],
     )
     def test_an_error_is_shown_at_its_field_and_the_rest_stays_typed(
@@ -286,7 +286,7 @@ class TestDelete:
         client = sign_in("delete_fact")
         there = page.format(memory.uid if "memories" in page else made.uid)
         shown = main(client.get(there))
-        [button] = [one for one in shown.all("button") if one.get("form") == "fact-deeds"]
+        [button] = [one for one in shown.all("button") if one.get("form") == "fact-actions"]
         asked = client.post(button["formaction"], {"next": shown.value_of("next")})
         assert there in main(asked).links()
         # The page of a fact that is gone is no place to go to.

@@ -129,7 +129,7 @@ class TestJournal:
         remember("two")
         schema.drop_triggers()
         with connection.cursor() as cursor:
-            cursor.execute("UPDATE memoryhub_journalentry SET actor = 'nobody' WHERE seq = 1")
+            cursor.execute("UPDATE memoryhub_journalentry SET actor = 'someone' WHERE seq = 1")
         schema.install()
         page = visitor.get("/home/journal/").content.decode()
         assert 'role="alert"' in page

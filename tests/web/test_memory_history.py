@@ -1,4 +1,4 @@
-"""The history of a memory and who may see it."""
+"""The history of a memory and its visibility."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ View = Callable[..., HttpResponse]
 
 
 def managers_only(view: View) -> View:
-    """Answer 403 to users who may not manage people."""
+    """Answer 403 to users without permission to manage people."""
 
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
 from memoryhub.access.policy import Clearance
@@ -22,11 +22,14 @@ from memoryhub.web.base.requests import HtmxHttpRequest, update_address_bar
 from memoryhub.web.memories.filters import ORDERS, BrowseFilter, filter_url
 
 PAGE_SIZE = 25
+OLD_ISSUE_PARAMETER = "mend"  # the name of ``issue`` in addresses that people saved
 
 
 @require_safe
 def memory_list(request: HtmxHttpRequest) -> HttpResponse:
     """List memories; ``GET`` takes the filters, ``order`` and ``cursor``."""
+    if old := request.GET.get(OLD_ISSUE_PARAMETER):
+        return redirect(filter_url(request, OLD_ISSUE_PARAMETER, issue=old))
     clearance = request_clearance(request)
     form = BrowseFilter(request.GET)
     form.narrow_to(clearance)

@@ -225,7 +225,7 @@ def add_result_messages(request: HttpRequest, acted: BulkResult, back: str) -> N
         hidden = queries.hidden_notice(request, acted.done)
         context = {
             "acted": acted,
-            "told": f"{count_text(len(acted.done))} {_DONE_TEXTS[acted.kind]}",
+            "summary": f"{count_text(len(acted.done))} {_DONE_TEXTS[acted.kind]}",
             "one": acted.done[0] if len(acted.done) == 1 else None,
             "back": back,
             "hidden": hidden,
@@ -243,7 +243,7 @@ def add_result_messages(request: HttpRequest, acted: BulkResult, back: str) -> N
 def add_undo_messages(request: HttpRequest, acted: BulkResult) -> None:
     if acted.done:
         verb = "is as it was" if len(acted.done) == 1 else "are as they were"
-        messages.success(request, f"Taken back: {count_text(len(acted.done))} {verb}.")
+        messages.success(request, f"Undone: {count_text(len(acted.done))} {verb}.")
     if acted.refused:
         messages.warning(request, refusals_message(acted, request))
 

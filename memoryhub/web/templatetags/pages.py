@@ -86,7 +86,7 @@ def event_name(event: Event) -> str:
     return event.tool_name or _EVENT_NAMES.get(event.event, event.event)
 
 
-@register.filter("preview_told")
+@register.filter
 def event_preview(event: Event) -> str:
     """Return the preview of an event, redacted if it became a secret memory."""
     memory = event.memory
@@ -164,7 +164,7 @@ def memorability(event: Event) -> dict[str, Any]:
     return context
 
 
-@register.simple_tag(name="handlers_said")
+@register.simple_tag
 def handler_results(event: Event) -> list[dict[str, Any]]:
     """Return the results of the hook handlers, without those that the line of the event shows already.
 
@@ -202,7 +202,7 @@ def operation_help(name: str) -> str:
     return OPERATIONS[name].help if name in OPERATIONS else ""
 
 
-@register.filter("deed")
+@register.filter
 def change_action(change: Change, run: MaintenanceRun) -> str:
     """Describe what a run did to a memory, or what a dry run would do."""
     return results.action_label(change.action, run.dry_run)
@@ -230,7 +230,7 @@ MAX_TEXT_CHARS = 60_000  # of one text, to limit the size of a page
 _HEADING_LEVEL = 3  # the level of the heading of an entry
 
 
-@register.inclusion_tag("sessions/report_memory.html", name="told_whole")
+@register.inclusion_tag("sessions/report_memory.html")
 def report_memory(memory: Memory, summary: Memory | None = None) -> dict[str, Any]:
     """Render a memory with its whole text, or without it if it is the summary at the top of the report."""
     is_summary = summary is not None and memory.pk == summary.pk
