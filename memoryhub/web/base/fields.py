@@ -101,6 +101,20 @@ class LinesField(_ListField):
         return "\n".join(values)
 
 
+class EntitiesField(LinesField):
+    """Entities as lines like ``Ada | person``; the type may be left out."""
+
+    def to_python(self, value: Any) -> Any:
+        return [self._parse(line) for line in super().to_python(value)]
+
+    def write(self, values: Iterable[Any]) -> str:
+        return super().write(f"{one['entity']} | {one['entity_type']}" for one in values)
+
+    def _parse(self, line: str) -> dict[str, str]:
+        name, mark, kind = line.rpartition("|")
+        return {"entity": name.strip(), "entity_type": kind.strip()} if mark else {"entity": line}
+
+
 class LabelsField(_ListField):
     """A list with commas between the items; an item that contains a comma is quoted."""
 

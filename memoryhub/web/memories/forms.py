@@ -18,6 +18,7 @@ from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.memories.versions import current_value
 from memoryhub.models import Memory
 from memoryhub.web.base.fields import (
+    EntitiesField,
     LabelsField,
     LineField,
     LinesField,
@@ -118,6 +119,8 @@ class MemoryForm(DraftForm):
     files_modified = LinesField(label="Files modified", help_text="One path on each line.")
     abstract = LineField(help_text="One line; made from the content when empty.")
     overview = TextField(help_text="A paragraph.")
+    entities = EntitiesField(help_text="One on each line: a name, or a name | type.")
+    discovery_tokens = forms.IntegerField(required=False, help_text="What it cost to find this out.")
     unchanged_since = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def __init__(
@@ -130,7 +133,13 @@ class MemoryForm(DraftForm):
         self.memory = memory
         start = _stored_values(memory) if memory else _default_values()
         super().__init__(data, clearance, initial={**start, **(initial or {})}, label_suffix="")
-        for name, rows in (("content", 16), ("overview", 4), ("files_read", 4), ("files_modified", 4)):
+        for name, rows in (
+            ("content", 16),
+            ("overview", 4),
+            ("files_read", 4),
+            ("files_modified", 4),
+            ("entities", 4),
+        ):
             self.fields[name].widget.attrs["rows"] = rows
         self.fields["content"].widget.attrs["required"] = True
         self.fields["project"].widget.attrs["list"] = "projects"
