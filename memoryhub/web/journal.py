@@ -14,12 +14,10 @@ from django.views.decorators.http import require_POST, require_safe
 from memoryhub.access import redaction
 from memoryhub.accounts.clearance import full_clearance, is_confined, request_clearance
 from memoryhub.audit import journal as chain
-from memoryhub.core import pagination
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.models.querysets import JournalQuerySet
 from memoryhub.web.base.filters import JournalFilter
-from memoryhub.web.base.requests import HtmxHttpRequest
-from memoryhub.web.base.views import bad_cursor_as_400
+from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page
 
 PAGE_SIZE = 50
 # Suggestions for the filter. Querying the operations in use would read the whole journal.
@@ -106,16 +104,9 @@ def _visible_rows(request: HttpRequest) -> JournalQuerySet:
 def _list_context(request: HttpRequest, form: JournalFilter) -> dict[str, Any]:
     rows = _visible_rows(request)
     rows = _apply_filter(rows, form) if form.is_valid() else rows.none()
-    cursor = request.GET.get("cursor")
-    with bad_cursor_as_400():
-        page = pagination.paginate(rows, "seq", PAGE_SIZE, cursor)
-    _attach_titles(request, page.items)
-    return {
-        "form": form,
-        "page": page,
-        "first": not cursor,
-        "operations": SUGGESTED_OPERATIONS,
-    }
+    listed = cursor_page(request, rows, "seq", PAGE_SIZE)
+    _attach_titles(request, listed["page"].items)
+    return {"form": form, "operations": SUGGESTED_OPERATIONS, **listed}
 
 
 def _apply_filter(rows: JournalQuerySet, form: JournalFilter) -> JournalQuerySet:

@@ -16,7 +16,6 @@ from django_htmx.http import reswap, retarget
 
 from memoryhub.access.policy import Actor
 from memoryhub.accounts.clearance import request_actor, request_clearance
-from memoryhub.core import pagination
 from memoryhub.maintenance import results, run_scope, runs
 from memoryhub.maintenance.forms import ADD_RUN, IRREVERSIBLE_OPERATIONS, can_start_run, can_view_runs
 from memoryhub.maintenance.registry import OPERATIONS
@@ -24,7 +23,7 @@ from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import MaintenanceRun
 from memoryhub.web.base.fields import parse_whole_number
 from memoryhub.web.base.filters import ListFilter
-from memoryhub.web.base.views import bad_cursor_as_400
+from memoryhub.web.base.requests import cursor_page
 
 RUNS_PER_PAGE = 30
 CHANGES_PER_PAGE = 50
@@ -102,14 +101,11 @@ def run_list(request: HttpRequest) -> HttpResponse:
     form, clearance = RunFilter(request.GET), request_clearance(request)
     rows = runs.visible_runs(clearance).select_related("undoes")
     rows = form.select(rows) if form.is_valid() else rows.none()
-    cursor = request.GET.get("cursor")
-    with bad_cursor_as_400():
-        page = pagination.paginate(rows, "created_at", RUNS_PER_PAGE, cursor)
-    params = results.visible_params(page.items, clearance)
-    rows_shown = [
-        (run, runs.visible_result(run, clearance, counted=False), params[run.pk]) for run in page.items
-    ]
-    context = {"form": form, "page": page, "rows": rows_shown, "first": not cursor}
+    listed = cursor_page(request, rows, "created_at", RUNS_PER_PAGE)
+    items = listed["page"].items
+    params = results.visible_params(items, clearance)
+    rows_shown = [(run, runs.visible_result(run, clearance, counted=False), params[run.pk]) for run in items]
+    context = {"form": form, "rows": rows_shown, **listed}
     return render(request, "maintenance/runs.html", context, status=200 if form.is_valid() else 422)
 
 

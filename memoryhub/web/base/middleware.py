@@ -20,6 +20,7 @@ from django_htmx.middleware import HtmxDetails
 from memoryhub.accounts import sign_in
 from memoryhub.core import dates
 from memoryhub.core.database import is_database_busy, is_interrupted
+from memoryhub.core.pagination import InvalidCursor
 from memoryhub.web.base import live
 from memoryhub.web.base.requests import patch_vary
 
@@ -48,7 +49,12 @@ class PageMiddleware(LoginRequiredMiddleware):
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
-        """Respond 503 if the database stayed locked or a query timed out, here and in the admin."""
+        """Respond 503 if the database stayed locked or a query timed out, here and in the admin.
+
+        Respond 400 if a cursor from the address does not fit the list.
+        """
+        if isinstance(exception, InvalidCursor):
+            return render(request, "400.html", status=400)
         is_slow = is_interrupted(exception)
         if not is_slow and not is_database_busy(exception):
             return None

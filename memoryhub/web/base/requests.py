@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -12,6 +13,8 @@ from django.utils.cache import patch_vary_headers
 from django.utils.http import url_has_allowed_host_and_scheme
 from django_htmx.http import push_url, replace_url
 from django_htmx.middleware import HtmxDetails
+
+from memoryhub.core.pagination import paginate
 
 VARY_HEADERS = ("HX-Request", "HX-Target", "HX-Boosted")
 
@@ -47,6 +50,12 @@ def page_or_fragment(
     response = render(request, name, context, status=status)
     patch_vary(response)
     return response
+
+
+def cursor_page(request: HttpRequest, rows: QuerySet[Any], column: str, limit: int) -> dict[str, Any]:
+    """Return the context of a list with a cursor: the page, and whether it is the first one."""
+    cursor = request.GET.get("cursor")
+    return {"page": paginate(rows, column, limit, cursor), "first": not cursor}
 
 
 def update_address_bar(

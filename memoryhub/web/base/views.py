@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from csp.constants import HEADER
 from csp.utils import build_policy
-from django.core.exceptions import BadRequest, DisallowedHost, PermissionDenied
+from django.core.exceptions import DisallowedHost, PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.accounts.clearance import SWITCHABLE_LEVELS, may_view_level, request_clearance, show_level
-from memoryhub.core.pagination import InvalidCursor
 from memoryhub.models import Memory
 from memoryhub.stats.counts import count_values
 from memoryhub.web.base.middleware import mark_as_page
@@ -75,12 +71,3 @@ def _set_security_policy(page: HttpResponse) -> HttpResponse:
     """Add the content security policy: an early refusal never reaches CSPMiddleware."""
     page.headers[HEADER] = build_policy()
     return page
-
-
-@contextmanager
-def bad_cursor_as_400() -> Iterator[None]:
-    """Answer 400 when a cursor from the address does not fit the list."""
-    try:
-        yield
-    except InvalidCursor as error:
-        raise BadRequest(str(error)) from None

@@ -16,7 +16,6 @@ from memoryhub import memories
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.capture import segments
-from memoryhub.core import pagination
 from memoryhub.facts import queries
 from memoryhub.facts import services as fact_store
 from memoryhub.facts.graph_index import node_key
@@ -24,8 +23,7 @@ from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import Fact
 from memoryhub.models.querysets import FactQuerySet
 from memoryhub.web.base.filters import FactFilter
-from memoryhub.web.base.requests import HtmxHttpRequest, return_url
-from memoryhub.web.base.views import bad_cursor_as_400
+from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, return_url
 from memoryhub.web.facts.filters import GraphAddress, suggested_predicates
 from memoryhub.web.memories.bulk_actions import changed_since_text, parse_journal_number, parse_ticked
 from memoryhub.web.memories.forms import FactForm
@@ -77,15 +75,11 @@ def _render_table(request: HttpRequest, add: FactForm, status: int = 200) -> Htt
     form = FactFilter({} if "add" in request.GET or request.method == "POST" else request.GET)
     valid = form.is_valid()
     rows = _filter_facts(request_clearance(request), form) if valid else Fact.objects.none()
-    cursor = request.GET.get("cursor")
-    with bad_cursor_as_400():
-        page = pagination.paginate(rows, "updated_at", PAGE_SIZE, cursor)
     context = {
         "form": form,
         "add": add,
         "add_open": add.is_bound or "add" in request.GET,
-        "page": page,
-        "first": not cursor,
+        **cursor_page(request, rows, "updated_at", PAGE_SIZE),
         "hidden_marks": valid and form.leaves_out_marks() and _has_segment_facts(request),
         "graph": _graph_address(request, form) if valid else "",
         "conflicts": GraphAddress(request.GET).conflicts(subject=form.value("subject")) if valid else "",

@@ -85,12 +85,11 @@ def _history_context(
 
 
 def _state_context(memory: Memory) -> dict[str, Any]:
-    has_expired = memory.expires_at is not None and memory.expires_at <= timezone.now()
     return {
         "memory": memory,
         **{name: list_values(memory, name) for name in LIST_FIELDS},
         "is_trashed": memory.deleted_at is not None,
-        "is_expired": memory.deleted_at is None and has_expired,
+        "is_expired": memory.deleted_at is None and memory.is_expired(timezone.now()),
     }
 
 

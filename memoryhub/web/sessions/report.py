@@ -11,7 +11,6 @@ from django.views.decorators.http import require_safe
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
-from memoryhub.core import pagination
 from memoryhub.injection.queries import load_reports
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Injection, Memory, Session
@@ -19,7 +18,7 @@ from memoryhub.models.querysets import InjectionQuerySet
 from memoryhub.stats import timeline
 from memoryhub.stats.timeline import sessions_with_counts
 from memoryhub.web.base.filters import InjectionFilter
-from memoryhub.web.base.views import bad_cursor_as_400
+from memoryhub.web.base.requests import cursor_page
 from memoryhub.web.sessions.picture import fit_to_bytes
 from memoryhub.web.sessions.views import read_entries, visible_summary
 
@@ -95,14 +94,8 @@ def injections(request: HttpRequest) -> HttpResponse:
     clearance = request_clearance(request)
     visible: InjectionQuerySet = Injection.objects.visible_to(clearance).select_related("session")
     rows = _apply_filter(visible, form) if valid else visible.none()
-    with bad_cursor_as_400():
-        page = pagination.paginate(rows, "at", PAGE_SIZE, request.GET.get("cursor"))
-    context = {
-        "form": form,
-        "logs": load_reports(page.items, clearance),
-        "next_cursor": page.next_cursor,
-        "first": not request.GET.get("cursor"),
-    }
+    listed = cursor_page(request, rows, "at", PAGE_SIZE)
+    context = {"form": form, "logs": load_reports(listed["page"].items, clearance), **listed}
     return render(request, "injections/page.html", context, status=200 if valid else 422)
 
 

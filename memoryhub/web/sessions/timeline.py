@@ -15,7 +15,6 @@ from django.views.decorators.http import require_safe
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.stats import calendar, timeline
 from memoryhub.web.base.filters import MonthFilter, TimelineFilter
-from memoryhub.web.base.views import bad_cursor_as_400
 
 ENTRIES_PER_PAGE = 30
 
@@ -114,10 +113,9 @@ def timeline_entries(request: HttpRequest) -> HttpResponse:
     next_cursor = None
     valid = form.is_valid()
     if valid:
-        with bad_cursor_as_400():
-            found, next_cursor = timeline.load_timeline(
-                request_clearance(request), form.wanted(), limit=ENTRIES_PER_PAGE, cursor=cursor
-            )
+        found, next_cursor = timeline.load_timeline(
+            request_clearance(request), form.wanted(), limit=ENTRIES_PER_PAGE, cursor=cursor
+        )
     context = {
         "form": form,
         "entries": found,

@@ -16,7 +16,6 @@ from django.views.decorators.http import require_safe
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
-from memoryhub.core import pagination
 from memoryhub.injection import queries
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Event, Injection, Memory, Session
@@ -25,8 +24,7 @@ from memoryhub.stats import timeline
 from memoryhub.stats.timeline import EventFilter, sessions_with_counts
 from memoryhub.web.base import live
 from memoryhub.web.base.filters import SessionFilter
-from memoryhub.web.base.requests import HtmxHttpRequest, page_or_fragment
-from memoryhub.web.base.views import bad_cursor_as_400
+from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fragment
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import filter_url
 from memoryhub.web.sessions.picture import MAX_ITEMS, fit_to_bytes, render_picture
@@ -117,14 +115,8 @@ def sessions(request: HtmxHttpRequest) -> HttpResponse:
     valid = form.is_valid()
     everything = sessions_with_counts(request_clearance(request))
     rows = _apply_filter(everything, form) if valid else everything.none()
-    with bad_cursor_as_400():
-        page = pagination.paginate(rows, "last_seen", PAGE_SIZE, request.GET.get("cursor"))
-    live.set_etag(request, [_session_version(row) for row in page.items])
-    context = {
-        "form": form,
-        "page": page,
-        "first": not request.GET.get("cursor"),
-    }
+    context = {"form": form, **cursor_page(request, rows, "last_seen", PAGE_SIZE)}
+    live.set_etag(request, [_session_version(row) for row in context["page"].items])
     return page_or_fragment(
         request,
         "sessions/list.html",
@@ -236,10 +228,9 @@ def read_entries(
     found: Session, clearance: Clearance, cursor: str | None, **options: Any
 ) -> tuple[list[timeline.TimelineEntry], str | None]:
     """Return one page of a session's entries with their injection logs, and the cursor of the next page."""
-    with bad_cursor_as_400():
-        entries, next_cursor = timeline.load_timeline(
-            clearance, MemoryFilter(), cursor=cursor, of=found, **options
-        )
+    entries, next_cursor = timeline.load_timeline(
+        clearance, MemoryFilter(), cursor=cursor, of=found, **options
+    )
     queries.attach_reports(entries, clearance)
     return entries, next_cursor
 

@@ -150,8 +150,7 @@ def breakable(name: str) -> SafeString:
 @register.filter
 def expires_soon(memory: Memory) -> bool:
     """Whether a memory expires within :data:`EXPIRING_DAYS`."""
-    end = memory.expires_at
-    return end is not None and end <= timezone.now() + timedelta(days=EXPIRING_DAYS)
+    return memory.is_expired(timezone.now() + timedelta(days=EXPIRING_DAYS))
 
 
 @register.simple_tag
