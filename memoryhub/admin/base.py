@@ -251,9 +251,8 @@ def format_moment(at: datetime | None) -> str:
     if at is None:
         return EMPTY_CELL
     local = timezone.localtime(at)
-    return format_html(
-        '<time class="hub-moment" datetime="{}">{:%Y-%m-%d %H:%M}</time>', local.isoformat(), local
-    )
+    element = '<time class="hub-moment" datetime="{}">{}</time>'
+    return format_html(element, local.isoformat(), f"{local:%Y-%m-%d %H:%M}")
 
 
 def format_json(value: Any) -> SafeString:

@@ -41,7 +41,7 @@ from memoryhub.memories import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.memories.quotas import count_by_quota
 from memoryhub.models import Event, MaintenanceRun, Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.web.runs import to_sentence
+from memoryhub.web.base.fields import to_sentence
 
 
 class RunForm(forms.Form):

@@ -21,17 +21,12 @@ from memoryhub.maintenance.forms import ADD_RUN, IRREVERSIBLE_OPERATIONS, can_st
 from memoryhub.maintenance.registry import OPERATIONS
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import MaintenanceRun
-from memoryhub.web.base.fields import parse_whole_number
+from memoryhub.web.base.fields import parse_whole_number, to_sentence
 from memoryhub.web.base.filters import ListFilter
 from memoryhub.web.base.requests import cursor_page
 
 RUNS_PER_PAGE = 30
 CHANGES_PER_PAGE = 50
-
-
-def to_sentence(text: str) -> str:
-    """Return an error message with a capital letter and a full stop."""
-    return f"{text[:1].upper()}{text[1:]}".rstrip(".") + "."
 
 
 def number_parameter(request: HttpRequest, name: str, default: str) -> int:

@@ -21,6 +21,7 @@ from memoryhub.accounts import saved_searches
 from memoryhub.core.text import shorten
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.models import SavedSearch
+from memoryhub.web.base.fields import to_sentence
 from memoryhub.web.base.filters import (
     FactFilter,
     InjectionFilter,
@@ -34,7 +35,6 @@ from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, signed_in_u
 from memoryhub.web.duplicates.presenters import DuplicatesFilter
 from memoryhub.web.facts.filters import ContradictionFilter, GraphFilter
 from memoryhub.web.memories.filters import BrowseFilter, SearchFilter
-from memoryhub.web.runs import to_sentence
 
 # The lists that can be saved, by URL name, in the order of the navigation.
 LIST_TITLES = {

@@ -18,6 +18,12 @@ def normalize_newlines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+def to_sentence(text: str) -> str:
+    """Return an error message with a capital letter and a full stop."""
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
 def parse_whole_number(text: str, digits: int = 15) -> int | None:
     """Parse a non-negative whole number of at most ``digits`` digits; None if the text is not one."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= digits else None

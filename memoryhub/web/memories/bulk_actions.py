@@ -19,7 +19,6 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
 from memoryhub import memories
-from memoryhub.access import redaction
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.memories import BulkResult, NotFound, StoreError, undo_bulk_action
@@ -252,17 +251,23 @@ def refusals_message(acted: BulkResult, request: HttpRequest) -> SafeString:
     """List the first refused memories, with titles if visible, and count the rest."""
     refused = [(uid, reason) for uid, reason in acted.refused if uid not in acted.outdated]
     shown = refused[:_MAX_LISTED]
-    titles = _visible_titles([uid for uid, _ in shown], request)
-    items = [format_html("<bdi>{}</bdi>: {}", titles.get(uid, uid), reason) for uid, reason in shown]
+    titles = queries.visible_titles(request, [uid for uid, _ in shown])
+    items = [
+        format_html("<bdi>{}</bdi>: {}", titles.get(uid, uid)[:_MAX_TITLE_CHARS], reason)
+        for uid, reason in shown
+    ]
     return _list_message(f"{count_text(len(refused)).capitalize()} left as before:", items, len(refused))
 
 
 def changed_since_message(acted: BulkResult, request: HttpRequest) -> SafeString:
     """List the first memories that changed after the list was shown, as links, and count the rest."""
     shown = acted.outdated[:_MAX_LISTED]
-    titles = _visible_titles(shown, request)
+    titles = queries.visible_titles(request, shown)
     link = '<a href="{}"><bdi>{}</bdi></a>'
-    items = [format_html(link, reverse("memory", args=[uid]), titles.get(uid, uid)) for uid in shown]
+    items = [
+        format_html(link, reverse("memory", args=[uid]), titles.get(uid, uid)[:_MAX_TITLE_CHARS])
+        for uid in shown
+    ]
     count = len(acted.outdated)
     return _list_message(changed_since_text(count_text(count), count), items, count)
 
@@ -279,15 +284,6 @@ def _list_message(head: str, items: list[SafeString], total: int) -> SafeString:
     more = [f"and {total - len(items)} more"] if total > len(items) else []
     rows = format_html_join("", "<li>{}</li>", ((item,) for item in [*items, *more]))
     return format_html("{}<ul>{}</ul>", head, rows)
-
-
-def _visible_titles(uids: list[str], request: HttpRequest) -> Mapping[str, str]:
-    seen = Memory.objects.visible_to(request_clearance(request)).filter(uid__in=uids)
-    named = seen.values_list("title", "uid", "sensitivity")
-    return {
-        uid: redaction.format_display_name(title, uid, level)[:_MAX_TITLE_CHARS]
-        for title, uid, level in named
-    }
 
 
 def count_text(count: int) -> str:

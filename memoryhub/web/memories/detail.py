@@ -24,7 +24,7 @@ from memoryhub.web.base import markdown
 from memoryhub.web.base.fields import parse_whole_number
 from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, wants_fragment
 from memoryhub.web.memories import queries, versions
-from memoryhub.web.memories.trash import may_restore
+from memoryhub.web.memories.bulk_actions import is_allowed
 
 _OVERVIEW_HEADING = 3  # the level of the heading above an overview
 MAX_VERSIONS_ON_PAGE = 5
@@ -46,7 +46,7 @@ def memory_page(request: HttpRequest, uid: str) -> HttpResponse:
         context["overview_html"] = markdown.render(memory.overview, below=_OVERVIEW_HEADING, links=links)
     queries.reveal_if_secret(request, memory, "page", [one.sensitivity for one in context["versions"]])
     count_accesses_and_promote([memory])
-    context["may_restore"] = may_restore(request)
+    context["may_restore"] = is_allowed(request, "restore")
     return render(request, "memory/page.html", {**context, **_related_context(request, memory)})
 
 

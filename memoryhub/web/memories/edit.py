@@ -22,8 +22,8 @@ from memoryhub.memories.versions import current_value
 from memoryhub.models import Memory
 from memoryhub.web.base.requests import return_url
 from memoryhub.web.memories import queries
+from memoryhub.web.memories.bulk_actions import is_allowed
 from memoryhub.web.memories.forms import FieldForm, MemoryForm
-from memoryhub.web.memories.trash import may_restore
 from memoryhub.web.memories.versions import FieldChange, field_change, state_at, undo_form
 
 _PREFILL_FIELDS = ("project", "session_id", "type", "category")
@@ -150,7 +150,7 @@ def memory_trash(request: HttpRequest, uid: str) -> HttpResponse:
 @require_POST
 def memory_restore(request: HttpRequest, uid: str) -> HttpResponse:
     """Restore a memory from the trash, or one that has expired."""
-    if not may_restore(request):
+    if not is_allowed(request, "restore"):
         raise PermissionDenied
     queries.get_visible_memory(request, uid)
     if memories.restore_memories([uid], request_actor(request)):

@@ -25,6 +25,7 @@ from memoryhub.web.base.fields import (
     NumberField,
     TextField,
     parse_aware_datetime,
+    to_sentence,
 )
 
 _HTML_ATTRIBUTES = {"maxLength": "maxlength", "minimum": "min", "maximum": "max"}
@@ -84,14 +85,14 @@ class DraftForm(forms.Form):
         if kind == "too_long" and isinstance(error["input"], str):
             kind = "string_too_long"
         message = _ERROR_MESSAGES.get(kind, "").format(**error.get("ctx", {}))
-        message = message or _to_sentence(error["msg"].removeprefix("Value error, "))
+        message = message or to_sentence(error["msg"].removeprefix("Value error, "))
         if len(error["loc"]) > 1:
             message = f"Item {int(error['loc'][1]) + 1}: {message}"
         self.add_error(name if name in self.fields else None, message)
 
     def refuse(self, refusal: StoreError) -> None:
         """Add the reason of a refusal to the field it names."""
-        self.add_error(refusal.field if refusal.field in self.fields else None, _to_sentence(refusal.message))
+        self.add_error(refusal.field if refusal.field in self.fields else None, to_sentence(refusal.message))
 
 
 class MemoryForm(DraftForm):
@@ -232,8 +233,3 @@ def _default_values() -> dict[str, Any]:
 def _is_given(name: str, value: Any) -> bool:
     """Whether a field overrides the default; an empty time to live does, and means never."""
     return name in ("ttl_days", "content") or value not in ("", None, [])
-
-
-def _to_sentence(text: str) -> str:
-    text = text[:1].upper() + text[1:]
-    return text if text.endswith((".", "!", "?")) else f"{text}."
