@@ -89,15 +89,9 @@ TEMPLATES = [
         "APP_DIRS": True,
         "OPTIONS": {
             "libraries": {
-                "acts": "memoryhub.web.templatetags.acts",
                 "hub": "memoryhub.web.templatetags.hub",
-                "maintenance": "memoryhub.web.templatetags.maintenance",
+                "lists": "memoryhub.web.templatetags.lists",
                 "pages": "memoryhub.web.templatetags.pages",
-                "report": "memoryhub.web.templatetags.report",
-                "refusals": "memoryhub.web.templatetags.refusals",
-                "review": "memoryhub.web.templatetags.review",
-                "saved": "memoryhub.web.templatetags.saved",
-                "story": "memoryhub.web.templatetags.story",
             },
             "context_processors": [
                 "django.template.context_processors.request",
@@ -155,7 +149,7 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"
-CSRF_FAILURE_VIEW = "memoryhub.web.base.errors.csrf_failure"
+CSRF_FAILURE_VIEW = "memoryhub.web.base.views.csrf_failure"
 
 LANGUAGE_CODE = "en"
 USE_I18N = True

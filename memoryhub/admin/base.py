@@ -28,7 +28,6 @@ from django.utils.text import capfirst
 from memoryhub.access import redaction
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import request_clearance
-from memoryhub.core import dates
 from memoryhub.core.text import shorten
 from memoryhub.memories.errors import StoreError
 from memoryhub.memories.versions import visible_revisions
@@ -311,11 +310,8 @@ def format_moment(at: datetime | None) -> str:
     if at is None:
         return EMPTY_CELL
     local = timezone.localtime(at)
-    return format_html(
-        '<time class="hub-moment" datetime="{}">{}</time>',
-        local.isoformat(),
-        dates.format_date(local, "minute"),
-    )
+    element = '<time class="hub-moment" datetime="{}">{}</time>'
+    return format_html(element, local.isoformat(), f"{local:%Y-%m-%d %H:%M}")
 
 
 def format_json(value: Any) -> SafeString:

@@ -22,9 +22,9 @@ from memoryhub.search.hybrid import Hit, search_memories
 from memoryhub.search.lexical import TEXT_FIELDS
 from memoryhub.search.snippets import extract_snippet, highlight_text, snippet_of_first_match
 from memoryhub.web.base.fields import parse_whole_number
-from memoryhub.web.base.htmx import HtmxHttpRequest, page_or_fragment, update_address_bar
 from memoryhub.web.base.markdown import to_plain_text
-from memoryhub.web.memories import facets
+from memoryhub.web.base.requests import HtmxHttpRequest, page_or_fragment, update_address_bar
+from memoryhub.web.memories.browse import build_facets
 from memoryhub.web.memories.filters import SearchFilter, filter_url
 
 _MAX_PAGES = 10_000
@@ -83,7 +83,7 @@ def _results_context(request: HtmxHttpRequest, form: SearchFilter, clearance: Cl
         "found": [_to_search_hit(query, hit) for hit in results.hits],
         "number": number,
         "last": -(-results.total // size),
-        "groups": facets.build_facets(request, memories.filter(pk__in=results.ids)),
+        "groups": build_facets(request, memories.filter(pk__in=results.ids)),
     }
 
 

@@ -52,25 +52,25 @@ def visitor(sign_in: SignIn) -> Client:
 
 @pytest.fixture
 def insider(sign_in: SignIn) -> Client:
-    """A person who may see everything, with all switches on."""
+    """A person with permission to see everything, with all switches on."""
     return sign_in("view_private", "view_secret", on=["private", "secret"])
 
 
 @pytest.fixture
 def writer(sign_in: SignIn) -> Client:
-    """A person who may add, change and trash memories."""
+    """A person with permission to add, change and trash memories."""
     return sign_in("add_memory", "change_memory", "delete_memory")
 
 
 @pytest.fixture
 def keeper(sign_in: SignIn) -> Client:
-    """A person who may run maintenance and sees public memories."""
+    """A person with permission to run maintenance and sees public memories."""
     return sign_in("add_maintenancerun", "view_maintenancerun")
 
 
 @pytest.fixture
 def curator(sign_in: SignIn) -> Client:
-    """A person who may merge near-duplicates and sees public memories."""
+    """A person with permission to merge near-duplicates and sees public memories."""
     return sign_in(*CURATOR_PERMISSIONS)
 
 

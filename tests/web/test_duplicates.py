@@ -1,4 +1,4 @@
-"""The page of near-duplicates, including parts of one profile, and who may see which."""
+"""The page of near-duplicates, including parts of one profile, and its visibility."""
 
 from __future__ import annotations
 

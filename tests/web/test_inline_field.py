@@ -110,7 +110,7 @@ class TestSaving:
         page = Page(html)
         assert page.value_of("version") == "1"
         undone = editor.post(f"/memories/{memory.uid}/versions/undo/", {"version": "1"}, follow=True)
-        assert "Taken back" in main(undone).words
+        assert "Undone" in main(undone).words
         again = Memory.objects.get(pk=memory.pk)
         assert (again.title, list_values(again, "tags"), again.importance, again.sensitivity) == tuple(
             before.values()

@@ -28,7 +28,7 @@ Remember = Callable[..., Memory]
 
 @pytest.fixture
 def boss(db: None) -> Client:
-    """A superuser, who may open the admin."""
+    """A superuser, with access to the admin."""
     client = Client()
     client.force_login(User.objects.create_superuser("boss"))
     return client

@@ -47,9 +47,9 @@ def test_it_shows_model_host_and_remaining_budget(looker: Client, configure: Any
 
 
 def test_no_key_is_shown(looker: Client, configure: Any, settings: Any) -> None:
-    settings.LLM_KEY = "sk-nobody-may-read"
+    settings.LLM_KEY = "sk-no-one-may-read"
     configure(llm="openai", llm_url="https://llm.example.org/v1", llm_model="tiny")
-    assert "sk-nobody" not in looker.get(PAGE).content.decode()
+    assert "sk-no-one" not in looker.get(PAGE).content.decode()
 
 
 def test_a_broken_configuration_is_shown_with_its_fix(looker: Client, configure: Any) -> None:

@@ -22,7 +22,7 @@ from memoryhub.web.duplicates import presenters
 
 MOST = 110_000  # of 250 kB
 OF_SESSION = 102_000  # which loads more than other pages
-SENTENCE = "The tide table of the harbour is read at noon and at midnight by whoever has the watch. "
+SENTENCE = "The tide table of the harbour is read at noon and at midnight by the person on watch. "
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def much(remember: Any, actor: Any) -> None:
         )
         draft = FactDraft(
             subject=f"the watch of the night {number}",
-            predicate="is told in the morning",
+            predicate="is given in the morning",
             object=SENTENCE * 5,
             memory_id=memory.uid,
             project=place["project"],

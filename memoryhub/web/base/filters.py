@@ -79,7 +79,7 @@ class ListFilter(forms.Form):
     def value(self, name: str) -> Any:
         return self.cleaned_data[name]
 
-    def told(self, name: str) -> str:
+    def display_value(self, name: str) -> str:
         """Format a submitted value for display: the label of a choice, "yes" for a ticked box."""
         field, given = self.fields[name], str(self.data[name])
         if isinstance(field, forms.BooleanField):

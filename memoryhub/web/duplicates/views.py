@@ -22,8 +22,7 @@ from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory
 from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.fields import normalize_newlines, parse_aware_datetime
-from memoryhub.web.base.htmx import HtmxHttpRequest, patch_vary
-from memoryhub.web.base.redirects import return_url
+from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, return_url
 from memoryhub.web.duplicates.presenters import (
     CardInput,
     ClusterCard,
@@ -130,7 +129,7 @@ def duplicates_undo(request: HtmxHttpRequest) -> HttpResponse:
     if request.htmx:
         card = _card_or_404(request, request.POST.getlist("member"))
         return _card_response(request, card, is_fresh=True)
-    messages.success(request, "Taken back: all is as it was.")
+    messages.success(request, "Undone: everything is as it was.")
     return redirect(_return_url(request))
 
 

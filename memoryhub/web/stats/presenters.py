@@ -175,7 +175,7 @@ def health_issues(found: MemoryUsage, contradictions: int, project: str = "") ->
             means,
             found.issues[name],
             _percent(found.issues[name], found.total),
-            page_url("memories", mend=name, project=project),
+            page_url("memories", issue=name, project=project),
         )
         for name, (title, means) in labels.items()
         if not (project and name == usage.NO_PROJECT)

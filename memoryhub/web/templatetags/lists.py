@@ -1,10 +1,12 @@
-"""The bar of bulk actions under a list."""
+"""Template tags for the frame of pages and lists: bulk actions, saved searches, the review link."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django import template
+from django.forms import BaseForm
 from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS
@@ -14,6 +16,9 @@ from memoryhub.memories.bulk_actions import MAX_MEMORIES
 from memoryhub.models import Fact, Memory
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import filter_url
+from memoryhub.web.review import queue
+from memoryhub.web.saved_searches import list_address_of
+from memoryhub.web.templatetags.hub import nav_link
 
 register = template.Library()
 
@@ -56,3 +61,29 @@ def bulk_bar(
         "types": [(kind, kind.replace("_", " ")) for kind in TYPES],
         "scopes": SCOPES,
     }
+
+
+@register.simple_tag(takes_context=True)
+def error_mark(context: template.Context) -> str:
+    """Return "Error: " if a submitted form of the page has errors, else nothing.
+
+    A page that reports errors in another way fills the block ``refused`` itself.
+    """
+    values: Iterable[object] = context.flatten().values()
+    has_errors = any(isinstance(one, BaseForm) and one.is_bound and bool(one.errors) for one in values)
+    return "Error: " if has_errors else ""
+
+
+@register.inclusion_tag("review/badge.html", takes_context=True)
+def review_link(context: dict[str, Any]) -> dict[str, Any]:
+    """Render the link to the queue with the number of items for this person."""
+    return {**nav_link(context, "review", "Review"), "waiting": queue.badge_text(context["request"])}
+
+
+@register.inclusion_tag("saved/here.html", takes_context=True)
+def saved_here(context: dict[str, Any], assets: bool = True) -> dict[str, Any]:
+    """Render the menu; empty on a page that cannot be saved.
+
+    ``assets``: include style sheet and script; else the page has them in its head.
+    """
+    return {"place": list_address_of(context["request"]), "assets": assets}

@@ -1,15 +1,20 @@
-"""Pages and the fragments of them that htmx requests."""
+"""The signed-in user, redirect targets, and the fragments of pages that htmx requests."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.contrib.auth.models import User
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
+from django.utils.http import url_has_allowed_host_and_scheme
 from django_htmx.http import push_url, replace_url
 from django_htmx.middleware import HtmxDetails
+
+from memoryhub.core.pagination import paginate
 
 VARY_HEADERS = ("HX-Request", "HX-Target", "HX-Boosted")
 
@@ -47,6 +52,12 @@ def page_or_fragment(
     return response
 
 
+def cursor_page(request: HttpRequest, rows: QuerySet[Any], column: str, limit: int) -> dict[str, Any]:
+    """Return the context of a list with a cursor: the page, and whether it is the first one."""
+    cursor = request.GET.get("cursor")
+    return {"page": paginate(rows, column, limit, cursor), "first": not cursor}
+
+
 def update_address_bar(
     request: HtmxHttpRequest, response: HttpResponse, address: str, *, replace: bool
 ) -> HttpResponse:
@@ -55,3 +66,23 @@ def update_address_bar(
     if not request.htmx or request.htmx.boosted or is_reload:  # a reloaded list is no history entry
         return response
     return replace_url(response, address) if replace else push_url(response, address)
+
+
+def return_url(
+    request: HttpRequest,
+    default: str = "/memories/",
+    prefix: str | tuple[str, ...] = "/",
+    fields: QueryDict | None = None,
+) -> str:
+    """Return the field ``next`` if it is a URL of this host that starts with ``prefix``, else the default.
+
+    ``fields`` replaces the submitted form.
+    """
+    target = (request.POST if fields is None else fields).get("next", "")
+    is_safe = url_has_allowed_host_and_scheme(target, {request.get_host()}, require_https=request.is_secure())
+    return target if is_safe and target.startswith(prefix) else default
+
+
+def signed_in_user(request: HttpRequest) -> User:
+    assert isinstance(request.user, User)  # noqa: S101 the middleware requires sign-in for every page
+    return request.user
