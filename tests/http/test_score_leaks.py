@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 from django.utils import timezone
+from memoryhub.search.term_frequencies import load_term_frequencies
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
@@ -20,7 +21,6 @@ from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import term_frequencies
-from memoryhub.search.term_frequencies import load_term_frequencies
 from tests.api.conftest import Agent, agent
 
 __all__ = ["agent"]

@@ -12,7 +12,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.embeddings import EmbeddingError, provider
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory
-from memoryhub.search import hybrid, term_frequencies
+from memoryhub.search import hybrid
 from memoryhub.search.hybrid import find_neighbours, search_memories
 
 pytestmark = [pytest.mark.usefixtures("embedding"), pytest.mark.django_db]
