@@ -83,12 +83,16 @@ def stop_tracking(cursor: CursorWrapper) -> None:
 
 
 class LogPosition(NamedTuple):
-    """A position in the log: the last vector and the last change. Comparable only within an era."""
+    """A position in the log: the last vector and the last change. Comparable only within an era.
+
+    ``models``: the first and the last model by name that vectors exist of.
+    """
 
     era: tuple[str, int, int]
     last_vector: int
     last_change: int
     listed_from: int
+    models: tuple[str, str] = ("", "")
 
     def follows(self, other: LogPosition) -> bool:
         """Whether all changes since the other position can be read."""
@@ -105,7 +109,8 @@ _POSITION_SQL = (
     f"SELECT (SELECT era FROM {ERA_TABLE}),"
     f" (SELECT seq FROM sqlite_sequence WHERE name = '{VECTOR_TABLE}'),"
     f" (SELECT seq FROM sqlite_sequence WHERE name = '{CHANGE_TABLE}'),"
-    f" (SELECT min(id) FROM {CHANGE_TABLE})"
+    f" (SELECT min(id) FROM {CHANGE_TABLE}),"
+    f" (SELECT min(model) FROM {VECTOR_TABLE}), (SELECT max(model) FROM {VECTOR_TABLE})"
 )
 NO_POSITION = LogPosition(("", 0, 0), 0, 0, 0)
 
@@ -114,8 +119,10 @@ def current_position() -> LogPosition:
     """Return the position as this connection sees it, including its own transaction."""
     with connection.cursor() as cursor:
         cursor.execute(_POSITION_SQL)
-        era, last_vector, last_change, listed_from = cursor.fetchone()
-    return LogPosition((era or "", *_file_id()), last_vector or 0, last_change or 0, listed_from or 0)
+        era, last_vector, last_change, listed_from, *models = cursor.fetchone()
+    first, last = (model or "" for model in models)
+    era = (era or "", *_file_id())
+    return LogPosition(era, last_vector or 0, last_change or 0, listed_from or 0, (first, last))
 
 
 def _file_id() -> tuple[int, int]:
@@ -167,17 +174,6 @@ def count_vectors(model: str) -> int:
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT count(*) FROM {VECTOR_TABLE} WHERE model = %s", [model])
         return int(cursor.fetchone()[0])
-
-
-def has_other_models(model: str) -> bool:
-    """Whether vectors of another model exist."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT EXISTS (SELECT 1 FROM {VECTOR_TABLE} WHERE model < %s)"
-            f" OR EXISTS (SELECT 1 FROM {VECTOR_TABLE} WHERE model > %s)",
-            [model, model],
-        )
-        return bool(cursor.fetchone()[0])
 
 
 def count_memories() -> int:

@@ -132,7 +132,7 @@ def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> lis
     file_weights = _memories_about_files(memories, parsed.files, len(rows))
     scored = _score_candidates(memories, rows, prompt_query, file_weights, now)
     best = sorted(scored, key=lambda one: (-one.score, -one.parts.match, -one.pk))[:MAX_CANDIDATES]
-    found = Memory.objects.in_bulk([one.pk for one in best])
+    found = Memory.objects.load(one.pk for one in best)
     return [Candidate(found[one.pk], one.score, one.parts) for one in best if one.pk in found]
 
 
@@ -269,7 +269,7 @@ def _match_candidates(
     found = [best_positions(np.where(match > 0, scorer.scores(match), 0), MAX_COMPARED)]
     found += [find_substrings(memories, matches, MAX_COMPARED, thorough=False)]
     candidates = np.unique(np.concatenate([*found, rows.find(np.array(about_files, np.int64))]))
-    compared = TextMatcher(matches, weights, prompt_query.clauses).match(candidates)
+    compared = TextMatcher(matches, weights, prompt_query.clauses).match(candidates, candidates, match)
     return [
         ScoredCandidate(
             int(rows.pks[position]), scoring.composite_score(parts, default_weights()), parts, found

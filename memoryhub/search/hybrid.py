@@ -126,8 +126,7 @@ def default_weights() -> scoring.Weights:
 
 def _load_hits(page: list[tuple[int, float, scoring.Components]], query: Query | None) -> list[Hit]:
     """Load the memories of a page, with snippets and details if the query is given."""
-    rows = Memory.objects.with_details() if query is not None else Memory.objects.all()
-    memories = rows.in_bulk([pk for pk, _, _ in page])
+    memories = Memory.objects.load(pk for pk, _, _ in page)
     return [
         Hit(memory, score, parts, _make_snippet(query, memory) if query is not None else "")
         for pk, score, parts in page
@@ -182,12 +181,18 @@ class _Ranking:
         match = self._estimate(words)
         by_words = words.match if self.mode != "semantic" else match
         candidates = self._select_candidates(match, by_words, scorer)
+        substrings = self._find_substrings()
+        # Reading a text is worthwhile only if its words can match better than the evidence.
+        improvable = scoring.max_word_match(words.covered, words.total) > match
+        closely = np.union1d(candidates[improvable[candidates]], substrings)
+        candidates = np.union1d(candidates, substrings)
         leaders = candidates[np.argsort(-match[candidates], kind="stable")][:MAX_LEADERS]
         neighbours = find_neighbours(self._rows, leaders)
         around = (one for links in neighbours.values() for one in (*links.before, *links.after))
         candidates = np.unique(np.array([*candidates.tolist(), *around], np.int64))
-        self.is_exact = len(candidates) >= np.count_nonzero(match >= MIN_MATCH[self.mode])
-        match[candidates] = self._compare(candidates, scoring.link_both_ways(neighbours))
+        self.is_exact = len(candidates) >= int(np.count_nonzero(match >= MIN_MATCH[self.mode]))
+        links = scoring.link_both_ways(neighbours)
+        match[candidates] = self._compare(candidates, closely, by_words, links)
         return match
 
     def _estimate(self, words: lexical.WordScores) -> Scores:
@@ -211,10 +216,13 @@ class _Ranking:
         size = settings.MEMORYHUB.search_pool // (1 if self.mode == "lexical" else 4)
         found = [best_positions(np.where(match > 0, scorer.scores(match), 0), size)]
         found += [best_positions(by_words, size), best_positions(self._cosines, size)]
-        if self.mode != "semantic":
-            found.append(lexical.find_substrings(self._memories, self._words, settings.MEMORYHUB.search_pool))
-            found.append(self._find_title(by_words, size))
-        return np.unique(np.concatenate(found))
+        return np.unique(np.concatenate([*found, self._find_title(by_words, size)]))
+
+    def _find_substrings(self) -> Positions:
+        """Return rows that contain terms of the query inside words, or terms without words."""
+        if self.mode == "semantic":
+            return np.empty(0, np.int64)
+        return lexical.find_substrings(self._memories, self._words, settings.MEMORYHUB.search_pool)
 
     def _find_title(self, by_words: Scores, size: int) -> Positions:
         """Return rows with exactly this title, which can rank too low among many similar rows."""
@@ -223,18 +231,20 @@ class _Ranking:
         titled = self._memories.titled(self._query.typed).values_list("pk", flat=True)
         return self._rows.find(np.array(list(islice(titled, size)), np.int64))
 
-    def _compare(self, candidates: Positions, neighbours: dict[int, Neighbours]) -> list[float]:
+    def _compare(
+        self, candidates: Positions, closely: Positions, by_words: Scores, neighbours: dict[int, Neighbours]
+    ) -> list[float]:
         """Return the match of each candidate by its text, its vector and its neighbours."""
-        compared = TextMatcher(self._words, self._weights).match(candidates)
+        compared = TextMatcher(self._words, self._weights).match(candidates, closely, by_words)
         signals = {
             position: Signals(
                 terms=found.terms,
                 cosine=float(self._cosines[position]),
-                chars=len(texts[-1]),
-                speaker=scoring.parse_speaker(texts[-1]),
-                asks=scoring.ends_with_question(texts[-1]),
+                chars=len(content),
+                speaker=scoring.parse_speaker(content),
+                asks=scoring.ends_with_question(content),
             )
-            for position, (texts, found) in zip(candidates.tolist(), compared, strict=True)
+            for position, (content, found) in zip(candidates.tolist(), compared, strict=True)
         }
         evidence = scoring.combine_evidence(self._question, signals, neighbours)
         return [

@@ -112,12 +112,16 @@ class TermMatches:
                 scores.add(positions, weight, shares)
         return scores
 
-    def contain(self, number: int, positions: Positions) -> NDArray[np.bool_]:
-        """Return which of these rows contain the term, or a word of it."""
-        words = self.query.terms[number].words
-        return np.isin(
-            positions, np.concatenate([_NOWHERE, *(self._words.get(one, _NOWHERE) for one in words)])
-        )
+    def shares(self, positions: Positions) -> Scores:
+        """Return the share of each term (column) that each of these rows (line) contains, 0..1."""
+        shares = np.zeros((len(self.query.terms), len(positions)))
+        for number, term in enumerate(self.query.terms):
+            if len(term.words) == 1:
+                shares[number] = np.isin(positions, self._words.get(term.words[0], _NOWHERE))
+            elif term.words:
+                rows, found = self._phrase_shares(term)
+                shares[number, np.isin(positions, rows)] = found[np.isin(rows, positions)]
+        return shares.T
 
     def _phrase_shares(self, term: queries.Term) -> tuple[Positions, Scores]:
         """Return the rows with words of a phrase, and the share of the credit that each earns."""
@@ -158,18 +162,25 @@ class TextMatcher:
         self._matches = matches
         self._matcher = scoring.QueryMatcher(matches.query, weights, clauses)
 
-    def match(self, positions: Positions) -> list[tuple[tuple[str, ...], scoring.TextMatch]]:
-        """Return the texts of each row and their match. One statement."""
-        terms = range(len(self._matches.query.terms))
-        present = np.array([self._matches.contain(number, positions) for number in terms]).reshape(
-            len(terms), len(positions)
-        )
-        texts = {pk: tuple(fields) for pk, *fields in read_texts(self._matches.rows.pks[positions])}
+    def match(
+        self, positions: Positions, closely: Positions, estimate: Scores
+    ) -> list[tuple[str, scoring.TextMatch]]:
+        """Return the content of each row (ascending) and its match. One statement.
+
+        Only the rows ``closely`` are compared; the others have the match of ``estimate`` by words.
+        """
+        keys = self._matches.rows.pks[positions].tolist()
+        texts = {pk: fields for pk, *fields in read_texts(keys)}
+        shares, compared = self._matches.shares(positions).tolist(), np.isin(positions, closely).tolist()
         found = []
-        for column, pk in enumerate(self._matches.rows.pks[positions].tolist()):
+        for pk, position, own, is_close in zip(keys, positions.tolist(), shares, compared, strict=True):
             fields = texts.get(pk, ("",) * len(TEXT_COLUMNS))  # deleted meanwhile
-            named = dict(zip(TEXT_COLUMNS, fields, strict=True))
-            found.append((fields, self._matcher.match(named, present[:, column].tolist())))
+            if is_close:
+                named = dict(zip(TEXT_COLUMNS, fields, strict=True))
+                match = self._matcher.match(named, list(map(bool, own)))
+            else:
+                match = scoring.TextMatch(float(estimate[position]), 0.0, tuple(own))
+            found.append((fields[-1], match))
         return found
 
 

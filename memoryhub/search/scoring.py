@@ -101,6 +101,11 @@ def word_match(covered: _Number, earned: _Number, total: float) -> _Number:
     return FULL_MATCH * (covered / total) ** (COVERAGE_POWER - 1) * (earned / total) if total else 0 * covered
 
 
+def max_word_match(covered: _Number, total: float) -> _Number:
+    """Return the highest match that terms which add up to ``covered`` of ``total`` can have in any text."""
+    return word_match(covered, covered, total) + PHRASE_BONUS + FOCUS_BONUS
+
+
 class TextMatch(NamedTuple):
     """Match of a query with the texts of a memory, 0..1.
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memoryhub import embeddings
-from memoryhub.backends import change_log, vector_index
+from memoryhub.backends import vector_index
 from memoryhub.backends.fts_query import Query
 from memoryhub.backends.vector_index import Vectors, VectorView
 from memoryhub.core.text import words
@@ -115,7 +115,8 @@ def match_meaning(rows: VisibleRows, query: Query, frequencies: TermFrequencies)
     except EmbeddingError as error:
         log_failure(logger, LEXICAL_ONLY, error)
         return SemanticMatches(failure=f"{LEXICAL_ONLY}: {error}")
-    note = MODEL_CHANGING if change_log.has_other_models(embedder.name) else ""
+    other_models = set(rows.position.models) - {embedder.name, ""}
+    note = MODEL_CHANGING if other_models else ""
     return SemanticMatches(row_cosines(rows, vector, embedder.name), embedder.name, note=note)
 
 

@@ -141,10 +141,11 @@ def store_memory(caller: Caller, draft: MemoryDraft) -> dict[str, Any]:
 def search_memories(caller: Caller, args: SearchArguments) -> dict[str, Any]:
     found = search(args.memories(caller), args.query, limit=args.limit, min_score=args.min_score)
     record_reveals((hit.memory for hit in found.hits), caller.actor, "letsgo search_memories")
+    memories = serializers.memories(hit.memory for hit in found.hits)
     return {
         "results": [
-            {**serializers.memory(hit.memory), "score": hit.score, "match": hit.components.match}
-            for hit in found.hits
+            {**memory, "score": hit.score, "match": hit.components.match}
+            for memory, hit in zip(memories, found.hits, strict=True)
         ]
     }
 
