@@ -179,7 +179,8 @@ class TextMatcher:
                 named = dict(zip(TEXT_COLUMNS, fields, strict=True))
                 match = self._matcher.match(named, list(map(bool, own)))
             else:
-                match = scoring.TextMatch(float(estimate[position]), 0.0, tuple(own))
+                shares = self._matcher.shares_inside_words(fields, own)
+                match = scoring.TextMatch(float(estimate[position]), 0.0, shares)
             found.append((fields[-1], match))
         return found
 

@@ -170,6 +170,16 @@ class QueryMatcher:
         shares = tuple(min(credit / FIELD_CREDIT["content"], 1.0) for credit, _ in credits)
         return TextMatch(match, sum(found), shares)
 
+    def shares_inside_words(self, texts: Sequence[str], shares: Sequence[float]) -> tuple[float, ...]:
+        """Add to the shares of words those of words that occur only inside other words."""
+        if all(shares):
+            return tuple(shares)
+        text = fold("\n".join(texts))
+        return tuple(
+            share or (SUBSTRING_CREDIT if matcher.is_inside(text) else 0.0)
+            for share, matcher in zip(shares, self._matchers, strict=True)
+        )
+
     def _match_part(
         self,
         part: _QueryPart,
@@ -202,6 +212,10 @@ class _TermMatcher:
         self._at_start = re.compile(rf"(?<![^\W_]){re.escape(term.words[0])}") if term.at_start else None
         self._starts = [one[: max(len(one) - 1, 1)] for one in term.stems]
         self._patterns = [re.compile(rf"(?<![^\W_]){re.escape(start)}[^\W_]*") for start in self._starts]
+
+    def is_inside(self, text: str) -> bool:
+        """Whether the term is a word that occurs in the text, at least inside a word."""
+        return not self._literal and self._words[0] in text
 
     def credit(self, texts: Sequence[tuple[str, str]], *, is_word: bool = True) -> tuple[float, int]:
         """Return the credit of the best field, 0..1, and the number of hits in the title.
