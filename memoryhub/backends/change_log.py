@@ -37,7 +37,7 @@ def trigger_bodies(memory: str, columns: Sequence[str]) -> dict[str, str]:
     changed = _any_changed(columns)
     refusal = "SELECT RAISE(ABORT, 'a vector is deleted and inserted, never changed');"
     fields = apps.get_model("memoryhub", "Memory")._meta.concrete_fields
-    tracked = [field.column for field in fields if field.column not in _UNTRACKED_COLUMNS]
+    tracked = [str(field.column) for field in fields if field.column not in _UNTRACKED_COLUMNS]
     return {
         DELETE_TRIGGER: f"AFTER DELETE ON {VECTOR_TABLE} BEGIN {_list_change('vector', 'old')} END",
         "memoryhub_vector_no_update": f"BEFORE UPDATE ON {VECTOR_TABLE} BEGIN {refusal} END",

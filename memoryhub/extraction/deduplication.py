@@ -100,8 +100,8 @@ def find_neighbours(query: NeighbourQuery) -> list[Neighbour]:
         if similarity >= min_similarity:
             neighbours[memory.pk] = max(neighbours.get(memory.pk, min_similarity), similarity)
     best = sorted(neighbours, key=lambda pk: (-neighbours[pk], -pk))[:most]
-    rows = query.memories.in_bulk(best)
-    return [Neighbour(rows[pk], round(min(neighbours[pk], 1.0), 4)) for pk in best if pk in rows]
+    found = query.memories.in_bulk(best)
+    return [Neighbour(found[pk], round(min(neighbours[pk], 1.0), 4)) for pk in best if pk in found]
 
 
 def _with_same_content(query: NeighbourQuery) -> Iterable[Memory]:

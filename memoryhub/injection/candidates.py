@@ -266,17 +266,17 @@ def _match_candidates(
     by_words = [matches.add_up([(number, weights[number]) for number in part]).match for part in parts]
     scorer = RowScorer(rows, default_weights(), now)
     match = np.max(by_words, axis=0)
-    found = [best_positions(np.where(match > 0, scorer.scores(match), 0), MAX_COMPARED)]
-    found += [find_substrings(memories, matches, MAX_COMPARED, thorough=False)]
-    candidates = np.unique(np.concatenate([*found, rows.find(np.array(about_files, np.int64))]))
+    best = best_positions(np.where(match > 0, scorer.scores(match), 0), MAX_COMPARED)
+    inside = find_substrings(memories, matches, MAX_COMPARED, thorough=False)
+    candidates = np.unique(np.concatenate([best, inside, rows.find(np.array(about_files, np.int64))]))
     compared = TextMatcher(matches, weights, prompt_query.clauses).match(candidates, candidates, match)
-    return [
-        ScoredCandidate(
-            int(rows.pks[position]), scoring.composite_score(parts, default_weights()), parts, found
-        )
-        for position, (_, found) in zip(candidates.tolist(), compared, strict=True)
-        if (parts := scorer.parts(position, found.match)).match > 0
-    ]
+    scored = []
+    for position, (_, found) in zip(candidates.tolist(), compared, strict=True):
+        components = scorer.parts(position, found.match)
+        if components.match > 0:
+            score = scoring.composite_score(components, default_weights())
+            scored.append(ScoredCandidate(int(rows.pks[position]), score, components, found))
+    return scored
 
 
 def min_shared_weight(total: int, *, is_lone: bool = False) -> float:

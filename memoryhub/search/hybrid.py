@@ -30,6 +30,7 @@ from memoryhub.search.visible_rows import Positions, VisibleRows, load_visible_r
 
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
 MAX_DISTANCE = len(NEIGHBOUR_WORD_SHARES)
+POOL_DIVISOR = 5  # each measure finds this part of the pool
 MAX_LEADERS = 24  # best candidates whose neighbours are read
 # A weaker match is no result unless min_score is 0: it shares only common words, or its vector points in
 # about the same direction, as the vectors of any two texts of one store do.
@@ -213,7 +214,7 @@ class _Ranking:
 
     def _select_candidates(self, match: Scores, by_words: Scores, scorer: RowScorer) -> Positions:
         """Return the rows whose texts are compared: the best by each measure, and by parts of words."""
-        size = settings.MEMORYHUB.search_pool // (1 if self.mode == "lexical" else 4)
+        size = settings.MEMORYHUB.search_pool // POOL_DIVISOR
         found = [best_positions(np.where(match > 0, scorer.scores(match), 0), size)]
         found += [best_positions(by_words, size), best_positions(self._cosines, size)]
         return np.unique(np.concatenate([*found, self._find_title(by_words, size)]))

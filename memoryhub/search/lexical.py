@@ -100,7 +100,8 @@ class TermMatches:
 
     def add_up(self, terms: Sequence[tuple[int, float]]) -> WordScores:
         """Add up the given terms, (number, weight) each, in every row."""
-        scores = WordScores(*np.zeros((3, len(self.rows))), sum(weight for _, weight in terms))
+        covered, earned, shared = np.zeros((3, len(self.rows)))
+        scores = WordScores(covered, earned, shared, sum(weight for _, weight in terms))
         for number, weight in terms:
             term = self.query.terms[number]
             if len(term.words) == 1:
