@@ -119,7 +119,9 @@ def test_hidden_memory_does_not_choose_among_more_matches_than_are_compared(
     # An injection ignores a word alone that many memories contain; it compares 60 memories.
     count = 31 if call == "inject" else 230
     texts = [f"{word} note {n:05}" for n in range(count) for word in (GUESS, CONTROL)]
-    drafts = [MemoryDraft(content=one, created_at=PAST, project="a", importance=1.0) for one in texts]
+    drafts = [
+        MemoryDraft(content=one, created_at=PAST, project="a", importance=1.0, trust=1.0) for one in texts
+    ]
     memories.create_memories(drafts, actor)
     bot = agent("public", **ATTACKERS[attacker])
     with_hidden = answer(CROWDED_CALLS[call], bot)
