@@ -52,10 +52,17 @@ def preview(row: Memory, lists: ListValues | None = None) -> dict[str, Any]:
     return {**shown, "preview": shorten(row.content, settings.MEMORYHUB.preview_chars)}
 
 
-def hit(found: Hit) -> dict[str, Any]:
+def hits(found: Iterable[Hit]) -> list[dict[str, Any]]:
+    """Return search results, with one query for all their lists."""
+    found = list(found)
+    lists = load_lists(one.memory for one in found)
+    return [_hit(one, lists[one.memory.pk]) for one in found]
+
+
+def _hit(found: Hit, lists: ListValues) -> dict[str, Any]:
     parts = found.components
     return {
-        "memory": memory(found.memory),
+        "memory": memory(found.memory, lists),
         "score": found.score,
         "components": {
             "match": parts.match,

@@ -23,11 +23,11 @@ from whitenoise.responders import StaticFile
 
 from memoryhub import embeddings, memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.backends import schema, vector_log
+from memoryhub.backends import change_log, schema
 from memoryhub.embeddings import Embedder
 from memoryhub.memories.schemas import EntityDraft, MemoryDraft
 from memoryhub.models import Memory
-from memoryhub.search import term_frequencies
+from memoryhub.search import visible_rows
 from tests.maintenance.fixtures import five, lifting  # noqa: F401 fixtures
 from tests.search.corpus import make_corpus
 
@@ -63,8 +63,8 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
         connection.ensure_connection()
         empty.backup(connection.connection)
         with connection.cursor() as cursor:  # keys start again, so cached vectors are invalid
-            vector_log.stop_tracking(cursor)
-            vector_log.start_tracking(cursor, restart=False)
+            change_log.stop_tracking(cursor)
+            change_log.start_tracking(cursor, restart=False)
 
     with closing(sqlite3.connect(":memory:", check_same_thread=False)) as empty:
         with django_db_blocker.unblock(), closing(sqlite3.connect(connection.settings_dict["NAME"])) as store:
@@ -173,7 +173,7 @@ def four_levels(remember: Callable[..., Memory]) -> dict[str, Memory]:
 @pytest.fixture(autouse=True)
 def _empty_caches() -> None:
     """Clear what other tests have cached: each test has its own store."""
-    term_frequencies.clear_cache()
+    visible_rows.clear_cache()
     cache.clear()
 
 

@@ -61,7 +61,7 @@ def _search_response(request: ApiRequest, params: SearchRequest) -> HttpResponse
     record_reveals((hit.memory for hit in found.hits), request.auth.actor, "api search")
     return json_response(
         {
-            "results": [serializers.hit(hit) for hit in found.hits],
+            "results": serializers.hits(found.hits),
             "total": found.total,
             "total_is_exact": found.exact,
             "mode": found.mode,

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+import numpy as np
 from django.db.models import Q
 from django.utils import timezone
 
@@ -19,8 +20,16 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
 from memoryhub.search.hybrid import default_weights
-from memoryhub.search.lexical import ScoredCandidate, SearchEffort, rank_by_words
-from memoryhub.search.term_frequencies import TermFrequencies, load_term_frequencies
+from memoryhub.search.lexical import (
+    RowScorer,
+    ScoredCandidate,
+    TermMatches,
+    TextMatcher,
+    best_positions,
+    count_terms,
+    find_substrings,
+)
+from memoryhub.search.visible_rows import VisibleRows, load_visible_rows
 
 # Limits of the parsed prompt.
 MAX_TERMS = 8  # about as many as in a normal search
@@ -37,10 +46,9 @@ CHANCE_MATCHES, CHANCE_MATCHES_OF_ONE = 20, 4
 SMALL_STORE, SMALL_STORE_FOR_ONE = 256, 64
 SMALL_STORE_SLOPE = 1.9
 # Limits of the candidates. An injection must be fast and shows few memories.
-INJECTION_EFFORT = SearchEffort(pool=60, spare=0.35, posted=5000, weighed=0, thorough=False)
+MAX_COMPARED = 60  # memories whose text is compared with the prompt
 MAX_CANDIDATES = 40
-# A new memory passes the minimum score by its recency alone, so it must match about half of the query. This
-# also excludes memories that INJECTION_EFFORT may leave out.
+# A new memory passes the minimum score by its recency alone, so it must match about half of the query.
 MIN_MATCH = 0.12
 MAX_FILE_CANDIDATES = 30
 MAX_MEMORIES_PER_FILE = 200  # a file of more memories is not informative
@@ -117,15 +125,15 @@ def injectable_memories(clearance: Clearance, project: str, now: datetime) -> Me
 def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> list[Candidate]:
     """Return the best candidates, also those below the minimum score; none if no term is informative."""
     parsed = parse_prompt(prompt)
-    frequencies = load_term_frequencies(memories, parsed.words)
-    prompt_query = build_query(parsed, frequencies.of_stems, frequencies.total)
+    rows = load_visible_rows(memories)
+    prompt_query = build_query(parsed, count_terms(rows, parsed.words).of_stems, len(rows))
     if prompt_query is None:
         return []
-    file_weights = _memories_about_files(memories, parsed.files, frequencies.total)
-    scored = _score_candidates(memories, prompt_query, frequencies, file_weights, now)
+    file_weights = _memories_about_files(memories, parsed.files, len(rows))
+    scored = _score_candidates(memories, rows, prompt_query, file_weights, now)
     best = sorted(scored, key=lambda one: (-one.score, -one.parts.match, -one.pk))[:MAX_CANDIDATES]
-    rows = Memory.objects.in_bulk([one.pk for one in best])
-    return [Candidate(rows[one.pk], one.score, one.parts) for one in best if one.pk in rows]
+    found = Memory.objects.load(one.pk for one in best)
+    return [Candidate(found[one.pk], one.score, one.parts) for one in best if one.pk in found]
 
 
 def parse_prompt(prompt: str) -> ParsedPrompt:
@@ -222,34 +230,53 @@ def _memories_about_files(memories: MemoryQuerySet, files: tuple[str, ...], tota
 
 def _score_candidates(
     memories: MemoryQuerySet,
+    rows: VisibleRows,
     prompt_query: PromptQuery,
-    frequencies: TermFrequencies,
     file_weights: dict[int, float],
     now: datetime,
 ) -> list[ScoredCandidate]:
     """Score the memories that share enough with the prompt to exclude coincidence."""
-    total = frequencies.total
+    total = len(rows)
     about_files = sorted(file_weights, key=lambda pk: -file_weights[pk])[:MAX_FILE_CANDIDATES]
-    found = rank_by_words(
-        memories,
-        prompt_query.query,
-        default_weights(),
-        now,
-        effort=INJECTION_EFFORT,
-        frequencies=frequencies,
-        more=memories.filter(pk__in=about_files) if about_files else None,
-        clauses=prompt_query.clauses,
-        # An unknown word counts as no rarer than the rarest known one.
-        min_frequency=min(filter(None, map(frequencies.of, prompt_query.query.words)), default=0),
-    )
     scored = []
-    for one in found:
+    for one in _match_candidates(memories, rows, prompt_query, about_files, now):
         file_weight = file_weights.get(one.pk, 0.0)
         is_lone = len(prompt_query.query.terms) > 1 and one.text_match.found_terms == 1 and not file_weight
         if one.text_match.weight + file_weight >= min_shared_weight(total, is_lone=is_lone):
             share = min(file_weight / scoring.idf(FEW_MEMORIES_PER_FILE, total), 1.0)
             scored.append(_add_file_match(one, share) if file_weight else one)
     return [one for one in scored if one.parts.match >= MIN_MATCH]
+
+
+def _match_candidates(
+    memories: MemoryQuerySet,
+    rows: VisibleRows,
+    prompt_query: PromptQuery,
+    about_files: Sequence[int],
+    now: datetime,
+) -> list[ScoredCandidate]:
+    """Match the prompt with the texts of the best rows by words, and with those about its files."""
+    query = prompt_query.query
+    matches = TermMatches(rows, query)
+    # An unknown word counts as no rarer than the rarest known one.
+    least = min(filter(None, matches.frequencies.of_stems.values()), default=0)
+    counts = {one: max(count, least) for one, count in matches.frequencies.of_stems.items()}
+    weights = scoring.term_weights(query, counts, len(rows))
+    parts = [[query.terms.index(term) for term in part.terms] for part in (query, *prompt_query.clauses)]
+    by_words = [matches.add_up([(number, weights[number]) for number in part]).match for part in parts]
+    scorer = RowScorer(rows, default_weights(), now)
+    match = np.max(by_words, axis=0)
+    best = best_positions(np.where(match > 0, scorer.scores(match), 0), MAX_COMPARED)
+    inside = find_substrings(memories, matches, MAX_COMPARED, thorough=False)
+    candidates = np.unique(np.concatenate([best, inside, rows.find(np.array(about_files, np.int64))]))
+    compared = TextMatcher(matches, weights, prompt_query.clauses).match(candidates, candidates, match)
+    scored = []
+    for position, (_, found) in zip(candidates.tolist(), compared, strict=True):
+        components = scorer.parts(position, found.match)
+        if components.match > 0:
+            score = scoring.composite_score(components, default_weights())
+            scored.append(ScoredCandidate(int(rows.pks[position]), score, components, found))
+    return scored
 
 
 def min_shared_weight(total: int, *, is_lone: bool = False) -> float:

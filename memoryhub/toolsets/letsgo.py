@@ -149,10 +149,11 @@ def search_memories(caller: Caller, args: SearchArguments) -> dict[str, Any]:
     """Full-text search. Returns the best matches first, each with its score."""
     found = search(args.memories(caller), args.query, limit=args.limit, min_score=args.min_score)
     record_reveals((hit.memory for hit in found.hits), caller.actor, "letsgo search_memories")
+    memories = serializers.memories(hit.memory for hit in found.hits)
     return {
         "results": [
-            {**serializers.memory(hit.memory), "score": hit.score, "match": hit.components.match}
-            for hit in found.hits
+            {**memory, "score": hit.score, "match": hit.components.match}
+            for memory, hit in zip(memories, found.hits, strict=True)
         ]
     }
 

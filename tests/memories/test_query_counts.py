@@ -29,9 +29,9 @@ def live():
 
 
 READS: dict[str, Callable[[], Any]] = {
-    "a search by words": lambda: [
-        serializers.hit(hit) for hit in search_memories(live(), "zebra", limit=200, min_score=0).hits
-    ],
+    "a search by words": lambda: serializers.hits(
+        search_memories(live(), "zebra", limit=200, min_score=0).hits
+    ),
     "a search by a piece": lambda: search_memories(live(), "ebra stri", limit=200, min_score=0),
     "a search by two letters": lambda: search_memories(live(), "eb", limit=200, min_score=0),
     "a list with details": lambda: serializers.memories(

@@ -60,7 +60,7 @@ def test_preview_replaces_the_content_in_lists(full):
 
 def test_hit_contains_the_score_components(full, actor):
     [hit] = search_memories(MemoryFilter().select(actor.clearance), "all of it", min_score=0).hits
-    shown = serializers.hit(hit)
+    [shown] = serializers.hits([hit])
     assert set(shown) == {"memory", "score", "components", "snippet"}
     assert set(shown["components"]) == {"match", "recency", "importance", "trust"}
 

@@ -13,7 +13,7 @@ from django.db.models import Min
 from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS
-from memoryhub.backends import vector_log
+from memoryhub.backends import change_log
 from memoryhub.embeddings import EmbeddingError, configured
 from memoryhub.embeddings.settings import EmbeddingSettings, find_problems
 from memoryhub.maintenance import scheduler
@@ -149,13 +149,13 @@ def vectors() -> Iterator[Finding]:
         embedder = configured()
     except EmbeddingError:
         return  # already reported above
-    held = vector_log.sizes_by_model()
+    held = change_log.sizes_by_model()
     size = sum(length for _, length in held.values()) / 1e6
     if embedder is None:
         yield ok(f"no model is configured; {size:,.1f} MB of vectors of earlier models")
         return
     number, _ = held.get(embedder.name, (0, 0))
-    lacking = vector_log.count_memories() - number
+    lacking = change_log.count_memories() - number
     if lacking > 0:
         yield warn(
             f"{lacking:,} memories have no vector of {embedder.name}: search finds them only by their words",
