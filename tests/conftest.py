@@ -98,9 +98,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exclude the collected tests from garbage collection."""
+    """Exclude the collected tests from garbage collection, and collect less often: a tenth of the time."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
 
 
 def _find_static_files_once(find: Callable[[WhiteNoiseMiddleware], None]) -> Callable[..., None]:
