@@ -15,8 +15,7 @@ from typing import Any
 import hypothesis
 import pytest
 from django.conf import settings as django_settings
-from django.core.cache import cache
-from django.db import connection, transaction
+from django.db import connection
 from django.test import TransactionTestCase
 from hypothesis import HealthCheck, settings
 from whitenoise.middleware import WhiteNoiseMiddleware
@@ -28,7 +27,7 @@ from memoryhub.backends import schema, vector_log
 from memoryhub.embeddings import Embedder
 from memoryhub.memories.schemas import EntityDraft, MemoryDraft
 from memoryhub.models import Memory
-from memoryhub.search import term_frequencies
+from tests.cases import clear_caches
 from tests.maintenance.fixtures import five, lifting  # noqa: F401 fixtures
 from tests.search.corpus import make_corpus
 
@@ -175,8 +174,7 @@ def four_levels(remember: Callable[..., Memory]) -> dict[str, Memory]:
 @pytest.fixture(autouse=True)
 def _empty_caches() -> None:
     """Clear what other tests have cached: each test has its own store."""
-    term_frequencies.clear_cache()
-    cache.clear()
+    clear_caches()
 
 
 @pytest.fixture(autouse=True)
@@ -196,14 +194,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 settings.load_profile("core")
-
-
-@contextmanager
-def rolled_back() -> Iterator[None]:
-    """Roll back all writes in this context, so that one example does not affect the next."""
-    with transaction.atomic():
-        yield
-        transaction.set_rollback(True)
 
 
 @pytest.fixture

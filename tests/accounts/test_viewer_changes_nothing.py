@@ -25,6 +25,7 @@ from memoryhub.models import (
 )
 from memoryhub.web import urls
 from tests.accounts.test_hidden_rows_unchanged import ACTS, NAMES
+from tests.cases import each
 from tests.clients import signed_in_client
 
 KEPT = (
@@ -101,7 +102,7 @@ def forms() -> list[dict[str, Any]]:
     return [{**rest, **dict.fromkeys(NAMES, names), **deed} for names in (uids, first) for deed in deeds]
 
 
-@pytest.mark.parametrize("door", doors())
+@each("door", doors())
 def test_a_viewer_changes_nothing(viewer, door):
     before = state()
     sent = forms() if "<" not in door else forms()[:1]

@@ -15,7 +15,7 @@ from memoryhub.core.pagination import InvalidCursor, paginate
 from memoryhub.memories.filters import ORDERS, MemoryFilter
 from memoryhub.models import Event, JournalEntry, Memory, Session
 from memoryhub.stats import timeline as timelines
-from tests.conftest import rolled_back
+from tests.cases import rolled_back
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 # Few distinct moments, so that many rows share one.
