@@ -76,9 +76,11 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
 
 # Test modules that start a server or a process of the hub. ``manage.py test --fast`` leaves them out.
 _SERVED = (
+    "tests/commands/test_evaluate.py",
     "tests/commands/test_maintenance_served.py",
     "tests/commands/test_quickstart.py",
     "tests/commands/test_readme.py",
+    "tests/commands/test_restore_backup.py::test_a_killed_restore_leaves_a_whole_store",
     "tests/commands/test_serve.py",
     "tests/commands/test_start.py",
     "tests/http/test_request_buffering.py",

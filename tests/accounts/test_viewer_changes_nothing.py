@@ -99,9 +99,12 @@ def forms() -> list[dict[str, Any]]:
     deeds = [
         {"act": act, "do": act, "deed": act} for act in (*ACTS, "merge", "text", "apart", "older", "undo")
     ]
-    return [{**rest, **dict.fromkeys(NAMES, names), **deed} for names in (uids, first) for deed in deeds]
+    of_all = [{**rest, **dict.fromkeys(NAMES, uids), **deed} for deed in deeds]
+    of_one = {**rest, **dict.fromkeys(NAMES, first), **deeds[0]}
+    return [*of_all, of_one]
 
 
+@pytest.mark.slow
 @each("door", doors())
 def test_a_viewer_changes_nothing(viewer, door):
     before = state()
@@ -124,4 +127,6 @@ def test_a_curator_changes_something_with_the_same_forms(viewer, member, door):
     address = addresses(door)[0]
     for form in forms():
         client.post(address, form)
-    assert state() != before
+        if state() != before:
+            return
+    pytest.fail("no form changed anything")

@@ -209,7 +209,7 @@ def build(times, boundaries, starts) -> int:
 
 
 # Each reads a timeline from end to end: up to twenty pages, of six queries and more.
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(
     st.lists(MOMENTS, max_size=6),
     st.lists(MOMENTS, max_size=6),

@@ -53,6 +53,7 @@ def test_all_tools_are_covered():
     assert called == {(name, tool.name) for name, toolset in TOOLSETS.items() for tool in toolset.tools}
 
 
+@pytest.mark.slow
 @each("toolset, tool, good", CALLS)
 def test_any_value_is_accepted_or_refused_with_its_field(bot, toolset, tool, good):
     for name, value in product(TOOLSETS[toolset].find(tool).input_schema["properties"], VALUES):

@@ -98,6 +98,7 @@ class TestLogin:
             assert curator.post(path.format(**names)).status_code == 403, path
 
 
+@pytest.mark.slow
 class TestInvalidRequests:
     ODD = [
         "\x00",

@@ -20,6 +20,7 @@ from memoryhub.models import Event, Session
 from memoryhub.stats import timeline
 from memoryhub.web.duplicates import presenters
 
+pytestmark = pytest.mark.slow
 MOST = 110_000  # of 250 kB
 OF_SESSION = 102_000  # which loads more than other pages
 SENTENCE = "The tide table of the harbour is read at noon and at midnight by whoever has the watch. "
