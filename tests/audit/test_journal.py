@@ -24,7 +24,8 @@ from memoryhub.memories.delete import evict_memories
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.memories.versions import memory_journal
 from memoryhub.models import JournalEntry, Memory
-from tests.conftest import rolled_back, run_sql
+from tests.cases import rolled_back
+from tests.conftest import run_sql
 
 TABLE = "memoryhub_journalentry"
 COLUMNS = [

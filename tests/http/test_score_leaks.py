@@ -21,6 +21,7 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.lexical import count_terms
 from tests.api.conftest import Agent, agent
+from tests.cases import each
 
 __all__ = ["agent"]
 
@@ -76,9 +77,9 @@ def _without_times(value: Any) -> Any:
     return [_without_times(one) for one in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("count", [256, 512])
-@pytest.mark.parametrize("attacker", ATTACKERS)
-@pytest.mark.parametrize("call", CALLS)
+@each("count", [256, 512])
+@each("attacker", ATTACKERS)
+@each("call", CALLS)
 def test_hidden_memory_does_not_change_answer(agent, remember, actor, call, attacker, count):
     hidden = remember(f"the launch of {GUESS}", created_at=PAST, **HIDDEN[attacker])
     remember("quokka habitat", created_at=PAST, importance=1.0, project="a")
