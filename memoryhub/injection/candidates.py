@@ -50,7 +50,9 @@ MAX_COMPARED = 60  # memories whose text is compared with the prompt
 MAX_CANDIDATES = 40
 # A new memory passes the minimum score by its recency alone, so it must match about half of the query.
 MIN_MATCH = 0.31
-MIN_SHARE_OF_BEST = 0.6  # a weaker match is a coincidence if the prompt clearly means another memory
+# A match of a smaller share of the best one is a coincidence: the prompt clearly means another memory.
+MIN_SHARE_OF_BEST, MIN_SHARE_AMONG_MANY_WORDS = 0.6, 0.85
+FEW_WORDS, MANY_WORDS = 16, 28  # informative words of a prompt
 NAMING_WORDS = 1.6  # rare words of its title that name a memory as well as possible
 SUBJECT_MATCH = 0.75  # match of a memory that a prompt names so
 MAX_FILE_CANDIDATES = 30
@@ -136,6 +138,7 @@ def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> lis
     file_weights = _memories_about_files(memories, parsed.files, len(rows))
     subject = subject_match(words.add_up_titles(), len(rows))
     scored = _score_candidates(memories, rows, prompt_query, subject, file_weights, now)
+    scored = without_coincidences(scored, len(parsed.words))
     best = sorted(scored, key=lambda one: (-one.score, -one.parts.match, -one.pk))[:MAX_CANDIDATES]
     found = Memory.objects.load(one.pk for one in best)
     return [Candidate(found[one.pk], one.score, one.parts) for one in best if one.pk in found]
@@ -257,8 +260,19 @@ def _score_candidates(
         if is_named or one.text_match.weight + file_weight >= min_shared_weight(total, is_lone=is_lone):
             share = min(file_weight / scoring.idf(FEW_MEMORIES_PER_FILE, total), 1.0)
             scored.append(_add_file_match(one, share) if file_weight else one)
+    return scored
+
+
+def without_coincidences(scored: Sequence[ScoredCandidate], words: int) -> list[ScoredCandidate]:
+    """Remove weak matches, also in comparison with the best one.
+
+    ``words``: number of informative words of the prompt. The more there are, the more a memory shares by
+    chance.
+    """
+    growth = min(max((words - FEW_WORDS) / (MANY_WORDS - FEW_WORDS), 0.0), 1.0)
+    share = MIN_SHARE_OF_BEST + growth * (MIN_SHARE_AMONG_MANY_WORDS - MIN_SHARE_OF_BEST)
     best = max((one.parts.match for one in scored), default=0.0)
-    return [one for one in scored if one.parts.match >= max(MIN_MATCH, MIN_SHARE_OF_BEST * best)]
+    return [one for one in scored if one.parts.match >= max(MIN_MATCH, share * best)]
 
 
 def _match_candidates(
