@@ -23,10 +23,10 @@ from memoryhub.search.hybrid import default_weights
 from memoryhub.search.lexical import (
     RowScorer,
     ScoredCandidate,
+    Scores,
     TermMatches,
     TextMatcher,
     best_positions,
-    count_terms,
     find_substrings,
 )
 from memoryhub.search.visible_rows import VisibleRows, load_visible_rows
@@ -49,7 +49,12 @@ SMALL_STORE_SLOPE = 1.9
 MAX_COMPARED = 60  # memories whose text is compared with the prompt
 MAX_CANDIDATES = 40
 # A new memory passes the minimum score by its recency alone, so it must match about half of the query.
-MIN_MATCH = 0.12
+MIN_MATCH = 0.31
+# A match of a smaller share of the best one is a coincidence: the prompt clearly means another memory.
+MIN_SHARE_OF_BEST, MIN_SHARE_AMONG_MANY_WORDS = 0.6, 0.85
+FEW_WORDS, MANY_WORDS = 16, 28  # informative words of a prompt
+NAMING_WORDS = 1.6  # rare words of its title that name a memory as well as possible
+SUBJECT_MATCH = 0.75  # match of a memory that a prompt names so
 MAX_FILE_CANDIDATES = 30
 MAX_MEMORIES_PER_FILE = 200  # a file of more memories is not informative
 FEW_MEMORIES_PER_FILE = 5  # each memory of such a file is relevant
@@ -63,10 +68,10 @@ CHATTER = frozenset(
     create currently decide decided do done else everything exactly example explain file find fine first
     fix follow following get give go going good got great hello help hey hi idea implement improve
     instead interesting issue just keep know last let like line look looks lot lovely make makes maybe
-    mean mind morning need never new next nice ok okay one ones please problem properly push question
+    mean mind morning need never new next nice ok okay one ones open please problem properly push question
     quick quickly quite ready really recall remember remove right run said say see seem seems sense show
-    simply something start still sure take tell thank thanks thing things think thought today tomorrow
-    try trying understand update use used using want way well without wonder work working works would
+    simply something start still sure take tell thank thanks thing things think thought time today tomorrow
+    tool try trying understand update use used using want way well without wonder work working works would
     write wrong yeah yep yes yesterday yet
     """.split()
 )
@@ -126,11 +131,14 @@ def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> lis
     """Return the best candidates, also those below the minimum score; none if no term is informative."""
     parsed = parse_prompt(prompt)
     rows = load_visible_rows(memories)
-    prompt_query = build_query(parsed, count_terms(rows, parsed.words).of_stems, len(rows))
+    words = TermMatches(rows, words_query(parsed.words))
+    prompt_query = build_query(parsed, words.frequencies.of_stems, len(rows))
     if prompt_query is None:
         return []
     file_weights = _memories_about_files(memories, parsed.files, len(rows))
-    scored = _score_candidates(memories, rows, prompt_query, file_weights, now)
+    subject = subject_match(words.add_up_titles(), len(rows))
+    scored = _score_candidates(memories, rows, prompt_query, subject, file_weights, now)
+    scored = without_coincidences(scored, len(parsed.words))
     best = sorted(scored, key=lambda one: (-one.score, -one.parts.match, -one.pk))[:MAX_CANDIDATES]
     found = Memory.objects.load(one.pk for one in best)
     return [Candidate(found[one.pk], one.score, one.parts) for one in best if one.pk in found]
@@ -211,6 +219,11 @@ def _term_weight(term: Term, frequencies: Mapping[str, int], total: int) -> floa
     return rarest * NAME_BONUS if term.literal else rarest
 
 
+def words_query(words: Sequence[str]) -> Query:
+    """Return a query for words alone."""
+    return Query(" ".join(words), tuple(Term((stem(word),), (word,)) for word in words))
+
+
 def _to_query(terms: Sequence[Term]) -> Query:
     text = " ".join(term.spelling or " ".join(term.words) for term in terms)
     return Query(fold(text), tuple(terms), text)
@@ -232,6 +245,7 @@ def _score_candidates(
     memories: MemoryQuerySet,
     rows: VisibleRows,
     prompt_query: PromptQuery,
+    subject: Scores,
     file_weights: dict[int, float],
     now: datetime,
 ) -> list[ScoredCandidate]:
@@ -239,19 +253,33 @@ def _score_candidates(
     total = len(rows)
     about_files = sorted(file_weights, key=lambda pk: -file_weights[pk])[:MAX_FILE_CANDIDATES]
     scored = []
-    for one in _match_candidates(memories, rows, prompt_query, about_files, now):
+    for one in _match_candidates(memories, rows, prompt_query, subject, about_files, now):
         file_weight = file_weights.get(one.pk, 0.0)
         is_lone = len(prompt_query.query.terms) > 1 and one.text_match.found_terms == 1 and not file_weight
-        if one.text_match.weight + file_weight >= min_shared_weight(total, is_lone=is_lone):
+        is_named = one.parts.match > one.text_match.match
+        if is_named or one.text_match.weight + file_weight >= min_shared_weight(total, is_lone=is_lone):
             share = min(file_weight / scoring.idf(FEW_MEMORIES_PER_FILE, total), 1.0)
             scored.append(_add_file_match(one, share) if file_weight else one)
-    return [one for one in scored if one.parts.match >= MIN_MATCH]
+    return scored
+
+
+def without_coincidences(scored: Sequence[ScoredCandidate], words: int) -> list[ScoredCandidate]:
+    """Remove weak matches, also in comparison with the best one.
+
+    ``words``: number of informative words of the prompt. The more there are, the more a memory shares by
+    chance.
+    """
+    growth = min(max((words - FEW_WORDS) / (MANY_WORDS - FEW_WORDS), 0.0), 1.0)
+    share = MIN_SHARE_OF_BEST + growth * (MIN_SHARE_AMONG_MANY_WORDS - MIN_SHARE_OF_BEST)
+    best = max((one.parts.match for one in scored), default=0.0)
+    return [one for one in scored if one.parts.match >= max(MIN_MATCH, share * best)]
 
 
 def _match_candidates(
     memories: MemoryQuerySet,
     rows: VisibleRows,
     prompt_query: PromptQuery,
+    subject: Scores,
     about_files: Sequence[int],
     now: datetime,
 ) -> list[ScoredCandidate]:
@@ -265,18 +293,27 @@ def _match_candidates(
     parts = [[query.terms.index(term) for term in part.terms] for part in (query, *prompt_query.clauses)]
     by_words = [matches.add_up([(number, weights[number]) for number in part]).match for part in parts]
     scorer = RowScorer(rows, default_weights(), now)
-    match = np.max(by_words, axis=0)
+    match = np.max([*by_words, subject], axis=0)
     best = best_positions(np.where(match > 0, scorer.scores(match), 0), MAX_COMPARED)
     inside = find_substrings(memories, matches, MAX_COMPARED, thorough=False)
     candidates = np.unique(np.concatenate([best, inside, rows.find(np.array(about_files, np.int64))]))
     compared = TextMatcher(matches, weights, prompt_query.clauses).match(candidates, candidates, match)
     scored = []
     for position, (_, found) in zip(candidates.tolist(), compared, strict=True):
-        components = scorer.parts(position, found.match)
+        components = scorer.parts(position, max(found.match, float(subject[position])))
         if components.match > 0:
             score = scoring.composite_score(components, default_weights())
             scored.append(ScoredCandidate(int(rows.pks[position]), score, components, found))
     return scored
+
+
+def subject_match(named: Scores, total: int) -> Scores:
+    """Return the match of memories whose subject a prompt names, however much else the prompt says.
+
+    ``named``: the weight of the words of each title that the prompt contains. One word that few other
+    memories contain names a subject, or two less rare ones.
+    """
+    return np.minimum(named / (NAMING_WORDS * scoring.idf(1, total)), 1.0) * SUBJECT_MATCH
 
 
 def min_shared_weight(total: int, *, is_lone: bool = False) -> float:

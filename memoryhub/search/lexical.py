@@ -113,6 +113,13 @@ class TermMatches:
                 scores.add(positions, weight, shares)
         return scores
 
+    def add_up_titles(self) -> Scores:
+        """Return the sum of the inverse document frequencies of the words in the title of every row."""
+        sums = np.zeros(len(self.rows))
+        for word, positions in self._titles.items():
+            sums[positions] += scoring.idf(self.frequencies.of(word), len(self.rows))
+        return sums
+
     def shares(self, positions: Positions) -> Scores:
         """Return the share of each term (column) that each of these rows (line) contains, 0..1."""
         shares = np.zeros((len(self.query.terms), len(positions)))
