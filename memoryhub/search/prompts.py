@@ -20,7 +20,7 @@ MAX_NAME_PARTS = 5  # a name with more words is an address or a line of code
 # A match of a smaller share of the best one is a coincidence: the prompt clearly means another memory.
 MIN_SHARE_OF_BEST, MIN_SHARE_AMONG_MANY_WORDS = 0.6, 0.85
 FEW_WORDS, MANY_WORDS = 16, 28  # informative words of a prompt
-MIN_SENTENCE_WORDS = 3  # fewer words are a search query, whatever they are
+MIN_SENTENCE_WORDS = 3
 NAMING_WORDS = 1.6  # rare words of its title that name a memory as well as possible
 SUBJECT_MATCH = 0.75  # match of a memory that a prompt names so
 
@@ -138,9 +138,12 @@ def match_prompt(rows: VisibleRows, prompt: str, match: Scores) -> Scores:
     """Return the match of every row with a prompt, given its match with the prompt as a query.
 
     A sentence without an informative word matches nothing. Matches far below the best one are coincidences.
+    One or two words are a search query, whatever they are.
     """
+    if len(words(prompt)) < MIN_SENTENCE_WORDS:
+        return match
     parsed = parse_prompt(prompt)
-    if not parsed.terms and len(words(prompt)) >= MIN_SENTENCE_WORDS:
+    if not parsed.terms:
         return np.zeros(len(rows))
     match = np.maximum(match, match_subjects(rows, TermMatches(rows, words_query(parsed.words))))
     least = min_share_of_best(len(parsed.words)) * match.max(initial=0.0)
