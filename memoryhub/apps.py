@@ -20,10 +20,10 @@ class MemoryhubConfig(AppConfig):
     def ready(self) -> None:
         from memoryhub.accounts import clearance, identities, roles, sign_in, tokens
         from memoryhub.core import database
-        from memoryhub.maintenance import registry
+        from memoryhub.maintenance import operations
         from memoryhub.ops import checks  # noqa: F401  checks register themselves
 
-        registry.register("import", "memoryhub.transfer.jobs.IMPORT_OPERATION")
+        operations.register("import", "memoryhub.transfer.jobs.IMPORT_OPERATION")
 
         database.watch_connections()
         clearance.connect_signals()

@@ -61,15 +61,15 @@ def preview(row: Memory, replacements: Mapping[int, str], lists: ListValues | No
 
 
 def hits(found: Sequence[Hit], clearance: Clearance) -> list[dict[str, Any]]:
-    """Return the results of a search."""
-    replacements = visible_replacements([one.memory for one in found], clearance)
-    return [_hit(one, replacements) for one in found]
+    """Return search results, with one query for all their lists."""
+    rows = [one.memory for one in found]
+    return [_hit(one, shown) for one, shown in zip(found, memories(rows, clearance), strict=True)]
 
 
-def _hit(found: Hit, replacements: Mapping[int, str]) -> dict[str, Any]:
+def _hit(found: Hit, memory: dict[str, Any]) -> dict[str, Any]:
     parts = found.components
     return {
-        "memory": memory(found.memory, replacements),
+        "memory": memory,
         "score": found.score,
         "components": {
             "match": parts.match,

@@ -18,31 +18,29 @@ os.umask(0o077)  # what the hub writes (database, mirror, backups) is its owner'
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 try:
-    HOME = environment.read_home()
-    MEMORY_DB = environment.read_path("LETSGO_MEMORY_DB", HOME / "memory.db")
-    MEMORY_LOG = environment.read_path("LETSGO_MEMORY_LOG", HOME / "logs/memory-journal.jsonl")
-    MEMORYHUB_LOADED = config.load_config(os.environ, HOME)
-    DEBUG = environment.read_flag("MEMORYHUB_DEBUG")
-    HTTPS = environment.read_flag("MEMORYHUB_HTTPS")
-    BEHIND_PROXY = environment.read_flag("MEMORYHUB_BEHIND_PROXY")
-    SECRET_KEY = environment.read_secret("MEMORYHUB_SECRET_KEY") or environment.load_or_create_secret(
-        HOME / "secret-key"
-    )
-    DATABASE_URL = environment.read_secret("DATABASE_URL")
-    EMBEDDINGS_KEY = environment.read_secret("MEMORYHUB_EMBEDDINGS_KEY")
-    LLM_KEY = environment.read_secret("MEMORYHUB_LLM_KEY")
-    OIDC_ISSUER, OIDC_CLIENT_ID, OIDC_CLIENT_SECRET = environment.read_oidc_provider("MEMORYHUB_OIDC")
-    OIDC_NAME = os.environ.get("MEMORYHUB_OIDC_NAME") or "your organisation"
-    OIDC_CREATE = environment.read_flag("MEMORYHUB_OIDC_CREATE")
-    TIME_ZONE = environment.read_time_zone("MEMORYHUB_TIME_ZONE")
-    if not DATABASE_URL:
-        environment.make_folder(MEMORY_DB.parent, "LETSGO_MEMORY_DB")
+    OPERATOR = environment.load_operator()
+    MEMORYHUB_LOADED = config.load_config(os.environ, OPERATOR.home)
+    SECRET_KEY = OPERATOR.secret_key or environment.load_or_create_secret(OPERATOR.home / "secret-key")
 except config.ConfigError as error:
     raise ImproperlyConfigured(str(error)) from None
 
 MEMORYHUB = MEMORYHUB_LOADED.config
-LOOPBACK_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
-ALLOWED_HOSTS = environment.read_list("MEMORYHUB_ALLOWED_HOSTS", ",".join(LOOPBACK_HOSTS))
+HOME, MEMORY_DB, MEMORY_LOG = OPERATOR.home, OPERATOR.memory_db, OPERATOR.memory_log
+DATABASE_URL = OPERATOR.database_url
+EMBEDDINGS_KEY, LLM_KEY = OPERATOR.embeddings_key, OPERATOR.llm_key
+DEBUG, HTTPS, BEHIND_PROXY = OPERATOR.debug, OPERATOR.https, OPERATOR.behind_proxy
+OIDC_ISSUER, OIDC_NAME, OIDC_CREATE = OPERATOR.oidc_issuer, OPERATOR.oidc_name, OPERATOR.oidc_create
+OIDC_CLIENT_ID, OIDC_CLIENT_SECRET = OPERATOR.oidc_client_id, OPERATOR.oidc_client_secret
+TIME_ZONE, ALLOWED_HOSTS = OPERATOR.time_zone, OPERATOR.allowed_hosts
+LOOPBACK_HOSTS = list(environment.LOOPBACK_HOSTS)
+
+if not DATABASE_URL:
+    try:
+        MEMORY_DB.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise ImproperlyConfigured(
+            f"LETSGO_MEMORY_DB: cannot make the folder {MEMORY_DB.parent}: {error}; name another or make room"
+        ) from None
 
 INSTALLED_APPS = [
     "memoryhub",
@@ -91,15 +89,9 @@ TEMPLATES = [
         "APP_DIRS": True,
         "OPTIONS": {
             "libraries": {
-                "acts": "memoryhub.web.templatetags.acts",
                 "hub": "memoryhub.web.templatetags.hub",
-                "maintenance": "memoryhub.web.templatetags.maintenance",
+                "lists": "memoryhub.web.templatetags.lists",
                 "pages": "memoryhub.web.templatetags.pages",
-                "report": "memoryhub.web.templatetags.report",
-                "refusals": "memoryhub.web.templatetags.refusals",
-                "review": "memoryhub.web.templatetags.review",
-                "saved": "memoryhub.web.templatetags.saved",
-                "story": "memoryhub.web.templatetags.story",
             },
             "context_processors": [
                 "django.template.context_processors.request",
@@ -157,7 +149,7 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"
-CSRF_FAILURE_VIEW = "memoryhub.web.base.errors.csrf_failure"
+CSRF_FAILURE_VIEW = "memoryhub.web.base.views.csrf_failure"
 
 LANGUAGE_CODE = "en"
 USE_I18N = True
@@ -244,5 +236,7 @@ LOGGING = {
         "django.server": {"handlers": ["server"], "level": "INFO", "propagate": False},
         # Anyone may send a wrong Host header; a stack trace for each would bury what matters.
         "django.security.DisallowedHost": {"level": "CRITICAL"},
+        # It logs the address of every request, which may contain a key.
+        "httpx2": {"level": "WARNING"},
     },
 }

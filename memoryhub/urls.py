@@ -21,7 +21,7 @@ urlpatterns = [
 ]
 
 # Outside /api these answer with a page.
-handler400 = "memoryhub.web.base.errors.bad_request"
-handler403 = "memoryhub.web.base.errors.forbidden"
-handler404 = "memoryhub.web.base.errors.not_found"
-handler500 = "memoryhub.web.base.errors.server_error"
+handler400 = "memoryhub.web.base.views.bad_request"
+handler403 = "memoryhub.web.base.views.forbidden"
+handler404 = "memoryhub.web.base.views.not_found"
+handler500 = "memoryhub.web.base.views.server_error"

@@ -12,6 +12,7 @@ import gc
 import logging
 import os
 import signal
+import threading
 
 # Until granian sets its handler, this process has its parent's, which would swallow the signal.
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -24,10 +25,10 @@ serving.end_with_main_process()  # first, since the main process may end while t
 from django.db import connections  # noqa: E402
 
 from memoryhub import wsgi  # noqa: E402
-from memoryhub.http.request_buffering import THREADS_VARIABLE, RequestBuffer  # noqa: E402
+from memoryhub.http.request_buffering import RequestBuffer  # noqa: E402
 
 application = RequestBuffer(
-    wsgi.application, int(os.environ.get(THREADS_VARIABLE, "2")), leave=connections.close_all
+    wsgi.application, int(os.environ.get(serving.THREADS_VARIABLE, "2")), leave=connections.close_all
 )
 
 __all__ = ["application"]
@@ -42,19 +43,26 @@ from memoryhub.security import secrets  # noqa: E402
 
 logger = logging.getLogger(__name__)
 
-# Load the views and compile the rules now, so that the first hook of an agent does not wait for them.
-len(get_resolver().url_patterns)
-import memoryhub.extraction.rules.extractor  # noqa: E402
-import memoryhub.security.prompt_injection.detector  # noqa: E402, F401
+len(get_resolver().url_patterns)  # load the views before the first request
 
-secrets.compile_rules()
-try:
-    embeddings.configured()  # load the model before the first search
-except embeddings.EmbeddingError as error:
-    logger.warning("the hub starts without vectors: %s", error)
-except Exception:
-    logger.exception("the hub starts without vectors")
-# Freeze loaded objects: a full garbage collection would scan them and block all threads for some 50 ms.
-gc.collect()
-gc.freeze()
+
+def _warm_up() -> None:
+    """Load rules and the embedding model, so that the first hook and search do not wait for them."""
+    import memoryhub.extraction.rules.extractor
+    import memoryhub.security.prompt_injection.detector  # noqa: F401
+
+    secrets.compile_rules()
+    try:
+        embeddings.configured()
+    except embeddings.EmbeddingError as error:
+        logger.warning("the hub starts without vectors: %s", error)
+    except Exception:
+        logger.exception("the hub starts without vectors")
+    # Freeze loaded objects: a full garbage collection would scan them and block all threads for some 50 ms.
+    gc.collect()
+    gc.freeze()
+
+
+# In a thread, so that the server answers a second earlier.
+threading.Thread(target=_warm_up, name="warm-up", daemon=True).start()
 worker.start_workers(ExtractionWorker(), FlaggingWorker())

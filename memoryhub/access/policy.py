@@ -65,7 +65,7 @@ class Clearance:
         levels = frozenset(LEVELS[: level_rank(level) + 1]) if level in LEVELS else frozenset()
         return cls(levels, owner, None if projects is None else frozenset(projects))
 
-    def asking(self, *, private: bool = False, secret: bool = False) -> Clearance:
+    def limited_to(self, *, private: bool = False, secret: bool = False) -> Clearance:
         """Return the clearance without the levels above public that the request does not ask for."""
         asked = {Sensitivity.PUBLIC.value}
         if private:
@@ -80,19 +80,19 @@ class Clearance:
         """Whether every level of every project is visible."""
         return self.projects is None and self.levels == frozenset(LEVELS)
 
-    def reaches(self, project: str) -> bool:
+    def includes_project(self, project: str) -> bool:
         """Whether the project is open."""
         return self.projects is None or project in self.projects
 
     def levels_in(self, project: str) -> frozenset[str]:
         """Return the readable levels in a project, none if it is not open."""
-        return dict(self.grants).get(project, self.levels) if self.reaches(project) else frozenset()
+        return dict(self.grants).get(project, self.levels) if self.includes_project(project) else frozenset()
 
-    def opens(self, project: str, level: str) -> bool:
+    def allows(self, project: str, level: str) -> bool:
         """Whether rows of this level and project may be seen, apart from the owner."""
         return level in self.levels_in(project)
 
-    def somewhere(self) -> frozenset[str]:
+    def levels_in_any_project(self) -> frozenset[str]:
         """Return the levels that are readable in at least one project."""
         return frozenset().union(*(levels for levels, _ in self.parts()))
 
@@ -111,7 +111,7 @@ class Clearance:
         if other.projects is None:
             return self.projects is None and other.levels <= self.levels
         return all(
-            self.reaches(project) and other.levels_in(project) <= self.levels_in(project)
+            self.includes_project(project) and other.levels_in(project) <= self.levels_in(project)
             for project in other.projects
         )
 
@@ -120,7 +120,7 @@ class Clearance:
         if other.projects is None and not self.grants:
             return replace(self, levels=self.levels & other.levels)
         candidates = self.projects if other.projects is None else other.projects
-        projects = frozenset(project for project in candidates or () if self.reaches(project))
+        projects = frozenset(project for project in candidates or () if self.includes_project(project))
         grants = tuple((one, self.levels_in(one) & other.levels_in(one)) for one in sorted(projects))
         return replace(self, levels=self.levels & other.levels, projects=projects, grants=grants)
 

@@ -116,7 +116,7 @@ def may_view_level(user: User | AnonymousUser, level: str) -> bool:
     """Return whether the person may see a level above public in at least one project."""
     if not user.is_authenticated:
         return False
-    return level in user_clearance(user, [level]).somewhere()
+    return level in user_clearance(user, [level]).levels_in_any_project()
 
 
 def grantable_clearances(user: User | AnonymousUser) -> list[str]:

@@ -58,7 +58,7 @@ def grantable_roles(by: User) -> list[str]:
 def may_change_account(by: User, user: User) -> bool:
     """Return whether the account has no right that ``by`` lacks.
 
-    This matters because whoever sets a password can sign in with it.
+    This matters because an administrator who sets a password can sign in with it.
     """
     if by.is_superuser:
         return True

@@ -140,7 +140,7 @@ def authenticate_token(raw: str, address: str = "", now: datetime | None = None)
         return None
     now = now or timezone.now()
     token = _find_by_digest(hash_token(raw))
-    if token is None or token.revoked_at or (token.expires_at and token.expires_at <= now):
+    if token is None or token.has_ended(now):
         return None
     if token.owner_is_gone:
         return None
@@ -194,7 +194,7 @@ def rotate_token(
     raw = PREFIX + secrets.token_urlsafe(32)
     with write_transaction():
         token = _get_token(uid)
-        if token.revoked_at or (token.expires_at and token.expires_at <= now):
+        if token.has_ended(now):
             raise Conflict("this token is revoked or expired; issue another one")
         _require_within(token, within)
         token.prefix, token.digest = raw[:_PREFIX_CHARS], hash_token(raw)
@@ -221,7 +221,7 @@ def reduce_tokens_to_owner(owner: User, actor: Actor, now: datetime | None = Non
     changed = []
     with write_transaction():
         for token in AgentToken.objects.active(now).filter(owner=owner.get_username()):
-            clearance = _lower_clearance(token.clearance, user_clearance(owner).somewhere())
+            clearance = _lower_clearance(token.clearance, user_clearance(owner).levels_in_any_project())
             rights = [right for right in token.rights if right in grantable_rights(owner)]
             fields = ["clearance"] * (clearance != token.clearance) + ["rights"] * (rights != token.rights)
             if not fields:
@@ -262,7 +262,7 @@ def token_actor(token: AgentToken) -> Actor:
 
     If memberships confine its owner, the clearance is limited to what the owner sees now.
     """
-    clearance = token.reach()
+    clearance = token.full_clearance()
     if token.owner_is_confined and (owner := confined_owner_clearance(token.owner)) is not None:
         clearance = clearance.within(owner)
     return Actor(f"token:{token.name}", clearance)
@@ -312,14 +312,14 @@ def _set_fields(
 
 def _require_within(token: AgentToken, within: Clearance | None) -> None:
     """Refuse a token with levels or projects that its issuer does not have."""
-    clearance = token.reach()
+    clearance = token.full_clearance()
     if within is None or within.covers(clearance):
         return
     if clearance.projects is None and within.projects is not None:
         named = ", ".join(sorted(within.projects)) or "you have none"
         raise StoreError(f"choose from your own projects: {named}", "projects")
     for project in token.projects:
-        if not within.reaches(project):
+        if not within.includes_project(project):
             raise StoreError(f"you do not see {project}; choose from your own projects", "projects")
         if not clearance.levels <= within.levels_in(project):
             raise StoreError(f"you do not read {token.clearance} memories of {project}", "clearance")

@@ -6,9 +6,9 @@ name. Widgets, logs and confirmation pages reveal nothing hidden.
 
 from django.contrib import admin
 
-from memoryhub.admin import activity, facts, memories, people, sessions, tokens
+from memoryhub.admin import activity, facts, memories, people, tokens
 
-__all__ = ["activity", "facts", "memories", "people", "sessions", "tokens"]
+__all__ = ["activity", "facts", "memories", "people", "tokens"]
 
 admin.site.site_header = "memoryhub curation"
 admin.site.site_title = "memoryhub curation"

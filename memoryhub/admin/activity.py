@@ -1,28 +1,30 @@
-"""The read-only lists of the journal and of maintenance runs."""
+"""Read-only lists of the journal, sessions, events and injections."""
 
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.contrib.admin import ModelAdmin
-from django.contrib.admin.views.main import ChangeList
-from django.core.exceptions import PermissionDenied
-from django.db.models import Model, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
-from django.utils.html import format_html
+from django.db.models import Count, Model, QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.admin.base import (
+    EMPTY_CELL,
     ReadOnlyAdmin,
     admin_url,
     column,
     format_json,
     format_link,
     format_moment,
+    memory_link,
+    moment_column,
 )
 from memoryhub.admin.filters import (
     ActorFilter,
@@ -32,9 +34,9 @@ from memoryhub.admin.filters import (
     choice_filter,
     value_filter,
 )
-from memoryhub.maintenance import results, runs
-from memoryhub.maintenance.forms import ADD_RUN, can_view_runs
-from memoryhub.models import AgentToken, Fact, JournalEntry, MaintenanceRun, Memory
+from memoryhub.core.text import format_count
+from memoryhub.injection.queries import load_reports
+from memoryhub.models import AgentToken, Event, Fact, Injection, JournalEntry, MaintenanceRun, Memory, Session
 
 _OBJECT_MODELS: dict[str, type[Model]] = {
     "memory": Memory,
@@ -65,22 +67,9 @@ def _object_addresses(rows: list[JournalEntry], clearance: Clearance) -> dict[tu
         if model in _FILTERED_MODELS:
             objects = objects.visible_to(clearance)
         for pk, uid in objects.values_list("pk", "uid"):
-            found[(kind, uid)] = admin_url(model, "change", pk)
+            is_run = model is MaintenanceRun
+            found[kind, uid] = reverse("run", args=[uid]) if is_run else admin_url(model, "change", pk)
     return found
-
-
-def _attach_addresses(rows: list[Any], clearance: Clearance) -> None:
-    addresses = _object_addresses(rows, clearance)
-    for row in rows:
-        row.address = addresses.get((row.object_type, row.object_id), "")
-
-
-class JournalList(ChangeList):
-    def get_results(self, request: HttpRequest) -> None:
-        super().get_results(request)
-        rows = list(self.result_list)
-        _attach_addresses(rows, request_clearance(request))
-        self.result_list = rows
 
 
 @admin.register(JournalEntry)
@@ -105,18 +94,12 @@ class JournalAdmin(ReadOnlyAdmin):
         *("detail_shown", "hash"),
     )
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        return JournalList
+    moment_shown = moment_column("when", "at")
 
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        row = super().get_object(request, object_id, from_field)
-        if row is not None:
-            _attach_addresses([row], request_clearance(request))
-        return row
-
-    @column("when", order="at")
-    def moment_shown(self, row: JournalEntry) -> str:
-        return format_moment(row.at)
+    def prepare_rows(self, request: HttpRequest, rows: list[Any]) -> None:
+        addresses = _object_addresses(rows, request_clearance(request))
+        for row in rows:
+            row.address = addresses.get((row.object_type, row.object_id), "")
 
     @column("id", order="object_id")
     def object_shown(self, row: Any) -> SafeString:
@@ -129,77 +112,180 @@ class JournalAdmin(ReadOnlyAdmin):
         return format_json(row.detail)
 
 
-class RunList(ChangeList):
-    """Adds to each run the numbers that the user may see."""
-
-    def get_results(self, request: HttpRequest) -> None:
-        super().get_results(request)
-        rows = list(self.result_list)
-        for run in rows:
-            run.visible = runs.visible_result(run, request_clearance(request), counted=False)
-        self.result_list = rows
+_MAX_CELL_CHARS = 80
+_MAX_MEMORIES = 20
 
 
-@admin.register(MaintenanceRun)
-class RunAdmin(ReadOnlyAdmin):
-    journal_type = "run"
-    list_display = ("heading", "state", "actor", "progress", "created")
-    list_filter = (
-        *(value_filter("operation"), value_filter("status"), value_filter("actor")),
-        age_filter("created_at", "when"),
+@admin.register(Session)
+class SessionAdmin(ReadOnlyAdmin):
+    list_display = ("session_id", "project", "agent_shown", "started", "last", "memory_count", "event_count")
+    list_filter = (ProjectFilter, age_filter("last_seen", "last active"))
+    search_fields = ("session_id", "project")
+    fields = (
+        *("session_id", "project", "agent_shown", "folder", "started", "last", "ended"),
+        *("segment_shown", "summary_shown", "memories_shown", "events_shown"),
     )
-    search_fields = ("=uid", "operation", "actor")
-    ordering = ("-created_at",)
 
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return can_view_runs(request.user)
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
+        return ("-last_seen",)  # not in `ordering`, because it is an annotation
 
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return bool(request.user.has_perm(ADD_RUN))
+    def prepare_rows(self, request: HttpRequest, rows: list[Any]) -> None:
+        """Count the visible memories and events of the sessions in two queries."""
+        clearance = request_clearance(request)
+        names = {row.session_id for row in rows}
+        memories = Memory.objects.visible_to(clearance).live().filter(session_id__in=names)
+        of_memories = memories.order_by().values_list("session_id", "project").annotate(n=Count("pk"))
+        found = {(session_id, project): n for session_id, project, n in of_memories}
+        events = Event.objects.visible_to(clearance).filter(session__in=[row.pk for row in rows])
+        happened = dict(events.order_by().values_list("session").annotate(n=Count("pk")))
+        for row in rows:
+            row.clearance = clearance
+            row.memory_count = found.get((row.session_id, row.project), 0)
+            row.event_count = happened.get(row.pk, 0)
 
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        return can_view_runs(request.user)
+    @column("agent", order="agent_seen")
+    def agent_shown(self, session: Any) -> str:
+        return str(session.agent_seen) or EMPTY_CELL
 
-    def visible_to(self, request: HttpRequest, clearance: Clearance) -> QuerySet[Any]:
-        return runs.visible_runs(clearance).select_related("undoes")
+    started = moment_column("started", "first_seen")
+    last = moment_column("last active", "last_seen")
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        return RunList
+    @column("ended")
+    def ended(self, session: Any) -> str:
+        if not session.ended_seen:
+            return EMPTY_CELL
+        return f"{format_moment(session.ended_seen)} {session.end_reason}".rstrip()
 
-    def add_view(
-        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        if not self.has_add_permission(request):
-            raise PermissionDenied
-        return redirect("maintenance")
+    @column("folder")
+    def folder(self, session: Any) -> str:
+        return session.cwd if session.event_seen and session.cwd else EMPTY_CELL
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        run = self.get_object(request, object_id)
-        if run is None:
-            raise Http404
-        return redirect("run", run.uid)
+    @column("segment")
+    def segment_shown(self, session: Any) -> str:
+        return str(session.segment) if session.event_seen else EMPTY_CELL
 
-    @column("run", order="operation")
-    def heading(self, run: MaintenanceRun) -> str:
-        return results.run_title(run)
+    @column("memories")
+    def memory_count(self, session: Any) -> int:
+        return int(session.memory_count)
 
-    @column("state", order="status")
-    def state(self, run: MaintenanceRun) -> str:
-        return results.run_state(run)
+    @column("events")
+    def event_count(self, session: Any) -> int:
+        return int(session.event_count)
 
-    @column("progress")
-    def progress(self, run: Any) -> SafeString:
-        percent = results.progress_percent(run, run.visible)
-        words = f"{run.visible.done} of {run.visible.total}" if run.visible.whole else f"{percent} %"
-        bar = '<progress max="100" value="{}" aria-label="Progress"></progress> {}'
-        return format_html(bar, percent, words)
+    @column("summary")
+    def summary_shown(self, session: Any) -> str:
+        memory = Memory.objects.visible_to(session.clearance).filter(pk=session.summary_id).first()
+        return memory_link(memory)
 
-    @column("asked for", order="created_at")
-    def created(self, run: MaintenanceRun) -> str:
-        return format_moment(run.created_at)
+    @column("memories")
+    def memories_shown(self, session: Any) -> str:
+        same = {"session_id": session.session_id, "project": session.project}
+        memories = Memory.objects.visible_to(session.clearance).live().filter(**same)
+        newest = memories.order_by("-created_at", "-pk").only("title", "uid", "sensitivity")[:_MAX_MEMORIES]
+        links = [memory_link(memory) for memory in newest]
+        if not links:
+            return EMPTY_CELL
+        total = f"all {format_count(memories.count(), 'memory', 'memories')}"
+        links.append(format_link(admin_url(Memory, "changelist", query=urlencode(same)), total))
+        return format_html_join("", "<div>{}</div>", ((link,) for link in links))
+
+    @column("events")
+    def events_shown(self, session: Any) -> str:
+        address = admin_url(Event, "changelist", query=f"session__id={session.pk}")
+        total = format_count(session.event_count, "event")
+        return format_link(address, total) if session.event_count else EMPTY_CELL
+
+
+@admin.register(Event)
+class EventAdmin(ReadOnlyAdmin):
+    link_lookups = ("session__id",)
+    list_display = (
+        *("when", "event", "tool_name", "session_shown", "memorability", "skip_reason", "memory_shown"),
+    )
+    list_filter = (
+        value_filter("event"),
+        value_filter("tool_name", "tool"),
+        LevelFilter,
+        age_filter("at", "when"),
+    )
+    search_fields = ("tool_name", "preview", "skip_reason", "=session__session_id")
+    ordering = ("-at",)
+    fields = (
+        *("at", "session_shown", "event", "tool_name", "level", "segment", "boundary", "memorability"),
+        *("parts", "skip_reason", "memory_shown", "files", "keywords", "said", "preview"),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).select_related("session", "memory")
+
+    when = moment_column("when", "at")
+
+    @column("session", order="session__session_id")
+    def session_shown(self, event: Event) -> SafeString:
+        return format_link(admin_url(Session, "change", event.session.pk), event.session.session_id)
+
+    @column("became")
+    def memory_shown(self, event: Event) -> str:
+        return memory_link(event.memory)  # visible wherever the event is
+
+    @column("memorability by part")
+    def parts(self, event: Event) -> SafeString:
+        return format_json(event.memorability_parts)
+
+    @column("handlers")
+    def said(self, event: Event) -> SafeString:
+        return format_json(event.handlers)
+
+
+@admin.register(Injection)
+class InjectionAdmin(ReadOnlyAdmin):
+    list_display = (
+        *("when", "session_shown", "project", "level", "tokens", "shown_count", "withheld_count"),
+        "took_ms",
+    )
+    list_filter = (ProjectFilter, LevelFilter, age_filter("at", "when"))
+    search_fields = ("=uid", "prompt_preview", "=session__session_id")
+    ordering = ("-at",)
+    fields = (
+        *("uid", "at", "session_shown", "project", "level", "prompt_preview", "token_budget", "tokens"),
+        *("took_ms", "injected_shown", "withheld_shown"),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).select_related("session")
+
+    def prepare_rows(self, request: HttpRequest, rows: list[Any]) -> None:
+        for log in load_reports(rows, request_clearance(request)):
+            log.injection.log = log  # type: ignore[attr-defined]
+
+    when = moment_column("when", "at")
+
+    @column("session")
+    def session_shown(self, injection: Injection) -> str:
+        return injection.session.session_id if injection.session else EMPTY_CELL
+
+    @column("tokens used")
+    def tokens(self, injection: Any) -> str:
+        used = injection.log.tokens_used
+        return EMPTY_CELL if used is None else str(used)
+
+    @column("shown")
+    def shown_count(self, injection: Any) -> int:
+        return len(injection.log.shown)
+
+    @column("withheld")
+    def withheld_count(self, injection: Any) -> int:
+        return len(injection.log.not_shown)
+
+    @column("shown")
+    def injected_shown(self, injection: Any) -> str:
+        lines = [
+            (memory_link(item.memory), "" if item.score is None else f"{item.score:.2f}", item.scale)
+            for item in injection.log.shown
+        ]
+        return format_html_join("", "<div>{} {} {}</div>", lines) or EMPTY_CELL
+
+    @column("withheld")
+    def withheld_shown(self, injection: Any) -> str:
+        lines = [(memory_link(item.memory), item.reason, item.detail) for item in injection.log.not_shown]
+        return format_html_join("", "<div>{}: {} {}</div>", lines) or EMPTY_CELL

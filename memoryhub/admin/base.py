@@ -11,6 +11,7 @@ from django.contrib import admin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
 from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import ChangeList
 from django.contrib.auth.models import User
 from django.contrib.contenttypes.models import ContentType
 from django.core.paginator import Paginator
@@ -27,8 +28,8 @@ from django.utils.text import capfirst
 from memoryhub.access import redaction
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import request_clearance
-from memoryhub.core import dates
 from memoryhub.core.text import shorten
+from memoryhub.memories.errors import StoreError
 from memoryhub.memories.versions import visible_revisions
 from memoryhub.models import JournalEntry, Memory
 
@@ -52,9 +53,27 @@ def is_key(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= _MAX_KEY
 
 
+def moment_column(title: str, name: str) -> Callable[[Any, Any], str]:
+    """Return a column that shows and orders by a moment."""
+
+    @column(title, order=name)
+    def show(self: Any, row: Any) -> str:
+        return format_moment(getattr(row, name))
+
+    return show
+
+
 def column(title: str, order: str | None = None) -> Callable[[_Cell], _Cell]:
     """Shorten ``admin.display``."""
     return admin.display(description=title, ordering=order)
+
+
+class PreparedList(ChangeList):
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        rows = list(self.result_list)
+        cast(VisibleRowsAdmin, self.model_admin).prepare_rows(request, rows)
+        self.result_list = rows
 
 
 class VisibleRowsAdmin(_ModelAdmin):
@@ -77,6 +96,12 @@ class VisibleRowsAdmin(_ModelAdmin):
         rows = self.visible_to(request, request_clearance(request))
         return rows.order_by(*(self.get_ordering(request) or ("-pk",)))
 
+    def prepare_rows(self, request: HttpRequest, rows: list[Any]) -> None:
+        """Set attributes that the columns of these rows need, with few queries for all of them."""
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return PreparedList
+
     def uid_of(self, obj: Any) -> str:
         """Return the id of an object for the journal, the log and messages, which never contain its text."""
         return str(getattr(obj, "uid", obj.pk))
@@ -96,7 +121,10 @@ class VisibleRowsAdmin(_ModelAdmin):
         return True
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        return super().get_object(request, object_id) if is_key(object_id) else None
+        found = super().get_object(request, object_id) if is_key(object_id) else None
+        if found is not None:
+            self.prepare_rows(request, [found])
+        return found
 
     def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> Any:
         """Answer 404 for hidden and for missing objects."""
@@ -204,6 +232,36 @@ class VisibleRowsAdmin(_ModelAdmin):
         return self.response_post_save_change(request, None)
 
 
+class DraftAdmin(VisibleRowsAdmin):
+    """A model that services save. A refusal of the service is shown in the form."""
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        try:
+            return super().changeform_view(request, object_id, form_url, extra_context)
+        except StoreError as refusal:
+            # The transaction was rolled back. Show the same form with the refusal.
+            request.refusal = refusal  # type: ignore[attr-defined]
+            return super().changeform_view(request, object_id, form_url, extra_context)
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        form = super().get_form(request, obj, change, **kwargs)
+        return type(form.__name__, (form,), {"refusal": getattr(request, "refusal", None)})
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """Do nothing: the services save related rows."""
+
+    @staticmethod
+    def adopt(obj: Any, stored: Any) -> None:
+        """Turn the form's object into the stored one."""
+        obj.__dict__.update(stored.__dict__)
+
+
 class ReadOnlyAdmin(VisibleRowsAdmin):
     """A model that the admin never changes, whatever the user's permissions."""
 
@@ -252,11 +310,8 @@ def format_moment(at: datetime | None) -> str:
     if at is None:
         return EMPTY_CELL
     local = timezone.localtime(at)
-    return format_html(
-        '<time class="hub-moment" datetime="{}">{}</time>',
-        local.isoformat(),
-        dates.format_date(local, "minute"),
-    )
+    element = '<time class="hub-moment" datetime="{}">{}</time>'
+    return format_html(element, local.isoformat(), f"{local:%Y-%m-%d %H:%M}")
 
 
 def format_json(value: Any) -> SafeString:

@@ -65,11 +65,11 @@ def select_rows(
     rows = [SelectedRow(pk, uid, called or uid, now) for pk, uid, called, now in found]
     if len(rows) > most:
         text = f"Nothing was changed: at most {most} at once. Narrow the filters."
-        show_message(model_admin, request, text, "ERROR")
+        model_admin.message_user(request, text, "ERROR")
         return []
     if not rows:
-        show_message(
-            model_admin, request, "Nothing was changed: none of these can be changed any more.", "WARNING"
+        model_admin.message_user(
+            request, "Nothing was changed: none of these can be changed any more.", "WARNING"
         )
     return rows
 
@@ -99,14 +99,3 @@ def render_confirmation(
         "media": model_admin.media,
     }
     return TemplateResponse(request, "admin/memoryhub/bulk.html", context)
-
-
-def show_message(
-    model_admin: ModelAdmin[Any], request: HttpRequest, text: str, level: str = "SUCCESS"
-) -> None:
-    model_admin.message_user(request, text, level)
-
-
-def format_count(number: int, noun: str, plural: str = "") -> str:
-    """``1 memory``, ``2 memories``."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"

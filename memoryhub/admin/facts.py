@@ -2,36 +2,115 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin
 from django.contrib.admin import ModelAdmin, SimpleListFilter
+from django.contrib.admin.widgets import AdminTextareaWidget, AdminTextInputWidget
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from pydantic import BaseModel, ValidationError
 
 from memoryhub.accounts.clearance import request_actor
-from memoryhub.admin.base import EMPTY_CELL, column, format_moment, memory_link
+from memoryhub.admin.base import EMPTY_CELL, DraftAdmin, column, memory_link, moment_column
 from memoryhub.admin.bulk import (
     ActionResponse,
     Confirmation,
-    format_count,
     is_confirmed,
     render_confirmation,
     select_rows,
-    show_message,
 )
 from memoryhub.admin.filters import LevelFilter, ProjectFilter, age_filter, value_filter
-from memoryhub.admin.forms import DraftAdmin, DraftForm, PlainTextField
 from memoryhub.capture.segments import BOUNDARY_FACTS, BOUNDARY_PREDICATE
 from memoryhub.core.database import batched
 from memoryhub.core.form_fields import ShareField
-from memoryhub.core.text import shorten
+from memoryhub.core.text import format_count, shorten
 from memoryhub.facts import services
+from memoryhub.memories.errors import StoreError
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact
 
 _MAX_CELL_CHARS = 80
+
+if TYPE_CHECKING:
+    _ModelForm = forms.ModelForm[Any]
+else:
+    _ModelForm = forms.ModelForm
+
+
+class PlainTextField(forms.CharField):
+    """Unstripped text with normalized line ends, because browsers send CR LF."""
+
+    def __init__(self, rows: int = 0, **options: Any) -> None:
+        widget = AdminTextareaWidget({"rows": rows}) if rows else AdminTextInputWidget()
+        super().__init__(**{"strip": False, "required": False, "widget": widget, **options})
+
+    def to_python(self, value: Any) -> str:
+        return _normalize_newlines(super().to_python(value) or "")
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return super().has_changed(_normalize_newlines(initial or ""), data)
+
+
+class DraftForm(_ModelForm):
+    """A form that a pydantic model validates and a service saves.
+
+    ``refusal`` is the error that the service raised for the same values. It is shown at its field.
+    """
+
+    refusal: StoreError | None = None
+    unchanged_since = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.pk:
+            self.initial["unchanged_since"] = self.instance.updated_at.isoformat()
+
+    @property
+    def opened_at(self) -> datetime | None:
+        """``updated_at`` when the form was opened; None on a form that adds."""
+        return self.cleaned_data.get("unchanged_since") or None
+
+    def clean_unchanged_since(self) -> datetime | None:
+        if not self.instance.pk:
+            return None
+        try:
+            return datetime.fromisoformat(self.cleaned_data["unchanged_since"])
+        except ValueError:
+            raise forms.ValidationError("This form is incomplete. Open it again.") from None
+
+    def _post_clean(self) -> None:
+        """Skip the model's validation: the draft validates and the service saves."""
+
+    def draft(self, model: type[BaseModel], values: dict[str, Any]) -> Any:
+        """Return the validated draft, or None with each error at its field."""
+        try:
+            return model.model_validate(values)
+        except ValidationError as error:
+            for problem in error.errors():
+                self._show(str(problem["loc"][0]) if problem["loc"] else "", _describe_problem(problem))
+            return None
+
+    def show_refusal(self) -> None:
+        if self.refusal:
+            self._show(self.refusal.field, self.refusal.message)
+
+    def _show(self, field: str, message: str) -> None:
+        known = field in self.fields and not self.fields[field].widget.is_hidden
+        self.add_error(field if known else None, message)
+
+
+def _normalize_newlines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _describe_problem(problem: Any) -> str:
+    """Return the message of a pydantic error, with the line number for an item of a list."""
+    message: str = problem["msg"].removeprefix("Value error, ")
+    items = [str(place + 1) for place in problem["loc"][1:] if isinstance(place, int)]
+    return f"line {items[0]}: {message}" if items else message
 
 
 class FactForm(DraftForm):
@@ -80,7 +159,7 @@ def delete(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySe
     actor = request_actor(request)
     chunks = batched([row.uid for row in rows], services.MAX_FACTS)
     deleted = sum(len(services.delete_facts(chunk, actor)) for chunk in chunks)
-    show_message(model_admin, request, f"{format_count(deleted, 'fact')} deleted.")
+    model_admin.message_user(request, f"{format_count(deleted, 'fact')} deleted.")
     return None
 
 
@@ -157,9 +236,7 @@ class FactAdmin(DraftAdmin):
     def object_short(self, fact: Fact) -> str:
         return shorten(fact.object, _MAX_CELL_CHARS)
 
-    @column("changed", order="updated_at")
-    def updated(self, fact: Fact) -> str:
-        return format_moment(fact.updated_at)
+    updated = moment_column("changed", "updated_at")
 
     @column("id")
     def id_shown(self, fact: Fact) -> str:

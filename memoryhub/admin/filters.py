@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib.admin import ModelAdmin, SimpleListFilter
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -36,7 +36,7 @@ class LevelFilter(SimpleListFilter):
     parameter_name = "level"
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Choices:
-        shown = request_clearance(request).somewhere()
+        shown = request_clearance(request).levels_in_any_project()
         choices = [(level, level) for level in LEVELS if level in shown]
         if model_admin.model is Memory and request.user.has_perm("memoryhub.repair_unknown"):
             choices.append((UNKNOWN_LEVEL, "unknown level (repair)"))
@@ -81,44 +81,29 @@ class StateFilter(SimpleListFilter):
         return live if self.value() is None else live.none()
 
 
-class _TwoChoiceFilter(SimpleListFilter):
-    """A filter with two choices."""
+class _ConditionFilter(SimpleListFilter):
+    """Filters by conditions. The subclass has a label and a condition for each choice."""
 
-    labels: Choices = []
+    conditions: dict[str, tuple[str, Q]] = {}
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Choices:
-        return self.labels
+        return [(name, label) for name, (label, _) in self.conditions.items()]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() is None:
             return queryset
-        return self.chosen(queryset) if self.value() in dict(self.labels) else queryset.none()
-
-    def chosen(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        raise NotImplementedError
+        chosen = self.conditions.get(str(self.value()))
+        return queryset.filter(chosen[1]) if chosen else queryset.none()
 
 
-class UseFilter(_TwoChoiceFilter):
-    """Memories that were never accessed, or were."""
-
-    title = "use"
-    parameter_name = "use"
-    labels = [("never", "never used"), ("used", "used")]
-
-    def chosen(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        never = {"accessed_count": 0}
-        return queryset.filter(**never) if self.value() == "never" else queryset.exclude(**never)
+class UseFilter(_ConditionFilter):
+    title = parameter_name = "use"
+    conditions = {"never": ("never used", Q(accessed_count=0)), "used": ("used", ~Q(accessed_count=0))}
 
 
-class FlagFilter(_TwoChoiceFilter):
-    """Memories with or without flags for review."""
-
-    title = "flags"
-    parameter_name = "flags"
-    labels = [("flagged", "flagged"), ("none", "not flagged")]
-
-    def chosen(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return queryset.exclude(flags=[]) if self.value() == "flagged" else queryset.filter(flags=[])
+class FlagFilter(_ConditionFilter):
+    title = parameter_name = "flags"
+    conditions = {"flagged": ("flagged", ~Q(flags=[])), "none": ("not flagged", Q(flags=[]))}
 
 
 class _AgeFilter(SimpleListFilter):
@@ -145,22 +130,16 @@ def age_filter(column: str, title: str) -> type[SimpleListFilter]:
     return type(f"{column.title()}Filter", (_AgeFilter,), {"title": title, "parameter_name": column})
 
 
-class ActorFilter(SimpleListFilter):
+class ActorFilter(_ConditionFilter):
     """Filters journal rows by the kind of actor."""
 
-    title = "who"
-    parameter_name = "who"
-
-    def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> Choices:
-        return [
-            ("user", "people"),
-            ("token", "agents"),
-            ("command", "commands"),
-            ("system", "the hub itself"),
-        ]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return queryset if self.value() is None else queryset.filter(actor__startswith=f"{self.value()}:")
+    title = parameter_name = "who"
+    conditions = {
+        "user": ("people", Q(actor__startswith="user:")),
+        "token": ("agents", Q(actor__startswith="token:")),
+        "command": ("commands", Q(actor__startswith="command:")),
+        "system": ("the hub itself", Q(actor__startswith="system:")),
+    }
 
 
 class _ColumnFilter(SimpleListFilter):

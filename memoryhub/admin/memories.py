@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin
@@ -22,14 +23,14 @@ from memoryhub.accounts.clearance import record_reveal, request_clearance
 from memoryhub.admin import memory_actions
 from memoryhub.admin.base import (
     EMPTY_CELL,
+    PreparedList,
     VisibleRowsAdmin,
     admin_url,
     column,
     format_link,
-    format_moment,
     memory_link,
+    moment_column,
 )
-from memoryhub.admin.bulk import format_count
 from memoryhub.admin.filters import (
     FlagFilter,
     LevelFilter,
@@ -41,7 +42,7 @@ from memoryhub.admin.filters import (
     is_repair_list,
     value_filter,
 )
-from memoryhub.core.text import shorten
+from memoryhub.core.text import format_count, shorten
 from memoryhub.core.vocabulary import SCOPES, TYPES
 from memoryhub.memories.rows import list_values
 from memoryhub.models import Fact, Memory
@@ -51,7 +52,15 @@ _MAX_TITLE_CHARS = 90
 _MAX_ORDERED = 500  # search results that are sorted by score
 
 
-class MemoryList(ChangeList):
+def _list_column(name: str) -> Callable[[Any, Memory], str]:
+    def show(self: Any, memory: Memory) -> str:
+        return "\n".join(list_values(memory, name))
+
+    show.__name__ = name  # Django makes the label from it
+    return show
+
+
+class MemoryList(PreparedList):
     """The list of memories, which loads no long texts."""
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
@@ -178,11 +187,9 @@ class MemoryAdmin(VisibleRowsAdmin):
 
     # The page of one memory
 
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        memory = super().get_object(request, object_id, from_field)
-        if memory is not None:
+    def prepare_rows(self, request: HttpRequest, rows: list[Any]) -> None:
+        for memory in rows:
             memory.clearance = request_clearance(request)  # for columns that query other rows
-        return memory
 
     def render_change_form(
         self,
@@ -203,8 +210,7 @@ class MemoryAdmin(VisibleRowsAdmin):
 
     def _single_actions(self, request: HttpRequest, memory: Memory) -> list[tuple[str, str]]:
         """Return the bulk actions that apply to this memory."""
-        ended = memory.deleted_at is not None or _is_expired(memory)
-        fitting = ("restore", "erase") if ended else ("expire", "trash", "erase")
+        fitting = ("restore", "erase") if memory.has_ended(timezone.now()) else ("expire", "trash", "erase")
         allowed = self.get_actions(request)
         return [(name, allowed[name][2]) for name in fitting if name in allowed]
 
@@ -227,7 +233,7 @@ class MemoryAdmin(VisibleRowsAdmin):
     def state(self, memory: Memory) -> str:
         if memory.deleted_at:
             return f"in the trash ({memory.trash_reason})" if memory.trash_reason else "in the trash"
-        return "expired" if _is_expired(memory) else "live"
+        return "expired" if memory.is_expired(timezone.now()) else "live"
 
     @column("importance", order="importance")
     def weight(self, memory: Memory) -> str:
@@ -241,9 +247,7 @@ class MemoryAdmin(VisibleRowsAdmin):
     def flagged(self, memory: Memory) -> str:
         return (isinstance(memory.flags, list) and ", ".join(map(str, memory.flags))) or EMPTY_CELL
 
-    @column("changed", order="updated_at")
-    def updated(self, memory: Memory) -> str:
-        return format_moment(memory.updated_at)
+    updated = moment_column("changed", "updated_at")
 
     @column("id")
     def id_shown(self, memory: Memory) -> SafeString:
@@ -267,25 +271,10 @@ class MemoryAdmin(VisibleRowsAdmin):
 
     # Lists of values
 
-    def tags(self, memory: Memory) -> str:
-        return "\n".join(list_values(memory, "tags"))
-
-    def concepts(self, memory: Memory) -> str:
-        return "\n".join(list_values(memory, "concepts"))
-
-    def aliases(self, memory: Memory) -> str:
-        return "\n".join(list_values(memory, "aliases"))
-
-    def files_read(self, memory: Memory) -> str:
-        return "\n".join(list_values(memory, "files_read"))
-
-    def files_modified(self, memory: Memory) -> str:
-        return "\n".join(list_values(memory, "files_modified"))
+    tags, concepts, aliases, files_read, files_modified = map(
+        _list_column, ("tags", "concepts", "aliases", "files_read", "files_modified")
+    )
 
     def entities(self, memory: Memory) -> str:
         entities = list_values(memory, "entities")
         return "\n".join(f"{entity['entity']} | {entity['entity_type']}" for entity in entities)
-
-
-def _is_expired(memory: Memory) -> bool:
-    return memory.expires_at is not None and memory.expires_at <= timezone.now()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django import forms
@@ -18,35 +19,33 @@ from memoryhub.admin.bulk import (
     ActionResponse,
     Confirmation,
     SelectedRow,
-    format_count,
     is_confirmed,
     render_confirmation,
     select_rows,
-    show_message,
 )
+from memoryhub.core.text import format_count
 from memoryhub.models import Memory
 
 MAX_ERASED = 500  # the confirmation page lists all of them
 _MAX_REFUSALS_SHOWN = 5
 
-_LEVEL_CHOICES = [(level, level) for level in LEVELS]
-
-
-class SensitivityForm(forms.Form):
-    sensitivity = forms.ChoiceField(
-        choices=_LEVEL_CHOICES,
+_VALUE_FIELDS: dict[str, forms.Field] = {
+    "sensitivity": forms.ChoiceField(
+        choices=[(level, level) for level in LEVELS],
         help_text="Memories disappear from this list if their level is switched off.",
-    )
-
-
-class ImportanceForm(forms.Form):
-    importance = forms.FloatField(
+    ),
+    "importance": forms.FloatField(
         min_value=0, max_value=1, widget=forms.NumberInput({"step": "any"}), help_text="0 to 1"
-    )
+    ),
+    "category": forms.CharField(max_length=100),
+}
 
 
-class CategoryForm(forms.Form):
-    category = forms.CharField(max_length=100)
+def _value_form(request: HttpRequest, name: str) -> forms.Form:
+    """Return a form with one field, bound if the confirmation page was submitted."""
+    form_class = type(f"{name.title()}Form", (forms.Form,), {name: _VALUE_FIELDS[name]})
+    form: forms.Form = form_class(request.POST if is_confirmed(request) else None)
+    return form
 
 
 def _count_memories(count: int) -> str:
@@ -57,14 +56,13 @@ def _set_value(
     model_admin: ModelAdmin[Any],
     request: HttpRequest,
     queryset: QuerySet[Memory],
-    form_class: type[forms.Form],
+    name: str,
 ) -> ActionResponse:
     """Ask for a value, showing the current ones, and set it."""
-    [name] = form_class.base_fields
     rows = select_rows(model_admin, request, queryset, "title", name)
     if not rows:
         return None
-    form = form_class(request.POST if is_confirmed(request) else None)
+    form = _value_form(request, name)
     if not form.is_valid():
         lead = f"The {name} of {_count_memories(len(rows))} will be set to:"
         question = Confirmation(f"Set {name}", lead, f"Set {name}")
@@ -74,7 +72,7 @@ def _set_value(
             "set", [row.uid for row in rows], request_actor(request), **form.cleaned_data
         )
     except memories.StoreError as refusal:  # for example a credential in the value
-        show_message(model_admin, request, f"Nothing was changed: {refusal.message}.", "ERROR")
+        model_admin.message_user(request, f"Nothing was changed: {refusal.message}.", "ERROR")
         return None
     if held := len(acted.done) + len(acted.same):
         _show_undo_message(
@@ -84,10 +82,10 @@ def _set_value(
             f"The {name} of {_count_memories(held)} is now {form.cleaned_data[name]}.",
         )
     for uid, words in acted.refused[:_MAX_REFUSALS_SHOWN]:
-        show_message(model_admin, request, f"Not changed: {uid}: {words}", "WARNING")
+        model_admin.message_user(request, f"Not changed: {uid}: {words}", "WARNING")
     if len(acted.refused) > _MAX_REFUSALS_SHOWN:
-        show_message(
-            model_admin, request, f"Not changed: {len(acted.refused) - _MAX_REFUSALS_SHOWN} more.", "WARNING"
+        model_admin.message_user(
+            request, f"Not changed: {len(acted.refused) - _MAX_REFUSALS_SHOWN} more.", "WARNING"
         )
     return None
 
@@ -99,28 +97,18 @@ def _show_undo_message(
     if acted.done:
         context = {"acted": acted, "text": text, "back": request.get_full_path()}
         text = render_to_string("admin/memoryhub/acted.html", context, request=request)
-    show_message(model_admin, request, text, "SUCCESS")
+    model_admin.message_user(request, text, "SUCCESS")
 
 
-@admin.action(description="Set sensitivity…", permissions=["change"])
-def set_sensitivity(
-    model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]
-) -> ActionResponse:
-    return _set_value(model_admin, request, queryset, SensitivityForm)
+def _value_action(name: str) -> Callable[..., ActionResponse]:
+    @admin.action(description=f"Set {name}…", permissions=["change"])
+    def set_value(
+        model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]
+    ) -> ActionResponse:
+        return _set_value(model_admin, request, queryset, name)
 
-
-@admin.action(description="Set importance…", permissions=["change"])
-def set_importance(
-    model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]
-) -> ActionResponse:
-    return _set_value(model_admin, request, queryset, ImportanceForm)
-
-
-@admin.action(description="Set category…", permissions=["change"])
-def set_category(
-    model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]
-) -> ActionResponse:
-    return _set_value(model_admin, request, queryset, CategoryForm)
+    set_value.__name__ = f"set_{name}"  # the name of the action
+    return set_value
 
 
 def _run_action(
@@ -138,24 +126,20 @@ def _run_action(
     if acted.done:
         _show_undo_message(model_admin, request, acted, f"{_count_memories(len(acted.done))} {done}.")
     else:
-        show_message(model_admin, request, f"0 memories {done}.", "WARNING")
+        model_admin.message_user(request, f"0 memories {done}.", "WARNING")
     if left := len(rows) - len(acted.done):
-        show_message(model_admin, request, f"{_count_memories(left)} left as before.", "INFO")
+        model_admin.message_user(request, f"{_count_memories(left)} left as before.", "INFO")
 
 
-@admin.action(description="Let expire now", permissions=["change"])
-def expire(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]) -> None:
-    _run_action(model_admin, request, queryset, "expire", "expired")
+def _undoable_action(
+    kind: str, description: str, done: str, permissions: Sequence[str]
+) -> Callable[..., None]:
+    @admin.action(description=description, permissions=permissions)
+    def run(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]) -> None:
+        _run_action(model_admin, request, queryset, kind, done)
 
-
-@admin.action(description="Move to the trash", permissions=["delete"])
-def trash(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]) -> None:
-    _run_action(model_admin, request, queryset, "trash", "moved to the trash")
-
-
-@admin.action(description="Restore from trash or expiry", permissions=["change", "delete"])
-def restore(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Memory]) -> None:
-    _run_action(model_admin, request, queryset, "restore", "restored")
+    run.__name__ = kind
+    return run
 
 
 @admin.action(description="Erase for good…", permissions=["erase"])
@@ -167,7 +151,7 @@ def erase(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet
     if not is_confirmed(request):
         return render_confirmation(model_admin, request, "erase", _erase_question(rows), rows)
     gone = memories.erase_memories([row.uid for row in rows], request_actor(request))
-    show_message(model_admin, request, f"{_count_memories(len(gone))} erased for good.")
+    model_admin.message_user(request, f"{_count_memories(len(gone))} erased for good.")
     return None
 
 
@@ -188,15 +172,21 @@ def repair_level(
     rows = select_rows(model_admin, request, queryset, "title", "sensitivity")
     if not rows:
         return None
-    form = SensitivityForm(request.POST if is_confirmed(request) else None)
+    form = _value_form(request, "sensitivity")
     if not form.is_valid():
         lead = f"{_count_memories(len(rows))} with an unknown level will be set to:"
         question = Confirmation("Set a known level", lead, "Set level")
         return render_confirmation(model_admin, request, "repair_level", question, rows, form)
     level = Sensitivity(form.cleaned_data["sensitivity"])
     repaired = memories.repair_sensitivity([row.uid for row in rows], level, request_actor(request))
-    show_message(model_admin, request, f"{_count_memories(len(repaired))} set to {level}.")
+    model_admin.message_user(request, f"{_count_memories(len(repaired))} set to {level}.")
     return None
 
 
-ALL_ACTIONS = (set_sensitivity, set_importance, set_category, expire, trash, restore, erase)
+ALL_ACTIONS = (
+    *map(_value_action, _VALUE_FIELDS),
+    _undoable_action("expire", "Let expire now", "expired", ["change"]),
+    _undoable_action("trash", "Move to the trash", "moved to the trash", ["delete"]),
+    _undoable_action("restore", "Restore from trash or expiry", "restored", ["change", "delete"]),
+    erase,
+)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.contrib import admin
 from django.contrib.admin import ModelAdmin
+from django.contrib.admin.widgets import AdminTextareaWidget
 from django.contrib.auth import get_user_model
 from django.db.models import QuerySet
 from django.forms import SplitDateTimeField
@@ -18,17 +19,15 @@ from django.utils.safestring import SafeString
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts import tokens
 from memoryhub.accounts.clearance import grantable_clearances, is_confined, request_actor, user_clearance
-from memoryhub.admin.base import admin_url, column, format_moment, level_badge
+from memoryhub.admin.base import DraftAdmin, admin_url, column, format_moment, level_badge
 from memoryhub.admin.bulk import (
     ActionResponse,
     Confirmation,
-    format_count,
     is_confirmed,
     render_confirmation,
     select_rows,
-    show_message,
 )
-from memoryhub.admin.forms import DraftAdmin, LinesField
+from memoryhub.core.text import format_count
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken
 from memoryhub.models.account import default_rights
@@ -44,7 +43,25 @@ def may_change_token(request: HttpRequest, token: AgentToken) -> bool:
     if request.user.is_superuser and not is_confined(request.user):
         return True
     own = token.owner == request.user.get_username() and token.clearance in grantable_clearances(request.user)
-    return own and user_clearance(request.user).covers(token.reach())
+    return own and user_clearance(request.user).covers(token.full_clearance())
+
+
+class LinesField(forms.CharField):
+    """A list with one item per line."""
+
+    def __init__(self, **options: Any) -> None:
+        widget = AdminTextareaWidget({"rows": 3})
+        super().__init__(**{"required": False, "widget": widget, **options})
+
+    def prepare_value(self, value: Any) -> Any:
+        return "\n".join(value) if isinstance(value, list) else value
+
+    def to_python(self, value: Any) -> Any:
+        text = value if isinstance(value, str) else "\n".join(value or ())
+        return [line.strip() for line in text.splitlines() if line.strip()]
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return bool(self.to_python(initial) != self.to_python(data))
 
 
 class TokenForm(_ModelForm):
@@ -106,7 +123,7 @@ def revoke(
         return render_confirmation(model_admin, request, "revoke", question, rows)
     for row in rows:
         tokens.revoke_token(row.uid, request_actor(request))
-    show_message(model_admin, request, f"{format_count(len(rows), 'token')} revoked.")
+    model_admin.message_user(request, f"{format_count(len(rows), 'token')} revoked.")
     return None
 
 
@@ -225,7 +242,7 @@ class TokenAdmin(DraftAdmin):
     def state(self, token: AgentToken) -> str:
         if token.revoked_at:
             return "revoked"
-        return "run out" if token.expires_at and token.expires_at <= timezone.now() else "active"
+        return "run out" if token.has_ended(timezone.now()) else "active"
 
     @column("last used", order="last_used_at")
     def last_used(self, token: AgentToken) -> str:

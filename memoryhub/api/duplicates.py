@@ -1,4 +1,4 @@
-"""Memories that are alike: related ones, near-duplicates, and merging them."""
+"""Related memories, near-duplicates, and merging."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.api.memories import make_etag
 from memoryhub.api.parameters import PageParams, parse_offset
 from memoryhub.api.schemas import ListOf, MemoryShape, PreviewShape, documented
-from memoryhub.audit.reveals import record_reveals
+from memoryhub.audit.journal import record_reveals
 from memoryhub.duplicates import clusters as duplicates_clusters
 from memoryhub.duplicates.clusters import Cluster
 from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Limit, Ratio
@@ -37,18 +37,22 @@ class RelatedTo(AccessParams):
 class DuplicateList(AccessParams, PageParams):
     project: TextFilter = None
     category: TextFilter = None
-    similarity: Ratio | None = Field(None, description="Least cosine; near_duplicate_similarity.")
+    similarity: Ratio | None = Field(
+        None, description="Minimum similarity; default: near_duplicate_similarity."
+    )
 
 
 class MergeRequest(BaseModel):
     others: Annotated[list[str], Field(min_length=1, max_length=MAX_MERGED)] = Field(
-        description="The memories that go to the trash; the one in the path is kept."
+        description="Ids of the memories to merge into the one in the path. They are moved to the trash."
     )
-    content: Content | None = Field(None, description="A text in the place of the one that is kept.")
+    content: Content | None = Field(
+        None, description="New content of the remaining memory; default: unchanged."
+    )
 
 
 class RelatedShape(BaseModel):
-    """``similarity`` is the cosine of the vectors, null without them; ``reasons`` are for people."""
+    """``similarity``: cosine of the vectors, null without vectors. ``reasons``: texts for people."""
 
     memory: PreviewShape
     score: float
@@ -57,7 +61,7 @@ class RelatedShape(BaseModel):
 
 
 class RelatedList(ListOf[RelatedShape]):
-    """``note`` says what could not be asked."""
+    """``note``: the sources that were not available."""
 
     note: str
 
@@ -68,10 +72,10 @@ class NearShape(BaseModel):
 
 
 class ClusterShape(BaseModel):
-    """``keep`` is the one that is worth most, ``why`` says how that was told.
+    """``keep``: the memory with the highest value. ``why``: the reason.
 
-    ``numbers_differ``: other numbers, or a "not" in one of them: look twice. ``profile``: pieces of one
-    profile, which are to be one memory although they say different things; these come last.
+    ``numbers_differ``: the texts differ in a number or a "not", so check them before merging. ``profile``:
+    parts of one profile, which belong together although their contents differ; listed last.
     """
 
     keep: PreviewShape
@@ -83,7 +87,7 @@ class ClusterShape(BaseModel):
 
 
 class ClusterList(ListOf[ClusterShape]):
-    """``complete``: all that are there were found; else ``notes`` say what was not looked at."""
+    """``complete``: all near-duplicates are included; otherwise ``notes`` names what was not compared."""
 
     complete: bool
     compared: int
@@ -92,7 +96,7 @@ class ClusterList(ListOf[ClusterShape]):
 
 
 class MergedShape(BaseModel):
-    """``merge`` names it for ``POST /merges/{id}/undo``."""
+    """``merge``: the id for ``POST /merges/{id}/undo``."""
 
     outcome: str
     merge: str
@@ -104,10 +108,10 @@ class MergedShape(BaseModel):
     "/memories/{id}/related",
     auth=READ,
     response=documented(RelatedList, errors=(404,)),
-    summary="What has to do with it",
+    summary="List related memories",
 )
 def get_related(request: ApiRequest, id: str, params: Query[RelatedTo]) -> HttpResponse:
-    """By vectors, shared files and labels, each with its reasons. Counts no access."""
+    """Finds related memories by vectors, shared files and labels. Does not count as access."""
     clearance = params.clearance(request.auth)
     memory = Memory.objects.visible_to(clearance).live().with_details().filter(uid=id).first()
     if memory is None:
@@ -122,9 +126,9 @@ def get_related(request: ApiRequest, id: str, params: Query[RelatedTo]) -> HttpR
     return json_response({"items": items, "next_cursor": None, "total": len(items), "note": found.note})
 
 
-@router.get("/duplicates", auth=READ, response=documented(ClusterList), summary="Near-duplicates")
+@router.get("/duplicates", auth=READ, response=documented(ClusterList), summary="List near-duplicates")
 def list_duplicates(request: ApiRequest, params: Query[DuplicateList]) -> HttpResponse:
-    """Clusters of memories that nearly say the same, the surest first."""
+    """Returns clusters of memories with nearly the same content, most similar first."""
     start = parse_offset(params.cursor)
     clearance = params.clearance(request.auth)
     memories: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
@@ -150,10 +154,10 @@ def list_duplicates(request: ApiRequest, params: Query[DuplicateList]) -> HttpRe
     "/memories/{id}/merge",
     auth=WRITE,
     response=documented(MergedShape, errors=(404, 409)),
-    summary="Merge others into it",
+    summary="Merge memories",
 )
 def merge_memories(request: ApiRequest, id: str, body: MergeRequest) -> HttpResponse:
-    """Keeps this one; the others go to the trash. Lists are united, the level is the highest."""
+    """Moves the others to the trash. Combines the lists of all and uses the highest level."""
     merge = store.merge_memories(id, body.others, request.auth.actor, content=body.content or "")
     return _merge_response("merged", merge, request.auth.actor)
 
@@ -162,10 +166,10 @@ def merge_memories(request: ApiRequest, id: str, body: MergeRequest) -> HttpResp
     "/merges/{id}/undo",
     auth=WRITE,
     response=documented(MergedShape, errors=(404, 409)),
-    summary="Take a merge back",
+    summary="Undo a merge",
 )
 def undo_merge(request: ApiRequest, id: str) -> HttpResponse:
-    """All is as it was; 409 names what was changed since."""
+    """Restores the merged memories. Returns 409 if one of them has changed since."""
     return _merge_response("undone", store.undo_merge(id, request.auth.actor), request.auth.actor)
 
 

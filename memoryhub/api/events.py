@@ -66,12 +66,12 @@ def handle_hook(
         cwd=_text_field(hook, "cwd"),
         at=at,
         data=_event_data(hook),
-        mark=_hook_delivery_id(event, hook, at),
+        delivery_id=_hook_delivery_id(event, hook, at),
         allow_private=private,
         allow_secret=secret,
-        reads=Right.READ.value in caller.rights,
-        greets=True,
-        most_tokens=MAX_CONTEXT_TOKENS,
+        may_read=Right.READ.value in caller.rights,
+        injects_at_start=True,
+        max_tokens=MAX_CONTEXT_TOKENS,
     )
     try:
         with lock_timeout(PROMPT_WAIT_SECONDS if name == "UserPromptSubmit" else WRITE_WAIT_SECONDS):
@@ -136,18 +136,20 @@ def _text_field(hook: Mapping[str, Any], name: str) -> str:
 
 
 router = Router(tags=["lifecycle"])
-_DELIVERED_ONCE = "Delivered twice, an event with this is taken once."
+_DELIVERED_ONCE = "A repeated delivery with the same value is ignored."
 
 
 class EventBody(AccessParams):
-    """What happened. ``allow_private`` and ``allow_secret`` are what an injection may show."""
+    """A session event. ``allow_private`` and ``allow_secret`` apply to the injected context."""
 
     event: Literal["session:start", "tool:post", "prompt:submit", "session:end"]
     session_id: Annotated[Word, Field(max_length=200)]
     project: Name = ""
-    cwd: Annotated[Text, Field(max_length=4000)] = Field("", description="The agent's working folder.")
-    at: Moment | None = Field(None, description=f"When it happened; now when absent. {_DELIVERED_ONCE}")
-    sensitivity: Sensitivity = Field(Sensitivity.PUBLIC, description="Of the event and what becomes of it.")
+    cwd: Annotated[Text, Field(max_length=4000)] = Field("", description="Working directory of the agent.")
+    at: Moment | None = Field(None, description=f"Time of the event; default: now. {_DELIVERED_ONCE}")
+    sensitivity: Sensitivity = Field(
+        Sensitivity.PUBLIC, description="Level of the event and of its memories."
+    )
     data: dict[str, Any] = Field(
         default_factory=dict,
         description="tool:post: tool_name, tool_input, tool_response, tool_use_id (optional). "
@@ -169,15 +171,15 @@ class EventAnswer(BaseModel):
 
 
 class ClaudeCodeOptions(AccessParams):
-    """In the address of the hook, for its body is Claude Code's own."""
+    """Query parameters of the hook; its body comes from Claude Code."""
 
-    project: Name = Field("", description="In the place of the name of the working folder.")
-    at: Moment | None = Field(None, description=f"When it happened; now when absent. {_DELIVERED_ONCE}")
+    project: Name = Field("", description="Project of the event; default: the name of the working directory.")
+    at: Moment | None = Field(None, description=f"Time of the event; default: now. {_DELIVERED_ONCE}")
 
 
-@router.post("/events", auth=WRITE, response=documented(EventAnswer), summary="Report what happened")
+@router.post("/events", auth=WRITE, response=documented(EventAnswer), summary="Report a session event")
 def post_event(request: ApiRequest, body: EventBody) -> HttpResponse:
-    """Runs the chain of hooks; ``context`` is the memory-context block for a prompt, or empty."""
+    """Runs the handlers of the event. ``context`` is the context block for a prompt, or empty."""
     _check_data(body)
     hook_event = capture.HookEvent(
         event=body.event,
@@ -187,10 +189,10 @@ def post_event(request: ApiRequest, body: EventBody) -> HttpResponse:
         at=body.at,
         data=body.data,
         sensitivity=body.sensitivity.value,
-        mark=_event_delivery_id(body, request.body),
+        delivery_id=_event_delivery_id(body, request.body),
         allow_private=body.allow_private,
         allow_secret=body.allow_secret,
-        reads=Right.READ.value in request.auth.rights,
+        may_read=Right.READ.value in request.auth.rights,
     )
     result = capture.dispatch(hook_event, request.auth.actor)
     handlers = [report.as_dict() for report in result.handlers]
@@ -201,12 +203,12 @@ def post_event(request: ApiRequest, body: EventBody) -> HttpResponse:
     "/hooks/claude-code",
     auth=WRITE,
     response=documented(dict[str, Any]),
-    summary="Take a hook of Claude Code",
+    summary="Receive a Claude Code hook",
 )
 def post_claude_code_hook(
     request: ApiRequest, options: Query[ClaudeCodeOptions], hook: Body[dict[str, Any]]
 ) -> HttpResponse:
-    """The hook's JSON as it is; answers what Claude Code reads. Never an error of the server."""
+    """Accepts the JSON of the hook and returns the output that Claude Code expects. Never returns 500."""
     response = handle_hook(
         hook,
         request.auth,
@@ -225,7 +227,7 @@ def _check_data(body: EventBody) -> None:
         return
     value = body.data.get(params)
     if not isinstance(value, str) or (params == "tool_name" and not value.strip()):
-        raise invalid_fields([field_error(f"data.{params}", f"{body.event} needs it, as a text")])
+        raise invalid_fields([field_error(f"data.{params}", f"{body.event} requires this field, as a text")])
 
 
 def _event_delivery_id(body: EventBody, raw: bytes) -> str:

@@ -1,4 +1,4 @@
-"""``/extract``: from a conversation to memories."""
+"""``/extract``: memories from a conversation."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ router = Router(tags=["memory"])
 
 
 class MessageIn(BaseModel):
-    """One message as agents keep it; other fields are not looked at."""
+    """One message. Other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
-    role: str = Field(description="user and assistant are read, all others (system, tool) are not.")
+    role: str = Field(description="Only messages of user and assistant are read.")
     content: str | list[dict[str, Any]] | None = Field(
-        description="A text, or parts of which the texts are read; null in a message that only calls tools."
+        description="A text, or a list of parts whose texts are read. Null if the message only calls tools."
     )
 
 
 class Conversation(BaseModel):
-    """A conversation and where its memories belong."""
+    """A conversation, and the values for its memories."""
 
-    messages: Annotated[list[MessageIn], Field(description="In order.")]
+    messages: Annotated[list[MessageIn], Field(description="The messages in order.")]
     project: Name = ""
     session_id: Name = ""
     scope: Scope = Scope.PROJECT
@@ -50,8 +50,8 @@ class Conversation(BaseModel):
 
 
 class ExtractedShape(BaseModel):
-    """What became of one candidate. ``outcome``: created, merged, skipped, refreshed, or refused with its
-    ``code`` and ``detail``. ``why``: what spoke for it."""
+    """The outcome of one candidate: created, merged, skipped, refreshed, or refused with ``code`` and
+    ``detail``. ``why``: the reasons for the candidate."""
 
     outcome: str
     id: str | None
@@ -63,7 +63,7 @@ class ExtractedShape(BaseModel):
 
 
 class ExtractionShape(BaseModel):
-    """``extractor``: rules, model, or model and rules. ``notes``: what could not be done as configured."""
+    """``extractor``: rules, model, or model and rules. ``notes``: deviations from the configuration."""
 
     id: str | None
     status: str
@@ -79,10 +79,10 @@ class ExtractionShape(BaseModel):
     summary="Extract memories from a conversation",
 )
 def extract(request: ApiRequest, conversation: Conversation) -> HttpResponse:
-    """Candidates go through deduplication, one outcome each.
+    """Extracts candidates and deduplicates them. Returns one outcome for each candidate.
 
-    200 with the results where rules read it; 202 where a language model is configured, that reads it in the
-    background: ask ``GET /extract/{id}``. Messages are kept without credentials, until they are read.
+    200 with the results if rules extract them. 202 if a language model does so in the background; poll
+    ``GET /extract/{id}``. Until then, the messages are stored without credentials.
     """
     limit = settings.MEMORYHUB.max_extract_messages
     if len(conversation.messages) > limit:
@@ -104,10 +104,10 @@ def extract(request: ApiRequest, conversation: Conversation) -> HttpResponse:
     "/extract/{id}",
     auth=WRITE,
     response=documented(ExtractionShape, errors=(404,)),
-    summary="What became of a conversation",
+    summary="Get the results of an extraction",
 )
 def extraction(request: ApiRequest, id: str) -> HttpResponse:
-    """``status``: queued, running, done or failed. Only who sent the conversation may ask."""
+    """``status``: queued, running, done or failed. Visible only to the token that sent the conversation."""
     row = queue.get_extraction(id, request.auth.actor)
     if row is None:
         raise Http404

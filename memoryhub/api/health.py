@@ -18,15 +18,15 @@ from memoryhub.http.problems import RETRY_AFTER, Problem, field_error, json_resp
 router = Router(tags=["health"], auth=None)
 
 
-@router.get("/healthz", response=Alive, summary="Is the process alive?")
+@router.get("/healthz", response=Alive, summary="Check liveness")
 def healthz(request: HttpRequest) -> HttpResponse:
-    """200 as long as the process can answer."""
+    """Returns 200 while the process responds."""
     return json_response({"status": "ok"})
 
 
-@router.get("/readyz", response={200: Alive, 503: ProblemShape}, summary="Is the store sound?")
+@router.get("/readyz", response={200: Alive, 503: ProblemShape}, summary="Check readiness")
 def readyz(request: HttpRequest) -> HttpResponse:
-    """200 when database, tables, triggers and index are sound; else 503 naming what is not."""
+    """Returns 200 if database, tables, triggers and index are intact, else 503 with the problems."""
     if errors := find_store_errors():
         raise Problem(503, "not_ready", "the store is not sound", errors, {"Retry-After": RETRY_AFTER})
     return json_response({"status": "ok"})

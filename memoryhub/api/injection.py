@@ -10,7 +10,7 @@ from ninja import Query, Router
 from pydantic import BaseModel, Field
 
 from memoryhub.api.schemas import InjectionShape, documented
-from memoryhub.audit.reveals import record_reveals
+from memoryhub.audit.journal import record_reveals
 from memoryhub.http.authentication import READ, AccessParams, ApiRequest
 from memoryhub.http.problems import json_response
 from memoryhub.injection.services import InjectionRequest as Wanted
@@ -24,11 +24,14 @@ MAX_TOKENS, MAX_MEMORIES = 100_000, 100
 
 
 class InjectionRequest(AccessParams):
-    """A prompt, and how much may be put before it."""
+    """A prompt, and limits for the context to inject."""
 
-    prompt: str = Field(description="What the person asked, as it is: any text of any length is safe.")
-    session_id: Name = Field("", description="What this session was shown lately is not shown again.")
-    project: Name = Field("", description="Its memories, the team's and those of no project; empty: of all.")
+    prompt: str = Field(description="The text of the prompt, unchanged. Any text of any length is accepted.")
+    session_id: Name = Field("", description="Memories that this session received recently are left out.")
+    project: Name = Field(
+        "",
+        description="Limits memories to this project, the team and no project.",
+    )
     token_budget: Annotated[int, Field(ge=0, le=MAX_TOKENS)] = Field(
         default_factory=lambda: settings.MEMORYHUB.token_budget
     )
@@ -42,12 +45,13 @@ class InjectionRequest(AccessParams):
     auth=READ,
     response=documented(InjectionShape),
     tags=["search"],
-    summary="Memories for a prompt",
+    summary="Get context for a prompt",
 )
 def inject_memories(request: ApiRequest, params: InjectionRequest) -> HttpResponse:
-    """A block of memories to put before the prompt; empty when nothing is relevant, or when it took too long.
+    """Returns a block of relevant memories to add to the prompt.
 
-    What is shown is logged and counts as one access of each memory.
+    ``context`` is empty if no memory is relevant or the time limit is exceeded. Each injected memory is
+    logged and counts as one access.
     """
     given = Wanted(**{name: getattr(params, name) for name in InjectionRequest.model_fields})
     found = inject_context(given, request.auth.actor)
@@ -70,7 +74,7 @@ MAX_ENTRIES, DEFAULT_ENTRIES = 200, 20
 
 class PromptRequest(AccessParams):
     max_entries: Annotated[int, Field(ge=1, le=MAX_ENTRIES)] = Field(
-        DEFAULT_ENTRIES, description="Most memories in it."
+        DEFAULT_ENTRIES, description="Maximum number of memories."
     )
     category: TextFilter = None
     project: TextFilter = None
@@ -78,7 +82,7 @@ class PromptRequest(AccessParams):
 
 
 class PromptShape(BaseModel):
-    """``prompt``: markdown, empty without memories. ``withheld``: ids of those that read like orders."""
+    """``prompt``: Markdown, or empty. ``withheld``: ids of memories that look like instructions."""
 
     prompt: str
     ids: list[str]
@@ -90,10 +94,10 @@ class PromptShape(BaseModel):
     auth=READ,
     response=documented(PromptShape),
     tags=["memory"],
-    summary="Top memories for a system prompt",
+    summary="Get the most used memories as Markdown",
 )
 def get_prompt(request: ApiRequest, params: Query[PromptRequest]) -> HttpResponse:
-    """One line for each of the most used memories, under their categories. Counts no access."""
+    """Returns one line for each memory, grouped by category. Does not count as access."""
     narrowed = MemoryFilter(
         category=params.category, project=params.project, session_id=params.session_id
     ).select(params.clearance(request.auth))

@@ -15,12 +15,12 @@ from memoryhub import serializers
 from memoryhub.access.policy import Actor
 from memoryhub.api.parameters import PageParams, parse_offset
 from memoryhub.api.schemas import ListOf, documented
-from memoryhub.audit.reveals import record_reveals
+from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import paginate
 from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import MAINTAIN, AccessParams, ApiRequest
 from memoryhub.http.problems import json_response
-from memoryhub.maintenance import results, run_scope, runs
+from memoryhub.maintenance import results, runs
 from memoryhub.maintenance.results import VisibleChange
 from memoryhub.memories.filters import TextFilter
 from memoryhub.models import MaintenanceRun
@@ -34,14 +34,14 @@ class RunShape(BaseModel):
     done: int
     total: int
     in_percent: bool = Field(
-        description="The run met more than this token may see: done and total are percent."
+        description="The run includes memories that this token may not see: done and total are percentages."
     )
-    cause: Literal["", "error", "interrupted", "stopped"] = Field(description="Why it failed.")
+    cause: Literal["", "error", "interrupted", "stopped"] = Field(description="Reason of the failure.")
     error: str
-    detail: str = Field(description="What a waiting run waits for, where that is not this hub's own worker.")
+    detail: str = Field(description="What a queued run waits for, if not the worker of this server.")
     params: dict[str, Any]
     actor: str
-    undoes: str | None = Field(description="The run that this one takes back.")
+    undoes: str | None = Field(description="Id of the run that this run undoes.")
     undoable: bool
     resumable: bool
     created_at: datetime
@@ -53,21 +53,21 @@ class RunShape(BaseModel):
 class ChangeShape(BaseModel):
     id: str
     action: str
-    count: int = Field(description="How many things it stands for, where they have no ids.")
+    count: int = Field(description="Number of affected items, if they have no ids.")
     title: str
     before: float | None
     after: float | None
     reason: str
-    members: list[str] = Field(description="The ids of the memories that become one.")
-    member_titles: list[str] = Field(description="The titles of those that are still there.")
-    into: str = Field(description="The memory that they became.")
+    members: list[str] = Field(description="Ids of the combined memories.")
+    member_titles: list[str] = Field(description="Titles of the combined memories; empty for deleted ones.")
+    into: str = Field(description="Id of the memory that contains them now.")
 
 
 class ResultShape(BaseModel):
-    counts: dict[str, int] = Field(description="Changes by action.")
+    counts: dict[str, int] = Field(description="Number of changes by action.")
     changes: int
-    listed: int = Field(description="Length of the list of items; after 20 000 changes are only counted.")
-    items: list[ChangeShape] = Field(description="Those that may be seen, a page of them.")
+    listed: int = Field(description="Number of listed items. After 20 000, changes are only counted.")
+    items: list[ChangeShape] = Field(description="One page of the visible changes.")
     next_cursor: str | None
 
 
@@ -77,19 +77,20 @@ class RunWithChanges(RunShape):
 
 router = Router(tags=["maintenance"], auth=MAINTAIN)
 _WORKER_OFF = (
-    "this hub's own worker is switched off (maintenance_worker); the run waits for: "
-    "manage.py maintain --waiting"
+    "the worker of this server is switched off (maintenance_worker); run manage.py maintain --waiting"
 )
 
 
 class RunRequest(BaseModel):
-    """``params`` may also stand beside ``operation`` and ``dry_run``."""
+    """An operation and its parameters, in ``params`` or next to ``operation``."""
 
     model_config = ConfigDict(extra="allow")
 
-    operation: str = Field(description="purge_expired, consolidate, compress, summarize_old, evict, …")
-    dry_run: bool = Field(False, description="Only list what would change.")
-    params: dict[str, Any] = Field(default_factory=dict, description="Of the operation, all optional.")
+    operation: str = Field(description="For example purge_expired, consolidate, compress or evict.")
+    dry_run: bool = Field(False, description="Only list the changes, without making them.")
+    params: dict[str, Any] = Field(
+        default_factory=dict, description="Parameters of the operation, all optional."
+    )
 
 
 class RunList(PageParams):
@@ -101,17 +102,21 @@ class OneRun(AccessParams, PageParams):
     """``limit`` and ``cursor`` page through the changes."""
 
 
-@router.post("/maintenance", response=documented(RunShape, status=202, errors=(409,)), summary="Start a run")
+@router.post(
+    "/maintenance",
+    response=documented(RunShape, status=202, errors=(409,)),
+    summary="Start a maintenance run",
+)
 def start_maintenance(request: ApiRequest, body: RunRequest) -> HttpResponse:
-    """Queues it and answers at once; the run reaches what the token clears. 409 while another is at it."""
+    """Queues a run within the clearance of the token. Returns 409 while a conflicting run is active."""
     params = {**(body.model_extra or {}), **body.params}
     run = runs.enqueue(body.operation, params, request.auth.actor, dry_run=body.dry_run)
     return json_response(_serialize_run(run, request.auth.actor), 202)
 
 
-@router.get("/maintenance", response=documented(ListOf[RunShape]), summary="List runs")
+@router.get("/maintenance", response=documented(ListOf[RunShape]), summary="List maintenance runs")
 def list_maintenance(request: ApiRequest, params: Query[RunList]) -> HttpResponse:
-    """Newest first."""
+    """Returns the runs, newest first."""
     actor = request.auth.actor
     rows = runs.visible_runs(actor.clearance).select_related("undoes")
     named = {name: getattr(params, name) for name in ("operation", "status")}
@@ -121,11 +126,13 @@ def list_maintenance(request: ApiRequest, params: Query[RunList]) -> HttpRespons
     return json_response({"items": items, "next_cursor": page.next_cursor, "total": rows.count()})
 
 
-@router.get("/maintenance/{id}", response=documented(RunWithChanges, errors=(404,)), summary="One run")
+@router.get(
+    "/maintenance/{id}", response=documented(RunWithChanges, errors=(404,)), summary="Get a maintenance run"
+)
 def get_maintenance(request: ApiRequest, id: str, params: Query[OneRun]) -> HttpResponse:
-    """Its progress and what it changed, or, of a dry run, would change; a page of it.
+    """Returns the progress and one page of the changes; for a dry run, of the planned changes.
 
-    Counted and listed is what the levels asked for show.
+    Counts and lists include only the requested levels.
     """
     actor, start = request.auth.actor, parse_offset(params.cursor)
     run = runs.get_run(id, actor)
@@ -149,30 +156,30 @@ def get_maintenance(request: ApiRequest, id: str, params: Query[OneRun]) -> Http
 @router.post(
     "/maintenance/{id}/undo",
     response=documented(RunShape, status=202, errors=(404, 409)),
-    summary="Take a run back",
+    summary="Undo a maintenance run",
 )
 def undo_maintenance(request: ApiRequest, id: str) -> HttpResponse:
-    """Answers the run that does it. 409 when nothing can be taken back."""
+    """Starts and returns a run that undoes this one. Returns 409 if nothing can be undone."""
     return _run_accepted(runs.undo(id, request.auth.actor), request)
 
 
 @router.post(
     "/maintenance/{id}/resume",
     response=documented(RunShape, status=202, errors=(404, 409)),
-    summary="Let a run go on",
+    summary="Resume a maintenance run",
 )
 def resume_maintenance(request: ApiRequest, id: str) -> HttpResponse:
-    """For one that failed, was interrupted or stopped: it goes on where it was."""
+    """Continues a failed, interrupted or stopped run from its last step."""
     return _run_accepted(runs.resume(id, request.auth.actor), request)
 
 
 @router.post(
     "/maintenance/{id}/stop",
     response=documented(RunShape, status=202, errors=(404, 409)),
-    summary="Stop a run",
+    summary="Stop a maintenance run",
 )
 def stop_maintenance(request: ApiRequest, id: str) -> HttpResponse:
-    """It stops between two steps, and can be resumed."""
+    """Stops the run after the current step. It can be resumed."""
     return _run_accepted(runs.stop(id, request.auth.actor), request)
 
 
@@ -182,7 +189,7 @@ def _run_accepted(run: MaintenanceRun, request: ApiRequest) -> HttpResponse:
 
 def _serialize_run(run: MaintenanceRun, actor: Actor) -> dict[str, Any]:
     summary = runs.visible_result(run, actor.clearance, counted=False)
-    may_control = run_scope.can_control(actor.clearance, run)
+    may_control = results.can_control(actor.clearance, run)
     is_waiting = run.status == MaintenanceRun.Status.QUEUED and not settings.MEMORYHUB.maintenance_worker
     moments = ("created_at", "started_at", "finished_at", "undone_at")
     return {

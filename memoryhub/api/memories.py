@@ -25,8 +25,7 @@ from memoryhub.api.schemas import (
     Stored,
     documented,
 )
-from memoryhub.audit.journal import to_line
-from memoryhub.audit.reveals import record_reveals
+from memoryhub.audit.journal import record_reveals, to_line
 from memoryhub.core.pagination import paginate
 from memoryhub.extraction.deduplication import create_deduplicated
 from memoryhub.http.authentication import READ, WRITE, ApiRequest, Caller
@@ -43,15 +42,15 @@ _ETAG_FORMAT = "%Y%m%dT%H%M%S%f"
 
 
 class Batch(BaseModel):
-    memories: list[Any] = Field(description="At most 1000, each like the body of POST /memories.")
+    memories: list[Any] = Field(description="At most 1000 items, each like the body of POST /memories.")
 
 
 class NewMemory(MemoryDraft):
-    """A memory to be stored, and how."""
+    """A memory to store."""
 
     deduplicate: bool = Field(
         default=False,
-        description="Compare it with memories that are nearly the same: merged, skipped or created.",
+        description="Compare it with similar memories, then create it, merge it or skip it.",
     )
 
 
@@ -62,11 +61,11 @@ class NewMemory(MemoryDraft):
     summary="Store a memory",
 )
 def store_memory(request: ApiRequest, draft: NewMemory) -> HttpResponse:
-    """201 ``created``; 200 ``refreshed`` for the same content, ``updated`` for the same key.
+    """Returns 201 with ``created``, or 200 with ``refreshed`` (same content) or ``updated`` (same key).
 
-    With ``deduplicate`` also 200 ``merged`` into a memory that it adds to, or ``skipped`` because all is
-    known; ``memory`` is that memory then. ``warnings`` has ``over_cap`` when its owner has more than
-    ``max_memories`` in the project and too few of them may be moved to the trash.
+    With ``deduplicate``, the outcome can also be ``merged`` (it adds to a similar memory) or ``skipped`` (a
+    similar memory already contains it); ``memory`` is then that memory. ``warnings`` contains ``over_cap`` if
+    the owner has more than ``max_memories`` in the project and too few of them can be moved to the trash.
     """
     store_draft = create_deduplicated if draft.deduplicate else store.create_memory
     result = store_draft(draft, request.auth.actor)
@@ -80,7 +79,7 @@ def store_memory(request: ApiRequest, draft: NewMemory) -> HttpResponse:
 
 @router.post("/memories/batch", auth=WRITE, response=documented(BatchResults), summary="Store many memories")
 def store_memories(request: ApiRequest, batch: Batch) -> HttpResponse:
-    """One result for each, in order; one that is refused does not lose the others."""
+    """Returns one result for each memory, in order. A refused memory does not affect the others."""
     limit = settings.MEMORYHUB.max_batch
     if len(batch.memories) > limit:
         raise invalid_fields([field_error("memories", f"has more than {limit} items; send them in parts")])
@@ -93,7 +92,9 @@ def store_memories(request: ApiRequest, batch: Batch) -> HttpResponse:
 
 @router.get("/memories", auth=READ, response=documented(ListOf[PreviewShape]), summary="List memories")
 def list_memories(request: ApiRequest, params: Query[MemoryList]) -> HttpResponse:
-    """By any of the filters together; ``file`` is search_by_file, ``concept`` is search_by_concept."""
+    """Returns the memories that match all filters. ``file`` and ``concept`` replace search_by_file and
+    search_by_concept.
+    """
     memories = params.select(params.clearance(request.auth))
     page = paginate(memories, params.order.removeprefix("-"), params.limit, params.cursor)
     record_reveals(page.items, request.auth.actor, "api list")
@@ -107,10 +108,10 @@ def list_memories(request: ApiRequest, params: Query[MemoryList]) -> HttpRespons
 
 
 @router.get(
-    "/memories/{id}", auth=READ, response=documented(MemoryShape, errors=(404,)), summary="Read a memory"
+    "/memories/{id}", auth=READ, response=documented(MemoryShape, errors=(404,)), summary="Get a memory"
 )
 def get_memory(request: ApiRequest, id: str, params: Query[OneMemory]) -> HttpResponse:
-    """The whole memory; counts one access."""
+    """Returns the whole memory. Counts as one access."""
     memory = _find_memory(id, params, request.auth)
     record_reveals([memory], request.auth.actor, "api")
     if not params.trashed:
@@ -123,20 +124,20 @@ def get_memory(request: ApiRequest, id: str, params: Query[OneMemory]) -> HttpRe
     "/memories/{id}",
     auth=WRITE,
     response=documented(Changed, errors=(404, 409, 412)),
-    summary="Change a memory",
+    summary="Update a memory",
     openapi_extra={
         "parameters": [
             {
                 "in": "header",
                 "name": "If-Match",
                 "schema": {"type": "string"},
-                "description": "The ETag that the change starts from; 412 if someone else was quicker.",
+                "description": "ETag of the version to change. 412 if the memory has changed since.",
             }
         ]
     },
 )
 def update_memory(request: ApiRequest, id: str, patch: MemoryPatch) -> HttpResponse:
-    """Sets the fields that are given; what they were becomes a revision."""
+    """Sets the given fields. The previous values are saved as a revision."""
     expected = _expected_version(request, id)
     try:
         memory, outcome = toolsets_results.update_with_outcome(id, patch, request.auth.actor, expected)
@@ -156,7 +157,7 @@ def update_memory(request: ApiRequest, id: str, patch: MemoryPatch) -> HttpRespo
     "/memories/{id}", auth=WRITE, response=documented(Ended, errors=(404,)), summary="Delete a memory"
 )
 def delete_memory(request: ApiRequest, id: str, hard: bool = False) -> HttpResponse:
-    """To the trash; ``hard=true`` erases it so that nothing but a hash in the journal is left."""
+    """Moves the memory to the trash. ``hard=true`` erases it; only a hash remains in the journal."""
     deleted: list[Any] = (store.erase_memories if hard else store.trash_memories)([id], request.auth.actor)
     if not deleted:
         raise Http404
@@ -167,10 +168,10 @@ def delete_memory(request: ApiRequest, id: str, hard: bool = False) -> HttpRespo
     "/memories/{id}/restore",
     auth=WRITE,
     response=documented(Changed, errors=(404,)),
-    summary="Take a memory out of the trash",
+    summary="Restore a memory from the trash",
 )
 def restore_memory(request: ApiRequest, id: str) -> HttpResponse:
-    """Revives an expired memory too; its time begins anew."""
+    """Also restores an expired memory; its lifetime starts again."""
     restored = store.restore_memories([id], request.auth.actor)
     memory = _writable_memories(request.auth).filter(uid=id).with_details().first()
     if memory is None:
@@ -185,10 +186,10 @@ def restore_memory(request: ApiRequest, id: str) -> HttpResponse:
     "/memories/{id}/history",
     auth=READ,
     response=documented(History, errors=(404,)),
-    summary="What became of it",
+    summary="Get the history of a memory",
 )
 def get_history(request: ApiRequest, id: str, params: Query[OneMemory]) -> HttpResponse:
-    """Earlier versions and journal rows, newest first, as far as the token may see them."""
+    """Returns the earlier versions and the journal rows that the token may see, newest first."""
     memory = _find_memory(id, params, request.auth)
     record_reveals([memory], request.auth.actor, "api history")
     clearance = params.clearance(request.auth)
@@ -219,7 +220,7 @@ def _expected_version(request: ApiRequest, uid: str) -> datetime | None:
 
 
 def _precondition_failed() -> Problem:
-    return Problem(412, "precondition_failed", "the memory was changed since that version; read it again")
+    return Problem(412, "precondition_failed", "the memory has changed since that version; read it again")
 
 
 def _find_memory(uid: str, params: OneMemory, caller: Caller) -> Memory:

@@ -15,16 +15,16 @@ from memoryhub.search.hybrid import SearchMode
 
 
 class Asking(AccessParams):  # the name is part of the OpenAPI document
-    """The levels beside public that a read asks for; it sees them only if its token clears them too."""
+    """The levels to include besides public. The token needs clearance for them."""
 
 
 class PageParams(BaseModel):
     limit: Limit = 50
-    cursor: str | None = Field(None, description="next_cursor of the page before, as it is.")
+    cursor: str | None = Field(None, description="next_cursor of the previous page.")
 
 
 class OneMemory(AccessParams):
-    trashed: bool = Field(False, description="Look in the trash.")
+    trashed: bool = Field(False, description="Look for the memory in the trash.")
 
 
 def parse_offset(cursor: str | None) -> int:
@@ -41,14 +41,14 @@ class MemoryList(MemoryFilter, AccessParams, PageParams):
 
 
 class SearchRequest(MemoryFilter, AccessParams):
-    query: str = Field(description="Words, a phrase in quotes, a name, a part of one: any text is safe.")
+    query: str = Field(description="Words, a phrase in quotes, or part of a name. Any text is accepted.")
     limit: Limit = Field(default_factory=lambda: settings.MEMORYHUB.search_limit)
     min_score: Ratio = Field(default_factory=lambda: settings.MEMORYHUB.min_score)
     mode: SearchMode = "hybrid"
 
 
 class HistoryFilter(AccessParams):
-    """Where and when something happened."""
+    """Filters by project, session and time."""
 
     type: Annotated[MemoryType | None, BeforeValidator(lambda value: value or None)] = None
     project: TextFilter = None
@@ -66,12 +66,12 @@ class TimelineRequest(HistoryFilter, PageParams):
 
 class SessionList(AccessParams, PageParams):
     project: TextFilter = None
-    since: Timestamp = Field(None, description="With something in it since then.")
-    until: Timestamp = Field(None, description="With something in it before then.")
+    since: Timestamp = Field(None, description="Sessions with activity at or after this time.")
+    until: Timestamp = Field(None, description="Sessions with activity before this time.")
 
 
 class OneSession(AccessParams, PageParams):
-    project: TextFilter = Field(None, description="Needed only where projects share a session's id.")
+    project: TextFilter = Field(None, description="Required if several projects have a session with this id.")
 
 
 class FactList(FactQuery, PageParams):

@@ -40,7 +40,7 @@ router = Router()
     summary="Store a fact",
 )
 def store_fact(request: ApiRequest, draft: FactDraft) -> HttpResponse:
-    """201 ``created``; 200 ``updated`` when the triple was there: its confidence is now this one."""
+    """Returns 201 with ``created``, or 200 with ``updated`` after a change of the confidence."""
     stored = results.store_fact_with_outcome(draft, request.auth.actor)
     body = {**stored, "ignored": sorted(draft.model_extra or {})}
     return json_response(body, 201 if stored["outcome"] == "created" else 200)
@@ -50,7 +50,7 @@ def store_fact(request: ApiRequest, draft: FactDraft) -> HttpResponse:
     "/facts", auth=READ, response=documented(ListOf[FactShape]), tags=["facts"], summary="Query facts"
 )
 def query_facts(request: ApiRequest, params: Query[FactList]) -> HttpResponse:
-    """Facts that fit every filter given, newest first."""
+    """Returns the facts that match all filters, newest first."""
     rows = params.facts(request.auth)
     page = paginate(rows, "updated_at", params.limit, params.cursor)
     return json_response(
@@ -70,7 +70,7 @@ def query_facts(request: ApiRequest, params: Query[FactList]) -> HttpResponse:
     summary="Delete a fact",
 )
 def delete_fact(request: ApiRequest, id: str) -> HttpResponse:
-    """Removes it; the journal keeps that it was there."""
+    """Deletes the fact. The journal records the deletion."""
     services.delete_fact(id, request.auth.actor)
     return json_response({"outcome": "deleted", "id": id})
 
@@ -80,10 +80,10 @@ def delete_fact(request: ApiRequest, id: str) -> HttpResponse:
     auth=READ,
     response=documented(ListOf[JournalShape]),
     tags=["journal"],
-    summary="Read the journal",
+    summary="List journal entries",
 )
 def read_journal(request: ApiRequest, params: Query[JournalList]) -> HttpResponse:
-    """Changes to what the token may see, newest first."""
+    """Returns the changes that the token may see, newest first."""
     rows = JournalEntry.objects.visible_to(params.clearance(request.auth))
     rows = rows.between("at", params.since, params.until)
     filters = {name: getattr(params, name) for name in ("operation", "object_type", "object_id")}
@@ -103,13 +103,13 @@ def read_journal(request: ApiRequest, params: Query[JournalList]) -> HttpRespons
     auth=READ,
     response=documented(VerificationShape),
     tags=["journal"],
-    summary="Check the journal's chain",
+    summary="Verify the journal",
 )
 def verify_journal(request: ApiRequest) -> HttpResponse:
-    """Recomputes every hash; ``first_bad_seq`` is the first row that is missing or not as it was written.
+    """Recomputes every hash. ``first_bad_seq`` is the first row that is missing or was changed.
 
-    ``loss`` names rows that were lost, until an administrator acknowledges that. It is null for a token that
-    does not see every level of every project; ``ok`` is false for every token.
+    ``loss`` describes lost rows until an administrator acknowledges the loss; ``ok`` is false until then.
+    ``loss`` is null for a token that does not see every level of every project.
     """
     result = journal.verify()
     if not request.auth.actor.clearance.is_whole:
@@ -117,9 +117,9 @@ def verify_journal(request: ApiRequest) -> HttpResponse:
     return json_response(asdict(result))
 
 
-@router.get("/stats", auth=READ, response=documented(Statistics), tags=["stats"], summary="Counts and sizes")
+@router.get("/stats", auth=READ, response=documented(Statistics), tags=["stats"], summary="Get statistics")
 def get_statistics(request: ApiRequest, params: Query[Asking]) -> HttpResponse:
-    """Counts of what the token may see and asks for; sizes of the whole store."""
+    """Returns counts of the requested levels that the token may see, and the sizes of the store."""
     clearance = params.clearance(request.auth)
     return json_response(
         {**store_statistics(clearance), **database_sizes(clearance), **vector_statistics(clearance)}

@@ -30,11 +30,11 @@ from memoryhub.api import (
 )
 from memoryhub.http.problems import MEDIA_TYPE, StrictParser, handle_exception
 
-_DESCRIPTION = """What agents remember: stored, searched, corrected, forgotten.
+_DESCRIPTION = """Store, search, correct and delete the memories of agents.
 
-Every call but the two of health needs a token: `manage.py create_token NAME` prints one. A read shows public
-memories unless it asks for more with `allow_private` and `allow_secret`, and its token may. Errors are
-RFC 9457 problems."""
+Every operation except the two health checks needs a token. `manage.py create_token NAME` prints one. A read
+returns public memories. `allow_private` and `allow_secret` add the other levels if the token has clearance
+for them. Errors are RFC 9457 problems."""
 
 _PROBLEM = "#/components/schemas/ProblemShape"
 

@@ -16,7 +16,7 @@ class FieldError(BaseModel):
 
 
 class ProblemShape(BaseModel):
-    """RFC 9457. ``code`` is what to branch on."""
+    """An RFC 9457 problem. ``code`` identifies the kind of error."""
 
     type: str
     title: str
@@ -80,7 +80,7 @@ class PreviewShape(_Described):
 
 
 class HiddenShape(BaseModel):
-    """A memory above the token's clearance that it wrote to: nothing that it did not bring."""
+    """A memory that the token wrote but may not read, without its other values."""
 
     id: str
     project: str
@@ -114,7 +114,7 @@ class BatchError(BaseModel):
 
 
 class BatchResult(BaseModel):
-    """``outcome`` and ``id``, or ``error``."""
+    """Either ``outcome`` and ``id``, or ``error``."""
 
     outcome: str | None = None
     id: str | None = None
@@ -166,8 +166,8 @@ class HitShape(BaseModel):
 
 
 class DenseSide(BaseModel):
-    """``configured``: there is a provider of vectors. ``used``: this answer used them; else ``detail`` says
-    why not, if they were asked for."""
+    """``configured``: a provider of vectors is configured. ``used``: this search used vectors. ``detail``:
+    the reason if it did not."""
 
     configured: bool
     used: bool
@@ -176,7 +176,7 @@ class DenseSide(BaseModel):
 
 
 class SearchResults(BaseModel):
-    """``total`` counts what was scored; more memories match where it is not exact."""
+    """``total``: number of scored memories; more may match if ``total_is_exact`` is false."""
 
     results: list[HitShape]
     total: int
@@ -200,9 +200,9 @@ class DetailShape(MemoryShape):
 
 
 class RecallShape(BaseModel):
-    """``has_more``: not all matches are in the index. ``tokens_used``: of this whole answer.
+    """``has_more``: the index does not contain all matches. ``tokens_used``: tokens of the whole response.
 
-    ``query`` ends with an ellipsis where all of it would have cost too much.
+    ``query`` is shortened, with an ellipsis, if it exceeds the budget.
     """
 
     query: str
@@ -225,7 +225,8 @@ class ShownShape(BaseModel):
 
 class WithheldShape(BaseModel):
     """``reason``: below the floor, already shown in this session, over the count, over the budget, blocked by
-    the governor; with instruction removed the rest of the memory is shown. ``detail``: which kinds."""
+    the governor, or instruction removed (the rest of the memory is injected). ``detail``: kinds of
+    instructions."""
 
     id: str
     reason: str
@@ -233,7 +234,7 @@ class WithheldShape(BaseModel):
 
 
 class InjectionShape(BaseModel):
-    """``skipped`` says what could not be done, one line each."""
+    """``skipped``: steps that were not possible, one text each."""
 
     context: str
     injected: list[ShownShape]
@@ -244,7 +245,7 @@ class InjectionShape(BaseModel):
 
 
 class EntryShape(BaseModel):
-    """A line of a timeline; what else it holds depends on ``kind``."""
+    """An entry of a timeline. Further fields depend on ``kind``."""
 
     at: datetime
     kind: Literal["memory", "event", "boundary", "session_start", "session_end"]
@@ -316,7 +317,7 @@ class Statistics(BaseModel):
     sessions: int
     max_memories: int
     near_cap: dict[str, int]
-    database_bytes: int | None  # the sizes are null for who is confined to projects
+    database_bytes: int | None  # the sizes are null for tokens that are limited to projects
     index_bytes: int | None
     embedding_model: str
     embedding_missing: int
@@ -337,7 +338,7 @@ class ToolShape(BaseModel):
 
 
 class ToolResult(BaseModel):
-    """``result``: an object, or what the tool's document says: a sentence, a list."""
+    """``result``: an object, a text or a list, depending on the tool."""
 
     result: Any
     ignored: list[str]

@@ -21,7 +21,7 @@ from memoryhub.api.schemas import (
     SessionWithTimeline,
     documented,
 )
-from memoryhub.audit.reveals import record_reveals
+from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import paginate
 from memoryhub.http.authentication import READ, AccessParams, ApiRequest, Caller, Ratio
 from memoryhub.http.problems import json_response
@@ -38,15 +38,19 @@ from memoryhub.stats.timeline import sessions_with_counts
 router = Router()
 
 
-@router.get("/search", auth=READ, response=documented(SearchResults), tags=["search"], summary="Search")
+@router.get(
+    "/search", auth=READ, response=documented(SearchResults), tags=["search"], summary="Search memories"
+)
 def search_by_query(request: ApiRequest, params: Query[SearchRequest]) -> HttpResponse:
-    """The best first, each with its score and what the score is made of."""
+    """Returns the best matches first, each with its score and the components of the score."""
     return _search_response(request, params)
 
 
-@router.post("/search", auth=READ, response=documented(SearchResults), tags=["search"], summary="Search")
+@router.post(
+    "/search", auth=READ, response=documented(SearchResults), tags=["search"], summary="Search memories"
+)
 def search_by_body(request: ApiRequest, params: SearchRequest) -> HttpResponse:
-    """The same as GET, for queries that are too long or too private for a URL."""
+    """Same as GET, for queries that are too long or too private for a URL."""
     return _search_response(request, params)
 
 
@@ -79,10 +83,13 @@ def _search_response(request: ApiRequest, params: SearchRequest) -> HttpResponse
     auth=READ,
     response=documented(ListOf[EntryShape]),
     tags=["timeline"],
-    summary="What happened when",
+    summary="Get the timeline",
 )
 def get_timeline(request: ApiRequest, params: Query[TimelineRequest]) -> HttpResponse:
-    """Memories, events, boundaries, starts and ends of sessions, newest first; ``type``: memories only."""
+    """Returns memories, events, boundaries, and starts and ends of sessions, newest first.
+
+    With ``type``, only memories.
+    """
     return json_response(
         _timeline_page(request.auth, params.clearance(request.auth), params.filter(), params)
     )
@@ -96,7 +103,7 @@ def get_timeline(request: ApiRequest, params: Query[TimelineRequest]) -> HttpRes
     summary="List sessions",
 )
 def list_sessions(request: ApiRequest, params: Query[SessionList]) -> HttpResponse:
-    """Sessions with something in them that may be seen, latest first."""
+    """Returns the sessions with visible content, most recent first."""
     bounds = {"project": params.project, "last_seen__gte": params.since, "first_seen__lt": params.until}
     sessions = sessions_with_counts(params.clearance(request.auth))
     sessions = sessions.filter(**{name: value for name, value in bounds.items() if value})
@@ -115,10 +122,10 @@ def list_sessions(request: ApiRequest, params: Query[SessionList]) -> HttpRespon
     auth=READ,
     response=documented(SessionWithTimeline, errors=(404,)),
     tags=["timeline"],
-    summary="One session with its timeline",
+    summary="Get a session with its timeline",
 )
 def get_session(request: ApiRequest, session_id: str, params: Query[OneSession]) -> HttpResponse:
-    """Of several projects' sessions with this id the latest, unless ``project`` is given."""
+    """Without ``project``, returns the most recent session with this id."""
     clearance = params.clearance(request.auth)
     sessions = sessions_with_counts(clearance).filter(session_id=session_id).order_by("-last_seen", "-pk")
     rows = list(sessions.filter(project=params.project) if params.project else sessions)
@@ -153,18 +160,18 @@ def _serialize_session(row: Session) -> dict[str, Any]:
 
 
 class RecallRequest(MemoryFilter, AccessParams):
-    query: str = Field(description="Words, a phrase in quotes, a name, a question: any text is safe.")
+    query: str = Field(description="Words, a phrase in quotes, a name or a question. Any text is accepted.")
     max_tokens: Annotated[int, Field(ge=MIN_TOKENS, le=MAX_TOKENS)] = Field(
-        DEFAULT_TOKENS, description="Of the whole answer."
+        DEFAULT_TOKENS, description="Token budget of the whole response."
     )
     ranking: Ranking = Field(
         Ranking.MEMORY_MCP,
-        description="memory-mcp: match, importance, recency, frequency of use. letsgo: that of /search.",
+        description="memory-mcp: by match, importance, recency and frequency of use. letsgo: as in /search.",
     )
     min_score: Ratio | None = Field(
-        None, description="What a search with this floor finds is a match; absent: the configured floor."
+        None, description="Minimum score of a match; default: the configured minimum."
     )
-    mode: SearchMode = Field("hybrid", description="How to look; the answer's mode says what could be done.")
+    mode: SearchMode = Field("hybrid", description="Requested mode. The response contains the used mode.")
 
 
 @router.post(
@@ -172,12 +179,12 @@ class RecallRequest(MemoryFilter, AccessParams):
     auth=READ,
     response=documented(RecallShape),
     tags=["search"],
-    summary="Recall within a budget of tokens",
+    summary="Recall memories within a token budget",
 )
 def recall_memories(request: ApiRequest, params: RecallRequest) -> HttpResponse:
-    """An index of all matches, 20 words each, and whole memories that fill what is left of ``max_tokens``.
+    """Returns an index of all matches (20 words each) and as many whole memories as ``max_tokens`` allows.
 
-    What is shown whole counts one access.
+    Each whole memory counts as one access.
     """
     clearance = params.clearance(request.auth)
     memories = params.select(clearance)
@@ -188,5 +195,10 @@ def recall_memories(request: ApiRequest, params: RecallRequest) -> HttpResponse:
         return {**serializers.memory(memory, visible_replacements([memory], clearance)), "score": score}
 
     return json_response(
-        recall(memories, asked, detail, told=lambda shown: record_reveals(shown, actor, "api recall"))
+        recall(
+            memories,
+            asked,
+            detail,
+            on_shown=lambda shown: record_reveals(shown, actor, "api recall"),
+        )
     )

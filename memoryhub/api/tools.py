@@ -17,9 +17,9 @@ from memoryhub.toolsets.base import Toolset
 router = Router(tags=["tools"])
 
 
-@router.get("/tools", auth=READ, response=documented(ListOf[ToolsetShape]), summary="List the toolsets")
+@router.get("/tools", auth=READ, response=documented(ListOf[ToolsetShape]), summary="List toolsets")
 def list_toolsets(request: ApiRequest) -> HttpResponse:
-    """The vocabularies in which agents may speak to the hub."""
+    """Returns the sets of tools that agents can use."""
     return _list_response(
         [
             {"name": one.name, "description": one.description, "tools": [tool.name for tool in one.tools]}
@@ -32,10 +32,10 @@ def list_toolsets(request: ApiRequest) -> HttpResponse:
     "/tools/{toolset}",
     auth=READ,
     response=documented(ListOf[ToolShape], errors=(404,)),
-    summary="List its tools",
+    summary="List the tools of a toolset",
 )
 def list_tools(request: ApiRequest, toolset: str) -> HttpResponse:
-    """Each with the JSON Schema of its arguments."""
+    """Returns the tools with the JSON Schema of their arguments."""
     return _list_response([tool.as_dict() for tool in _find_toolset(toolset).tools])
 
 
@@ -48,27 +48,27 @@ def list_tools(request: ApiRequest, toolset: str) -> HttpResponse:
 def run_tool(
     request: ApiRequest, toolset: str, tool: str, arguments: Body[dict[str, Any] | None] = None
 ) -> HttpResponse:
-    """The arguments are the body; each tool says which right it needs."""
+    """The body contains the arguments. The required right depends on the tool."""
     return _run_named_tool(request, toolset, tool, arguments)
 
 
 class ToolCall(BaseModel):
-    """A call as an agent's model writes it."""
+    """The name and arguments of a tool."""
 
     model_config = ConfigDict(extra="ignore")
 
-    name: str = Field(description="The tool's name.")
-    arguments: dict[str, Any] | None = Field(None, description="What it takes.")
+    name: str = Field(description="Name of the tool.")
+    arguments: dict[str, Any] | None = Field(None, description="Arguments of the tool.")
 
 
 @router.post(
     "/tools/{toolset}",
     auth=ANY_RIGHT,
     response=documented(ToolResult, errors=(404, 409)),
-    summary="Run a tool by its name",
+    summary="Run a tool by name",
 )
 def call_tool(request: ApiRequest, toolset: str, call: ToolCall) -> HttpResponse:
-    """As ``POST /tools/{toolset}/{tool}``; the body names the tool: ``{"name", "arguments"}``."""
+    """Same as ``POST /tools/{toolset}/{tool}``, with ``{"name", "arguments"}`` as the body."""
     return _run_named_tool(request, toolset, call.name, call.arguments)
 
 

@@ -53,12 +53,12 @@ _FILE_RESPONSES = {
 
 
 class ImportRequest(BaseModel):
-    """What to do with the file, which is the body itself, or the part ``file`` of a form."""
+    """Options of an import. The file is the body, or the part ``file`` of a form."""
 
-    format: str = Field("", description=f"One of: {', '.join(FORMATS)}. Seen by the content when absent.")
-    project: str = Field("", max_length=200, description="The project of what names none.")
-    name: str = Field("", max_length=1000, description="What the file is called.")
-    dry_run: bool = Field(False, description="Read and check everything, store nothing.")
+    format: str = Field("", description=f"One of: {', '.join(FORMATS)}. Default: detected by the content.")
+    project: str = Field("", max_length=200, description="Project of items without a project.")
+    name: str = Field("", max_length=1000, description="Name of the file.")
+    dry_run: bool = Field(False, description="Read and check the file without storing anything.")
 
 
 class ImportShape(BaseModel):
@@ -69,7 +69,7 @@ class ImportShape(BaseModel):
     name: str
     project: str
     dry_run: bool
-    done: int = Field(description="Of total, both in bytes of the file or in things in it.")
+    done: int = Field(description="Progress towards total, in bytes or items.")
     total: int
     cause: Literal["", "error", "interrupted", "stopped"]
     error: str
@@ -84,27 +84,27 @@ class Counted(BaseModel):
 
 
 class ImportReport(ImportShape):
-    counts: dict[str, int] = Field(description="By kind and outcome: memories created, facts unchanged …")
+    counts: dict[str, int] = Field(description="Numbers by kind and outcome, for example memories created.")
     failed: int
-    errors: list[str] = Field(description="A page of what failed: where, which field, and why.")
+    errors: list[str] = Field(description="One page of failed items: position, field and reason.")
     more_errors: bool
-    unmapped: list[Counted] = Field(description="What was changed, or has no home here.")
-    ignored: list[Counted] = Field(description="Fields that mean nothing here.")
-    not_taken: list[Counted] = Field(description="Fields that only the right maintain brings in.")
-    over_cap: list[Counted] = Field(description="Projects that now hold more than max_memories.")
+    unmapped: list[Counted] = Field(description="Values that were changed or cannot be stored.")
+    ignored: list[Counted] = Field(description="Unknown fields.")
+    not_taken: list[Counted] = Field(description="Fields that are imported only with the right maintain.")
+    over_cap: list[Counted] = Field(description="Projects with more than max_memories after the import.")
 
 
 class OneImport(BaseModel):
     limit: Limit = 100
-    start: int = Field(0, ge=0, le=1_000_000, description="How many errors to pass over.")
+    start: int = Field(0, ge=0, le=1_000_000, description="Number of errors to skip.")
 
 
 class ExportRequest(HistoryFilter):
-    """Filters as in the list of memories. ``whole`` goes with ``project`` alone."""
+    """The filters of the list of memories. ``whole`` can be combined only with ``project``."""
 
     format: str = Field(OWN_FORMAT, description=f"One of: {', '.join(WRITERS)}.")
     whole: bool = Field(
-        False, description="With trash, versions, facts, sessions, events and the journal, as far as seen."
+        False, description="Include the visible trash, versions, facts, sessions, events and journal."
     )
     category: TextFilter = None
     tag: TextFilter = None
@@ -119,10 +119,10 @@ class ExportRequest(HistoryFilter):
     openapi_extra=_FILE_BODY,
 )
 def import_file(request: ApiRequest, params: Query[ImportRequest]) -> HttpResponse:
-    """Keeps the file and answers at once; a run stores it. The same file again adds nothing.
+    """Saves the file and starts a run that imports it. Importing the same file again adds nothing.
 
-    What the token clears and its projects hold for every line. With the right ``maintain`` a file of the
-    hub's own restores a store: ids, authors, versions, sessions and the journal come along.
+    Every item must be within the clearance and the projects of the token. With the right ``maintain``, a
+    file in the format ``memoryhub`` restores ids, authors, versions, sessions and the journal too.
     """
     name, chunks = _read_upload(request, params.name)
     restores = Right.MAINTAIN.value in request.auth.rights
@@ -143,9 +143,9 @@ def import_file(request: ApiRequest, params: Query[ImportRequest]) -> HttpRespon
     return json_response(_serialize_import(run), 202)
 
 
-@router.get("/import", auth=WRITE, response=documented(ListOf[ImportShape]), summary="List one's own imports")
+@router.get("/import", auth=WRITE, response=documented(ListOf[ImportShape]), summary="List imports")
 def list_imports(request: ApiRequest, params: Query[OneImport]) -> HttpResponse:
-    """Newest first."""
+    """Returns the imports of this token, newest first."""
     rows = jobs.own_imports(request.auth.actor)
     items = [_serialize_import(run) for run in rows[: params.limit]]
     return json_response({"items": items, "next_cursor": None, "total": rows.count()})
@@ -155,10 +155,10 @@ def list_imports(request: ApiRequest, params: Query[OneImport]) -> HttpResponse:
     "/import/{id}",
     auth=WRITE,
     response=documented(ImportReport, errors=(404,)),
-    summary="Progress and report of an import",
+    summary="Get the report of an import",
 )
 def get_import(request: ApiRequest, id: str, params: Query[OneImport]) -> HttpResponse:
-    """``errors`` is a page: ``start`` goes on in them."""
+    """``errors`` is one page; ``start`` selects the next one."""
     run = jobs.get_import(id, request.auth.actor)
     report = jobs.build_report(run, request.auth.actor.clearance, params.start, params.limit)
     return json_response(
@@ -183,7 +183,7 @@ def get_import(request: ApiRequest, id: str, params: Query[OneImport]) -> HttpRe
     summary="Stop an import",
 )
 def stop_import(request: ApiRequest, id: str) -> HttpResponse:
-    """What is stored stays; it can be resumed."""
+    """Stops the import. Stored items remain, and the import can be resumed."""
     actor = request.auth.actor
     return json_response(_serialize_import(jobs.stop_import(jobs.get_import(id, actor), actor)), 202)
 
@@ -192,10 +192,10 @@ def stop_import(request: ApiRequest, id: str) -> HttpResponse:
     "/import/{id}/resume",
     auth=WRITE,
     response=documented(ImportShape, status=202, errors=(404, 409)),
-    summary="Let an import go on",
+    summary="Resume an import",
 )
 def resume_import(request: ApiRequest, id: str) -> HttpResponse:
-    """For one that was stopped, interrupted or failed: it goes on where it was."""
+    """Continues a stopped, interrupted or failed import from its last position."""
     actor, restores = request.auth.actor, Right.MAINTAIN.value in request.auth.rights
     return json_response(
         _serialize_import(jobs.resume_import(jobs.get_import(id, actor), actor, restores=restores)), 202
@@ -206,11 +206,14 @@ def resume_import(request: ApiRequest, id: str) -> HttpResponse:
     "/export",
     auth=READ,
     response=documented(str),
-    summary="Export memories as a file",
+    summary="Export memories to a file",
     openapi_extra=_FILE_RESPONSES,
 )
 def export_file(request: ApiRequest, params: Query[ExportRequest]) -> HttpResponseBase:
-    """A stream. ``X-Left-Out`` counts what the token clears and was not asked for; secrets are journaled."""
+    """Streams the file. The header ``X-Left-Out`` counts visible memories of levels that were not requested.
+
+    Exported secrets are recorded in the journal.
+    """
     if params.format not in WRITERS:
         raise invalid_fields([field_error("format", f"must be one of: {', '.join(WRITERS)}")])
     filters = {
@@ -224,7 +227,7 @@ def export_file(request: ApiRequest, params: Query[ExportRequest]) -> HttpRespon
     } & params.model_fields_set
     if params.whole and (filters or params.format != OWN_FORMAT):
         raise invalid_fields(
-            [field_error("whole", f"goes with the format {OWN_FORMAT} and with project alone")]
+            [field_error("whole", f"can be combined only with project and the format {OWN_FORMAT}")]
         )
     actor = Actor(request.auth.actor.name, params.clearance(request.auth))
     selection = ExportSelection(actor, params.filter(), params.whole)

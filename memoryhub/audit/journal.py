@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,9 +17,10 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Sensitivity, stricter_level, system_actor
-from memoryhub.audit import mirror
+from memoryhub.audit import journal, mirror
 from memoryhub.audit.mirror import LINE_FIELDS, LOSS
 from memoryhub.backends import bulk
+from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import format_iso
 from memoryhub.models import Fact, JournalEntry, Memory
 
@@ -333,3 +335,29 @@ def _digest(stored: Iterable[str], previous: str) -> str:
     """Return the SHA-256 over the texts of a row, each prefixed with its length, and the previous hash."""
     whole = "".join(f"{len(text)}:{text}" for text in stored)
     return hashlib.sha256((whole + previous).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+MAX_NAMED_IDS = 100  # in one row, which also has the count
+
+
+def record_reveals(memories: Iterable[Memory], actor: Actor, page: str) -> None:
+    """Journal the secret memories among those that a response shows, before it is sent.
+
+    Writes one row for each project and owner.
+    """
+    shown: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for memory in memories:
+        if memory.sensitivity == Sensitivity.SECRET.value:
+            shown[(memory.project, memory.owner)].append(memory.uid)
+    if not shown:
+        return
+    with write_transaction():
+        journal.record(actor, [_reveal_change(uids, *place, page) for place, uids in sorted(shown.items())])
+
+
+def _reveal_change(uids: list[str], project: str, owner: str, page: str) -> journal.Change:
+    level = Sensitivity.SECRET.value
+    if len(uids) == 1:
+        return journal.Change("reveal", "memory", uids[0], {"page": page}, project, level, owner)
+    detail = {"page": page, "count": len(uids), "ids": uids[:MAX_NAMED_IDS]}
+    return journal.Change("reveal", "memories", "", detail, project, level, owner)

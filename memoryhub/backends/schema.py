@@ -14,7 +14,7 @@ from django.apps import apps
 from django.db import DatabaseError, OperationalError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from memoryhub.backends import change_blocks, vector_log
+from memoryhub.backends import change_blocks, change_log
 
 logger = logging.getLogger(__name__)
 LOG_TRIES = 600  # seconds, with one try each, to empty the write-ahead log after an erase
@@ -58,7 +58,7 @@ def _tables() -> dict[str, str]:
     made[VOCABULARY_TABLE] = (
         f"CREATE VIRTUAL TABLE {VOCABULARY_TABLE} USING fts5vocab('memoryhub_text', 'row')"
     )
-    return made | vector_log.TABLES | change_blocks.TABLES
+    return made | change_log.TABLES | change_blocks.TABLES
 
 
 def create_index(table: str, name: str = "") -> str:
@@ -99,7 +99,7 @@ def _triggers() -> dict[str, str]:
         made[f"memoryhub_journal_no_{event.lower()}"] = (
             f"BEFORE {event} ON {JOURNAL_TABLE} BEGIN {refusal} END"
         )
-    made |= vector_log.trigger_bodies(MEMORY_TABLE, TEXT_COLUMNS) | change_blocks.trigger_bodies()
+    made |= change_log.trigger_bodies(MEMORY_TABLE, TEXT_COLUMNS) | change_blocks.trigger_bodies()
     return {name: f"CREATE TRIGGER {name} {body}" for name, body in made.items()}
 
 
@@ -116,7 +116,10 @@ def install() -> None:
                     made.add(name)
         for table in INDEXES:
             cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('rank', '{RANK_FUNCTION}')")
-        vector_log.start_tracking(cursor, restart=vector_log.DELETE_TRIGGER in made)
+        for table in change_log.RETIRED_TABLES:
+            cursor.execute(f"DROP TABLE IF EXISTS {table}")
+        logged = change_log.trigger_bodies(MEMORY_TABLE, TEXT_COLUMNS)
+        change_log.start_tracking(cursor, restart=not made.isdisjoint(logged))
         change_blocks.start_tracking(cursor, restart=not made.isdisjoint(change_blocks.trigger_bodies()))
         _set_statistics(cursor)
     for table in INDEXES:
@@ -144,7 +147,7 @@ def drop_triggers() -> None:
         for name in (*_triggers(), *shadows):
             cursor.execute(f"DROP TRIGGER IF EXISTS {name}")
         cursor.execute(f"DROP TABLE IF EXISTS {REINDEX_TABLE}")
-        vector_log.stop_tracking(cursor)
+        change_log.stop_tracking(cursor)
         change_blocks.stop_tracking(cursor)
 
 
@@ -287,13 +290,6 @@ def index_bytes() -> int:
             cursor.execute(f"SELECT coalesce(sum(length(block)), 0) FROM {table}_data")
             total += cursor.fetchone()[0]
     return total
-
-
-def last_memory_key() -> int:
-    """Return the highest primary key of a memory: about the number of all memories ever stored."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT max(id) FROM {MEMORY_TABLE}")
-        return cursor.fetchone()[0] or 0
 
 
 def _present_objects(kind: str) -> dict[str, str]:

@@ -1,16 +1,19 @@
-"""Raw SQL for hot paths: top rows by bm25, rare words, session neighbours, change token, checkpoints."""
+"""Raw SQL for hot paths: full-text matches, columns for ranking, change token, checkpoints."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any
 
+import numpy as np
 from django.db import connection
 from django.db.models.expressions import RawSQL
+from numpy.typing import NDArray
 
-from memoryhub.backends.fts_query import match_any
-from memoryhub.backends.schema import MEMORY_TABLE
+from memoryhub.backends.schema import MEMORY_TABLE, TEXT_COLUMNS
+
+Keys = NDArray[np.int64]
 
 TEXT_TABLE = "memoryhub_text"
 
@@ -20,59 +23,50 @@ def key_list(keys: Iterable[int]) -> RawSQL:
     return RawSQL("SELECT value FROM json_each(%s)", [json.dumps(list(keys))])
 
 
-def top_rows(expression: str, most: int, *, by: Literal["rank", "rowid"] = "rank") -> list[int]:
-    """Return primary keys of matching memories, best or newest first. The caller filters access."""
-    # The plus stops FTS5 from sorting all matches, which is a third slower.
-    order = "+rank" if by == "rank" else "rowid DESC"
+def matching_keys(expressions: Sequence[str]) -> list[Keys]:
+    """Return the keys of all memories that match each full-text expression, ascending. One statement.
+
+    Store-wide: the caller intersects them with visible rows and shows nothing else of them.
+    """
+    if not expressions:
+        return []
+    one = f"SELECT %s, group_concat(rowid) FROM {TEXT_TABLE} WHERE {TEXT_TABLE} MATCH %s"
+    params = [value for pair in enumerate(expressions) for value in pair]
+    with connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join([one] * len(expressions)), params)
+        found = dict(cursor.fetchall())
+    return [np.fromstring(found[number] or "", np.int64, sep=",") for number in range(len(expressions))]
+
+
+# Columns of a memory that ranking needs: VisibleRows.columns has one field for each.
+_RANKING_SQL = f"""SELECT id, julianday(updated_at), julianday(created_at), julianday(expires_at), importance,
+    trust, length(content), session_id, project FROM {MEMORY_TABLE} WHERE id IN (%s)"""
+
+
+def read_ranking_columns(
+    sql: str, params: Sequence[Any], keys: Iterable[int] | None = None
+) -> list[tuple[Any, ...]]:
+    """Return the columns for ranking of the rows whose keys ``sql`` selects, or of those among ``keys``."""
+    statement = _RANKING_SQL.replace("%s", sql)
+    if keys is not None:
+        statement += " AND id IN (SELECT value FROM json_each(%s))"
+        params = [*params, json.dumps(list(keys))]
+    with connection.cursor() as cursor:
+        cursor.execute(statement, params)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    return rows
+
+
+def read_texts(keys: Iterable[int]) -> list[tuple[Any, ...]]:
+    """Return the key and the texts of memories. The caller has checked access."""
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT rowid FROM {TEXT_TABLE} WHERE {TEXT_TABLE} MATCH %s ORDER BY {order} LIMIT %s",
-            [expression, most],
+            f"SELECT id, {', '.join(TEXT_COLUMNS)} FROM {MEMORY_TABLE}"
+            " WHERE id IN (SELECT value FROM json_each(%s))",
+            [json.dumps([int(key) for key in keys])],
         )
-        return [int(row[0]) for row in cursor.fetchall()]
-
-
-def rare_words(words: list[str], most: int) -> dict[str, int]:
-    """Return the words that are in at least one and fewer than ``most`` memories, with the number.
-
-    Stops counting at ``most``.
-    """
-    if not words:
-        return {}
-    one = f"SELECT count(*) FROM (SELECT 1 FROM {TEXT_TABLE} WHERE {TEXT_TABLE} MATCH %s LIMIT {most:d})"
-    with connection.cursor() as cursor:
-        cursor.execute(" UNION ALL ".join([one] * len(words)), [match_any([word]) for word in words])
-        counted = [int(row[0]) for row in cursor.fetchall()]
-    return {word: count for word, count in zip(words, counted, strict=True) if 0 < count < most}
-
-
-def session_neighbours(
-    sql: str, params: Sequence[Any], pks: Iterable[int], steps: int
-) -> list[tuple[int, ...]]:
-    """Return a row for each of these memories that belongs to a session.
-
-    A row has the key of the memory, then ``steps`` keys of its predecessors and of its successors, the
-    nearest first, 0 for none. ``sql`` selects ``id``, ``session_id``, ``project`` and ``created_at`` of
-    possible neighbours.
-    """
-    own = "SELECT id, session_id, project, created_at FROM {} WHERE id IN ({}) AND NOT (session_id = '')"
-    keys = ", ".join(str(int(pk)) for pk in pks)
-    same = (
-        f"FROM ({sql}) n WHERE n.session_id = c.session_id AND NOT (n.session_id = '')"
-        " AND n.project = c.project"
-    )
-    # An index serves the first condition; the second separates equal moments.
-    before = "n.created_at <= c.created_at AND (n.created_at < c.created_at OR n.id < c.id)"
-    after = "n.created_at >= c.created_at AND (n.created_at > c.created_at OR n.id > c.id)"
-    columns = [
-        f"coalesce((SELECT n.id {same} AND {side} ORDER BY {order} LIMIT 1 OFFSET {step}), 0)"
-        for side, order in ((before, "n.created_at DESC, n.id DESC"), (after, "n.created_at, n.id"))
-        for step in range(steps)
-    ]
-    statement = f"SELECT c.id, {', '.join(columns)} FROM ({own.format(MEMORY_TABLE, keys)}) c"
-    with connection.cursor() as cursor:
-        cursor.execute(statement, list(params) * len(columns))
-        return [tuple(row) for row in cursor.fetchall()]
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    return rows
 
 
 def checkpoint_log() -> None:

@@ -1,7 +1,7 @@
 """The vectors of one model in memory: exact cosines of all of them in a few milliseconds.
 
 A float32 matrix with spare rows. Each use applies the changes since the last one
-(:mod:`memoryhub.backends.vector_log`), so it is correct after every write of every process. It takes 4 bytes
+(:mod:`memoryhub.backends.change_log`), so it is correct after every write of every process. It takes 4 bytes
 for each dimension of each vector (100 MB for 100 000 vectors of 256), an eighth of that for spare rows, and
 up to a quarter for deleted vectors, which are overwritten with zeros at once and removed later.
 """
@@ -12,14 +12,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from django.db import connection
 from numpy.typing import NDArray
 
-from memoryhub.backends import vector_log
-from memoryhub.backends.vector_log import NO_POSITION, LogPosition
+from memoryhub.backends import change_log
+from memoryhub.backends.change_log import NO_POSITION, LogPosition
 
 Vectors: TypeAlias = NDArray[np.float32]
 Keys: TypeAlias = NDArray[np.int64]
@@ -63,7 +63,6 @@ class VectorView:
     total: NDArray[np.float64]  # the sum of all vectors
     extra: Vectors
     distances: OrderedDict[bytes, Vectors] = field(default_factory=OrderedDict, repr=False)
-    drawn: dict[object, Any] = field(default_factory=dict, repr=False)  # a cache for samples of this view
 
     def __len__(self) -> int:
         return self.rows + len(self.extra) - self.dead
@@ -176,9 +175,12 @@ class VectorIndex:
         """The vectors of these memories, of those that have one."""
         return self.view().of(pks)
 
-    def view(self) -> VectorView:
-        """Return the vectors as this connection sees them. Rows of an open transaction are not cached."""
-        now = vector_log.current_position()
+    def view(self, now: LogPosition | None = None) -> VectorView:
+        """Return the vectors as this connection sees them. Rows of an open transaction are not cached.
+
+        ``now``: the current position, if the caller has read it.
+        """
+        now = now or change_log.current_position()
         if now == self._cached.position:
             return self._cached
         if connection.in_atomic_block:
@@ -210,11 +212,11 @@ class VectorIndex:
 
     def _transaction_view(self, cached: VectorView, now: LogPosition) -> VectorView:
         base = cached if now.follows(cached.position) else self._empty()
-        gone = _find_rows(base, vector_log.deleted_between(base.position, now) if base.rows else [])
+        gone = _find_rows(base, change_log.deleted_vectors_between(base.position, now) if base.rows else [])
         keys = base.keys[: base.rows].copy()
         keys[gone] = 0
         pages = [(base.ids[:0], base.keys[:0], base.extra)]
-        self._read(base.position.last, now.last, lambda *page: pages.append(page))
+        self._read(base.position.last_vector, now.last_vector, lambda *page: pages.append(page))
         ids, new_keys, extra = (np.concatenate(parts) for parts in zip(*pages, strict=True))
         change = extra.sum(axis=0, dtype=np.float64) - base.matrix[gone].sum(axis=0, dtype=np.float64)
         return replace(
@@ -226,34 +228,32 @@ class VectorIndex:
             total=base.total + change,
             extra=extra,
             distances=OrderedDict(),
-            drawn={},
         )
 
     def _empty_for_all(self, now: LogPosition) -> VectorView:
         """Return an empty view with space for all vectors, positioned before the first one."""
-        rows = vector_log.count_vectors(self.model)
-        return self._empty(now._replace(last=0), rows + max(MIN_SPARE_ROWS, rows // 8))
+        rows = change_log.count_vectors(self.model)
+        return self._empty(now._replace(last_vector=0), rows + max(MIN_SPARE_ROWS, rows // 8))
 
     def _advance(self, cached: VectorView, now: LogPosition) -> VectorView:
         """Append new vectors, then remove deleted ones, which can be among the new ones."""
         views = [cached]
-        self._read(
-            cached.position.last, now.last, lambda *page: views.append(_append_rows(views.pop(), *page))
-        )
+        start, end = cached.position.last_vector, now.last_vector
+        self._read(start, end, lambda *page: views.append(_append_rows(views.pop(), *page)))
         view = views.pop()
-        gone = _find_rows(view, vector_log.deleted_between(cached.position, now))
+        gone = _find_rows(view, change_log.deleted_vectors_between(cached.position, now))
         total = view.total - view.matrix[gone].sum(axis=0, dtype=np.float64)
         view.keys[gone] = 0
         view.matrix[gone] = 0
         dead = view.dead + len(gone)
-        view = replace(view, position=now, dead=dead, total=total, distances=OrderedDict(), drawn={})
+        view = replace(view, position=now, dead=dead, total=total, distances=OrderedDict())
         return _compact(view) if dead > max(MIN_SPARE_ROWS, MAX_DEAD_SHARE * view.rows) else view
 
     def _read(self, start: int, end: int, take: Callable[[Keys, Keys, Vectors], None]) -> None:
         """Pass the vectors with keys above ``start`` up to ``end``, normalised. Skips zero vectors."""
         size = self.dimensions * STORED_TYPE.itemsize
         while start < end:
-            page = vector_log.vectors_between(start, end, self.model, size, PAGE_SIZE)
+            page = change_log.vectors_between(start, end, self.model, size, PAGE_SIZE)
             if page:
                 ids, pks, blobs = zip(*page, strict=True)
                 vectors = np.frombuffer(b"".join(blobs), STORED_TYPE).astype(np.float32)

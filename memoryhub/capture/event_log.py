@@ -41,7 +41,7 @@ def prepare_event(hook_event: HookEvent, actor: Actor, now: datetime) -> HookCon
         event=hook_event.event,
         segment=max(session.segment, 1),
         sensitivity=hook_event.sensitivity,
-        mark=hook_event.mark,
+        mark=hook_event.delivery_id,
     )
     context = HookContext(hook_event, actor, session, at, event)
     if not event.mark and hook_event.at is None and hook_event.event in _IDENTIFIED_BY_CONTENT:

@@ -11,23 +11,11 @@ from typing import Any
 
 from memoryhub.capture.boundaries import MAX_KEYWORDS, extract_keywords, unique_keywords
 from memoryhub.capture.distillation import strip_injected_context
-from memoryhub.capture.observation import MAX_OUTPUT, Observation, clean_text, observe
+from memoryhub.capture.observation import MAX_OUTPUT, TOOLS, Observation, clean_text, observe
 from memoryhub.capture.shell_commands import is_status_check
 from memoryhub.core.text import estimate_tokens, shorten
 from memoryhub.security.secrets import redact
 from memoryhub.security.secrets.secret_files import is_secret_file, names_secret_file
-
-# The tools of this app's own toolsets and of LetsGo: their answers are stored already.
-MEMORY_TOOLS = frozenset(
-    """store_memory search_memories list_memories get_memory update_memory delete_memory search_by_file
-    search_by_concept get_timeline store_fact query_facts delete_fact purge_expired summarize_old
-    memory_store memory_recall memory_forget memory_remember memory tool-memory-store tool_memory_store
-    """.split()
-)
-
-PLANNING_TOOLS = frozenset(
-    {"todowrite", "todo_write", "update_plan", "exitplanmode", "taskcreate", "taskupdate"}
-)
 
 
 @dataclass(frozen=True)
@@ -59,8 +47,8 @@ def parse_tool_call(tool: str, given: Any, response: Any, cwd: str, preview_char
     return ToolCall(
         observation=seen,
         secret=secret,
-        by_memory_tool=tool.rsplit("__", 1)[-1].lower() in MEMORY_TOOLS,  # mcp__server__tool
-        shows_status=is_status_check(seen.command) or tool.lower() in PLANNING_TOOLS,
+        by_memory_tool=tool.rsplit("__", 1)[-1].lower() in TOOLS.memory_tools,  # mcp__server__tool
+        shows_status=is_status_check(seen.command) or tool.lower() in TOOLS.planning_tools,
         # A session summary treats all files of a writing tool's event as changed.
         files=seen.files_modified if seen.kind == "write" else touched,
         keywords=() if secret else _keywords(touched, shown),

@@ -27,11 +27,11 @@ class HookEvent:
     """One event of an agent session, as an adapter passes it in.
 
     ``at``: when it happened; None means now.
-    ``mark``: identifies the event, so that a second delivery is ignored; empty if the agent sends no id.
+    ``delivery_id``: by which a repeated delivery is recognised and ignored; empty if the agent sends no id.
     ``allow_private``, ``allow_secret``: levels that an injection may contain if the actor may see them.
-    ``reads``: whether the actor has the permission to read.
-    ``greets``: whether to answer a session start with the context of recent sessions.
-    ``most_tokens``: upper limit for the injected context, below the configured budget.
+    ``may_read``: whether the actor has the permission to read.
+    ``injects_at_start``: whether to answer a session start with the context of recent sessions.
+    ``max_tokens``: upper limit for the injected context, below the configured budget.
     """
 
     event: str
@@ -41,12 +41,12 @@ class HookEvent:
     at: datetime | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
     sensitivity: str = Sensitivity.PUBLIC.value
-    mark: str = ""
+    delivery_id: str = ""
     allow_private: bool = False
     allow_secret: bool = False
-    reads: bool = True
-    greets: bool = False
-    most_tokens: int | None = None
+    may_read: bool = True
+    injects_at_start: bool = False
+    max_tokens: int | None = None
 
 
 @dataclass(frozen=True)

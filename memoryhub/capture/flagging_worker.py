@@ -31,9 +31,9 @@ class FlaggingWorker(ExclusiveThread):
     def __init__(self) -> None:
         super().__init__(PROMPT_INJECTION_FLAG, threading.Condition())
 
-    def turn(self) -> bool:
+    def run_once(self) -> bool:
         """Inspect the memories of the next journal rows; return False if there are none."""
-        file = self.hold()
+        file = self.acquire_lock()
         if file is None:
             return False
         began = time.thread_time()

@@ -10,64 +10,43 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
-_TOOL_KINDS = {
-    "read": ("read", "notebookread", "read_file", "view", "cat", "open_file"),
-    "write": (
-        *("write", "edit", "multiedit", "notebookedit", "write_file", "edit_file"),
-        *("apply_patch", "str_replace", "create"),
-    ),
-    "run": ("bash", "shell", "run", "execute", "terminal", "run_command", "powershell"),
-    "search": ("grep", "glob", "ls", "search", "find", "list_files", "list_dir", "toolsearch"),
-    "ask": ("webfetch", "websearch", "task", "agent", "web_search", "web_fetch", "fetch"),
-}
-_KIND_BY_TOOL = {tool: kind for kind, tools in _TOOL_KINDS.items() for tool in tools}
-_PATH_KEYS = ("file_path", "path", "notebook_path", "filename", "file", "target_file")
-_OUTPUT_KEYS = (
-    "output",
-    "stdout",
-    "content",
-    "result",
-    "results",
-    "text",
-    "file",
-    "message",
-    "stderr",
-    "error",
-)
-_ERROR_KEYS = ("is_error", "isError", "error")  # keys by which a response reports a failure
+from memoryhub.core.rule_files import PatternFile, Regex, Words, load_rule_file
+
 MAX_OUTPUT = 20_000  # characters of a call that are read
 MAX_DEPTH = 20  # of nested objects and lists
 MAX_FILES = 50  # of one call
-_FAILED = re.compile(
-    r"^(?:E\s{2,}|Traceback \(most recent call last\)|\w*(?:Error|Exception)\b:|error(?:\[\w+\])?:"
-    r"|fatal:|FAILED\b|panic:|not ok \d|--- FAIL|# fail [1-9]"
-    r"|[^\s:(]{1,300}(?:\(\d+(?:,\d+)?\)|(?::\d+){1,2}): (?:fatal )?error\b)"
-    r"|\b[1-9]\d* (?:failed|failing|errors?)\b|\bexit(?:ed)?(?: with)?(?: code| status)? [1-9]",
-    re.IGNORECASE | re.MULTILINE,
-)
-_PASSED = re.compile(
-    r"\b[1-9]\d* (?:passed|passing)\b|^OK\b|\ball tests pass|\bBuild succeeded|\bno issues found"
-    r"|# fail 0\b|^ok\s|\btest result: ok",
-    re.IGNORECASE | re.MULTILINE,
-)
-_PATCHED_FILE = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+)$|^\+\+\+ b/(.+)$", re.MULTILINE)
-_TEST_COMMAND = re.compile(
-    r"\b(pytest|unittest|jest|vitest|mocha|go test|cargo test|(?:npm|pnpm|yarn) (?:run )?test|tox"
-    r"|make (?:test|check)|node --test|rspec|phpunit|ctest|gradlew? test|mvn test|manage\.py test)\b"
-)
 
-_COMMIT_COMMAND = re.compile(r"\bgit(?: -[cC] \S+| --?[\w-]+(?:=\S+)?)* commit\b")
-_HEREDOC = re.compile(
-    r"[^\n]*?(?:-\w*F\s?-|--file[= ]-|\$\(cat)\s*<<-?\s*['\"]?(\w+)['\"]?[^\n]*\n(.*?)\n\s*\1\b", re.DOTALL
-)
 _NEXT_COMMAND = frozenset({"&&", "||", ";", "|"})
 _MESSAGE_OPTION = re.compile(r"-[a-z]*m|--message")
-_TRAILER = re.compile(
-    r"^(?:Co-authored-by|Signed-off-by|Reviewed-by|Change-Id|Generated[- ]by):.*$|^\W*Generated with\b.*$",
-    re.IGNORECASE | re.MULTILINE,
-)
+
+
+class ToolRules(PatternFile):
+    kinds: dict[str, Words]
+    path_keys: tuple[str, ...]
+    output_keys: tuple[str, ...]
+    error_keys: tuple[str, ...]
+    memory_tools: Words
+    planning_tools: Words
+    display_programs: Words
+    reading_programs: Words
+    programs_with_subcommand: Words
+    failed: Regex
+    passed: Regex
+    patched_file: Regex
+    test_command: Regex
+    commit_command: Regex
+    heredoc: Regex
+    trailer: Regex
+    command_prefix: Regex
+    changed_file: Regex
+    reverted: Regex
+    all_option: Regex
+
+
+TOOLS = load_rule_file(Path(__file__).with_name("tools.toml"), ToolRules)
 
 
 @dataclass(frozen=True)
@@ -93,7 +72,7 @@ class Observation:
 
     @property
     def is_test_run(self) -> bool:
-        return bool(_TEST_COMMAND.search(self.command))
+        return bool(TOOLS.test_command.search(self.command))
 
     @property
     def commit_message(self) -> str:
@@ -113,8 +92,9 @@ def observe(tool: str, given: Any, response: Any, cwd: str = "") -> Observation:
     paths = tuple(dict.fromkeys(_relative_path(path, cwd) for path in _paths(given)))
     output = output_text(response)[:MAX_OUTPUT]
     command = _first_text(given, "command", "cmd", "script")
-    refused = isinstance(response, Mapping) and any(map(response.get, _ERROR_KEYS))
+    refused = isinstance(response, Mapping) and any(map(response.get, TOOLS.error_keys))
     wrote = kind == "write" and not refused
+    failed = bool(TOOLS.failed.search(output))
     return Observation(
         tool=tool,
         kind=kind,
@@ -130,15 +110,16 @@ def observe(tool: str, given: Any, response: Any, cwd: str = "") -> Observation:
         if refused
         else _edited_text(given, "new_string", "content", "new_str", "file_text", "new_source"),
         removed=_edited_text(given, "old_string", "old_str"),
-        failed=refused or (kind == "run" and bool(_FAILED.search(output))),
+        failed=refused or (kind == "run" and failed),
         refused=refused,
-        passed=kind == "run" and not refused and bool(_PASSED.search(output)) and not _FAILED.search(output),
+        passed=kind == "run" and not refused and not failed and bool(TOOLS.passed.search(output)),
     )
 
 
 def tool_kind(tool: str) -> str:
     """Return the kind of a tool by its name; of MCP tools (``mcp__server__tool``) by the last part."""
-    return _KIND_BY_TOOL.get(tool.rsplit("__", 1)[-1].lower(), "other")
+    name = tool.rsplit("__", 1)[-1].lower()
+    return next((kind for kind, tools in TOOLS.kinds.items() if name in tools), "other")
 
 
 def output_text(response: Any, depth: int = 0) -> str:
@@ -148,7 +129,7 @@ def output_text(response: Any, depth: int = 0) -> str:
     if isinstance(response, str):
         return clean_text(response[:MAX_OUTPUT])
     if isinstance(response, Mapping):
-        named = _join_texts((response[key] for key in _OUTPUT_KEYS if response.get(key)), depth)
+        named = _join_texts((response[key] for key in TOOLS.output_keys if response.get(key)), depth)
         return named or _join_texts(
             (value for value in response.values() if not isinstance(value, bool)), depth
         )
@@ -179,26 +160,26 @@ def parse_commit_message(command: str) -> str:
 
     Several ``-m`` options are paragraphs. Trailers like ``Co-authored-by:`` are removed.
     """
-    found = _COMMIT_COMMAND.search(command)
+    found = TOOLS.commit_command.search(command)
     if not found:
         return ""
     rest = command[found.end() :]
-    if heredoc := _HEREDOC.match(rest):
-        return _TRAILER.sub("", heredoc.group(2)).strip()
+    if heredoc := TOOLS.heredoc.match(rest):
+        return TOOLS.trailer.sub("", heredoc.group(2)).strip()
     try:
         parts = list(takewhile(lambda part: part not in _NEXT_COMMAND, shlex.split(rest)))
     except ValueError:
         return ""
     messages = [parts[n + 1] for n, part in enumerate(parts[:-1]) if _MESSAGE_OPTION.fullmatch(part)]
     messages += [part.split("=", 1)[1] for part in parts if part.startswith("--message=")]
-    return _TRAILER.sub("", "\n\n".join(messages)).strip()
+    return TOOLS.trailer.sub("", "\n\n".join(messages)).strip()
 
 
 def _paths(given: Mapping[str, Any]) -> list[str]:
-    found = [value for key in _PATH_KEYS if isinstance(value := given.get(key), str) and value]
+    found = [value for key in TOOLS.path_keys if isinstance(value := given.get(key), str) and value]
     for key in ("patch", "input", "diff"):
         if isinstance(value := given.get(key), str):
-            found += ["".join(groups) for groups in _PATCHED_FILE.findall(value[: 10 * MAX_OUTPUT])]
+            found += ["".join(groups) for groups in TOOLS.patched_file.findall(value[: 10 * MAX_OUTPUT])]
     return [clean_text(path.strip()) for path in found if path.strip() and len(path) <= 1000][:MAX_FILES]
 
 

@@ -27,6 +27,7 @@ from memoryhub.capture.events import (
 )
 from memoryhub.capture.session_state import SessionState, locked_state
 from memoryhub.core.database import is_database_busy
+from memoryhub.core.dates import parse_moment
 from memoryhub.injection.services import (
     InjectionRequest,
     InjectionResult,
@@ -34,7 +35,7 @@ from memoryhub.injection.services import (
     inject_context,
 )
 from memoryhub.maintenance import runs
-from memoryhub.maintenance.registry import run_now
+from memoryhub.maintenance.operations import run_now
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import Event, Memory
 from memoryhub.models.fields import new_uid
@@ -47,7 +48,7 @@ _SOURCES_WITHOUT_CONTEXT = frozenset({"startup", "clear", "compact"})
 
 
 def inject_memories(context: HookContext) -> HandlerResult:
-    if not context.hook_event.reads:
+    if not context.hook_event.may_read:
         return "skipped", "this token lacks the right 'read'"
     request = _injection_request(context, str(context.hook_event.data.get("prompt") or ""))
     return _report_injection(context, inject_context(request, context.actor, now=context.at))
@@ -61,10 +62,10 @@ def _injection_request(context: HookContext, prompt: str) -> InjectionRequest:
         prompt=prompt,
         session_id=context.session.session_id,
         project=context.session.project,
-        token_budget=budget if hook_event.most_tokens is None else min(budget, hook_event.most_tokens),
+        token_budget=budget if hook_event.max_tokens is None else min(budget, hook_event.max_tokens),
         allow_private=hook_event.allow_private,
         allow_secret=hook_event.allow_secret,
-        fresh_since=datetime.fromisoformat(state.fresh_since) if state.fresh_since else None,
+        fresh_since=parse_moment(state.fresh_since),
         sensitivity=hook_event.sensitivity,
     )
 
@@ -147,7 +148,7 @@ def begin_session(context: HookContext) -> HandlerResult:
             if str(hook_event.data.get("source", "startup")) in _SOURCES_WITHOUT_CONTEXT:
                 state.fresh_since = context.at.isoformat()
     detail = "the session continues" if is_known else "the session begins"
-    if not (hook_event.greets and hook_event.reads):
+    if not (hook_event.injects_at_start and hook_event.may_read):
         return "ok", detail
     context.session.refresh_from_db(fields=["state", "segment"])
     greeting = inject_at_session_start(_injection_request(context, ""), context.actor, context.at)

@@ -10,8 +10,6 @@ from django.utils import timezone
 
 from memoryhub import capabilities, memories
 from memoryhub.access.policy import Actor
-from memoryhub.backends.fts_query import match_any
-from memoryhub.backends.statements import rare_words
 from memoryhub.capture import classification
 from memoryhub.capture.classification import Classification, Memorability, MemorabilityWeights, classify
 from memoryhub.capture.distillation import Candidate, contains_injected_context, distill
@@ -24,6 +22,7 @@ from memoryhub.memories.rows import hash_content
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory, Session
 from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.search.lexical import rows_sharing_words
 from memoryhub.security.secrets import may_contain_secrets, redact
 
 DUPLICATE_SIMILARITY = 0.8  # term Jaccard from which a candidate repeats a memory
@@ -38,10 +37,8 @@ TRUST_BY_SOURCE = {
     "answer": 0.4,
 }
 MAX_RARE_WORDS = 6
-MAX_POSTINGS = 600  # a word that more memories contain is not rare
 MAX_NEIGHBOURS = 12
 _MAX_WORDS_LOOKED_UP = 30
-_REQUIRED_COMMON_WORDS = 4  # a memory must contain all of them if the text has no rare words
 _MAX_COMPARED_CHARS = 4000
 _REPLACED = {TrashReason.COMPRESSED.value, TrashReason.MERGED.value}  # another memory has the content now
 
@@ -149,13 +146,11 @@ def _distill_call(call: ToolCall, session: Session) -> tuple[Candidate | str, li
 def _duplicate_reason(text: str, context: CaptureContext) -> str:
     """Return why an identical text is not stored again: it exists, or a user deleted it."""
     same = Memory.objects.visible_to(context.actor.clearance).filter(content_hash=hash_content(text))
-    rows = same.filter(project=context.session.project).values_list(
-        "deleted_at", "trash_reason", "expires_at"
-    )
-    for deleted_at, reason, expires_at in rows:
-        if deleted_at and reason == TrashReason.FORGOTTEN.value:
+    same = same.filter(project=context.session.project)
+    for twin in same.only("deleted_at", "trash_reason", "expires_at"):
+        if twin.deleted_at and twin.trash_reason == TrashReason.FORGOTTEN.value:
             return "forgotten before"
-        if reason in _REPLACED if deleted_at else not expires_at or expires_at > timezone.now():
+        if twin.trash_reason in _REPLACED if twin.deleted_at else not twin.is_expired(timezone.now()):
             return "duplicate"
     return ""
 
@@ -185,26 +180,16 @@ def _score_candidate(
     return score, "below the gate" if score.total < config.memorability_threshold else ""
 
 
-def find_similar_terms(queryset: MemoryQuerySet, text: str) -> list[set[str]]:
-    """Return the terms of up to :data:`MAX_NEIGHBOURS` memories that share most rare words with a text.
-
-    For a text without rare words, these are the latest memories that contain several of its common words.
-    This takes two queries, whatever the size of the store.
-    """
+def find_similar_terms(memories: MemoryQuerySet, text: str) -> list[set[str]]:
+    """Return the terms of up to :data:`MAX_NEIGHBOURS` memories that share most rare words with a text."""
     useful = [word for word in dict.fromkeys(words(text)) if len(word) > 2 and word not in STOP_WORDS]
     # Names with digits and long words are usually the rare ones.
     likely = sorted(useful, key=lambda word: (-any(map(str.isdigit, word)), -len(word)))
     likely = likely[:_MAX_WORDS_LOOKED_UP]
     if not likely:
         return []
-    frequencies = rare_words(likely, MAX_POSTINGS)
-    rare = sorted(frequencies, key=lambda word: (frequencies[word], word))[:MAX_RARE_WORDS]
-    if rare:
-        found = queryset.matching(match_any(rare))
-    else:
-        required = " AND ".join(match_any([word]) for word in likely[:_REQUIRED_COMMON_WORDS])
-        found = queryset.matching(required).order_by("-text_index__pk")
-    rows = found.values_list("title", "content")[:MAX_NEIGHBOURS]
+    keys = rows_sharing_words(memories, likely, max_words=MAX_RARE_WORDS, limit=MAX_NEIGHBOURS)
+    rows = Memory.objects.filter(pk__in=keys).values_list("title", "content")
     return [terms(content[:_MAX_COMPARED_CHARS]) | terms(title) for title, content in rows]
 
 

@@ -7,41 +7,22 @@ import shlex
 from collections.abc import Iterator
 from itertools import groupby, takewhile
 
-# Programs that only show or move existing content.
-_DISPLAY_PROGRAMS = frozenset(
-    """git gh hg svn ls cat head tail less more sed awk grep rg ag find fd tree wc sort uniq cut diff cmp stat
-    file cd pwd mkdir rmdir cp mv rm ln touch chmod chown export set unset source . which command type env
-    printenv date ps df du free top uname id whoami true tee xargs tr jq yq column nl od xxd man help
-    apt apt-get brew pip pip3 uv poetry npx pnpm yarn bundle gem""".split()
-)
-_READING_PROGRAMS = frozenset("cat head tail less more sed awk grep rg ag diff jq yq column nl man".split())
-_COMMAND_PREFIX = re.compile(
-    r"^(?:(?:\w+=(?:'[^']*'|\"[^\"]*\"|\S*)|time|sudo|exec|nohup|uv run|poetry run|timeout \S+"
-    r"|python3? -m|npx(?:\s+-\S+)*|pnpm exec|yarn run|bundle exec)\s+)+"
-)
-_CHANGED_FILE = re.compile(
-    r"^[ MARC][MD ] (?:\S+ -> )?\"?(\S+?)\"?$|^ (\S+) +\| +(?:\d+ [+-]*|Bin .*)$|^\+\+\+ b/(\S+)$",
-    re.MULTILINE,
-)
-_REVERTED = re.compile(r'^\[\S.*? [0-9a-f]{7,40}\] (Revert ".+")\s*$', re.MULTILINE)
+from memoryhub.capture.observation import TOOLS
+
 _SEPARATOR = re.compile(r"&&|\|\||[;|\n]")
 _ALL_PATHS = frozenset({".", "./", ":/", "*"})
-_ALL_OPTION = re.compile(r"--all$|-[b-zA-Z]*a[a-zA-Z]*$")
-_PROGRAMS_WITH_SUBCOMMAND = frozenset(
-    {"npm", "go", "cargo", "make", "python", "python3", "node", "sh", "bash", "manage.py"}
-)
 
 
 def main_program(command: str) -> str:
     """Return the first program of a command, with its subcommand for tools like npm or make."""
     words = _without_setup(command).split()
-    return " ".join(words[:2]) if words and words[0] in _PROGRAMS_WITH_SUBCOMMAND else "".join(words[:1])
+    return " ".join(words[:2]) if words and words[0] in TOOLS.programs_with_subcommand else "".join(words[:1])
 
 
 def is_display_only(command: str) -> bool:
     """Whether all programs of a command only show or move existing content."""
     names = [_program_name(part) for part in _SEPARATOR.split(command.partition("<<")[0]) if part.strip()]
-    return bool(names) and all(name in _DISPLAY_PROGRAMS for name in names)
+    return bool(names) and all(name in TOOLS.display_programs for name in names)
 
 
 def is_status_check(command: str) -> bool:
@@ -49,7 +30,9 @@ def is_status_check(command: str) -> bool:
 
     Commands that show text, like ``cat`` and ``grep``, are reading.
     """
-    return is_display_only(command) and _program_name(_SEPARATOR.split(command)[0]) not in _READING_PROGRAMS
+    return (
+        is_display_only(command) and _program_name(_SEPARATOR.split(command)[0]) not in TOOLS.reading_programs
+    )
 
 
 def committed_paths(command: str) -> tuple[str, ...]:
@@ -61,7 +44,7 @@ def committed_paths(command: str) -> tuple[str, ...]:
                 return ()
             named += words[2:]
         elif words[:2] == ["git", "commit"]:
-            if any(_ALL_OPTION.match(word) for word in words[2:]):
+            if any(TOOLS.all_option.match(word) for word in words[2:]):
                 return ()
             named = words[words.index("--") + 1 :] if "--" in words else named
             break
@@ -71,7 +54,7 @@ def committed_paths(command: str) -> tuple[str, ...]:
 def reverted_message(command: str, output: str) -> str:
     """Return the headline of the commit made by ``git revert``, which is only in the output; else empty."""
     for words in _split_chain(command.partition("<<")[0]):
-        if words[:2] == ["git", "revert"] and (found := _REVERTED.search(output)):
+        if words[:2] == ["git", "revert"] and (found := TOOLS.reverted.search(output)):
             return found[1].strip()
     return ""
 
@@ -85,7 +68,7 @@ def changed_paths(command: str, output: str) -> tuple[str, ...]:
         if words[:2] == ["git", "status"] or (
             words[:2] == ["git", "diff"] and _is_working_copy_diff(words[2:])
         ):
-            paths = dict.fromkeys("".join(groups) for groups in _CHANGED_FILE.findall(output))
+            paths = dict.fromkeys("".join(groups) for groups in TOOLS.changed_file.findall(output))
             return tuple(path for path in paths if not path.endswith("/") and "..." not in path)
     return ()
 
@@ -122,9 +105,9 @@ def _split_chain(command: str) -> Iterator[list[str]]:
 def _without_setup(command: str) -> str:
     """Return the command without leading changes of folder and environment."""
     rest = re.sub(r"^\s*(?:(?:cd|export|source|\.)\s[^;&]*(?:&&|;)\s*)+", "", command)
-    return _COMMAND_PREFIX.sub("", rest.strip())
+    return TOOLS.command_prefix.sub("", rest.strip())
 
 
 def _program_name(part: str) -> str:
-    words = _COMMAND_PREFIX.sub("", part.strip() + " ").split()
+    words = TOOLS.command_prefix.sub("", part.strip() + " ").split()
     return words[0].rsplit("/", 1)[-1] if words else "true"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
+from memoryhub.core.rule_files import PatternFile, Regex, load_rule_file
 from memoryhub.core.text import CJK, collapse_whitespace, shorten
 
 MAX_CHARS = 2000
@@ -13,62 +15,35 @@ ESSAY_CHARS = 1000  # longer answers are essays, of which only some paragraphs a
 _MIN_CJK_CHARS = 15  # counts like MIN_WORDS in scripts without spaces
 _COMMENT = re.compile(r"^\s*(?:#|//|--|/?\*+|;)\s?(?P<text>.+?)\s*(?:\*/)?$")
 _TRAILING_COMMENT = re.compile(r"\s(?:#|//)\s(?P<text>.{20,})$")
-# Words of cause, rule, limit and warning, in the most common languages of code comments.
-_REASON = re.compile(
-    r"\b(?:because|otherwise|so that|note|hack|workaround|gotcha|beware|caution|must|never|always|instead of"
-    r"|rather than|careful|on purpose|deliberately|unlike|since|due to|unless|no longer|turns out"
-    r"|(?:that(?:'s| is)|which is) why"
-    r"|weil|sonst|damit|bewusst|absichtlich|anstatt|statt|niemals|achtung|vorsicht|wegen|nur weil"
-    r"|parce que|car|sinon|afin de|au lieu de|jamais|attention|exprès"
-    r"|porque|si no|para que|en lugar de|nunca|cuidado|ojo)\b"
-    r"|(?:ため|ので|なぜなら|理由|注意|必ず|代わりに|意図的|禁止|しないと|原因|因为|否则|以便|注意|必须|故意|原因)"
-    r"|(?:때문|위해|주의|반드시)",
-    re.IGNORECASE,
-)
-# Words that state a finding, a decision or a change.
-_CLAIM = re.compile(
-    r"\b(?:root cause|caused by|discovered|turn(?:s|ed) out|found (?:that|out)|learn(?:ed|t) that|realized"
-    r"|decided|chose|agreed|rejected|opted for|settled on|fix(?:es|ed) (?:the|a|an)|the fix|resolved the"
-    r"|implement(?:s|ed) (?:the|a|an)|introduc(?:es|ed) (?:the|a|an)|refactored|extracted|renamed"
-    r"|silently|undocumented|deprecated)\b"
-    r"|(?:根本原因|発見|判明|決定|修正|实现|发现|修复|决定)",
-    re.IGNORECASE,
-)
-_ERROR_LINE = re.compile(
-    r"^(?:E\s+|\s{1,4}(?=error: \S{3}))?(?P<text>(?:[\w.]*(?:Error|Exception|Failure|Warning)\b.*"
-    r"|[^\s:(]{1,300}(?:\(\d+(?:,\d+)?\)|(?::\d+){1,2}): (?:fatal )?error\b.*"
-    r"|error(?:\[\w+\])?:.*|fatal:.*|panic:.*|not ok \d+ .*|FAILED .*|.*\bFAIL(?:ED)?\b.*"
-    r"|AssertionError.*))$",
-    re.MULTILINE,
-)
-# pytest shortens the error in its summary, but not in the line that starts with E.
-_PYTEST_FAILED = re.compile(r"^FAILED (?P<test>\S+::.+?)(?: - .*)?$", re.MULTILINE)
-_PYTEST_ERROR = re.compile(r"^E\s+(?P<text>[\w.]*(?:Error|Exception|Failure|Warning)\b.*)$", re.MULTILINE)
-_NO_ERROR = re.compile(r"\b0 (?:errors?|failed|failures)\b|# fail", re.IGNORECASE)
 _LETTER = re.compile(r"[^\W\d_]")
 _SENTENCE_END = re.compile(r"[.!?。！？…][)\]\"'»”’`]*$")
-_PLEASANTRY = re.compile(
-    r"(?:certainly|sure|of course|absolutely|great|got it|good question|happy to|thanks?"
-    r"|i(?:'d| would) be happy|that(?:'s| sounds)|you(?:'re| are) (?:very )?welcome|here(?:'s| is| are)"
-    r"|let(?:'s| us| me))\b",
-    re.IGNORECASE,
-)
-# A file, a function, an option or an identifier.
-_CONCRETE = re.compile(
-    r"`[^`]+`|\w+\(\)|\b\w+/[\w./-]+|\b\w+\.(?:py|js|ts|go|rs|c|java|rb|toml|json|ya?ml|md|sql)\b"
-    r"|\b[a-z]+_[a-z_]+\b|\b[a-z]+[A-Z]\w+|--\w+|\b[A-Z]\w*Error\b"
-)
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _BLOCK_START = re.compile(r"^\s*(?:#{1,6}\s|[-*+•]\s|\d{1,3}[.)]\s|\||>\s)|^\s*$")
 _HEADING = re.compile(r"^\s*#{1,6}\s")
 
 
+class StatementPatterns(PatternFile):
+    reason: Regex
+    claim: Regex
+    error_line: Regex
+    pytest_failed: Regex
+    pytest_error: Regex
+    no_error: Regex
+    pleasantry: Regex
+    concrete: Regex
+
+
+_RULES = load_rule_file(Path(__file__).with_suffix(".toml"), StatementPatterns)
+
+
 def last_error(output: str) -> str:
     """Return the last line of an output that names an error, for pytest with the failed test."""
-    tests, errors = list(_PYTEST_FAILED.finditer(output)), list(_PYTEST_ERROR.finditer(output))
+    tests, errors = list(_RULES.pytest_failed.finditer(output)), list(_RULES.pytest_error.finditer(output))
     if tests and errors:
         return shorten(f"{errors[-1]['text']} in {tests[-1]['test']}", 300)
-    found = [match["text"] for match in _ERROR_LINE.finditer(output) if not _NO_ERROR.search(match[0])]
+    found = [
+        match["text"] for match in _RULES.error_line.finditer(output) if not _RULES.no_error.search(match[0])
+    ]
     return shorten(found[-1], 300) if found else ""
 
 
@@ -103,9 +78,9 @@ def extract_findings(text: str) -> str:
     option) count. General advice can be looked up again.
     """
     found = [block for block in _blocks(text) if not _HEADING.match(block) and _is_sentence(block)]
-    found = [block for block in found if not _PLEASANTRY.match(block)]
+    found = [block for block in found if not _RULES.pleasantry.match(block)]
     if sum(map(len, found)) > ESSAY_CHARS:
-        found = [block for block in found if gives_reason(block) and _CONCRETE.search(block)]
+        found = [block for block in found if gives_reason(block) and _RULES.concrete.search(block)]
     return "\n".join(found)[:MAX_CHARS] if any(map(makes_claim, found)) else ""
 
 
@@ -125,12 +100,12 @@ def extract_reason_comments(added: str, removed: str = "") -> list[str]:
 
 def gives_reason(text: str) -> bool:
     """Whether a text gives a reason, a rule or a warning."""
-    return bool(_REASON.search(text))
+    return bool(_RULES.reason.search(text))
 
 
 def makes_claim(text: str) -> bool:
     """Whether a text gives a reason or states a finding, a decision or a change."""
-    return gives_reason(text) or bool(_CLAIM.search(text))
+    return gives_reason(text) or bool(_RULES.claim.search(text))
 
 
 def _is_long_enough(text: str) -> bool:

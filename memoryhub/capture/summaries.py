@@ -18,6 +18,7 @@ from memoryhub.capture.observation import tool_kind
 from memoryhub.capture.services import CAPTURED_TAG
 from memoryhub.capture.session_state import locked_state
 from memoryhub.core.database import write_transaction
+from memoryhub.core.dates import parse_moment
 from memoryhub.core.text import shorten
 from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
@@ -101,7 +102,7 @@ def _save_summary(
     before = session.summary
     if before and before.content == draft.text:
         return (None, "thrown away before") if before.deleted_at else (before, "unchanged")
-    if before and not before.deleted_at and (before.expires_at is None or before.expires_at > at):
+    if before and not before.has_ended(at):
         level = stricter_level(draft.sensitivity, before.sensitivity)
         fields = {**_fields(draft), "title": f"Session: {draft.title}", "sensitivity": level}
         hub = _hub_actor(actor, session.project)
@@ -136,7 +137,7 @@ def store_checkpoint(
 ) -> tuple[Memory | None, str]:
     """Store a summary of the memories since the last checkpoint; return it with the outcome."""
     with locked_state(session) as state:
-        since = datetime.fromisoformat(state.recapped_at) if state.recapped_at else None
+        since = parse_moment(state.recapped_at)
         draft = _build_draft(session, since, current)
         if draft is None or not draft.abstract:
             return None, "nothing kept since the last checkpoint"

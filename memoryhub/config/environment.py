@@ -1,4 +1,4 @@
-"""Read environment variables, and secrets from the file in ``<NAME>_FILE``. Pure."""
+"""The variables of the operator: paths, secrets and flags, and secrets from the file in ``<NAME>_FILE``."""
 
 from __future__ import annotations
 
@@ -9,58 +9,191 @@ import secrets
 import zoneinfo
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from memoryhub.config import ConfigError, parse_flag
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from memoryhub.config.tunables import Flag
+
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 
 
-def read_home(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of the store: ``LETSGO_HOME``, or else ``~/.letsgo``."""
-    return read_path("LETSGO_HOME", "~/.letsgo", environ)
+class ConfigError(ValueError):
+    """The configuration is invalid. Each line of the message names a key, its source and the fix."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))
 
 
-def read_path(name: str, default: Path | str, environ: Mapping[str, str] = os.environ) -> Path:
-    """Return an absolute path. ``~`` is the user's home folder."""
-    written = environ.get(name) or default
-    try:
-        return Path(written).expanduser().absolute()
-    except RuntimeError as error:
-        raise ConfigError([f"{name}: cannot resolve {written}: {error}; set {name} to a full path"]) from None
+def _variable(name: str, doc: str, default: Any = "", *, shown: str = "", secret: bool = False) -> Any:
+    """``shown``: a description of the default. ``secret``: it is never shown, and may be in a file."""
+    factory = {"default_factory": default} if callable(default) else {"default": default}
+    shown = shown or (str(default).lower() if isinstance(default, bool) else str(default)) or "not set"
+    extra: Any = {"shown_default": shown, "secret": secret}
+    return Field(
+        **factory, validation_alias=name, description=doc, json_schema_extra=extra, validate_default=True
+    )
 
 
-def make_folder(path: Path, name: str) -> None:
-    """Create a folder for its owner only, unless it exists. ``name``: the variable with the path."""
-    try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise ConfigError(
-            [f"{name}: cannot make the folder {path}: {error}; name another or make room"]
-        ) from None
+class Operator(BaseSettings):
+    """The variables that an operator sets, besides the tunables. An empty variable counts as unset."""
+
+    model_config = SettingsConfigDict(case_sensitive=True, env_ignore_empty=True, extra="ignore")
+
+    home: Path = _variable(
+        "LETSGO_HOME", "folder of the store and of all that goes with it", Path("~/.letsgo")
+    )
+    memory_db: Path = _variable(
+        "LETSGO_MEMORY_DB",
+        "the SQLite file of the store",
+        lambda data: data["home"] / "memory.db",
+        shown="memory.db in LETSGO_HOME",
+    )
+    memory_log: Path = _variable(
+        "LETSGO_MEMORY_LOG",
+        "the journal's mirror, as JSON lines",
+        lambda data: data["home"] / "logs/memory-journal.jsonl",
+        shown="logs/memory-journal.jsonl in LETSGO_HOME",
+    )
+    database_url: str = _variable(
+        "DATABASE_URL", "sqlite:////path/of/a/file, instead of LETSGO_MEMORY_DB", secret=True
+    )
+    config: str = _variable(
+        "MEMORYHUB_CONFIG", "a TOML file with tunables; stronger than memoryhub.toml in LETSGO_HOME"
+    )
+    secret_key: str = _variable(
+        "MEMORYHUB_SECRET_KEY",
+        "signs the sessions of the browser; a new one ends them all",
+        shown="made at first use and kept in LETSGO_HOME/secret-key",
+        secret=True,
+    )
+    embeddings_key: str = _variable(
+        "MEMORYHUB_EMBEDDINGS_KEY", 'key of the embeddings endpoint (`embeddings = "openai"`)', secret=True
+    )
+    llm_key: str = _variable(
+        "MEMORYHUB_LLM_KEY", 'key of the language model\'s endpoint (`llm = "openai"`)', secret=True
+    )
+    allowed_hosts: Annotated[list[str], NoDecode] = _variable(
+        "MEMORYHUB_ALLOWED_HOSTS",
+        "host names under which the hub may be asked, separated by commas",
+        ",".join(LOOPBACK_HOSTS),
+    )
+    https: Flag = _variable(
+        "MEMORYHUB_HTTPS",
+        "true where browsers and agents come over HTTPS: secure cookies, redirect, HSTS",
+        False,
+    )
+    behind_proxy: Flag = _variable(
+        "MEMORYHUB_BEHIND_PROXY", "true where a proxy in front ends the TLS and sets X-Forwarded-Proto", False
+    )
+    debug: Flag = _variable("MEMORYHUB_DEBUG", "error pages for developers; never on a network", False)
+    time_zone: str = _variable("MEMORYHUB_TIME_ZONE", "the zone in which pages show times", "UTC")
+    oidc_issuer: str = _variable(
+        "MEMORYHUB_OIDC_ISSUER",
+        "the OpenID Connect provider of your organisation, as its discovery document writes it",
+    )
+    oidc_client_id: str = _variable("MEMORYHUB_OIDC_CLIENT_ID", "the hub's name at that provider")
+    oidc_client_secret: str = _variable(
+        "MEMORYHUB_OIDC_CLIENT_SECRET", "the hub's secret at that provider", secret=True
+    )
+    oidc_name: str = _variable(
+        "MEMORYHUB_OIDC_NAME", "what the login page calls that provider", "your organisation"
+    )
+    oidc_create: Flag = _variable(
+        "MEMORYHUB_OIDC_CREATE",
+        "true where whoever that provider vouches for gets an account, which reads what is public",
+        False,
+    )
+    token: str = _variable(
+        "MEMORYHUB_TOKEN",
+        "the token of an agent that starts `manage.py mcp`, or that sends it from its own settings",
+        secret=True,
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return env_settings, _SecretFiles(settings_cls)
+
+    @field_validator("home", "memory_db", "memory_log")
+    @classmethod
+    def _make_absolute(cls, path: Path, info: ValidationInfo) -> Path:
+        try:
+            return path.expanduser().absolute()
+        except RuntimeError as error:
+            name = variable_of(cls.model_fields[str(info.field_name)])
+            raise ConfigError(
+                [f"{name}: cannot resolve {path}: {error}; set {name} to a full path"]
+            ) from None
+
+    @field_validator("allowed_hosts", mode="before")
+    @classmethod
+    def _split_at_commas(cls, written: str) -> list[str]:
+        return [item.strip() for item in written.split(",") if item.strip()]
+
+    @field_validator("time_zone")
+    @classmethod
+    def _require_time_zone(cls, written: str) -> str:
+        try:
+            zoneinfo.ZoneInfo(written)
+        except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+            problem = f"MEMORYHUB_TIME_ZONE: there is no time zone {written!r}; write one like Europe/Berlin"
+            raise ConfigError([problem]) from None
+        return written
+
+    @model_validator(mode="after")
+    def _check_oidc(self) -> Operator:
+        """Require a complete OpenID Connect provider. Without an issuer, ignore the rest."""
+        self.oidc_issuer = self.oidc_issuer.strip()
+        if not self.oidc_issuer:
+            self.oidc_client_id = self.oidc_client_secret = ""
+            return self
+        address, name = urlsplit(self.oidc_issuer), "MEMORYHUB_OIDC"
+        if address.scheme != "https" and address.hostname not in ("localhost", "127.0.0.1", "::1"):
+            raise ConfigError([f"{name}_ISSUER must be an https address, as the provider writes it"])
+        if not self.oidc_client_id or not self.oidc_client_secret:
+            raise ConfigError([f"{name}_ISSUER needs {name}_CLIENT_ID and {name}_CLIENT_SECRET too"])
+        if importlib.util.find_spec("mozilla_django_oidc") is None:
+            raise ConfigError([f"{name}_ISSUER needs the extra oidc: pip install 'memoryhub[oidc]'"])
+        return self
 
 
-def read_time_zone(name: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the name of a time zone, by default UTC."""
-    written = environ.get(name) or "UTC"
-    try:
-        zoneinfo.ZoneInfo(written)
-    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
-        raise ConfigError(
-            [f"{name}: there is no time zone {written!r}; write one like Europe/Berlin"]
-        ) from None
-    return written
+def variable_of(spec: FieldInfo) -> str:
+    return str(spec.validation_alias)
 
 
-def read_flag(name: str, default: bool = False, environ: Mapping[str, str] = os.environ) -> bool:
-    """Return a boolean variable. Raise ConfigError if it is neither true nor false."""
-    try:
-        return parse_flag(environ[name]) if environ.get(name) else default
-    except ValueError:
-        raise ConfigError([f"{name} must be true or false, not {environ[name]!r}"]) from None
+def describe(spec: FieldInfo) -> dict[str, Any]:
+    """Return ``shown_default`` and ``secret`` of a variable."""
+    return dict(spec.json_schema_extra) if isinstance(spec.json_schema_extra, dict) else {}
 
 
-def read_list(name: str, default: str, environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the items of a comma-separated variable."""
-    return [item.strip() for item in (environ.get(name) or default).split(",") if item.strip()]
+def operator_variables() -> set[str]:
+    """Return the names of all variables, and of those with the file of a secret."""
+    specs = Operator.model_fields.values()
+    files = {f"{variable_of(spec)}_FILE" for spec in specs if describe(spec)["secret"]}
+    return {variable_of(spec) for spec in specs} | files
+
+
+class _SecretFiles(PydanticBaseSettingsSource):
+    """The secrets in the files that ``<NAME>_FILE`` names."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        return read_secret(variable_of(field)), variable_of(field), False
+
+    def __call__(self) -> dict[str, Any]:
+        secret = {name: spec for name, spec in Operator.model_fields.items() if describe(spec)["secret"]}
+        found = [self.get_field_value(spec, name) for name, spec in secret.items()]
+        return {variable: text for text, variable, _ in found if text}
 
 
 def read_secret(name: str, environ: Mapping[str, str] = os.environ) -> str:
@@ -75,20 +208,19 @@ def read_secret(name: str, environ: Mapping[str, str] = os.environ) -> str:
     return ""
 
 
-def read_oidc_provider(prefix: str, environ: Mapping[str, str] = os.environ) -> tuple[str, str, str]:
-    """Return issuer, client id and client secret of an OpenID Connect provider, empty without an issuer."""
-    issuer = environ.get(f"{prefix}_ISSUER", "").strip()
-    client, secret = environ.get(f"{prefix}_CLIENT_ID", ""), read_secret(f"{prefix}_CLIENT_SECRET", environ)
-    if not issuer:
-        return "", "", ""
-    address = urlsplit(issuer)
-    if address.scheme != "https" and address.hostname not in ("localhost", "127.0.0.1", "::1"):
-        raise ConfigError([f"{prefix}_ISSUER must be an https address, as the provider writes it"])
-    if not client or not secret:
-        raise ConfigError([f"{prefix}_ISSUER needs {prefix}_CLIENT_ID and {prefix}_CLIENT_SECRET too"])
-    if importlib.util.find_spec("mozilla_django_oidc") is None:
-        raise ConfigError([f"{prefix}_ISSUER needs the extra oidc: pip install 'memoryhub[oidc]'"])
-    return issuer, client, secret
+def load_operator() -> Operator:
+    """Read the environment. Raise ConfigError with all problems."""
+    try:
+        return Operator()
+    except ValidationError as error:
+        problems: list[str] = []
+        for one in error.errors(include_url=False):
+            cause = one.get("ctx", {}).get("error")
+            if isinstance(cause, ConfigError):
+                problems += cause.problems
+            elif one["type"] != "default_factory_not_called":  # a consequence of another problem
+                problems.append(f"{one['loc'][0]} must be true or false, not {one['input']!r}")
+        raise ConfigError(problems) from None
 
 
 def load_or_create_secret(path: Path) -> str:

@@ -1,45 +1,92 @@
-"""All tunables in one frozen dataclass, each with a default, a range and a description."""
+"""All tunables in one immutable model, each with a default, a range and a description."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from annotated_types import Ge, Le
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.fields import FieldInfo
+
+_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 
-def _tunable(default: float | bool, doc: str, low: float = -math.inf, high: float = math.inf) -> Any:
-    return field(default=default, metadata={"doc": doc, "low": low, "high": high})
+def parse_flag(raw: str) -> bool:
+    """Parse ``1/true/yes/on`` or ``0/false/no/off``, ignoring case. Raise ValueError for anything else."""
+    word = raw.strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise ValueError(raw)
+    return word in _TRUE
+
+
+def _whole_number(raw: object) -> object:
+    if isinstance(raw, bool | float):
+        raise ValueError
+    return int(raw) if isinstance(raw, str) else raw
+
+
+def _number(raw: object) -> object:
+    if isinstance(raw, bool):
+        raise ValueError
+    return raw
+
+
+Flag = Annotated[bool, BeforeValidator(lambda raw: parse_flag(str(raw)))]
+Int = Annotated[int, BeforeValidator(_whole_number)]
+Float = Annotated[float, BeforeValidator(_number)]
+
+
+def _tunable(default: float, doc: str, low: float, high: float | None = None) -> Any:
+    return Field(default, description=doc, ge=low, le=high)
+
+
+def _flag(default: bool, doc: str) -> Any:
+    return Field(default, description=doc)
 
 
 def _text_tunable(default: str, doc: str, form: str, shown: str) -> Any:
     """A text that matches a regular expression. ``shown``: a description of the form."""
-    return field(default=default, metadata={"doc": doc, "form": form, "shown": shown})
+    return Field(default, description=doc, pattern=f"^(?:{form})$", json_schema_extra={"shown": shown})
 
 
-@dataclass(frozen=True)
-class Config:
+def limits(spec: FieldInfo) -> tuple[float, float]:
+    """Return the least and the greatest valid value, infinite without a limit."""
+    low: Any = next((limit.ge for limit in spec.metadata if isinstance(limit, Ge)), -math.inf)
+    high: Any = next((limit.le for limit in spec.metadata if isinstance(limit, Le)), math.inf)
+    return low, high
+
+
+def expected_form(spec: FieldInfo) -> str:
+    """Describe the valid texts, or return an empty string for other types."""
+    return str(spec.json_schema_extra["shown"]) if isinstance(spec.json_schema_extra, dict) else ""
+
+
+class Config(BaseModel):
     """The tunables. Ranges are inclusive. The names contain the units."""
 
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
+
     # Store
-    max_memories: int = _tunable(1000, "cap of live memories for each project and owner; 0: none", 0, 10**9)
-    cap_warning_share: float = _tunable(0.9, "share of the cap at which the dashboard warns", 0, 1)
-    default_ttl_days: int = _tunable(90, "days until a memory expires that names no ttl; 0: never", 0, 36500)
-    expiry_grace_days: int = _tunable(30, "days the daily job keeps an expired memory revivable", 0, 36500)
-    max_batch: int = _tunable(1000, "most memories in one batch call", 1, 100_000)
-    max_body_bytes: int = _tunable(1_048_576, "largest request body, bytes", 1024, 2**31)
-    block_secrets: bool = _tunable(True, "refuse to store what looks like a credential")
-    preview_chars: int = _tunable(200, "length of the preview in lists, characters", 1, 10_000)
-    summary_words: int = _tunable(20, "words of an automatic abstract and of a recall index entry", 1, 200)
+    max_memories: Int = _tunable(1000, "cap of live memories for each project and owner; 0: none", 0, 10**9)
+    cap_warning_share: Float = _tunable(0.9, "share of the cap at which the dashboard warns", 0, 1)
+    default_ttl_days: Int = _tunable(90, "days until a memory expires that names no ttl; 0: never", 0, 36500)
+    expiry_grace_days: Int = _tunable(30, "days the daily job keeps an expired memory revivable", 0, 36500)
+    max_batch: Int = _tunable(1000, "most memories in one batch call", 1, 100_000)
+    max_body_bytes: Int = _tunable(1_048_576, "largest request body, bytes", 1024, 2**31)
+    block_secrets: Flag = _flag(True, "refuse to store what looks like a credential")
+    preview_chars: Int = _tunable(200, "length of the preview in lists, characters", 1, 10_000)
+    summary_words: Int = _tunable(20, "words of an automatic abstract and of a recall index entry", 1, 200)
 
     # Scored retrieval (LetsGo)
-    match_weight: float = _tunable(0.55, "share of text match in the score", 0, 1)
-    recency_weight: float = _tunable(0.20, "share of recency in the score", 0, 1)
-    importance_weight: float = _tunable(0.15, "share of importance in the score", 0, 1)
-    trust_weight: float = _tunable(0.10, "share of the source's trust in the score", 0, 1)
-    recency_half_life_days: float = _tunable(21.0, "days after which recency halves", 0.001, 36500)
-    min_score: float = _tunable(0.35, "results below this score are not returned", 0, 1)
-    search_limit: int = _tunable(10, "results of a search that names no limit", 1, 200)
-    search_pool: int = _tunable(
+    match_weight: Float = _tunable(0.55, "share of text match in the score", 0, 1)
+    recency_weight: Float = _tunable(0.20, "share of recency in the score", 0, 1)
+    importance_weight: Float = _tunable(0.15, "share of importance in the score", 0, 1)
+    trust_weight: Float = _tunable(0.10, "share of the source's trust in the score", 0, 1)
+    recency_half_life_days: Float = _tunable(21.0, "days after which recency halves", 0.001, 36500)
+    min_score: Float = _tunable(0.35, "results below this score are not returned", 0, 1)
+    search_limit: Int = _tunable(10, "results of a search that names no limit", 1, 200)
+    search_pool: Int = _tunable(
         200, "candidates that a search weighs; a fifth of it by words and by meaning each", 10, 10_000
     )
 
@@ -62,10 +109,10 @@ class Config:
     embeddings_model: str = _text_tunable(
         "", "openai: name of the model", r"[^\s\x00-\x1f]{0,200}", "a model's name"
     )
-    embeddings_timeout_seconds: float = _tunable(
+    embeddings_timeout_seconds: Float = _tunable(
         30, "openai: how long one batch may take with all its tries, seconds", 0.1, 600
     )
-    embeddings_batch: int = _tunable(64, "openai and onnx: texts that are embedded at once", 1, 2048)
+    embeddings_batch: Int = _tunable(64, "openai and onnx: texts that are embedded at once", 1, 2048)
 
     # Language model: reads conversations in the background; its key is MEMORYHUB_LLM_KEY, in the environment
     llm: str = _text_tunable(
@@ -81,16 +128,16 @@ class Config:
         "an http or https address without a password",
     )
     llm_model: str = _text_tunable("", "name of the chat model", r"[^\s\x00-\x1f]{0,200}", "a model's name")
-    llm_timeout_seconds: float = _tunable(
+    llm_timeout_seconds: Float = _tunable(
         120, "how long one question may take with all its tries, seconds", 0.1, 3600
     )
-    llm_tries: int = _tunable(3, "how often one question is asked at most", 1, 10)
-    llm_prompt_tokens: int = _tunable(
+    llm_tries: Int = _tunable(3, "how often one question is asked at most", 1, 10)
+    llm_prompt_tokens: Int = _tunable(
         6000, "most tokens of a conversation in one question; a longer one is read in parts", 500, 1_000_000
     )
-    llm_answer_tokens: int = _tunable(2000, "most tokens of one answer", 100, 100_000)
-    llm_daily_calls: int = _tunable(200, "calls of the model in one day (UTC); 0: no limit", 0, 10**9)
-    llm_daily_tokens: int = _tunable(
+    llm_answer_tokens: Int = _tunable(2000, "most tokens of one answer", 100, 100_000)
+    llm_daily_calls: Int = _tunable(200, "calls of the model in one day (UTC); 0: no limit", 0, 10**9)
+    llm_daily_tokens: Int = _tunable(
         500_000, "tokens of the model in one day (UTC), sent and answered; 0: no limit", 0, 10**12
     )
     llm_sees: str = _text_tunable(
@@ -99,95 +146,95 @@ class Config:
         "public|private|secret",
         "public, private or secret",
     )
-    max_extract_messages: int = _tunable(2000, "messages of one conversation to extract", 1, 100_000)
+    max_extract_messages: Int = _tunable(2000, "messages of one conversation to extract", 1, 100_000)
 
     # Ranking of the Memory MCP toolset
-    mcp_match_weight: float = _tunable(0.40, "share of text match, Memory MCP ranking", 0, 1)
-    mcp_importance_weight: float = _tunable(0.30, "share of importance, Memory MCP ranking", 0, 1)
-    mcp_recency_weight: float = _tunable(0.20, "share of recency, Memory MCP ranking", 0, 1)
-    mcp_frequency_weight: float = _tunable(0.10, "share of access frequency, Memory MCP ranking", 0, 1)
-    mcp_ttl_days_per_importance: int = _tunable(30, "Memory MCP: ttl days for each of 10 steps", 1, 3650)
-    mcp_renew_importance: float = _tunable(0.4, "Memory MCP: access renews the ttl from here on", 0, 1)
-    recall_max_tokens: int = _tunable(1000, "budget of a recall that names none, tokens", 100, 100_000)
+    mcp_match_weight: Float = _tunable(0.40, "share of text match, Memory MCP ranking", 0, 1)
+    mcp_importance_weight: Float = _tunable(0.30, "share of importance, Memory MCP ranking", 0, 1)
+    mcp_recency_weight: Float = _tunable(0.20, "share of recency, Memory MCP ranking", 0, 1)
+    mcp_frequency_weight: Float = _tunable(0.10, "share of access frequency, Memory MCP ranking", 0, 1)
+    mcp_ttl_days_per_importance: Int = _tunable(30, "Memory MCP: ttl days for each of 10 steps", 1, 3650)
+    mcp_renew_importance: Float = _tunable(0.4, "Memory MCP: access renews the ttl from here on", 0, 1)
+    recall_max_tokens: Int = _tunable(1000, "budget of a recall that names none, tokens", 100, 100_000)
 
     # Deduplication
-    near_duplicate_similarity: float = _tunable(
+    near_duplicate_similarity: Float = _tunable(
         0.7, "cosine from which two memories are near-duplicates", 0, 1
     )
 
     # Capture: memorability, boundaries
-    memorability_threshold: float = _tunable(0.30, "observations below this are not kept", 0, 1)
-    substance_weight: float = _tunable(0.30, "share of substance in memorability", 0, 1)
-    salience_weight: float = _tunable(0.30, "share of salience in memorability", 0, 1)
-    distinctiveness_weight: float = _tunable(0.25, "share of distinctiveness in memorability", 0, 1)
-    type_weight: float = _tunable(0.15, "share of the type's weight in memorability", 0, 1)
-    boundary_similarity: float = _tunable(0.10, "keyword Jaccard below this is a boundary", 0, 1)
-    boundary_window: int = _tunable(8, "tool outputs in the sliding window of boundaries", 1, 1000)
-    event_preview_chars: int = _tunable(300, "characters of a tool's output that an event keeps", 0, 10_000)
-    event_retention_days: int = _tunable(180, "days until events are pruned; 0: never", 0, 36500)
-    checkpoint_events: int = _tunable(100, "tool calls after which a session is summed up; 0: none", 0, 10**6)
+    memorability_threshold: Float = _tunable(0.30, "observations below this are not kept", 0, 1)
+    substance_weight: Float = _tunable(0.30, "share of substance in memorability", 0, 1)
+    salience_weight: Float = _tunable(0.30, "share of salience in memorability", 0, 1)
+    distinctiveness_weight: Float = _tunable(0.25, "share of distinctiveness in memorability", 0, 1)
+    type_weight: Float = _tunable(0.15, "share of the type's weight in memorability", 0, 1)
+    boundary_similarity: Float = _tunable(0.10, "keyword Jaccard below this is a boundary", 0, 1)
+    boundary_window: Int = _tunable(8, "tool outputs in the sliding window of boundaries", 1, 1000)
+    event_preview_chars: Int = _tunable(300, "characters of a tool's output that an event keeps", 0, 10_000)
+    event_retention_days: Int = _tunable(180, "days until events are pruned; 0: never", 0, 36500)
+    checkpoint_events: Int = _tunable(100, "tool calls after which a session is summed up; 0: none", 0, 10**6)
 
     # Temporal scales
-    immediate_minutes: float = _tunable(5, "the immediate scale ends at this age, minutes", 0)
-    task_minutes: float = _tunable(30, "the task scale ends at this age, minutes", 0)
-    session_minutes: float = _tunable(120, "the session scale ends at this age, minutes", 0)
-    immediate_count: int = _tunable(1, "memories of the immediate scale in an injection", 0, 100)
-    task_count: int = _tunable(2, "memories of the task scale in an injection", 0, 100)
-    session_count: int = _tunable(1, "memories of the session scale in an injection", 0, 100)
-    project_count: int = _tunable(1, "memories of the project scale in an injection", 0, 100)
-    promotion_accesses: int = _tunable(3, "accesses within its scale that promote a memory", 1, 1000)
+    immediate_minutes: Float = _tunable(5, "the immediate scale ends at this age, minutes", 0)
+    task_minutes: Float = _tunable(30, "the task scale ends at this age, minutes", 0)
+    session_minutes: Float = _tunable(120, "the session scale ends at this age, minutes", 0)
+    immediate_count: Int = _tunable(1, "memories of the immediate scale in an injection", 0, 100)
+    task_count: Int = _tunable(2, "memories of the task scale in an injection", 0, 100)
+    session_count: Int = _tunable(1, "memories of the session scale in an injection", 0, 100)
+    project_count: Int = _tunable(1, "memories of the project scale in an injection", 0, 100)
+    promotion_accesses: Int = _tunable(3, "accesses within its scale that promote a memory", 1, 1000)
 
     # Consolidation and eviction
-    consolidation_decay_rate: float = _tunable(0.02, "importance lost a day since the last run", 0, 1)
-    consolidation_boost: float = _tunable(0.03, "times ln(1+n) for n accesses since the last run", 0, 1)
-    protected_decay_share: float = _tunable(0.5, "share of decay for decisions and discoveries", 0, 1)
-    evict_min_importance: float = _tunable(0.05, "unaccessed memories below this are evicted", 0, 1)
-    evict_after_days: int = _tunable(90, "days without access before eviction", 0, 36500)
+    consolidation_decay_rate: Float = _tunable(0.02, "importance lost a day since the last run", 0, 1)
+    consolidation_boost: Float = _tunable(0.03, "times ln(1+n) for n accesses since the last run", 0, 1)
+    protected_decay_share: Float = _tunable(0.5, "share of decay for decisions and discoveries", 0, 1)
+    evict_min_importance: Float = _tunable(0.05, "unaccessed memories below this are evicted", 0, 1)
+    evict_after_days: Int = _tunable(90, "days without access before eviction", 0, 36500)
 
     # Compression
-    compression_similarity: float = _tunable(0.5, "term Jaccard that links two memories", 0, 1)
-    compression_min_members: int = _tunable(3, "members a cluster needs", 2, 1000)
-    compression_min_age_days: int = _tunable(7, "younger memories are not compressed", 0, 36500)
-    summarize_older_than_days: int = _tunable(30, "summarize_old leaves younger memories alone", 0, 36500)
-    summarize_min_entries: int = _tunable(5, "memories of one category that summarize_old needs", 2, 10_000)
+    compression_similarity: Float = _tunable(0.5, "term Jaccard that links two memories", 0, 1)
+    compression_min_members: Int = _tunable(3, "members a cluster needs", 2, 1000)
+    compression_min_age_days: Int = _tunable(7, "younger memories are not compressed", 0, 36500)
+    summarize_older_than_days: Int = _tunable(30, "summarize_old leaves younger memories alone", 0, 36500)
+    summarize_min_entries: Int = _tunable(5, "memories of one category that summarize_old needs", 2, 10_000)
 
     # Injection
-    token_budget: int = _tunable(2000, "tokens of one injected memory-context block", 0, 100_000)
-    max_inject_count: int = _tunable(5, "memories in one injection", 0, 100)
-    injection_min_score: float = _tunable(0.35, "nothing below this score is injected", 0, 1)
-    injection_deadline_ms: int = _tunable(
+    token_budget: Int = _tunable(2000, "tokens of one injected memory-context block", 0, 100_000)
+    max_inject_count: Int = _tunable(5, "memories in one injection", 0, 100)
+    injection_min_score: Float = _tunable(0.35, "nothing below this score is injected", 0, 1)
+    injection_deadline_ms: Int = _tunable(
         300, "after this an injection answers empty, milliseconds", 1, 60_000
     )
 
     # Import and export
-    max_upload_mb: int = _tunable(512, "largest file that is imported by browser or API, MiB", 1, 1_000_000)
+    max_upload_mb: Int = _tunable(512, "largest file that is imported by browser or API, MiB", 1, 1_000_000)
 
     # Rate limits of API, tools, hooks and MCP, for each worker process
-    rate_per_token: float = _tunable(
+    rate_per_token: Float = _tunable(
         200, "requests a second that one token may make for as long as it likes; 0: no limit", 0, 1_000_000
     )
-    rate_burst_token: int = _tunable(
+    rate_burst_token: Int = _tunable(
         30_000, "requests that one token may make at once, beyond that rate", 1, 10**9
     )
-    rate_per_address: float = _tunable(
+    rate_per_address: Float = _tunable(
         400, "requests a second from one address of another machine; 0: no limit", 0, 1_000_000
     )
-    rate_burst_address: int = _tunable(
+    rate_burst_address: Int = _tunable(
         60_000, "requests from one address at once, beyond that rate", 1, 10**9
     )
-    refusals_per_minute: int = _tunable(
+    refusals_per_minute: Int = _tunable(
         60, "tries a minute, from one address of another machine, of what is no token; 0: no limit", 0, 10**6
     )
-    request_seconds: float = _tunable(
+    request_seconds: Float = _tunable(
         30, "after this a read of the database is broken off, seconds; 0: never", 0, 3600
     )
 
     # Capabilities that can be switched off
-    capability_memorability: bool = _tunable(True, "memory.memorability: the gate before capture")
-    capability_boundaries: bool = _tunable(True, "memory.boundaries: sessions fall into segments")
-    capability_temporal: bool = _tunable(True, "memory.temporal: injections balance the four scales")
-    capability_consolidation: bool = _tunable(True, "memory.consolidation: importance follows use")
-    capability_compression: bool = _tunable(True, "memory.compression: old alike memories become one")
+    capability_memorability: Flag = _flag(True, "memory.memorability: the gate before capture")
+    capability_boundaries: Flag = _flag(True, "memory.boundaries: sessions fall into segments")
+    capability_temporal: Flag = _flag(True, "memory.temporal: injections balance the four scales")
+    capability_consolidation: Flag = _flag(True, "memory.consolidation: importance follows use")
+    capability_compression: Flag = _flag(True, "memory.compression: old alike memories become one")
 
     # Maintenance
     session_end_consolidation: str = _text_tunable(
@@ -196,11 +243,11 @@ class Config:
     session_end_compression: str = _text_tunable(
         "auto", "compress the project when a session ends", "auto|manual", "auto or manual"
     )
-    inline_maintenance_limit: int = _tunable(
+    inline_maintenance_limit: Int = _tunable(
         1000, "memories of a project up to which a session's end tends them at once; more: a run", 0, 10**6
     )
-    maintenance_worker: bool = _tunable(True, "the server itself works on queued maintenance runs")
-    maintenance_step_ms: int = _tunable(20, "what one write of a run aims at, milliseconds", 1, 10_000)
+    maintenance_worker: Flag = _flag(True, "the server itself works on queued maintenance runs")
+    maintenance_step_ms: Int = _tunable(20, "what one write of a run aims at, milliseconds", 1, 10_000)
     maintenance_at: str = _text_tunable(
         "03:30",
         "time of the daily maintenance, in MEMORYHUB_TIME_ZONE; empty: none",

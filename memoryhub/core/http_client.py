@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
-import io
 import json
-import random
+import os
 import ssl
 import threading
 import time
@@ -15,8 +13,12 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
 from http import HTTPStatus
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit, urlunsplit
+
+if TYPE_CHECKING:
+    import httpx2
+    import tenacity
 
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
@@ -25,7 +27,7 @@ class EndpointProblem(NamedTuple):
     """A problem that names the setting, and its fix. Neither contains a secret."""
 
     text: str
-    mend: str
+    fix: str
 
 
 def find_endpoint_problems(
@@ -78,9 +80,6 @@ def with_path(url: str, tail: str) -> str:
     return urlunsplit(parts._replace(path=path if path.endswith(tail) else f"{path}{tail}"))
 
 
-_CHUNK = 65_536
-
-
 class Unreachable(Exception):
     """No HTTP response in time. The message contains no header.
 
@@ -101,65 +100,46 @@ class HttpAnswer:
     body: bytes
 
 
-class _DeadlineReader(io.RawIOBase):
-    """Reads from a socket with a total deadline. A timeout for each read would accept a slow trickle."""
-
-    def __init__(self, sock: Any, until: float) -> None:
-        self._sock, self._until = sock, until
-        self._raw = sock.makefile("rb", buffering=0)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        self._sock.settimeout(_seconds_left(self._until))
-        found: int | None = self._raw.readinto(buffer)
-        return found
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
 def post_json(url: str, sent: dict[str, Any], key: str, seconds: float, most_bytes: int) -> HttpAnswer:
     """Post JSON and return the response, all within ``seconds`` except the DNS lookup.
 
-    Raise Unreachable, also for a response of more than ``most_bytes``.
+    Raise Unreachable, also for a response of more than ``most_bytes``. Ignore redirects and proxy variables.
     """
-    until = time.monotonic() + seconds
-    parts = urlsplit(url)
-    connection = _connection(parts.scheme, str(parts.hostname), parts.port)
-    sent_all = False
+    import asyncio
+
+    import httpx2
+
+    content = json.dumps(sent)  # escapes unpaired surrogates, which httpx refuses
+    done: set[str] = set()
+
+    async def note_step(step: str, info: dict[str, Any]) -> None:
+        done.add(step)
+
+    async def send() -> HttpAnswer:
+        # httpx limits the time of each read, and would accept a slow trickle. A task has a total limit.
+        async with (
+            asyncio.timeout(seconds),
+            httpx2.AsyncClient(verify=_ssl_context(), trust_env=False, timeout=None) as client,
+            client.stream(
+                "POST", url, content=content, headers=_headers(key), extensions={"trace": note_step}
+            ) as response,
+        ):
+            body = await _read_body(response, most_bytes) if response.status_code == HTTPStatus.OK else b""
+            return HttpAnswer(response.status_code, response.headers.get("Retry-After", ""), body)
+
     try:
-        connection.timeout = _seconds_left(until)
-        connection.connect()
-        connection.sock.settimeout(_seconds_left(until))
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        connection.request("POST", target, json.dumps(sent).encode(), _headers(key))
-        sent_all = True
-        connection.sock.settimeout(_seconds_left(until))
-        return _read_answer(connection.sock, until, most_bytes)
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        raise Unreachable(_describe_error(error), sent=sent_all) from None
-    finally:
-        connection.close()
+        return asyncio.run(send())
+    except (OSError, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+        raise Unreachable(_describe_error(error), sent="http11.send_request_body.complete" in done) from None
 
 
-def _describe_error(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "gave no answer in time"
-    if isinstance(error, ssl.SSLError):
-        words = getattr(error, "verify_message", "") or error.reason or type(error).__name__
-        return f"cannot be asked over TLS: {words}"
-    if isinstance(error, OSError):
-        return f"cannot be reached: {error.strerror or type(error).__name__}"
-    return f"does not speak HTTP ({type(error).__name__})"
-
-
-def _connection(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
-    if scheme == "https":
-        return http.client.HTTPSConnection(host, port, context=_ssl_context())
-    return http.client.HTTPConnection(host, port)
+async def _read_body(response: httpx2.Response, most_bytes: int) -> bytes:
+    found = bytearray()
+    async for chunk in response.aiter_raw():
+        found += chunk
+        if len(found) > most_bytes:
+            raise Unreachable(f"sent more than the {most_bytes:,} bytes that an answer may have", sent=True)
+    return bytes(found)
 
 
 @cache
@@ -169,44 +149,44 @@ def _ssl_context() -> ssl.SSLContext:
 
 def _headers(key: str) -> dict[str, str]:
     plain = {
-        "Content-Type": "application/json",
         "Accept": "application/json",
-        "User-Agent": "memoryhub",
+        "Accept-Encoding": "identity",  # a compressed answer could exceed the limit of bytes
         "Connection": "close",
+        "Content-Type": "application/json",
+        "User-Agent": "memoryhub",
     }
     return {**plain, "Authorization": f"Bearer {key}"} if key else plain
 
 
-def _read_answer(sock: Any, until: float, most_bytes: int) -> HttpAnswer:
-    response = http.client.HTTPResponse(sock, method="POST")
-    response.fp.close()
-    response.fp = io.BufferedReader(_DeadlineReader(sock, until), _CHUNK)
-    with response:
-        response.begin()
-        body = _read_body(response, most_bytes) if response.status == http.HTTPStatus.OK else b""
-        return HttpAnswer(response.status, response.headers.get("Retry-After", ""), body)
+def _describe_error(error: BaseException) -> str:
+    cause = _system_error(error)
+    if isinstance(cause, TimeoutError):
+        return "gave no answer in time"
+    if isinstance(cause, ssl.SSLError):
+        words = getattr(cause, "verify_message", "") or cause.reason or type(cause).__name__
+        return f"cannot be asked over TLS: {words}"
+    if cause:
+        # asyncio replaces the text of the system's errors. Negative numbers are those of the DNS lookup.
+        known = os.strerror(cause.errno) if cause.errno and cause.errno > 0 else cause.strerror
+        return f"cannot be reached: {known or type(cause).__name__}"
+    return f"does not speak HTTP ({type(error).__name__})"
 
 
-def _read_body(response: http.client.HTTPResponse, most_bytes: int) -> bytes:
-    found = bytearray()
-    while chunk := response.read(_CHUNK):
-        found += chunk
-        if len(found) > most_bytes:
-            raise Unreachable(f"sent more than the {most_bytes:,} bytes that an answer may have", sent=True)
-    return bytes(found)
-
-
-def _seconds_left(until: float) -> float:
-    left = until - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    return left
+def _system_error(error: BaseException | None) -> OSError | None:
+    """Return the error of the operating system or of TLS that the HTTP library wraps, if there is one."""
+    found = None
+    while error:
+        found = error if isinstance(error, OSError) else found
+        # A host with several addresses has one error for each.
+        several = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
+        error = several or error.__cause__ or error.__context__
+    return found
 
 
 PAUSE_SECONDS = 30.0  # after a failure; a Retry-After may ask for more
 MAX_PAUSE_SECONDS = 3600.0
 MAX_TRIES = 5
-FIRST_WAIT_SECONDS = 0.5  # doubled with each try, and up to as much again by chance
+FIRST_WAIT_SECONDS = 0.5  # doubled with each try, and up to this much more by chance
 _TRANSIENT_STATUSES = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
 
 Result = TypeVar("Result")
@@ -230,16 +210,23 @@ def retry_request(ask: Callable[[float], Result], until: float, most_tries: int 
 
     Raise the last :class:`RequestFailed` if it is permanent, or if no tries or no time are left.
     """
-    tries = 0
-    while True:
-        tries += 1
-        try:
-            return ask(until - time.monotonic())
-        except RequestFailed as error:
-            wait = _backoff(tries) if error.wait is None else error.wait
-            if not error.passes or tries >= most_tries or time.monotonic() + wait >= until:
-                raise
-            time.sleep(wait)
+    import tenacity
+
+    backoff = tenacity.wait_exponential_jitter(multiplier=FIRST_WAIT_SECONDS, jitter=FIRST_WAIT_SECONDS)
+
+    def seconds_to_sleep(state: tenacity.RetryCallState) -> float:
+        error = state.outcome and state.outcome.exception()
+        asked = error.wait if isinstance(error, RequestFailed) else None
+        return backoff(state) if asked is None else asked
+
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(lambda error: isinstance(error, RequestFailed) and error.passes),
+        wait=seconds_to_sleep,
+        stop=tenacity.stop_after_attempt(most_tries)
+        | tenacity.stop_before_delay(max(until - time.monotonic(), 0)),
+        reraise=True,
+    )
+    return retrying(lambda: ask(until - time.monotonic()))
 
 
 def to_request_failed(answer: HttpAnswer, server: str, fixes: Mapping[int, str]) -> RequestFailed:
@@ -267,10 +254,6 @@ def seconds_to_wait(header: str, now: datetime) -> float | None:
     if moment.tzinfo is None:  # "-0000" means UTC
         moment = moment.replace(tzinfo=now.tzinfo)
     return max((moment - now).total_seconds(), 0.0)
-
-
-def _backoff(tries: int) -> float:
-    return FIRST_WAIT_SECONDS * 2.0 ** (tries - 1) * (1 + random.random())  # noqa: S311 no secret
 
 
 class CircuitBreaker:

@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
+from pathlib import Path
 
 import Stemmer
+
+from memoryhub.core.rule_files import RuleSchema, Words, load_rule_file
 
 WORD = re.compile(r"[^\W_]+")
 # Scripts without spaces, where a "word" of the tokenizer is a whole sentence.
@@ -29,21 +32,14 @@ _porter = Stemmer.Stemmer("porter", 0)
 _WITHOUT_MARKS = str.maketrans("", "", "#*_`~")
 _VOWEL_THEN_CONSONANT = re.compile(r"[aeiouy][^aeiou]")
 
-# English function and question words. A query of only these keeps them.
-STOP_WORDS = frozenset(
-    """a about after again all also am an and any are aren as at be because been before being between both
-    but by can could couldn d did didn do does doesn doing don down during each few for from further had
-    hadn has hasn have haven having he her here hers him his how i if in into is isn it its itself just
-    ll m me more most my no nor not now o of off on once only or other our out over own re s same shall
-    she should shouldn so some such t than that the their them then there these they this those through
-    to too under until up us ve very was wasn we were weren what when where which while who whom why
-    will with won would wouldn you your yours""".split()
-)
 
-NEGATIONS = frozenset(
-    """aren cannot couldn didn doesn don hadn hasn haven isn never no nor not shouldn wasn weren without won
-    wouldn""".split()
-)
+class StopWords(RuleSchema):
+    stop_words: Words
+    negations: Words
+
+
+_WORDS = load_rule_file(Path(__file__).with_name("stop_words.toml"), StopWords)
+STOP_WORDS, NEGATIONS = _WORDS.stop_words, _WORDS.negations
 
 
 def fold(text: str) -> str:
@@ -172,3 +168,8 @@ def estimate_tokens(text: str) -> int:
     if not text.isascii():
         found += 2 * len(_ASTRAL.findall(text))
     return max(found, (len(text) + 3) // 4)
+
+
+def format_count(number: int, noun: str, plural: str = "") -> str:
+    """Return ``1 memory`` or ``2 memories``."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"

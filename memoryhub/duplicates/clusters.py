@@ -20,7 +20,7 @@ from django.db.models.functions import Cast, Length, Substr
 from numpy.typing import NDArray
 
 from memoryhub.access.policy import Clearance
-from memoryhub.backends import vector_index, vector_log
+from memoryhub.backends import change_log, vector_index
 from memoryhub.backends.vector_index import Vectors, VectorView
 from memoryhub.core.text import decisive_words
 from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED, SUMMARY_TYPES
@@ -137,9 +137,9 @@ def find_clusters(
     return DuplicateClusters(clusters, search.compared, len(rows), tuple(search.notes()))
 
 
-def change_token() -> str:
+def vectors_token() -> str:
     """Return a token that changes with any vector in the store. Internal only: never expose it."""
-    return repr(vector_log.current_position())
+    return repr(change_log.current_position())
 
 
 def _mark_differences(memories: MemoryQuerySet, clusters: Sequence[Cluster]) -> list[Cluster]:

@@ -95,7 +95,7 @@ def create_embedder(config: EmbeddingSettings) -> Embedder | None:
     Raise EmbeddingError if its configuration is invalid or it cannot load.
     """
     for problem in find_problems(config):
-        raise EmbeddingError(f"{problem.text}. {problem.mend}")
+        raise EmbeddingError(f"{problem.text}. {problem.fix}")
     if config.provider == "wordllama":
         from memoryhub.embeddings.wordllama import StaticEmbedder
 

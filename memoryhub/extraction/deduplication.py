@@ -7,22 +7,20 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+import numpy as np
 from django.conf import settings
-from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import LEVELS, Actor, level_rank, stricter_level
 from memoryhub.audit import journal
 from memoryhub.backends import vector_index
-from memoryhub.backends.fts_query import match_any
-from memoryhub.backends.statements import rare_words
 from memoryhub.core.database import write_transaction
 from memoryhub.core.text import STOP_WORDS, words
 from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED, SUMMARY_TYPES
 from memoryhub.embeddings import Embedder, EmbeddingError, Vectors
 from memoryhub.extraction.comparison import Decision, Verdict, compare_texts, merge_texts, word_overlap
-from memoryhub.extraction.rules.statements import name_different_people
+from memoryhub.extraction.rules.signs import name_different_people
 from memoryhub.memories.rows import (
     LIST_FIELDS,
     hash_content,
@@ -34,18 +32,16 @@ from memoryhub.memories.rows import (
 from memoryhub.memories.schemas import MAX_CONTENT, MemoryDraft, MemoryPatch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, journal_refusals, refuse_secrets
 from memoryhub.memories.vectors import PreparedVectors, embedding_text
-from memoryhub.models import Embedding, Memory
+from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.semantic import available_embedder, find_nearest
+from memoryhub.search.lexical import rows_sharing_words
+from memoryhub.search.semantic import available_embedder, nearest_positions, row_cosines
+from memoryhub.search.visible_rows import VisibleRows, load_visible_rows
 
 MAX_NEIGHBOURS = 5  # compared with one candidate
 MAX_PROFILE_NEIGHBOURS = 50  # the memory to merge with may rank behind memories about other people
-_MAX_WORDS_LOOKED_UP, _MAX_RARE_WORDS, _MAX_MEMORIES_READ = (
-    30,
-    6,
-    50,
-)  # frequency lookups, searched words, loaded memories
-_COMMON_WORD_MEMORIES = 2000  # a word in this many memories is common
+_MAX_WORDS_LOOKED_UP, _MAX_RARE_WORDS = 30, 6
+_MAX_MEMORIES_READ = 50  # memories that share rare words
 _MAX_COMPARED_CHARS = 4000  # of a text whose words are compared
 
 
@@ -81,8 +77,8 @@ class NeighbourQuery:
         embedder, _ = available_embedder()
         vector = _embed_draft(embedder, draft) if embedder else None
         if embedder and vector is not None:
-            # Refresh the index outside of a transaction; inside, each search would read the new rows again.
             vector_index.get_index(embedder.name, len(vector)).view()
+        load_visible_rows(memories)  # cached for the transaction, which could not cache them itself
         name = embedder.name if embedder and vector is not None else ""
         return cls(memories, draft.content, name, vector, draft.category == ALWAYS_MERGED)
 
@@ -96,20 +92,23 @@ def find_neighbours(query: NeighbourQuery) -> list[Neighbour]:
     min_similarity = -1.0 if query.any_distance else settings.MEMORYHUB.near_duplicate_similarity
     most = MAX_PROFILE_NEIGHBOURS if query.any_distance else MAX_NEIGHBOURS
     neighbours: dict[int, float] = {}
-    without = query.memories
-    if query.vector is not None:
-        ranked = find_nearest(query.memories, query.vector, query.model, most, centred=False)
+    rows = without = load_visible_rows(query.memories)
+    cosines = None if query.vector is None else row_cosines(rows, query.vector, query.model, centred=False)
+    if cosines is not None:
+        nearest = nearest_positions(cosines, most)
+        ranked = zip(rows.pks[nearest].tolist(), cosines[nearest].tolist(), strict=True)
         neighbours = {pk: cosine for pk, cosine in ranked if cosine >= min_similarity}
-        own = Embedding.objects.filter(memory=OuterRef("pk"), model=query.model)
-        without = without.filter(~Exists(own))
-    by_words = without.order_by("-pk")[:most] if query.any_distance else ()
-    for memory in (*_with_same_content(query), *_with_shared_words(without, query.content), *by_words):
+        without = rows.where(np.isnan(cosines))
+    keys = _share_rare_words(without, query.content)
+    if query.any_distance:
+        keys += without.pks[::-1][:most].tolist()
+    for memory in (*_with_same_content(query), *query.memories.filter(pk__in=keys)):
         similarity = word_overlap(query.content[:_MAX_COMPARED_CHARS], memory.content[:_MAX_COMPARED_CHARS])
         if similarity >= min_similarity:
             neighbours[memory.pk] = max(neighbours.get(memory.pk, min_similarity), similarity)
     best = sorted(neighbours, key=lambda pk: (-neighbours[pk], -pk))[:most]
-    rows = query.memories.in_bulk(best)
-    return [Neighbour(rows[pk], round(min(neighbours[pk], 1.0), 4)) for pk in best if pk in rows]
+    found = query.memories.in_bulk(best)
+    return [Neighbour(found[pk], round(min(neighbours[pk], 1.0), 4)) for pk in best if pk in found]
 
 
 def _with_same_content(query: NeighbourQuery) -> Iterable[Memory]:
@@ -118,15 +117,12 @@ def _with_same_content(query: NeighbourQuery) -> Iterable[Memory]:
     return same[:1]
 
 
-def _with_shared_words(memories: MemoryQuerySet, text: str) -> list[Memory]:
-    """Return memories that contain one of the text's rarest words."""
+def _share_rare_words(rows: VisibleRows, text: str) -> list[int]:
+    """Return the keys of the rows that contain one of the text's rarest words."""
     useful = [word for word in dict.fromkeys(words(text[:_MAX_COMPARED_CHARS])) if word not in STOP_WORDS]
-    likely = sorted(useful, key=lambda word: (-any(map(str.isdigit, word)), -len(word)))[
-        :_MAX_WORDS_LOOKED_UP
-    ]
-    counted = rare_words(likely, _COMMON_WORD_MEMORIES)
-    rare = sorted(counted, key=lambda word: (counted[word], word))[:_MAX_RARE_WORDS]
-    return list(memories.matching(match_any(rare))[:_MAX_MEMORIES_READ]) if rare else []
+    likely = sorted(useful, key=lambda word: (-any(map(str.isdigit, word)), -len(word)))
+    likely = likely[:_MAX_WORDS_LOOKED_UP]
+    return rows_sharing_words(rows, likely, max_words=_MAX_RARE_WORDS, limit=_MAX_MEMORIES_READ)
 
 
 def _embed_draft(embedder: Embedder, draft: MemoryDraft) -> Vectors | None:
@@ -266,7 +262,7 @@ def _apply_category_rules(draft: MemoryDraft, decision: DedupDecision) -> DedupD
         if len(verdict.content) > MAX_CONTENT:
             return DedupDecision(Verdict(Decision.CREATE, "together they are too long for one memory"))
         if memory.sensitivity != draft.sensitivity:
-            return DedupDecision(Verdict(Decision.CREATE, "a merge would change who may see it"))
+            return DedupDecision(Verdict(Decision.CREATE, "a merge would change its access"))
     return decision
 
 

@@ -23,7 +23,7 @@ from memoryhub.extraction import services
 from memoryhub.extraction.comparison import Destination
 from memoryhub.extraction.conversation import Turn, parse_turns, to_messages
 from memoryhub.extraction.services import ExtractionInterrupted, ExtractionResult
-from memoryhub.maintenance import run_scope
+from memoryhub.maintenance import results
 from memoryhub.maintenance.worker import ExclusiveThread
 from memoryhub.memories import Conflict
 from memoryhub.memories.rows import resolve_owner, resolve_project
@@ -62,7 +62,7 @@ def enqueue(turns: Sequence[Turn], destination: Destination, actor: Actor) -> Ex
             scope=destination.scope,
             sensitivity=destination.sensitivity,
             actor=actor.name,
-            reach=run_scope.clearance_to_json(actor.clearance),
+            reach=results.clearance_to_json(actor.clearance),
             messages=to_messages(turns),
         )
         transaction.on_commit(_notify_workers)
@@ -80,7 +80,11 @@ def get_extraction(uid: str, actor: Actor) -> Extraction | None:
     The owner is compared too, because a token name may be reused by another owner.
     """
     row = Extraction.objects.filter(uid=uid, actor=actor.name).first()
-    if row is None or row.reach.get("owner", "") != actor.owner or not actor.clearance.reaches(row.project):
+    if (
+        row is None
+        or row.reach.get("owner", "") != actor.owner
+        or not actor.clearance.includes_project(row.project)
+    ):
         return None
     return row
 
@@ -155,7 +159,7 @@ def _claim(row: Extraction) -> bool:
 
 def _process(row: Extraction, is_stopping: Callable[[], bool]) -> ExtractionResult:
     destination = Destination(row.project, row.session_id, row.scope, row.sensitivity)
-    actor = Actor(row.actor, run_scope.clearance_from_json(row.reach))
+    actor = Actor(row.actor, results.clearance_from_json(row.reach))
     turns = parse_turns(row.messages)
     if row.tries >= MAX_ATTEMPTS:
         result = services.extract_by_rules(turns, destination, actor)
@@ -206,10 +210,10 @@ class ExtractionWorker(ExclusiveThread):
     def __init__(self) -> None:
         super().__init__("extraction", queue_changed)
 
-    def turn(self) -> bool:
-        return self.hold() is not None and process_next(self.ending.is_set)
+    def run_once(self) -> bool:
+        return self.acquire_lock() is not None and process_next(self.ending.is_set)
 
-    def taken_over(self) -> None:
+    def on_lock_acquired(self) -> None:
         """Requeue rows that the previous holder left running."""
         requeue_interrupted()
         delete_old(timezone.now())

@@ -20,6 +20,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor, Clearance, stricter_level
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
+from memoryhub.core.dates import parse_moment
 from memoryhub.facts.predicates import (
     PredicateUse,
     Verdict,
@@ -29,7 +30,8 @@ from memoryhub.facts.predicates import (
 )
 from memoryhub.facts.services import start_time
 from memoryhub.memories.errors import Conflict, NotFound
-from memoryhub.memories.pair_decisions import AccessKey, PairDecisions
+from memoryhub.memories.pair_decisions import PairDecisions
+from memoryhub.memories.undo import AccessKey
 from memoryhub.models import Fact, JournalEntry
 from memoryhub.models.querysets import FactQuerySet
 
@@ -123,7 +125,7 @@ def find_contradictions(
     for row in map(CurrentFact._make, read.values_list(*CurrentFact._fields)):
         groups[row.key].append(row)
     several = {key: rows for key, rows in groups.items() if len(_distinct_objects(rows)) > 1}
-    compatible = _COMPATIBLE.holding(clearance)
+    compatible = _COMPATIBLE.decided(clearance)
     settled = {key for key, rows in several.items() if compatible and _all_compatible(rows, compatible)}
     superseded = visible.filter(superseded_by__isnull=False).order_by().values_list("predicate", flat=True)
     verdicts = _judge_predicates(groups, settled, map(normalise_predicate, superseded))
@@ -236,8 +238,7 @@ def _previous_end(fact: Fact) -> datetime | None:
     """Return the end of a fact before it was superseded, usually none."""
     rows = JournalEntry.objects.filter(object_type="fact", object_id=fact.uid, operation=SUPERSEDE)
     last = rows.order_by("-seq").first()
-    text = last.detail.get("valid_until") if last else None
-    return datetime.fromisoformat(text) if text else None
+    return parse_moment(last.detail.get("valid_until")) if last else None
 
 
 def mark_compatible(uids: Iterable[str], actor: Actor, now: datetime | None = None) -> str:
@@ -245,7 +246,7 @@ def mark_compatible(uids: Iterable[str], actor: Actor, now: datetime | None = No
     with write_transaction():
         facts = _load_facts(uids, actor)
         _require_same_subject(facts)
-        return _COMPATIBLE.write_down(map(_pair_decision, combinations(facts, 2)), actor, now)
+        return _COMPATIBLE.record(map(_pair_decision, combinations(facts, 2)), actor, now)
 
 
 def _pair_decision(both: tuple[Fact, Fact]) -> tuple[AccessKey, tuple[str, str]]:
@@ -256,7 +257,7 @@ def _pair_decision(both: tuple[Fact, Fact]) -> tuple[AccessKey, tuple[str, str]]
 
 def undo_mark_compatible(decision: str, actor: Actor, now: datetime | None = None) -> None:
     """Undo :func:`mark_compatible`. Raises NotFound if there is no such decision."""
-    _COMPATIBLE.take_back(decision, actor, now)
+    _COMPATIBLE.undo(decision, actor, now)
 
 
 def _load_facts(uids: Iterable[str], actor: Actor) -> list[Fact]:

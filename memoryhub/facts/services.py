@@ -5,7 +5,7 @@ Each change and its journal row are one transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,11 +16,13 @@ from memoryhub.access.filters import level_filter, memory_filter
 from memoryhub.access.policy import LEVELS, Actor, Clearance
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
+from memoryhub.core.dates import parse_moment
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.rows import is_unchanged, resolve_project, written_only_by
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.memories.secret_check import FACT_FIELDS, find_refusal, journal_refusals
+from memoryhub.memories.undo import Inverse, Undo, inverse_of
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import FactQuerySet
@@ -178,7 +180,7 @@ def _next_copy(equal_facts: FactQuerySet) -> int:
 
 def _starts_again(fact: Fact, actor: Actor, now: datetime) -> bool:
     """Return whether the fact has ended for an actor who can read its level."""
-    at_level = actor.clearance.opens(fact.project, fact.sensitivity)
+    at_level = actor.clearance.allows(fact.project, fact.sensitivity)
     current = Fact.objects.visible_to(actor.clearance).current(now)
     return at_level and not current.filter(pk=fact.pk).exists()
 
@@ -363,29 +365,26 @@ def undo_end_facts(
     Facts that were ended or superseded again since are skipped. Raises :class:`NotFound` if there is no such
     action.
     """
-    now = now or timezone.now()
-    if not action or not 0 < first <= last or last - first >= MAX_FACTS:
-        raise NotFound("there is no such action of yours")
-    rows = JournalEntry.objects.filter(seq__range=(first, last), actor=actor.name, object_type="fact")
-    own = rows.filter(operation="end", detail__act=action).exclude(detail__has_key="imported")
-    entries = {row.object_id: row for row in own}
-    if not entries:
-        raise NotFound("there is no such action of yours")
-    with write_transaction():
-        visible = _visible_facts(actor).filter(uid__in=entries)
-        restored = [
-            fact
-            for fact in visible.order_by("pk")
-            if fact.valid_until == entries[fact.uid].at and fact.superseded_by_id is None
-        ]
-        for fact in restored:
-            was = entries[fact.uid].detail["was"]
-            fact.valid_until = datetime.fromisoformat(was) if was else None
-            fact.save(update_fields=["valid_until"])
-        journal.record(
-            actor, [journal.fact_change("undo_end", fact, undoes=action) for fact in restored], now
-        )
-    return restored
+    return Undo.of_span(action, actor, first, last, now, about="fact").run().restored
+
+
+def _restore_ended(undo: Undo, rows: Sequence[JournalEntry]) -> int:
+    entries = {row.object_id: row for row in rows}
+    restored = [
+        fact
+        for fact in _visible_facts(undo.actor).filter(uid__in=entries).order_by("pk")
+        if fact.valid_until == entries[fact.uid].at and fact.superseded_by_id is None
+    ]
+    for fact in restored:
+        fact.valid_until = parse_moment(entries[fact.uid].detail["was"])
+        fact.save(update_fields=["valid_until"])
+    changes = [journal.fact_change("undo_end", fact, undoes=undo.id) for fact in restored]
+    journal.record(undo.actor, changes, undo.now)
+    undo.restored += restored
+    return len(restored)
+
+
+inverse_of(Inverse(lambda rows: rows[::-1], _restore_ended), "end", about="fact")
 
 
 def _split_outdated(

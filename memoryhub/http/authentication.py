@@ -116,27 +116,27 @@ def _find_token(request: HttpRequest, raw: str) -> AgentToken | None:
 
 
 _FACT_FILTERS = ("subject", "predicate", "object", "project", "session_id")
-Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT, description="Most results.")]
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT, description="Maximum number of results.")]
 Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class AccessParams(BaseModel):
-    """The levels above public that a read asks for; it sees those that its token may see."""
+    """The levels to include besides public. The token needs clearance for them."""
 
-    allow_private: bool = Field(False, description="Ask for private memories as well.")
-    allow_secret: bool = Field(False, description="Ask for secret memories as well.")
+    allow_private: bool = Field(False, description="Include private memories.")
+    allow_secret: bool = Field(False, description="Include secret memories.")
 
     def clearance(self, caller: Caller) -> Clearance:
-        return caller.actor.clearance.asking(private=self.allow_private, secret=self.allow_secret)
+        return caller.actor.clearance.limited_to(private=self.allow_private, secret=self.allow_secret)
 
 
 class FactQuery(AccessParams):
     """Filters for current facts. All given filters must match."""
 
-    subject: TextFilter = Field(None, description="Facts about exactly this.")
-    predicate: TextFilter = Field(None, description="Facts with exactly this verb.")
-    object: TextFilter = Field(None, description="Facts that point to exactly this.")
-    min_confidence: Ratio = Field(0.0, description="Facts at least so sure, 0 to 1.")
+    subject: TextFilter = Field(None, description="Exact subject.")
+    predicate: TextFilter = Field(None, description="Exact predicate.")
+    object: TextFilter = Field(None, description="Exact object.")
+    min_confidence: Ratio = Field(0.0, description="Minimum confidence, 0 to 1.")
     project: TextFilter = Field(None, description="Facts of this project.")
     session_id: TextFilter = Field(None, description="Facts of this session.")
 

@@ -21,9 +21,7 @@ from memoryhub.http import rsgi
 
 BODY_TIMEOUT = 20.0  # seconds for a body, or the next part of it, to arrive
 BUFFER_BYTES = 1024 * 1024  # bytes of a body that are read before a thread works on the request
-THREADS_VARIABLE = "HUB_THREADS"  # environment variable of a worker process: number of worker threads
 SENDER_THREADS = 32  # threads that send streaming responses: they wait for their clients
-MAX_CONNECTIONS = 512  # connections of one worker process
 
 _T = TypeVar("_T")
 _PROBLEM_BODY = (

@@ -39,24 +39,24 @@ class InjectionReport:
     """
 
     injection: Injection
-    told: list[ShownMemory]
-    kept: list[WithheldMemory]
+    shown: list[ShownMemory]
+    not_shown: list[WithheldMemory]
     complete: bool
 
     @property
-    def held(self) -> list[WithheldMemory]:
+    def withheld(self) -> list[WithheldMemory]:
         """Withheld memories that reached the minimum score."""
-        return [one for one in self.kept if one.reason != BELOW_FLOOR]
+        return [one for one in self.not_shown if one.reason != BELOW_FLOOR]
 
     @property
     def weak(self) -> list[WithheldMemory]:
         """Memories below the minimum score."""
-        return [one for one in self.kept if one.reason == BELOW_FLOOR]
+        return [one for one in self.not_shown if one.reason == BELOW_FLOOR]
 
     @property
     def available(self) -> int:
         """Number of memories that reached the minimum score, shown or not."""
-        return len(self.told) + len(self.held)
+        return len(self.shown) + len(self.withheld)
 
     @property
     def tokens_used(self) -> int | None:
@@ -68,7 +68,7 @@ class InjectionReport:
 class SessionKnowledge:
     """Memories shown in a session, each with its number of injections, and the number of each reason."""
 
-    told: list[tuple[Memory, int]]
+    shown: list[tuple[Memory, int]]
     reasons: list[tuple[str, int]]
 
 
@@ -78,10 +78,10 @@ def summarize_reports(logs: Iterable[InjectionReport]) -> SessionKnowledge:
     times: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     for log in logs:
-        for one in log.told:
+        for one in log.shown:
             memories.setdefault(one.memory.uid, one.memory)
             times[one.memory.uid] += 1
-        reasons.update(one.reason for one in log.kept)
+        reasons.update(one.reason for one in log.not_shown)
     return SessionKnowledge([(memory, times[uid]) for uid, memory in memories.items()], reasons.most_common())
 
 
@@ -108,19 +108,21 @@ def attach_reports(entries: Iterable[TimelineEntry], clearance: Clearance) -> No
 
 
 def _build_report(row: Injection, known: dict[str, Memory]) -> InjectionReport:
-    told = [
+    shown = [
         ShownMemory(known[one["id"]], _to_number(one.get("score")), str(one.get("scale") or ""))
         for one in _valid_entries(row.injected)
         if one["id"] in known
     ]
-    kept = [
+    not_shown = [
         WithheldMemory(
             known[one["id"]], str(one.get("reason") or "no reason noted"), _to_text(one.get("detail"))
         )
         for one in _valid_entries(row.withheld)
         if one["id"] in known
     ]
-    return InjectionReport(row, told, kept, complete=all(one["id"] in known for one in _all_entries(row)))
+    return InjectionReport(
+        row, shown, not_shown, complete=all(one["id"] in known for one in _all_entries(row))
+    )
 
 
 def _all_entries(row: Injection) -> Iterator[dict[str, Any]]:

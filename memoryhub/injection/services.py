@@ -23,7 +23,6 @@ from memoryhub.injection.candidates import (
     Candidate,
     find_candidates,
     injectable_memories,
-    strip_context_blocks,
 )
 from memoryhub.injection.selection import BLOCKED, REDACTED, InspectedCandidate, Selection
 from memoryhub.memories.temporal import count_accesses_and_promote
@@ -32,6 +31,7 @@ from memoryhub.models import Injection, Memory, Session
 from memoryhub.search import scoring
 from memoryhub.search.hybrid import default_weights
 from memoryhub.search.lexical import score_parts
+from memoryhub.search.prompts import strip_context_blocks
 from memoryhub.security.secrets import redact
 
 logger = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class InjectionRequest:
         return settings.MEMORYHUB.max_inject_count if self.max_count is None else self.max_count
 
     def clearance(self, actor: Actor) -> Clearance:
-        return actor.clearance.asking(private=self.allow_private, secret=self.allow_secret)
+        return actor.clearance.limited_to(private=self.allow_private, secret=self.allow_secret)
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ def record_injection(
     Returns whether the result may be shown: False if the log could not be written in time. An empty result
     is logged too, but not in a project that the actor cannot access.
     """
-    if request.project and not clearance.reaches(request.project):
+    if request.project and not clearance.includes_project(request.project):
         return True
     left = deadline.left()
     try:
@@ -317,7 +317,7 @@ def _preview_prompt(prompt: str) -> str:
 def _find_or_create_session(
     request: InjectionRequest, clearance: Clearance, actor: Actor, now: datetime
 ) -> Session | None:
-    if not request.session_id or not clearance.reaches(request.project):
+    if not request.session_id or not clearance.includes_project(request.project):
         return None
     Session.widen([(request.session_id, request.project, now, now)], actor.name)
     return Session.objects.get(session_id=request.session_id, project=request.project)

@@ -19,7 +19,7 @@ from memoryhub.core.http_client import (
     with_path,
 )
 from memoryhub.core.text import estimate_tokens
-from memoryhub.llm.base import Charge, Chat, LlmSettings, Message, Meter, ModelError, Reply, find_problems
+from memoryhub.llm import Charge, Chat, LlmSettings, Message, Meter, ModelError, Reply, find_problems
 
 # Token counts below this share of our estimate, or above this maximum, are implausible.
 _MIN_TOKEN_SHARE, _MAX_TOKENS = 0.25, 1_000_000
@@ -173,7 +173,7 @@ class EndpointChat:
 def create_chat(config: LlmSettings, meter: Meter) -> Chat | None:
     """Create the selected model. Raise ModelError if its configuration is invalid."""
     for problem in find_problems(config):
-        raise ModelError(f"{problem.text}. {problem.mend}")
+        raise ModelError(f"{problem.text}. {problem.fix}")
     return None if config.provider == "none" else EndpointChat(config, meter, _shared_pause(config))
 
 

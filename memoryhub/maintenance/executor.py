@@ -21,9 +21,9 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor
 from memoryhub.backends import statements
 from memoryhub.core.database import is_database_busy, write_transaction
-from memoryhub.maintenance import run_scope
+from memoryhub.maintenance import results
+from memoryhub.maintenance.operations import find_operation
 from memoryhub.maintenance.operations.base import Change, Operation, Step, count_memories
-from memoryhub.maintenance.registry import find_operation
 from memoryhub.maintenance.results import MAX_LISTED_CHANGES
 from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun, RunChanges
@@ -175,7 +175,7 @@ class _Execution:
         self, run: MaintenanceRun, watcher: ProgressCallback, is_stopping: Callable[[], bool]
     ) -> None:
         self.run, self.watcher, self.is_stopping = run, watcher, is_stopping
-        self.actor = Actor(run.actor, run_scope.clearance_of(run))
+        self.actor = Actor(run.actor, results.clearance_of(run))
         self.unsaved: list[Change] = []  # changes of a dry run since its progress was saved
         self.saved_at = self.checkpointed_at = time.monotonic()
 

@@ -18,18 +18,18 @@ from memoryhub import capabilities
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
-from memoryhub.maintenance import run_scope
+from memoryhub.maintenance import results
 from memoryhub.maintenance.executor import execute, mark_interrupted
+from memoryhub.maintenance.operations import OPERATIONS, find_operation
 from memoryhub.maintenance.operations.base import Operation
-from memoryhub.maintenance.registry import OPERATIONS, find_operation
 from memoryhub.maintenance.results import (
     MAX_LISTED_CHANGES,
     VisibleChange,
     VisibleResult,
     list_changes,
     visible_result,
+    visible_runs,
 )
-from memoryhub.maintenance.run_scope import visible_runs
 from memoryhub.memories import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.models import MaintenanceRun
 
@@ -88,7 +88,7 @@ def enqueue(
         raise StoreError(f"{message} in the configuration; switch it on", "operation")
     stored = validate_params(operation, params)
     project = str(stored.get("project") or "")
-    if project and not actor.clearance.reaches(project):
+    if project and not actor.clearance.includes_project(project):
         raise Forbidden("you have no access to this project; name another one", "project")
     with write_transaction():
         if may_wait and day is None and (same := _find_queued(operation.name, stored, actor, dry_run)):
@@ -99,7 +99,7 @@ def enqueue(
             operation=operation.name,
             params=stored,
             project=project,
-            reach=run_scope.clearance_to_json(actor.clearance),
+            reach=results.clearance_to_json(actor.clearance),
             dry_run=dry_run,
             day=day,
             actor=actor.name,
@@ -234,7 +234,7 @@ def _find_queued(
     queued = MaintenanceRun.objects.filter(
         operation=operation, status=Status.QUEUED, dry_run=dry_run, started_at=None, undoes=None
     )
-    clearance = run_scope.clearance_to_json(actor.clearance)
+    clearance = results.clearance_to_json(actor.clearance)
     return next((run for run in queued if run.params == params and run.reach == clearance), None)
 
 
@@ -244,7 +244,7 @@ def _require_no_overlap(operation: str, project: str, actor: Actor, now: datetim
     if pending.exists():
         mark_interrupted(now)
     for run in pending:
-        if run_scope.overlaps(run, project, actor.clearance):
+        if results.overlaps(run, project, actor.clearance):
             raise Conflict(f"run {run.uid} of {operation} is {run.status} on the same memories; wait for it")
 
 
@@ -263,7 +263,7 @@ def _require_undoable(run: MaintenanceRun) -> None:
 
 def _get_controllable(uid: str, actor: Actor) -> MaintenanceRun:
     run = get_run(uid, actor)
-    if not run_scope.can_control(actor.clearance, run):
+    if not results.can_control(actor.clearance, run):
         raise Forbidden("this run reaches further than you may see; ask someone who sees all of it")
     return run
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor, system_actor
 from memoryhub.core.database import write_transaction
 from memoryhub.maintenance import runs
-from memoryhub.maintenance.registry import OPERATIONS
+from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.models import MaintenanceRun, RunChanges
 
 SCHEDULE_ACTOR = system_actor("schedule")

@@ -25,8 +25,8 @@ from memoryhub.backends import vector_index
 from memoryhub.embeddings import Embedder, EmbeddingError
 from memoryhub.maintenance import runs, scheduler
 from memoryhub.maintenance.executor import execute, mark_interrupted
+from memoryhub.maintenance.operations import run_now
 from memoryhub.maintenance.operations.reindex import Embed, count_missing
-from memoryhub.maintenance.registry import run_now
 from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun
 
@@ -117,7 +117,7 @@ def _embedding_lock() -> Iterator[bool]:
 
 
 class BackgroundThread(threading.Thread):
-    """A thread that repeats :meth:`turn` until :meth:`end` is called. Errors are logged, with a pause.
+    """A thread that repeats :meth:`run_once` until :meth:`end` is called. Errors are logged, with a pause.
 
     ``wake``: notified when there is work, so that the thread does not wait for the next poll.
     """
@@ -127,13 +127,13 @@ class BackgroundThread(threading.Thread):
         self.wake = wake
         self.ending = threading.Event()
 
-    def turn(self) -> bool:
+    def run_once(self) -> bool:
         """Do one unit of work; return False if there is none."""
         raise NotImplementedError
 
     def run(self) -> None:
         while not self.ending.is_set():
-            if not self._try(self.turn):
+            if not self._try(self.run_once):
                 self._rest(POLL_SECONDS)
         connections.close_all()
 
@@ -168,35 +168,35 @@ class ExclusiveThread(BackgroundThread):
 
     def __init__(self, name: str, wake: threading.Condition) -> None:
         super().__init__(name, wake)
-        self.held: IO[str] | None = None
+        self.lock_file: IO[str] | None = None
 
-    def taken_over(self) -> None:
+    def on_lock_acquired(self) -> None:
         """Called once this process has the lock and no other process can be at work."""
 
-    def hold(self) -> IO[str] | None:
+    def acquire_lock(self) -> IO[str] | None:
         """Return the open lock file, taking the lock if it is free; None while another process has it."""
-        if self.held is None:
-            file = Path(settings.HOME, f"{self.name}.lock").open("a+")  # noqa: SIM115 open until let_go
+        if self.lock_file is None:
+            file = Path(settings.HOME, f"{self.name}.lock").open("a+")  # noqa: SIM115 open until release_lock
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 file.close()
                 return None
-            self.held = file
-            self.taken_over()
-        return self.held
+            self.lock_file = file
+            self.on_lock_acquired()
+        return self.lock_file
 
-    def let_go(self) -> None:
+    def release_lock(self) -> None:
         """Release the lock to other processes."""
-        if self.held is not None:
-            self.held.close()
-            self.held = None
+        if self.lock_file is not None:
+            self.lock_file.close()
+            self.lock_file = None
 
     def run(self) -> None:
         try:
             super().run()
         finally:
-            self.let_go()
+            self.release_lock()
 
 
 class Worker(BackgroundThread):
@@ -212,7 +212,7 @@ class Worker(BackgroundThread):
             self._try(mark_interrupted)
         super().run()
 
-    def turn(self) -> bool:
+    def run_once(self) -> bool:
         """Execute the next run; return False if there is none."""
         if not self.dry_runs:
             scheduler.enqueue_due()

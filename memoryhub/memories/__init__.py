@@ -4,13 +4,10 @@ Every function takes the :class:`~memoryhub.access.policy.Actor` who makes the c
 memories that this actor may see. The change, its revisions and its journal rows are one transaction.
 """
 
-from memoryhub.memories.bulk_actions import BulkResult, apply_bulk_action
-from memoryhub.memories.bulk_undo import undo_bulk_action
+from memoryhub.memories.bulk_actions import BulkResult, apply_bulk_action, undo_bulk_action
 from memoryhub.memories.create import StoreResult, check_drafts, create_memories, create_memory, embed_drafts
 from memoryhub.memories.delete import (
-    empty_trash,
     erase_memories,
-    evict_memories,
     purge_expired,
     restore_memories,
     trash_memories,
@@ -55,9 +52,7 @@ __all__ = [
     "create_memory_in_session",
     "dismiss_duplicates",
     "embed_drafts",
-    "empty_trash",
     "erase_memories",
-    "evict_memories",
     "merge_memories",
     "purge_expired",
     "renew_expiry",

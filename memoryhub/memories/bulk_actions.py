@@ -1,13 +1,12 @@
 """Bulk actions: one change of one or many memories, journaled under one id and undone as a whole.
 
 Every journal row of an action has ``act: <id>`` in its detail, with the numbers and moments that
-:func:`memoryhub.memories.bulk_undo.undo_bulk_action` needs. Replaced texts are in the revision of the memory.
+:func:`undo_bulk_action` needs. Replaced texts are in the revision of the memory.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -16,7 +15,8 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
-from memoryhub.core.database import batched, write_transaction
+from memoryhub.core.database import write_transaction
+from memoryhub.core.dates import parse_moment
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import TRASH_FIELDS, evict_over_cap, revive_memory
@@ -24,15 +24,24 @@ from memoryhub.memories.errors import Conflict, StoreError
 from memoryhub.memories.rows import fetch_by_uids, is_unchanged, list_values
 from memoryhub.memories.schemas import MemoryPatch, to_patch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, journal_refusals, refuse_secrets
-from memoryhub.memories.undo import format_moment, take_snapshot
+from memoryhub.memories.undo import (
+    Inverse,
+    Undo,
+    apply_snapshot,
+    format_moment,
+    inverse_of,
+    pause_between,
+    restore_copy_number,
+    restore_fields,
+    revert_numbers,
+    take_snapshot,
+)
 from memoryhub.memories.update import apply_patch, refuse_if_ended, refuse_if_trashed
-from memoryhub.models import Memory
+from memoryhub.models import JournalEntry, Memory
 from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import MemoryQuerySet
 
 MAX_MEMORIES = 2000  # in one action
-CHUNK_SIZE = 50  # changes in one transaction, which limits how long other writers wait
-PAUSE_SECONDS = 0.02  # between two transactions: waiting writers retry every millisecond
 DEMOTE_FACTOR = 0.5  # of the importance
 PROMOTE_FACTOR = 0.5  # of the difference to 1
 NUMBER_FIELDS = ("updated_at", "consolidated_at", "expires_at", "copy", "importance")
@@ -55,10 +64,6 @@ class BulkResult:
     outdated: list[str] = field(default_factory=list)
     first: int = 0
     last: int = 0
-
-
-class _ChangedSinceRead(Conflict):
-    """The memory was changed since the person read it."""
 
 
 @dataclass(frozen=True)
@@ -111,42 +116,27 @@ def apply_bulk_action(
 
     def step(memory: Memory) -> list[journal.Change]:
         if not is_unchanged(memory, seen or {}):
-            raise _ChangedSinceRead(
-                "someone changed this memory since you opened it; look at it again", "updated_at"
-            )
+            raise Conflict("someone changed this memory since you opened it; look at it again", "updated_at")
         return ACTION_KINDS[kind].apply(memory, context)
 
-    return run_in_chunks(context.id, kind, wanted, ACTION_KINDS[kind].memories(actor), step, actor, now)
-
-
-Step = Callable[[Memory], list[journal.Change]]
-
-
-def run_in_chunks(
-    uid: str,
-    kind: str,
-    wanted: Iterable[str],
-    memories: MemoryQuerySet,
-    step: Step,
-    actor: Actor,
-    now: datetime,
-) -> BulkResult:
-    """Run a step for each memory, in chunks of one transaction each, for an action or its undo."""
-    result = BulkResult(uid, kind)
+    result = BulkResult(context.id, kind)
     first = last = 0
-    for number, uids in enumerate(batched(wanted, CHUNK_SIZE)):
-        time.sleep(PAUSE_SECONDS if number else 0)
+    for chunk in pause_between(wanted):
         with write_transaction():
             before = journal.last_seq()
-            found = {memory.uid: memory for memory in fetch_by_uids(memories, uids)}
-            changes = [change for one in uids for change in _run_step(step, one, found.get(one), result)]
+            found = {
+                memory.uid: memory for memory in fetch_by_uids(ACTION_KINDS[kind].memories(actor), chunk)
+            }
+            changes = [change for uid in chunk for change in _run_step(step, uid, found.get(uid), result)]
             journal.record(actor, changes, now)
             if journal.last_seq() > before:
                 first, last = first or before + 1, journal.last_seq()
     return replace(result, first=first, last=last)
 
 
-def _run_step(step: Step, uid: str, memory: Memory | None, result: BulkResult) -> list[journal.Change]:
+def _run_step(
+    step: Callable[[Memory], list[journal.Change]], uid: str, memory: Memory | None, result: BulkResult
+) -> list[journal.Change]:
     if memory is None:
         result.refused.append((uid, "there is no such memory"))
         return []
@@ -155,7 +145,7 @@ def _run_step(step: Step, uid: str, memory: Memory | None, result: BulkResult) -
             changes = step(memory)
     except StoreError as refusal:
         result.refused.append((uid, refusal.message))
-        if isinstance(refusal, _ChangedSinceRead):
+        if refusal.field == "updated_at":
             result.outdated.append(uid)
         return []
     if changes:
@@ -194,11 +184,8 @@ def _approve(memory: Memory, context: ActionContext) -> list[journal.Change]:
 def _trash(memory: Memory, context: ActionContext) -> list[journal.Change]:
     if memory.deleted_at:
         return []
-    memory.deleted_at, memory.trash_reason, memory.merged_into = (
-        context.now,
-        TrashReason.FORGOTTEN.value,
-        None,
-    )
+    memory.deleted_at, memory.trash_reason = context.now, TrashReason.FORGOTTEN.value
+    memory.merged_into = None
     memory.save(update_fields=TRASH_FIELDS)
     return [context.journal_row("delete", memory)]
 
@@ -225,10 +212,6 @@ def _expire(memory: Memory, context: ActionContext) -> list[journal.Change]:
 
 def _demote(memory: Memory, context: ActionContext) -> list[journal.Change]:
     return _change(memory, context, to_patch({"importance": memory.importance * DEMOTE_FACTOR}))
-
-
-def _demote_and_approve(memory: Memory, context: ActionContext) -> list[journal.Change]:
-    return _demote(memory, context) + _approve(memory, context)
 
 
 def _promote(memory: Memory, context: ActionContext) -> list[journal.Change]:
@@ -285,7 +268,7 @@ class ActionKind:
 ACTION_KINDS: dict[str, ActionKind] = {
     "approve": ActionKind(_approve),
     "demote": ActionKind(_demote),
-    "demote_and_approve": ActionKind(_demote_and_approve),
+    "demote_and_approve": ActionKind(lambda *step: _demote(*step) + _approve(*step)),
     "promote": ActionKind(_promote),
     "trash": ActionKind(_trash),
     "restore": ActionKind(_restore),
@@ -294,3 +277,121 @@ ACTION_KINDS: dict[str, ActionKind] = {
     "untag": ActionKind(_untag, ("tag",)),
     "set": ActionKind(_set, tuple(sorted(MemoryPatch.model_fields))),
 }
+
+
+def undo_bulk_action(
+    uid: str, actor: Actor, first: int, last: int, now: datetime | None = None
+) -> BulkResult:
+    """Undo a bulk action of the same actor. Each memory is restored exactly.
+
+    ``first`` and ``last``: the numbers of its journal rows, as in :class:`BulkResult`. Memories that were
+    changed since are ``refused``. Raise :class:`NotFound` if the actor has no such action. Accesses since
+    then stay counted, and memories that were evicted from a full project stay in the trash.
+    """
+    undo = Undo.of_span(uid, actor, first, last, now, about="memory").run()
+    return BulkResult(uid, _kind_of(undo), undo.restored, undo.refused)
+
+
+def bulk_action_kind(uid: str, actor: Actor, first: int, last: int) -> str:
+    """Return the kind of an action. Raise :class:`NotFound` like :func:`undo_bulk_action`."""
+    return _kind_of(Undo.of_span(uid, actor, first, last, about="memory"))
+
+
+def _kind_of(undo: Undo) -> str:
+    return str(undo.rows[-1].detail["kind"])
+
+
+def _rows_by_memory(rows: list[JournalEntry]) -> list[list[JournalEntry]]:
+    """Return the rows of each memory, the last row first, which is the order of the undo."""
+    by_memory: dict[str, list[JournalEntry]] = {}
+    for row in rows:
+        by_memory.setdefault(row.object_id, []).append(row)
+    return list(reversed(by_memory.values()))
+
+
+def _restore_memories(undo: Undo, units: Sequence[list[JournalEntry]]) -> int:
+    """Restore each memory, unless it was changed since."""
+    result = BulkResult(undo.id, "", undo.restored, undo.refused)
+    visible = Memory.objects.visible_to(undo.actor.clearance)
+    found = {memory.uid: memory for memory in fetch_by_uids(visible, [rows[0].object_id for rows in units])}
+    changes: list[journal.Change] = []
+    for rows in units:
+
+        def step(memory: Memory, rows: list[JournalEntry] = rows) -> list[journal.Change]:
+            return [change for row in rows for change in _UNDO_STEPS[row.operation](memory, row, undo)]
+
+        uid = rows[0].object_id
+        changes += _run_step(step, uid, found.get(uid), result)
+    journal.record(undo.actor, changes, undo.now)
+    return len(changes)
+
+
+_CHANGED_SINCE = "it was changed since"
+
+
+def _undo_review(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journal.Change]:
+    if memory.reviewed_at != entry.at or memory.flags:
+        raise Conflict("it was reviewed or flagged again since")
+    was = entry.detail["was"]
+    memory.reviewed_at, memory.flags = parse_moment(was["reviewed_at"]), was["flags"]
+    memory.save(update_fields=["reviewed_at", "flags"])
+    return [journal.memory_change("undo_review", memory, undoes=undo.id)]
+
+
+def _undo_trash(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journal.Change]:
+    if (memory.deleted_at, memory.trash_reason) != (entry.at, TrashReason.FORGOTTEN.value):
+        raise Conflict("it was restored, or moved to the trash again, since")
+    memory.deleted_at, memory.trash_reason = None, ""
+    memory.save(update_fields=TRASH_FIELDS)
+    return [journal.memory_change("restore", memory, undoes=undo.id)]
+
+
+def _undo_restore(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journal.Change]:
+    was, left = entry.detail["was"], entry.detail["left"]
+    if memory.deleted_at or take_snapshot(memory, left) != left:
+        raise Conflict(_CHANGED_SINCE)
+    for name in ("deleted_at", "expires_at", "last_accessed_at"):
+        setattr(memory, name, parse_moment(was[name]))
+    memory.trash_reason = was["trash_reason"]
+    # None if the other memory was erased since.
+    memory.merged_into = Memory.objects.filter(pk=was["merged_into"]).first()
+    memory.save(update_fields=[*TRASH_FIELDS, "expires_at", "last_accessed_at"])
+    return [journal.memory_change("delete" if memory.deleted_at else "expire", memory, undoes=undo.id)]
+
+
+def _undo_expire(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journal.Change]:
+    if memory.deleted_at or memory.expires_at != entry.at:
+        raise Conflict(_CHANGED_SINCE)
+    memory.expires_at = parse_moment(entry.detail["was"]["expires_at"])
+    memory.save(update_fields=["expires_at"])
+    return [journal.memory_change("restore", memory, undoes=undo.id)]
+
+
+def _undo_update(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journal.Change]:
+    """Restore the values of the action's revision, which makes another revision."""
+    was, left = entry.detail["was"], entry.detail["left"]
+    if memory.deleted_at:
+        raise Conflict("it is in the trash; restore it first")
+    revision = memory.revisions.filter(number=entry.detail["revision"]).first()
+    if revision is None or memory.updated_at != entry.at:
+        raise Conflict(_CHANGED_SINCE)
+    current = take_snapshot(memory, NUMBER_FIELDS)
+    if "importance" in revision.before and current["importance"] != left["importance"]:
+        raise Conflict(_CHANGED_SINCE)
+    moments = revert_numbers(was, left, current, ("updated_at", "consolidated_at", "expires_at"))
+    changes = restore_fields(memory, revision, undo.actor, undo.now, reason="undo", undoes=undo.id)
+    apply_snapshot(memory, moments)
+    restore_copy_number(memory, was["copy"])
+    memory.save()
+    memories_vectors.PreparedVectors().refresh(memory)
+    return changes
+
+
+_UNDO_STEPS: dict[str, Callable[[Memory, JournalEntry, Undo], list[journal.Change]]] = {
+    "review": _undo_review,
+    "delete": _undo_trash,
+    "restore": _undo_restore,
+    "expire": _undo_expire,
+    "update": _undo_update,
+}
+inverse_of(Inverse(_rows_by_memory, _restore_memories), *_UNDO_STEPS, about="memory")

@@ -60,36 +60,37 @@ def create_memories(
     actor: Actor,
     now: datetime | None = None,
     *,
-    hold_cap: bool = True,
+    enforce_cap: bool = True,
     refusals: Sequence[StoreError | None] | None = None,
     imported_at: datetime | None = None,
     vectors: memories_vectors.PreparedVectors | None = None,
-    pasts: Sequence[ImportedHistory | None] | None = None,
+    histories: Sequence[ImportedHistory | None] | None = None,
 ) -> list[StoreResult | StoreError]:
     """Store drafts in order, :data:`CHUNK_SIZE` in one transaction. A refused draft does not affect the
     others.
 
     If the database stays busy after some chunks were stored, the other drafts are refused as :class:`Busy`.
 
-    ``hold_cap=False`` is for imports by a person: the cap limits what agents store. ``refusals``: the result
-    of :func:`check_drafts`, for callers that are inside a transaction; ``[None] * len(drafts)`` for drafts
-    that were checked before or are made of stored memories. ``vectors``: the result of :func:`embed_drafts`,
-    for the same callers. ``imported_at``: the start of the age of new memories for maintenance, instead of
-    ``created_at``. ``pasts``: the history of each draft, used where the memory is new here.
+    ``enforce_cap=False`` is for imports by a person: the cap limits what agents store. ``refusals``: the
+    result of :func:`check_drafts`, for callers that are inside a transaction; ``[None] * len(drafts)`` for
+    drafts that were checked before or are made of stored memories. ``vectors``: the result of
+    :func:`embed_drafts`, for the same callers. ``imported_at``: the start of the age of new memories for
+    maintenance, instead of ``created_at``. ``histories``: the history of each draft, used where the memory is
+    new here.
     """
     now = now or timezone.now()
-    pasts = pasts or [None] * len(drafts)
-    refusals = check_drafts(drafts, pasts) if refusals is None else refusals
+    histories = histories or [None] * len(drafts)
+    refusals = check_drafts(drafts, histories) if refusals is None else refusals
     accepted = (draft for draft, refusal in zip(drafts, refusals, strict=True) if refusal is None)
     vectors = vectors or embed_drafts(accepted)
     results: list[StoreResult | StoreError] = []
     is_nested = connection.in_atomic_block
-    for chunk in batched(zip(drafts, pasts, refusals, strict=True), CHUNK_SIZE):
+    for chunk in batched(zip(drafts, histories, refusals, strict=True), CHUNK_SIZE):
         if results and not is_nested:
             time.sleep(PAUSE_SECONDS)
         batch = _Batch(actor, now, vectors, imported_at)
         try:
-            results += _store_chunk(batch, chunk, hold_cap)
+            results += _store_chunk(batch, chunk, enforce_cap)
         except OperationalError as error:
             if is_nested or not results or not is_database_busy(error):
                 raise
@@ -124,14 +125,14 @@ def _store_chunk(
 
 
 def check_drafts(
-    drafts: Sequence[MemoryDraft], pasts: Sequence[ImportedHistory | None] | None = None
+    drafts: Sequence[MemoryDraft], histories: Sequence[ImportedHistory | None] | None = None
 ) -> list[StoreError | None]:
     """Check drafts for secrets, before a transaction is opened. Return the refusal of each, or None."""
-    pasts = pasts or [None] * len(drafts)
+    histories = histories or [None] * len(drafts)
     return [
         find_refusal(draft, MEMORY_FIELDS)
         or (find_refusal(past, imported_history.HISTORY_TEXT_FIELDS) if past else None)
-        for draft, past in zip(drafts, pasts, strict=True)
+        for draft, past in zip(drafts, histories, strict=True)
     ]
 
 

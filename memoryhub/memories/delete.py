@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from django.conf import settings
-from django.db.models import Case, F, Q, Value, When
+from django.db.models import Case, Count, F, Q, Value, When
 from django.utils import timezone
 
 from memoryhub.access.filters import memory_filter
@@ -16,7 +17,6 @@ from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.core.vocabulary import TrashReason
-from memoryhub.memories.quotas import Quota, in_quota, quota_of
 from memoryhub.memories.rows import CHUNK_SIZE, compute_expiry, fetch_by_uids, is_unchanged
 from memoryhub.models import Event, Fact, Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -113,17 +113,6 @@ def erase_memories(
     return [memory.uid for memory in memories]
 
 
-def empty_trash(actor: Actor, before: datetime | None = None, now: datetime | None = None) -> int:
-    """Erase the memories in the trash, or those trashed before a moment. Return how many."""
-    trashed = _visible_memories(actor).trashed()
-    if before:
-        trashed = trashed.filter(deleted_at__lt=before)
-    count = _delete_in_chunks(trashed, actor, "erase", now or timezone.now())
-    if count:
-        schema.scrub_erased()
-    return count
-
-
 def purge_expired(actor: Actor, grace_days: float = 0, now: datetime | None = None) -> int:
     """Delete memories that expired ``grace_days`` ago or earlier. Return how many."""
     now = now or timezone.now()
@@ -136,18 +125,12 @@ def purgeable_memories(actor: Actor, grace_days: float, now: datetime) -> Memory
 
 
 def evict_memories(
-    project: str, count: int, actor: Actor, now: datetime | None = None, *, spare: Iterable[Memory] = ()
+    where: Q, count: int, actor: Actor, now: datetime, spare: Iterable[Memory] = ()
 ) -> list[Memory]:
-    """Move the ``count`` least used memories of a project that the actor may delete to the trash.
+    """Move the ``count`` least used of these memories that the actor may delete to the trash.
 
     The order is fewest accesses, oldest change, lowest importance. Memories in ``spare`` go last.
     """
-    return _evict_where(Q(project=project), count, actor, now or timezone.now(), spare)
-
-
-def _evict_where(
-    where: Q, count: int, actor: Actor, now: datetime, spare: Iterable[Memory] = ()
-) -> list[Memory]:
     if not actor.may_delete:
         return []
     spared = Case(When(pk__in=[memory.pk for memory in spare], then=1), default=0)
@@ -174,7 +157,7 @@ def evict_over_cap(newcomers: Iterable[Memory], actor: Actor, now: datetime) -> 
     for quota, memories in added.items():
         over = _count_over_cap(quota, memories, actor, now, cap)
         if over > 0:
-            evicted = _evict_where(in_quota(quota), min(over, len(memories)), actor, now, memories)
+            evicted = evict_memories(in_quota(quota), min(over, len(memories)), actor, now, memories)
             for memory in memories:
                 memory.over_cap = over > len(evicted)
 
@@ -269,3 +252,42 @@ def _clear_event_texts(memories: list[Memory]) -> None:
         Event.objects.filter(memory__in=ids).update(
             preview="", keywords=[], files=[], handlers=[], sensitivity=stricter
         )
+
+
+class Quota(NamedTuple):
+    """What ``max_memories`` limits: the live memories of one project and owner.
+
+    Shared memories have no owner. There the author counts: the agent or person that stored the memory.
+    """
+
+    project: str
+    owner: str
+    author: str
+
+
+# The author of a shared memory, else empty: the last part of a quota.
+AUTHOR = Case(When(owner="", then=F("author")), default=Value(""))
+
+
+def quota_of(memory: Memory) -> Quota:
+    return Quota(memory.project, memory.owner, "" if memory.owner else memory.author)
+
+
+def in_quota(quota: Quota) -> Q:
+    """Return the condition on memories that count towards this quota."""
+    found = Q(project=quota.project, owner=quota.owner)
+    return found if quota.owner else found & Q(author=quota.author)
+
+
+def count_by_quota(memories: MemoryQuerySet) -> dict[Quota, int]:
+    """Return the number of these memories in each quota."""
+    rows = memories.order_by().values_list("project", "owner", AUTHOR).annotate(n=Count("pk"))
+    return {Quota(*quota): n for *quota, n in rows}
+
+
+def fullest(counts: Mapping[Quota, int]) -> dict[str, int]:
+    """Return for each project the number of memories in its fullest quota, the largest first."""
+    most: dict[str, int] = {}
+    for quota, n in counts.items():
+        most[quota.project] = max(n, most.get(quota.project, 0))
+    return dict(sorted(most.items(), key=lambda item: (-item[1], item[0])))

@@ -23,7 +23,7 @@ def _blank_as_none(value: object) -> object:
 
 def _check_no_nul(text: str) -> str:
     if "\x00" in text:
-        raise ValueError("must not hold a NUL character; remove it")
+        raise ValueError("must not contain a NUL character; remove it")
     return text
 
 

@@ -18,7 +18,7 @@ from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal
 from memoryhub.models import Evidence, Memory, Revision
 
-# Accepted only from actors who may restore a store.
+# Accepted only from actors with permission to restore a store.
 RESTORE_ONLY_FIELDS = ("uid", "author", "owner", "copy", "flags", "reviewed_at", "scale", "consolidated_at")
 
 
@@ -52,7 +52,7 @@ class ImportedHistory:
     consolidated_accesses: int = 0
 
     def anonymous(self) -> Self:
-        """Return the history without the fields that only actors who may restore a store can set."""
+        """Return the history without the fields that need the permission to restore a store."""
         blank: dict[str, Any] = {f.name: f.default for f in fields(self) if f.name in RESTORE_ONLY_FIELDS}
         return replace(self, **blank)
 

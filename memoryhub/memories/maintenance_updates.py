@@ -1,15 +1,14 @@
-"""Writes of maintenance runs, in steps, with the journal rows that undo them."""
+"""Writes of maintenance runs, in steps, with the journal rows that undo them, and how these are undone."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from memoryhub.access.policy import Actor
-from memoryhub.audit import journal
 from memoryhub.backends import bulk
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.core.vocabulary import TrashReason
@@ -18,16 +17,18 @@ from memoryhub.memories.delete import move_to_trash, restore_memories, trash_mem
 from memoryhub.memories.errors import StoreError
 from memoryhub.memories.rows import CHUNK_SIZE, fetch_by_uids
 from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.memories.undo import (
+    ACCESS_FIELDS,
+    AccessKey,
+    Inverse,
+    Undo,
+    access_key,
+    inverse_of,
+    record_action,
+)
 from memoryhub.memories.vectors import PreparedVectors
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.models.querysets import MemoryQuerySet
-
-# The memories of a step that share these get one journal row: a row for each would fill the journal.
-ACCESS_FIELDS = ("project", "sensitivity", "owner")
-
-
-def access_key(row: Memory | JournalEntry) -> tuple[str, str, str]:
-    return row.project, row.sensitivity, row.owner
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class ImportanceChange:
     before: float
     after: float
     accesses: int
-    key: tuple[str, str, str]  # project, level, owner
+    key: AccessKey  # project, level, owner
 
 
 def update_importances(
@@ -48,7 +49,7 @@ def update_importances(
     """Write the importances of memories that have not changed since they were read. Return their ids.
 
     Also sets ``consolidated_at`` and ``consolidated_accesses``, but not ``updated_at``. One journal row for
-    each project, level and owner has the old and new values, which :func:`undo_importances` needs.
+    each project, level and owner has the old and new values, which an undo needs.
     """
     with write_transaction():
         current = _current_values(planned, actor, now)
@@ -63,10 +64,10 @@ def update_importances(
             ("importance", "consolidated_at", "consolidated_accesses"),
             [(one.after, at, one.accesses, one.pk) for one in unchanged],
         )
-        changes: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
+        changes: dict[AccessKey, list[Any]] = defaultdict(list)
         for one in unchanged:
             changes[one.key].append([one.uid, one.before, one.after])
-        record_grouped(
+        record_action(
             "consolidate", run, {key: {"changes": rows} for key, rows in changes.items()}, actor, now
         )
     return {one.uid for one in unchanged}
@@ -86,102 +87,88 @@ def _current_values(
     return found
 
 
-def record_grouped(
-    operation: str,
-    run: str,
-    details: dict[tuple[str, str, str], dict[str, Any]],
-    actor: Actor,
-    now: datetime,
-    *,
-    about: str = "memories",
-) -> None:
-    """Record one journal row about several objects for each group of one project, level and owner."""
-    journal.record(
-        actor,
-        [
-            journal.Change(operation, about, run, {"run": run, **detail}, *key)
-            for key, detail in sorted(details.items())
-        ],
-        now,
-    )
-
-
-def grouped_rows(
-    operation: str, run: str, actor: Actor, *, about: str = "memories"
-) -> Iterator[JournalEntry]:
-    """Return the rows of :func:`record_grouped` about a run that the actor may see, the newest first.
-
-    Includes rows that name a memory which is now hidden from the actor: an undo restores the others.
-    """
-    rows = JournalEntry.objects.visible_as_recorded(actor.clearance).filter(
-        object_id=run, object_type=about, operation=operation
-    )
-    yield from list(rows.order_by("-seq"))
-
-
-def undo_importances(
-    changes: Iterable[tuple[str, float, float]], run: str, actor: Actor, now: datetime
-) -> set[str]:
-    """Restore the earlier importance of memories, unless it was changed since. Return their ids.
-
-    ``changes``: ids with the importances before and after, from the rows of :func:`update_importances`. The
-    memories stay marked as consolidated, so that the next run does not repeat the change.
-    """
-    wanted = {uid: (before, after) for uid, before, after in changes if before != after}
-    undone: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
-    rows: list[tuple[float, int]] = []
-    with write_transaction():
-        for pk, uid, importance, *key in _current_importances(wanted, actor):
-            before, after = wanted[uid]
-            if importance == after:
-                rows.append((before, pk))
-                undone[tuple(key)].append([uid, after, before])
-        bulk.update(Memory, ("importance",), rows)
-        details = {key: {"changes": changes} for key, changes in undone.items()}
-        record_grouped("undo_consolidate", run, details, actor, now)
-    return {uid for group in undone.values() for uid, *_ in group}
-
-
-def _current_importances(uids: Iterable[str], actor: Actor) -> Iterator[Any]:
-    visible: MemoryQuerySet = Memory.objects.visible_to(actor.clearance)
-    for chunk in batched(uids, CHUNK_SIZE):
-        yield from visible.filter(uid__in=chunk).values_list("pk", "uid", "importance", *ACCESS_FIELDS)
-
-
 def evict_for_run(
     candidates: MemoryQuerySet, uids: Iterable[str], actor: Actor, run: str, now: datetime
 ) -> list[Memory]:
     """Move the candidates with these ids to the trash as evicted, with a journal row for each.
 
-    One more row for each project, level and owner is for :func:`undo_evictions`.
+    One more row for each project, level and owner is for the undo.
     """
     with write_transaction():
         memories = fetch_by_uids(candidates, uids)
         move_to_trash(memories, actor, TrashReason.EVICTED, now, "evict")
-        gone: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+        gone: dict[AccessKey, list[str]] = defaultdict(list)
         for memory in memories:
             gone[access_key(memory)].append(memory.uid)
-        record_grouped("evict", run, {key: {"evicted": uids} for key, uids in gone.items()}, actor, now)
+        record_action("evict", run, {key: {"evicted": uids} for key, uids in gone.items()}, actor, now)
     return memories
 
 
-def undo_evictions(uids: Iterable[str], at: datetime, actor: Actor, now: datetime) -> set[str]:
-    """Restore memories that a run evicted at this moment and that are still in the trash."""
-    with write_transaction():
-        out = restore_memories(still_in_trash(uids, at, TrashReason.EVICTED, actor), actor, now)
-    return {memory.uid for memory in out}
+@dataclass
+class _Changed:
+    """What a run did to a memory. ``change``: its importances before and after the change."""
+
+    uid: str
+    evicted_at: datetime | None = None
+    change: tuple[float, float] | None = None
 
 
-def still_in_trash(uids: Iterable[str], at: datetime, reason: TrashReason, actor: Actor) -> list[str]:
-    """Return the ids of memories that were trashed at this moment for this reason and are still in the trash.
+def _changed_memories(rows: list[JournalEntry]) -> list[_Changed]:
+    """Return each memory that a run changed or evicted, once. Those in the trash come first."""
+    # The evictions of a resumed run have several times.
+    found = {
+        uid: _Changed(uid, row.at)
+        for row in rows
+        if row.operation == "evict"
+        for uid in row.detail["evicted"]
+    }
+    for row in rows:
+        for uid, before, after in row.detail.get("changes", ()):
+            found.setdefault(uid, _Changed(uid)).change = (before, after)
+    return list(found.values())
+
+
+def _restore_changed(undo: Undo, units: Sequence[_Changed]) -> int:
+    """Restore memories with their importances. Skips memories that were changed or restored since.
+
+    The memories stay marked as consolidated, so that the next run does not repeat the change.
+    """
+    restored = _restore_importances(undo, {one.uid: one.change for one in units if one.change})
+    trashed = {one.uid: one.evicted_at for one in units if one.evicted_at}
+    still = _still_in_trash(trashed, TrashReason.EVICTED, undo.actor)
+    return len(restored | {memory.uid for memory in restore_memories(still, undo.actor, undo.now)})
+
+
+def _restore_importances(undo: Undo, changes: Mapping[str, tuple[float, float]]) -> set[str]:
+    undone: dict[AccessKey, list[Any]] = defaultdict(list)
+    rows: list[tuple[float, int]] = []
+    visible: MemoryQuerySet = Memory.objects.visible_to(undo.actor.clearance)
+    for chunk in batched([uid for uid, (before, after) in changes.items() if before != after], CHUNK_SIZE):
+        found = visible.filter(uid__in=chunk).values_list("pk", "uid", "importance", *ACCESS_FIELDS)
+        for pk, uid, importance, *key in found:
+            before, after = changes[uid]
+            if importance == after:
+                rows.append((before, pk))
+                undone[tuple(key)].append([uid, after, before])
+    bulk.update(Memory, ("importance",), rows)
+    details = {key: {"changes": changes} for key, changes in undone.items()}
+    record_action("undo_consolidate", undo.id, details, undo.actor, undo.now)
+    return {uid for group in undone.values() for uid, *_ in group}
+
+
+inverse_of(Inverse(_changed_memories, _restore_changed), "consolidate", "evict")
+
+
+def _still_in_trash(trashed: Mapping[str, datetime], reason: TrashReason, actor: Actor) -> list[str]:
+    """Return the ids of memories that are in the trash since this moment, for this reason.
 
     Filters by id only: SQLite would use the index on ``deleted_at``, and a whole run shares one moment.
     """
     visible: MemoryQuerySet = Memory.objects.visible_to(actor.clearance)
     found: list[str] = []
-    for chunk in batched(uids, CHUNK_SIZE):
+    for chunk in batched(trashed, CHUNK_SIZE):
         rows = visible.filter(uid__in=chunk).order_by("pk").values_list("uid", "deleted_at", "trash_reason")
-        found += [uid for uid, since, why in rows if since == at and why == reason.value]
+        found += [uid for uid, since, why in rows if since == trashed[uid] and why == reason.value]
     return found
 
 
@@ -215,7 +202,7 @@ def condense_memories(
             [draft],
             replace(actor, clearance=clearance),
             now,
-            hold_cap=False,
+            enforce_cap=False,
             refusals=[None],
             vectors=vectors,
             imported_at=max(filter(None, (memory.imported_at for memory in memories)), default=None),
@@ -224,7 +211,7 @@ def condense_memories(
             raise made
         trash_merged(made.memory, uids, actor, TrashReason.COMPRESSED, now)
         key = (made.memory.project, made.memory.sensitivity, owner)
-        record_grouped(operation, run, {key: {"into": made.memory.uid, "members": uids}}, actor, now)
+        record_action(operation, run, {key: {"into": made.memory.uid, "members": uids}}, actor, now)
     return made.memory
 
 
@@ -232,19 +219,23 @@ def _compared_values(memory: Memory) -> tuple[Any, ...]:
     return tuple(getattr(memory, name) for name in _COMPARED_FIELDS)
 
 
-def restore_sources(entry: JournalEntry, uids: Sequence[str], actor: Actor, now: datetime) -> int:
-    """Undo :func:`condense_memories` for some sources: restore them if they are still in the trash."""
-    with write_transaction():
-        return len(
-            restore_memories(still_in_trash(uids, entry.at, TrashReason.COMPRESSED, actor), actor, now)
-        )
+def _summary_sources(rows: list[JournalEntry]) -> list[tuple[JournalEntry, str]]:
+    return [(row, uid) for row in rows for uid in row.detail["members"]]
 
 
-def trash_condensed(entry: JournalEntry, actor: Actor, now: datetime) -> None:
-    """Undo :func:`condense_memories` after sources were restored: trash the summary, unless it was edited."""
-    with write_transaction():
-        visible = Memory.objects.visible_to(actor.clearance)
-        made = visible.filter(uid=entry.detail["into"], deleted_at__isnull=True).first()
-        back = visible.filter(uid__in=entry.detail["members"], deleted_at__isnull=True).exists()
-        if back and made and not made.revisions.exists():
-            trash_memories([made.uid], actor, now=now)
+def _restore_sources(undo: Undo, units: Sequence[tuple[JournalEntry, str]]) -> int:
+    """Restore the sources of summaries, then move each summary to the trash, unless it was edited."""
+    trashed = {uid: row.at for row, uid in units}
+    restored = restore_memories(
+        _still_in_trash(trashed, TrashReason.COMPRESSED, undo.actor), undo.actor, undo.now
+    )
+    visible = Memory.objects.visible_to(undo.actor.clearance).filter(deleted_at__isnull=True)
+    for row, uid in units:
+        members = row.detail["members"]
+        made = visible.filter(uid=row.detail["into"]).first() if uid == members[-1] else None
+        if made and not made.revisions.exists() and visible.filter(uid__in=members).exists():
+            trash_memories([made.uid], undo.actor, now=undo.now)
+    return len(restored)
+
+
+inverse_of(Inverse(_summary_sources, _restore_sources), "compress", "summarize_old")

@@ -22,7 +22,6 @@ from memoryhub.memories import evidence
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import move_to_trash, restore_memories
 from memoryhub.memories.errors import Conflict, NotFound
-from memoryhub.memories.maintenance_updates import access_key, grouped_rows, record_grouped
 from memoryhub.memories.rows import (
     LIST_FIELDS,
     fetch_by_uids,
@@ -34,7 +33,13 @@ from memoryhub.memories.rows import (
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.secret_check import find_refusal, journal_refusals
 from memoryhub.memories.undo import (
+    Inverse,
+    Undo,
+    access_key,
+    action_rows,
     apply_snapshot,
+    inverse_of,
+    record_action,
     restore_copy_number,
     restore_fields,
     revert_numbers,
@@ -99,7 +104,7 @@ def merge_memories(
         before = take_snapshot(memory, _SNAPSHOT_FIELDS)
         patch = _build_patch(memory, found, content)
         other_pks = [other.pk for other in found]
-        changes = apply_patch(memory, patch, patch.given, actor, now, reason="merge", beside=other_pks)
+        changes = apply_patch(memory, patch, patch.given, actor, now, reason="merge", equal_to=other_pks)
         _add_up_counts(memory, found, now)
         memory.save()
         evidence.merge_evidence(memory, found, now)
@@ -115,7 +120,7 @@ def merge_memories(
             "before": before,
             "after": take_snapshot(memory, _SNAPSHOT_FIELDS),
         }
-        record_grouped(MERGE, done.uid, {access_key(memory): detail}, actor, now)
+        record_action(MERGE, done.uid, {access_key(memory): detail}, actor, now)
     return done
 
 
@@ -220,24 +225,31 @@ def undo_merge(uid: str, actor: Actor, now: datetime | None = None) -> MergeResu
     Raise :class:`NotFound` if the actor may not know of the merge, and :class:`Conflict` with the changes
     since.
     """
-    now = now or timezone.now()
-    with write_transaction():
-        entry = next(grouped_rows(MERGE, uid, actor), None)
-        if entry is None:
-            raise NotFound("there is no such merge")
-        if next(grouped_rows(UNDO_MERGE, uid, actor), None):
+    undo = Undo.of_action(uid, actor, [MERGE], now)
+    if not undo.rows:
+        if action_rows(uid, actor, [MERGE]):
             raise Conflict("this merge was undone already", "id")
-        memory, others = _load_merged(entry, actor)
-        key = access_key(memory)
-        changes = _restore_kept(memory, others, entry, actor, now)
-        evidence.undo_merge_evidence(memory, entry.at)
-        changes += _return_facts(memory, others, entry)
-        journal.record(actor, changes, now)
-        back = restore_memories([other.uid for other in others], actor, now)
-        record_grouped(
-            UNDO_MERGE, uid, {key: {"into": memory.uid, "members": entry.detail["members"]}}, actor, now
-        )
-    return MergeResult(uid, memory, back)
+        raise NotFound("there is no such merge")
+    memory, *others = undo.run().restored
+    return MergeResult(uid, memory, others)
+
+
+def _restore_merged(undo: Undo, entries: Sequence[JournalEntry]) -> int:
+    [entry] = entries
+    memory, others = _load_merged(entry, undo.actor)
+    key = access_key(memory)
+    changes = _restore_kept(memory, others, entry, undo.actor, undo.now)
+    evidence.undo_merge_evidence(memory, entry.at)
+    changes += _return_facts(memory, others, entry)
+    journal.record(undo.actor, changes, undo.now)
+    restored = restore_memories([other.uid for other in others], undo.actor, undo.now)
+    detail = {"into": memory.uid, "members": entry.detail["members"]}
+    record_action(UNDO_MERGE, undo.id, {key: detail}, undo.actor, undo.now)
+    undo.restored += [memory, *restored]
+    return 1 + len(restored)
+
+
+inverse_of(Inverse(list, _restore_merged, UNDO_MERGE), MERGE)
 
 
 def last_merge(memory: Memory, clearance: Clearance) -> str:
@@ -319,7 +331,7 @@ def _restore_kept(
     other_pks = [other.pk for other in others]
     changes: list[journal.Change] = []
     if revision := memory.revisions.filter(number=detail["revision"]).first():
-        changes = restore_fields(memory, revision, actor, now, reason="undo merge", beside=other_pks)
+        changes = restore_fields(memory, revision, actor, now, reason="undo merge", equal_to=other_pks)
     apply_snapshot(memory, _restored_numbers(detail["before"], detail["after"], current))
     restore_copy_number(memory, memory.copy)
     memory.save()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import combinations
@@ -13,28 +13,28 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor, Clearance, stricter_level
 from memoryhub.core.database import write_transaction
 from memoryhub.memories.errors import Conflict, NotFound
-from memoryhub.memories.maintenance_updates import access_key, grouped_rows, record_grouped
 from memoryhub.memories.merge import refuse_different_place
 from memoryhub.memories.rows import fetch_by_uids
+from memoryhub.memories.undo import AccessKey, Inverse, Undo, access_key, inverse_of, record_action
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.models.fields import new_uid
-
-AccessKey = tuple[str, str, str]  # project, level, owner
 
 
 @dataclass(frozen=True)
 class PairDecisions:
-    """Decisions of one kind, stored in the journal.
+    """Decisions of one kind about pairs of ids, stored in the journal.
 
-    ``about``: the object type of the rows. ``said`` and ``undone``: the operations that record and revoke
-    one.
+    ``about``: the object type of the rows. ``operation`` records a decision, ``undo_operation`` its undo.
     """
 
     about: str
-    said: str
-    undone: str
+    operation: str
+    undo_operation: str
 
-    def write_down(
+    def __post_init__(self) -> None:
+        inverse_of(Inverse(list, self._revoke, self.undo_operation), self.operation, about=self.about)
+
+    def record(
         self, pairs: Iterable[tuple[AccessKey, tuple[str, str]]], actor: Actor, now: datetime | None
     ) -> str:
         """Record pairs of ids, each with the access key that its row gets. Return the id of the decision."""
@@ -43,33 +43,30 @@ class PairDecisions:
             grouped[key].append(list(pair))
         decision = new_uid()
         details = {key: {"pairs": found} for key, found in grouped.items()}
-        record_grouped(self.said, decision, details, actor, now or timezone.now(), about=self.about)
+        record_action(self.operation, decision, details, actor, now or timezone.now(), about=self.about)
         return decision
 
-    def take_back(self, decision: str, actor: Actor, now: datetime | None) -> None:
+    def undo(self, decision: str, actor: Actor, now: datetime | None) -> None:
         """Revoke a decision. Raise NotFound if the actor sees no such decision, or if it was revoked."""
-        with write_transaction():
-            recorded = {
-                access_key(row): row.detail
-                for row in grouped_rows(self.said, decision, actor, about=self.about)
-            }
-            undone = {access_key(row) for row in grouped_rows(self.undone, decision, actor, about=self.about)}
-            details = {
-                key: {"pairs": detail["pairs"]} for key, detail in recorded.items() if key not in undone
-            }
-            if not details:
-                raise NotFound("there is no such decision")
-            record_grouped(self.undone, decision, details, actor, now or timezone.now(), about=self.about)
+        undo = Undo.of_action(decision, actor, [self.operation], now, about=self.about)
+        if not undo.rows:
+            raise NotFound("there is no such decision")
+        undo.run()
 
-    def holding(self, clearance: Clearance) -> set[frozenset[str]]:
+    def _revoke(self, undo: Undo, rows: Sequence[JournalEntry]) -> int:
+        details = {access_key(row): {"pairs": row.detail["pairs"]} for row in rows}
+        record_action(self.undo_operation, undo.id, details, undo.actor, undo.now, about=self.about)
+        return sum(len(detail["pairs"]) for detail in details.values())
+
+    def decided(self, clearance: Clearance) -> set[frozenset[str]]:
         """Return the decided pairs of ids, if this clearance may know of both objects."""
         rows = JournalEntry.objects.visible_as_recorded(clearance).filter(object_type=self.about)
-        decided = rows.filter(operation__in=(self.said, self.undone)).order_by("seq")
+        recorded = rows.filter(operation__in=(self.operation, self.undo_operation)).order_by("seq")
         pairs: dict[tuple[str, frozenset[str]], bool] = {}
-        for uid, operation, detail in decided.values_list("object_id", "operation", "detail"):
+        for uid, operation, detail in recorded.values_list("object_id", "operation", "detail"):
             for pair in detail["pairs"]:
-                pairs[(uid, frozenset(pair))] = operation == self.said
-        return {pair for (_, pair), holds in pairs.items() if holds}
+                pairs[(uid, frozenset(pair))] = operation == self.operation
+        return {pair for (_, pair), is_decided in pairs.items() if is_decided}
 
 
 MAX_DISMISSED = 100  # memories in one decision, which stores every pair of them
@@ -94,14 +91,14 @@ def dismiss_duplicates(uids: Iterable[str], actor: Actor, now: datetime | None =
             )
             for one, other in combinations(memories, 2)
         )
-        return _NOT_DUPLICATES.write_down(pairs, actor, now)
+        return _NOT_DUPLICATES.record(pairs, actor, now)
 
 
 def undo_dismissal(decision: str, actor: Actor, now: datetime | None = None) -> None:
     """Revoke :func:`dismiss_duplicates`. Raise NotFound if the actor sees no such decision."""
-    _NOT_DUPLICATES.take_back(decision, actor, now)
+    _NOT_DUPLICATES.undo(decision, actor, now)
 
 
 def dismissed_pairs(clearance: Clearance) -> set[frozenset[str]]:
     """Return the pairs of ids that are not duplicates, if this clearance may know of both memories."""
-    return _NOT_DUPLICATES.holding(clearance)
+    return _NOT_DUPLICATES.decided(clearance)

@@ -45,7 +45,7 @@ def resolve_project(project: str, actor: Actor) -> str:
     allowed = actor.clearance.projects
     if not project and allowed and len(allowed) == 1:
         return next(iter(allowed))
-    if not actor.clearance.reaches(project):
+    if not actor.clearance.includes_project(project):
         named = ", ".join(sorted(allowed or ()))
         words = f"you may write only to: {named}; name one of them as project" if named else _NO_PROJECT
         raise Forbidden(words, "project")

@@ -33,18 +33,18 @@ _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 
 def _check_characters(text: str) -> str:
     if "\x00" in text:
-        raise ValueError("must not hold a NUL character; remove it")
+        raise ValueError("must not contain a NUL character; remove it")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise ValueError("holds half of a surrogate pair, which is no character; remove it") from None
+            raise ValueError("contains an unpaired surrogate, which is not a character; remove it") from None
     return text
 
 
 def _check_not_blank(text: str) -> str:
     if not text.strip():
-        raise ValueError("must hold more than white space")
+        raise ValueError("must contain more than white space")
     return text
 
 
@@ -147,47 +147,48 @@ class _MemoryFields(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    title: Annotated[Text, Field(max_length=500)] = Field("", description="Short; made when left out.")
-    subtitle: Annotated[Text, Field(max_length=1000)] = Field("", description="A second line to the title.")
+    title: Annotated[Text, Field(max_length=500)] = Field("", description="Default: made from the content.")
+    subtitle: Annotated[Text, Field(max_length=1000)] = Field("", description="Second line of the title.")
     abstract: Annotated[Text, Field(max_length=2000)] = Field(
-        "", description="One line; the first 20 words of the content when left out."
+        "", description="Summary in one line; default: the first 20 words of the content."
     )
-    overview: Annotated[Text, Field(max_length=20_000)] = Field("", description="A paragraph.")
-    category: Annotated[Word, Field(max_length=100)] = Field("general", description="Any word to group by.")
-    type: MemoryType = Field(MemoryType.CHANGE, description="What kind of thing is remembered.")
+    overview: Annotated[Text, Field(max_length=20_000)] = Field("", description="Summary in a paragraph.")
+    category: Annotated[Word, Field(max_length=100)] = Field("general", description="Category, any word.")
+    type: MemoryType = Field(MemoryType.CHANGE, description="Type of the memory.")
     concepts: Labels = Field(
         default_factory=list,
         description="Kinds of knowledge: how-it-works, why-it-exists, what-changed, problem-solution, "
         "gotcha, pattern, trade-off.",
     )
-    tags: Labels = Field(default_factory=list, description="Words to find it by.")
+    tags: Labels = Field(default_factory=list, description="Tags.")
     aliases: Aliases = Field(
         default_factory=list, description="Short names for what it is about, such as k8s for Kubernetes."
     )
-    importance: Share = Field(0.5, description="How much it matters, 0 to 1.")
-    trust: Share = Field(0.5, description="How far its source is trusted, 0 to 1.")
-    confidence: Share = Field(0.5, description="How sure the claim is, 0 to 1.")
+    importance: Share = Field(0.5, description="Importance, 0 to 1.")
+    trust: Share = Field(0.5, description="Trust in the source, 0 to 1.")
+    confidence: Share = Field(0.5, description="Confidence in the content, 0 to 1.")
     sensitivity: Sensitivity = Field(
         Sensitivity.PUBLIC,
-        description="Reads show private and secret only to those who ask for them and may see them.",
+        description="Reads include private and secret only if requested and permitted.",
     )
     scope: Scope = Field(
-        Scope.PROJECT, description="Who shares it: its owner alone, those on the project, the whole team."
+        Scope.PROJECT, description="Who sees it: only the owner, the project, or the whole team."
     )
-    project: Name = Field("", description="The project it belongs to.")
-    session_id: Name = Field("", description="The session it comes from.")
+    project: Name = Field("", description="Project.")
+    session_id: Name = Field("", description="Session in which it was created.")
     key: Name = Field(
-        "", description="A name of its own within project, scope and owner: the same key again updates it."
+        "",
+        description="Unique within project, scope and owner. Storing the same key updates the memory.",
     )
     files_read: Paths = Field(default_factory=list, description="Paths of files that were read.")
     files_modified: Paths = Field(default_factory=list, description="Paths of files that were changed.")
     discovery_tokens: Annotated[int | None, Field(ge=0, le=2_000_000_000)] = Field(
-        None, description="Tokens that it took to find this out."
+        None, description="Number of tokens spent to find this out."
     )
     ttl_days: TtlDays | None = Field(
-        default=None, description="Days until it expires; 0 or null: never; left out: as configured."
+        default=None, description="Days until it expires; 0 or null: never; default: as configured."
     )
-    entities: Entities = Field(default_factory=list, description="People, places and things it names.")
+    entities: Entities = Field(default_factory=list, description="People, places and things in the content.")
     superseded_by: OptionalId = Field(
         None, description="The id of the memory that replaces this one; null: none."
     )
@@ -206,14 +207,16 @@ class _MemoryFields(BaseModel):
 class MemoryDraft(_MemoryFields):
     """A memory to store. A missing title or abstract is made from the content."""
 
-    content: Content = Field(description="What to remember, in full.")
-    created_at: Moment | None = Field(default=None, description="For imports of history; now when absent.")
+    content: Content = Field(description="Full text of the memory.")
+    created_at: Moment | None = Field(
+        default=None, description="Time of creation, for imports; default: now."
+    )
 
 
 class MemoryPatch(_MemoryFields):
-    """A change of a memory: only the given fields are set."""
+    """The fields of a memory to change."""
 
-    content: Content = Field("", description="What to remember, in full.")
+    content: Content = Field("", description="Full text of the memory.")
 
     @model_validator(mode="after")
     def _sets_something(self) -> Self:
@@ -239,16 +242,16 @@ class FactDraft(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    subject: Annotated[Word, Field(max_length=500)] = Field(description="What the fact is about.")
-    predicate: Annotated[Word, Field(max_length=200)] = Field(description="What is said of it: a verb.")
-    object: Annotated[Word, Field(max_length=10_000)] = Field(description="What the verb points to.")
-    confidence: Share = Field(1.0, description="How sure it is, 0 to 1.")
-    project: Name = Field("", description="The project it belongs to.")
-    session_id: Name = Field("", description="The session it comes from.")
+    subject: Annotated[Word, Field(max_length=500)] = Field(description="Subject of the fact.")
+    predicate: Annotated[Word, Field(max_length=200)] = Field(description="Predicate: a verb.")
+    object: Annotated[Word, Field(max_length=10_000)] = Field(description="Object of the fact.")
+    confidence: Share = Field(1.0, description="Confidence, 0 to 1.")
+    project: Name = Field("", description="Project.")
+    session_id: Name = Field("", description="Session in which it was created.")
     sensitivity: Sensitivity = Field(
         Sensitivity.PUBLIC,
-        description="Reads show private and secret only to those who ask for them and may see them.",
+        description="Reads include private and secret only if requested and permitted.",
     )
     memory_id: Annotated[str | None, Field(max_length=64)] = Field(
-        None, description="The memory it was drawn from: it is seen, and ends, with that."
+        None, description="Id of the source memory. The fact is visible, and deleted, together with it."
     )

@@ -19,29 +19,11 @@ from memoryhub.core.vocabulary import Scope
 from memoryhub.memories.errors import SecretDetected, StoreError, TooCostlyToCheck
 from memoryhub.models import Memory
 from memoryhub.security.secrets import (
-    REDACTED,
     CheckTooCostly,
     DetectedSecret,
     find_secrets,
     may_contain_secrets,
-    redact,
-    redact_checked,
 )
-
-__all__ = [
-    "FACT_FIELDS",
-    "MEMORY_FIELDS",
-    "REDACTED",
-    "CheckTooCostly",
-    "find_refusal",
-    "find_secrets",
-    "find_secrets_in_field",
-    "journal_refusals",
-    "redact",
-    "redact_checked",
-    "refusal_change",
-    "refuse_secrets",
-]
 
 MEMORY_FIELDS = (
     *("content", "title", "subtitle", "abstract", "overview", "category", "key", "project", "session_id"),
@@ -121,7 +103,9 @@ def refusal_change(
     if memory:
         return journal.memory_change(SECRET_BLOCKED, memory, **detail)
     project = getattr(draft, "project", "")
-    is_open = refusal.field != "project" and isinstance(project, str) and actor.clearance.reaches(project)
+    is_open = (
+        refusal.field != "project" and isinstance(project, str) and actor.clearance.includes_project(project)
+    )
     personal = str(getattr(draft, "scope", "")) == Scope.PERSONAL.value
     return journal.Change(
         SECRET_BLOCKED,

@@ -110,20 +110,20 @@ def apply_patch(
     now: datetime,
     *,
     reason: str,
-    beside: Collection[int] = (),
+    equal_to: Collection[int] = (),
     **detail: Any,
 ) -> list[journal.Change]:
     """Set fields, write list rows and a revision. The caller saves the memory and journals the returned
     changes.
 
-    ``beside``: primary keys of memories that this one may become equal to, because they go to the trash or
+    ``equal_to``: primary keys of memories that this one may become equal to, because they go to the trash or
     move.
     """
     level = memory.sensitivity
     changed = _change_scalars(memory, patch, given, actor, now)
     if changed.keys() & _IDENTITY_FIELDS:
         memory.content_hash = rows.hash_content(memory.content)
-        _update_copy_number(memory, actor, moved=bool(changed.keys() & _PLACE_FIELDS), ignored=beside)
+        _update_copy_number(memory, actor, moved=bool(changed.keys() & _PLACE_FIELDS), ignored=equal_to)
     if "superseded_by" in given:
         changed |= change_replacement(memory, patch.superseded_by, actor.clearance)
     changed |= _change_lists(memory, patch, [name for name in rows.LIST_FIELDS if name in given])

@@ -56,21 +56,21 @@ class Version:
 def walk_revisions(memory: Memory, clearance: Clearance) -> Iterator[tuple[Revision, bool]]:
     """Yield the revisions, newest first, and whether this clearance may see them. One lazy query.
 
-    A version is visible to callers who may read its own level, project and scope: sharing a personal memory,
-    or moving it to an open project, does not reveal its earlier versions. A replacement that this clearance
+    A version is visible to callers with access to its own level, project and scope. Sharing a personal memory
+    or moving it to an open project does not reveal its earlier versions. A replacement that this clearance
     may not see is null in ``before``.
     """
     scope, project, same_owner = memory.scope, memory.project, True
     for row in memory.revisions.order_by("-number").iterator(chunk_size=20):
-        # Each row has the values from before its change. Revisions do not store the owner, who may have been
-        # someone else before a change of the scope.
+        # Each row has the values from before its change. Revisions do not store the owner, who can have been
+        # another person before a change of the scope.
         if uid := row.before.get("superseded_by"):
             is_visible = Memory.objects.visible_to(clearance).filter(uid=uid).exists()
             row.before |= {"superseded_by": uid if is_visible else None}
         same_owner = same_owner and "scope" not in row.before
         scope, project = row.before.get("scope", scope), row.before.get("project", project)
         open_to_all = scope != Scope.PERSONAL.value or same_owner
-        yield row, clearance.opens(project, row.sensitivity) and open_to_all
+        yield row, clearance.allows(project, row.sensitivity) and open_to_all
 
 
 def current_value(memory: Memory, name: str, clearance: Clearance) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
@@ -122,6 +124,10 @@ class AgentToken(models.Model):
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
 
-    def reach(self) -> Clearance:
+    def has_ended(self, now: datetime) -> bool:
+        """Whether the token was revoked or has expired: not in ``AgentToken.objects.active(now)``."""
+        return self.revoked_at is not None or (self.expires_at is not None and self.expires_at <= now)
+
+    def full_clearance(self) -> Clearance:
         """Return the largest clearance of this token."""
         return Clearance.up_to(self.clearance, self.owner, self.projects or None)

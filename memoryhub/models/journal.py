@@ -19,7 +19,7 @@ class JournalEntry(models.Model):
     operation = models.CharField(max_length=40)
     object_type = models.CharField(max_length=20)
     object_id = name_field(300)
-    # The object's values at that time, which decide who may see this row.
+    # The object's values at that time. They decide the visibility of this row.
     project = name_field()
     sensitivity = sensitivity_field()
     owner = name_field(150)

@@ -249,7 +249,7 @@ class Embedding(models.Model):
     """A memory's vector (unit length, little-endian float16) and the name of the model that made it.
 
     Rows are inserted and deleted, never updated: new rows have higher keys than all earlier ones. Triggers
-    (``backends.vector_log``) delete the row when a text of the memory changes and list deleted rows, so that
+    (``backends.change_log``) delete the row when a text of the memory changes and list deleted rows, so that
     the index of each process can follow.
     """
 

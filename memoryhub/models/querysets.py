@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -14,7 +15,6 @@ from django.db.models import (
     Case,
     Exists,
     F,
-    FloatField,
     OuterRef,
     Q,
     QuerySet,
@@ -44,7 +44,7 @@ from memoryhub.backends.fts_query import (
     trigram_expression,
     word_expression,
 )
-from memoryhub.backends.lookups import DocumentContains, days_since, fts_rank
+from memoryhub.backends.lookups import DocumentContains, fts_rank
 from memoryhub.backends.schema import TEXT_COLUMNS
 
 DETAIL_RELATIONS = ("labels", "files", "entities")  # the list-valued fields of a memory
@@ -162,16 +162,6 @@ class MemoryQuerySet(AccessQuerySet):
         rows = self.filter(trigram_index__terms__match=trigram_expression([text]), title__icontains=text)
         return rows.order_by("-pk")
 
-    def worthiest(self, recency: float, importance: float, trust: float) -> Self:
-        """Sort by a weighted sum of recency, importance and trust, highest first.
-
-        Recency is linear here, because SQL can compute that: from 1 now to 0 after nine weeks.
-        """
-        age = days_since("updated_at")
-        freshness = Greatest(Value(0.0), Value(1.0) - age / Value(63.0), output_field=FloatField())
-        score = freshness * recency + F("importance") * importance + F("trust") * trust
-        return self.order_by(score.desc(), "-pk")
-
     def containing(self, texts: Iterable[str]) -> Self:
         """Return memories that contain any of these texts of at least three characters, newest first."""
         texts = [text for text in texts if len(text) >= TRIGRAM_LENGTH]
@@ -182,15 +172,13 @@ class MemoryQuerySet(AccessQuerySet):
         return rows.filter(_contains_any(texts)) if all(map(str.isascii, texts)) else rows
 
     def sharing_trigrams(self, texts: Iterable[str]) -> Self:
-        """Return memories that share trigrams with these texts, most and rarest first. Lazy."""
+        """Return memories that share trigrams with these texts, newest first. Lazy."""
         found = {
             text[at : at + TRIGRAM_LENGTH] for text in texts for at in range(len(text) - TRIGRAM_LENGTH + 1)
         }
         if not found:
             return self.none()
-        return self.filter(trigram_index__terms__match=match_any(sorted(found))).order_by(
-            fts_rank("trigram_index")
-        )
+        return self.filter(trigram_index__terms__match=match_any(sorted(found))).order_by("-pk")
 
     def holding(self, literal: str) -> Self:
         """Return memories that contain a text of any length, newest first. A full scan."""
@@ -203,6 +191,11 @@ class MemoryQuerySet(AccessQuerySet):
         ``memoryhub.search`` adds the composite score, substrings and scripts without spaces.
         """
         return self.matching(word_expression(parse_query(typed)))
+
+    def load(self, keys: Iterable[int]) -> dict[int, Any]:
+        """Return whole memories by primary key, in fixed SQL without filters: the caller checked access."""
+        sql = f"SELECT * FROM {self.model._meta.db_table} WHERE id IN (SELECT value FROM json_each(%s))"  # noqa: S608
+        return {row.pk: row for row in self.model.objects.raw(sql, [json.dumps(list(keys))])}
 
     def with_details(self) -> Self:
         """Prefetch labels, files and entities in three queries."""

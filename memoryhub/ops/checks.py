@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.exceptions import ImproperlyConfigured
-
-from memoryhub.ops.filesystems import mount_under
 
 # The tag of the checks that commands run first. Django's other checks load every page, so only
 # `manage.py check` runs them.
@@ -43,6 +43,62 @@ def sqlite_is_able(**kwargs: Any) -> list[CheckMessage]:
                 )
             ]
     return []
+
+
+# Network file systems: the shared memory of SQLite's write-ahead log does not reach other machines.
+# fmt: off
+NETWORK = frozenset({
+    "afs", "beegfs", "ceph", "cephfs", "cifs", "coda", "davfs", "davfs2", "fhgfs", "gfs", "gfs2",
+    "glusterfs", "gpfs", "lustre", "moosefs", "ncp", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs",
+    "pvfs2", "smb2", "smb3", "smbfs", "fuse.beegfs", "fuse.ceph", "fuse.cephfs", "fuse.curlftpfs",
+    "fuse.davfs", "fuse.davfs2", "fuse.gcsfuse", "fuse.glusterfs", "fuse.goofys", "fuse.juicefs",
+    "fuse.mfs", "fuse.mountpoint-s3", "fuse.rclone", "fuse.s3fs", "fuse.smbnetfs", "fuse.sshfs"
+})
+# Folders that a virtual machine or container shares with its host: safe while only one side uses the store.
+SHARED_WITH_HOST = frozenset({
+    "9p", "drvfs", "fakeowner", "fuse.grpcfuse", "fuse.osxfs", "fuse.vmhgfs-fuse", "prl_fs", "vboxsf",
+    "virtiofs", "vmhgfs"
+})
+# fmt: on
+_MOUNTS = Path("/proc/mounts")
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A mount point and the type of its file system."""
+
+    point: str
+    type: str
+
+    @property
+    def is_network(self) -> bool:
+        return self.type in NETWORK
+
+    @property
+    def is_shared_with_host(self) -> bool:
+        return self.type in SHARED_WITH_HOST
+
+
+def mount_of(path: Path, mounts: str) -> Mount | None:
+    """Return the mount of ``path`` from the text of ``/proc/mounts``: the last of the deepest ones."""
+    best: Mount | None = None
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = _ESCAPE.sub(lambda found: chr(int(found[1], 8)), fields[1])
+        if path.is_relative_to(point) and (best is None or len(point) >= len(best.point)):
+            best = Mount(point, fields[2])
+    return best
+
+
+def mount_under(path: Path) -> Mount | None:
+    """Return the mount of ``path``, which need not exist, or None if the system lists none (macOS)."""
+    try:
+        return mount_of(path.resolve(), _MOUNTS.read_text("utf-8", "surrogateescape"))
+    except OSError:
+        return None
 
 
 @register(INSTALLATION)
@@ -126,7 +182,7 @@ def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
     chosen = EmbeddingSettings.now()
     found: list[CheckMessage] = [
         Warning(
-            problem.text, hint=f"{problem.mend} Until then search goes by words alone.", id="memoryhub.W004"
+            problem.text, hint=f"{problem.fix} Until then search goes by words alone.", id="memoryhub.W004"
         )
         for problem in find_problems(chosen)
     ]
@@ -144,13 +200,11 @@ def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
 @register(INSTALLATION)
 def language_model_can_work(**kwargs: Any) -> list[CheckMessage]:
     """Report model settings that cannot work. Extraction by rules continues, so these are warnings."""
-    from memoryhub.llm.base import LlmSettings, find_problems, sends_in_clear
+    from memoryhub.llm import LlmSettings, find_problems, sends_in_clear
 
     chosen = LlmSettings.now()
     found: list[CheckMessage] = [
-        Warning(
-            problem.text, hint=f"{problem.mend} Until then rules read conversations.", id="memoryhub.W006"
-        )
+        Warning(problem.text, hint=f"{problem.fix} Until then rules read conversations.", id="memoryhub.W006")
         for problem in find_problems(chosen)
     ]
     if sends_in_clear(chosen):
@@ -167,7 +221,7 @@ def language_model_can_work(**kwargs: Any) -> list[CheckMessage]:
 @register(INSTALLATION)
 def daily_operations_are_known(**kwargs: Any) -> list[CheckMessage]:
     """Report unknown maintenance operations, which would never run."""
-    from memoryhub.maintenance.registry import OPERATIONS
+    from memoryhub.maintenance.operations import OPERATIONS
     from memoryhub.maintenance.scheduler import unknown_operations
 
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.accounts import identities, people, saved_searches, tokens
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.facts import services
-from memoryhub.maintenance import run_scope, runs
+from memoryhub.maintenance import results, runs
 from memoryhub.memories import SecretDetected
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import AgentToken, Event, Injection, JournalEntry, MaintenanceRun, Memory, Session
@@ -207,7 +207,7 @@ class _History:
         MaintenanceRun.objects.create(
             **{name: row[name] for name in ("operation", "dry_run", "status", "actor")},
             params=row.get("params", {}),
-            reach=run_scope.clearance_to_json(_actor(row["actor"]).clearance),
+            reach=results.clearance_to_json(_actor(row["actor"]).clearance),
             cause=row.get("cause", ""),
             error=row.get("error", ""),
             done=done,
@@ -404,7 +404,7 @@ def play_session(now: datetime | None = None) -> None:
 def _in_no_hurry() -> Iterator[None]:
     """Lift the injection deadline, so that a busy machine does not change the demo."""
     served = settings.MEMORYHUB
-    settings.MEMORYHUB = replace(served, injection_deadline_ms=60_000)
+    settings.MEMORYHUB = served.model_copy(update={"injection_deadline_ms": 60_000})
     try:
         yield
     finally:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -165,20 +163,21 @@ class Outside:
 
     def _request(self, method: str, path: str, query: dict[str, Any], body: Any) -> tuple[int, bytes, float]:
         """Status, body, and the seconds to wait if the hub is busy. Status 0: no hub answers there."""
-        request = urllib.request.Request(  # noqa: S310 is_address has looked at the scheme
-            f"{self._url}/api/v1{path}?{urlencode(query)}",
-            json.dumps(body).encode() if body is not None else None,
-            {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"},
-            method=method,
-        )
+        import httpx2
+
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
-                return answer.status, answer.read(), 0
-        except urllib.error.HTTPError as error:
-            wait = error.headers.get("Retry-After", "1")
-            return error.code, error.read(), float(wait) if wait.isdigit() else 1.0
-        except OSError as error:
-            return 0, f"no answer: {getattr(error, 'reason', error)}".encode(), 0
+            answer = httpx2.request(
+                method,
+                f"{self._url}/api/v1{path}?{urlencode(query)}",
+                content=json.dumps(body) if body is not None else None,
+                headers={"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"},
+                timeout=TIMEOUT,
+                follow_redirects=True,
+            )
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            return 0, f"no answer: {error}".encode(), 0
+        wait = answer.headers.get("Retry-After", "1")
+        return answer.status_code, answer.content, float(wait) if wait.isdigit() else 1.0
 
 
 def is_address(url: str) -> bool:

@@ -17,14 +17,14 @@ from typing import NoReturn
 from django.conf import settings
 from django.db import connections
 
-from memoryhub.http import request_buffering
-
 logger = logging.getLogger(__name__)
 APPLICATION = "memoryhub.worker:application"
 # Processes: one per CPU, because threads share the interpreter lock. Few, because each needs memory.
 WORKERS = min(os.cpu_count() or 1, 4)
 # Threads per worker: more would wait for the interpreter lock; with one, a slow client would block the rest.
 THREADS = 2
+THREADS_VARIABLE = "HUB_THREADS"  # environment variable of a worker process: number of its threads
+MAX_CONNECTIONS = 512  # connections of one worker process
 # A worker that has not ended after this time is killed.
 SECONDS_TO_END = 10
 # Interval at which a worker checks that its main process is alive.
@@ -77,13 +77,13 @@ def serve(
     sys.stdout.flush()
     sys.stderr.flush()
     options = ["--interface", "rsgi", "--host", host, "--port", str(port), "--no-ws"]
-    environ[request_buffering.THREADS_VARIABLE] = str(threads)
+    environ[THREADS_VARIABLE] = str(threads)
     # With HTTP/2, one connection could carry many requests.
     options += [
         "--http",
         "1",
         "--backpressure",
-        str(request_buffering.MAX_CONNECTIONS),
+        str(MAX_CONNECTIONS),
         "--workers",
         str(workers),
     ]

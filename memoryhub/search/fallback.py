@@ -17,7 +17,7 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
 from memoryhub.search.hybrid import MIN_MATCH, SearchMode, search_memories
-from memoryhub.search.term_frequencies import load_term_frequencies
+from memoryhub.search.lexical import count_terms
 
 MIN_WORD_LENGTH = 4  # too many shorter words differ by one letter
 MIN_SPELLING_SIMILARITY = 78.0  # of 100
@@ -51,7 +51,7 @@ def correct_spelling(
     """
     query = queries.parse_query(typed)
     long = [one for one in query.words if len(one) >= MIN_WORD_LENGTH and one.isalpha() and one.isascii()]
-    frequencies = load_term_frequencies(memories if known is None else known, tuple(long))
+    frequencies = count_terms(memories if known is None else known, tuple(long))
     unknown = [word for word in long if not frequencies.of(word)][:MAX_CORRECTED_WORDS]
     if not unknown:
         return None
@@ -68,7 +68,7 @@ def correct_spelling(
 
 
 def _vocabulary(memories: MemoryQuerySet, unknown: Iterable[str]) -> list[str]:
-    """Return the words of the memories that share most trigrams with the unknown words."""
+    """Return the words of the newest memories that share trigrams with the unknown words."""
     rows = memories.sharing_trigrams(unknown).values_list(*TEXT_COLUMNS)[:MAX_VOCABULARY_ROWS]
     found: set[str] = set()
     for texts in rows:

@@ -1,39 +1,42 @@
-"""Hybrid search: find candidates by words and by vectors, score them with their session neighbours."""
+"""Hybrid search: score visible memories by words and vectors, and the best also by text and neighbours.
+
+Three steps: the words and the vectors score every visible row in NumPy arrays; the texts of the best rows
+and of their neighbours in the session are read and compared closely; the details of one page are loaded.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from typing import Literal, TypeAlias
 
+import numpy as np
 from django.conf import settings
-from django.core.exceptions import EmptyResultSet
 from django.utils import timezone
 
 from memoryhub.backends import fts_query as queries
 from memoryhub.backends.fts_query import Query
-from memoryhub.backends.statements import key_list, session_neighbours
+from memoryhub.backends.schema import TEXT_COLUMNS
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import lexical, scoring
-from memoryhub.search.lexical import TEXT_FIELDS, CandidateRow, ScoredCandidate, SearchEffort, score_candidate
-from memoryhub.search.scoring import NEIGHBOUR_WORD_SHARES, Evidence, Neighbours, Question, Signals
-from memoryhub.search.semantic import SemanticSearch, start_semantic_search
+from memoryhub.search.lexical import RowScorer, Scores, TermMatches, TextMatcher, best_positions
+from memoryhub.search.prompts import match_prompt
+from memoryhub.search.scoring import NEIGHBOUR_WORD_SHARES, Neighbours, Question, Signals
+from memoryhub.search.semantic import SemanticMatches, match_meaning
 from memoryhub.search.snippets import snippet_of_first_match
-from memoryhub.search.term_frequencies import load_term_frequencies
+from memoryhub.search.visible_rows import Positions, VisibleRows, load_visible_rows
 
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
 MAX_DISTANCE = len(NEIGHBOUR_WORD_SHARES)
-MAX_POSTINGS = 5_000  # in hybrid mode, words that occur in more memories together are left to the vectors
-POOL_DIVISOR = 5  # words and vectors each find a fifth of the pool; neighbours come on top
-MAX_CANDIDATES = 1000  # by words and by vectors each, for any limit
-MAX_WORTH_ROWS = 1000  # in hybrid mode, matching memories up to which the worth of each is compared
+POOL_DIVISOR = 5  # each measure finds this part of the pool
 MAX_LEADERS = 24  # best candidates whose neighbours are read
 # A weaker match is no result unless min_score is 0: it shares only common words, or its vector points in
 # about the same direction, as the vectors of any two texts of one store do.
 MIN_MATCH: dict[SearchMode, float] = {"lexical": 0.2, "semantic": 0.35, "hybrid": 0.4}
+LEAST_MATCH = 0.00005  # a smaller one is 0.0000 in the answer
 
 
 @dataclass(frozen=True)
@@ -77,11 +80,13 @@ def search_memories(
     now: datetime | None = None,
     mode: SearchMode = "hybrid",
     snippets: bool = True,
+    is_prompt: bool = False,
 ) -> SearchResults:
     """Search ``memories``, a queryset of live rows that the caller can see.
 
-    ``limit`` and ``min_score`` default to the configuration. Without ``snippets``, the labels, files and
-    entities of the hits are not read either. The number of queries does not depend on the results.
+    ``limit`` and ``min_score`` default to the configuration. ``is_prompt``: memories whose subject the text
+    names match, however much else it says, and coincidences do not. Without ``snippets``, the hits have none.
+    The number of queries does not depend on the results.
     """
     began = time.perf_counter()
     config = settings.MEMORYHUB
@@ -90,24 +95,30 @@ def search_memories(
     query = queries.parse_query(typed)
     if not query.terms:
         return SearchResults(mode=mode)
-    ranking = _HybridRanking(memories, query, mode, offset + limit)
-    min_match = MIN_MATCH[ranking.mode] if min_score else 0.0
-    scored = [
-        one
-        for one in ranking.score(weights or default_weights(), now or timezone.now())
-        if one.score >= min_score and one.parts.match >= min_match
+    rows = load_visible_rows(memories)
+    ranking = _Ranking(memories, rows, query, mode)
+    scorer = RowScorer(rows, weights or default_weights(), now or timezone.now())
+    match = ranking.match_rows(scorer)
+    if is_prompt:
+        match = match_prompt(rows, typed, match)
+    scores = scorer.scores(match)
+    least = MIN_MATCH[ranking.mode] if min_score else LEAST_MATCH
+    found = np.flatnonzero((scores >= min_score) & (np.round(match, 4) >= least))
+    found = found[np.lexsort((-found, -match[found], -scores[found]))]
+    page = [
+        (int(rows.pks[one]), float(scores[one]), scorer.parts(one, float(match[one])))
+        for one in found[offset : offset + limit].tolist()
     ]
-    scored.sort(key=lambda one: (-one.score, -one.parts.match, -one.pk))
     return SearchResults(
-        _load_hits(scored[offset : offset + limit], query if snippets else None),
-        len(scored),
-        [one.pk for one in scored],
+        _load_hits(page, query if snippets else None),
+        len(found),
+        rows.pks[found].tolist(),
         mode=ranking.mode,
-        exact=ranking.is_complete,
+        exact=ranking.is_exact,
         took_ms=round((time.perf_counter() - began) * 1000, 3),
-        model=ranking.semantic.model,
-        failure=ranking.semantic.failure,
-        note=ranking.semantic.note,
+        model=ranking.meaning.model,
+        failure=ranking.meaning.failure,
+        note=ranking.meaning.note,
     )
 
 
@@ -119,135 +130,141 @@ def default_weights() -> scoring.Weights:
     )
 
 
-def _load_hits(page: list[ScoredCandidate], query: Query | None) -> list[Hit]:
+def _load_hits(page: list[tuple[int, float, scoring.Components]], query: Query | None) -> list[Hit]:
     """Load the memories of a page, with snippets and details if the query is given."""
-    rows = Memory.objects.with_details() if query is not None else Memory.objects.all()
-    memories = rows.in_bulk([one.pk for one in page])
+    memories = Memory.objects.load(pk for pk, _, _ in page)
     return [
-        Hit(memory, one.score, one.parts, _make_snippet(query, memory) if query is not None else "")
-        for one in page
-        if (memory := memories.get(one.pk))
+        Hit(memory, score, parts, _make_snippet(query, memory) if query is not None else "")
+        for pk, score, parts in page
+        if (memory := memories.get(pk))
     ]
 
 
 def _make_snippet(query: Query, memory: Memory) -> str:
     """Return a snippet of the content, or of another field if only that one matches."""
-    return snippet_of_first_match(query, (getattr(memory, name) for name in reversed(TEXT_FIELDS)))
+    return snippet_of_first_match(query, (getattr(memory, name) for name in reversed(TEXT_COLUMNS)))
 
 
-def find_neighbours(memories: MemoryQuerySet, pks: Collection[int]) -> dict[int, Neighbours]:
-    """Return the session neighbours, within the queryset, of memories that belong to a session. One query."""
-    columns = memories.order_by().values("id", "session_id", "project", "created_at")
-    try:
-        sql, params = columns.query.sql_with_params()
-    except EmptyResultSet:
-        return {}
-    return {
-        pk: Neighbours(list(filter(None, keys[:MAX_DISTANCE])), list(filter(None, keys[MAX_DISTANCE:])))
-        for pk, *keys in session_neighbours(sql, params, pks, MAX_DISTANCE)
-    }
+def find_neighbours(rows: VisibleRows, positions: Positions) -> dict[int, Neighbours]:
+    """Return the neighbours, by position, of those rows that belong to a session."""
+    wanted, found = set(positions.tolist()), {}
+    for session in rows.sessions_of(positions):
+        members = session.tolist()
+        for place, position in enumerate(members):
+            if position in wanted:
+                before = members[max(place - MAX_DISTANCE, 0) : place][::-1]
+                found[position] = Neighbours(before, members[place + 1 : place + 1 + MAX_DISTANCE])
+    return found
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    row: CandidateRow
-    text_match: scoring.TextMatch
-    signals: Signals
+class _Ranking:
+    """The match of every visible row with one query.
 
-
-class _HybridRanking:
-    """The candidates of one query, at least ``wanted`` if so many match, and the evidence for them.
-
-    ``mode`` becomes lexical if vectors cannot be used. ``is_complete``: all matching memories are candidates.
+    ``mode`` becomes lexical if vectors cannot be used. ``is_exact``: every matching text was compared.
     """
 
-    def __init__(self, memories: MemoryQuerySet, query: Query, mode: SearchMode, wanted: int) -> None:
-        self.memories, self.query = memories, query
-        self.frequencies = load_term_frequencies(memories, query.words)
-        self.pool = settings.MEMORYHUB.search_pool
-        self.size = max(self.pool // POOL_DIVISOR, min(wanted, MAX_CANDIDATES))  # of each side
-        self.semantic = SemanticSearch()
+    def __init__(self, memories: MemoryQuerySet, rows: VisibleRows, query: Query, mode: SearchMode) -> None:
+        self._memories, self._rows, self._query = memories, rows, query
+        self._words = TermMatches(rows, query)
+        frequencies = self._words.frequencies
+        self.meaning = SemanticMatches()
         if mode != "lexical":
-            self.semantic = start_semantic_search(memories, query, self.frequencies, self.size)
-        self.mode: SearchMode = "lexical" if self.semantic.failure else mode
-        weights = scoring.term_weights(query, self.frequencies.of_stems, self.frequencies.total)
-        self.matcher = scoring.QueryMatcher(query, weights)
+            self.meaning = match_meaning(rows, query, frequencies)
+        self.mode: SearchMode = "lexical" if self.meaning.failure else mode
+        self._weights = scoring.term_weights(query, frequencies.of_stems, frequencies.total)
         # In semantic mode words do not count.
-        self.question = Question.of(query.typed, [0.0] * len(weights) if self.mode == "semantic" else weights)
-        self.has_known_words = any(self.frequencies.of_stems.values())
-        self.candidates: dict[int, _Candidate] = {}
-        self.is_complete = True
+        weights = [0.0] * len(self._weights) if self.mode == "semantic" else self._weights
+        self._question = Question.of(query.typed, weights)
+        cosines = self.meaning.cosines
+        self._cosines = (
+            np.zeros(len(rows)) if cosines is None else np.nan_to_num(cosines).clip(0).astype(float)
+        )
+        self.is_exact = True
 
-    def score(self, weights: scoring.Weights, now: datetime) -> list[ScoredCandidate]:
-        """Find and score candidates. The number of queries does not depend on the results."""
-        self._add_candidates(weights)
-        evidence = self._combine_with_neighbours()
+    def match_rows(self, scorer: RowScorer) -> Scores:
+        """Return the match of every row: an estimate, replaced by a close comparison for the best rows."""
+        words = self._words.add_up(list(enumerate(self._question.weights)))
+        match = self._estimate(words)
+        by_words = words.match if self.mode != "semantic" else match
+        candidates = self._select_candidates(match, by_words, scorer)
+        substrings = self._find_substrings()
+        # Reading a text is worthwhile only if its words can match better than the evidence.
+        improvable = scoring.max_word_match(words.covered, words.total) > match
+        closely = np.union1d(candidates[improvable[candidates]], substrings)
+        candidates = np.union1d(candidates, substrings)
+        leaders = candidates[np.argsort(-match[candidates], kind="stable")][:MAX_LEADERS]
+        neighbours = find_neighbours(self._rows, leaders)
+        around = (one for links in neighbours.values() for one in (*links.before, *links.after))
+        candidates = np.unique(np.array([*candidates.tolist(), *around], np.int64))
+        self.is_exact = len(candidates) >= int(np.count_nonzero(match >= MIN_MATCH[self.mode]))
+        links = scoring.link_both_ways(neighbours)
+        match[candidates] = self._compare(candidates, closely, by_words, links)
+        return match
+
+    def _estimate(self, words: lexical.WordScores) -> Scores:
+        """Return the match by words and vectors, without phrases, parts of words and neighbours."""
+        total = sum(self._question.weights)
+        chars = np.maximum(self._rows.columns["chars"], 1)
+        coverage = words.shared / total * scoring.length_factor(chars) if total else words.shared
+        evidence = coverage + scoring.cosine_weight(total) * self._cosines
+        match = np.maximum(1 - np.exp(-scoring.MATCH_CURVE * evidence), words.match)
+        if self._needs_strong_meaning:
+            match[(coverage == 0) & (match < MIN_MATCH["hybrid"])] = 0.0
+        return np.asarray(match)
+
+    @property
+    def _needs_strong_meaning(self) -> bool:
+        """Whether no memory contains a word of the query: the vector of such words is hardly evidence."""
+        return self.mode == "hybrid" and not self._words.known_words
+
+    def _select_candidates(self, match: Scores, by_words: Scores, scorer: RowScorer) -> Positions:
+        """Return the rows whose texts are compared: the best by each measure, and by parts of words."""
+        size = settings.MEMORYHUB.search_pool // POOL_DIVISOR
+        found = [best_positions(np.where(match > 0, scorer.scores(match), 0), size)]
+        found += [best_positions(by_words, size), best_positions(self._cosines, size)]
+        return np.unique(np.concatenate([*found, self._find_title(by_words, size)]))
+
+    def _find_substrings(self) -> Positions:
+        """Return rows that contain terms of the query inside words, or terms without words."""
+        if self.mode == "semantic":
+            return np.empty(0, np.int64)
+        return lexical.find_substrings(self._memories, self._words, settings.MEMORYHUB.search_pool)
+
+    def _find_title(self, by_words: Scores, size: int) -> Positions:
+        """Return rows with exactly this title, which can rank too low among many similar rows."""
+        if np.count_nonzero(by_words >= scoring.FULL_MATCH * scoring.FIELD_CREDIT["content"]) <= size:
+            return np.empty(0, np.int64)
+        titled = self._memories.titled(self._query.typed).values_list("pk", flat=True)
+        return self._rows.find(np.array(list(islice(titled, size)), np.int64))
+
+    def _compare(
+        self, candidates: Positions, closely: Positions, by_words: Scores, neighbours: dict[int, Neighbours]
+    ) -> list[float]:
+        """Return the match of each candidate by its text, its vector and its neighbours."""
+        compared = TextMatcher(self._words, self._weights).match(candidates, closely, by_words)
+        signals = {
+            position: Signals(
+                terms=found.terms,
+                cosine=float(self._cosines[position]),
+                chars=len(content),
+                speaker=scoring.parse_speaker(content),
+                asks=scoring.ends_with_question(content),
+            )
+            for position, (content, found) in zip(candidates.tolist(), compared, strict=True)
+        }
+        evidence = scoring.combine_evidence(self._question, signals, neighbours)
         return [
-            score_candidate(one.row, match, one.text_match, weights, now)
-            for one in self.candidates.values()
-            if (match := self._match(one, evidence[one.row.pk])) >= 0.00005
+            self._combine(found, evidence[position])
+            for position, (_, found) in zip(candidates.tolist(), compared, strict=True)
         ]
 
-    def _add_candidates(self, weights: scoring.Weights) -> None:
-        """Add candidates by words, and by vectors, which are compared in another thread meanwhile."""
-        if self.mode != "semantic":
-            effort = SearchEffort(max(self.pool, self.size))
-            if self.mode == "hybrid":
-                effort = SearchEffort(self.size, posted=MAX_POSTINGS, fewest=1, weighed=MAX_WORTH_ROWS)
-            rows, self.is_complete = lexical.find_candidates(
-                self.memories, self.query, self.frequencies, weights, effort
-            )
-            self._add_rows(rows.values())
-        nearest = self.semantic.nearest.best
-        self._add_keys(pk for pk, _ in nearest)
-        if len(nearest) >= self.size and self._match_of_cosine(nearest[-1][1]) >= MIN_MATCH[self.mode]:
-            self.is_complete = False
-
-    def _combine_with_neighbours(self) -> dict[int, Evidence]:
-        """Return the evidence for each candidate. Neighbours of the best become candidates too."""
-        first = self._combine({})
-        leaders = sorted(first, key=lambda pk: (-first[pk].match, -pk))[:MAX_LEADERS]
-        neighbours = find_neighbours(self.memories, leaders) if leaders else {}
-        self._add_keys(pk for one in neighbours.values() for pk in (*one.before, *one.after))
-        return self._combine(scoring.link_both_ways(neighbours))
-
-    def _match(self, candidate: _Candidate, evidence: Evidence) -> float:
+    def _combine(self, found: scoring.TextMatch, evidence: scoring.Evidence) -> float:
         """Return the match, 0..1: that of the evidence, or of the words alone if that is higher."""
         if self.mode == "semantic":
             return evidence.match
-        by_words = candidate.text_match.match
+        by_words = found.match
         if by_words < 1:
             by_words *= evidence.speaker_factor
-        no_words = self.mode == "hybrid" and not self.has_known_words and not evidence.coverage
-        if no_words and evidence.match < MIN_MATCH["hybrid"]:
-            return 0.0  # the vector of words that no memory contains is hardly evidence
+        if self._needs_strong_meaning and not evidence.coverage and evidence.match < MIN_MATCH["hybrid"]:
+            return 0.0
         return max(by_words, evidence.match)
-
-    def _add_keys(self, pks: Iterable[int]) -> None:
-        """Add memories by primary key, which the caller has limited to visible ones."""
-        new = {pk for pk in pks if pk not in self.candidates}
-        if new:
-            self._add_rows(lexical.read_rows(Memory.objects.filter(pk__in=key_list(new))))
-
-    def _add_rows(self, rows: Iterable[CandidateRow]) -> None:
-        rows = list(rows)
-        cosines = self.semantic.nearest.cosines([row.pk for row in rows])
-        for row in rows:
-            text_match = self.matcher.match(row.texts)
-            signals = Signals(
-                terms=text_match.terms,
-                cosine=cosines.get(row.pk, 0.0),
-                chars=len(row.content),
-                speaker=scoring.parse_speaker(row.content),
-                asks=scoring.ends_with_question(row.content),
-            )
-            self.candidates[row.pk] = _Candidate(row, text_match, signals)
-
-    def _combine(self, neighbours: dict[int, Neighbours]) -> dict[int, Evidence]:
-        signals = {pk: one.signals for pk, one in self.candidates.items()}
-        return scoring.combine_evidence(self.question, signals, neighbours)
-
-    def _match_of_cosine(self, cosine: float) -> float:
-        """Return the match of a memory with this cosine, no matching words and no neighbours."""
-        signals = {0: Signals((0.0,) * len(self.question.weights), cosine)}
-        return scoring.combine_evidence(self.question, signals, {})[0].match

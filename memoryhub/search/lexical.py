@@ -1,48 +1,31 @@
-"""Lexical search: candidates from the full-text indexes, limited to rows that the caller can see."""
+"""Lexical search: where the terms of a query occur among visible rows, and how well they match."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
+import numpy as np
 from django.conf import settings
+from numpy.typing import NDArray
 
 from memoryhub.backends import fts_query as queries
 from memoryhub.backends.fts_query import Query
-from memoryhub.backends.schema import last_memory_key
-from memoryhub.backends.statements import key_list, top_rows
+from memoryhub.backends.schema import TEXT_COLUMNS
+from memoryhub.backends.statements import matching_keys, read_texts
 from memoryhub.core.text import fold, stem
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
-from memoryhub.search.term_frequencies import TermFrequencies
+from memoryhub.search.scoring import FIELD_CREDIT, LOOSE_CREDIT
+from memoryhub.search.visible_rows import Positions, VisibleRows, julian_day, load_visible_rows
 
-TEXT_FIELDS = ("title", "subtitle", "abstract", "overview", "content")
 MAX_TITLE_ROWS = 5000  # rows that are compared with a title; a more common word is not searched as a title
-MAX_WORTH_ROWS = 4096  # matching rows up to which recency, importance and trust of each are compared
-UNFILTERED_FACTOR = 1.25  # oversampling of index results that are filtered by access afterwards
-MAX_SPARED_SHARE = 0.2  # share of a query below which a memory need not be found
-
-
-class CandidateRow(NamedTuple):
-    """The columns that scoring needs."""
-
-    pk: int
-    updated_at: datetime
-    importance: float
-    trust: float
-    title: str
-    subtitle: str
-    abstract: str
-    overview: str
-    content: str
-
-    @property
-    def texts(self) -> dict[str, str]:
-        return {name: getattr(self, name) for name in TEXT_FIELDS}
+MAX_SCANNED_LITERALS = 3  # literals of one query that are too short for the trigram index
+Scores = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -56,25 +39,237 @@ class ScoredCandidate:
 
 
 @dataclass(frozen=True)
-class SearchEffort:
-    """Limits of one search.
+class TermFrequencies:
+    """Number of visible memories that contain each stem, and their total."""
 
-    ``pool``: approximate number of scored candidates. ``spare``: a memory that contains at most this share of
-    the query need not be found. ``posted``: if the words together occur in more memories than this, the most
-    common ones are not looked up alone; at least ``fewest`` words are. ``weighed``: matching memories up to
-    which the worth of each is compared when they exceed the pool. ``thorough``: also compare whole titles,
-    and look for names and unknown words inside other words even if the rest of the query is found.
+    of_stems: dict[str, int]
+    total: int
+
+    def of(self, word: str) -> int:
+        return self.of_stems.get(stem(word), 0)
+
+
+def count_terms(memories: MemoryQuerySet | VisibleRows, words: Collection[str]) -> TermFrequencies:
+    """Count the memories with each word among those that the caller can see."""
+    rows = memories if isinstance(memories, VisibleRows) else load_visible_rows(memories)
+    by_stem = {stem(word): word for word in words}
+    found = matching_keys([queries.match_any([word]) for word in by_stem.values()])
+    counts = [len(rows.find(keys)) for keys in found]
+    return TermFrequencies(dict(zip(by_stem, counts, strict=True)), len(rows))
+
+
+def rows_sharing_words(
+    memories: MemoryQuerySet | VisibleRows, words: Sequence[str], *, max_words: int, limit: int
+) -> list[int]:
+    """Return the keys of the memories that share most of the rarest ``max_words`` of these words.
+
+    A word counts by its inverse document frequency; the newest of equals come first.
     """
+    rows = memories if isinstance(memories, VisibleRows) else load_visible_rows(memories)
+    distinct = list({stem(word): word for word in words}.values())
+    found = [rows.find(keys) for keys in matching_keys([queries.match_any([word]) for word in distinct])]
+    scores = np.zeros(len(rows))
+    for positions in sorted(filter(len, found), key=len)[:max_words]:
+        scores[positions] += scoring.idf(len(positions), len(rows))
+    keys: list[int] = rows.pks[best_positions(scores, limit)].tolist()
+    return keys
 
-    pool: int
-    spare: float = MAX_SPARED_SHARE
-    posted: float = math.inf
-    fewest: int = 2
-    weighed: int = MAX_WORTH_ROWS
-    thorough: bool = True
+
+class TermMatches:
+    """Where the terms of a query occur as words among visible rows. One statement."""
+
+    def __init__(self, rows: VisibleRows, query: Query) -> None:
+        self.rows, self.query = rows, query
+        phrases = [term.literal for term in query.terms if len(term.words) > 1]
+        words = [queries.match_any([word]) for word in query.words]
+        titles = [f"title : {word}" for word in words]
+        found = [
+            rows.find(keys)
+            for keys in matching_keys([*words, *titles, *(queries.match_any([one]) for one in phrases)])
+        ]
+        count = len(words)
+        self._words = dict(zip(query.words, found[:count], strict=True))
+        self._titles = dict(zip(query.words, found[count : 2 * count], strict=True))
+        self._phrases = dict(zip(phrases, found[2 * count :], strict=True))
+        of_stems = {stem(word): len(positions) for word, positions in self._words.items()}
+        self.frequencies = TermFrequencies(of_stems, len(rows))
+
+    @property
+    def known_words(self) -> list[str]:
+        return [word for word, positions in self._words.items() if len(positions)]
+
+    def add_up(self, terms: Sequence[tuple[int, float]]) -> WordScores:
+        """Add up the given terms, (number, weight) each, in every row."""
+        covered, earned, shared = np.zeros((3, len(self.rows)))
+        scores = WordScores(covered, earned, shared, sum(weight for _, weight in terms))
+        for number, weight in terms:
+            term = self.query.terms[number]
+            if len(term.words) == 1:
+                word = term.words[0]
+                scores.add(self._words.get(word, _NOWHERE), weight, 1.0)
+                scores.earned[self._titles.get(word, _NOWHERE)] += weight * (1 - FIELD_CREDIT["content"])
+            elif term.words:
+                positions, shares = self._phrase_shares(term)
+                scores.add(positions, weight, shares)
+        return scores
+
+    def add_up_titles(self) -> Scores:
+        """Return the sum of the inverse document frequencies of the words in the title of every row."""
+        sums = np.zeros(len(self.rows))
+        for word, positions in self._titles.items():
+            sums[positions] += scoring.idf(self.frequencies.of(word), len(self.rows))
+        return sums
+
+    def shares(self, positions: Positions) -> Scores:
+        """Return the share of each term (column) that each of these rows (line) contains, 0..1."""
+        shares = np.zeros((len(self.query.terms), len(positions)))
+        for number, term in enumerate(self.query.terms):
+            if len(term.words) == 1:
+                shares[number] = np.isin(positions, self._words.get(term.words[0], _NOWHERE))
+            elif term.words:
+                rows, found = self._phrase_shares(term)
+                shares[number, np.isin(positions, rows)] = found[np.isin(rows, positions)]
+        return shares.T
+
+    def _phrase_shares(self, term: queries.Term) -> tuple[Positions, Scores]:
+        """Return the rows with words of a phrase, and the share of the credit that each earns."""
+        shares = np.zeros(len(self.rows))
+        for word in term.words:
+            shares[self._words.get(word, _NOWHERE)] += LOOSE_CREDIT / len(term.words)
+        shares[self._phrases[term.literal]] = 1.0
+        positions = np.flatnonzero(shares)
+        return positions, shares[positions]
 
 
-def score_parts(memory: CandidateRow | Memory, match: float, now: datetime) -> scoring.Components:
+_NOWHERE: Positions = np.empty(0, np.int64)
+
+
+class WordScores(NamedTuple):
+    """Sums over terms for every row: weights that occur, weights times credit, weights times share."""
+
+    covered: Scores
+    earned: Scores
+    shared: Scores
+    total: float
+
+    def add(self, positions: Positions, weight: float, shares: Scores | float) -> None:
+        self.covered[positions] += weight
+        self.earned[positions] += weight * FIELD_CREDIT["content"] * shares
+        self.shared[positions] += weight * shares
+
+    @property
+    def match(self) -> Scores:
+        """The match by words without phrases, repeats and parts of words, 0..1."""
+        return scoring.word_match(self.covered, self.earned, self.total)
+
+
+class TextMatcher:
+    """Reads the texts of candidates and matches the query with them."""
+
+    def __init__(self, matches: TermMatches, weights: Sequence[float], clauses: Sequence[Query] = ()) -> None:
+        self._matches = matches
+        self._matcher = scoring.QueryMatcher(matches.query, weights, clauses)
+
+    def match(
+        self, positions: Positions, closely: Positions, estimate: Scores
+    ) -> list[tuple[str, scoring.TextMatch]]:
+        """Return the content of each row (ascending) and its match. One statement.
+
+        Only the rows ``closely`` are compared; the others have the match of ``estimate`` by words.
+        """
+        keys = self._matches.rows.pks[positions].tolist()
+        texts = {pk: fields for pk, *fields in read_texts(keys)}
+        shares, compared = self._matches.shares(positions).tolist(), np.isin(positions, closely).tolist()
+        found = []
+        for pk, position, own, is_close in zip(keys, positions.tolist(), shares, compared, strict=True):
+            fields = texts.get(pk, ("",) * len(TEXT_COLUMNS))  # deleted meanwhile
+            if is_close:
+                named = dict(zip(TEXT_COLUMNS, fields, strict=True))
+                match = self._matcher.match(named, list(map(bool, own)))
+            else:
+                shares = self._matcher.shares_inside_words(fields, own)
+                match = scoring.TextMatch(float(estimate[position]), 0.0, shares)
+            found.append((fields[-1], match))
+        return found
+
+
+def find_substrings(
+    memories: MemoryQuerySet, matches: TermMatches, limit: int, *, thorough: bool = True
+) -> Positions:
+    """Return rows that contain literals and unknown words of a query, newest first, up to ``limit`` each.
+
+    They are found in the trigram index. Texts that are too short for it are looked up by a scan. Unless
+    ``thorough``, unknown words are looked up only if no word is known.
+    """
+    query, rows, known = matches.query, matches.rows, matches.known_words
+    substrings = query.spellings(_texts_inside_words(query, known, thorough=thorough))
+    found = _keys(memories.containing(substrings), limit)
+    if not found and not known:
+        found = _keys(memories.containing(query.spellings(query.words)), limit)
+    if any(len(text) < queries.TRIGRAM_LENGTH for text in substrings):
+        for literal in _literals_to_scan(substrings, found, is_found=bool(found or known)):
+            found += _keys(memories.holding(literal), limit)
+    return rows.find(np.unique(np.array(found, np.int64)))
+
+
+def _keys(memories: MemoryQuerySet, limit: int) -> list[int]:
+    return list(memories.values_list("pk", flat=True)[:limit])
+
+
+def _texts_inside_words(query: Query, known: Collection[str], *, thorough: bool) -> list[str]:
+    """Return the texts to look for inside words: literals, CJK runs, and words that no memory contains."""
+    runs = queries.cjk_trigrams(query.text)
+    if not thorough:
+        return [*(term.literal for term in query.terms if term.literal and not term.stems), *runs]
+    return [*query.literals, *runs, *(word for word in query.words if word not in known)]
+
+
+def _literals_to_scan(substrings: Iterable[str], found: Sequence[int], *, is_found: bool) -> list[str]:
+    """Return the texts that are too short for the trigram index and in no candidate yet.
+
+    Only these are worth a scan. Punctuation (``a -> b``) is not, if other words were found.
+    """
+    short = [text for text in substrings if len(text) < queries.TRIGRAM_LENGTH]
+    if is_found:
+        texts = [fold(" ".join(fields)) for _, *fields in read_texts(found)]
+        short = [
+            one for one in short if any(map(str.isalnum, one)) and not any(one in text for text in texts)
+        ]
+    return short[:MAX_SCANNED_LITERALS]
+
+
+class RowScorer:
+    """Composite scores of visible rows, given their match."""
+
+    def __init__(self, rows: VisibleRows, weights: scoring.Weights, now: datetime) -> None:
+        self._rows, self._weights, self._now = rows, weights, julian_day(now)
+
+    @cached_property
+    def recency(self) -> Scores:
+        ages = np.maximum(self._now - self._rows.columns["updated"], 0.0)
+        return np.asarray(0.5 ** (ages / settings.MEMORYHUB.recency_half_life_days))
+
+    @cached_property
+    def _worth(self) -> Scores:
+        """The part of the score that does not depend on the query."""
+        weights, columns = self._weights, self._rows.columns
+        return np.asarray(
+            weights.recency * self.recency
+            + weights.importance * columns["importance"]
+            + weights.trust * columns["trust"]
+        )
+
+    def scores(self, match: Scores) -> Scores:
+        """Return the score of every row, 0..1, with four decimals."""
+        return np.round(self._weights.match * match + self._worth, 4)
+
+    def parts(self, position: int, match: float) -> scoring.Components:
+        row = self._rows.columns[position]
+        recency = round(float(self.recency[position]), 4)
+        return scoring.Components(round(match, 4), recency, float(row["importance"]), float(row["trust"]))
+
+
+def score_parts(memory: Memory, match: float, now: datetime) -> scoring.Components:
     """Return the parts of the score of a memory with this match."""
     age = (now - memory.updated_at).total_seconds() / 86_400
     return scoring.Components(
@@ -85,207 +280,12 @@ def score_parts(memory: CandidateRow | Memory, match: float, now: datetime) -> s
     )
 
 
-def score_candidate(
-    row: CandidateRow, match: float, text_match: scoring.TextMatch, weights: scoring.Weights, now: datetime
-) -> ScoredCandidate:
-    """Return the composite score of a row with this match."""
-    parts = score_parts(row, match, now)
-    return ScoredCandidate(row.pk, scoring.composite_score(parts, weights), parts, text_match)
-
-
-def rank_by_words(
-    memories: MemoryQuerySet,
-    query: Query,
-    weights: scoring.Weights,
-    now: datetime,
-    *,
-    effort: SearchEffort,
-    frequencies: TermFrequencies,
-    more: MemoryQuerySet | None = None,
-    clauses: Sequence[Query] = (),
-    min_frequency: int = 0,
-) -> list[ScoredCandidate]:
-    """Score the candidates that contain part of the query. Unordered.
-
-    ``more``: further candidates that were found in another way. ``clauses``: parts of the query; a memory
-    that matches one clause matches. ``min_frequency``: lower limit for the frequency of each word.
-    """
-    if not query.terms:
-        return []
-    counts = {stem(word): max(frequencies.of(word), min_frequency) for word in query.words}
-    matcher = scoring.QueryMatcher(query, scoring.term_weights(query, counts, frequencies.total), clauses)
-    rows, _ = find_candidates(memories, query, frequencies, weights, effort)
-    if more is not None:
-        rows |= {row.pk: row for row in read_rows(more) if row.pk not in rows}
-    matches = ((row, matcher.match(row.texts)) for row in rows.values())
-    return [
-        score_candidate(row, found.match, found, weights, now)
-        for row, found in matches
-        if round(found.match, 4) > 0
-    ]
-
-
-def read_rows(memories: MemoryQuerySet) -> list[CandidateRow]:
-    """Read the columns of a queryset that scoring needs."""
-    return [CandidateRow(*row) for row in memories.values_list(*CandidateRow._fields)]
-
-
-def find_candidates(
-    memories: MemoryQuerySet,
-    query: Query,
-    frequencies: TermFrequencies,
-    weights: scoring.Weights,
-    effort: SearchEffort,
-) -> tuple[dict[int, CandidateRow], bool]:
-    """Return the rows to score by primary key, and whether they are all matching rows.
-
-    Words are looked up in the word index, other literals in the trigram index, and the rest by a scan. If
-    more rows match than are scored, the best by bm25 are joined by the rows with the best recency, importance
-    and trust, because such a row can beat a better match. If very many match, the newest rows are used
-    instead, because comparing all of them costs more than the search.
-    """
-    # The comparison with the size of the store affects only the speed: both plans find the same rows.
-    pool = _CandidatePool(memories, effort.pool, index_first=2 * frequencies.total > last_memory_key())
-    known = [word for word in query.words if frequencies.of(word)]
-    if known:
-        _add_indexed_words(pool, query, known, frequencies, weights, effort)
-    substrings = query.spellings(_substring_literals(query, known, effort))
-    pool.add(memories.containing(substrings))
-    if not pool.rows:  # no visible memory contains the words; they may occur inside other words
-        pool.add(memories.containing(query.spellings(query.words)))
-    for literal in _literals_to_scan(substrings, pool.rows.values())[:3]:
-        pool.add(memories.holding(literal))
-    return pool.rows, pool.is_complete
-
-
-class _CandidatePool:
-    """Visible rows found so far, and whether no matching row was left out."""
-
-    def __init__(self, memories: MemoryQuerySet, size: int, *, index_first: bool) -> None:
-        self.memories, self.size, self.index_first = memories, size, index_first
-        self.rows: dict[int, CandidateRow] = {}
-        self.is_complete = True
-
-    def add(self, memories: MemoryQuerySet, limit: int = 0) -> None:
-        """Add the first rows of a queryset, up to ``limit`` or the size of the pool."""
-        limit = limit or self.size
-        self._add_rows(read_rows(memories[:limit]), limit)
-
-    def add_best(self, query: _IndexQuery) -> None:
-        """Add the best rows of the word index, up to the size of the pool."""
-        rows = _best_rows(self.memories, query, self.size, index_first=self.index_first)
-        self._add_rows(rows, self.size)
-
-    def _add_rows(self, rows: list[CandidateRow], limit: int) -> None:
-        self.is_complete = self.is_complete and len(rows) < limit
-        for row in rows:
-            self.rows.setdefault(row.pk, row)
-
-
-def _add_indexed_words(
-    pool: _CandidatePool,
-    query: Query,
-    known: list[str],
-    frequencies: TermFrequencies,
-    weights: scoring.Weights,
-    effort: SearchEffort,
-) -> None:
-    """Add rows that contain words of the query that occur in visible memories."""
-    selective = _selective_words(known, frequencies, effort)
-    for index_query in _index_queries(known, selective, frequencies, effort):
-        pool.add_best(index_query)
-    if not pool.is_complete:
-        matching = pool.memories.matching(queries.match_any(selective))
-        if sum(map(frequencies.of, selective)) <= effort.weighed:
-            matching = matching.worthiest(weights.recency, weights.importance, weights.trust)
-        else:
-            matching = matching.order_by("-text_index__pk")
-        pool.add(matching, effort.pool // 4)
-    is_full = len(pool.rows) >= effort.pool
-    if effort.thorough and is_full and min(map(frequencies.of, known)) <= MAX_TITLE_ROWS:
-        # Among so many rows, the memory with exactly this title may rank too low.
-        pool.add(pool.memories.titled(query.typed))
-
-
-class _IndexQuery(NamedTuple):
-    """An expression for the word index, ordered by bm25 or by row id (newest first)."""
-
-    expression: str
-    by: Literal["rank", "rowid"] = "rank"
-
-
-def _index_queries(
-    known: list[str], selective: list[str], frequencies: TermFrequencies, effort: SearchEffort
-) -> list[_IndexQuery]:
-    """Return the queries for the word index.
-
-    Ordering all rows of a common word by bm25 is the most expensive part of a search and adds little. If it
-    is too expensive, the words are combined with the other words of the query. If the rarest word alone is
-    too common, the newest rows with all words and those with the word in the title are used.
-    """
-    any_word = queries.match_any(selective)
-    others = [word for word in known if word not in selective]
-    if math.isinf(effort.posted) or effort.fewest > 1:
-        return [_IndexQuery(any_word)]
-    if sum(map(frequencies.of, selective)) > effort.posted:
-        all_words = " AND ".join(queries.match_any([word]) for word in known)
-        in_title = _IndexQuery(f"title : ({any_word})", "rowid")
-        return [_IndexQuery(all_words, "rowid"), in_title] if others else [in_title]
-    if others:
-        return [_IndexQuery(f"({any_word}) AND ({queries.match_any(others)})"), _IndexQuery(any_word)]
-    return [_IndexQuery(any_word)]
-
-
-def _best_rows(
-    memories: MemoryQuerySet, query: _IndexQuery, limit: int, *, index_first: bool
-) -> list[CandidateRow]:
-    """Return the best visible rows.
-
-    ``index_first``: read the best rows of the index and filter them afterwards, which is several times faster
-    than one combined query. If too many of them are hidden, the combined query runs after all.
-    """
-    if index_first:
-        wanted = int(UNFILTERED_FACTOR * limit)
-        keys = top_rows(query.expression, wanted, by=query.by)
-        visible = {row.pk: row for row in read_rows(memories.order_by().filter(pk__in=key_list(keys)))}
-        best = [visible[pk] for pk in keys if pk in visible][:limit]
-        if len(best) == limit or len(keys) < wanted:
-            return best
-    matching = memories.matching(query.expression)
-    return read_rows((matching if query.by == "rank" else matching.order_by("-text_index__pk"))[:limit])
-
-
-def _substring_literals(query: Query, known: list[str], effort: SearchEffort) -> list[str]:
-    """Return the texts to look for inside words: literals, CJK runs, and words that no memory contains."""
-    runs = queries.cjk_trigrams(query.text)
-    if not effort.thorough:
-        return [*(term.literal for term in query.terms if term.literal and not term.stems), *runs]
-    return [*query.literals, *runs, *(word for word in query.words if word not in known)]
-
-
-def _literals_to_scan(substrings: list[str], found: Collection[CandidateRow]) -> list[str]:
-    """Return the texts that are too short for the trigram index and in no candidate yet.
-
-    Only these are worth a scan. Punctuation (``a -> b``) is not, if other words were found.
-    """
-    short = [text for text in substrings if len(text) < queries.TRIGRAM_LENGTH]
-    if not found or not short:
-        return short
-    texts = [fold(" ".join(row.texts.values())) for row in found]
-    return [one for one in short if any(map(str.isalnum, one)) and not any(one in text for text in texts)]
-
-
-def _selective_words(words: list[str], frequencies: TermFrequencies, effort: SearchEffort) -> list[str]:
-    """Return the words without the most common ones, which together have a small weight.
-
-    A memory that contains only those would score too low, and their long posting lists are expensive to read.
-    """
-    weights = {word: scoring.idf(frequencies.of(word), frequencies.total) for word in words}
-    spare = effort.spare * sum(weights.values())
-    selected = sorted(words, key=lambda word: weights[word])
-    while len(selected) > 1 and weights[selected[0]] <= spare:
-        spare -= weights[selected.pop(0)]
-    posted = sum(map(frequencies.of, selected))
-    while len(selected) > effort.fewest and posted > effort.posted:
-        posted -= frequencies.of(selected.pop(0))
-    return selected
+def best_positions(scores: Scores, limit: int) -> Positions:
+    """Return the rows with the highest positive scores, best first, the newest of equals first."""
+    positive = np.flatnonzero(scores > 0)
+    if len(positive) > limit:
+        values = scores[positive]
+        least = np.partition(values, -limit)[-limit]
+        positive = positive[values >= least]
+    order = np.lexsort((-positive, -scores[positive]))
+    return positive[order][:limit]

@@ -91,16 +91,16 @@ def recall_memories(
     detail: DetailSerializer,
     *,
     entry: EntrySerializer | None = None,
-    brief: DetailSerializer | None = None,
+    short_detail: DetailSerializer | None = None,
     prepare: Callable[[list[Memory]], object] | None = None,
-    told: Callable[[list[Memory]], object] | None = None,
+    on_shown: Callable[[list[Memory]], object] | None = None,
     now: datetime | None = None,
 ) -> JsonDict:
     """Recall from ``memories``, a queryset of live rows that the caller can see.
 
-    ``detail`` and ``entry`` serialize memories. ``brief`` serializes the best match if its detail does not
-    fit. ``prepare`` gets all memories that ``detail`` may serialize, to load related rows at once. ``told``
-    gets the memories in the answer. Each memory that is shown whole counts one access.
+    ``detail`` and ``entry`` serialize memories. ``short_detail`` serializes the best match if its detail
+    does not fit. ``prepare`` gets all memories that ``detail`` may serialize, to load related rows at once.
+    ``on_shown`` gets the memories in the answer. Each memory that is shown whole counts one access.
     """
     found = search_memories(
         memories,
@@ -110,12 +110,13 @@ def recall_memories(
         now=now,
         mode=request.mode,
         snippets=False,
+        is_prompt=True,
     )
     matches = _rank_matches(found, request.ranking)
     answer, entries, room = _start_answer(found, matches, request, entry or serialize_entry)
     details = _serialize_details(matches[: request.most_details], detail, room, prepare)
-    if brief and entries and details:
-        details[0] = _fit_best_detail(details[0], brief, room - _json_tokens(entries[0]) - 1)
+    if short_detail and entries and details:
+        details[0] = _fit_best_detail(details[0], short_detail, room - _json_tokens(entries[0]) - 1)
     packed = pack_answer(
         [_json_tokens(one) + 1 for one in entries],
         [cost for _, _, cost in details],
@@ -128,8 +129,8 @@ def recall_memories(
     answer["has_more"] = packed.entries < found.total or not found.exact
     answer["tokens_used"] = _json_tokens(answer)  # includes max_tokens as a placeholder with no fewer digits
     whole = [match.memory for match, _, _ in chosen]
-    if told:
-        told(list(dict.fromkeys([*(match.memory for match in matches[: packed.entries]), *whole])))
+    if on_shown:
+        on_shown(list(dict.fromkeys([*(match.memory for match in matches[: packed.entries]), *whole])))
     count_accesses_and_promote([memory for memory in whole if memory.deleted_at is None], now)
     return answer
 

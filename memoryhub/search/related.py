@@ -16,13 +16,13 @@ from django.db.models import Exists, OuterRef
 
 from memoryhub.access.policy import Clearance
 from memoryhub.backends import vector_index
-from memoryhub.backends.fts_query import match_any
 from memoryhub.core.text import STOP_WORDS, jaccard, stem, terms, words
 from memoryhub.embeddings import EmbeddingError, text_to_embed
 from memoryhub.models import Entity, FileLink, Label, Memory
 from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.search.lexical import count_terms, rows_sharing_words
 from memoryhub.search.semantic import available_embedder, find_nearest, similarity_label
-from memoryhub.search.term_frequencies import load_term_frequencies
+from memoryhub.search.visible_rows import load_visible_rows
 
 MAX_RELATED = 6
 MIN_SCORE = 0.5
@@ -99,11 +99,12 @@ def _similar_by_words(memory: Memory, others: MemoryQuerySet) -> dict[int, tuple
     text = f"{memory.title} {memory.content[:_MAX_CHARS]}"
     useful = [word for word in dict.fromkeys(words(text)) if len(word) > 2 and word not in STOP_WORDS]
     useful = useful[:_MAX_WORDS]
-    frequencies = load_term_frequencies(others, useful)
+    rows = load_visible_rows(others)
+    frequencies = count_terms(rows, useful)
     rare = sorted(filter(frequencies.of, useful), key=frequencies.of)
-    matching = others.matching(match_any(rare[:_MAX_RARE_WORDS]))
+    keys = rows_sharing_words(rows, rare, max_words=_MAX_RARE_WORDS, limit=_MAX_CANDIDATES)
     own, found = terms(text), {}
-    for pk, title, content in matching.values_list("pk", "title", "content")[:_MAX_CANDIDATES]:
+    for pk, title, content in others.filter(pk__in=keys).values_list("pk", "title", "content"):
         other = terms(f"{title} {content[:_MAX_CHARS]}")
         found[pk] = (jaccard(own, other), [word for word in rare if stem(word) in other])
     return found

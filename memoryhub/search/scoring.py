@@ -9,12 +9,15 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from memoryhub.backends.fts_query import Query, Term
 from memoryhub.core.text import STOP_WORDS, WORD, fold, stem, words
 
+_Number = TypeVar("_Number", float, NDArray[np.float64])
 # Credit of a hit by its best field: title and one-line texts summarise the memory.
 FIELD_CREDIT = {"title": 1.0, "subtitle": 0.95, "abstract": 0.9, "overview": 0.85, "content": 0.75}
 REPEAT_CREDIT = 0.05  # per further occurrence, up to REPEATS
@@ -92,6 +95,16 @@ def term_weights(query: Query, frequencies: Mapping[str, int], total: int) -> li
     ]
 
 
+def word_match(covered: _Number, earned: _Number, total: float) -> _Number:
+    """Return the match, 0..1, of terms that add up to ``covered`` of ``total`` and earn ``earned`` credit."""
+    return FULL_MATCH * (covered / total) ** (COVERAGE_POWER - 1) * (earned / total) if total else 0 * covered
+
+
+def max_word_match(covered: _Number, total: float) -> _Number:
+    """Return the highest match that terms which add up to ``covered`` of ``total`` can have in any text."""
+    return word_match(covered, covered, total) + PHRASE_BONUS + FOCUS_BONUS
+
+
 class TextMatch(NamedTuple):
     """Match of a query with the texts of a memory, 0..1.
 
@@ -133,21 +146,38 @@ class QueryMatcher:
         text = query.text.strip(" .") or query.text
         return _QueryPart(text, positions, sum(self._weights[position] for position in positions))
 
-    def match(self, fields: Mapping[str, str]) -> TextMatch:
-        """Match the query with the texts of a memory, by field name."""
+    def match(self, fields: Mapping[str, str], present: Sequence[bool] | None = None) -> TextMatch:
+        """Match the query with the texts of a memory, by field name.
+
+        ``present``: which terms can occur as words, if known; the others are only looked for inside words.
+        """
         if not self._matchers:
             return TextMatch()
         texts = [(name, fold(text)) for name in FIELD_CREDIT if (text := fields.get(name))]
         title = " ".join(texts[0][1].split()) if texts and texts[0][0] == "title" else ""
         if (title.strip(" .") or title) == self._parts[0].text:  # only the exact title scores 1
             return TextMatch(1.0, self._parts[0].weight, (1.0,) * len(self._matchers))
-        credits = [matcher.credit(texts) for matcher in self._matchers]
+        present = present or (True,) * len(self._matchers)
+        credits = [
+            matcher.credit(texts, is_word=is_word)
+            for matcher, is_word in zip(self._matchers, present, strict=True)
+        ]
         found = [weight for weight, (credit, _) in zip(self._weights, credits, strict=True) if credit]
         if not found:
             return TextMatch(terms=(0.0,) * len(self._matchers))
         match = max(self._match_part(part, credits, texts, title) for part in self._parts)
         shares = tuple(min(credit / FIELD_CREDIT["content"], 1.0) for credit, _ in credits)
         return TextMatch(match, sum(found), shares)
+
+    def shares_inside_words(self, texts: Sequence[str], shares: Sequence[float]) -> tuple[float, ...]:
+        """Add to the shares of words those of words that occur only inside other words."""
+        if all(shares):
+            return tuple(shares)
+        text = fold("\n".join(texts))
+        return tuple(
+            share or (SUBSTRING_CREDIT if matcher.is_inside(text) else 0.0)
+            for share, matcher in zip(shares, self._matchers, strict=True)
+        )
 
     def _match_part(
         self,
@@ -163,7 +193,7 @@ class QueryMatcher:
         earned = sum(self._weights[number] * credits[number][0] for number in part.terms)
         in_title = sum(credits[number][1] for number in part.terms)
         share = covered / part.weight
-        value: float = FULL_MATCH * share**COVERAGE_POWER * earned / covered
+        value = word_match(covered, earned, part.weight)
         if len(part.terms) > 1 and any(part.text in text for _, text in texts):
             value = max(value + PHRASE_BONUS, PHRASE_MATCH)
         if in_title:
@@ -180,33 +210,40 @@ class _TermMatcher:
         self._words = term.words
         self._at_start = re.compile(rf"(?<![^\W_]){re.escape(term.words[0])}") if term.at_start else None
         self._starts = [one[: max(len(one) - 1, 1)] for one in term.stems]
-        self._patterns = [re.compile(rf"(?<![^\W_]){re.escape(start)}[^\W_]*") for start in self._starts]
+        self._patterns = [re.compile(rf"{re.escape(start)}[^\W_]*") for start in self._starts]
 
-    def credit(self, texts: Sequence[tuple[str, str]]) -> tuple[float, int]:
+    def is_inside(self, text: str) -> bool:
+        """Whether the term is a word that occurs in the text, at least inside a word."""
+        return not self._literal and self._words[0] in text
+
+    def credit(self, texts: Sequence[tuple[str, str]], *, is_word: bool = True) -> tuple[float, int]:
         """Return the credit of the best field, 0..1, and the number of hits in the title.
 
-        ``texts`` are ordered by field credit, so the loop ends when no later field can earn more.
+        ``is_word``: false if the term occurs inside words at most. ``texts`` are ordered by field credit, so
+        the loop ends when no later field can earn more.
         """
         best, in_title = 0.0, 0
         for name, text in texts:
             if FIELD_CREDIT[name] + REPEAT_CREDIT * REPEATS <= best:
                 break
-            hits, share = self._count_hits(text)
+            hits, share = self._count_hits(text, is_word=is_word)
             if hits:
                 credit = FIELD_CREDIT[name] + REPEAT_CREDIT * min(hits - 1, REPEATS)
                 best = max(best, min(credit, 1.0) * share)
                 in_title += hits if name == "title" else 0
         return best, in_title
 
-    def _count_hits(self, text: str) -> tuple[int, float]:
+    def _count_hits(self, text: str, *, is_word: bool) -> tuple[int, float]:
         """Return the number of hits in a text and the share of credit that this kind of hit earns."""
         if self._literal:
             if exact := text.count(self._literal):
                 return exact, 1.0
+            if not is_word:
+                return 0, 0.0
             counts = [self._count_words(number, text) for number in range(len(self._stems))]
             present = [hits for hits in counts if hits]
             return (min(present), LOOSE_CREDIT * len(present) / len(counts)) if present else (0, 0.0)
-        if hits := self._count_words(0, text):
+        if is_word and (hits := self._count_words(0, text)):
             return hits, 1.0
         inside = text.count(self._words[0])
         if inside and self._at_start:
@@ -217,9 +254,15 @@ class _TermMatcher:
         """Count the words of the text with this stem, up to the number that changes the credit."""
         if self._starts[number] not in text:
             return 0
-        wanted = self._stems[number]
-        found = (1 for word in self._patterns[number].finditer(text) if stem(word.group()) == wanted)
-        return sum(islice(found, REPEATS + 1))
+        hits, wanted = 0, self._stems[number]
+        for found in self._patterns[number].finditer(text):
+            start = found.start()
+            # A lookbehind in the pattern would be several times slower.
+            if (not start or not WORD.match(text[start - 1])) and stem(found[0]) == wanted:
+                hits += 1
+                if hits > REPEATS:
+                    break
+        return hits
 
 
 # Shares that a memory gets from a neighbour, by distance in the session.
@@ -308,6 +351,16 @@ def ends_with_question(text: str) -> bool:
     return bool(_QUESTION_MARK.search(text[-_QUESTION_TAIL_CHARS:]))
 
 
+def cosine_weight(total_weight: float) -> float:
+    """Return the weight of a cosine next to words with this total weight."""
+    return COSINE_WEIGHT if total_weight else COSINE_WEIGHT_WITHOUT_WORDS
+
+
+def length_factor(chars: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the factor for the words of texts of at least one character: less than 1 for a long text."""
+    return np.asarray(np.minimum(1.0, SHORT_TEXT_CHARS / chars) ** 0.2)
+
+
 def combine_evidence(
     question: Question, signals: Mapping[int, Signals], neighbours: Mapping[int, Neighbours]
 ) -> dict[int, Evidence]:
@@ -316,7 +369,6 @@ def combine_evidence(
     named = {one for one in speakers if question.names(one)}
     has_users = not speakers.isdisjoint(USER_NAMES)
     total_weight = sum(question.weights)
-    cosine_weight = COSINE_WEIGHT if total_weight else COSINE_WEIGHT_WITHOUT_WORDS
     evidence = {}
     for key, own in signals.items():
         around = list(_known_neighbours(neighbours.get(key, Neighbours()), signals))
@@ -327,7 +379,7 @@ def combine_evidence(
             for one, distance, _ in around
         )
         factor = _speaker_factor(own.speaker, named, has_users=has_users)
-        evidence[key] = Evidence(coverage, cosine_weight * cosine, factor)
+        evidence[key] = Evidence(coverage, cosine_weight(total_weight) * cosine, factor)
     return evidence
 
 
@@ -360,8 +412,8 @@ def _known_neighbours(
 
 def _combine_terms(own: Signals, around: Sequence[tuple[Signals, int, bool]]) -> list[float]:
     """Return the share of each term: the memory's own, or a part of a neighbour's if that is larger."""
-    length_factor = min(1.0, SHORT_TEXT_CHARS / max(own.chars, 1)) ** 0.2
-    best = [share * length_factor for share in own.terms]
+    factor = min(1.0, SHORT_TEXT_CHARS / max(own.chars, 1)) ** 0.2
+    best = [share * factor for share in own.terms]
     for one, distance, is_earlier in around:
         bonus = ANSWER_BONUS if is_earlier and distance == 0 and one.asks else 0.0
         share = (NEIGHBOUR_WORD_SHARES[distance] + bonus) * one.lending_share

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memoryhub import embeddings
-from memoryhub.backends import vector_index, vector_log
+from memoryhub.backends import vector_index
 from memoryhub.backends.fts_query import Query
-from memoryhub.backends.statements import key_list
-from memoryhub.backends.vector_index import Keys, Scores, Vectors, VectorView
+from memoryhub.backends.vector_index import Vectors, VectorView
 from memoryhub.core.text import words
 from memoryhub.embeddings import Embedder, EmbeddingError, configured
 from memoryhub.embeddings.provider import log_failure
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
-from memoryhub.search.term_frequencies import TermFrequencies, count_memories, queryset_key
+from memoryhub.search.lexical import TermFrequencies
+from memoryhub.search.visible_rows import Positions, VisibleRows, load_visible_rows
 
 logger = logging.getLogger(__name__)
 
 MIN_SAMPLE = 500  # memories of a queryset from which its mean vector is computed, at least
-MIN_SAMPLE_VECTORS = 25  # with fewer vectors in the sample, the whole queryset is read
-MAX_KEYS_PER_QUERY = 20_000
-SAMPLE_SECONDS = 10.0  # lifetime of a sample; a memory that is hidden meanwhile stays in the mean until then
-MAX_SAMPLES = 64  # cached samples, one per queryset
 # Minimum weight of a word in the query vector; the rest depends on its rarity. Question words and names in
 # half of the memories would mislead the search, but a query of common words still needs a direction.
 MIN_WORD_WEIGHT = 0.2
@@ -38,7 +32,6 @@ MODEL_CHANGING = (
     "another model is taking over: memories that have no vector of it yet are found by words alone"
 )
 NOT_CONFIGURED = "no embeddings are configured; this was found by words alone"
-_NO_SCORES = Scores(np.empty(0, np.int64), np.empty(0, np.float32))
 _HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 # Descriptions of the similarity of two memories, by minimum cosine.
 _SIMILARITY_LABELS = (
@@ -48,198 +41,83 @@ _SIMILARITY_LABELS = (
     (0.4, "is about something alike"),
 )
 
-_executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="vectors")  # no database access here
 
+def row_cosines(
+    rows: VisibleRows, query: Vectors, model: str, *, centred: bool = True
+) -> NDArray[np.float32] | None:
+    """Return the cosine of every row with a unit vector, NaN without a vector; None if none has one.
 
-@dataclass(frozen=True)
-class NearestMemories:
-    """The nearest memories of a queryset with their cosines, nearest first, and all other scores."""
-
-    best: list[tuple[int, float]] = field(default_factory=list)
-    scores: Scores = field(default=_NO_SCORES, repr=False)
-
-    def cosines(self, pks: Collection[int]) -> dict[int, float]:
-        """Return the cosines of visible memories; those without a vector are left out."""
-        positions = self._positions
-        return {
-            pk: float(self.scores.cosines[positions[pk]])
-            for pk in pks
-            if pk < len(positions) and positions[pk] >= 0
-        }
-
-    @cached_property
-    def _positions(self) -> Keys:
-        """Position of the cosine of each memory, by primary key; -1 without a vector."""
-        positions: Keys = np.full(int(self.scores.pks.max(initial=0)) + 1, -1)
-        positions[self.scores.pks] = np.arange(len(self.scores.pks))
-        return positions
+    ``centred`` subtracts the mean of the visible vectors (of a sample if they are many), so hidden memories
+    do not affect the cosines.
+    """
+    vectors = vector_index.get_index(model, len(query)).view(rows.position)
+    if not len(rows) or not len(vectors) or not query.any():
+        return None
+    mean = _visible_mean(rows, vectors, model) if centred else None
+    scores = vectors.scores(query, centred=centred, mean=mean)
+    by_key = np.full(max(int(scores.pks.max(initial=0)), int(rows.pks[-1])) + 1, np.nan, np.float32)
+    by_key[scores.pks] = scores.cosines
+    cosines: NDArray[np.float32] = by_key[rows.pks]
+    return None if np.isnan(cosines).all() else cosines
 
 
 def find_nearest(
     memories: MemoryQuerySet, query: Vectors, model: str, limit: int, *, centred: bool = True
 ) -> list[tuple[int, float]]:
-    """Return primary keys and cosines of the nearest memories; see :class:`NearestSearch`."""
-    return NearestSearch(memories, query, model, limit, centred=centred).result().best
+    """Return primary keys and cosines of the nearest memories of a queryset, the newer of equals first.
 
-
-class NearestSearch:
-    """Exact search for the nearest memories of a queryset. Vectors are compared in another thread.
-
-    Memories without a vector of the model are left out. ``centred`` subtracts the mean of the visible vectors
-    (of a sample if they are many), so hidden memories do not affect the scores. Newer memories come first
-    among equals. At most three queries, and those that refresh the index.
+    Exact: compares all vectors. Memories without a vector of the model are left out.
     """
+    rows = load_visible_rows(memories)
+    cosines = row_cosines(rows, query, model, centred=centred)
+    if cosines is None or limit < 1:
+        return []
+    return [(int(rows.pks[one]), float(cosines[one])) for one in nearest_positions(cosines, limit)]
 
-    def __init__(
-        self, memories: MemoryQuerySet, query: Vectors, model: str, limit: int, *, centred: bool = True
-    ) -> None:
-        self._memories, self._limit = memories, limit
-        vectors = vector_index.get_index(model, len(query)).view()
-        pks = vectors.pks
-        self._sample: _QuerysetSample | None = None
-        self._scores: Scores | Future[Scores] = _NO_SCORES
-        if not len(pks) or limit < 1 or not query.any():
-            return
-        few = len(pks) <= 2 * MIN_SAMPLE
-        if few:
-            self._sample = _sample_everything(vectors, _filter_keys(memories, pks))
-        else:
-            self._sample = _load_sample(vectors, memories, pks)
-        mean = self._sample.mean if centred else None
-        compare = partial(vectors.scores, query, centred=centred, mean=mean)
-        self._scores = compare() if few else _executor.submit(compare)
 
-    def result(self) -> NearestMemories:
-        """Wait for the comparison and return the nearest visible memories."""
-        scores = self._scores.result() if isinstance(self._scores, Future) else self._scores
-        if self._sample is None:
-            return NearestMemories()
-        found = None if self._sample.own is None else _restrict_scores(scores, self._sample.own)
-        if found is None:
-            top = _top_scores(scores, int(1.5 * self._limit / self._sample.share) + MIN_SAMPLE_VECTORS)
-            if len(top.pks) <= MAX_KEYS_PER_QUERY:
-                visible = _restrict_scores(top, _filter_keys(self._memories, top.pks))
-                if len(visible.pks) >= self._limit or len(top.pks) == len(scores.pks):
-                    found = visible
-        if found is None:
-            found = _restrict_scores(scores, _all_keys(self._memories))
-        return NearestMemories(_best_pairs(found, self._limit), scores)
+def nearest_positions(cosines: NDArray[np.float32], limit: int) -> Positions:
+    """Return the rows with the highest cosines, best first, without those that have no vector."""
+    known = np.flatnonzero(~np.isnan(cosines))
+    if len(known) > limit:
+        known = known[cosines[known] >= np.partition(cosines[known], -limit)[-limit]]
+    return known[np.lexsort((-known, -cosines[known]))][:limit]
+
+
+def _visible_mean(rows: VisibleRows, vectors: VectorView, model: str) -> Vectors:
+    """Return the mean vector of the rows, or of a sample that depends on nothing but these rows."""
+    key = (model, vectors.position.last_vector, vectors.position.last_change)
+    if key not in rows.cached:
+        step = 1 << max((len(rows) // MIN_SAMPLE).bit_length() - 1, 0)
+        mixed = (rows.pks.astype(np.uint64) * _HASH_MULTIPLIER) >> np.uint64(32)
+        rows.cached.clear()
+        rows.cached[key] = vectors.mean(rows.pks[mixed % np.uint64(step) == 0])
+    mean: Vectors = rows.cached[key]
+    return mean
 
 
 @dataclass(frozen=True)
-class _QuerysetSample:
-    """The share of the vectors that a queryset contains, and their mean, estimated from a sample.
+class SemanticMatches:
+    """The cosine of each row. ``failure``: why there is none. ``note``: vectors are incomplete."""
 
-    ``own``: all keys, if the queryset contains so few vectors that it was read whole.
-    """
-
-    share: float
-    mean: Vectors
-    at: float
-    own: Keys | None = None
-
-
-def _sample_everything(vectors: VectorView, own: Keys) -> _QuerysetSample:
-    return _QuerysetSample(1.0, vectors.mean(_select_sample(own, len(own))), 0.0, own)
-
-
-def _load_sample(vectors: VectorView, memories: MemoryQuerySet, pks: Keys) -> _QuerysetSample:
-    """Return the cached sample of a queryset, or a new one.
-
-    A sample expires when vectors were added or removed, and after some seconds.
-    """
-    key = queryset_key(memories)
-    if key is None:
-        return _sample_everything(vectors, np.empty(0, np.int64))
-    cached: _QuerysetSample | None = vectors.drawn.get(key)
-    if cached is not None and time.monotonic() - cached.at < SAMPLE_SECONDS:
-        return cached
-    total = count_memories(memories)
-    drawn = _select_sample(pks, total)
-    # The comparison with the whole store affects only the speed: the sample is the same either way.
-    sparse = total * MIN_SAMPLE < MIN_SAMPLE_VECTORS * len(pks)
-    visible = np.empty(0, np.int64) if sparse else _filter_keys(memories, drawn)
-    if len(visible) < MIN_SAMPLE_VECTORS:
-        own = _all_keys(memories)
-        return _QuerysetSample(1.0, vectors.mean(_select_sample(own, total)), 0.0, own)
-    if len(vectors.drawn) >= MAX_SAMPLES:
-        vectors.drawn.clear()
-    sample = _QuerysetSample(len(visible) / len(drawn), vectors.mean(visible), time.monotonic())
-    vectors.drawn[key] = sample
-    return sample
-
-
-def _select_sample(pks: Keys, visible: int) -> Keys:
-    """Return the keys that belong to the sample of a queryset with so many rows.
-
-    This depends on nothing else, so hidden rows do not change the mean.
-    """
-    mixed = (pks.astype(np.uint64) * _HASH_MULTIPLIER) >> np.uint64(32)
-    step = 1 << max((visible // MIN_SAMPLE).bit_length() - 1, 0)
-    drawn: Keys = pks[mixed % np.uint64(step) == 0]
-    return drawn
-
-
-def _filter_keys(memories: MemoryQuerySet, pks: Keys) -> Keys:
-    """Return the keys that are in the queryset."""
-    return _to_keys(memories.order_by().filter(pk__in=key_list(pks.tolist())).values_list("pk", flat=True))
-
-
-def _all_keys(memories: MemoryQuerySet) -> Keys:
-    return np.sort(_to_keys(memories.order_by().values_list("pk", flat=True)))
-
-
-def _to_keys(found: Iterable[int]) -> Keys:
-    return np.fromiter(found, np.int64)
-
-
-def _restrict_scores(scores: Scores, pks: Keys) -> Scores:
-    among = np.isin(scores.pks, pks)
-    return Scores(scores.pks[among], scores.cosines[among])
-
-
-def _top_scores(scores: Scores, limit: int) -> Scores:
-    """Return the best scores and all that equal the last of them."""
-    if limit >= len(scores.pks):
-        return scores
-    good = scores.cosines >= np.partition(scores.cosines, -limit)[-limit]
-    return Scores(scores.pks[good], scores.cosines[good])
-
-
-def _best_pairs(scores: Scores, limit: int) -> list[tuple[int, float]]:
-    top = _top_scores(scores, limit)
-    order = np.lexsort((-top.pks, -top.cosines))[:limit]
-    return [(int(top.pks[position]), float(top.cosines[position])) for position in order]
-
-
-@dataclass(frozen=True)
-class SemanticSearch:
-    """A running search by vectors. ``failure``: why it could not start. ``note``: vectors are incomplete."""
-
-    search: NearestSearch | None = None
+    cosines: NDArray[np.float32] | None = None
     model: str = ""
     failure: str = ""
     note: str = ""
 
-    @cached_property
-    def nearest(self) -> NearestMemories:
-        return self.search.result() if self.search else NearestMemories()
 
-
-def start_semantic_search(
-    memories: MemoryQuerySet, query: Query, frequencies: TermFrequencies, limit: int
-) -> SemanticSearch:
-    """Start the search for the nearest memories of a query; it runs in another thread."""
+def match_meaning(rows: VisibleRows, query: Query, frequencies: TermFrequencies) -> SemanticMatches:
+    """Compare the vectors of the rows with the vector of a query."""
     try:
         embedder = embeddings.configured()
         if embedder is None:
-            return SemanticSearch(failure=NOT_CONFIGURED)
+            return SemanticMatches(failure=NOT_CONFIGURED)
         vector = embedder.query(query.typed, word_weights(query, frequencies))
     except EmbeddingError as error:
         log_failure(logger, LEXICAL_ONLY, error)
-        return SemanticSearch(failure=f"{LEXICAL_ONLY}: {error}")
-    note = MODEL_CHANGING if vector_log.has_other_models(embedder.name) else ""
-    return SemanticSearch(NearestSearch(memories, vector, embedder.name, limit), embedder.name, note=note)
+        return SemanticMatches(failure=f"{LEXICAL_ONLY}: {error}")
+    other_models = set(rows.position.models) - {embedder.name, ""}
+    note = MODEL_CHANGING if other_models else ""
+    return SemanticMatches(row_cosines(rows, vector, embedder.name), embedder.name, note=note)
 
 
 def word_weights(query: Query, frequencies: TermFrequencies) -> Mapping[str, float]:

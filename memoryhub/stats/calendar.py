@@ -6,7 +6,7 @@ from calendar import monthrange
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
 from django.db.models import Case, Count, F, IntegerField, QuerySet, TextField, Value, When, Window
@@ -14,6 +14,7 @@ from django.db.models.functions import Cast, RowNumber, Substr
 from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
+from memoryhub.core.dates import start_of_day
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.models import Event, Memory
 
@@ -149,11 +150,6 @@ def _choose_month(times: Iterable[datetime | None], choose: Any) -> date | None:
 
 def _next_month(first: date) -> date:
     return (first + timedelta(days=31)).replace(day=1)
-
-
-def start_of_day(day: date) -> datetime:
-    """Return midnight in the current time zone."""
-    return timezone.make_aware(datetime.combine(day, time.min))
 
 
 def count_by_day(rows: QuerySet[Any], column: str, kind: str) -> DailyCounts:

@@ -15,10 +15,10 @@ from django.utils import timezone
 
 from memoryhub import embeddings
 from memoryhub.access.policy import Clearance
-from memoryhub.backends import change_blocks, schema, vector_log
+from memoryhub.backends import change_blocks, change_log, schema
 from memoryhub.backends.change_blocks import Block
 from memoryhub.embeddings import EmbeddingError
-from memoryhub.memories.quotas import AUTHOR, Quota, count_by_quota, fullest
+from memoryhub.memories.delete import AUTHOR, Quota, count_by_quota, fullest
 from memoryhub.models import Embedding, Event, Fact, Memory, Session
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import calendar
@@ -239,7 +239,7 @@ def vector_statistics(clearance: Clearance, now: datetime | None = None) -> dict
 
 def vector_bytes() -> int:
     """Return the bytes of all vectors in the store."""
-    return sum(size for _, size in vector_log.sizes_by_model().values())
+    return sum(size for _, size in change_log.sizes_by_model().values())
 
 
 def projects_near_cap(live: MemoryQuerySet) -> dict[str, int]:

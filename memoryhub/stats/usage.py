@@ -13,6 +13,7 @@ from django.db.models.fields.json import KeyTextTransform
 from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
+from memoryhub.core.dates import start_of_day
 from memoryhub.memories.secret_check import SECRET_BLOCKED
 from memoryhub.models import Event, FileLink, Injection, JournalEntry
 from memoryhub.models.querysets import MemoryQuerySet
@@ -79,14 +80,14 @@ class MemoryUsage:
     total: int = 0
     worth: Counter[tuple[int, int]] = field(default_factory=Counter)
     use: dict[str, list[int]] = field(default_factory=dict)
-    ailing: Counter[str] = field(default_factory=Counter)
+    issues: Counter[str] = field(default_factory=Counter)
 
 
 def summarize_usage(live: MemoryQuerySet, now: datetime) -> MemoryUsage:
     """Count live memories that the viewer can see, in one query."""
     first_days = [first for first, _ in age_steps(timezone.localdate(now)) if first]
     stepped = live.order_by().annotate(
-        age=_step_number([Q(created_at__gte=calendar.start_of_day(day)) for day in first_days]),
+        age=_step_number([Q(created_at__gte=start_of_day(day)) for day in first_days]),
         worth=_step_number([Q(importance__lt=limit) for limit in IMPORTANCE_LIMITS]),
         use=_step_number([Q(accessed_count__lt=limit) for limit in READ_LIMITS]),
     )
@@ -100,7 +101,7 @@ def summarize_usage(live: MemoryQuerySet, now: datetime) -> MemoryUsage:
         found.total += count
         found.worth[worth, age] += count
         found.use.setdefault(kind, [0] * (len(READ_LIMITS) + 1))[use] += count
-        found.ailing.update(dict(zip(HEALTH_ISSUES, issues, strict=True)))
+        found.issues.update(dict(zip(HEALTH_ISSUES, issues, strict=True)))
     return found
 
 

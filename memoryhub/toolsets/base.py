@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -135,13 +135,37 @@ class Tool(Generic[Arguments]):
             raise self.refusal(error) from None
 
 
-@dataclass(frozen=True)
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+
+@dataclass
 class Toolset:
-    """The tools of one documented system."""
+    """The tools of one documented system. :meth:`tool` adds one."""
 
     name: str
     description: str
-    tools: tuple[Tool[Any], ...]
+    tools: tuple[Tool[Any], ...] = ()
+
+    def tool(
+        self,
+        right: Right | None,
+        *,
+        destructive: bool = False,
+        idempotent: bool = False,
+        refusal: Callable[[ValidationError], Exception] | None = None,
+    ) -> Callable[[Handler], Handler]:
+        """Add a function as a tool. Its name, docstring and second parameter describe the tool."""
+
+        def add(handler: Handler) -> Handler:
+            _, arguments, *_ = get_type_hints(handler).values()
+            description = " ".join((handler.__doc__ or "").split())
+            new = Tool(
+                handler.__name__, description, arguments, handler, right, destructive, idempotent, refusal
+            )
+            self.tools += (new,)
+            return handler
+
+        return add
 
     def find(self, name: str) -> Tool[Any] | None:
         return next((tool for tool in self.tools if tool.name == name), None)
@@ -154,9 +178,7 @@ def int_to_text(value: object) -> object:
 
 Id = Annotated[
     str,
-    Field(
-        min_length=1, max_length=64, description="The memory's or fact's id, as an earlier answer gave it."
-    ),
+    Field(min_length=1, max_length=64, description="Id of the memory or fact."),
     BeforeValidator(int_to_text),
 ]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from django.conf import settings
@@ -16,9 +15,8 @@ from django.http import Http404
 from pydantic import BeforeValidator, Field, model_validator
 
 from memoryhub import memories as store
-from memoryhub import serializers
 from memoryhub.access.policy import Sensitivity
-from memoryhub.audit.reveals import record_reveals
+from memoryhub.audit.journal import record_reveals
 from memoryhub.backends.schema import TEXT_COLUMNS
 from memoryhub.core.pagination import MAX_LIMIT
 from memoryhub.core.text import STOP_WORDS, collapse_whitespace, estimate_tokens, words
@@ -42,90 +40,21 @@ from memoryhub.memories.schemas import (
     Word,
 )
 from memoryhub.memories.secret_check import journal_refusals, refuse_secrets
-from memoryhub.memories.versions import Provenance
-from memoryhub.models import JournalEntry, Memory
+from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search import recall
 from memoryhub.search.recall import MAX_TOKENS, MIN_TOKENS, RecallRequest, recall_memories
 from memoryhub.toolsets import results
-from memoryhub.toolsets.base import Id, Tool, ToolArguments, Toolset
-
-IMPORTANCE_SCALE = 10
-
-
-def serialize_stored(shown: dict[str, Any]) -> dict[str, Any]:
-    """Return a short description of a stored memory; of a hidden one only the id."""
-    if "content" not in shown:
-        return {"id": shown["id"]}
-    return {
-        "id": shown["id"],
-        "type": shown["type"],
-        "summary": shown["abstract"],
-        "importance": round_importance(shown["importance"]),
-        "expires_at": shown["expires_at"],
-        "entities": shown["entities"],
-        "tags": shown["tags"],
-    }
-
-
-def round_importance(importance: float) -> float:
-    """Convert from the scale 0 to 1 to 0 to 10; an int if it is whole."""
-    steps = round(importance * IMPORTANCE_SCALE, 1)
-    return int(steps) if steps == int(steps) else steps
-
-
-def index_entry(memory: Memory, words: int) -> dict[str, Any]:
-    return {**recall.serialize_entry(memory, words), "importance": round_importance(memory.importance)}
-
-
-def memory_detail(memory: Memory, score: float, provenance: Provenance) -> dict[str, Any]:
-    """Return a whole memory with its provenance; empty fields are omitted, because each costs tokens."""
-    rest = {
-        "project": memory.project,
-        "entities": [one["entity"] for one in list_values(memory, "entities")],
-        "tags": list_values(memory, "tags"),
-        "aliases": list_values(memory, "aliases"),
-        "superseded_by": versions.current_value(memory, "superseded_by", provenance.clearance),
-        "provenance": [provenance_row(one) for one in provenance.rows.get(memory.uid, [])],
-    }
-    return {
-        "id": memory.uid,
-        "type": memory.type,
-        "content": memory.content,
-        "summary": memory.abstract,
-        "importance": round_importance(memory.importance),
-        "created_at": iso_seconds(memory.created_at),
-        "last_accessed": iso_seconds(memory.last_accessed_at),
-        "access_count": memory.accessed_count,
-        "expires_at": iso_seconds(memory.expires_at),
-        **{name: value for name, value in rest.items() if value},
-        "score": score,
-    }
-
-
-def memory_summary(memory: Memory, score: float) -> dict[str, Any]:
-    """Return the content of a memory with its most important fields."""
-    return {
-        "id": memory.uid,
-        "type": memory.type,
-        "content": memory.content,
-        "importance": round_importance(memory.importance),
-        "score": score,
-    }
-
-
-def provenance_row(entry: JournalEntry) -> dict[str, Any]:
-    return {
-        "operation": entry.operation,
-        "timestamp": iso_seconds(entry.at),
-        "actor": entry.actor,
-    }
-
-
-def iso_seconds(at: datetime | None) -> str | None:
-    """Format a time without fractional seconds, to save tokens."""
-    return serializers.moment(at.replace(microsecond=0)) if at else None
-
+from memoryhub.toolsets.base import Id, ToolArguments, Toolset
+from memoryhub.toolsets.memory_mcp_results import (
+    IMPORTANCE_SCALE,
+    index_entry,
+    iso_seconds,
+    memory_detail,
+    memory_summary,
+    provenance_row,
+    round_importance,
+    serialize_stored,
+)
 
 MIN_QUOTED_WORDS = 4  # consecutive words of a memory in a reason that count as a quotation
 MAX_PROVENANCE_ROWS = 1  # journal rows per detail; memory_forget returns all
@@ -150,10 +79,8 @@ NamedEntity = Annotated[EntityDraft, BeforeValidator(_to_entity, json_schema_inp
 class StoreArguments(ToolArguments):
     """With ``id``, an update."""
 
-    content: Content | None = Field(
-        None, description="What to remember, in full. Needed unless id names a memory to update."
-    )
-    id: Id | None = Field(None, description="Leave out to create; name a memory to update it.")
+    content: Content | None = Field(None, description="Full text of the memory. Required unless id is given.")
+    id: Id | None = Field(None, description="Id of the memory to update; omit it to create one.")
     type: Literal["fact", "entity", "relationship", "self"] = Field(
         "fact",
         description="fact: general information; entity: a person, place, thing or concept; relationship: a "
@@ -165,27 +92,23 @@ class StoreArguments(ToolArguments):
         "from the text when left out.",
     )
     summary: Annotated[Text, Field(max_length=2000)] = Field(
-        "", description="One line; the first 20 words of the content when left out."
+        "", description="Summary in one line; default: the first 20 words of the content."
     )
     entities: Annotated[list[NamedEntity], Field(max_length=100)] | None = Field(
         None,
         description="Names, or objects with entity and entity_type; extracted from the content when left "
         "out.",
     )
-    tags: Labels = Field(default_factory=list, description="Words to find it by.")
+    tags: Labels = Field(default_factory=list, description="Tags.")
     title: Annotated[Text, Field(max_length=500)] = Field(
-        "", description="A short title; made when left out."
+        "", description="Short title; default: made from the content."
     )
-    category: Annotated[Word, Field(max_length=100)] = Field("general", description="To group it by.")
-    sensitivity: Sensitivity = Field(
-        Sensitivity.PUBLIC, description="Who may read it: public, private or secret."
-    )
-    scope: Scope = Field(Scope.PROJECT, description="Who shares it: personal, project or team.")
-    project: Name = Field("", description="The project it belongs to.")
-    session_id: Name = Field("", description="The session it comes from.")
-    ttl_days: TtlDays | None = Field(
-        None, description="Days to live; importance x 30 when left out; 0: for ever."
-    )
+    category: Annotated[Word, Field(max_length=100)] = Field("general", description="Category, any word.")
+    sensitivity: Sensitivity = Field(Sensitivity.PUBLIC, description="Level: public, private or secret.")
+    scope: Scope = Field(Scope.PROJECT, description="Scope: personal, project or team.")
+    project: Name = Field("", description="Project.")
+    session_id: Name = Field("", description="Session in which it was created.")
+    ttl_days: TtlDays | None = Field(None, description="Days to live; default: importance x 30; 0: forever.")
 
     @model_validator(mode="after")
     def _has_something(self) -> Self:
@@ -198,14 +121,14 @@ class RecallArguments(ToolArguments, AccessParams):
     query: str = Field(description="Words, a phrase in quotation marks, a name, a question.")
     max_tokens: Annotated[int, Field(ge=MIN_TOKENS, le=MAX_TOKENS)] = Field(
         default_factory=lambda: settings.MEMORYHUB.recall_max_tokens,
-        description="Budget of the whole answer, in tokens.",
+        description="Token budget of the whole response.",
     )
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT)] = Field(
-        20, description="Most memories shown whole; the index names all that match."
+        20, description="Maximum number of whole memories; the index lists all matches."
     )
     type: MemoryType | None = Field(None, description="Only memories of this type.")
     entities: Annotated[list[Word], Field(max_length=20)] = Field(
-        default_factory=list, description="Only memories that name each of these."
+        default_factory=list, description="Only memories with all of these entities."
     )
     category: TextFilter = Field(None, description="Only memories of this category.")
     tag: TextFilter = Field(None, description="Only memories with this tag.")
@@ -226,14 +149,24 @@ class ForgetArguments(ToolArguments):
     id: Id
     hard: bool = Field(
         False,
-        description="False: to the trash, from where a person can restore it. True: erased for good.",
+        description="False: move it to the trash, where a person can restore it. True: erase it.",
     )
     reason: Annotated[Text, Field(max_length=500)] = Field(
-        "", description="Why, for the provenance. Do not repeat the memory's text here."
+        "", description="Reason, for the provenance. Do not repeat the memory's text."
     )
 
 
+MEMORY_MCP = Toolset(
+    "memory-mcp", "Memory MCP: store with entities and importance, recall in two parts, forget."
+)
+
+
+@MEMORY_MCP.tool(Right.WRITE, idempotent=True)
 def memory_store(caller: Caller, args: StoreArguments) -> dict[str, Any]:
+    """Store a memory, or update the one with the given id. Entities, a summary of 20 words and the
+    importance are derived from the content if omitted. A memory lives importance x 30 days; from importance
+    4 on, each recall renews this time. Storing the same content again refreshes the existing memory.
+    """
     if args.id:
         return _update(caller, args, args.id)
     if args.content is None:
@@ -287,7 +220,11 @@ def _update(caller: Caller, args: StoreArguments, uid: str) -> dict[str, Any]:
     }
 
 
+@MEMORY_MCP.tool(Right.READ)
 def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
+    """Search memories. Returns two parts within max_tokens: index, with a summary of at most 20 words for
+    each match, and details, with the best matches in full. For more, use a larger budget or a narrower query.
+    """
     clearance = args.clearance(caller)
     provenance = versions.Provenance(clearance, MAX_PROVENANCE_ROWS)
     request = RecallRequest(args.query, args.max_tokens - ENVELOPE_TOKENS, most_details=args.limit)
@@ -296,9 +233,9 @@ def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
         request,
         lambda memory, score: memory_detail(memory, score, provenance),
         entry=index_entry,
-        brief=memory_summary,
+        short_detail=memory_summary,
         prepare=provenance.read,
-        told=lambda memories: record_reveals(memories, caller.actor, "memory-mcp memory_recall"),
+        on_shown=lambda memories: record_reveals(memories, caller.actor, "memory-mcp memory_recall"),
     )
     answer["tokens_used"] += ENVELOPE_TOKENS
     renewed = store.renew_expiry(
@@ -310,7 +247,11 @@ def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
     return answer
 
 
+@MEMORY_MCP.tool(Right.WRITE, destructive=True)
 def memory_forget(caller: Caller, args: ForgetArguments) -> dict[str, Any]:
+    """Delete a memory by its id: move it to the trash (a person can restore it), or erase it with hard.
+    Returns its provenance.
+    """
     with journal_refusals(args, caller.actor):
         refuse_secrets(args, ["reason"])
     memory = _find_visible(caller, args.id)
@@ -403,39 +344,3 @@ def _renewed_entities(caller: Caller, uid: str, content: str) -> list[EntityDraf
     before = {(one.entity, one.entity_type) for one in _extract_entities(memory.content)}
     current = {(one["entity"], one["entity_type"]) for one in list_values(memory, "entities")}
     return _extract_entities(content) if current <= before else None
-
-
-_TOOLS: tuple[Tool[Any], ...] = (
-    Tool(
-        "memory_store",
-        "Store a memory, or update one: leave out id to create, name it to change that memory. Entities, a "
-        "summary of 20 words and the importance are worked out when they are left out. A memory lives "
-        "importance x 30 days; being recalled renews that from importance 4 on. The same content again "
-        "refreshes the memory that is there.",
-        StoreArguments,
-        memory_store,
-        Right.WRITE,
-        idempotent=True,
-    ),
-    Tool(
-        "memory_recall",
-        "Search memories. Answers in two parts within max_tokens: index, all matches as summaries of at most "
-        "20 words, and details, the best ones whole. Recall again with a larger budget, or a narrower query, "
-        "for more.",
-        RecallArguments,
-        memory_recall,
-        Right.READ,
-    ),
-    Tool(
-        "memory_forget",
-        "Forget a memory by its id: to the trash (a person can restore it), or with hard erased for good. "
-        "Answers with its provenance, all that was done to it.",
-        ForgetArguments,
-        memory_forget,
-        Right.WRITE,
-        destructive=True,
-    ),
-)
-MEMORY_MCP = Toolset(
-    "memory-mcp", "Memory MCP: store with entities and importance, recall in two parts, forget.", _TOOLS
-)

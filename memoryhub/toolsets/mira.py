@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from memoryhub import memories as store
 from memoryhub import serializers
 from memoryhub.access.policy import Sensitivity
-from memoryhub.audit.reveals import record_reveals
+from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import MAX_LIMIT
 from memoryhub.core.vocabulary import MemoryType, Right, Scope
 from memoryhub.http.authentication import AccessParams, Caller
@@ -25,7 +25,7 @@ from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.fallback import SimilarMemory, search_with_fallback
-from memoryhub.toolsets.base import Tool, ToolArguments, Toolset, int_to_text
+from memoryhub.toolsets.base import ToolArguments, Toolset, int_to_text
 
 DEFAULT_LIMIT = 10
 _FACT_TYPES = ("preference", "decision", "context")  # the fourth, general, covers all other types
@@ -93,8 +93,7 @@ class MiraDraft(MemoryDraft):
     type: MemoryType = MemoryType.GENERAL
 
 
-def memory(caller: Caller, args: MemoryArguments) -> Any:
-    return {"remember": remember, "recall": recall, "forget": forget}[args.action](caller, args)
+MIRA = Toolset("mira", "Mira's memory: remember, recall and forget in scopes, with evidence.")
 
 
 def remember(caller: Caller, args: MemoryArguments) -> str:
@@ -224,16 +223,9 @@ def to_argument_problem(error: ValidationError) -> Problem:
     return _problem(messages, f"invalid_{next(iter(messages))}")
 
 
-_TOOLS: tuple[Tool[Any], ...] = (
-    Tool(
-        "memory",
-        "Manage persistent memories. Actions: `remember` (store; with a key it updates what has that key), "
-        "`recall` (search by meaning and past misspellings, with similarities), `forget` (delete).",
-        MemoryArguments,
-        memory,
-        None,
-        destructive=True,
-        refusal=to_argument_problem,
-    ),
-)
-MIRA = Toolset("mira", "Mira's memory: remember, recall and forget in scopes, with evidence.", _TOOLS)
+@MIRA.tool(None, destructive=True, refusal=to_argument_problem)
+def memory(caller: Caller, args: MemoryArguments) -> Any:
+    """Manage persistent memories. Actions: `remember` (store; with a key it updates what has that key),
+    `recall` (search by meaning and past misspellings, with similarities), `forget` (delete).
+    """
+    return {"remember": remember, "recall": recall, "forget": forget}[args.action](caller, args)

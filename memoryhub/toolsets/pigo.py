@@ -9,9 +9,9 @@ from pydantic import AliasChoices, Field
 
 from memoryhub import memories, serializers
 from memoryhub.access.policy import Sensitivity
-from memoryhub.audit.reveals import record_reveals
+from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import MAX_LIMIT
-from memoryhub.core.vocabulary import MemoryType, Right, Scope
+from memoryhub.core.vocabulary import Right, Scope
 from memoryhub.extraction.deduplication import create_deduplicated
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.memories.filters import MemoryFilter, TextFilter
@@ -20,19 +20,11 @@ from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.fallback import SimilarMemory, search_with_fallback
 from memoryhub.toolsets import results
-from memoryhub.toolsets.base import Id, Tool, ToolArguments, Toolset
+from memoryhub.toolsets.base import Id, ToolArguments, Toolset
+from memoryhub.transfer.formats.pigo import TYPE_BY_CATEGORY
 
 DEFAULT_TOP_K = 5
 Category = Literal["profile", "preferences", "entities", "events", "cases", "patterns"]
-# Memory type of each category.
-TYPE_OF_CATEGORY: dict[str, MemoryType] = {
-    "profile": MemoryType.SELF,
-    "preferences": MemoryType.PREFERENCE,
-    "entities": MemoryType.ENTITY,
-    "events": MemoryType.CONTEXT,
-    "cases": MemoryType.DISCOVERY,
-    "patterns": MemoryType.GENERAL,
-}
 _DECISIONS = {
     "created": "CREATE",
     "merged": "MERGE",
@@ -65,25 +57,30 @@ class RememberArguments(ToolArguments):
     )
     content: Content = Field(description="L2: the full detail.")
     abstract: Annotated[Text, Field(max_length=2000)] = Field(
-        "", description="L0: one line; made from the content when left out."
+        "", description="L0: one line; default: made from the content."
     )
     overview: Annotated[Text, Field(max_length=20_000)] = Field(
-        "", description="L1: a paragraph; the abstract when left out."
+        "", description="L1: a paragraph; default: the abstract."
     )
-    tags: Labels = Field(default_factory=list, description="Words to find it by.")
-    project: Name = Field("", description="The project it belongs to.")
-    scope: Scope = Field(Scope.PROJECT, description="Who shares it: personal, project or team.")
-    sensitivity: Sensitivity = Field(
-        Sensitivity.PUBLIC, description="Who may read it: public, private or secret."
-    )
-    session_id: Name = Field("", description="The session it comes from.")
+    tags: Labels = Field(default_factory=list, description="Tags.")
+    project: Name = Field("", description="Project.")
+    scope: Scope = Field(Scope.PROJECT, description="Scope: personal, project or team.")
+    sensitivity: Sensitivity = Field(Sensitivity.PUBLIC, description="Level: public, private or secret.")
+    session_id: Name = Field("", description="Session in which it was created.")
 
 
 class ForgetArguments(ToolArguments):
     id: Id
 
 
+PIGO = Toolset("pigo", "pigo's memory: three layers in six categories, deduplicated.")
+
+
+@PIGO.tool(Right.READ)
 def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
+    """Search and retrieve relevant memories by meaning, or by keywords if that finds nothing. Each result
+    has an abstract, an overview and the content, and counts as one access.
+    """
     known = MemoryFilter().select(args.clearance(caller))
     found = search_with_fallback(args.memories(caller), args.query, limit=args.top_k, known=known)
     record_reveals((one.memory for one in found), caller.actor, "pigo memory_recall")
@@ -91,12 +88,16 @@ def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
     return {"results": [_serialize_found(one) for one in found]}
 
 
+@PIGO.tool(Right.WRITE, idempotent=True)
 def memory_remember(caller: Caller, args: RememberArguments) -> dict[str, Any]:
+    """Save an important piece of information as a long-term memory. Known content is skipped. Additions
+    are merged into the existing memory (profile always, events and cases never).
+    """
     values = {
         name: getattr(args, name) for name in args.model_fields_set & set(RememberArguments.model_fields)
     }
     values |= {
-        "type": TYPE_OF_CATEGORY[args.category],
+        "type": TYPE_BY_CATEGORY[args.category],
         "overview": args.overview or args.abstract,
     }
     draft = MemoryDraft.model_validate(values)
@@ -108,7 +109,9 @@ def memory_remember(caller: Caller, args: RememberArguments) -> dict[str, Any]:
     return response | {name: stored[name] for name in ("category", "abstract") if name in stored}
 
 
+@PIGO.tool(Right.WRITE, destructive=True)
 def memory_forget(caller: Caller, args: ForgetArguments) -> dict[str, Any]:
+    """Delete a memory by its id, when it is outdated or wrong. A person can restore it from the trash."""
     if not memories.trash_memories([args.id], caller.actor):
         raise Http404
     return {"id": args.id, "outcome": "trashed"}
@@ -128,33 +131,3 @@ def _serialize_found(result: SimilarMemory) -> dict[str, Any]:
         "created_at": serializers.moment(row.created_at),
         "updated_at": serializers.moment(row.updated_at),
     }
-
-
-_TOOLS: tuple[Tool[Any], ...] = (
-    Tool(
-        "memory_recall",
-        "Search and retrieve relevant memories by meaning, by keywords where that finds nothing. Each result "
-        "has its abstract, overview and content, and counts as used.",
-        RecallArguments,
-        memory_recall,
-        Right.READ,
-    ),
-    Tool(
-        "memory_remember",
-        "Save an important piece of information as a long-term memory. What is known already is skipped, "
-        "what adds to a memory is merged into it (profile always, events and cases never).",
-        RememberArguments,
-        memory_remember,
-        Right.WRITE,
-        idempotent=True,
-    ),
-    Tool(
-        "memory_forget",
-        "Delete a memory by its id, when it is outdated or wrong. A person can restore it from the trash.",
-        ForgetArguments,
-        memory_forget,
-        Right.WRITE,
-        destructive=True,
-    ),
-)
-PIGO = Toolset("pigo", "pigo's memory: three layers in six categories, deduplicated.", _TOOLS)

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from memoryhub import memories, serializers
 from memoryhub.access.policy import Actor
-from memoryhub.audit.reveals import record_reveals
+from memoryhub.audit.journal import record_reveals
 from memoryhub.facts import services
 from memoryhub.memories.replacements import visible_replacements
 from memoryhub.memories.rows import LIST_FIELDS

@@ -12,10 +12,10 @@ from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity
 from memoryhub.audit import journal
-from memoryhub.audit.reveals import MAX_NAMED_IDS
+from memoryhub.audit.journal import MAX_NAMED_IDS
 from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import Scope
-from memoryhub.maintenance.run_scope import sees_everything
+from memoryhub.maintenance.results import sees_everything
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.rows import load_lists
 from memoryhub.memories.versions import walk_revisions
@@ -69,7 +69,11 @@ class ExportSelection:
             yield from self._memory_lines()
             yield from map(to_line, self._replacement_lines())
             return
-        yield to_line(jsonl.header(timezone.now(), sorted(self.actor.clearance.somewhere()), self.everything))
+        yield to_line(
+            jsonl.header(
+                timezone.now(), sorted(self.actor.clearance.levels_in_any_project()), self.everything
+            )
+        )
         yield from map(to_line, self._session_lines())
         yield from self._memory_lines()
         for part in (

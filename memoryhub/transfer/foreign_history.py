@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -14,10 +14,10 @@ from pydantic import BaseModel, ValidationError
 
 from memoryhub.capture.event_preview import parse_prompt
 from memoryhub.core.text import collapse_whitespace
-from memoryhub.transfer.foreign_sqlite import ROW_NUMBER
+from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase, RowValues
 from memoryhub.transfer.records import HistoryItem, InvalidItem, Item, validation_problems
 from memoryhub.transfer.schema import EventLine, JournalLine, RevisionLine, SessionLine
-from memoryhub.transfer.values import FieldReader
+from memoryhub.transfer.values import FieldReader, ReadNotes
 
 _SHORT_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _MAX_OPERATION_CHARS, _MAX_ACTOR_CHARS = 40, 200
@@ -74,7 +74,7 @@ def make_session(fields: FieldReader, table: str, session_id: str, *, agent: str
     return _make_item(fields, f"{table} row {fields.get(ROW_NUMBER)}", SessionLine, values)
 
 
-def make_prompt(fields: FieldReader, table: str, session_id: str, project: str) -> Item:
+def _make_prompt(fields: FieldReader, table: str, session_id: str, project: str) -> Item:
     """Convert a prompt to an event with the beginning of its text, as the hub stores prompts itself."""
     text = fields.text("prompt_text")
     preview, keywords = parse_prompt(text, settings.MEMORYHUB.event_preview_chars)
@@ -90,6 +90,15 @@ def make_prompt(fields: FieldReader, table: str, session_id: str, project: str) 
         "mark": _digest(table, session_id, fields.text("prompt_number"), text)[:16],
     }
     return _make_item(fields, f"{table} row {fields.get(ROW_NUMBER)}", EventLine, values)
+
+
+def read_prompts(
+    database: ForeignDatabase, rows: Iterator[RowValues], notes: ReadNotes, sessions: str, column: str
+) -> Iterator[Item]:
+    """Yield the prompts with the project of their session, which ``column`` names in both tables."""
+    for row, session in database.join(rows, column, sessions, column, ("project",)):
+        fields, about = FieldReader(row, notes), FieldReader(session or {}, notes)
+        yield _make_prompt(fields, "user_prompts", fields.text(column), about.text("project"))
 
 
 def make_revision(
@@ -130,11 +139,6 @@ def _digest(*parts: Any) -> str:
     return hashlib.sha256(json.dumps([str(part) for part in parts]).encode()).hexdigest()
 
 
-SUMMARY_COLUMNS = (
-    *("id", "project", "request", "investigated", "learned", "completed", "next_steps", "notes"),
-    *("files_read", "files_edited", "files_read_json", "files_edited_json", "discovery_tokens"),
-    *("created_at", "created_at_epoch"),
-)
 _SUMMARY_PARTS = {
     "investigated": "Investigated",
     "learned": "Learned",

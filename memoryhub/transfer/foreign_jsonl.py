@@ -9,13 +9,41 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.transfer.files import open_source
-from memoryhub.transfer.jsonl import MAX_LINE_BYTES, LineReader, RawLine
-from memoryhub.transfer.records import InvalidItem, Problem, UnreadableFile
+from memoryhub.transfer.jsonl import MAX_LINE_BYTES, InvalidLine, LineReader, RawLine, line_bytes
+from memoryhub.transfer.records import InvalidItem, Item, Problem, ReadOptions, UnreadableFile
+from memoryhub.transfer.values import FieldReader, ReadNotes
 
-_BOM = b"\xef\xbb\xbf"
 _SAMPLE_LINES = 5
 _HEAD_BYTES = 256 * 1024
 _MAX_COUNTED_BYTES = 512 * 1024 * 1024
+
+
+class JsonLinesFormat:
+    """Base of the formats with one JSON object per line."""
+
+    def is_known(self, value: dict[str, Any]) -> bool:
+        """Return whether an object has the shape of this format."""
+        raise NotImplementedError
+
+    def items(self, fields: FieldReader, place: str) -> Iterator[Item]:
+        """Yield the items of a line."""
+        raise NotImplementedError
+
+    def recognises(self, path: Path) -> bool:
+        found = first_objects(path)
+        return bool(found) and all(map(self.is_known, found))
+
+    def count(self, path: Path) -> int | None:
+        return count_lines(path)
+
+    def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
+        notes = ReadNotes()
+        for found in read_objects(path):
+            if isinstance(found, InvalidItem):
+                yield found
+            else:
+                yield from self.items(FieldReader(found[1], notes), f"line {found[0]}")
+        yield from notes.items()
 
 
 def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]] | InvalidItem]:
@@ -30,13 +58,13 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]] | InvalidIte
 def parse_line(line: RawLine) -> tuple[int, dict[str, Any]] | InvalidItem | None:
     """Return the line number and its object, or ``None`` for a blank line."""
     place = f"line {line.number}"
-    if line.raw is None:
-        return InvalidItem(place, [Problem("", f"is longer than {MAX_LINE_BYTES // 1024**2} MiB")])
-    text = line.raw.removeprefix(_BOM) if line.number == 1 else line.raw
-    if not text.strip():
-        return None
     try:
+        text = line_bytes(line)
+        if not text:
+            return None
         value = json.loads(text)
+    except InvalidLine as bad:
+        return InvalidItem(place, bad.problems)
     except UnicodeDecodeError:
         return InvalidItem(place, [Problem("", "is not UTF-8")])
     except (ValueError, RecursionError):

@@ -11,12 +11,17 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Annotated, Any
 
-from memoryhub.transfer.records import UnreadableFile
+from pydantic import BeforeValidator
+
+from memoryhub.core.rule_files import RuleSchema, load_rule_file
+from memoryhub.transfer.records import Item, ReadOptions, UnreadableFile
+from memoryhub.transfer.values import FieldReader, ReadNotes
 
 _MAGIC = b"SQLite format 3\x00"
 _HEADER_BYTES = 100
@@ -151,6 +156,64 @@ class ForeignDatabase:
             return self.connection.execute(sql, values)
         except sqlite3.Error as error:
             raise to_unreadable_file(self.name, error) from None
+
+
+Columns = Annotated[tuple[str, ...], BeforeValidator(str.split)]
+
+
+class TableColumns(RuleSchema):
+    """The columns of a table that are read, and those that are ignored."""
+
+    read: Columns = ()
+    ignored: Columns = ()
+
+
+class ProgramTables(RuleSchema):
+    """The tables of a program, and the groups of tables and columns by which it is recognised."""
+
+    signs: TableSigns
+    tables: dict[str, TableColumns]
+
+
+class SqliteFormat:
+    """Base of the formats that are SQLite files. ``counted``: the tables whose rows are items."""
+
+    name: str
+    label: str
+    hint: str
+    counted: tuple[str, ...]
+    extensions: tuple[str, ...] = (".db", ".sqlite", ".sqlite3")
+
+    @cached_property
+    def schema(self) -> ProgramTables:
+        path = Path(__file__).with_name("formats") / f"{self.name.replace('-', '_')}.toml"
+        return load_rule_file(path, ProgramTables)
+
+    def recognises(self, path: Path) -> bool:
+        return matches_schema(path, self.schema.signs)
+
+    def count(self, path: Path) -> int | None:
+        with open_database(path) as database:
+            return database.count(*self.counted)
+
+    def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
+        notes, tables = ReadNotes(), self.schema.tables
+        with open_database(path) as database:
+            database.expect(self.schema.signs, self.label)
+            yield from self.items(database, notes, options)
+            known = {name: (*columns.read, *columns.ignored) for name, columns in tables.items()}
+            notes.add_unread(database.unread(known))
+        yield from notes.items()
+
+    def items(self, database: ForeignDatabase, notes: ReadNotes, options: ReadOptions) -> Iterator[Item]:
+        raise NotImplementedError
+
+    def rows(self, database: ForeignDatabase, table: str) -> Iterator[RowValues]:
+        """Yield the rows of a table with the columns that are read."""
+        return database.rows(table, self.schema.tables[table].read)
+
+    def fields(self, database: ForeignDatabase, table: str, notes: ReadNotes) -> Iterator[FieldReader]:
+        return (FieldReader(row, notes) for row in self.rows(database, table))
 
 
 def chunked(rows: Iterable[RowValues]) -> Iterator[list[RowValues]]:

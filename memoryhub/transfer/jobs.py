@@ -17,7 +17,7 @@ from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict
 
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.maintenance import run_scope, runs
+from memoryhub.maintenance import results, runs
 from memoryhub.maintenance.operations.base import Change, Operation, Pace, Step
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.models import MaintenanceRun, Memory, RunChanges
@@ -249,14 +249,14 @@ def get_import(uid: str, actor: Actor) -> MaintenanceRun:
     """Return an import of this actor, or one within the actor's clearance. Raise NotFound."""
     runs.mark_interrupted()
     run = MaintenanceRun.objects.filter(uid=uid, operation=OPERATION_NAME).first()
-    if run is None or not (_is_own(run, actor) or run_scope.can_see_all(actor.clearance, run)):
+    if run is None or not (_is_own(run, actor) or results.can_see_all(actor.clearance, run)):
         raise NotFound("there is no such import")
     return run
 
 
 def _is_own(run: MaintenanceRun, actor: Actor) -> bool:
     """Return whether the actor requested this import; token names are not unique across owners."""
-    return run.actor == actor.name and run_scope.clearance_of(run).owner == actor.owner
+    return run.actor == actor.name and results.clearance_of(run).owner == actor.owner
 
 
 def own_imports(actor: Actor) -> QuerySet[MaintenanceRun]:
@@ -267,7 +267,7 @@ def own_imports(actor: Actor) -> QuerySet[MaintenanceRun]:
 
 def stop_import(run: MaintenanceRun, actor: Actor) -> MaintenanceRun:
     """Stop an import. Its own actor may always do so, even with less clearance by now."""
-    return runs.stop(run.uid, Actor(run.actor, run_scope.clearance_of(run)) if _is_own(run, actor) else actor)
+    return runs.stop(run.uid, Actor(run.actor, results.clearance_of(run)) if _is_own(run, actor) else actor)
 
 
 def resume_import(run: MaintenanceRun, actor: Actor, *, restores: bool) -> MaintenanceRun:
@@ -276,7 +276,7 @@ def resume_import(run: MaintenanceRun, actor: Actor, *, restores: bool) -> Maint
     ``actor`` has their full clearance; ``restores`` states that they may restore the store.
     """
     if run.params.get("restores") and not restores:
-        raise Forbidden("this import restores a store; leave it to those who may, or import the file again")
+        raise Forbidden("this import restores a store; resume it as a maintainer, or import the file again")
     return runs.resume(run.uid, actor)
 
 

@@ -13,13 +13,9 @@ from memoryhub import serializers
 from memoryhub.memories.rows import ListValues
 from memoryhub.models import Event, Evidence, Fact, JournalEntry, Memory, Revision, Session
 from memoryhub.transfer.records import Problem
-from memoryhub.transfer.schema import VERSION
+from memoryhub.transfer.schema import EVENT_COLUMNS, VERSION
 
 _SESSION_FIELDS = ("session_id", "project", "agent", "cwd", "end_reason", "segment", "state")
-_EVENT_FIELDS = (
-    *("event", "tool_name", "sensitivity", "files", "keywords", "segment", "boundary", "memorability"),
-    *("memorability_parts", "skip_reason", "handlers", "mark", "preview"),
-)
 _JOURNAL_FIELDS = ("actor", "operation", "object_type", "object_id", "project", "sensitivity", "owner")
 _HISTORY_FIELDS = ("author", "owner", "trash_reason", "flags", "scale", "consolidated_accesses")
 
@@ -73,7 +69,7 @@ def event(row: Event) -> dict[str, Any]:
         "session_id": row.session.session_id,
         "project": row.session.project,
         "at": serializers.moment(row.at),
-        **{name: getattr(row, name) for name in _EVENT_FIELDS},
+        **{name: getattr(row, name) for name in EVENT_COLUMNS},
         "memory_id": row.memory.uid if row.memory else None,
     }
 

@@ -17,9 +17,9 @@ from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.facts import services
+from memoryhub.memories.delete import count_by_quota, fullest
 from memoryhub.memories.errors import NotFound, SecretDetected, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
-from memoryhub.memories.quotas import count_by_quota, fullest
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.memories.secret_check import refusal_change
 from memoryhub.models import Fact, Memory
@@ -206,18 +206,18 @@ class Batch:
     def _memories(self, records: list[Record], now: datetime) -> None:
         options = self._options
         drafts = [record.draft for record in records if isinstance(record.draft, MemoryDraft)]
-        pasts = [self._past(record.past) for record in records]
+        histories = [self._past(record.past) for record in records]
         results = store.create_memories(
             drafts,
             options.actor,
-            hold_cap=False,
+            enforce_cap=False,
             imported_at=now,
             vectors=self._vectors,
-            pasts=pasts,
+            histories=histories,
             refusals=[self._refusals.get(id(record)) for record in records],
         )
         stored_ids: dict[str, str] = {}
-        for record, draft, past, result in zip(records, drafts, pasts, results, strict=True):
+        for record, draft, past, result in zip(records, drafts, histories, results, strict=True):
             if isinstance(result, StoreError):
                 self._refuse(record.place, result)
                 continue

@@ -18,6 +18,8 @@ from memoryhub.memories.secret_check import find_refusal, find_secrets_in_field,
 from memoryhub.models import Event, JournalEntry, Memory, Session
 from memoryhub.transfer.id_map import IdMap
 from memoryhub.transfer.schema import (
+    EVENT_COLUMNS,
+    SESSION_COLUMNS,
     EventLine,
     EvidenceLine,
     JournalLine,
@@ -53,11 +55,6 @@ _DOCUMENT_FIELDS: dict[str, tuple[str, ...]] = {
     "event": ("handlers", "memorability_parts"),
     "journal": ("detail",),
 }
-_SESSION_FIELDS = ("agent", "cwd", "started_at", "last_at", "ended_at", "end_reason", "segment", "state")
-_EVENT_FIELDS = (
-    *("at", "event", "tool_name", "sensitivity", "files", "keywords", "segment", "boundary", "memorability"),
-    *("memorability_parts", "skip_reason", "handlers", "mark", "preview"),
-)
 
 
 def find_line_refusal(kind: str, shape: Any) -> StoreError | None:
@@ -181,7 +178,8 @@ def _for_each_line(restore_line: Callable[[Any, Actor, dict[str, str]], bool]) -
 def _restore_session(line: SessionLine, actor: Actor, known: dict[str, str]) -> bool:
     """Restore a session; an existing session is kept and extended to both time spans."""
     project = resolve_project(line.project, actor)
-    values = {name: getattr(line, name) for name in _SESSION_FIELDS}
+    values = {name: getattr(line, name) for name in SESSION_COLUMNS}
+    values["project"] = project
     session, is_new = Session.objects.get_or_create(
         session_id=line.session_id, project=project, defaults=values
     )
@@ -244,7 +242,8 @@ def _restore_event(
     memory = memories.get(known.get(line.memory_id, line.memory_id)) if line.memory_id else None
     if line.memory_id and memory is None:
         raise NotFound("its memory is not here", "memory_id")
-    return Event(session=session, memory=memory, **{name: getattr(line, name) for name in _EVENT_FIELDS})
+    values = {name: getattr(line, name) for name in EVENT_COLUMNS}
+    return Event(session=session, memory=memory, at=line.at, **values)
 
 
 def _event_keys(event: Event) -> set[tuple[Any, ...]]:
@@ -294,7 +293,7 @@ def _restore_journal(shapes: Sequence[JournalLine], actor: Actor, known: dict[st
 
 def _refuse_out_of_scope(line: JournalLine, actor: Actor) -> None:
     """Refuse journal rows about projects or owners outside of the actor's clearance."""
-    if not actor.clearance.reaches(line.project):
+    if not actor.clearance.includes_project(line.project):
         raise Forbidden("you have no access to the project of this row", "project")
     if line.owner and line.owner != actor.owner and not actor.clearance.every_owner:
         raise Forbidden("this row is about another person's memory", "owner")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
@@ -193,39 +194,34 @@ HISTORY_LINES: dict[str, type[_Line]] = {
 }
 
 
+# Columns of sessions and events that a line has under the same name.
+SESSION_COLUMNS = tuple(name for name in SessionLine.model_fields if name != "kind")
+EVENT_COLUMNS = tuple(
+    name
+    for name in EventLine.model_fields
+    if name not in ("kind", "session_id", "project", "at", "memory_id")
+)
+_HISTORY_FIELDS = READ_ONLY - {"content_hash"}
+_HISTORY_NAMES = {"uid": "id", "copy": "copy_number"}  # other fields have the same name in a line
+
+
 def memory_history(line: MemoryLine) -> ImportedHistory | None:
     """Return the history of a line, or None if it has only the values of a draft."""
     if not line.model_fields_set & _HISTORY_FIELDS:
         return None
-    return ImportedHistory(
-        updated_at=line.updated_at,
-        accessed_count=line.accessed_count or 0,
-        last_accessed_at=line.last_accessed_at,
-        expires_at=line.expires_at,
-        deleted_at=line.deleted_at,
-        trash_reason=line.trash_reason,
-        uid=line.id,
-        author=line.author,
-        owner=line.owner,
-        copy=line.copy_number,
-        flags=tuple(line.flags),
-        reviewed_at=line.reviewed_at,
-        scale=line.scale,
-        consolidated_at=line.consolidated_at,
-        consolidated_accesses=line.consolidated_accesses,
-    )
-
-
-_HISTORY_FIELDS = READ_ONLY - {"content_hash"}
+    return _to_history(line, "created_at")
 
 
 def fact_history(line: FactLine) -> ImportedHistory:
-    return ImportedHistory(
-        updated_at=line.updated_at,
-        created_at=line.created_at,
-        valid_from=line.valid_from,
-        valid_until=line.valid_until,
-        uid=line.id,
-        author=line.author,
-        copy=line.copy_number,
-    )
+    return _to_history(line)
+
+
+def _to_history(line: MemoryLine | FactLine, *excluded: str) -> ImportedHistory:
+    """Return the fields of the schema; extra fields of a line are unchecked and left out."""
+    names = {one.name: _HISTORY_NAMES.get(one.name, one.name) for one in fields(ImportedHistory)}
+    known = type(line).model_fields.keys() - set(excluded)
+    values: dict[str, Any] = {name: getattr(line, own) for name, own in names.items() if own in known}
+    values = {name: value for name, value in values.items() if value is not None}
+    if "flags" in values:
+        values["flags"] = tuple(values["flags"])
+    return ImportedHistory(**values)

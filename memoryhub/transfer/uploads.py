@@ -13,7 +13,7 @@ from pathlib import Path
 from django.conf import settings
 
 from memoryhub.models import MaintenanceRun
-from memoryhub.transfer.checkpoint import imports_folder
+from memoryhub.transfer.reader import imports_folder
 
 RETENTION_DAYS = 7  # for uploads that are never fully imported
 _KEY = re.compile(r"[0-9a-f]{32}")

@@ -97,7 +97,7 @@ class FieldReader:
         try:
             text.encode()
         except UnicodeEncodeError:
-            self.refuse(name, "holds half of a surrogate pair, which is no character; remove it")
+            self.refuse(name, "contains an unpaired surrogate, which is not a character; remove it")
             return ""
         return text
 
@@ -188,6 +188,11 @@ class FieldReader:
         for name in names:
             if self.get(name) not in (None, "", 0, "[]", "{}", [], {}):
                 self.notes.add(f"{name}{f' ({why})' if why else ''}")
+
+    def note_unknown(self, known: frozenset[str]) -> None:
+        """Note fields other than the known ones."""
+        for name in sorted(set(self.values) - known):
+            self.notes.add(f"field {printable_name(name)}")
 
     def note_unsupported_metadata(
         self, metadata: Mapping[str, Any], known: frozenset[str] = frozenset()

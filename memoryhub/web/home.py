@@ -23,7 +23,7 @@ from memoryhub.stats import counts
 from memoryhub.web.base import charts, live
 from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.charts import breakdown
-from memoryhub.web.maintenance_status import recent_failed_runs
+from memoryhub.web.maintenance import recent_failed_runs
 from memoryhub.web.memories.queries import live_memories
 
 RECENT_COUNT = 8

@@ -11,15 +11,13 @@ from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.views.decorators.http import require_POST, require_safe
 
-from memoryhub.access import redaction
 from memoryhub.accounts.clearance import full_clearance, is_confined, request_clearance
 from memoryhub.audit import journal as chain
-from memoryhub.core import pagination
-from memoryhub.models import JournalEntry, Memory
+from memoryhub.models import JournalEntry
 from memoryhub.models.querysets import JournalQuerySet
-from memoryhub.web.base.errors import bad_cursor_as_400
 from memoryhub.web.base.filters import JournalFilter
-from memoryhub.web.base.htmx import HtmxHttpRequest
+from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page
+from memoryhub.web.memories.queries import visible_titles
 
 PAGE_SIZE = 50
 # Suggestions for the filter. Querying the operations in use would read the whole journal.
@@ -106,16 +104,9 @@ def _visible_rows(request: HttpRequest) -> JournalQuerySet:
 def _list_context(request: HttpRequest, form: JournalFilter) -> dict[str, Any]:
     rows = _visible_rows(request)
     rows = _apply_filter(rows, form) if form.is_valid() else rows.none()
-    cursor = request.GET.get("cursor")
-    with bad_cursor_as_400():
-        page = pagination.paginate(rows, "seq", PAGE_SIZE, cursor)
-    _attach_titles(request, page.items)
-    return {
-        "form": form,
-        "page": page,
-        "first": not cursor,
-        "operations": SUGGESTED_OPERATIONS,
-    }
+    listed = cursor_page(request, rows, "seq", PAGE_SIZE)
+    _attach_titles(request, listed["page"].items)
+    return {"form": form, "operations": SUGGESTED_OPERATIONS, **listed}
 
 
 def _apply_filter(rows: JournalQuerySet, form: JournalFilter) -> JournalQuerySet:
@@ -128,11 +119,7 @@ def _apply_filter(rows: JournalQuerySet, form: JournalFilter) -> JournalQuerySet
 def _attach_titles(request: HttpRequest, rows: list[JournalEntry]) -> None:
     """Set the titles of visible memories on the rows about them."""
     uids = {row.object_id for row in rows if row.object_type == "memory"}
-    visible = Memory.objects.visible_to(request_clearance(request)).filter(uid__in=uids)
-    titles = {
-        uid: redaction.format_display_name(title, uid, sensitivity)
-        for title, uid, sensitivity in visible.values_list("title", "uid", "sensitivity")
-    }
+    titles = visible_titles(request, uids)
     for row in rows:
         if row.object_id in titles:
             row.title = titles[row.object_id]  # type: ignore[attr-defined]

@@ -1,20 +1,31 @@
-"""The maintenance page: health, schedule, and the forms that start operations."""
+"""The maintenance pages: health, schedule, the forms that start operations, and the language model."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 from django import forms
+from django.conf import settings
 from django.core.exceptions import BadRequest, PermissionDenied
+from django.db.models import Max
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from memoryhub.accounts.clearance import request_actor, request_clearance
+from memoryhub.access.policy import Clearance
+from memoryhub.accounts.clearance import is_confined, request_actor, request_clearance
+from memoryhub.extraction import llm_budget
+from memoryhub.extraction import queue as extraction_queue
+from memoryhub.llm import LlmSettings, find_problems, sends_in_clear
 from memoryhub.maintenance import runs
+from memoryhub.maintenance import scheduler as daily
 from memoryhub.maintenance.forms import (
     IRREVERSIBLE_OPERATIONS,
     can_start_run,
@@ -23,12 +34,14 @@ from memoryhub.maintenance.forms import (
     filled_values,
     form_fields,
 )
+from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.maintenance.operations.base import Operation
-from memoryhub.maintenance.registry import OPERATIONS
+from memoryhub.maintenance.worker import Worker
 from memoryhub.memories import Conflict, Forbidden, NotFound, StoreError
-from memoryhub.models import MaintenanceRun
-from memoryhub.web import maintenance_status
-from memoryhub.web.runs import to_sentence
+from memoryhub.memories.delete import count_by_quota
+from memoryhub.models import Event, MaintenanceRun, Memory
+from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.web.base.fields import to_sentence
 
 
 class RunForm(forms.Form):
@@ -113,8 +126,8 @@ def _render_page(request: HttpRequest, wrong: RunForm | None = None, status: int
     clearance, now = request_clearance(request), timezone.now()
     recent = runs.visible_runs(clearance).select_related("undoes")[:MAX_RECENT]
     context = {
-        "health": maintenance_status.status_numbers(clearance, now),
-        "schedule": maintenance_status.schedule_status(clearance, now),
+        "health": status_numbers(clearance, now),
+        "schedule": schedule_status(clearance, now),
         "cards": _operation_cards(request, wrong),
         "wrong": wrong,
         "recent": list(recent),
@@ -123,7 +136,7 @@ def _render_page(request: HttpRequest, wrong: RunForm | None = None, status: int
 
 
 def _operation_cards(request: HttpRequest, wrong: RunForm | None) -> list[OperationCard]:
-    last = maintenance_status.last_runs_by_operation(request_clearance(request))
+    last = last_runs_by_operation(request_clearance(request))
     return [
         OperationCard(
             operation,
@@ -144,3 +157,141 @@ def _render_confirmation(
     count = count_losses(operation, params, request_actor(request))
     context = {"operation": operation, "fields": params, "count": count}
     return render(request, "maintenance/confirm.html", context)
+
+
+FAILED_RUN_DAYS = 7  # for which a failed run is reported
+MAX_WAIT = timedelta(minutes=2)  # a run that waits longer while none is running has no worker
+
+
+@dataclass(frozen=True)
+class StatusNumber:
+    """A count with a link to the counted rows; ``needs_a_look`` if something should be done."""
+
+    count: int
+    words: str
+    href: str = ""
+    needs_a_look: bool = False
+
+
+def status_numbers(clearance: Clearance, now: datetime) -> list[StatusNumber]:
+    """Count visible memories and events by state."""
+    visible: MemoryQuerySet = Memory.objects.visible_to(clearance)
+    quotas = count_by_quota(visible.live(now))
+    found = [
+        StatusNumber(sum(quotas.values()), "live", reverse("memories")),
+        StatusNumber(
+            visible.expired(now).count(), "expired, waiting to be purged", f"{reverse('trash')}?tab=expired"
+        ),
+        StatusNumber(visible.trashed().count(), "in the trash", reverse("trash")),
+    ]
+    if cap := settings.MEMORYHUB.max_memories:
+        over = sum(max(count - cap, 0) for count in quotas.values())
+        found.append(StatusNumber(over, f"over the cap of {cap} for a project and owner", "", over > 0))
+    if days := settings.MEMORYHUB.event_retention_days:
+        old = Event.objects.visible_to(clearance).filter(at__lt=now - timedelta(days=days))
+        found.append(StatusNumber(old.count(), f"events older than {days} days"))
+    return found
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Scheduled maintenance; ``next_at`` is None without a schedule."""
+
+    next_at: datetime | None
+    operations: list[str]
+    worker: str
+    is_worked_on: bool
+    waiting: int
+
+
+def schedule_status(clearance: Clearance, now: datetime) -> Schedule:
+    """Return the next run, its operations, and the state of the worker."""
+    worker, is_working = _worker_status()
+    pending = runs.visible_runs(clearance).filter(status__in=runs.PENDING).values_list("status", "created_at")
+    statuses = {status for status, _ in pending}
+    is_idle = MaintenanceRun.Status.RUNNING not in statuses
+    waiting = sum(is_idle and created_at < now - MAX_WAIT for _, created_at in pending)
+    labels = [OPERATIONS[name].label for name in daily.daily_operations()]
+    return Schedule(daily.next_due_time(now), labels, worker, is_working, waiting)
+
+
+def _worker_status() -> tuple[str, bool]:
+    """Describe the worker of this server, and whether it is running."""
+    if any(isinstance(one, Worker) and one.is_alive() for one in threading.enumerate()):
+        return "At work in this server", True
+    if settings.MEMORYHUB.maintenance_worker:
+        return "None in this server", False
+    return "Switched off in this server", False
+
+
+def last_runs_by_operation(clearance: Clearance) -> dict[str, MaintenanceRun]:
+    """Return the newest run of each operation that was no dry run."""
+    real = runs.visible_runs(clearance).filter(dry_run=False, undoes=None)
+    newest = real.order_by().values("operation").annotate(newest=Max("pk")).values("newest")
+    return {run.operation: run for run in real.filter(pk__in=newest)}
+
+
+def recent_failed_runs(clearance: Clearance, now: datetime) -> list[MaintenanceRun]:
+    """Return recent failed runs, newest first, without those that a later run made up for."""
+    since = now - timedelta(days=FAILED_RUN_DAYS)
+    recent = runs.visible_runs(clearance).filter(created_at__gte=since, dry_run=False)
+    failed, succeeded = [], set()
+    for run in recent.select_related("undoes"):
+        kind = (run.operation, run.project, run.undoes_id is None)
+        if run.status == MaintenanceRun.Status.FAILED and run.cause != MaintenanceRun.Cause.STOPPED:
+            if kind not in succeeded:
+                failed.append(run)
+        elif run.status == MaintenanceRun.Status.DONE:
+            succeeded.add(kind)
+    return failed
+
+
+MAX_DAYS, MAX_TROUBLES = 14, 10
+
+
+@dataclass(frozen=True)
+class BudgetShare:
+    """Today's use of a limit; 0 means unlimited."""
+
+    words: str
+    used: int
+    limit: int
+
+    @property
+    def share(self) -> float:
+        return min(self.used / self.limit, 1.0) if self.limit else 0.0
+
+    @property
+    def is_spent(self) -> bool:
+        return bool(self.limit) and self.used >= self.limit
+
+
+@require_safe
+def language_model(request: HttpRequest) -> HttpResponse:
+    """Show the state of the language model, without its API key or any prompts."""
+    if not can_view_runs(request.user):
+        raise PermissionDenied
+    chosen = LlmSettings.now()
+    config, confined = settings.MEMORYHUB, is_confined(request.user)
+    days = llm_budget.recent_usage(MAX_DAYS)
+    today = days[0][1]
+    shares = [
+        BudgetShare("calls", today.calls, config.llm_daily_calls),
+        BudgetShare("tokens", today.tokens, config.llm_daily_tokens),
+    ]
+    context = {
+        "chosen": chosen,
+        "host": urlsplit(chosen.url).netloc,
+        "problems": find_problems(chosen),
+        "in_clear": sends_in_clear(chosen),
+        "config": config,
+        # Usage counts every project. Users confined to some projects only see whether it is used up.
+        "confined": confined,
+        "shares": [] if confined else shares,
+        "is_spent": any(share.is_spent for share in shares),
+        "days": [] if confined else [(day, spent) for day, spent in days if spent.calls],
+        "most_days": MAX_DAYS,
+        "counts": extraction_queue.count_by_status(request_clearance(request)),
+        "troubles": list(extraction_queue.find_with_notes(request_clearance(request))[:MAX_TROUBLES]),
+    }
+    return render(request, "language_model/page.html", context)

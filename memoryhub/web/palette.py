@@ -96,7 +96,7 @@ _PAGES = (
     _Page("memory-new", "New memory", "add write store", ("memoryhub.add_memory",)),
     _Page("review", "Review", "queue new flagged low confidence approve curate"),
     _Page("duplicates", "Duplicates", "merge alike near"),
-    _Page("preview", "Recall", "prompt preview what an agent is told"),
+    _Page("preview", "Recall", "prompt preview what an agent is shown"),
     _Page("sessions", "Sessions", "agents conversations"),
     _Page("injections", "Injections", "what the agents knew and why"),
     _Page("timeline", "Timeline", "days months calendar"),

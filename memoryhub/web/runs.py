@@ -16,23 +16,17 @@ from django_htmx.http import reswap, retarget
 
 from memoryhub.access.policy import Actor
 from memoryhub.accounts.clearance import request_actor, request_clearance
-from memoryhub.core import pagination
-from memoryhub.maintenance import results, run_scope, runs
+from memoryhub.maintenance import results, runs
 from memoryhub.maintenance.forms import ADD_RUN, IRREVERSIBLE_OPERATIONS, can_start_run, can_view_runs
-from memoryhub.maintenance.registry import OPERATIONS
+from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import MaintenanceRun
-from memoryhub.web.base.errors import bad_cursor_as_400
-from memoryhub.web.base.fields import parse_whole_number
+from memoryhub.web.base.fields import parse_whole_number, to_sentence
 from memoryhub.web.base.filters import ListFilter
+from memoryhub.web.base.requests import cursor_page
 
 RUNS_PER_PAGE = 30
 CHANGES_PER_PAGE = 50
-
-
-def to_sentence(text: str) -> str:
-    """Return an error message with a capital letter and a full stop."""
-    return f"{text[:1].upper()}{text[1:]}".rstrip(".") + "."
 
 
 def number_parameter(request: HttpRequest, name: str, default: str) -> int:
@@ -44,14 +38,14 @@ def number_parameter(request: HttpRequest, name: str, default: str) -> int:
 
 
 def progress_context(request: HttpRequest, run: MaintenanceRun, percent: int) -> dict[str, Any]:
-    """Return the state of a run; ``is_news`` if it differs from the one in the address (``told``)."""
+    """Return the state of a run; ``is_news`` if it differs from the one in the address (``announced``)."""
     # A screen reader announces each quarter once instead of every second.
     step = f"{run.status}-{percent // 25}-{run.stop_requested:d}"
     return {
         "run": run,
         "percent": percent,
         "step": step,
-        "is_news": request.GET.get("told") != step,
+        "is_news": request.GET.get("announced") != step,
         "is_polling": results.is_active(run),
     }
 
@@ -102,14 +96,11 @@ def run_list(request: HttpRequest) -> HttpResponse:
     form, clearance = RunFilter(request.GET), request_clearance(request)
     rows = runs.visible_runs(clearance).select_related("undoes")
     rows = form.select(rows) if form.is_valid() else rows.none()
-    cursor = request.GET.get("cursor")
-    with bad_cursor_as_400():
-        page = pagination.paginate(rows, "created_at", RUNS_PER_PAGE, cursor)
-    params = results.visible_params(page.items, clearance)
-    rows_shown = [
-        (run, runs.visible_result(run, clearance, counted=False), params[run.pk]) for run in page.items
-    ]
-    context = {"form": form, "page": page, "told": rows_shown, "first": not cursor}
+    listed = cursor_page(request, rows, "created_at", RUNS_PER_PAGE)
+    items = listed["page"].items
+    params = results.visible_params(items, clearance)
+    rows_shown = [(run, runs.visible_result(run, clearance, counted=False), params[run.pk]) for run in items]
+    context = {"form": form, "rows": rows_shown, **listed}
     return render(request, "maintenance/runs.html", context, status=200 if form.is_valid() else 422)
 
 
@@ -163,7 +154,7 @@ def _require_view_permission(request: HttpRequest) -> None:
 
 
 def _may_control(request: HttpRequest, found: MaintenanceRun) -> bool:
-    return request.user.has_perm(ADD_RUN) and run_scope.can_control(request_clearance(request), found)
+    return request.user.has_perm(ADD_RUN) and results.can_control(request_clearance(request), found)
 
 
 def _is_control_withheld(request: HttpRequest, found: MaintenanceRun) -> bool:
@@ -187,7 +178,7 @@ def _run_context(request: HttpRequest, found: MaintenanceRun) -> dict[str, Any]:
     result = runs.visible_result(found, clearance, counted=not is_active)
     context = {
         **progress_context(request, found, results.progress_percent(found, result)),
-        "told": result,
+        "result": result,
         "params": params,
         "may_steer": _may_control(request, found),
         "out_of_reach": _is_control_withheld(request, found),

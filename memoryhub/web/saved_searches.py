@@ -21,6 +21,7 @@ from memoryhub.accounts import saved_searches
 from memoryhub.core.text import shorten
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.models import SavedSearch
+from memoryhub.web.base.fields import to_sentence
 from memoryhub.web.base.filters import (
     FactFilter,
     InjectionFilter,
@@ -30,12 +31,10 @@ from memoryhub.web.base.filters import (
     SessionFilter,
     TimelineFilter,
 )
-from memoryhub.web.base.htmx import HtmxHttpRequest, patch_vary
-from memoryhub.web.base.users import signed_in_user
+from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, signed_in_user
 from memoryhub.web.duplicates.presenters import DuplicatesFilter
 from memoryhub.web.facts.filters import ContradictionFilter, GraphFilter
 from memoryhub.web.memories.filters import BrowseFilter, SearchFilter
-from memoryhub.web.runs import to_sentence
 
 # The lists that can be saved, by URL name, in the order of the navigation.
 LIST_TITLES = {
@@ -89,7 +88,7 @@ class ListAddress:
         return LIST_TITLES[self.page]
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Describe the filters with the labels of the list's form."""
         given = {name: str(value) for name, value in QueryDict(self.query).items() if value}
         form = _FILTER_FORMS[self.page](given)
@@ -108,7 +107,7 @@ def _describe_filter(form: ListFilter, name: str, value: str) -> str:
     if name not in form.fields:
         return f"{name.replace('_', ' ')} {value}"
     label = str(form[name].label).lower()
-    return label if isinstance(form.fields[name], BooleanField) else f"{label}: {form.told(name)}"
+    return label if isinstance(form.fields[name], BooleanField) else f"{label}: {form.display_value(name)}"
 
 
 def to_list_address(page: str, query: str) -> ListAddress | None:

@@ -15,16 +15,16 @@ from memoryhub.access import redaction
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.backends.fts_query import Query, parse_query
+from memoryhub.backends.schema import TEXT_COLUMNS
 from memoryhub.core.text import collapse_whitespace, without_title_prefix
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.hybrid import Hit, search_memories
-from memoryhub.search.lexical import TEXT_FIELDS
 from memoryhub.search.snippets import extract_snippet, highlight_text, snippet_of_first_match
 from memoryhub.web.base.fields import parse_whole_number
-from memoryhub.web.base.htmx import HtmxHttpRequest, page_or_fragment, update_address_bar
 from memoryhub.web.base.markdown import to_plain_text
-from memoryhub.web.memories import facets
+from memoryhub.web.base.requests import HtmxHttpRequest, page_or_fragment, update_address_bar
+from memoryhub.web.memories.browse import build_facets
 from memoryhub.web.memories.filters import SearchFilter, filter_url
 
 _MAX_PAGES = 10_000
@@ -83,7 +83,7 @@ def _results_context(request: HtmxHttpRequest, form: SearchFilter, clearance: Cl
         "found": [_to_search_hit(query, hit) for hit in results.hits],
         "number": number,
         "last": -(-results.total // size),
-        "groups": facets.build_facets(request, memories.filter(pk__in=results.ids)),
+        "groups": build_facets(request, memories.filter(pk__in=results.ids)),
     }
 
 
@@ -102,7 +102,7 @@ def _to_search_hit(query: Query, hit: Hit) -> SearchHit:
         text = extract_snippet(query, rest)
     else:
         text = snippet_of_first_match(
-            query, (to_plain_text(getattr(hit.memory, name)) for name in reversed(TEXT_FIELDS))
+            query, (to_plain_text(getattr(hit.memory, name)) for name in reversed(TEXT_COLUMNS))
         )
     # search.snippets escapes everything except its own <mark>.
     return SearchHit(hit, mark_safe(highlight_text(query, title)), mark_safe(text))  # noqa: S308

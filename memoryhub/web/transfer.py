@@ -23,7 +23,8 @@ from memoryhub.models import MaintenanceRun
 from memoryhub.transfer import jobs, uploads
 from memoryhub.transfer.export import ExportSelection
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, WRITERS
-from memoryhub.web.runs import control, number_parameter, progress_context, render_progress, to_sentence
+from memoryhub.web.base.fields import to_sentence
+from memoryhub.web.runs import control, number_parameter, progress_context, render_progress
 
 
 def _project_field(help_text: str) -> forms.CharField:

@@ -9,7 +9,7 @@ from django.urls import URLPattern, path, register_converter
 from django.views.generic import RedirectView
 
 from memoryhub.web import home as home_views
-from memoryhub.web import journal, language_model, maintenance, palette, recall_test, runs, search, transfer
+from memoryhub.web import journal, maintenance, palette, recall_test, runs, search, transfer
 from memoryhub.web import saved_searches as saved_searches_views
 from memoryhub.web.accounts import people, profile, sign_in
 from memoryhub.web.base import views as base_views
@@ -130,7 +130,7 @@ urlpatterns: list[URLPattern] = [
     path("trash/", trash.trash_page, name="trash"),
     path("maintenance/", maintenance.maintenance, name="maintenance"),
     path("maintenance/start/", maintenance.run_start, name="run-start"),
-    path("maintenance/language-model/", language_model.language_model, name="language-model"),
+    path("maintenance/language-model/", maintenance.language_model, name="language-model"),
     path("maintenance/runs/", runs.run_list, name="runs"),
     path("maintenance/runs/<slug:uid>/", runs.run, name="run"),
     path("maintenance/runs/<slug:uid>/progress/", runs.run_progress, name="run-progress"),

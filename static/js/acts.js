@@ -11,10 +11,10 @@
   const every = () => document.querySelector(".bulk [name=every]");
 
   function count() {
-    const told = document.querySelector("[data-bulk-count]");
+    const status = document.querySelector("[data-bulk-count]");
     const number = ticked().length;
-    const what = every()?.checked ? every().dataset.told || "All that match" : number ? number + " selected" : "";
-    if (told) told.textContent = what && told.closest("[aria-busy]") ? what + ": working…" : what;
+    const what = every()?.checked ? every().dataset.summary || "All that match" : number ? number + " selected" : "";
+    if (status) status.textContent = what && status.closest("[aria-busy]") ? what + ": working…" : what;
     for (const all of document.querySelectorAll("[data-check-all]")) {
       const rows = [...document.querySelectorAll(all.dataset.checkAll)];
       const done = rows.filter((box) => box.checked).length;

@@ -6,7 +6,7 @@
   for (const button of document.querySelectorAll("[data-copy-link]")) {
     const words = button.querySelector("span");
     const before = words.textContent;
-    const told = button.nextElementSibling;
+    const status = button.nextElementSibling;
     button.hidden = false;
     button.addEventListener("click", async () => {
       try {
@@ -15,7 +15,7 @@
       } catch {
         words.textContent = "It could not be copied";
       }
-      told.textContent = words.textContent;
+      status.textContent = words.textContent;
       setTimeout(() => (words.textContent = before), 2000);
     });
   }

@@ -7,7 +7,7 @@
   const ROWS = [
     "main :is(.rows, .timeline, .injections, .briefs, .month) > li",
     "main .table > tbody > tr",
-    "main :is(.clusters, .clashes) > :is(.dup-slot, .clash)",
+    "main :is(.clusters, .contradictions) > :is(.dup-slot, .contradiction)",
   ].join();
   const TYPING = "textarea, select, [contenteditable], [role=combobox], [role=textbox], [role=listbox]";
   const NOT_TYPED = new Set(["checkbox", "radio", "button", "submit", "reset", "image", "file", "range", "color"]);

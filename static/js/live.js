@@ -74,62 +74,58 @@
 
   // ------------------------------------------------------------------ taking it over
 
-  function fill(element, fresh) {
-    if (element.innerHTML === fresh.innerHTML) return;
-    if (isHeld(element)) {
-      isIncomplete = true;
-      return;
+  // Rows are matched by their id, so each gets one from its key.
+  function nameRows(root) {
+    for (const list of root.querySelectorAll("[data-live=rows]")) {
+      for (const row of list.children) row.id ||= list.id + ":" + key(row);
     }
-    const ticked = new Set([...element.querySelectorAll("input:checked")].map((one) => one.value));
-    const folds = [...element.querySelectorAll("details")].map((one) => one.open);
-    const scrolled = [...element.querySelectorAll("[tabindex='0']")].map((one) => one.scrollLeft);
-    element.replaceChildren(...[...fresh.childNodes].map((one) => document.importNode(one, true)));
-    for (const one of element.querySelectorAll("input[type=checkbox]")) one.checked = ticked.has(one.value);
-    [...element.querySelectorAll("details")].forEach((one, index) => (one.open = Boolean(folds[index])));
-    [...element.querySelectorAll("[tabindex='0']")].forEach((one, index) => (one.scrollLeft = scrolled[index] || 0));
-    if (window.htmx) window.htmx.process(element);
+  }
+
+  function isList(element) {
+    return element.dataset.live === "rows" || element.querySelector("[data-live=rows]");
+  }
+
+  const KEEPING = {
+    restoreFocus: true,
+    callbacks: {
+      beforeNodeMorphed(old, fresh) {
+        if (!(old instanceof HTMLElement) || old.outerHTML === fresh.outerHTML) return;
+        if (isList(old) || !isHeld(old)) return;
+        isIncomplete = true;
+        return false;
+      },
+      // What someone ticked or unfolded stays so.
+      beforeAttributeUpdated: (name) => name !== "checked" && name !== "open",
+      afterNodeAdded(node) {
+        if (!(node instanceof HTMLElement)) return;
+        if (node.parentElement.dataset.live === "rows") node.classList.add("is-new");
+        if (window.htmx) window.htmx.process(node);
+      },
+      beforeNodeRemoved(node) {
+        if (node.parentElement.dataset.live !== "rows") return;
+        return !isHeld(node) && !node.querySelector("input:checked");
+      },
+    },
+  };
+
+  function fill(element, html) {
+    Idiomorph.morph(element, html, { ...KEEPING, morphStyle: "innerHTML" });
   }
 
   // A part in sight that would grow or shrink stays as it is, unless someone asked for it.
   function fillPart(part, fresh, all) {
-    const before = [...part.childNodes];
+    if (part.innerHTML === fresh.innerHTML) return true;
+    if (isHeld(part)) {
+      isIncomplete = true;
+      return true;
+    }
+    const before = part.innerHTML;
     const height = part.offsetHeight;
     const isStill = all || !isInSight(part);
-    fill(part, fresh);
+    fill(part, fresh.innerHTML);
     if (isStill || Math.abs(part.offsetHeight - height) < 2) return true;
-    part.replaceChildren(...before);
+    fill(part, before);
     return false;
-  }
-
-  function fillRow(row, fresh) {
-    const lists = [...row.querySelectorAll("[data-live=rows]")];
-    const others = [...fresh.querySelectorAll("[data-live=rows]")];
-    if (lists.length && lists.length === others.length) lists.forEach((one, index) => fillList(one, others[index]));
-    else fill(row, fresh);
-  }
-
-  function fillList(list, fresh) {
-    const there = new Map([...list.children].map((row) => [key(row), row]));
-    const focused = document.activeElement;
-    let before = null;
-    for (const one of [...fresh.children]) {
-      let row = there.get(key(one));
-      if (row) {
-        there.delete(key(one));
-        fillRow(row, one);
-      } else {
-        row = document.importNode(one, true);
-        row.classList.add("is-new");
-        if (window.htmx) window.htmx.process(row);
-      }
-      const place = before ? before.nextElementSibling : list.firstElementChild;
-      if (place !== row) list.insertBefore(row, place);
-      before = row;
-    }
-    for (const row of there.values()) {
-      if (!isHeld(row) && !row.querySelector("input:checked")) row.remove();
-    }
-    if (focused !== document.activeElement && list.contains(focused)) focused.focus({ preventScroll: true });
   }
 
   function regions(page) {
@@ -150,7 +146,7 @@
       const other = fresh.get(region.id);
       if (region.dataset.live === "part") waits = !fillPart(region, other, all) || waits;
       else if (!all && moves(region, other)) waits = true;
-      else fillList(region, other);
+      else fill(region, other.innerHTML);
     }
     return waits;
   }
@@ -192,6 +188,8 @@
       if (response.status === 200) {
         mark = (response.headers.get("ETag") || "").replaceAll(/W\/|"/g, "");
         waiting = new DOMParser().parseFromString(await response.text(), "text/html");
+        window.showDates(waiting);
+        nameRows(waiting);
       }
     } catch {
       failures += 1; // No connection: asked again, less and less often.
@@ -258,6 +256,7 @@
     show.hidden = true;
   });
 
+  nameRows(document);
   box.hidden = false;
   tell();
   schedule();

@@ -7,7 +7,7 @@
 
   const cards = () => [...review.querySelectorAll(".review-card")];
 
-  // The list is told anew what is left: one after the other, so that an older answer does not come last.
+  // The list is done anew what is left: one after the other, so that an older answer does not come last.
   const recount = () => htmx.trigger("#review-recount", "recount");
 
   // Not out of a text of one's own: it would be gone.
@@ -35,9 +35,9 @@
   }
 
   function tell(part, isUndone) {
-    const told = part.querySelector(".review-told, .undo > span");
-    const back = !told && isUndone && part.querySelector(".row-title, .card-head h2");
-    const said = told ? told.textContent : back && "Taken back: " + back.textContent;
+    const done = part.querySelector(".review-summary, .undo > span");
+    const back = !done && isUndone && part.querySelector(".row-title, .card-head h2");
+    const said = done ? done.textContent : back && "Undone: " + back.textContent;
     if (said) document.getElementById("review-said").textContent = said;
     if (back && part.matches(".review-card")) trim(part);
   }
@@ -46,7 +46,7 @@
     const { elt, requestConfig, xhr } = event.detail;
     if (!requestConfig || requestConfig.verb !== "post" || !review.contains(elt)) return;
     recount();
-    // What was done to those that are ticked is told above the list, and the focus is seen to (acts.js).
+    // What was done to those that are ticked is done above the list, and the focus is seen to (acts.js).
     if (elt.id === "listing") return;
     tell(elt, xhr.status < 300 && requestConfig.path.endsWith("/undo/"));
     if (place < 0) return;

@@ -9,6 +9,7 @@ from memoryhub import memories as store
 from memoryhub.access.policy import LEVELS, Clearance, system_actor
 from memoryhub.core.pagination import paginate
 from memoryhub.facts import services
+from memoryhub.maintenance.operations import run_now
 from memoryhub.memories import NotFound
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
@@ -17,6 +18,7 @@ from memoryhub.models import Event, Fact, JournalEntry, Memory, Session
 from memoryhub.search.hybrid import search_memories
 from memoryhub.stats import counts
 from memoryhub.stats.timeline import load_timeline
+from tests.cases import each
 
 CLEARANCES = {
     "nothing": (Clearance(frozenset()), set()),
@@ -24,19 +26,17 @@ CLEARANCES = {
     "public": (Clearance.up_to("public"), {"public"}),
     "private": (Clearance.up_to("private"), {"public", "private"}),
     "secret": (Clearance.up_to("secret"), {"public", "private", "secret"}),
-    "asking for public": (Clearance.up_to("secret").asking(), {"public"}),
-    "asking for private": (Clearance.up_to("secret").asking(private=True), {"public", "private"}),
-    "asking for secret": (Clearance.up_to("secret").asking(secret=True), {"public", "secret"}),
+    "asking for public": (Clearance.up_to("secret").limited_to(), {"public"}),
+    "asking for private": (Clearance.up_to("secret").limited_to(private=True), {"public", "private"}),
+    "asking for secret": (Clearance.up_to("secret").limited_to(secret=True), {"public", "secret"}),
     "asking above clearance": (
-        Clearance.up_to("private").asking(private=True, secret=True),
+        Clearance.up_to("private").limited_to(private=True, secret=True),
         {"public", "private"},
     ),
     "the system": (system_actor("tests").clearance, {"public", "private", "secret"}),
     "claiming the unknown": (Clearance(frozenset({"public", "cosmic"})), {"public"}),
 }
-through_each_clearance = pytest.mark.parametrize(
-    ("clearance", "seen"), [pytest.param(*pair, id=name) for name, pair in CLEARANCES.items()]
-)
+through_each_clearance = each("clearance, seen", CLEARANCES.values())
 
 
 def levels(memories) -> set[str]:
@@ -225,7 +225,7 @@ def test_system_cannot_see_an_unknown_level(four_levels):
     Memory.objects.filter(uid=uid).update(expires_at=timezone.now())
     assert store.purge_expired(system) == 0
     Memory.objects.filter(uid=uid).update(deleted_at=timezone.now())
-    assert store.empty_trash(system) == 0
+    assert run_now("empty_trash", {}, system).changed == 0
     assert Memory.objects.filter(uid=uid).exists()
 
 

@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission, User
 from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS, system_actor
-from memoryhub.maintenance import run_scope
+from memoryhub.maintenance import results
 from memoryhub.models import (
     Event,
     Fact,
@@ -88,7 +88,7 @@ def _furnish(remember: Callable[..., Memory], project: str, level: str) -> Memor
         operation="consolidate",
         project=project,
         params={"project": project},
-        reach=run_scope.clearance_to_json(system_actor("tests").clearance),
+        reach=results.clearance_to_json(system_actor("tests").clearance),
     )
     return memory
 

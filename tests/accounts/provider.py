@@ -32,7 +32,7 @@ class Provider:
     asked: dict[str, str] = field(default_factory=dict)  # sent by the browser to the authorization endpoint
 
     def agree(self, address: str) -> str:
-        """Accept the login; return the code and the state that the browser takes back."""
+        """Accept the login; return the code and the state for the browser."""
         query = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
         self.asked = query
         return f"code=good-code&state={query['state']}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memoryhub.access.policy import LEVELS, Clearance, system_actor
-from memoryhub.maintenance import run_scope
+from memoryhub.maintenance import results
 from memoryhub.models import MaintenanceRun
 
 PUBLIC, ALL = frozenset({"public"}), frozenset(LEVELS)
@@ -17,20 +17,20 @@ def on(*projects: str, **grants: frozenset[str]) -> Clearance:
 
 def test_grant_replaces_levels_in_its_project_only():
     clearance = on("barn", farm=ALL)
-    assert clearance.opens("farm", "secret")
-    assert not clearance.opens("barn", "secret")
-    assert clearance.opens("barn", "public")
-    assert not clearance.opens("zoo", "public")
+    assert clearance.allows("farm", "secret")
+    assert not clearance.allows("barn", "secret")
+    assert clearance.allows("barn", "public")
+    assert not clearance.allows("zoo", "public")
 
 
 def test_grant_may_be_lower_than_levels():
     low = Clearance(ALL, projects=frozenset({"barn", "farm"}), grants=(("farm", PUBLIC),))
-    assert low.opens("barn", "secret")
-    assert not low.opens("farm", "private")
+    assert low.allows("barn", "secret")
+    assert not low.allows("farm", "private")
 
 
 def test_grant_outside_the_projects_has_no_effect():
-    assert not Clearance(PUBLIC, projects=frozenset({"farm"}), grants=(("zoo", ALL),)).reaches("zoo")
+    assert not Clearance(PUBLIC, projects=frozenset({"farm"}), grants=(("zoo", ALL),)).includes_project("zoo")
 
 
 def test_grant_needs_projects():
@@ -39,20 +39,23 @@ def test_grant_needs_projects():
 
 
 def test_unknown_level_is_dropped_from_a_grant():
-    assert not on(farm=frozenset({"public", "cosmic"})).opens("farm", "cosmic")
+    assert not on(farm=frozenset({"public", "cosmic"})).allows("farm", "cosmic")
     assert on(farm=frozenset({"cosmic"})).levels_in("farm") == frozenset()
 
 
 def test_asking_narrows_every_grant():
-    clearance = on("barn", farm=ALL).asking(private=True)
+    clearance = on("barn", farm=ALL).limited_to(private=True)
     assert clearance.levels_in("farm") == {"public", "private"}
     assert clearance.levels_in("barn") == PUBLIC
 
 
-def test_somewhere_is_the_union_of_levels():
-    assert on("barn", farm=ALL).somewhere() == ALL
-    assert Clearance(ALL, projects=frozenset({"farm"}), grants=(("farm", PUBLIC),)).somewhere() == PUBLIC
-    assert Clearance(PUBLIC).somewhere() == PUBLIC
+def test_levels_in_any_project_are_the_union_of_levels():
+    assert on("barn", farm=ALL).levels_in_any_project() == ALL
+    assert (
+        Clearance(ALL, projects=frozenset({"farm"}), grants=(("farm", PUBLIC),)).levels_in_any_project()
+        == PUBLIC
+    )
+    assert Clearance(PUBLIC).levels_in_any_project() == PUBLIC
 
 
 def test_grant_equal_to_the_levels_changes_nothing():
@@ -90,10 +93,10 @@ def test_intersection_has_no_more_than_either():
 
 def test_run_keeps_the_grants_of_its_clearance():
     clearance = on("barn", farm=ALL)
-    assert run_scope.clearance_of(MaintenanceRun(reach=run_scope.clearance_to_json(clearance))) == clearance
+    assert results.clearance_of(MaintenanceRun(reach=results.clearance_to_json(clearance))) == clearance
 
 
 @pytest.mark.parametrize(("project", "may"), [("farm", True), ("barn", False), ("zoo", False)])
 def test_member_controls_runs_in_projects_they_fully_read(project, may):
-    run = MaintenanceRun(project=project, reach=run_scope.clearance_to_json(system_actor("tests").clearance))
-    assert run_scope.can_control(on("barn", farm=ALL), run) is may
+    run = MaintenanceRun(project=project, reach=results.clearance_to_json(system_actor("tests").clearance))
+    assert results.can_control(on("barn", farm=ALL), run) is may

@@ -83,6 +83,7 @@ def posts() -> list[str]:
     return ["/" + one for one in plain if "<" not in one and one.startswith(MINE)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", posts())
 def test_no_action_changes_or_reveals_hidden_rows(world, personal, browser, address):
     before, uids = hidden_state(), hidden_uids()
@@ -91,7 +92,7 @@ def test_no_action_changes_or_reveals_hidden_rows(world, personal, browser, addr
         {"do": do, "confirmed": "yes"} for do in ("merge", "text", "apart", "older")
     ]
     extras += [{"act": act, "tag": "x", "project": "farm", "sensitivity": "public"} for act in ACTS]
-    extras += [{"deed": deed, "do": deed, "act": deed} for deed in ("approve", "demote", "trash", "undo")]
+    extras += [{"do": action, "act": action} for action in ("approve", "demote", "trash", "undo")]
     for extra in extras:
         for htmx in ({}, {"HX-Request": "true"}):
             answer = browser.post(address, {**dict.fromkeys(NAMES, uids), **extra}, headers=htmx)

@@ -23,7 +23,7 @@ def fresh(name: str) -> User:
 
 @pytest.fixture
 def chief(member: Any) -> User:
-    """An administrator who may read private memories."""
+    """An administrator with clearance for private memories."""
     user = member("view_private", name="chief")
     user.groups.add(Group.objects.get(name="administrator"))
     return fresh("chief")
@@ -227,7 +227,7 @@ def test_set_password_refuses_the_callers_own_account(chief):
 
 
 def test_unknown_person_is_404(browser):
-    assert browser.get("/people/nobody/").status_code == 404
+    assert browser.get("/people/unknown/").status_code == 404
 
 
 def test_failed_logins_are_listed_on_the_people_page(browser, bob):

@@ -61,7 +61,7 @@ def test_no_password_and_no_unknown_name_is_stored(ada):
 
 def test_person_sees_only_their_own_logins_in_the_journal(ada):
     sign_in()
-    sign_in(name="nobody")
+    sign_in(name="unknown")
     mine, others = Clearance(owner="ada"), Clearance.up_to("secret", owner="bob")
     assert [row.operation for row in JournalEntry.objects.visible_to(mine)] == ["login"]
     assert not JournalEntry.objects.visible_to(others).exists()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.contrib.auth.models import Group, User
@@ -76,7 +78,7 @@ def test_token_signed_with_another_key_is_refused(provider):
         {"email_verified": False},
         {"email_verified": "true"},
         {"email": ""},
-        {"email": "nobody@example.org"},
+        {"email": "unknown@example.org"},
         {"sub": "another"},
     ],
     ids=str,
@@ -332,8 +334,8 @@ class TestOnesOwnAccount:
         User.objects.filter(pk=ada.pk).update(is_superuser=True, is_staff=True)
         client = signed_in_client(User.objects.get(pk=ada.pk))
         chosen = {"action": "unbind", "_selected_action": [str(ada.pk)]}
-        told = client.post("/admin/auth/user/", chosen, follow=True).content.decode()
-        assert "unbound by another administrator" in told
+        page = client.post("/admin/auth/user/", chosen, follow=True).content.decode()
+        assert "unbound by another administrator" in page
         assert Identity.objects.filter(user=ada).exists()
         form = client.get(f"/admin/auth/user/{ada.pk}/change/").content.decode()
         assert ("Ada@example.org" in form, 'name="email"' in form) == (True, False)
@@ -341,9 +343,9 @@ class TestOnesOwnAccount:
 
 class TestConfiguration:
     def read(self, **environ: str) -> tuple[str, str, str]:
-        return environment.read_oidc_provider(
-            "MEMORYHUB_OIDC", {f"MEMORYHUB_OIDC_{k}": v for k, v in environ.items()}
-        )
+        with patch.dict(os.environ, {f"MEMORYHUB_OIDC_{k}": v for k, v in environ.items()}):
+            operator = environment.load_operator()
+        return operator.oidc_issuer, operator.oidc_client_id, operator.oidc_client_secret
 
     def test_is_off_without_an_issuer(self):
         assert self.read(CLIENT_ID="x") == ("", "", "")

@@ -17,6 +17,7 @@ from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, JournalEntry, Membership
 from tests.accounts.conftest import seen
 from tests.api.test_visibility import LIST_ENDPOINTS
+from tests.cases import each
 from tests.clients import signed_in_client
 
 ASKED = {"allow_private": True, "allow_secret": True}
@@ -33,7 +34,7 @@ def listed(client: Client) -> set[tuple[str, str]]:
     return seen(response.content.decode())
 
 
-@pytest.mark.parametrize("endpoint", LIST_ENDPOINTS)
+@each("endpoint", LIST_ENDPOINTS)
 def test_no_api_endpoint_shows_a_project_outside_the_owners(world, member, endpoint):
     member("view_private", farm="secret", barn="")
     method, path, arguments = LIST_ENDPOINTS[endpoint]
@@ -74,7 +75,7 @@ def test_later_membership_does_not_widen_a_token(world, member):
 def test_token_of_an_owner_without_memberships_is_unchanged(world, member):
     member()
     assert len(listed(agent())) == 9
-    assert len(listed(agent(owner="nobody-with-an-account"))) == 9
+    assert len(listed(agent(owner="no-account"))) == 9
 
 
 def test_token_lookup_is_one_query(world, member):
@@ -141,7 +142,7 @@ def test_admin_refuses_a_wider_token_and_shows_members_their_own(member):
 
 
 def of_cleo(member: Any, clearance: str = "private", rights: tuple[str, ...] = ("read", "write")) -> str:
-    """A token of someone without memberships who may write and read private memories."""
+    """A token with the right to write and clearance for private memories, of someone without memberships."""
     cleo = member("view_private", "add_agenttoken", name="cleo")
     cleo.groups.add(Group.objects.get(name="curator"))
     return tokens.issue_token("agent", "cleo", clearance, rights, actor=system_actor("test"))[1]

@@ -36,7 +36,7 @@ def test_its_page_names_visible_memories_only(boss, injection, four_levels, swit
 @pytest.mark.parametrize("switches", SEES)
 def test_the_list_counts_visible_memories_only(boss, injection, switches):
     [row] = turn_on_levels(boss, *switches).get(page(Injection)).context["cl"].result_list
-    assert (len(row.log.told), len(row.log.kept)) == (len(SEES[switches]), len(SEES[switches]))
+    assert (len(row.log.shown), len(row.log.not_shown)) == (len(SEES[switches]), len(SEES[switches]))
 
 
 def test_the_tokens_used_are_shown_only_if_every_memory_is_visible(boss, injection, four_levels):

@@ -13,7 +13,7 @@ from django.utils import timezone
 from memoryhub import memories as store
 from memoryhub.admin import bulk, memory_actions
 from memoryhub.facts import services
-from memoryhub.memories import bulk_actions
+from memoryhub.memories import undo
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Fact, JournalEntry, Memory
 from tests import disk
@@ -157,7 +157,7 @@ def test_a_credential_as_a_category_is_refused(curator, three):
 
 
 def test_many_changes_go_through_in_chunks(curator, remember, monkeypatch):
-    monkeypatch.setattr(bulk_actions, "CHUNK_SIZE", 2)
+    monkeypatch.setattr(undo, "CHUNK_SIZE", 2)
     memories = [remember(f"number {n}") for n in range(5)]
     confirm(curator, act(curator, "set_category", *memories), category="ops")
     assert Memory.objects.filter(category="ops").count() == 5

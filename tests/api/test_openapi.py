@@ -20,7 +20,7 @@ OPERATIONS = {
     *("GET /search", "POST /search", "GET /timeline", "GET /sessions", "GET /sessions/{session_id}"),
     *("GET /facts", "POST /facts", "DELETE /facts/{id}", "GET /journal", "GET /journal/verify", "GET /stats"),
     *("POST /maintenance", "GET /maintenance", "GET /maintenance/{id}"),
-    *(f"POST /maintenance/{{id}}/{deed}" for deed in ("undo", "resume", "stop")),
+    *(f"POST /maintenance/{{id}}/{action}" for action in ("undo", "resume", "stop")),
     *("POST /events", "POST /hooks/claude-code", "POST /inject", "POST /recall"),
     *("GET /import", "POST /import", "GET /import/{id}", "GET /export"),
     *("POST /import/{id}/stop", "POST /import/{id}/resume"),

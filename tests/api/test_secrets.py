@@ -13,14 +13,14 @@ from memoryhub.models import Fact, JournalEntry, Memory
 from tests.api.conftest import is_problem
 
 TOKEN = "gh" + "p_" + "aB3dE6gH9jK2mN5pQ8rS1tV4wX7yZ0cF" + "aB3d"
-TOLD = "line 2 of content holds what looks like a GitHub token; remove it and store again"
+MESSAGE = "line 2 of content holds what looks like a GitHub token; remove it and store again"
 DRAFT = {"content": f"deploy with\n{TOKEN}"}
 
 
 def test_credential_is_refused_by_kind_and_line(bot):
     response = bot.post("/memories", DRAFT)
     problem = is_problem(response, 422, "secret_detected")
-    assert problem["errors"] == [{"field": "content", "message": TOLD}]
+    assert problem["errors"] == [{"field": "content", "message": MESSAGE}]
     assert not Memory.objects.exists()
 
 
@@ -45,7 +45,7 @@ def test_batch_refuses_only_the_item_with_a_credential(bot):
     body = bot.post("/memories/batch", {"memories": [{"content": "one"}, DRAFT, {"content": "two"}]}).json()
     assert [result.get("outcome") for result in body["results"]] == ["created", None, "created"]
     error = body["results"][1]["error"]
-    assert (error["code"], error["errors"]) == ("secret_detected", [{"field": "content", "message": TOLD}])
+    assert (error["code"], error["errors"]) == ("secret_detected", [{"field": "content", "message": MESSAGE}])
     assert Memory.objects.count() == 2
 
 
@@ -59,7 +59,7 @@ def test_update_with_a_credential_is_refused(bot):
 
 def test_tool_refuses_a_credential_alike(bot):
     problem = is_problem(bot.post("/tools/letsgo/store_memory", DRAFT), 422, "secret_detected")
-    assert problem["detail"] == TOLD
+    assert problem["detail"] == MESSAGE
 
 
 @pytest.mark.parametrize("field", ["subject", "predicate", "object"])

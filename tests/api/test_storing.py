@@ -9,6 +9,7 @@ from django.utils import timezone
 from memoryhub.models import Memory
 from tests.api.conftest import bad_fields, is_problem, stored
 from tests.api.full_memory import FIELDS, FULL
+from tests.cases import each
 
 
 def test_created_memory_is_returned_whole_with_defaults(bot):
@@ -79,8 +80,8 @@ def test_past_creation_date_can_be_imported(bot):
     assert made["created_at"] == made["updated_at"] == "2017-10-23T00:41:19Z"
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
+@each(
+    "field, value",
     [
         *[("content", bad) for bad in ("", "  ", None, 1, [], "x" * 100_001, "nul\x00")],
         *[(name, bad) for name in ("importance", "trust", "confidence") for bad in (-0.1, 1.1, "high", None)],

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.db import DatabaseError, transaction
+from django.db.models import Q
 from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,10 +20,12 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.facts import services
+from memoryhub.memories.delete import evict_memories
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.memories.versions import memory_journal
 from memoryhub.models import JournalEntry, Memory
-from tests.conftest import rolled_back, run_sql
+from tests.cases import rolled_back
+from tests.conftest import run_sql
 
 TABLE = "memoryhub_journalentry"
 COLUMNS = [
@@ -213,7 +216,7 @@ def test_every_operation_records_actor_and_object(remember, actor):
     memories.restore_memories([memory.uid], actor)
     memories.trash_memories([memory.uid], actor)
     memories.restore_memories([memory.uid], actor)
-    memories.evict_memories("", 1, actor)
+    evict_memories(Q(project=""), 1, actor, timezone.now())
     memories.restore_memories([memory.uid], actor)
     memories.erase_memories([memory.uid], actor)
     rows = JournalEntry.objects.order_by("seq")

@@ -8,8 +8,8 @@ from memoryhub import embeddings
 from memoryhub.access.policy import Clearance
 from memoryhub.embeddings import EmbeddingError
 from memoryhub.models import Embedding
+from memoryhub.ops.doctor import Status
 from memoryhub.ops.doctor import content as doctor
-from memoryhub.ops.doctor.registry import Status
 from memoryhub.stats.counts import vector_statistics
 
 

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memoryhub.backends import schema, vector_index, vector_log
+from memoryhub.backends import change_log, schema, vector_index
 from memoryhub.backends.vector_index import VectorIndex
 from memoryhub.models import Embedding, Memory
 from tests import vectors as made_up
@@ -144,7 +144,7 @@ class TestBetweenTransactions:
         assert len(index) == 2
 
     def test_missed_deletions_cause_a_full_reload(self, index, monkeypatch):
-        monkeypatch.setattr(vector_log, "MAX_LISTED_DELETIONS", 5)
+        monkeypatch.setattr(change_log, "MAX_LISTED_CHANGES", 5)
         schema.drop_triggers()
         schema.install()
         rows = make_memories(30)
@@ -152,7 +152,7 @@ class TestBetweenTransactions:
         assert equals_table(index)
         Embedding.objects.filter(memory__in=rows[:20]).delete()
         with connection.cursor() as cursor:
-            cursor.execute(f"SELECT count(*) FROM {vector_log.DELETED_TABLE}")
+            cursor.execute(f"SELECT count(*) FROM {change_log.CHANGE_TABLE}")
             assert cursor.fetchone()[0] == 5
         assert equals_table(index)
         monkeypatch.undo()

@@ -32,8 +32,7 @@ from django.conf import settings
 django.setup()
 settings.DATABASES["default"]["NAME"] = os.environ["TEST_DB"]
 settings.MEMORY_LOG = os.environ["TEST_LOG"]
-from dataclasses import replace
-settings.MEMORYHUB = replace(settings.MEMORYHUB, embeddings="wordllama")
+settings.MEMORYHUB = settings.MEMORYHUB.model_copy(update={"embeddings": "wordllama"})
 from memoryhub import memories as store
 from memoryhub.memories.schemas import MemoryDraft; from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Memory

@@ -20,7 +20,9 @@ from tests.browser import full_store
 # More states of a page, by the name of its pattern.
 STATES = {
     "search": ["?q=tide&project=harbor-board", "?q=nothing+at+all", "?q=a&since=never"],
-    "review": [f"?tab={tab}" for tab in ("new", "unsure", "flagged", "alike", "alike&look=1", "clashes")],
+    "review": [
+        f"?tab={tab}" for tab in ("new", "unsure", "flagged", "alike", "alike&look=1", "contradictions")
+    ],
     "memory-compare": ["?from=1&to=now"],
     "memories": ["?sort=title", "?project=nowhere", "?tag=data", "?type=bugfix"],
     "preview": ["?prompt=Why+are+the+tide+heights+wrong%3F"],
@@ -90,7 +92,7 @@ class SiteWalk:
             "searches": lambda: list(SavedSearch.objects.values_list("uid", flat=True)[:1]),
         }
         if about not in known or len(pattern.pattern.converters) != 1:
-            pytest.fail(f"nobody told the walk how to open {name}: name an object in {__file__}")
+            pytest.fail(f"the walk does not know how to open {name}: name an object in {__file__}")
         (argument,) = pattern.pattern.converters
         return [{argument: value} for value in known[about]()]
 

@@ -64,13 +64,13 @@ def test_keys_tick_a_range_act_and_undo_without_a_mouse(
         page.keyboard.press(key)
     expect(page.locator("#bulk output")).to_have_text("3 selected")
     page.keyboard.press("t")
-    told = page.locator("#messages")
-    expect(told).to_contain_text("3 memories moved to the trash")
+    shown = page.locator("#messages")
+    expect(shown).to_contain_text("3 memories moved to the trash")
     expect(page.locator(".row-check")).to_have_count(7)
     expect(page.locator(".row-check").first).to_be_focused()
     assert live() == 7
     page.keyboard.press("u")
-    expect(told).to_contain_text("Taken back: 3 memories are as they were.")
+    expect(shown).to_contain_text("Undone: 3 memories are as they were.")
     expect(page.locator(".row-check")).to_have_count(10)
     assert live() == 10
     page.keyboard.press("?")
@@ -129,7 +129,7 @@ def test_other_lists_of_memories_have_the_bar_too(
     expect(page.locator("#messages")).to_contain_text("3 memories demoted")
     assert Memory.objects.filter(importance=0.4).count() == 3
     page.locator("#messages").get_by_role("button", name="Undo").click()
-    expect(page.locator("#messages")).to_contain_text("Taken back")
+    expect(page.locator("#messages")).to_contain_text("Undone")
     assert Memory.objects.filter(importance=0.8).count() == 10
 
 
@@ -175,7 +175,7 @@ def test_everything_works_without_scripts(open_page: OpenPage, insider: User, te
     expect(page.locator("#messages")).to_contain_text("2 memories moved to the trash")
     assert live() == 8
     page.locator("#messages").get_by_role("button", name="Undo").click()
-    expect(page.locator("#messages")).to_contain_text("Taken back")
+    expect(page.locator("#messages")).to_contain_text("Undone")
     assert live() == 10
 
 
@@ -238,7 +238,7 @@ def test_a_row_is_edited_in_place_by_keyboard_and_undone(
     expect(page.locator(".row-title", has_text="Another title")).to_be_visible()
     expect(page.locator(".row-form")).to_have_count(0)
     page.keyboard.press("u")
-    expect(page.locator("#messages")).to_contain_text("Taken back")
+    expect(page.locator("#messages")).to_contain_text("Undone")
     assert not Memory.objects.filter(title="Another title").exists()
 
 
@@ -259,7 +259,7 @@ def test_a_timeline_entry_is_edited_in_place(open_page: OpenPage, insider: User,
     expect(page.locator(".timeline-title", has_text="Another title")).to_be_visible()
     expect(page.locator(".row-check").nth(1)).to_be_focused()
     page.keyboard.press("u")
-    expect(page.locator("#messages")).to_contain_text("Taken back")
+    expect(page.locator("#messages")).to_contain_text("Undone")
     assert not Memory.objects.filter(title="Another title").exists()
 
 

@@ -87,7 +87,7 @@ def test_after_a_failure_it_can_be_pressed_again_and_enter_is_guarded_as_before(
     expect(bar.locator("button[hidden]")).to_be_disabled()
     expect(bar.get_by_role("button", name="Approve")).to_be_enabled()
     # htmx says on the console, besides, what it was answered.
-    watch.problems[:] = [told for told in watch.problems if "Response Status Error Code 503" not in told]
+    watch.problems[:] = [one for one in watch.problems if "Response Status Error Code 503" not in one]
 
 
 def test_the_undo_button_shows_progress_and_works_once(
@@ -105,7 +105,7 @@ def test_the_undo_button_shows_progress_and_works_once(
     page.keyboard.press("u")
     assert len(routes) == 1
     routes[0].continue_()
-    expect(page.locator("#messages")).to_contain_text("Taken back: 3 memories are as they were.")
+    expect(page.locator("#messages")).to_contain_text("Undone: 3 memories are as they were.")
 
 
 def test_the_bar_of_facts_says_so_too(open_page: OpenPage, insider: User, actor: Actor) -> None:

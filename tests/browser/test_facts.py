@@ -15,7 +15,7 @@ from memoryhub.models import Fact
 from tests.browser.conftest import DESKTOP, PHONE, no_sideways_scrolling
 
 SCRIPTS = pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
-GRAPH, CLASHES = "/facts/graph/", "/facts/contradictions/"
+GRAPH, CONTRADICTIONS = "/facts/graph/", "/facts/contradictions/"
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_things_are_suggested_while_one_types(open_page: Any, reader: Any, world
 def test_the_newer_fact_supersedes_with_one_click_and_undo(
     open_page: Any, insider: Any, world: dict[str, Fact], scripts: bool
 ) -> None:
-    page = open_page(CLASHES, insider, java_script_enabled=scripts)
+    page = open_page(CONTRADICTIONS, insider, java_script_enabled=scripts)
     card = page.get_by_role("article")
     expect(card).to_have_count(1)
     card.get_by_role("button", name="holds: Mara; the others end").click()
@@ -170,7 +170,7 @@ def test_the_newer_fact_supersedes_with_one_click_and_undo(
     assert world["old"].superseded_by == world["new"]
     assert world["old"].valid_until == world["new"].valid_from
     if scripts:
-        expect(page.locator(".notice.clash")).to_be_focused()
+        expect(page.locator(".notice.contradiction")).to_be_focused()
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("article")).to_have_count(1)
     world["old"].refresh_from_db()
@@ -203,7 +203,7 @@ def test_decided_in_another_tab_the_count_goes_down_with_the_refusal(
 
 
 def test_both_may_hold(open_page: Any, insider: Any, world: Any) -> None:
-    page = open_page(CLASHES, insider)
+    page = open_page(CONTRADICTIONS, insider)
     page.get_by_role("button", name="All of them hold: board led_by").click()
     expect(page.get_by_text("All 2 facts hold together.")).to_be_visible()
     page.reload()
@@ -245,13 +245,13 @@ def test_axe_finds_nothing_and_it_fits(
         GRAPH,
         f"{GRAPH}?node=board",
         f"{GRAPH}?node=board&node=Mara&find=a",
-        CLASHES,
+        CONTRADICTIONS,
         f"{GRAPH}?node=x",
     ):
         page.goto(path)
         assert no_sideways_scrolling(page), path
         found[path] = Axe().run(page).generate_report()
-    page.goto(CLASHES)
+    page.goto(CONTRADICTIONS)
     page.get_by_role("button", name="holds: Mara; the others end").click()
     expect(page.get_by_text("has ended")).to_be_visible()
     found["decided"] = Axe().run(page).generate_report()

@@ -54,11 +54,11 @@ class TestFields:
         expect(page.get_by_role("heading", level=1)).to_have_text("A better title")
         expect(link(page, "title")).to_be_focused()
         expect(page).to_have_title("A better title · memoryhub")
-        told = page.locator("#messages")
-        expect(told).to_contain_text("The title is saved.")
+        shown = page.locator("#messages")
+        expect(shown).to_contain_text("The title is saved.")
         # The history follows without a new page.
         expect(page.locator("#memory-history .versions > li").first).to_contain_text("Title")
-        told.get_by_role("button", name="Undo").click()
+        shown.get_by_role("button", name="Undo").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("A title")
         assert Memory.objects.get(pk=memory.pk).title == "A title"
 
@@ -131,10 +131,10 @@ class TestFields:
         link(page, "importance").click()
         page.get_by_label("Importance", exact=True).fill("0.1")
         page.keyboard.press("Enter")
-        told = page.locator("#messages .notice")
-        expect(told).to_be_in_viewport()
+        shown = page.locator("#messages .notice")
+        expect(shown).to_be_in_viewport()
         page.get_by_role("button", name="Close this message").click()
-        expect(told).to_have_count(0)
+        expect(shown).to_have_count(0)
 
     def test_without_scripts_the_edit_form_opens_at_the_field(
         self, open_page: OpenPage, ada: User, memory: Memory
@@ -166,7 +166,7 @@ class TestVersions:
         expect(page.get_by_text("Version 1 is restored.")).to_be_visible()
         expect(page.get_by_text("the first text").first).to_be_visible()
         page.get_by_role("button", name="Undo").click()
-        expect(page.get_by_text("Taken back")).to_be_visible()
+        expect(page.get_by_text("Undone")).to_be_visible()
         now = Memory.objects.get(pk=memory.pk)
         assert (now.content.split("\n")[0], now.importance) == ("the next text", 0.9)
 

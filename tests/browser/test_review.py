@@ -41,7 +41,7 @@ def three(remember: Remember) -> list[Memory]:
 
 
 @pytest.fixture
-def clash(remember: Remember, actor: Actor) -> None:
+def contradiction(remember: Remember, actor: Actor) -> None:
     for name in ("Acme", "Brick"):
         services.create_fact(FactDraft(subject="ada", predicate="works at", object=name), actor)
 
@@ -84,7 +84,7 @@ class TestByKeys:
         expect(card(page, three[1])).to_have_count(0)
         page.keyboard.press("u")
         expect(card(page, three[1]).get_by_role("link", name="Middle of the story")).to_be_focused()
-        expect(page.locator("#review-said")).to_have_text("Taken back: Middle of the story")
+        expect(page.locator("#review-said")).to_have_text("Undone: Middle of the story")
         assert fresh(three[1]).deleted_at is None
         page.keyboard.press("u")
         expect(card(page, three[0])).to_be_visible()
@@ -188,8 +188,10 @@ class TestByKeys:
         page.keyboard.press("m")
         expect(page.locator(".undo").filter(has_text="2 memories are one now")).to_be_visible()
 
-    def test_contradictions_are_decided_by_key(self, open_page: OpenPage, ada: User, clash: None) -> None:
-        page = open_page("/review/?tab=clashes", ada)
+    def test_contradictions_are_decided_by_key(
+        self, open_page: OpenPage, ada: User, contradiction: None
+    ) -> None:
+        page = open_page("/review/?tab=contradictions", ada)
         page.keyboard.press("m")
         expect(page.locator(".undo").filter(has_text="ada works at Brick")).to_be_visible()
         assert [fact.object for fact in Fact.objects.current()] == ["Brick"]
@@ -211,7 +213,7 @@ class TestWithoutScripts:
         expect(card(page, three[0])).to_have_count(0)
         left(page, 2)
         page.get_by_role("button", name="Undo").click()
-        expect(page.get_by_text("Taken back: all is as it was.")).to_be_visible()
+        expect(page.get_by_text("Undone: everything is as it was.")).to_be_visible()
         left(page, 3)
 
     @pytest.mark.usefixtures("embedding")
@@ -261,7 +263,7 @@ def test_the_badge_of_every_page_follows(open_page: OpenPage, ada: User, three: 
     [("light", DESKTOP), ("dark", DESKTOP), ("light", PHONE), ("dark", PHONE)],
     ids=["light", "dark", "light phone", "dark phone"],
 )
-@pytest.mark.usefixtures("embedding", "clash")
+@pytest.mark.usefixtures("embedding", "contradiction")
 def test_every_tab_is_accessible_and_fits(
     open_page: OpenPage, ada: User, remember: Remember, theme: str, viewport: dict[str, int]
 ) -> None:
@@ -270,7 +272,7 @@ def test_every_tab_is_accessible_and_fits(
     hostile = remember(f"{HOSTILE}\n\n" + "word " * 600)
     Memory.objects.filter(pk=hostile.pk).update(flags=["governor:override"])
     page = open_page("/review/?tab=new", ada, color_scheme=theme, viewport=viewport)
-    for tab in ("new", "unsure", "flagged", "clashes", "alike&look=1"):
+    for tab in ("new", "unsure", "flagged", "contradictions", "alike&look=1"):
         page.goto(f"/review/?tab={tab}", wait_until="networkidle")
         assert no_sideways_scrolling(page), tab
         assert complaints(page) == "", tab

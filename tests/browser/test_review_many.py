@@ -118,11 +118,11 @@ def test_a_contradiction_that_comes_back_is_announced(
 ) -> None:
     for name in ("Acme", "Brick"):
         services.create_fact(FactDraft(subject="ada", predicate="works at", object=name), actor)
-    page = open_page("/review/?tab=clashes", ada)
+    page = open_page("/review/?tab=contradictions", ada)
     page.keyboard.press(key)
     expect(page.locator("#review-said")).not_to_have_text("")
     page.keyboard.press("u")
-    expect(page.locator("#review-said")).to_have_text("Taken back: ada works at")
+    expect(page.locator("#review-said")).to_have_text("Undone: ada works at")
 
 
 def test_deciding_while_near_duplicates_are_compared_is_no_error(

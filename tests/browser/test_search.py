@@ -122,7 +122,7 @@ def test_when_the_hub_does_not_answer_it_says_so(open_page: Any, reader: Any, zo
     box(page).fill("zebra c")
     expect(page.get_by_role("link", name="Zebra crossing")).to_be_visible()
     expect(page.locator("#failure")).to_be_hidden()
-    watch.problems[:] = [told for told in watch.problems if "Response Status Error Code 500" not in told]
+    watch.problems[:] = [one for one in watch.problems if "Response Status Error Code 500" not in one]
 
 
 def test_on_a_phone_the_facets_open_as_a_sheet(open_page: Any, reader: Any, zoo: None) -> None:

@@ -48,7 +48,7 @@ class TestWhileACardIsMerged:
     def merging(self, open_page: OpenPage, insider: User, remember: Remember) -> Page:
         """The third of six cards shows its similar memories; the first is scrolled out of view."""
         for word in ("barn", "dune", "fjord", "grove"):
-            remember(f"The {word} of the tale\n\n" + f"{word} is told of at length. " * 40)
+            remember(f"The {word} of the tale\n\n" + f"{word} is described at length. " * 40)
         for end in ("", "!"):
             remember("The build cache is emptied every night\n\n" + "It lives on the runner. " * 60 + end)
         page = open_page("/review/", insider, viewport=LOW)
@@ -80,7 +80,7 @@ def test_the_first_card_is_not_acted_on_while_it_is_hidden(
     open_page: OpenPage, insider: User, remember: Remember
 ) -> None:
     for number in range(8):
-        remember(f"Number {number}\n\n" + "It is told at length. " * 60)
+        remember(f"Number {number}\n\n" + "It is described at length. " * 60)
     page = open_page("/review/", insider, viewport=LOW)
     page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
     nothing_happens(page, "adt")
@@ -95,7 +95,7 @@ def test_who_decided_a_contradiction_goes_on_with_the_next_one(
     for subject in ("ada", "ben", "cai"):
         for name in ("Acme", "Brick"):
             services.create_fact(FactDraft(subject=subject, predicate="works at", object=name), actor)
-    page = open_page("/review/?tab=clashes", insider)
+    page = open_page("/review/?tab=contradictions", insider)
     subjects = [one.strip() for one in page.locator("article h2 a").all_inner_texts()]
     press(page, "jjm")
     expect(page.locator(".review-slot .notice")).to_be_focused()
@@ -159,7 +159,7 @@ class TestUndoing:
         page.locator("article button[name=keep]").first.click()
         expect(page.locator(".undo")).to_be_visible()
         page.keyboard.press("u")
-        expect(page.locator("article.clash")).to_have_count(1)
+        expect(page.locator("article.contradiction")).to_have_count(1)
         assert Fact.objects.current().count() == 2
 
 

@@ -26,20 +26,20 @@ PROBE = """() => {
     const tag = one.localName;
     if (/^(xss-probe|base|iframe|object|embed|math|marquee|plaintext|xmp)$/.test(tag)) found.push(tag);
     for (const { name, value } of one.attributes) {
-      const told = `<${tag} ${name}=${JSON.stringify(value.slice(0, 80))}>`;
-      if (name.startsWith("on") || name === "srcdoc" || name === "http-equiv") found.push(told);
-      if (name === "style" && /evil|url\\(/.test(value)) found.push(told);
+      const found_text = `<${tag} ${name}=${JSON.stringify(value.slice(0, 80))}>`;
+      if (name.startsWith("on") || name === "srcdoc" || name === "http-equiv") found.push(found_text);
+      if (name === "style" && /evil|url\\(/.test(value)) found.push(found_text);
       if (["src", "action", "formaction", "data", "poster", "background", "ping"].includes(name)
-          && foreign(value) && !value.startsWith("data:image/")) found.push(told);
-      if (/^hx-(get|post|put|patch|delete)$/.test(name) && foreign(value)) found.push(told);
-      if (name.endsWith("href") && tag !== "a" && foreign(value)) found.push(told);
+          && foreign(value) && !value.startsWith("data:image/")) found.push(found_text);
+      if (/^hx-(get|post|put|patch|delete)$/.test(name) && foreign(value)) found.push(found_text);
+      if (name.endsWith("href") && tag !== "a" && foreign(value)) found.push(found_text);
     }
     if (tag === "a" && one.hasAttribute("href")) {
       const to = new URL(one.getAttribute("href"), location);  // an SVG's link has no address of its own
-      const told = `<a href=${to.href.slice(0, 80)} rel=${one.getAttribute("rel")}>`;
-      if (!["http:", "https:", "mailto:"].includes(to.protocol)) found.push(told);
+      const found_text = `<a href=${to.href.slice(0, 80)} rel=${one.getAttribute("rel")}>`;
+      if (!["http:", "https:", "mailto:"].includes(to.protocol)) found.push(found_text);
       else if (to.protocol !== "mailto:" && to.host !== location.host
-          && !/noopener/.test(one.getAttribute("rel"))) found.push(told);
+          && !/noopener/.test(one.getAttribute("rel"))) found.push(found_text);
     }
   }
   if (document.cookie.includes("evil")) found.push("a cookie");

@@ -18,7 +18,7 @@ KEY = "aZ3kQ8mW1xT6vB4nR9pL2cY7dF5gH0jS3uE8"
         ("feature", "feat(queue): members wait in line for a tool that is out; the first has three days"),
         (
             "refactor",
-            "refactor: the rates move into a module of their own; nobody else may read the file now",
+            "refactor: the rates move into a module of their own; no one else may read the file now",
         ),
         (
             "decision",

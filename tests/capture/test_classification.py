@@ -46,7 +46,7 @@ def test_title_has_no_commit_prefix_and_no_full_stop():
         ("Wir haben uns für eine Datei entschieden, weil nur eine Person schreibt.", "", "decision"),
         ("依存関係は追加しないことにした。放送局の機械には何も入れられないため。", "", "decision"),
         (
-            'Revert "feat: lazy reading"\n\nErrors came too late, because nobody had asked yet.',
+            'Revert "feat: lazy reading"\n\nErrors came too late, because no one had asked yet.',
             "commit",
             "decision",
         ),

@@ -42,7 +42,7 @@ def at_once(work):
 
 def call(command, response="ok", mark=""):
     data = {"tool_name": "Bash", "tool_input": {"command": command}, "tool_response": response}
-    return capture.dispatch(capture.HookEvent("tool:post", "s1", "shop", data=data, mark=mark), ACTOR)
+    return capture.dispatch(capture.HookEvent("tool:post", "s1", "shop", data=data, delivery_id=mark), ACTOR)
 
 
 def test_concurrent_calls_are_all_recorded_and_counted():

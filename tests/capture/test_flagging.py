@@ -31,7 +31,7 @@ def watch(tmp_path: Path, settings: Any) -> Iterator[FlaggingWorker]:
     settings.HOME = tmp_path
     watch = FlaggingWorker()
     yield watch
-    watch.let_go()
+    watch.release_lock()
 
 
 @pytest.fixture
@@ -39,11 +39,11 @@ def other() -> Iterator[FlaggingWorker]:
     """Return the lock file of another process."""
     other = FlaggingWorker()
     yield other
-    other.let_go()
+    other.release_lock()
 
 
 def look_at_all(watch: FlaggingWorker) -> None:
-    while watch.turn():
+    while watch.run_once():
         pass
 
 
@@ -106,7 +106,7 @@ class TestWatching:
     ) -> None:
         remember(HOSTILE)
         look_at_all(watch)
-        watch.let_go()
+        watch.release_lock()
         Memory.objects.update(flags=[])
         later = remember(f"{HOSTILE} Now.")
         look_at_all(other)

@@ -81,7 +81,7 @@ def test_main_program_ignores_prefixes():
 
 
 def test_plans_and_status_checks_are_detected():
-    assert parse_tool_call("TodoWrite", {"todos": [{"content": "mend the tax"}]}, {}, "", 300).shows_status
+    assert parse_tool_call("TodoWrite", {"todos": [{"content": "fix the tax"}]}, {}, "", 300).shows_status
     assert parse_tool_call("Bash", {"command": "git status"}, {"stdout": "clean"}, "", 300).shows_status
     assert not parse_tool_call(
         "Read", {"file_path": "a.py"}, {"file": {"content": "x"}}, "", 300

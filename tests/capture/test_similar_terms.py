@@ -5,8 +5,6 @@ from __future__ import annotations
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub.backends.statements import rare_words
-from memoryhub.capture import services
 from memoryhub.capture.services import find_similar_terms
 from memoryhub.core.text import jaccard, terms
 from memoryhub.models import Memory
@@ -33,8 +31,7 @@ def test_unrelated_text_has_no_neighbours(remember):
     assert find_similar_terms(Memory.objects.all(), "lighthouse keepers count gulls") == []
 
 
-def test_common_words_are_searched_together(remember, monkeypatch):
-    monkeypatch.setattr(services, "MAX_POSTINGS", 2)
+def test_common_words_are_searched_together(remember):
     for tail in ("alpha", "beta", "gamma"):
         remember(f"{LEDGER} {tail}")
     assert likest(LEDGER) > 0.8
@@ -57,17 +54,9 @@ def test_any_text_is_accepted(remember):
         find_similar_terms(Memory.objects.all(), text)
 
 
-def test_lookup_takes_two_queries(remember):
+def test_lookup_takes_four_queries(remember):
     for n in range(30):
         remember(f"{LEDGER} {n}")
     with CaptureQueriesContext(connection) as caught:
         find_similar_terms(Memory.objects.all(), LEDGER)
-    assert len(caught) == 2
-
-
-def test_rare_words_are_counted_without_common_ones(remember):
-    for n in range(3):
-        remember(f"harbour note {n}")
-    remember("harbour lighthouse")
-    assert rare_words(["harbour", "lighthouse", "gull"], 3) == {"lighthouse": 1}
-    assert rare_words([], 3) == {}
+    assert len(caught) == 4

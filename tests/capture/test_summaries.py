@@ -28,7 +28,7 @@ def test_session_without_content_has_no_summary(agent_session):
 
 
 def test_summary_has_all_sections(agent_session):
-    agent_session.ok("prompt:submit", {"prompt": "Old rows come back after a restart, please mend that"})
+    agent_session.ok("prompt:submit", {"prompt": "Old rows come back after a restart, please fix that"})
     agent_session.tool("Edit", {"file_path": "src/importer.py", "new_string": "x"}, {})
     agent_session.commit(FIX)
     agent_session.commit(DECISION)

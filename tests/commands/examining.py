@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
+from memoryhub.management.commands.doctor import CHECKS
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory
-from memoryhub.ops import doctor
-from memoryhub.ops.doctor.registry import Check, Finding
+from memoryhub.ops.doctor import Check, Finding
 
 WRITER = Actor("token:writer", Clearance.up_to("secret", "ada"))
 
@@ -27,4 +27,4 @@ def look_first(name: str) -> Finding:
 
 
 def named(name: str) -> Check:
-    return next(one for one in doctor.CHECKS if one.name == name)
+    return next(one for one in CHECKS if one.name == name)

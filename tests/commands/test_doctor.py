@@ -9,9 +9,20 @@ from pathlib import Path
 import pytest
 from django.db import DatabaseError, connection
 
-from memoryhub.ops import doctor
-from memoryhub.ops.doctor import installation
-from memoryhub.ops.doctor.registry import Check, Finding, Status, check, examine, fail, ok, warn
+from memoryhub.management.commands.doctor import CHECKS
+from memoryhub.ops.doctor import (
+    Check,
+    Finding,
+    Status,
+    check,
+    content,
+    examine,
+    fail,
+    installation,
+    ok,
+    store,
+    warn,
+)
 from tests.commands.conftest import tamper
 from tests.commands.examining import look, remember
 
@@ -25,7 +36,7 @@ def test_sound_installation_has_no_problems(run, sound):
     ran = run("doctor")
     assert ran.code == 0
     assert "No problems found." in ran.out
-    assert ran.out.count("OK ") == len(doctor.CHECKS)
+    assert ran.out.count("OK ") == len(CHECKS)
 
 
 def test_warnings_alone_are_no_failure(run, own_store):
@@ -48,7 +59,7 @@ def test_a_failure_is_told_with_its_mend_and_ends_with_code_one(run, sound):
 def test_the_findings_can_be_had_as_json(run, sound):
     shape = json.loads(run("doctor", "--json").out)
     assert shape["ok"] is True
-    assert [one["name"] for one in shape["checks"]] == [one.name for one in doctor.CHECKS]
+    assert [one["name"] for one in shape["checks"]] == [one.name for one in CHECKS]
     assert {one["status"] for one in shape["checks"]} == {"ok"}
     tamper(sound, "DROP TRIGGER memoryhub_text_insert")
     ran = run("doctor", "--json")
@@ -73,12 +84,12 @@ def test_a_finding_cannot_write_to_the_terminal(run, sound, configure):
 
 
 def test_every_check_is_registered_once():
-    modules = (installation, doctor.store, doctor.content)
+    modules = (installation, store, content)
     made = [one for module in modules for one in vars(module).values() if isinstance(one, Check)]
-    assert sorted(one.name for one in made) == sorted(one.name for one in doctor.CHECKS)
-    names = [one.name for one in doctor.CHECKS]
+    assert sorted(one.name for one in made) == sorted(one.name for one in CHECKS)
+    names = [one.name for one in CHECKS]
     assert len(set(names)) == len(names)
-    for position, one in enumerate(doctor.CHECKS):
+    for position, one in enumerate(CHECKS):
         assert not one.needs or one.needs in names[:position], one.name
 
 

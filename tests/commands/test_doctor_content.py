@@ -12,7 +12,7 @@ from memoryhub import memories
 from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
 from memoryhub.models import AgentToken, JournalEntry, Memory
-from memoryhub.ops.doctor.registry import Status, ok
+from memoryhub.ops.doctor import Status, ok
 from tests.commands.examining import WRITER, look, look_first, named, remember
 from tests.conftest import without_journal_triggers
 

@@ -12,9 +12,8 @@ import pytest
 
 from memoryhub.config import load_config
 from memoryhub.ops import checks
-from memoryhub.ops.doctor import installation
-from memoryhub.ops.doctor.registry import Status, examine, ok
-from memoryhub.ops.filesystems import Mount
+from memoryhub.ops.checks import Mount
+from memoryhub.ops.doctor import Status, examine, installation, ok
 from tests.commands.examining import look, named
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("own_store", "on_loopback")]
@@ -83,13 +82,11 @@ def test_files_of_different_owners_are_found(own_store):
 
 
 def test_a_network_file_system_fails_and_a_local_one_is_named(monkeypatch):
-    for module in (checks, installation):
-        monkeypatch.setattr(module, "mount_under", lambda path: Mount("/srv", "nfs4"))
+    monkeypatch.setattr(checks, "mount_under", lambda path: Mount("/srv", "nfs4"))
     assert look(named("file system")).status is Status.FAIL
-    for module in (checks, installation):
-        monkeypatch.setattr(module, "mount_under", lambda path: Mount("/", "ext4"))
+    monkeypatch.setattr(checks, "mount_under", lambda path: Mount("/", "ext4"))
     assert look(named("file system")) == ok("ext4, mounted at /")
-    monkeypatch.setattr(installation, "mount_under", lambda path: None)
+    monkeypatch.setattr(checks, "mount_under", lambda path: None)
     assert look(named("file system")) == ok("not known on this system")
 
 

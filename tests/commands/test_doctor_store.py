@@ -13,7 +13,7 @@ from django.db import connection
 from memoryhub.audit import journal, mirror, verification
 from memoryhub.backends import schema
 from memoryhub.models import Memory
-from memoryhub.ops.doctor.registry import Status, examine, fail
+from memoryhub.ops.doctor import Status, examine, fail
 from tests.commands.conftest import spoil, tamper
 from tests.commands.examining import look, named, remember
 from tests.conftest import cut_journal, without_journal_triggers

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memoryhub.ops.doctor import installation
-from memoryhub.ops.doctor.registry import Status, ok
+from memoryhub.ops.doctor import Status, installation, ok
 from tests.commands.examining import look, named
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("own_store", "on_loopback")]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 
 import pytest
 from django.conf import settings as django_settings
 
-from memoryhub.config import OPERATOR_VARIABLES, Config, load_config
-from memoryhub.config.reference import OPERATOR_SETTINGS
+from memoryhub.config import Config, load_config
+from memoryhub.config.environment import Operator, operator_variables, variable_of
+from memoryhub.management.commands.show_config import as_json
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_only_what_was_changed_is_shown_when_asked_for(run, loaded):
 def test_the_whole_can_be_had_as_json(run, loaded):
     shape = json.loads(run("show_config", "--json").out)
     tunables = {one["name"]: one for one in shape["tunables"]}
-    assert set(tunables) == {spec.name for spec in fields(Config)}
+    assert set(tunables) == set(Config.model_fields)
     assert tunables["max_memories"] == {
         "name": "max_memories",
         "value": 5,
@@ -53,7 +53,7 @@ def test_the_whole_can_be_had_as_json(run, loaded):
         "range": "0 to 1,000,000,000",
         "variable": "MEMORYHUB_MAX_MEMORIES",
     }
-    assert {one["name"] for one in shape["operator"]} == {one.variable for one in OPERATOR_SETTINGS}
+    assert {one["name"] for one in shape["operator"]} == set(map(variable_of, Operator.model_fields.values()))
     assert len(shape["warnings"]) == 1
 
 
@@ -78,15 +78,14 @@ def test_a_secret_tells_its_length_and_where_it_came_from(run, settings, monkeyp
 
 
 def test_every_variable_of_the_operator_is_described():
-    described = {one.variable for one in OPERATOR_SETTINGS}
-    described |= {f"{one.variable}_FILE" for one in OPERATOR_SETTINGS if one.secret}
-    assert described >= OPERATOR_VARIABLES
-    assert described >= {"LETSGO_HOME", "LETSGO_MEMORY_DB", "LETSGO_MEMORY_LOG", "DATABASE_URL"}
+    assert all(spec.description for spec in Operator.model_fields.values())
+    assert operator_variables() >= {"LETSGO_HOME", "LETSGO_MEMORY_DB", "LETSGO_MEMORY_LOG", "DATABASE_URL"}
+    assert operator_variables() >= {"MEMORYHUB_TOKEN_FILE", "DATABASE_URL_FILE"}
 
 
 def test_each_operator_setting_shows_what_is_in_force(settings):
     settings.ALLOWED_HOSTS = ["one.example", "two.example"]
-    shown = {one.variable: one.shown() for one in OPERATOR_SETTINGS}
+    shown = {one["name"]: one["value"] for one in as_json()["operator"]}
     assert shown["MEMORYHUB_ALLOWED_HOSTS"] == "one.example,two.example"
     assert shown["LETSGO_HOME"] == str(django_settings.HOME)
     assert shown["MEMORYHUB_HTTPS"] == "false"

@@ -6,39 +6,70 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from memoryhub.config import ConfigError, environment
+from memoryhub.config.environment import Operator
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def load(**environ: str) -> Operator:
+    """Read the operator's variables from this environment alone."""
+    with patch.dict(os.environ, {"HOME": str(Path.home()), **environ}, clear=True):
+        return environment.load_operator()
+
+
 def test_home_is_the_documented_folder_by_default(tmp_path):
-    assert environment.read_home({}) == Path.home() / ".letsgo"
-    assert environment.read_home({"LETSGO_HOME": ""}) == Path.home() / ".letsgo"
-    assert environment.read_home({"LETSGO_HOME": str(tmp_path)}) == tmp_path
+    assert load().home == Path.home() / ".letsgo"
+    assert load(LETSGO_HOME="").home == Path.home() / ".letsgo"
+    assert load(LETSGO_HOME=str(tmp_path)).home == tmp_path
+
+
+def test_store_and_mirror_are_in_the_home_folder_by_default(tmp_path):
+    operator = load(LETSGO_HOME=str(tmp_path))
+    assert operator.memory_db == tmp_path / "memory.db"
+    assert operator.memory_log == tmp_path / "logs/memory-journal.jsonl"
 
 
 def test_tilde_is_the_users_home():
-    assert environment.read_path("X", "unused", {"X": "~/store.db"}) == Path.home() / "store.db"
+    assert load(LETSGO_MEMORY_DB="~/store.db").memory_db == Path.home() / "store.db"
+
+
+def test_relative_path_becomes_absolute():
+    assert load(LETSGO_HOME="store").home == Path.cwd() / "store"
 
 
 def test_invalid_flag_names_its_variable():
     with pytest.raises(ConfigError, match="MEMORYHUB_DEBUG must be true or false, not 'maybe'"):
-        environment.read_flag("MEMORYHUB_DEBUG", environ={"MEMORYHUB_DEBUG": "maybe"})
+        load(MEMORYHUB_DEBUG="maybe")
+
+
+def test_every_invalid_variable_is_named_at_once():
+    with pytest.raises(ConfigError) as caught:
+        load(MEMORYHUB_DEBUG="maybe", MEMORYHUB_TIME_ZONE="Mars/Phobos", LETSGO_HOME="~no-such-user/x")
+    assert len(caught.value.problems) == 3
 
 
 def test_empty_flag_is_the_default():
-    assert environment.read_flag("X", default=True, environ={"X": ""}) is True
+    assert load(MEMORYHUB_HTTPS="").https is False
 
 
 def test_list_is_split_at_commas_and_trimmed():
-    assert environment.read_list("X", "a", {"X": " one.example ,, two.example"}) == [
+    assert load(MEMORYHUB_ALLOWED_HOSTS=" one.example ,, two.example").allowed_hosts == [
         "one.example",
         "two.example",
     ]
-    assert environment.read_list("X", "a,b", {}) == ["a", "b"]
+    assert load().allowed_hosts == ["localhost", "127.0.0.1", "[::1]"]
+
+
+def test_secret_variable_is_read_from_its_file(tmp_path):
+    (tmp_path / "key").write_text("from the file\n")
+    path = str(tmp_path / "key")
+    assert load(MEMORYHUB_LLM_KEY_FILE=path).llm_key == "from the file"
+    assert load(MEMORYHUB_LLM_KEY_FILE=path, MEMORYHUB_LLM_KEY="given").llm_key == "given"
 
 
 def test_secret_comes_from_variable_or_file(tmp_path):
@@ -65,8 +96,8 @@ def test_stored_secret_is_created_once_for_its_owner_only(tmp_path):
 
 
 def test_time_zone_is_utc_by_default():
-    assert environment.read_time_zone("X", {}) == "UTC"
-    assert environment.read_time_zone("X", {"X": "Europe/Berlin"}) == "Europe/Berlin"
+    assert load().time_zone == "UTC"
+    assert load(MEMORYHUB_TIME_ZONE="Europe/Berlin").time_zone == "Europe/Berlin"
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from memoryhub.embeddings.base import MAX_TEXT_CHARS
 from memoryhub.embeddings.provider import CachedQueries
 from memoryhub.embeddings.settings import EmbeddingSettings, find_problems
 from memoryhub.ops import checks
+from memoryhub.ops.doctor import Status
 from memoryhub.ops.doctor import content as doctor
-from memoryhub.ops.doctor.registry import Status
 from tests.embeddings import servers
 from tests.embeddings.conftest import KEY
 from tests.embeddings.models import write_encoder
@@ -196,7 +196,7 @@ def test_cached_vector_is_read_only():
 def test_invalid_settings_are_reported_with_their_key(fields, key):
     found = find_problems(EmbeddingSettings(**fields))
     assert key in found[0].text
-    assert all(problem.mend for problem in found)
+    assert all(problem.fix for problem in found)
     with pytest.raises(EmbeddingError, match=key):
         embeddings_provider.create_embedder(EmbeddingSettings(**fields))
 

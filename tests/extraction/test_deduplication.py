@@ -264,12 +264,12 @@ class TestGivenDecision:
                 kept.uid, store_patch("Ada leads the billing team and knows the ledger"), actor
             )
             return DedupDecision(
-                Verdict(Decision.MERGE, "said so", "What nobody knows any more"), found[0].memory
+                Verdict(Decision.MERGE, "said so", "What no one knows any more"), found[0].memory
             )
 
         done = create_deduplicated(MemoryDraft(content=MORE), actor, choose=slow)
         kept.refresh_from_db()
-        assert done.memory.content != "What nobody knows any more"
+        assert done.memory.content != "What no one knows any more"
         assert "ledger" in kept.content
 
     def test_no_decision_is_requested_without_neighbours(self, actor: Actor, db: None) -> None:

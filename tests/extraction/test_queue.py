@@ -172,28 +172,28 @@ class TestWorker:
 
         yield make
         for one in made:
-            one.let_go()
+            one.release_lock()
 
     def test_it_processes_the_queue(self, model: Any, waiting: Extraction, reader: Any) -> None:
         one = reader()
-        assert one.turn()
-        assert not one.turn()
+        assert one.run_once()
+        assert not one.run_once()
         assert Extraction.objects.get().status == "done"
 
     def test_rows_of_a_dead_process_are_taken_over(
         self, model: Any, waiting: Extraction, reader: Any
     ) -> None:
         Extraction.objects.update(status="running")
-        assert reader().turn()
+        assert reader().run_once()
         assert Extraction.objects.get().status == "done"
 
     def test_only_one_worker_is_active(self, model: Any, waiting: Extraction, reader: Any) -> None:
         first, second = reader(), reader()
-        assert first.turn()
+        assert first.run_once()
         queue.enqueue([Turn("user", "I prefer tea.")], Destination(), Actor("token:tests", Clearance()))
-        assert not second.turn()
-        first.let_go()
-        assert second.turn()
+        assert not second.run_once()
+        first.release_lock()
+        assert second.run_once()
 
     def test_it_stops_on_request(self, reader: Any) -> None:
         one = reader()

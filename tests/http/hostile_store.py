@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -57,12 +56,13 @@ OURS = [model for model in apps.get_app_config("memoryhub").get_models() if mode
 
 def configuration() -> Config:
     """Payloads look like credentials, and come too fast to be summarised each time."""
-    return replace(
-        settings.MEMORYHUB,
-        block_secrets=False,
-        injection_deadline_ms=60_000,
-        session_end_consolidation="manual",
-        session_end_compression="manual",
+    return settings.MEMORYHUB.model_copy(
+        update={
+            "block_secrets": False,
+            "injection_deadline_ms": 60_000,
+            "session_end_consolidation": "manual",
+            "session_end_compression": "manual",
+        }
     )
 
 

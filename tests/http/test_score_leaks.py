@@ -19,9 +19,9 @@ from memoryhub.injection import candidates
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search import term_frequencies
-from memoryhub.search.term_frequencies import load_term_frequencies
+from memoryhub.search.lexical import count_terms
 from tests.api.conftest import Agent, agent
+from tests.cases import each
 
 __all__ = ["agent"]
 
@@ -64,7 +64,6 @@ def public() -> MemoryQuerySet:
 
 def answer(call: Callable[[Agent], Any], bot: Agent) -> Any:
     """The response without clock times; what the call writes is rolled back."""
-    term_frequencies.clear_cache()
     with transaction.atomic():
         response = call(bot)
         transaction.set_rollback(True)
@@ -78,9 +77,9 @@ def _without_times(value: Any) -> Any:
     return [_without_times(one) for one in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("count", [256, 512])
-@pytest.mark.parametrize("attacker", ATTACKERS)
-@pytest.mark.parametrize("call", CALLS)
+@each("count", [256, 512])
+@each("attacker", ATTACKERS)
+@each("call", CALLS)
 def test_hidden_memory_does_not_change_answer(agent, remember, actor, call, attacker, count):
     hidden = remember(f"the launch of {GUESS}", created_at=PAST, **HIDDEN[attacker])
     remember("quokka habitat", created_at=PAST, importance=1.0, project="a")
@@ -92,46 +91,52 @@ def test_hidden_memory_does_not_change_answer(agent, remember, actor, call, atta
     assert answer(CALLS[call], bot) == with_hidden
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5, 63, 64, 65, 66, 255, 256, 257, 511, 512, 513])
-def test_frequency_is_a_function_of_the_visible_memories_with_the_word(remember, actor, count):
+CONTROL = "brontosnap"
+CROWDED_CALLS: dict[str, Callable[[Agent], Any]] = {
+    "lexical search": lambda bot: bot.get(
+        "/search", query=f"{GUESS} {CONTROL}", mode="lexical", min_score=0, limit=200
+    ),
+    "hybrid search": lambda bot: bot.get("/search", query=f"{GUESS} {CONTROL}", min_score=0, limit=50),
+    "recall": lambda bot: bot.post("/recall", {"query": f"{GUESS} {CONTROL}", "max_tokens": 9000}),
+    "letsgo": lambda bot: bot.post(
+        "/tools/letsgo/search_memories", {"query": f"{GUESS} {CONTROL}", "limit": 50}
+    ),
+    "memory-mcp": lambda bot: bot.post("/tools/memory-mcp/memory_recall", {"query": f"{GUESS} {CONTROL}"}),
+    "mira": lambda bot: bot.post(
+        "/tools/mira/memory", {"action": "recall", "query": f"{GUESS} {CONTROL}", "limit": 50}
+    ),
+    "pigo": lambda bot: bot.post("/tools/pigo/memory_recall", {"query": f"{GUESS} {CONTROL}"}),
+}
+
+
+@pytest.mark.parametrize("attacker", ATTACKERS)
+@pytest.mark.parametrize("call", CROWDED_CALLS)
+def test_hidden_memory_does_not_choose_among_more_matches_than_are_compared(
+    agent, remember, actor, call, attacker
+):
+    """Two words are in equally many visible memories; a hidden memory makes one of them more common.
+
+    Injection is not among the calls: it ignores words that so many memories contain.
+    """
+    hidden = remember(f"the launch of {GUESS}", created_at=PAST, **HIDDEN[attacker])
+    texts = [f"{word} note {n:05}" for n in range(230) for word in (GUESS, CONTROL)]
+    drafts = [MemoryDraft(content=one, created_at=PAST, project="a", importance=1.0) for one in texts]
+    memories.create_memories(drafts, actor)
+    bot = agent("public", **ATTACKERS[attacker])
+    with_hidden = answer(CROWDED_CALLS[call], bot)
+    assert " note 00" in str(with_hidden)
+    Memory.objects.filter(pk=hidden.pk).delete()
+    assert answer(CROWDED_CALLS[call], bot) == with_hidden
+
+
+@pytest.mark.parametrize("count", [0, 1, 64, 65, 257, 512])
+def test_frequency_is_the_number_of_visible_memories_with_the_word(remember, actor, count):
     remember("quokka habitat")
     store_many(actor, count)
-    expected = count if count <= 64 else next(1 << n for n in range(11) if 1 << n >= count)
-    for n in range(3):
-        counted = load_term_frequencies(public(), [GUESS, "quokka"])
-        assert (counted.of(GUESS), counted.of("quokka")) == (expected, 1)
-        assert count < counted.total <= 2 * (count + 1)
-        term_frequencies.clear_cache()
+    for n in range(2):
+        counted = count_terms(public(), [GUESS, "quokka"])
+        assert (counted.of(GUESS), counted.of("quokka"), counted.total) == (count, 1, count + 1)
         store_many(actor, 65, sensitivity="secret", project=f"hidden{n}")
-
-
-@pytest.mark.parametrize("count", [5, 31, 32, 33, 63, 64, 65, 127, 128, 129, 300])
-def test_estimated_frequency_does_not_depend_on_hidden_memories(remember, actor, monkeypatch, count):
-    monkeypatch.setattr(term_frequencies, "MAX_EXACT_COUNT", 32)
-    monkeypatch.setattr(term_frequencies, "MIN_SAMPLE", 64)
-    store_many(actor, count)
-    memories.create_memories([MemoryDraft(content=f"quokka {n}") for n in range(400 - count)], actor)
-    before = load_term_frequencies(public(), [GUESS, "quokka"])
-    store_many(actor, 70, sensitivity="secret", project="hidden")
-    term_frequencies.clear_cache()
-    assert load_term_frequencies(public(), [GUESS, "quokka"]) == before
-    assert before.of(GUESS) == pytest.approx(count, rel=1.0)
-
-
-def test_cached_frequency_does_not_depend_on_hidden_memories(actor, monkeypatch, db):
-    monkeypatch.setattr(term_frequencies, "MIN_CACHED_ROWS", 100)
-    store_many(actor, 100)
-    before = load_term_frequencies(public(), [GUESS, "quokka"])
-    store_many(actor, 70, sensitivity="secret", project="hidden")
-    assert load_term_frequencies(public(), [GUESS, "quokka"]) == before
-
-
-def test_new_word_is_counted_while_common_words_are_cached(remember, actor, monkeypatch):
-    monkeypatch.setattr(term_frequencies, "MIN_CACHED_ROWS", 100)
-    store_many(actor, 100)
-    assert load_term_frequencies(public(), [GUESS, "quokka"]).of("quokka") == 0
-    remember("quokka habitat")
-    assert load_term_frequencies(public(), [GUESS, "quokka"]).of("quokka") == 1
 
 
 def test_hidden_memory_about_a_file_does_not_change_injection(remember, monkeypatch):

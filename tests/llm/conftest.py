@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from memoryhub.core.http_client import CircuitBreaker
-from memoryhub.llm import Chat, ModelError
-from memoryhub.llm.base import LlmSettings
+from memoryhub.llm import Chat, LlmSettings, ModelError
 from memoryhub.llm.endpoint import EndpointChat
 from tests.llm import servers
 

@@ -41,6 +41,25 @@ def test_it_posts_model_messages_and_limit_with_the_key(endpoint: Any, chat: Any
     }
 
 
+def test_proxy_variables_are_ignored(chat: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, servers.unused_url())
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    assert chat().ask(MESSAGES, 100).text == "fine"
+
+
+def test_refusal_at_every_address_of_a_host_is_reported(chat: Any) -> None:
+    url = servers.unused_url().replace("127.0.0.1", "localhost")
+    with pytest.raises(ModelError, match="cannot be reached: Connection refused"):
+        chat(url=url, tries=1).ask(MESSAGES, 100)
+
+
+def test_requests_are_not_logged(chat: Any, caplog: pytest.LogCaptureFixture) -> None:
+    chat().ask(MESSAGES, 100)
+    assert caplog.text == ""
+
+
 @pytest.mark.parametrize("limit", ["max_tokens", "max_completion_tokens"])
 def test_supported_request_form_is_found(endpoint: Any, chat: Any, limit: str) -> None:
     endpoint.usual = only_form(limit)

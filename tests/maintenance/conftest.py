@@ -10,8 +10,8 @@ import pytest
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor
+from memoryhub.maintenance.operations import OPERATIONS, run_now
 from memoryhub.maintenance.operations.base import Change
-from memoryhub.maintenance.registry import OPERATIONS, run_now
 from memoryhub.models import JournalEntry, Memory
 
 DAY = timedelta(days=1)

@@ -11,7 +11,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor
-from memoryhub.maintenance import registry, runs
+from memoryhub.maintenance import operations, runs
 from memoryhub.maintenance.operations.base import Change, Operation, ProjectParams, Step
 from memoryhub.models import MaintenanceRun, Memory
 
@@ -22,7 +22,7 @@ class Lifting(Operation[ProjectParams]):
     name = "lift"
     label = "Lift"
     help = "Lifts."
-    undoable = True
+    inverse_records = ("lift",)
     Params = ProjectParams
 
     def __init__(self, size: int = 1) -> None:
@@ -68,7 +68,7 @@ class Lifting(Operation[ProjectParams]):
 def lifting(monkeypatch: pytest.MonkeyPatch) -> Lifting:
     """The operation, registered under the name ``lift``."""
     operation = Lifting()
-    monkeypatch.setitem(registry.OPERATIONS, operation.name, operation)
+    monkeypatch.setitem(operations.OPERATIONS, operation.name, operation)
     return operation
 
 

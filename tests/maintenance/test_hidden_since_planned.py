@@ -87,7 +87,7 @@ def test_undo_uses_rows_that_were_hidden_since(two, run, undo, actor):
 def test_a_row_names_what_a_memory_became_only_where_all_its_readers_may_see_that(
     aged, remember, actor, level, named
 ):
-    memory, target = aged("a"), remember("stands for it", sensitivity=level)
+    memory, target = aged("a"), remember("replaces it", sensitivity=level)
     memories.trash_merged(target, [memory.uid], actor)
     row = JournalEntry.objects.visible_to(LOW.clearance).get(operation="merged", object_id=memory.uid)
     assert ("merged_into" in row.detail) is named

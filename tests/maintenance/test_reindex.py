@@ -9,7 +9,7 @@ from django.db import connection
 
 from memoryhub import memories
 from memoryhub.backends import reindexing, schema
-from memoryhub.maintenance.registry import OPERATIONS
+from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import Memory
 from tests.conftest import index_is_sound, run_sql

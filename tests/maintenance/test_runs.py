@@ -7,8 +7,8 @@ from django.db import OperationalError
 
 from memoryhub import memories
 from memoryhub.access.policy import Clearance, system_actor
-from memoryhub.maintenance import executor, run_scope, runs
-from memoryhub.maintenance.registry import OPERATIONS
+from memoryhub.maintenance import executor, results, runs
+from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.models import JournalEntry, MaintenanceRun, RunChanges
 from tests.maintenance.fixtures import execute_run, importances, seconds_ago
 
@@ -119,17 +119,17 @@ def test_run_has_the_clearance_of_its_requester(five, remember, low):
 
 def test_clearance_survives_the_database():
     clearance = Clearance.up_to("private", owner="ada", projects=["b", "a"])
-    assert run_scope.clearance_of(MaintenanceRun(reach=run_scope.clearance_to_json(clearance))) == clearance
+    assert results.clearance_of(MaintenanceRun(reach=results.clearance_to_json(clearance))) == clearance
     assert (
-        run_scope.clearance_of(MaintenanceRun(reach=run_scope.clearance_to_json(system_actor("x").clearance)))
+        results.clearance_of(MaintenanceRun(reach=results.clearance_to_json(system_actor("x").clearance)))
         == system_actor("x").clearance
     )
-    assert run_scope.clearance_of(MaintenanceRun()) == Clearance(frozenset(), projects=frozenset())
+    assert results.clearance_of(MaintenanceRun()) == Clearance(frozenset(), projects=frozenset())
 
 
 def test_unknown_level_in_a_stored_clearance_allows_nothing():
     kept = {"levels": ["cosmic", "public"], "owner": "", "projects": None}
-    assert run_scope.clearance_of(MaintenanceRun(reach=kept)).levels == {"public"}
+    assert results.clearance_of(MaintenanceRun(reach=kept)).levels == {"public"}
 
 
 def test_only_a_queued_run_can_be_claimed(five, actor):

@@ -93,7 +93,7 @@ def test_only_undoable_changes_can_be_undone(five, actor, lifting):
         with pytest.raises(memories.Conflict):
             runs.undo(run.uid, actor)
     execute_run(waiting)
-    lifting.undoable = False
+    lifting.inverse_records = ()
     with pytest.raises(memories.Conflict, match="cannot be undone"):
         runs.undo(waiting.uid, actor)
 

@@ -16,9 +16,10 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import TrashReason
-from memoryhub.memories.bulk_actions import ACTION_KINDS, CHUNK_SIZE, MAX_MEMORIES
+from memoryhub.memories.bulk_actions import ACTION_KINDS, MAX_MEMORIES
 from memoryhub.memories.rows import LIST_FIELDS, list_values
 from memoryhub.memories.schemas import MemoryPatch
+from memoryhub.memories.undo import CHUNK_SIZE
 from memoryhub.models import Embedding, JournalEntry, Memory
 
 Remember = Callable[..., Memory]
@@ -338,7 +339,7 @@ def test_long_action_pauses_between_transactions(
     def rest(seconds: float) -> None:
         rests.append((seconds, journal.last_seq() - begun))
 
-    monkeypatch.setattr("memoryhub.memories.bulk_actions.time.sleep", rest)
+    monkeypatch.setattr("memoryhub.memories.undo.time.sleep", rest)
     memories.apply_bulk_action("demote", uids, actor)
     assert [rows for seconds, rows in rests if seconds] == [CHUNK_SIZE, 2 * CHUNK_SIZE]
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db.models import Q
+from django.utils import timezone
 
 from memoryhub import memories as store
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.core.vocabulary import TrashReason
+from memoryhub.memories.delete import evict_memories
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.stats import counts
@@ -128,7 +131,7 @@ def test_lowering_the_cap_does_not_empty_a_project(remember, configure):
 
 def test_import_may_exceed_the_cap(db, actor, configure):
     configure(max_memories=2)
-    store.create_memories([MemoryDraft(content=f"{n}") for n in range(5)], actor, hold_cap=False)
+    store.create_memories([MemoryDraft(content=f"{n}") for n in range(5)], actor, enforce_cap=False)
     assert Memory.objects.live().count() == 5
 
 
@@ -249,7 +252,7 @@ def test_move_evicts_only_memories_of_the_same_author(others, remember, configur
 
 
 def test_evict_leaves_memories_that_the_actor_cannot_see(others):
-    store.evict_memories("p", 9, by("eve", "public", "eve"))
+    evict_memories(Q(project="p"), 9, by("eve", "public", "eve"), timezone.now())
     assert trashed() == ["bob 0"]
 
 

@@ -10,7 +10,6 @@ from contextlib import suppress
 
 import pytest
 from django.db import connection, transaction
-from django.utils import timezone
 
 from memoryhub import memories as store
 from memoryhub.access.policy import system_actor
@@ -18,6 +17,7 @@ from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.facts import services
+from memoryhub.maintenance.operations import run_now
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Event, Fact, JournalEntry, Memory, Session
 from tests import disk
@@ -96,8 +96,8 @@ def test_restore_next_to_a_new_twin_is_no_error(remember, actor, low):
 def test_empty_trash_erases_trashed_memories(remember, actor):
     gone, kept = remember("gone"), remember("kept")
     store.trash_memories([gone.uid], actor)
-    assert store.empty_trash(actor, before=timezone.now() - timezone.timedelta(days=1)) == 0
-    assert store.empty_trash(actor) == 1
+    assert run_now("empty_trash", {"older_than_days": 1}, actor).changed == 0
+    assert run_now("empty_trash", {}, actor).changed == 1
     assert Memory.objects.get() == kept
     assert JournalEntry.objects.get(operation="erase").object_id == gone.uid
 
@@ -105,7 +105,7 @@ def test_empty_trash_erases_trashed_memories(remember, actor):
 def test_system_empties_the_trash_of_everyone(remember, actor):
     mine = remember("mine", scope="personal")
     store.trash_memories([mine.uid], actor)
-    assert store.empty_trash(system_actor("daily")) == 1
+    assert run_now("empty_trash", {}, system_actor("daily")).changed == 1
 
 
 def test_memory_merged_into_an_erased_one_can_be_restored(remember, actor):
@@ -186,7 +186,7 @@ def test_erase_in_a_failed_transaction_erases_nothing(quark, actor):
 @pytest.mark.django_db(transaction=True)
 def test_empty_trash_cleans_the_file(quark, actor):
     store.trash_memories([quark.uid], actor)
-    store.empty_trash(actor)
+    run_now("empty_trash", {"compact": True}, actor)
     assert b"xylop" not in bytes_of_the_store().lower()
 
 

@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 
 from memoryhub.config import load_config
 from memoryhub.ops import checks
-from memoryhub.ops.filesystems import Mount
+from memoryhub.ops.checks import Mount
 
 
 def ids(messages) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from memoryhub.ops.filesystems import NETWORK, SHARED_WITH_HOST, Mount, mount_of, mount_under
+from memoryhub.ops.checks import NETWORK, SHARED_WITH_HOST, Mount, mount_of, mount_under
 
 MOUNTS = r"""/dev/sda1 / ext4 rw 0 0
 proc /proc proc rw 0 0
@@ -59,11 +59,11 @@ def test_no_type_is_both():
 def test_a_path_that_does_not_exist_yet_lies_where_its_folder_will(tmp_path, monkeypatch):
     mounts = tmp_path / "mounts"
     mounts.write_text(f"/dev/sda1 / ext4 rw 0 0\nserver:/x {tmp_path} nfs rw 0 0\n")
-    monkeypatch.setattr("memoryhub.ops.filesystems._MOUNTS", mounts)
+    monkeypatch.setattr("memoryhub.ops.checks._MOUNTS", mounts)
     found = mount_under(tmp_path / "not" / "there" / "yet.db")
     assert found == Mount(str(tmp_path), "nfs")
 
 
 def test_a_system_without_a_list_of_mounts_is_not_known(tmp_path, monkeypatch):
-    monkeypatch.setattr("memoryhub.ops.filesystems._MOUNTS", tmp_path / "gone")
+    monkeypatch.setattr("memoryhub.ops.checks._MOUNTS", tmp_path / "gone")
     assert mount_under(tmp_path) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -12,8 +13,8 @@ from memoryhub.access.policy import Clearance
 from memoryhub.embeddings import EmbeddingError, provider
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory
-from memoryhub.search import hybrid, term_frequencies
 from memoryhub.search.hybrid import find_neighbours, search_memories
+from memoryhub.search.visible_rows import load_visible_rows
 
 pytestmark = [pytest.mark.usefixtures("embedding"), pytest.mark.django_db]
 
@@ -66,13 +67,23 @@ def test_hidden_neighbour_does_not_raise_the_match(talk, remember):
     assert contents("quokka enclosure", min_score=0) == []
 
 
+def neighbours_of(memory, level="public"):
+    """Return the keys of the neighbours before and after a memory, nearest first."""
+    rows = load_visible_rows(seen(level))
+    found = find_neighbours(rows, rows.find(np.array([memory.pk])))
+    return [
+        [int(rows.pks[position]) for position in side]
+        for one in found.values()
+        for side in (one.before, one.after)
+    ]
+
+
 def test_neighbours_are_visible_memories_of_the_same_session_and_project(talk, remember):
     one, two, three, four = talk("one", "two", "three", "four")
     talk("other", session="talk-2")
     Memory.objects.filter(pk=two.pk).update(sensitivity="secret")
-    found = find_neighbours(seen(), [three.pk])
-    assert (found[three.pk].before, found[three.pk].after) == ([one.pk], [four.pk])
-    assert find_neighbours(seen("secret"), [three.pk])[three.pk].before == [two.pk, one.pk]
+    assert neighbours_of(three) == [[one.pk], [four.pk]]
+    assert neighbours_of(three, "secret") == [[two.pk, one.pk], [four.pk]]
 
 
 def test_neighbours_with_equal_time_are_ordered_by_storage(remember):
@@ -80,15 +91,13 @@ def test_neighbours_with_equal_time_are_ordered_by_storage(remember):
         remember(f"fact {n}", session_id="s", project="zoo", created_at="2021-01-01T00:00:00Z")
         for n in range(5)
     ]
-    found = find_neighbours(seen(), [made[2].pk])[made[2].pk]
-    assert found.before == [made[1].pk, made[0].pk]
-    assert found.after == [made[3].pk, made[4].pk]
+    assert neighbours_of(made[2]) == [[made[1].pk, made[0].pk], [made[3].pk, made[4].pk]]
 
 
 def test_memory_without_session_has_no_neighbours(remember):
     made = remember("alone", project="zoo")
     remember("alone too", project="zoo")
-    assert find_neighbours(seen(), [made.pk]) == {}
+    assert neighbours_of(made) == []
 
 
 def test_nonsense_finds_nothing(corpus):
@@ -204,7 +213,6 @@ def test_number_of_queries_is_constant(actor, configure):
         drafts = [MemoryDraft(content=text, session_id="s", project="zoo") for text in texts]
         store.create_memories(drafts, actor)
         search_memories(seen(), "zebra stripes at the waterhole", min_score=0)
-        term_frequencies.clear_cache()
         with CaptureQueriesContext(connection) as captured:
             search_memories(seen(), "zebra stripes at the waterhole", min_score=0)
         return len(captured)
@@ -213,8 +221,8 @@ def test_number_of_queries_is_constant(actor, configure):
     assert queries(80, 900) <= few
 
 
-def test_newest_and_titles_are_found_for_a_very_common_word(remember, monkeypatch):
-    monkeypatch.setattr(hybrid, "MAX_POSTINGS", 20)
+def test_newest_and_titles_are_found_for_a_very_common_word(remember, configure):
+    configure(search_pool=20)
     for n in range(60):
         remember(f"a note on release matters {n}", title=f"Note {n}", project="zoo")
     titled = remember("all about it", title="Release", project="zoo")

@@ -119,7 +119,6 @@ def test_newer_of_equal_memories_comes_first(db):
 def sampled(monkeypatch):
     """Make the sample so small that a few hundred memories are many."""
     monkeypatch.setattr(semantic, "MIN_SAMPLE", 20)
-    monkeypatch.setattr(semantic, "MIN_SAMPLE_VECTORS", 4)
 
 
 @pytest.mark.parametrize("projects", [["a"], ["a", "b", "c"]])

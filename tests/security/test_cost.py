@@ -132,7 +132,7 @@ def test_ordinary_text_uses_a_small_part_of_the_budget():
 
 
 def test_check_stops_after_too_much_processor_time(monkeypatch):
-    monkeypatch.setattr("memoryhub.security.secrets.budget.MAX_CPU_SECONDS", -1.0)
+    monkeypatch.setattr("memoryhub.security.secrets.secret_rules.MAX_CPU_SECONDS", -1.0)
     with pytest.raises(CheckTooCostly):
         find_secrets("token: x")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from memoryhub.core.rule_files import RuleFileError, RuleSchema, load_rule_file
 from memoryhub.security.prompt_injection import lexicon, patterns
-from memoryhub.security.rule_files import RuleFileError, RuleSchema, load_rule_file
 from memoryhub.security.secrets import nearby, secret_rules
 from memoryhub.security.secrets.checks import CHECKS
 

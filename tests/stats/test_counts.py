@@ -25,7 +25,7 @@ from memoryhub.backends import change_blocks, schema
 from memoryhub.capture.events import PROMPT_SUBMIT, SESSION_START, HookEvent
 from memoryhub.capture.pipeline import dispatch
 from memoryhub.facts import services
-from memoryhub.memories.quotas import quota_of
+from memoryhub.memories.delete import quota_of
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Event, Memory, Session
 from memoryhub.stats import counts
@@ -162,7 +162,7 @@ def test_counts_are_correct_after_an_injection(world: dict[str, Memory], actor: 
 def test_session_is_visible_through_an_event_until_its_memory_is_hidden(
     world: dict[str, Memory], actor: Actor
 ) -> None:
-    session = Session.objects.create(session_id="told", project="zoo")
+    session = Session.objects.create(session_id="shown", project="zoo")
     before = assert_counts_agree()[0].sessions
     event = Event.objects.create(session=session, event="tool:post", memory=world["gone"])
     assert assert_counts_agree()[0].sessions == before

@@ -42,7 +42,7 @@ class Loaded:
 
 @pytest.fixture
 def bring_in(tmp_path: Path) -> Callable[..., Loaded]:
-    """``bring_in(raw)`` imports bytes (or JSON lines) as an operator who may restore."""
+    """``bring_in(raw)`` imports bytes (or JSON lines) as an operator with the right to restore."""
 
     def bring(content: bytes | list[dict[str, Any]], by: Actor = OPERATOR, **how: Any) -> Loaded:
         raw = content if isinstance(content, bytes) else b"".join(map(as_line, content))

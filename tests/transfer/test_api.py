@@ -8,7 +8,7 @@ import json
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from memoryhub.audit.reveals import MAX_NAMED_IDS
+from memoryhub.audit.journal import MAX_NAMED_IDS
 from memoryhub.maintenance import runs
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory, Session
 from tests.api.conftest import API, agent, bad_fields, bot, is_problem

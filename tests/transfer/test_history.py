@@ -1,4 +1,4 @@
-"""History in the hub's own format: who may export it, and invalid lines."""
+"""History in the hub's own format: its export, and invalid lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.transfer.conftest import ADA, BOB, OPERATOR, of_kind, out, raw_out, w
 
 pytestmark = pytest.mark.django_db
 
-PUBLIC_READER = Actor("token:nobody", Clearance())
+PUBLIC_READER = Actor("token:stranger", Clearance())
 CREDENTIAL = "gh" + "p_" + "aB3dE6gH9jK2mN5pQ8rS1tV4wX7yZ0cF" + "aB3d"
 MOMENT = "2024-05-06T07:08:09Z"
 

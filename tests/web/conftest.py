@@ -9,6 +9,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from memoryhub.models import Memory
+from tests.clients import signed_in_client
 from tests.web.duplicates_page import CURATOR_PERMISSIONS, DUPLICATE_TEXT
 from tests.web.maintenance_pages import set_age
 
@@ -35,11 +36,7 @@ def sign_in(person: MakePerson) -> SignIn:
     """``sign_in("view_private", on=["private"])``: a client signed in as ada, with switches turned on."""
 
     def enter(*permissions: str, on: tuple[str, ...] | list[str] = (), name: str = "ada") -> Client:
-        client = Client()
-        client.force_login(person(name, *permissions))
-        for level in on:
-            client.post("/switch/", {"level": level, "on": "1", "next": "/"})
-        return client
+        return signed_in_client(person(name, *permissions), *on)
 
     return enter
 
@@ -52,25 +49,25 @@ def visitor(sign_in: SignIn) -> Client:
 
 @pytest.fixture
 def insider(sign_in: SignIn) -> Client:
-    """A person who may see everything, with all switches on."""
+    """A person with permission to see everything, with all switches on."""
     return sign_in("view_private", "view_secret", on=["private", "secret"])
 
 
 @pytest.fixture
 def writer(sign_in: SignIn) -> Client:
-    """A person who may add, change and trash memories."""
+    """A person with permission to add, change and trash memories."""
     return sign_in("add_memory", "change_memory", "delete_memory")
 
 
 @pytest.fixture
 def keeper(sign_in: SignIn) -> Client:
-    """A person who may run maintenance and sees public memories."""
+    """A person with permission to run maintenance and sees public memories."""
     return sign_in("add_maintenancerun", "view_maintenancerun")
 
 
 @pytest.fixture
 def curator(sign_in: SignIn) -> Client:
-    """A person who may merge near-duplicates and sees public memories."""
+    """A person with permission to merge near-duplicates and sees public memories."""
     return sign_in(*CURATOR_PERMISSIONS)
 
 

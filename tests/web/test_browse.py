@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -36,13 +36,7 @@ def test_row_shows_title_preview_type_project_and_date(visitor: Client, remember
     assert 'href="/memories/?project=zoo">zoo</a>' in page
     exact = made.updated_at.astimezone(UTC)
     times = f'datetime="{exact:%Y-%m-%dT%H:%M:%S}Z" title="{exact:%Y-%m-%d %H:%M:%S} UTC"'
-    assert f"<time {times} data-ago>just now</time>" in page
-
-
-def test_old_memory_shows_its_date_next_to_its_age(visitor: Client, remember: Any) -> None:
-    made = remember("old")
-    Memory.objects.filter(pk=made.pk).update(updated_at=timezone.now() - timedelta(days=800))
-    assert re.search(r">\d+ \w+ \d{4} · 2\xa0years ago<", visitor.get("/memories/").content.decode())
+    assert f'<time {times} data-format="dated">{exact:%Y-%m-%d %H:%M}</time>' in page
 
 
 def test_levels_above_public_have_a_badge(insider: Client, four_levels: Any) -> None:
@@ -112,7 +106,7 @@ class TestOrders:
         remember("early", created_at=datetime(2010, 5, 1, tzinfo=UTC))
         response = visitor.get("/memories/?order=-created_at")
         assert titles(response) == ["late", "early"]
-        assert "1 May 2010" in response.content.decode()
+        assert "2010-05-01" in response.content.decode()
 
     def test_unknown_order_is_reported(self, visitor: Client) -> None:
         response = visitor.get("/memories/?order=content")

@@ -18,7 +18,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories.bulk_actions import ACTION_KINDS
 from memoryhub.memories.rows import list_values
 from memoryhub.models import Memory
-from memoryhub.web.memories import bulk_selection
+from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.bulk_actions import PERMISSIONS
 from tests.web.markup import Page
 
@@ -28,7 +28,7 @@ SignIn = Callable[..., Client]
 
 @pytest.fixture
 def editor(sign_in: SignIn) -> Client:
-    """A person who may change and trash memories, and sees public ones."""
+    """A person with permission to change and trash memories, and sees public ones."""
     return sign_in("change_memory", "delete_memory")
 
 
@@ -61,7 +61,7 @@ def test_many_memories_change_and_the_message_can_undo_it(editor: Client, three:
     assert set(Memory.objects.values_list("importance", flat=True)) == {0.4}
     address, fields = undo_of(page)
     back = editor.post(address, fields, follow=True).content.decode()
-    assert "Taken back: 3 memories are as they were." in back
+    assert "Undone: 3 memories are as they were." in back
     assert set(Memory.objects.values_list("importance", flat=True)) == {0.8}
 
 
@@ -195,7 +195,7 @@ def test_get_does_nothing(editor: Client, three: list[Memory]) -> None:
 
 
 def matching(address: str, clearance: Clearance | None = None) -> list[str]:
-    return bulk_selection.select_all_matching(address, clearance or Clearance())
+    return bulk_actions.select_all_matching(address, clearance or Clearance())
 
 
 def test_every_selects_the_memories_on_all_pages(
@@ -259,7 +259,7 @@ def test_list_that_cannot_be_selected_as_a_whole_is_refused(db: None, address: s
 def test_too_many_memories_are_refused_before_any_change(
     editor: Client, three: list[Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_selection, "MAX_MEMORIES", 2)
+    monkeypatch.setattr(bulk_actions, "MAX_MEMORIES", 2)
     page = do(editor, "trash", [], every="1", list="/memories/")
     assert "Nothing was changed: more than 2 match; narrow the filters first." in page
     assert Memory.objects.filter(deleted_at=None).count() == 3
@@ -268,7 +268,7 @@ def test_too_many_memories_are_refused_before_any_change(
 def test_newest_of_too_many_can_be_selected(
     editor: Client, three: list[Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_selection, "MAX_MEMORIES", 2)
+    monkeypatch.setattr(bulk_actions, "MAX_MEMORIES", 2)
     page = do(editor, "demote", [], every="newest", list="/memories/")
     assert "2 memories demoted" in page
     assert set(Memory.objects.filter(importance=0.4)) == set(three[1:])
@@ -277,7 +277,7 @@ def test_newest_of_too_many_can_be_selected(
 def test_bar_over_too_many_offers_the_newest() -> None:
     bar = Page(render_to_string("includes/bulk_bar.html", {"total": 2863, "most": 2000, "may": {}}))
     [box] = [one for one in bar.all("input") if one.get("name") == "every"]
-    assert box["value"] == bulk_selection.NEWEST
+    assert box["value"] == bulk_actions.NEWEST
     words = " ".join(bar.words.split())
     assert "The newest 2,000 of 2,863 that match The rest: narrow the list" in words
 

@@ -46,7 +46,7 @@ class TestMerging:
         assert trashed_uids() == {other.uid}
         assert "2 memories are one now" in main(response).words
         response = curator.post("/duplicates/undo/", undo_fields(response), follow=True)
-        assert "Taken back" in main(response).words
+        assert "Undone" in main(response).words
         assert trashed_uids() == set()
         assert not Memory.objects.get(uid=kept.uid).labels.exists()
 

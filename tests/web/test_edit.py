@@ -178,12 +178,40 @@ class TestCreate:
         assert Memory.objects.exclude(pk=hidden.pk).get().sensitivity == "public"
 
 
+class TestEntitiesAndTokens:
+    def test_they_are_stored_with_a_new_memory(self, writer: Client) -> None:
+        writer.post("/memories/new/", NEW | {"entities": "Ada | person\r\nhay", "discovery_tokens": "1200"})
+        memory = Memory.objects.get()
+        assert list_values(memory, "entities") == [
+            {"entity": "Ada", "entity_type": "person"},
+            {"entity": "hay", "entity_type": "concept"},
+        ]
+        assert memory.discovery_tokens == 1200
+
+    def test_they_are_edited(self, writer: Client, remember: Remember) -> None:
+        memory = remember(entities=[{"entity": "a | b (c)", "entity_type": "place"}], discovery_tokens=7)
+        path = f"/memories/{memory.uid}/edit/"
+        opened = form_data(writer.get(path))
+        assert opened["entities"] == "a | b (c) | place"
+        writer.post(path, opened | {"entities": "Ada | person", "discovery_tokens": ""})
+        memory.refresh_from_db()
+        assert list_values(memory, "entities") == [{"entity": "Ada", "entity_type": "person"}]
+        assert memory.discovery_tokens is None
+
+    def test_untouched_ones_are_not_changed(self, writer: Client, remember: Remember) -> None:
+        memory = remember(entities=[{"entity": "a", "entity_type": "x | y"}], discovery_tokens=7)
+        path = f"/memories/{memory.uid}/edit/"
+        writer.post(path, form_data(writer.get(path)) | {"title": "other"})
+        assert list_values(memory, "entities") == [{"entity": "a", "entity_type": "x | y"}]
+        assert memory.revisions.get().before.keys() == {"title"}
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         ("field", "typed", "expected"),
         [
             ("content", "", "Write something here."),
-            ("content", "  \n ", "Must hold more than white space."),
+            ("content", "  \n ", "Must contain more than white space."),
             ("content", "x" * 100_001, "Use at most 100000 characters."),
             ("content", "a\x00b", "Null characters are not allowed."),
             ("title", "t" * 501, "Use at most 500 characters."),
@@ -197,6 +225,9 @@ class TestRefusals:
             ("tags", "ok, " + "t" * 101, "Item 2: Use at most 100 characters."),
             ("tags", '"open', "Close the quotation mark"),
             ("files_read", "f" * 1001, "Item 1: Use at most 1000 characters."),
+            ("entities", "Ada | " + "t" * 51, "Item 1: Use at most 50 characters."),
+            ("discovery_tokens", "-1", "Give a number from 0 up."),
+            ("discovery_tokens", "many", "Enter a whole number."),
             ("type", "rumour", "Select a valid choice."),
             ("scope", "galaxy", "Select a valid choice."),
             ("sensitivity", "cosmic", "Choose one of: public."),

@@ -16,7 +16,7 @@ from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.web.facts import contradictions
-from tests.web.markup import PAYLOADS, find_dangers, main
+from tests.web.markup import PAGE_PAYLOADS, find_dangers, main
 
 Say = Callable[..., Fact]
 PAGE, DECIDE, UNDO = "/facts/contradictions/", "/facts/contradictions/decide/", "/facts/contradictions/undo/"
@@ -139,8 +139,8 @@ class TestDeciding:
     def test_in_place_the_card_gives_way_to_a_notice_and_comes_back(
         self, two: list[Fact], changer: Client
     ) -> None:
-        told = decide(changer, two, two[0].uid, headers=HTMX).content.decode()
-        assert told.startswith('<div class="notice is-good clash" role="status"')
+        notice = decide(changer, two, two[0].uid, headers=HTMX).content.decode()
+        assert notice.startswith('<div class="notice is-good contradiction" role="status"')
         back = changer.post(
             UNDO, {"gone": two[1].uid, "fact": [fact.uid for fact in two]}, headers=HTMX
         ).content.decode()
@@ -215,7 +215,7 @@ class TestPage:
             counts.append(len(queries))
         assert counts[0] == counts[1]
 
-    @pytest.mark.parametrize("payload", PAYLOADS[:6])
+    @pytest.mark.parametrize("payload", PAGE_PAYLOADS)
     def test_no_text_is_rendered_as_markup(self, say: Say, changer: Client, payload: str) -> None:
         shown = [say(f"{payload}{n}", payload, payload[:200], project=payload[:100]) for n in range(2)]
         assert find_dangers(changer.get(PAGE).content.decode()) == []
@@ -269,7 +269,7 @@ class TestNarrowing:
             ({"subject": "HUB"}, ["hub", "hub"]),
             ({"predicate": "Led By"}, ["dock", "hub"]),
             ({"subject": "hub", "predicate": "lies_in"}, ["hub"]),
-            ({"subject": "nobody"}, []),
+            ({"subject": "nothing"}, []),
         ],
     )
     def test_subject_and_predicate_narrow_it_however_they_are_written(
@@ -283,7 +283,7 @@ class TestNarrowing:
         assert response.context["counts"]["open"] == len(shown)
 
     def test_where_nothing_fits_it_says_how_to_see_the_others(self, two: list[Fact], visitor: Client) -> None:
-        assert "Widen the filter above" in main(visitor.get(PAGE, {"subject": "nobody"})).words
+        assert "Widen the filter above" in main(visitor.get(PAGE, {"subject": "nothing"})).words
 
     def test_table_and_graph_keep_what_narrows_it(self, two: list[Fact], visitor: Client) -> None:
         links = main(visitor.get(PAGE, {"subject": "hub", "project": "p"})).links()

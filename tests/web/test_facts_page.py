@@ -20,7 +20,7 @@ from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.web.facts import views
-from tests.web.markup import PAYLOADS, find_dangers, main, page
+from tests.web.markup import PAGE_PAYLOADS, find_dangers, main, page
 
 Remember = Callable[..., Memory]
 StoreFact = Callable[..., Fact]
@@ -48,12 +48,12 @@ class TestEnded:
     ) -> None:
         began = datetime(2026, 5, 4, 9, 10, tzinfo=UTC)
         words = self.validity(visitor, actor, began, began + timedelta(hours=3))
-        assert "from 4 May 2026, 09:10 until 12:10" in words
+        assert "from 2026-05-04, 09:10 until 12:10" in words
 
     def test_what_held_for_longer_says_the_days(self, visitor: Client, actor: Actor) -> None:
         began = datetime(2026, 5, 4, 9, 10, tzinfo=UTC)
         words = self.validity(visitor, actor, began, began + timedelta(hours=15))
-        assert "from 4 May 2026 until 5 May 2026" in words
+        assert "from 2026-05-04 until 2026-05-05" in words
 
 
 class TestYetToBegin:
@@ -214,7 +214,7 @@ class TestAdd:
             ("predicate", "p" * 201),
             ("object", ""),
             ("confidence", "1.1"),
-            ("memory_id", "nobody"),
+            ("memory_id", "nothing"),
         ],
     )
     def test_an_error_is_shown_at_its_field_and_the_rest_stays_typed(
@@ -286,7 +286,7 @@ class TestDelete:
         client = sign_in("delete_fact")
         there = page.format(memory.uid if "memories" in page else made.uid)
         shown = main(client.get(there))
-        [button] = [one for one in shown.all("button") if one.get("form") == "fact-deeds"]
+        [button] = [one for one in shown.all("button") if one.get("form") == "fact-actions"]
         asked = client.post(button["formaction"], {"next": shown.value_of("next")})
         assert there in main(asked).links()
         # The page of a fact that is gone is no place to go to.
@@ -298,7 +298,7 @@ class TestDelete:
 
 
 class TestPage:
-    @pytest.mark.parametrize("payload", PAYLOADS[:6])
+    @pytest.mark.parametrize("payload", PAGE_PAYLOADS)
     def test_no_text_is_rendered_as_markup(self, sign_in: Any, fact: StoreFact, payload: str) -> None:
         fact(payload, payload, payload, project=payload[:100], session_id=payload[:100])
         client = sign_in("add_fact", "delete_fact")

@@ -17,7 +17,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.injection.queries import load_reports
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.web.sessions import report as view
-from tests.web.markup import PAYLOADS, Page, find_dangers, list_title, main
+from tests.web.markup import PAGE_PAYLOADS, Page, find_dangers, list_title, main
 
 Remember = Callable[..., Memory]
 NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
@@ -31,11 +31,11 @@ def session(remember: Remember) -> Session:
     return Session.objects.get(session_id="s")
 
 
-def inject(session: Session | None, told: Any = (), kept: Any = (), **fields: Any) -> Injection:
+def inject(session: Session | None, shown: Any = (), kept: Any = (), **fields: Any) -> Injection:
     defaults: dict[str, Any] = {"project": "zoo", "token_budget": 2000, "tokens_used": 321, "at": NOON}
     return Injection.objects.create(
         session=session,
-        injected=[{"id": memory.uid, "score": 0.62, "scale": "task"} for memory in told],
+        injected=[{"id": memory.uid, "score": 0.62, "scale": "task"} for memory in shown],
         withheld=[{"id": memory.uid, "reason": reason} for memory, reason in kept],
         **{**defaults, **fields},
     )
@@ -45,14 +45,14 @@ class TestLog:
     def test_it_lists_injected_and_withheld_memories_with_reasons(
         self, visitor: Client, session: Session, remember: Remember
     ) -> None:
-        told, full, weak = (remember(f"{name} memory") for name in ("told", "crowded", "weak"))
+        shown, full, weak = (remember(f"{name} memory") for name in ("shown", "crowded", "weak"))
         kept = [(full, "over the budget"), (weak, "below the floor")]
-        inject(session, [told], kept, prompt_preview="how do zebras sleep?", took_ms=12.4)
+        inject(session, [shown], kept, prompt_preview="how do zebras sleep?", took_ms=12.4)
         words = " ".join(main(visitor.get("/injections/")).words.split())
         for said in (
             "how do zebras sleep?",
             "1 of 2 shown",
-            "told memory",
+            "shown memory",
             "0.62",
             "task",
             "crowded memory",
@@ -156,13 +156,15 @@ class TestVisibility:
             words = main(client.get(path)).words
             assert {level for level in LEVELS if f"{level} prompt" in words} == seen
 
-    @pytest.mark.parametrize("side", ["told", "kept"])
+    @pytest.mark.parametrize("side", ["shown", "kept"])
     def test_a_hidden_memory_is_neither_named_nor_counted(
         self, sign_in: Any, session: Session, four_levels: dict[str, Memory], side: str
     ) -> None:
         memories = list(four_levels.values())
-        told, kept = (memories, []) if side == "told" else ([], [(one, "over the count") for one in memories])
-        inject(session, told, kept)
+        shown, kept = (
+            (memories, []) if side == "shown" else ([], [(one, "over the count") for one in memories])
+        )
+        inject(session, shown, kept)
         visitor = sign_in("view_private", "view_secret")
         insider = sign_in("view_private", "view_secret", on=["private", "secret"], name="bob")
         for client, seen in ((visitor, {"public"}), (insider, {"public", "private", "secret"})):
@@ -172,7 +174,7 @@ class TestVisibility:
                 assert {level for level in four_levels if four_levels[level].uid in html} == seen
             words = " ".join(main(client.get("/injections/")).words.split())
             count = len(seen)
-            assert (f"{count} of {count} shown" if side == "told" else f"0 of {count} shown") in words
+            assert (f"{count} of {count} shown" if side == "shown" else f"0 of {count} shown") in words
 
     def test_the_tokens_used_are_shown_only_if_every_memory_is_visible(
         self, sign_in: Any, session: Session, remember: Remember
@@ -270,7 +272,7 @@ class TestSession:
         assert count_entries(ALL, MemoryFilter()) == 2
 
 
-@pytest.mark.parametrize("payload", PAYLOADS[:6])
+@pytest.mark.parametrize("payload", PAGE_PAYLOADS)
 def test_nothing_of_an_injection_is_rendered_as_markup(
     visitor: Client, session: Session, remember: Remember, payload: str
 ) -> None:

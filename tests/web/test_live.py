@@ -96,7 +96,7 @@ def test_new_event_changes_its_session_and_the_list(visitor: Client, night: Sess
 
 
 def test_trashed_memory_changes_the_page(visitor: Client, night: Session, actor: Any, remember: Any) -> None:
-    gone = remember("fed nobody")
+    gone = remember("fed no one")
     known = mark(visitor.get("/"))
     memories.trash_memories([gone.uid], actor)
     assert ask(visitor, "/", known).status_code == 200

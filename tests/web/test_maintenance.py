@@ -89,7 +89,7 @@ class TestThePage:
     def test_it_shows_when_scheduled_maintenance_runs(self, keeper: Client, configure: Any) -> None:
         configure(maintenance_at="03:30", maintenance_operations="consolidate")
         assert re.search(
-            r"Next in \d+ \w+ .*03:30 Every day, in this order Consolidate",
+            r"Next [\d-]+ 03:30 .*03:30 Every day, in this order Consolidate",
             text_of(keeper.get("/maintenance/")),
         )
         configure(maintenance_at="")

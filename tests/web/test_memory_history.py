@@ -1,4 +1,4 @@
-"""The history of a memory and who may see it."""
+"""The history of a memory and its visibility."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories.schemas import EntityDraft, MemoryPatch
 from memoryhub.models import Memory
-from memoryhub.web.memories import revisions
+from memoryhub.web.memories import versions
 from tests.web.markup import main
 
 Remember = Callable[..., Memory]
@@ -35,7 +35,7 @@ class TestVersions:
         memory = remember("text", title="one", importance=0.1)
         change(memory, actor, title="two", importance=0.2)
         memory = change(memory, actor, title="three")
-        newest, oldest = revisions.visible_changes(memory, ALL)[0]
+        newest, oldest = versions.visible_changes(memory, ALL)[0]
         assert [one.name for one in newest.changes] == ["title"]
         assert [one.name for one in oldest.changes] == ["title", "importance"]
         title, importance = oldest.changes
@@ -48,13 +48,13 @@ class TestVersions:
         memory = remember("text", category="a")
         change(memory, actor, category="b")
         memory = change(memory, actor, title="t")
-        [found] = revisions.visible_changes(memory, ALL)[0][1].changes
+        [found] = versions.visible_changes(memory, ALL)[0][1].changes
         assert "".join(piece.text for piece in found.new) == "b"
 
     def test_lists_show_removed_and_added_items(self, remember: Remember, actor: Actor) -> None:
         memory = remember(tags=["kept", "old"], entities=[EntityDraft(entity="Ann", entity_type="person")])
         memory = change(memory, actor, tags=["kept", "new"], entities=[])
-        tags, entities = revisions.visible_changes(memory, ALL)[0][0].changes
+        tags, entities = versions.visible_changes(memory, ALL)[0][0].changes
         assert (tags.old, tags.new) == (["old"], ["new"])
         assert (entities.old, entities.new) == (["Ann (person)"], [])
 
@@ -64,7 +64,7 @@ class TestVersions:
             memory = change(memory, actor, title=str(number))
         seen, before, pages = [], None, 0
         while True:
-            found, before = revisions.visible_changes(memory, ALL, limit=3, before=before)
+            found, before = versions.visible_changes(memory, ALL, limit=3, before=before)
             seen += [version.number for version in found]
             pages += 1
             if before is None:
@@ -77,14 +77,14 @@ class TestVisibility:
     def test_version_of_a_higher_level_is_hidden(self, remember: Remember, actor: Actor) -> None:
         memory = remember("the secret words", sensitivity="secret")
         memory = change(memory, actor, content="open words", sensitivity="public")
-        assert revisions.visible_changes(memory, PUBLIC) == ([], None)
-        assert len(revisions.visible_changes(memory, ALL)[0]) == 1
+        assert versions.visible_changes(memory, PUBLIC) == ([], None)
+        assert len(versions.visible_changes(memory, ALL)[0]) == 1
 
     def test_new_value_of_a_higher_level_is_hidden(self, remember: Remember, actor: Actor) -> None:
         memory = remember("public words", title="t")
         memory = change(memory, actor, content="secret words", sensitivity="secret")
         memory = change(memory, actor, content="open again", sensitivity="public")
-        [version] = revisions.visible_changes(memory, PUBLIC)[0]
+        [version] = versions.visible_changes(memory, PUBLIC)[0]
         shown = {one.name: one for one in version.changes}
         assert shown["content"].kind == "hidden"
         assert "secret words" not in repr(version)
@@ -153,6 +153,6 @@ class TestStateAt:
                 memory.uid, MemoryPatch(title=title), actor, start + timedelta(minutes=number)
             )
         memory.refresh_from_db()
-        assert revisions.state_at(memory, start, ALL) == {"title": "one"}
-        assert revisions.state_at(memory, start + timedelta(minutes=1), ALL) == {"title": "two"}
-        assert revisions.state_at(memory, start + timedelta(minutes=2), ALL) == {}
+        assert versions.state_at(memory, start, ALL) == {"title": "one"}
+        assert versions.state_at(memory, start + timedelta(minutes=1), ALL) == {"title": "two"}
+        assert versions.state_at(memory, start + timedelta(minutes=2), ALL) == {}

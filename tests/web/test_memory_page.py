@@ -1,4 +1,4 @@
-"""The page of a memory and who may see it."""
+"""The page of a memory and its visibility."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ class TestRestoring:
         assert Memory.objects.get(pk=story.pk).content == "the first line"
         assert JournalEntry.objects.latest("seq").actor == "user:ada"
         undone = send(client, story, "undo", version="4")
-        assert "Taken back" in main(undone).words
+        assert "Undone" in main(undone).words
         now = Memory.objects.get(pk=story.pk)
         assert (now.content, now.title) == ("the third line", "A heading")
 

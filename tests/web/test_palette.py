@@ -56,7 +56,7 @@ def test_a_memory_is_found_by_words_and_parts_of_its_title(
     visitor: Client, remember: Any, typed: str
 ) -> None:
     made = remember("words", title="Feeding times while running")
-    remember("feeding and running stand in the content alone", title="Other")
+    remember("feeding and running are in the content alone", title="Other")
     assert memories(offered(visitor, typed)) == [made.uid]
 
 

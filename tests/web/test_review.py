@@ -34,7 +34,7 @@ class TestPage:
             "unsure": 1,
             "flagged": 0,
             "alike": None,
-            "clashes": 0,
+            "contradictions": 0,
         }
 
     def test_first_tab_with_items_is_open(self, visitor: Client, unsure: Memory) -> None:
@@ -214,7 +214,7 @@ class TestBadge:
         assert about == []
 
 
-@pytest.mark.parametrize("tab", ["new", "unsure", "flagged", "clashes"])
+@pytest.mark.parametrize("tab", ["new", "unsure", "flagged", "contradictions"])
 def test_number_of_queries_does_not_grow(sign_in: SignIn, remember: Remember, tab: str) -> None:
     client = sign_in("change_memory", "delete_memory")
     counts = []
@@ -288,21 +288,27 @@ class TestNearDuplicates:
 
 class TestContradictions:
     @pytest.fixture
-    def clash(self, db: None, actor: Actor) -> list[str]:
+    def contradiction(self, db: None, actor: Actor) -> list[str]:
         drafts = [FactDraft(subject="ada", predicate="works at", object=name) for name in ("Acme", "Brick")]
         return [services.create_fact(draft, actor)[0].uid for draft in drafts]
 
-    def test_contradictions_are_a_tab_with_shortcuts(self, sign_in: SignIn, clash: list[str]) -> None:
+    def test_contradictions_are_a_tab_with_shortcuts(self, sign_in: SignIn, contradiction: list[str]) -> None:
         client = sign_in("change_fact")
-        page = get_page(client, "/review/?tab=clashes")
+        page = get_page(client, "/review/?tab=contradictions")
         assert "Acme" in page
         assert "Brick" in page
         assert 'data-key="m"' in page
         assert 'data-key="a"' in page
 
-    def test_deciding_a_contradiction_returns_to_the_queue(self, sign_in: SignIn, clash: list[str]) -> None:
+    def test_deciding_a_contradiction_returns_to_the_queue(
+        self, sign_in: SignIn, contradiction: list[str]
+    ) -> None:
         client = sign_in("change_fact")
-        fields = {"fact": clash, "keep": clash[1], "next": "/review/?tab=clashes"}
+        fields = {"fact": contradiction, "keep": contradiction[1], "next": "/review/?tab=contradictions"}
         page = client.post("/facts/contradictions/decide/", fields, follow=True)
-        assert page.redirect_chain == [("/review/?tab=clashes", 302)]
+        assert page.redirect_chain == [("/review/?tab=contradictions", 302)]
         assert "No facts contradict each other" in page.content.decode()
+
+
+def test_old_address_of_the_contradictions_still_works(visitor: Client) -> None:
+    assert visitor.get("/review/?tab=clashes").context["tab"] == "contradictions"

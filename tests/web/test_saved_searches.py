@@ -14,7 +14,7 @@ from memoryhub.accounts import saved_searches
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.models import SavedSearch
 from memoryhub.web.saved_searches import LIST_TITLES, list_address_at, to_list_address, without_position
-from tests.web.markup import PAYLOADS, Page, find_dangers, main
+from tests.web.markup import PAGE_PAYLOADS, Page, find_dangers, main
 
 HTMX = {"HX-Request": "true"}
 QUERY = "q=tide+tables&type=decision&project=&tag=%C3%A9t%C3%A9&tag=b"
@@ -37,7 +37,7 @@ def save(client: Client, name: str = "Tides", page: str = "search", query: str =
 
 
 @pytest.mark.parametrize(
-    ("page", "query", "told"),
+    ("page", "query", "description"),
     [
         ("memories", "order=-accessed_count&expiring=1", "order: Most read · expiring soon"),
         ("memories", "project=hub&session_id=s1", "project: hub · session: s1"),
@@ -48,10 +48,10 @@ def save(client: Client, name: str = "Tides", page: str = "search", query: str =
         ("trash", "", "everything"),
     ],
 )
-def test_filters_are_described_with_the_labels_of_the_list(page: str, query: str, told: str) -> None:
+def test_filters_are_described_with_the_labels_of_the_list(page: str, query: str, description: str) -> None:
     saved = to_list_address(page, query)
     assert saved is not None
-    assert saved.told == told
+    assert saved.description == description
 
 
 class TestSaving:
@@ -121,7 +121,7 @@ class TestSaving:
         assert SavedSearch.objects.count() == 1
 
     @pytest.mark.parametrize(
-        ("name", "told"),
+        ("name", "message"),
         [
             ("", "The name must be"),
             (" ", "The name must be"),
@@ -129,10 +129,10 @@ class TestSaving:
             ("a\x07", "printable"),
         ],
     )
-    def test_a_name_is_mended_in_place(self, client: Client, name: str, told: str) -> None:
+    def test_a_name_is_corrected_in_place(self, client: Client, name: str, message: str) -> None:
         answer = save(client, name=name)
         assert answer.status_code == 422
-        assert told in main(answer).words
+        assert message in main(answer).words
 
     def test_a_query_that_is_too_long_is_shown(self, client: Client) -> None:
         answer = save(client, query="q=" + "x" * 2000)
@@ -163,9 +163,9 @@ class TestOnesOwn:
         ):
             assert "Bob" not in response.content.decode().replace("“bob”", "")
 
-    @pytest.mark.parametrize("deed", ["rename", "delete"])
-    def test_nor_can_it_be_touched(self, client: Client, theirs: SavedSearch, deed: str) -> None:
-        answer = client.post(f"/searches/{theirs.uid}/{deed}/", {"name": "mine"})
+    @pytest.mark.parametrize("action", ["rename", "delete"])
+    def test_nor_can_it_be_touched(self, client: Client, theirs: SavedSearch, action: str) -> None:
+        answer = client.post(f"/searches/{theirs.uid}/{action}/", {"name": "mine"})
         assert answer.status_code == 404
         assert SavedSearch.objects.get().name == "Bob's list"
 
@@ -208,9 +208,9 @@ class TestChanging:
         back = SavedSearch.objects.get()
         assert (back.name, back.page, back.query) == ("Tides", "memories", "tag=tide")
 
-    @pytest.mark.parametrize("deed", ["rename", "delete"])
-    def test_a_link_changes_nothing(self, client: Client, search: SavedSearch, deed: str) -> None:
-        assert client.get(f"/searches/{search.uid}/{deed}/").status_code == 405
+    @pytest.mark.parametrize("action", ["rename", "delete"])
+    def test_a_link_changes_nothing(self, client: Client, search: SavedSearch, action: str) -> None:
+        assert client.get(f"/searches/{search.uid}/{action}/").status_code == 405
 
     def test_what_is_not_there_is_not_found(self, ada: User) -> None:
         with pytest.raises(NotFound):
@@ -259,14 +259,14 @@ class TestMenu:
         assert b"<html" not in wrong.content
 
     def test_hostile_names_stay_texts(self, client: Client) -> None:
-        for number, payload in enumerate(PAYLOADS):
+        for number, payload in enumerate(PAGE_PAYLOADS):
             save(client, name=f"{number} {' '.join(payload.split())[:90]}", query=f"q={payload}")
         at = {"HX-Current-URL": "http://testserver/search/"}
         for response in (
             client.get("/searches/"),
             client.get("/searches/menu/", headers=HTMX | at),
             client.get("/palette/"),
-            client.get("/searches/", {"page": "search", "query": PAYLOADS[0]}),
+            client.get("/searches/", {"page": "search", "query": PAGE_PAYLOADS[0]}),
         ):
             assert find_dangers(response.content.decode()) == []
 

@@ -22,7 +22,7 @@ Remember = Callable[..., Memory]
 
 @pytest.fixture
 def keeper_of_all(sign_in: SignIn) -> Client:
-    """A person who may see everything, with all switches off."""
+    """A person with permission to see everything, with all switches off."""
     return sign_in("view_private", "view_secret", "add_memory", "change_memory", "add_fact", "view_fact")
 
 

@@ -17,7 +17,7 @@ from django.utils import timezone
 from memoryhub.models import Event, Memory, Profile, Session
 from memoryhub.web.sessions import report as sessions_report
 from memoryhub.web.sessions import views
-from memoryhub.web.templatetags import report as templatetags_report
+from memoryhub.web.templatetags import pages
 from tests.web.markup import PAYLOADS, find_dangers, main
 
 AT = "/reports/sessions/night/?project=zoo"
@@ -62,12 +62,12 @@ def test_a_very_long_one_goes_on_in_parts(
 
 
 @pytest.mark.parametrize(
-    ("days", "told"),
+    ("days", "shown"),
     [((1, 1), "in NDT."), ((170, 170), "in NST."), ((1, 170), "in NDT, later in NST.")],
     ids=["summer", "winter", "both"],
 )
 def test_it_names_the_time_that_its_zone_had_then(
-    visitor: Client, remember: Any, days: tuple[int, int], told: str
+    visitor: Client, remember: Any, days: tuple[int, int], shown: str
 ) -> None:
     Profile.objects.update_or_create(
         user_id=visitor.session["_auth_user_id"], defaults={"time_zone": "America/St_Johns"}
@@ -76,7 +76,7 @@ def test_it_names_the_time_that_its_zone_had_then(
     for number, day in enumerate(days):
         at = begin + timedelta(days=day, minutes=number)
         remember(f"learnt {number}", session_id="night", project="zoo", created_at=at)
-    assert f"Oldest first; times {told}" in main(visitor.get(AT)).words
+    assert f"Oldest first; times {shown}" in main(visitor.get(AT)).words
 
 
 def test_the_page_of_a_session_leads_to_it(visitor: Client, remember: Any) -> None:
@@ -158,7 +158,7 @@ def test_memories_are_shown_whole(visitor: Client, remember: Any) -> None:
 def test_the_omitted_length_of_a_long_text_is_shown(
     visitor: Client, remember: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(templatetags_report, "MAX_TEXT_CHARS", 1000)
+    monkeypatch.setattr(pages, "MAX_TEXT_CHARS", 1000)
     remember("x" * 2234, title="Xs", session_id="night", project="zoo")
     assert "1,234 more characters are left out here" in main(visitor.get(AT)).words
 
@@ -186,7 +186,7 @@ def test_each_part_numbers_its_entries_at_its_head_and_its_foot(
     monkeypatch.setattr(sessions_report, "MAX_ENTRIES", 60)
     first = main(visitor.get(AT))
     assert first.words.count("Entries 1 to 60 of 102") == 2
-    assert "Entry 61 and what happened then stand in the next part" in first.words
+    assert "Entry 61 and what happened then are in the next part" in first.words
     [onward] = [link for link in first.links() if "cursor=" in link]
     second = main(visitor.get(f"/reports/sessions/night/{onward}"))
     assert second.words.count("Entries 61 to 102 of 102") == 2
@@ -208,11 +208,11 @@ def test_a_part_of_a_session_says_so_and_where_the_whole_is(
         remember(f"words {number}", session_id="night", project="zoo")
     words = main(visitor.get("/sessions/night/")).words
     assert "This is a part of the session only: 2 of its entries, their texts shortened." in words
-    assert f"All of it stands in its report: {REPORT}" in words
+    assert f"All of it is in its report: {REPORT}" in words
 
 
 def test_a_session_on_one_page_says_where_its_texts_are_whole(visitor: Client, remember: Any) -> None:
     remember("words", session_id="night", project="zoo")
     words = main(visitor.get("/sessions/night/")).words
     assert "a part of the session" not in words
-    assert f"All of it stands in its report: {REPORT}" in words
+    assert f"All of it is in its report: {REPORT}" in words

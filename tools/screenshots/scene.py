@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -44,12 +43,13 @@ _USE = {
 
 def prepare() -> dict[str, str]:
     """Fill the store; returns the passwords of those who sign in for the pictures."""
-    settings.MEMORYHUB = replace(
-        settings.MEMORYHUB,
-        llm="openai",
-        llm_url="http://127.0.0.1:11434/v1",
-        llm_model="qwen3:8b",
-        llm_daily_calls=250,
+    settings.MEMORYHUB = settings.MEMORYHUB.model_copy(
+        update={
+            "llm": "openai",
+            "llm_url": "http://127.0.0.1:11434/v1",
+            "llm_model": "qwen3:8b",
+            "llm_daily_calls": 250,
+        }
     )
     call_command("migrate", verbosity=0)
     demo.mark()

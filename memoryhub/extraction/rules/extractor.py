@@ -10,48 +10,26 @@ from dataclasses import dataclass, field
 from memoryhub.core.text import CJK, shorten
 from memoryhub.extraction.comparison import Candidate
 from memoryhub.extraction.conversation import USER, Turn
-from memoryhub.extraction.rules.patterns import (
-    ACKNOWLEDGED,
-    ASKED_FOR_FACTS,
-    COUNTER_SIGNS,
-    HOW_TO_WRITE,
-    NOT_A_CLAIM,
-    OFF_THE_RECORD,
-    POINTED_OUT,
-    REQUEST,
-    SIGNS,
-    STATED_PROPERTY,
-    find_general_signs,
-    find_signs,
-)
-from memoryhub.extraction.rules.problems import CONFIRMATION, PROBLEM, ProblemTracker
+from memoryhub.extraction.rules.problems import RULES as PROBLEMS
+from memoryhub.extraction.rules.problems import ProblemTracker
 from memoryhub.extraction.rules.sentences import Sentence, is_question, split_sentences, strip_foreign_text
-from memoryhub.extraction.rules.statements import CANDIDATE_THRESHOLD, CLAIM_SIGNS, CONCRETE, Sign
+from memoryhub.extraction.rules.signs import CANDIDATE_THRESHOLD, Sign, load_signs
 from memoryhub.security.secrets import REDACTED, may_contain_secrets
 
 MAX_CANDIDATES = 100  # of one conversation
 MAX_SENTENCES = 5000  # of the user in one conversation; the rest is ignored
 _MIN_WORDS = 3
-_REFERENCE = re.compile(
-    r"\b(?:that way|like that|that's|this way|it|that|this|them|they|he|she)\b", re.IGNORECASE
-)
 _SELF_CONTAINED_WORDS = 9  # a sentence with this many words needs no context
 _CONTEXT_CHARS = 300
-# "Let's keep the goat" steers the conversation, "let's keep Redis" is a decision about the work.
-_DIALOGUE_STEER = re.compile(r"let'?s\s(?:keep|drop|take|not)\b", re.IGNORECASE)
 _CONCRETE = re.compile(r"[A-Z]\w|\d|`|\w[._/-]\w")
-_POLITE_REQUEST = re.compile(r"(?:please\s)?(?:can|could|would|will)\s(?:you|we)\b", re.IGNORECASE)
-_NEED = re.compile(r"i\s(?:need|want|would\slike|'d\slike)\s(?:an?|some|to)\s", re.IGNORECASE)
-_ANYTHING = re.compile("")
-_ANSWERS = Sign("", 0.5, "answers a question about it", _ANYTHING)
-_ANSWERS_FACT = Sign("entities", 0.5, "answers a question about it", _ANYTHING)
-_HALF_THRESHOLD = CANDIDATE_THRESHOLD / 2
-_CONCRETE_SIGN = Sign("", 0.3, "is concrete", CONCRETE)
-_ACKNOWLEDGED_SIGN = Sign("", 0.5, "was acknowledged", _ANYTHING)
-
-
 _AMBIGUOUS_PROBLEM_WORDS = frozenset(("missing", "down", "broke", "slow", "too late"))
-_CLAIM_SIGNS = frozenset([*CLAIM_SIGNS, *(sign for sign in SIGNS if sign.pattern is STATED_PROPERTY)])
+_HALF_THRESHOLD = CANDIDATE_THRESHOLD / 2
+_ANSWERS = Sign(weight=0.5, why="answers a question about it")
+_ANSWERS_FACT = Sign(category="entities", weight=0.5, why="answers a question about it")
+_CONCRETE_SIGN = Sign(weight=0.3, why="is concrete")
+_ACKNOWLEDGED_SIGN = Sign(weight=0.5, why="was acknowledged")
+RULES = load_signs()
+SENTENCES = RULES.sentences
 
 
 def extract(turns: Sequence[Turn]) -> list[Candidate]:
@@ -75,14 +53,14 @@ class _Extractor:
 
     def read_turn(self, turn: Turn, before: str, answer: str) -> None:
         sentences = split_sentences(strip_foreign_text(turn.text) if turn.role == USER else turn.text)
-        if turn.role == USER and OFF_THE_RECORD.search(turn.text):
+        if turn.role == USER and SENTENCES.off_the_record.search(turn.text):
             return
         used = self.problems.read_turn(turn.role, sentences)
         if turn.role != USER:
-            self.found += [_point_out(one) for one in sentences if POINTED_OUT.search(one.text)]
+            self.found += [_point_out(one) for one in sentences if SENTENCES.pointed_out.search(one.text)]
             return
-        acknowledged = bool(ACKNOWLEDGED.match(answer.strip()))
-        requested = bool(ASKED_FOR_FACTS.search(before[-500:]))
+        acknowledged = bool(SENTENCES.acknowledged.match(answer.strip()))
+        requested = bool(SENTENCES.asked_for_facts.search(before[-500:]))
         self.sentences_left -= len(sentences)
         for at, sentence in enumerate(sentences if self.sentences_left > 0 else ()):
             previous = sentences[at - 1].text if at else ""
@@ -127,26 +105,26 @@ class _SignScores:
 
 def _score_sentence(sentence: Sentence, *, acknowledged: bool, requested: bool) -> _SignScores:
     found = _SignScores()
-    claims_nothing = bool(NOT_A_CLAIM.search(sentence.bare)) or _reports_problem(sentence.bare)
-    for sign in find_signs(sentence.bare):
-        if not (claims_nothing and sign in _CLAIM_SIGNS):
+    claims_nothing = bool(SENTENCES.not_a_claim.search(sentence.bare)) or _reports_problem(sentence.bare)
+    for sign in RULES.signs:
+        if sign.matches(sentence.bare) and not (claims_nothing and sign.claim):
             found.add(sign)
-    for sign in find_general_signs(sentence.text) if sentence.text != sentence.bare else ():
-        if sign.pattern is not STATED_PROPERTY:
+    for sign in RULES.signs if sentence.text != sentence.bare else ():
+        if not sign.category and not sign.claim and sign.matches(sentence.text):
             found.add(sign)
-    if requested and not REQUEST.match(sentence.bare):
+    if requested and not SENTENCES.request.match(sentence.bare):
         found.add(_ANSWERS)
         found.add(_ANSWERS_FACT)
     if acknowledged and found.total >= _HALF_THRESHOLD:
         found.add(_ACKNOWLEDGED_SIGN)
-    if CONCRETE.search(sentence.bare):
+    if SENTENCES.concrete.search(sentence.bare):
         found.add(_CONCRETE_SIGN)
     return found
 
 
 def _reports_problem(text: str) -> bool:
     """Return whether the text reports a problem; "lost a job" alone does not."""
-    return any(found[0].lower() not in _AMBIGUOUS_PROBLEM_WORDS for found in PROBLEM.finditer(text))
+    return any(found[0].lower() not in _AMBIGUOUS_PROBLEM_WORDS for found in PROBLEMS.problem.finditer(text))
 
 
 def _make_candidate(
@@ -159,12 +137,12 @@ def _make_candidate(
     scores = _score_sentence(sentence, acknowledged=acknowledged, requested=requested)
     best = scores.best
     if (
-        _DIALOGUE_STEER.match(bare)
+        SENTENCES.dialogue_steer.match(bare)
         and len(bare.split()) < _SELF_CONTAINED_WORDS
         and not _CONCRETE.search(bare[6:])
     ):
         return None
-    once = REQUEST.match(bare) and scores.by_category.get(best, 0.0) < CANDIDATE_THRESHOLD
+    once = SENTENCES.request.match(bare) and scores.by_category.get(best, 0.0) < CANDIDATE_THRESHOLD
     if once or scores.total < CANDIDATE_THRESHOLD:
         return None
     return Candidate(
@@ -173,7 +151,7 @@ def _make_candidate(
         abstract=shorten(bare, 200),
         overview=shorten(f"{previous} {text}", _CONTEXT_CHARS) if previous else "",
         confidence=min(0.5 + 0.1 * scores.total, 0.9),
-        decision=("events", "tells a decision") in scores.why and best == "events",
+        decision=("events", "states a decision") in scores.why and best == "events",
         why="; ".join(scores.reasons()),
     )
 
@@ -184,12 +162,16 @@ def _is_no_statement(sentence: Sentence) -> bool:
     A polite instruction ("could you name files in lower case") is a statement.
     """
     bare = sentence.bare
-    if is_question(sentence) and not (_POLITE_REQUEST.match(bare) and HOW_TO_WRITE.search(bare)):
+    if is_question(sentence) and not (
+        SENTENCES.polite_request.match(bare) and SENTENCES.how_to_write.search(bare)
+    ):
         return True
-    reacts = CONFIRMATION.search(bare) and len(bare.split()) < _SELF_CONTAINED_WORDS
-    if _NEED.match(bare):
+    reacts = PROBLEMS.confirmation.search(bare) and len(bare.split()) < _SELF_CONTAINED_WORDS
+    if SENTENCES.need.match(bare):
         return True
-    return bool(reacts or COUNTER_SIGNS.search(sentence.text.partition(", which ")[0]) or _is_short(bare))
+    return bool(
+        reacts or SENTENCES.counter_signs.search(sentence.text.partition(", which ")[0]) or _is_short(bare)
+    )
 
 
 def _point_out(sentence: Sentence) -> Candidate:
@@ -199,7 +181,7 @@ def _point_out(sentence: Sentence) -> Candidate:
 
 def _with_context(text: str, bare: str, previous: str) -> str:
     """Prepend the previous sentence if this one refers to it and is short."""
-    refers = _REFERENCE.search(bare)
+    refers = SENTENCES.reference.search(bare)
     if previous and refers and (len(bare.split()) < _SELF_CONTAINED_WORDS or "that way" in bare):
         return f"{previous} {text}"
     return bare[:1].upper() + bare[1:]

@@ -2,110 +2,42 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from memoryhub.core.rule_files import PatternFile, Regex, load_rule_file
 from memoryhub.core.text import shorten, terms
 from memoryhub.extraction.comparison import Candidate
 from memoryhub.extraction.conversation import USER
 from memoryhub.extraction.rules.sentences import Sentence, is_question
-from memoryhub.extraction.rules.statements import any_of
 
 MAX_PARTS = 3  # sentences per part
 _MAX_OPEN_TURNS = 12  # an unsolved problem is dropped after this many turns
 _MIN_SHARED_WORDS = 2  # words that a sentence shares with the problem to be on topic
-PROBLEM = any_of(
-    r"\b\w{3,40}(?:Error|Exception)\b|\b(?:fail(?:s|ed|ing|ure)?|dies|died|flaky|crash(?:es|ed|ing)?|error|exception|broken|breaks?|bug|stuck|hangs?|hung|freez\w+"
-    r"|timeouts?|times?\sout|timed\sout|slow|leak(?:s|ing)?|oom\w*|killed|wrong|incorrect|corrupt\w*|expired|outage"
-    r"|regression|missing|not\sfound|cannot\sfind|no\ssuch|undefined|not\sloaded|invalid|unable\sto|is\sred|down|lost\s(?!my|our|his|her)\w+|mismatch|differs?|different\sfrom|unavailable|still\sthe\sold|takes\s\d+\s(?:s|sec\w*|min\w*|hours?)|at\srandom|takes?\s(?:forever|ages|too\slong)|only\safter|too\s(?:slow|late|long|many|few|high|low|big|large|small)|spots?|rot|noise|rattles?|refus(?:es|ed)|denied|keeps?\s\w+ing)\b",
-    r"\b(?:doesn'?t|does\snot|didn'?t|won'?t|isn'?t|not)\s(?:work|working|start|load|run|build|show|render|respond)\w*\b",
-    r"\b(?:dropped|fell|rose|jumped|went)\s(?:from|to|by)\s[\d.,]+|\b(?:doppelt|falsch|fehlt|fehlen)\b|\bdas\sproblem\b|\bthe\sproblem\b",
-    r"\b(?:returns?|returned|status|http|got|get|getting|gives?)\s[45]\d\d\b|\bnpm\sERR",
-    r"\bwhy\s(?:does|do|is|are|did|doesn't|isn't|don't)\b|\ball\sover\sthe\splace\b|\?{3}|\bwants\sto\s(?:destroy|delete|overwrite)\b",
-    r"\b(?:effect|problem|issue)\sat\sfirst\b|\b(?:at|over)\s(?:9\d|100)\s?%|\b(?:disk|memory|quota)\s(?:is\s)?full\b",
-    r"\b(?:fehler|bricht\s\w+\s?\w*\s?ab|geht\snicht|funktioniert\snicht|kaputt|abgestürzt|langsam)\b",
-    r"\b(?:fall(?:a|aba|ó)|no\sfunciona|lento|roto|échoue|plante|erreur|ne\smarche\spas|ne\sfonctionne\spas|en\spanne)\b",
-    r"(?:エラー|失敗|動かない|落ちる|遅い|不具合|バグ|报错|失败|崩溃|不工作|问题)",
-)
-CAUSE = any_of(
-    r"\b(?:because|root\scause|the\s(?:cause|reason|culprit)|caused\sby|due\sto|turn(?:s|ed)\sout|so\sthat'?s\swhy|that'?s\swhy"
-    r"|,\sso\s(?:the|it|that|we|memory|no)|comes\sfrom|came\sfrom|the\sproblem\s(?:is|was)|the\sdifference\s(?:\S+\s){0,4}is|has\sits\sown|by\sdefault"
-    r"|nobody\sknew|without\s\w+|simply|never\s\w+ed)\b",
-    r"\b(?:weil|liegt\san|kommt\sdaher|die\sursache|grund|wegen|porque|debido\sa|ya\sque|parce\sque|à\scause\sde)\b",
-    r"(?:原因|ため|なぜなら|ので|因为|由于)",
-)
-_DONE_VERBS = (
-    r"(?:fixed|solved|filtered|wrote|purged|installed|soldered|cleaned|created|added|changed|moved|set|raised|lowered|pinned|replaced|switched|passed|rewrote|removed"
-    r"|updated|enabled|disabled|increased|reduced|renamed|issued|restarted|reverted|upgraded|downgraded|cleared"
-    r"|configured|patched|implemented|introduced|wrapped|escaped|kept|split|cached|limited|rotated|deleted|made"
-    r"|put|turned|used|needed)"
-)
-# Problem and fix in one sentence: "the bug was in the parser; fixed it by using UTC".
-_CAUSE_AND_FIX = re.compile(
-    rf"^(?P<cause>.{{8,300}}?)[,;]\s(?P<fix>(?:(?:and|so|then)\s)*(?:(?:i|we)(?:'ve|\shave)?\s)?{_DONE_VERBS}\s.+)$",
-    re.IGNORECASE,
-)
-_FOUND_OUT = re.compile(
-    r"\b(?:root\scause|turn(?:s|ed)\sout|the\s(?:bug|problem|issue|culprit|cause|reason|error)\swas)\b",
-    re.IGNORECASE,
-)
-_SOLVED = re.compile(
-    r"\b(?:fixed|solved|resolved)\s(?:(?:it|that|this)\s)?(?:by|with)\b|^(?:the\s)?(?:fix|solution)\s?(?::|is\b|was\b)",
-    re.IGNORECASE,
-)
-# How an assistant describes the state after its work.
-_RESULT = re.compile(
-    r"\b(?:takes|shows|is|are|runs|returns|went|shrank|dropped)\b.{1,80}\bnow[.!]?$|^(?:the|it|they)\s(?:\w+\s){0,3}now\s\w+s\b",
-    re.IGNORECASE,
-)
-_EARLIER = re.compile(r"\b(?:since|when|after|before|until|like when)\s(?:i|we)\b", re.IGNORECASE)
-_FOUND_IT = re.compile(r"\b(?:found\s(?:the\s(?:cause|reason|problem|bug)|it)|root\scause)\b", re.IGNORECASE)
-FIX = any_of(
-    rf"\bi(?:'ve|\shave)?\s(?:now\s|then\s|also\s|just\s|simply\s)?{_DONE_VERBS}\b|\bwe(?:'ve|\shave)?\s(?:now\s|then\s)?{_DONE_VERBS}\b"
-    rf"|^(?:so\s|then\s|and\s)?{_DONE_VERBS}\s",
-    r"\bthe\s(?:fix|solution|workaround|trick)\s(?:is|was|:)|^(?:the\s)?(?:fix|solution):\s|\b(?:fixed|solved|resolved)\sby\b",
-    r"\b(?:now|it)\s(?:it\s)?(?:works|passes|runs|builds)\b(?!\?)|\bworks\snow\b|\bdid\sthe\strick\b",
-    r"\bich\shabe\b.{1,120}\b(?:gesetzt|geändert|gemacht|umgestellt|angepasst|verschoben|eingebaut|festgenagelt|behoben|ersetzt|hinzugefügt|entfernt|aktualisiert)\b",
-    r"\blo\s(?:solucioné|arreglé|resolví|cambié)\b|\bj'ai\s(?:corrigé|changé|ajouté|remplacé)\b",
-    r"(?:通りました|動きました|修正しました|直しました|解決しました|変更しました|修复了|解决了|改成)",
-)
-CONFIRMATION = any_of(
-    r"^\W*(?:green|confirmed|works|working|fixed|solved|passes|perfect|that\s(?:did\sit|was\sit|fixed\sit|worked|helped)|it\sworks"
-    r"|(?:now\s)?it\sworks|that\sdoes\sit|läuft|klappt|geht\sjetzt|funktioniert|ça\smarche|funciona|直りました|動きました)\b"
-    r"|\b(?:works|fixed|green)\snow\b|\b(?:did\sthe\strick|no\smore|klappt|läuft\sjetzt|awesome|makes\ssense)\b|\bthat\s(?:did\sit|fixed\sit|solved\sit)\b"
-)
-STILL_BROKEN = any_of(
-    r"\bstill\s(?:red|fail\w*|broken|not|the\ssame|crash\w*|slow|happen\w*|get\w*|see\w*|\d{3})\b|^\W*still\s\w+\W*$"
-    r"|\bdid(?:n'?t|\snot)\s(?:help|work|change)\b|\bsame\s(?:error|problem|result)\b|\bno\s(?:luck|change|difference)\b"
-    r"|\bimmer\snoch\b|\btoujours\spas\b|\bsigue\s(?:sin|fallando)\b"
-)
-_WHY = re.compile(
-    r"^\W*(?:but\s|and\s|ok\s|so\s)*(?:why|how\scome|warum|wieso|pourquoi|por\squé)\b", re.IGNORECASE
-)
-# Assistants explain general failures; only a failure that they met counts as a problem.
-_ENCOUNTERED = any_of(
-    r"\bi(?:'ve)?\s(?:found|noticed|discovered|saw|see|hit|ran\sinto)\b|\b(?:failed|crashed|broke|was\sfailing|were\sfailing)\b"
-    r"|\b(?:fallaba|falló|échouait|plantait|schlug\sfehl|stürzte)\b|\bone\sof\sthe\b|(?:ました|でした)"
-)
-_CHOICE = re.compile(
-    r"\b(?:go\swith|take|do|choose|pick|option|number)\s(?:the\s|option\s|number\s)?"
-    r"(?P<which>\d{1,2}|first|second|third|latter|former|one|two|three)\b",
-    re.IGNORECASE,
-)
-_OPTION_NUMBERS = {
-    "first": 1,
-    "former": 1,
-    "one": 1,
-    "second": 2,
-    "latter": 2,
-    "two": 2,
-    "third": 3,
-    "three": 3,
-}
-# Corrections of answers and translations concern only this conversation.
-_ANSWER = re.compile(r"\b(?:answers?|translations?|grammar|spelling|sentence)\b", re.IGNORECASE)
-_REASON = re.compile(r"\b(?:so that|because|otherwise|weil|damit|porque|para que)\b", re.IGNORECASE)
+_OPTION_WORDS = (("first", "former", "one"), ("second", "latter", "two"), ("third", "three"))
+
+
+class ProblemPatterns(PatternFile):
+    problem: Regex
+    cause: Regex
+    cause_and_fix: Regex
+    found_out: Regex
+    solved: Regex
+    result: Regex
+    earlier: Regex
+    found_it: Regex
+    fix: Regex
+    confirmation: Regex
+    still_broken: Regex
+    why: Regex
+    encountered: Regex
+    choice: Regex
+    answer: Regex
+    reason: Regex
+
+
+RULES = load_rule_file(Path(__file__).with_suffix(".toml"), ProblemPatterns)
 
 
 @dataclass
@@ -176,9 +108,9 @@ class ProblemTracker:
         if not self._open or not sentences:
             return
         first = sentences[0].text
-        if STILL_BROKEN.search(first):
+        if RULES.still_broken.search(first):
             self._open.fix.clear()
-        elif CONFIRMATION.search(first):
+        elif RULES.confirmation.search(first):
             self._open.confirmed = True
             if not self._open.fix:
                 self._open.fix += self._proposed[-2:]
@@ -188,7 +120,7 @@ class ProblemTracker:
         options = {one.number: one.text for one in sentences if one.number}
         if role == USER:
             self._complaint = plain[-1] if plain else self._complaint
-            self._asked_why = any(_WHY.match(one.text) for one in sentences)
+            self._asked_why = any(RULES.why.match(one.text) for one in sentences)
             self._options = options or self._options
         else:
             self._proposed = plain or self._proposed
@@ -201,11 +133,12 @@ class ProblemTracker:
 
     def _selected_option(self, text: str) -> str:
         """Return the offered option that an answer such as "let's go with 2" selects, or ""."""
-        found = _CHOICE.search(text)
+        found = RULES.choice.search(text)
         if not found or not self._options:
             return ""
         which = found["which"].lower()
-        return self._options.get(int(which) if which.isdigit() else _OPTION_NUMBERS[which], "")
+        number = next((n for n, words in enumerate(_OPTION_WORDS, start=1) if which in words), 0)
+        return self._options.get(int(which) if which.isdigit() else number, "")
 
     def _read_sentence(self, role: str, sentence: Sentence, before: str) -> bool:
         text = sentence.text
@@ -216,19 +149,22 @@ class ProblemTracker:
             return False  # an offer
         if role == USER and not sentence.question and self._record_cause_and_fix(text):
             return True
-        done = FIX.search(text) or (role != USER and _RESULT.search(text))
-        if done and not sentence.question and not _EARLIER.search(text):
+        done = RULES.fix.search(text) or (role != USER and RULES.result.search(text))
+        if done and not sentence.question and not RULES.earlier.search(text):
             return self._record_fix(role, text, before)
-        if PROBLEM.search(text) and not STILL_BROKEN.search(text):
+        if RULES.problem.search(text) and not RULES.still_broken.search(text):
             return self._record_problem(role, text, sentence.question)
         return self._record_cause(role, sentence, before)
 
     def _record_cause_and_fix(self, text: str) -> bool:
         """Record a problem or cause whose fix is in the same sentence."""
-        both = _CAUSE_AND_FIX.match(text)
+        both = RULES.cause_and_fix.match(text)
         if not both or (self._open and not self._open.is_solved):
             return False
-        if not (_FOUND_OUT.search(text) or (PROBLEM.search(both["cause"]) and _SOLVED.search(text))):
+        if not (
+            RULES.found_out.search(text)
+            or (RULES.problem.search(both["cause"]) and RULES.solved.search(text))
+        ):
             return False
         self._close()
         self._open = ProblemCase(self._turn, [], [both["cause"]], [both["fix"]], confirmed=True)
@@ -239,8 +175,8 @@ class ProblemTracker:
         case, text = self._open, sentence.text
         if case is None or case.is_solved or sentence.question:
             return False
-        answers = role != USER and (_FOUND_IT.search(before) or self._asked_why)
-        if CAUSE.search(text) or answers:
+        answers = role != USER and (RULES.found_it.search(before) or self._asked_why)
+        if RULES.cause.search(text) or answers:
             case.cause.append(text)
             return True
         if role != USER and case.is_about(text):
@@ -252,18 +188,20 @@ class ProblemTracker:
         case = self._open
         if case and (role != USER or case.is_about(text) or self._turn - case.at <= 2):
             if not case.is_solved and not question:
-                (case.problem if role == USER and not CAUSE.search(text) else case.cause).append(text)
+                (case.problem if role == USER and not RULES.cause.search(text) else case.cause).append(text)
             return not case.is_solved or case.is_about(text)
-        if _ANSWER.search(text) or (role != USER and not (CAUSE.search(text) and _ENCOUNTERED.search(text))):
+        if RULES.answer.search(text) or (
+            role != USER and not (RULES.cause.search(text) and RULES.encountered.search(text))
+        ):
             return False
         self._close()
         self._open = ProblemCase(self._turn, [text])
         return True
 
     def _record_fix(self, role: str, text: str, before: str) -> bool:
-        if self._open is None and role != USER and self._complaint and _REASON.search(text):
+        if self._open is None and role != USER and self._complaint and RULES.reason.search(text):
             self._open = ProblemCase(self._turn, [self._complaint])
-        is_report = role == USER and before and (_FOUND_OUT.search(before) or _SOLVED.search(text))
+        is_report = role == USER and before and (RULES.found_out.search(before) or RULES.solved.search(text))
         if self._open is None and is_report:
             self._open = ProblemCase(self._turn, [], [before])
         if self._open is None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
+from memoryhub.core.rule_files import PatternFile, Regex, load_rule_file
 from memoryhub.core.text import CJK, collapse_whitespace
 
 MAX_SENTENCE_CHARS = 600  # a longer one is no sentence
@@ -16,63 +18,24 @@ _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _LIST = re.compile(r"^\s*(?:[-*+•]|(?P<number>\d{1,2})[.)])\s+")
 _SKIPPED_LINE = re.compile(r"^\s*(?:#{1,6}\s|\||>)")
 _END = re.compile(r"(?<=[.!?])[\"')\]]?\s+|(?<=[。！？])")
-_ABBREVIATED = re.compile(
-    r"(?:\b(?:e\.g|i\.e|etc|vs|approx|Prof|Dr|Mr|Mrs|Ms|St|Nr|No|z\.\s?B|d\.\s?h|bzw|ca|Sr|Sra|\d{1,2})"
-    r"|\b[A-Z])\.$"
-)
-_FILLER = re.compile(
-    r"^(?:(?:yes|yeah|yep|yup|no(?=[,:;.!])|nope|ok|okay|sure|right|well|oh|ah|hm+|hey|hi|hello|hi there"
-    r"|great|good|nice|perfect|cool|thanks|thank you|thx|and|also|so|but|btw|by the way|then"
-    r"|one more(?: thing)?(?=[,:;])|excellent|agreed|exactly|update|awesome|fine|super|ja"
-    r"|nein(?=[,:;.!])|moin|hallo|und|also|übrigens|danke|genau|sí|vale|hola|perfecto|y|pero|oui|non"
-    r"|bonjour|merci|et|mais"
-    r")(?:[,:;.!…]+|(?=\s))\s*)+",
-    re.IGNORECASE,
-)
 _QUESTION = re.compile(r"[?？]\s*$")
-_QUESTION_WORD = re.compile(
-    r"^(?:what|why|who|when|where|which|how|is|are|was|were|do|does|did|should|shall|would|will|can|could|may"
-    r"|any idea|was|wie|wer|wo|wann|warum|kannst|könntest|ist|sind|qué|cómo|por qué|puedes)\b",
-    re.IGNORECASE,
-)
 
 
-# "I'm planning a journey to Kyoto, any ideas?" contains a statement.
-_STATEMENT_BEFORE_QUESTION = re.compile(
-    r"^(?P<said>.{25,}?)[,;]\s(?:any\s|what\s|how\s|where\s|which\s|do(?:es)?\s|(?:would|could|can)\syou\s|ok|right)"
-    r".{0,400}\?$"
-)
-# "..., but I'm not sure how to begin": the part before the comma is a statement.
-_STATEMENT_BEFORE_HEDGE = re.compile(
-    r"^(?P<said>.{25,}?),\s(?:(?:but|so|and)\s)?(?:now\s)?(?:i'm|i\sam|i\swas|i\swant\sto\smake\ssure|i\sneed)(?:\sto\smake\ssure)?"
-    r"(?:\s(?:still\s|kinda\s|a\sbit\s)?(?:not\ssure|unsure|wondering|worried|hoping|looking\sfor|trying|considering|having\s(?:trouble|issues)|struggling|curious|help)\b|\b(?<=sure)).*$",
-    re.IGNORECASE,
-)
-# A line of a log, a stack trace or shell output.
-_LOG_LINE = re.compile(
-    r"^\s*(?:\[?\d{4}-\d\d-\d\d[T\s]\d\d:\d\d|\[?\d\d:\d\d:\d\d|Traceback\s|File\s\"|at\s[\w.$]+\(|(?:INFO|WARN(?:ING)?|ERROR|DEBUG|TRACE|FATAL)\b"
-    r"|npm\sWARN|import\s[\w{*.]+(?:$|\s(?:as|from)\s|,)|from\s\S+\simport\s|(?:def|class|function)\s\w+\s?[(:{]|(?:const|let|var)\s\w+\s?=|return\s\S+$"
-    r"|(?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP)\s(?:\S+\s){0,8}(?:FROM|INTO|SET|TABLE|INDEX)\s|if\s__name__)|[;{}]\s*$"
-)
-_ROLE_TO_PLAY = re.compile(
-    r"^\W*(?:you\sare\s(?:an?|the)\s|act\sas\s|pretend\s|imagine\syou|du\sbist\s(?:ein|eine)\s|eres\sun|tu\ses\sune?\s)",
-    re.IGNORECASE,
-)
-_LETTER = re.compile(
-    r"^[\"“„«']?(?:dear\s|to\swhom\sit|sehr\sgeehrte|liebe[rs]?\s|estimad|querid|cher\s|chère\s|madame,|monsieur,)",
-    re.IGNORECASE | re.MULTILINE,
-)
-_TEXT_TASK = re.compile(
-    r"(\b(?:proof-?read|translate|rewrite|rephrase|paraphrase|summari[sz]e|shorten|correct|korrigier\w*|übersetz\w*|traduis|traduce|corrige)"
-    r"\b[^\n]{0,80}(?::|\n\s*\n))[\s\S]*",
-    re.IGNORECASE,
-)
-_POINTS_TO_TEXT = re.compile(
-    r"(\b(?:this|the|my|following)\s(?:\w+\s)?(?:text|article|essay|story|e?mail|letter|paragraph|draft|abstract|poem|post|speech|report)\b"
-    r"[^\n]{0,60}\n\s*\n)[\s\S]*",
-    re.IGNORECASE,
-)
-_QUOTED = re.compile(r"\"[^\"]{60,4000}\"|“[^“”]{60,4000}”|«[^«»]{60,4000}»|„[^„“”]{60,4000}[“”]")
+class SentenceRules(PatternFile):
+    abbreviated: Regex
+    filler: Regex
+    question_word: Regex
+    statement_before_question: Regex
+    statement_before_hedge: Regex
+    log_line: Regex
+    role_to_play: Regex
+    letter: Regex
+    text_task: Regex
+    points_to_text: Regex
+    quoted: Regex
+
+
+_RULES = load_rule_file(Path(__file__).with_suffix(".toml"), SentenceRules)
 
 
 @dataclass(frozen=True)
@@ -88,7 +51,7 @@ class Sentence:
 
     @property
     def bare(self) -> str:
-        return _FILLER.sub("", self.text, count=1).strip() or self.text
+        return _RULES.filler.sub("", self.text, count=1).strip() or self.text
 
 
 def strip_foreign_text(message: str) -> str:
@@ -96,12 +59,12 @@ def strip_foreign_text(message: str) -> str:
 
     This covers the text after "proofread this:", and after "is this text right?" and an empty line.
     """
-    if _ROLE_TO_PLAY.match(message):
+    if _RULES.role_to_play.match(message):
         return ""
-    said = _LETTER.split(message[:MAX_MESSAGE_CHARS], maxsplit=1)[0]
-    said = _TEXT_TASK.sub(r"\1", said)
-    said = _POINTS_TO_TEXT.sub(r"\1", said)
-    return _QUOTED.sub(" … ", said)
+    said = _RULES.letter.split(message[:MAX_MESSAGE_CHARS], maxsplit=1)[0]
+    said = _RULES.text_task.sub(r"\1", said)
+    said = _RULES.points_to_text.sub(r"\1", said)
+    return _RULES.quoted.sub(" … ", said)
 
 
 def split_sentences(message: str) -> list[Sentence]:
@@ -110,10 +73,10 @@ def split_sentences(message: str) -> list[Sentence]:
     for line, number in _lines(message[:MAX_MESSAGE_CHARS]):
         for part in _split_line(line):
             if _is_prose(part):
-                stated = _STATEMENT_BEFORE_QUESTION.match(part)
+                stated = _RULES.statement_before_question.match(part)
                 asked = bool(_QUESTION.search(part)) and stated is None
                 said = stated["said"] if stated else part
-                hedged = None if asked else _STATEMENT_BEFORE_HEDGE.match(said)
+                hedged = None if asked else _RULES.statement_before_hedge.match(said)
                 found.append(Sentence(hedged["said"] if hedged else said, asked, number))
         if len(found) >= MAX_SENTENCES_PER_MESSAGE:
             break
@@ -122,7 +85,7 @@ def split_sentences(message: str) -> list[Sentence]:
 
 def is_question(sentence: Sentence) -> bool:
     """Return whether the sentence is a question, with or without a question mark."""
-    return sentence.question or bool(_QUESTION_WORD.match(sentence.bare))
+    return sentence.question or bool(_RULES.question_word.match(sentence.bare))
 
 
 def _lines(message: str) -> Iterator[tuple[str, int]]:
@@ -132,7 +95,7 @@ def _lines(message: str) -> Iterator[tuple[str, int]]:
     for line in [*message.splitlines(), ""]:
         fence = bool(_FENCE.match(line))
         item = _LIST.match(line)
-        skipped = fence or not line.strip() or _SKIPPED_LINE.match(line) or _LOG_LINE.match(line)
+        skipped = fence or not line.strip() or _SKIPPED_LINE.match(line) or _RULES.log_line.match(line)
         if (skipped or item) and block:
             yield from _join_lines(block)
             block = []
@@ -165,7 +128,7 @@ def _split_line(line: str) -> Iterator[str]:
     for part in _END.split(line.replace("**", "")):
         pending = f"{pending} {part}".strip() if pending else part.strip()
         if pending and (
-            len(pending) > MAX_SENTENCE_CHARS or not _ABBREVIATED.search(pending[-_ABBREVIATION:])
+            len(pending) > MAX_SENTENCE_CHARS or not _RULES.abbreviated.search(pending[-_ABBREVIATION:])
         ):
             yield collapse_whitespace(pending)
             pending = ""

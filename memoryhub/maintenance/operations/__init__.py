@@ -1,0 +1,76 @@
+"""The maintenance operations by their names in the API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from memoryhub.access.policy import Actor
+from memoryhub.maintenance.operations.base import Operation
+from memoryhub.maintenance.operations.compress import Compress
+from memoryhub.maintenance.operations.consolidate import Consolidate
+from memoryhub.maintenance.operations.evict import Evict
+from memoryhub.maintenance.operations.purge import EmptyTrash, PruneEvents, PurgeExpired
+from memoryhub.maintenance.operations.reindex import Embed, Reindex
+from memoryhub.maintenance.operations.summarize_old import SummarizeOld
+
+_BUILT_IN: tuple[Operation[Any], ...] = (
+    PurgeExpired(),
+    PruneEvents(),
+    Consolidate(),
+    Compress(),
+    SummarizeOld(),
+    Evict(),
+    EmptyTrash(),
+    Reindex(),
+    Embed(),
+)
+OPERATIONS: dict[str, Operation[Any]] = {operation.name: operation for operation in _BUILT_IN}
+
+
+_registered: dict[str, str] = {}  # dotted paths, imported on first use
+
+
+def register(name: str, path: str) -> None:
+    """Add an operation of a higher layer by the dotted path of its instance."""
+    _registered[name] = path
+
+
+def find_operation(name: str) -> Operation[Any] | None:
+    """Return a built-in or registered operation."""
+    if name in _registered and name not in OPERATIONS:
+        registered: Operation[Any] = import_string(_registered[name])
+        return registered
+    return OPERATIONS.get(name)
+
+
+@dataclass
+class OperationResult:
+    """How many memories an operation looked at, and how many it changed."""
+
+    seen: int = 0
+    changed: int = 0
+
+
+def run_now(
+    name: str,
+    params: Mapping[str, Any],
+    actor: Actor,
+    *,
+    run_uid: str = "",
+    now: datetime | None = None,
+) -> OperationResult:
+    """Apply all steps immediately. ``run_uid`` identifies the run in the journal (a run or a session).
+
+    KeyError if the operation does not exist, pydantic's ValidationError if the parameters are invalid.
+    """
+    operation, result = OPERATIONS[name], OperationResult()
+    for step in operation.steps(operation.Params(**params), actor, now or timezone.now()):
+        result.changed += step.apply(run_uid)
+        result.seen += step.seen
+    return result

@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub.access.policy import Actor
 from memoryhub.core.database import write_transaction
+from memoryhub.memories.undo import Undo
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 
@@ -148,6 +149,16 @@ class Pace:
         if not connection.in_atomic_block:
             time.sleep(min(milliseconds, 200) * self.rest / 1000)
 
+    def batches(self, items: Sequence[T]) -> Iterator[Sequence[T]]:
+        """Yield the items in batches, sized by the time that the caller takes for each."""
+        done = 0
+        while done < len(items):
+            batch = items[done : done + self.size]
+            start = time.perf_counter()
+            yield batch
+            done += len(batch)
+            self.adjust((time.perf_counter() - start) * 1000)
+
     def page(self, rows: Sequence[T], weigh: Callable[[T], float] | None) -> Sequence[T]:
         """Return the first rows whose total weight is at most ``size``, at least one row.
 
@@ -161,19 +172,6 @@ class Pace:
             if weight > self.size and number:
                 return rows[:number]
         return rows
-
-
-def undo_in_batches(items: Sequence[T], undo: Callable[[Sequence[T]], int], pace: Pace) -> Iterator[int]:
-    """Pass the items to ``undo`` in batches, one short transaction each; yield its results."""
-    done = 0
-    while done < len(items):
-        batch = items[done : done + pace.size]
-        start = time.perf_counter()
-        restored = undo(batch)
-        milliseconds = (time.perf_counter() - start) * 1000
-        done += len(batch)
-        yield restored
-        pace.adjust(milliseconds)
 
 
 PagePlan = tuple[Sequence[Change], Commit]
@@ -227,11 +225,6 @@ def chore_steps(
         is_first = False
 
 
-def format_count(number: int, noun: str) -> str:
-    """Return ``1 day`` or ``2 days``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 class ProjectParams(BaseModel):
     """The parameters of an operation that can be limited to one project."""
 
@@ -257,7 +250,8 @@ class Operation(ABC, Generic[P]):
     name: ClassVar[str]
     label: ClassVar[str]
     help: ClassVar[str]
-    undoable: ClassVar[bool] = False
+    # The journal operations whose rows an undo of a run needs. Empty: it cannot be undone.
+    inverse_records: ClassVar[tuple[str, ...]] = ()
     # Whether it covers the whole store regardless of its actor, so that its progress counts hidden memories.
     whole_store: ClassVar[bool] = False
     Params: type[P]
@@ -272,6 +266,11 @@ class Operation(ABC, Generic[P]):
     ) -> Iterator[Step]:
         """Yield the steps from a position; empty or None means from the start."""
 
+    @property
+    def undoable(self) -> bool:
+        return bool(self.inverse_records)
+
     def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
         """Undo a run in short transactions; yield the number of memories that each restores."""
-        raise NotImplementedError(f"{self.name} cannot be undone")
+        undo = Undo.of_action(run_uid, actor, self.inverse_records, now)
+        yield from undo.steps(Pace(20, min_size=4).batches)

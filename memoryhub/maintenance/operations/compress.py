@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 
 from django.conf import settings
 from django.db.models import Count
-from django.utils import timezone
 
 from memoryhub.access.policy import Actor
 from memoryhub.maintenance.operations.base import Change, Operation, Pace, ProjectParams, Step
@@ -25,7 +24,6 @@ from memoryhub.maintenance.operations.summaries import (
     summarise_texts,
     summary_draft,
     summary_step,
-    undo_summaries,
 )
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -171,7 +169,7 @@ class Compress(Operation[ProjectParams]):
         "Replaces at least compression_min_members old memories of a project with similar wording by one "
         "summary. The sources go to the trash. Undo takes them out again and the summary goes there."
     )
-    undoable = True
+    inverse_records = ("compress",)
     Params = ProjectParams
 
     def total(self, params: ProjectParams, actor: Actor, now: datetime) -> int:
@@ -186,9 +184,6 @@ class Compress(Operation[ProjectParams]):
             if group >= reached:
                 after = position.get("after", 0) if group == reached else 0
                 yield from _group_steps(group, after, params, actor, now)
-
-    def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
-        yield from undo_summaries(self.name, run_uid, actor, now or timezone.now())
 
 
 def _eligible(params: ProjectParams, actor: Actor, now: datetime) -> MemoryQuerySet:

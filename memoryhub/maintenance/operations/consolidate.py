@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.conf import settings
-from django.utils import timezone
 
 from memoryhub.access.policy import Actor
 from memoryhub.core.database import write_transaction
+from memoryhub.core.text import format_count
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.maintenance.operations.base import (
     Change,
     Operation,
-    Pace,
     PagePlan,
     ProjectParams,
     Step,
-    format_count,
     steps_by_page,
-    undo_in_batches,
 )
 from memoryhub.maintenance.operations.evict import faded_reason
 from memoryhub.memories import maintenance_updates
@@ -117,7 +113,7 @@ class Consolidate(Operation[ProjectParams]):
         "long time go to the trash. Undo restores importances that have not changed since, and takes the "
         "memories out of the trash."
     )
-    undoable = True
+    inverse_records = ("consolidate", "evict")
     Params = ProjectParams
 
     def total(self, params: ProjectParams, actor: Actor, now: datetime) -> int:
@@ -145,34 +141,6 @@ class Consolidate(Operation[ProjectParams]):
             return [one.change for one in planned], commit
 
         yield from steps_by_page(live, _MemoryRow._fields, plan, position or {})
-
-    def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
-        at = now or timezone.now()
-        entries = maintenance_updates.grouped_rows("evict", run_uid, actor)
-        evicted = {uid: entry.at for entry in entries for uid in entry.detail["evicted"]}
-        entries = maintenance_updates.grouped_rows("consolidate", run_uid, actor)
-        changes = [change for entry in entries for change in entry.detail["changes"]]
-        changes_of_evicted = {change[0]: change for change in changes if change[0] in evicted}
-
-        def restore(uids: Sequence[str]) -> int:
-            """Restore memories together with their importances, so that each counts once."""
-            # The evictions of a resumed run have several times.
-            by_time: dict[datetime, list[str]] = defaultdict(list)
-            for uid in uids:
-                by_time[evicted[uid]].append(uid)
-            own = [changes_of_evicted[uid] for uid in uids if uid in changes_of_evicted]
-            with write_transaction():
-                restored = maintenance_updates.undo_importances(own, run_uid, actor, at)
-                for since, group in by_time.items():
-                    restored |= maintenance_updates.undo_evictions(group, since, actor, at)
-            return len(restored)
-
-        def restore_importances(batch: Sequence[Any]) -> int:
-            return len(maintenance_updates.undo_importances(batch, run_uid, actor, at))
-
-        yield from undo_in_batches(list(evicted), restore, Pace(20, min_size=4))
-        others = [change for change in changes if change[0] not in evicted]
-        yield from undo_in_batches(others, restore_importances, Pace())
 
 
 def _plan_change(row: _MemoryRow, now: datetime) -> _PlannedChange | None:

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db.models import Q
-from django.utils import timezone
 
 from memoryhub.access.policy import Actor
 from memoryhub.core.database import batched, write_transaction
+from memoryhub.core.text import format_count
 from memoryhub.maintenance.operations.base import (
     Change,
     Operation,
@@ -24,12 +24,10 @@ from memoryhub.maintenance.operations.base import (
     PagePlan,
     ProjectParams,
     Step,
-    format_count,
     steps_by_page,
-    undo_in_batches,
 )
 from memoryhub.memories import maintenance_updates
-from memoryhub.memories.quotas import AUTHOR, Quota, count_by_quota, in_quota
+from memoryhub.memories.delete import AUTHOR, Quota, count_by_quota, in_quota
 from memoryhub.memories.rows import CHUNK_SIZE
 from memoryhub.models.querysets import MemoryQuerySet
 
@@ -52,7 +50,7 @@ class Evict(Operation[ProjectParams]):
         "than max_memories in a project, moves the least used, longest unchanged and least important ones "
         "there. Undo takes them out of the trash again."
     )
-    undoable = True
+    inverse_records = ("evict",)
     Params = ProjectParams
 
     def total(self, params: ProjectParams, actor: Actor, now: datetime) -> int:
@@ -71,15 +69,6 @@ class Evict(Operation[ProjectParams]):
                     planned.update(keys)
         for quota, excess in _quotas_over_limit(params, actor, now, planned):
             yield from _cap_steps(quota, excess, actor, now, planned)
-
-    def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
-        at, pace = now or timezone.now(), Pace(20, min_size=4)
-        for entry in maintenance_updates.grouped_rows("evict", run_uid, actor):
-
-            def restore(uids: Sequence[str], since: datetime = entry.at) -> int:
-                return len(maintenance_updates.undo_evictions(uids, since, actor, at))
-
-            yield from undo_in_batches(entry.detail["evicted"], restore, pace)
 
 
 def _faded(params: ProjectParams, actor: Actor, now: datetime) -> MemoryQuerySet:

@@ -16,6 +16,7 @@ from pydantic import Field
 from memoryhub.access.policy import LEVELS, Actor
 from memoryhub.backends import schema
 from memoryhub.core.database import write_transaction
+from memoryhub.core.text import format_count
 from memoryhub.maintenance.operations.base import (
     CHARS_PER_WEIGHT,
     Change,
@@ -25,10 +26,10 @@ from memoryhub.maintenance.operations.base import (
     ProjectParams,
     Step,
     chore_steps,
-    format_count,
     steps_by_page,
 )
-from memoryhub.memories import delete, maintenance_updates
+from memoryhub.memories import delete
+from memoryhub.memories.undo import record_action
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.models.querysets import MemoryQuerySet
 
@@ -174,7 +175,7 @@ def _prune_steps(
                 rows.model.objects.filter(pk__in=[row[0] for row in found]).delete()
                 deleted = Counter((row[2], row[3] if len(row) > 3 else LEVELS[0], "") for row in found)
                 details = {access: {f"{name}s": n} for access, n in deleted.items()}
-                maintenance_updates.record_grouped("prune", run_uid, details, actor, now, about=f"{name}s")
+                record_action("prune", run_uid, details, actor, now, about=f"{name}s")
             return (_prune_change(name, [row[1] for row in found]),) if found else ()
 
         return [change], commit

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from memoryhub import embeddings
 from memoryhub.access.policy import Actor
-from memoryhub.backends import reindexing, vector_log
+from memoryhub.backends import change_log, reindexing
 from memoryhub.backends.schema import INDEXES, TEXT_COLUMNS
 from memoryhub.core.database import write_transaction
 from memoryhub.embeddings import Embedder, EmbeddingError, text_to_embed
@@ -174,7 +174,7 @@ def require_embedder() -> Embedder | None:
 
 def count_missing(model: str) -> int:
     """Count the memories without a vector of this model."""
-    return max(vector_log.count_memories() - vector_log.count_vectors(model), 0)
+    return max(change_log.count_memories() - change_log.count_vectors(model), 0)
 
 
 def _embed_texts(embedder: Embedder, texts: list[str]) -> embeddings.Vectors:

@@ -25,11 +25,11 @@ from memoryhub.core.text import (
     words,
 )
 from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType
-from memoryhub.maintenance.operations.base import Change, Pace, ProjectParams, Step, undo_in_batches
+from memoryhub.maintenance.operations.base import Change, ProjectParams, Step
 from memoryhub.memories import embed_drafts, maintenance_updates
 from memoryhub.memories.rows import LIST_FIELDS, union_list_values
 from memoryhub.memories.schemas import MemoryDraft
-from memoryhub.models import JournalEntry, Memory
+from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 
 MAX_SUMMARY_SOURCES = 40  # keeps summaries readable and steps short (1 ms per source)
@@ -72,18 +72,6 @@ def summary_step(
         return (replace(change, into=summary.uid),) if summary else ()
 
     return Step((change,), position, seen, commit)
-
-
-def undo_summaries(operation: str, run_uid: str, actor: Actor, now: datetime) -> Iterator[int]:
-    """Restore the sources of each summary in batches, then move the summary to the trash."""
-    pace = Pace(10, min_size=4)
-    for entry in maintenance_updates.grouped_rows(operation, run_uid, actor):
-
-        def restore(uids: Sequence[str], entry: JournalEntry = entry) -> int:
-            return maintenance_updates.restore_sources(entry, uids, actor, now)
-
-        yield from undo_in_batches(entry.detail["members"], restore, pace)
-        maintenance_updates.trash_condensed(entry, actor, now)
 
 
 def summary_draft(memories: Sequence[Memory], title: str, content: str, now: datetime) -> MemoryDraft:
@@ -208,7 +196,7 @@ def _is_same_statement(one: frozenset[str], other: frozenset[str]) -> bool:
 
 
 def _statement_words(text: str) -> frozenset[str]:
-    """Return the significant words of a sentence; "not" stands for all negations."""
+    """Return the significant words of a sentence; "not" replaces all negations."""
     found = words(text)
     significant = {stem(word) for word in found if word not in STOP_WORDS}
     if not NEGATIONS.isdisjoint(found):

@@ -24,7 +24,6 @@ from memoryhub.maintenance.operations.summaries import (
     summarisable_memories,
     summary_draft,
     summary_step,
-    undo_summaries,
 )
 from memoryhub.models import Memory
 
@@ -68,7 +67,7 @@ class SummarizeOld(Operation[SummarizeOldParams]):
         "with one summary, if there are at least summarize_min_entries. The sources go to the trash. Undo "
         "takes them out again and moves the summary there."
     )
-    undoable = True
+    inverse_records = ("summarize_old",)
     Params = SummarizeOldParams
 
     def total(self, params: SummarizeOldParams, actor: Actor, now: datetime) -> int:
@@ -87,9 +86,6 @@ class SummarizeOld(Operation[SummarizeOldParams]):
             for step in _group_steps(group, after, params, actor, now):
                 yield step
                 pace.after(step)
-
-    def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
-        yield from undo_summaries(self.name, run_uid, actor, now or timezone.now())
 
 
 def summarise_old(

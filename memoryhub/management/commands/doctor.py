@@ -12,7 +12,42 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from memoryhub.management.operator import plural, shown
-from memoryhub.ops.doctor import CHECKS, Report, Status, examine
+from memoryhub.ops.doctor import Check, Report, Status, content, examine, installation, store
+
+CHECKS: tuple[Check, ...] = (
+    installation.versions,
+    installation.configuration,
+    installation.home,
+    installation.modes,
+    installation.owner,
+    installation.file_system,
+    installation.disk_space,
+    installation.secret_key,
+    content.provider,
+    store.database,
+    store.write_ahead_log,
+    store.migrations,
+    store.present,
+    store.indexes,
+    store.triggers,
+    store.text_index,
+    content.vectors,
+    store.integrity,
+    store.journal_chain,
+    store.lost_rows,
+    store.journal_mirror,
+    content.levels,
+    content.cap,
+    content.expiry,
+    content.clock,
+    content.administrator,
+    content.tokens,
+    content.maintenance_runs,
+    content.daily_maintenance,
+    installation.hosts,
+    installation.static_files,
+    installation.system_checks,
+)
 
 
 class Command(BaseCommand):

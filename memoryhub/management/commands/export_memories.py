@@ -69,7 +69,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         owner = short_name(options["owner"], "--owner")
         clearance = Clearance(frozenset(LEVELS), owner, every_owner=options["every_owner"])
-        asked = clearance.asking(private=options["include_private"], secret=options["include_secret"])
+        asked = clearance.limited_to(private=options["include_private"], secret=options["include_secret"])
         if options["whole"] and (
             options["format"] != OWN_FORMAT or any(options[name] for name in _ABOUT_MEMORIES)
         ):

@@ -20,12 +20,18 @@ from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.management.operator import operator, plural, short_name, shown
 from memoryhub.models import Memory
 from memoryhub.ops.checks import INSTALLATION
-from memoryhub.transfer import checkpoint
 from memoryhub.transfer.files import STDIN
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, Format, detect_format
 from memoryhub.transfer.id_map import IdMap
 from memoryhub.transfer.loader import LoadOptions, Tally, find_projects_over_cap, load_items
-from memoryhub.transfer.reader import ImportReader, open_import
+from memoryhub.transfer.reader import (
+    ImportReader,
+    checkpoint_path,
+    delete_checkpoint,
+    load_checkpoint,
+    open_import,
+    save_checkpoint,
+)
 from memoryhub.transfer.records import Problem, ReadOptions, UnreadableFile
 
 INTERRUPTED = 130
@@ -72,9 +78,7 @@ class Command(BaseCommand):
         again = "" if piped or options["dry_run"] else f" Go on with: {self._this_command()} --resume"
         order = self._order()
         try:
-            self._import(
-                order, None if piped or options["dry_run"] else checkpoint.checkpoint_path(options["file"])
-            )
+            self._import(order, None if piped or options["dry_run"] else checkpoint_path(options["file"]))
         except KeyboardInterrupt:
             self._report_if_begun()
             raise CommandError(f"interrupted; stored memories stay.{again}", returncode=INTERRUPTED) from None
@@ -122,14 +126,14 @@ class Command(BaseCommand):
                 bar.set_postfix(stored=self.tally.stored, failed=self.tally.failed, refresh=False)
                 bar.update(reading.done - bar.n)
                 if kept:
-                    checkpoint.save_checkpoint(kept, mark)
+                    save_checkpoint(kept, mark)
             if kept and not (order.strict and self.tally.failed):
-                checkpoint.delete_checkpoint(kept)
+                delete_checkpoint(kept)
                 ids.forget()
 
     def _go_on(self, reading: ImportReader, kept: Path) -> bool:
         """Pass over what the run before has done, if that is asked for; False when the reading is used up."""
-        left = checkpoint.load_checkpoint(kept)
+        left = load_checkpoint(kept)
         if left is None:
             if self.options["resume"]:
                 self.stdout.write("No interrupted import of this file is known: starting at the beginning.")

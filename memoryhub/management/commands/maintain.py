@@ -19,7 +19,7 @@ from tqdm import tqdm
 from memoryhub.access.policy import Clearance, Sensitivity, system_actor
 from memoryhub.core.vocabulary import Scope
 from memoryhub.maintenance import runs, scheduler
-from memoryhub.maintenance.registry import OPERATIONS
+from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.management.operator import operator, plural, short_name, shown
 from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun

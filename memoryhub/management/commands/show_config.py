@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import re
 from argparse import ArgumentParser
 from collections.abc import Sequence
-from dataclasses import Field, fields
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand
+from pydantic.fields import FieldInfo
 
 from memoryhub.config import ENV_PREFIX, Config
-from memoryhub.config.reference import OPERATOR_SETTINGS
+from memoryhub.config.environment import Operator, describe, variable_of
+from memoryhub.config.tunables import expected_form, limits
+
+_PASSWORD = re.compile(r"(://[^:/@]*):[^@]*@")
 
 
 class Command(BaseCommand):
@@ -62,35 +67,61 @@ def as_json() -> dict[str, Any]:
     return {
         "operator": [
             {
-                "name": one.variable,
-                "value": one.shown(),
-                "default": one.default,
-                "source": one.source(),
-                "doc": one.doc,
+                "name": variable_of(spec),
+                "value": shown_value(name, spec),
+                "default": describe(spec)["shown_default"],
+                "source": _source(spec),
+                "doc": spec.description,
             }
-            for one in OPERATOR_SETTINGS
+            for name, spec in Operator.model_fields.items()
         ],
         "tunables": [
             {
-                "name": spec.name,
-                "value": getattr(loaded.config, spec.name),
+                "name": name,
+                "value": getattr(loaded.config, name),
                 "default": spec.default,
-                "source": loaded.sources[spec.name],
-                "doc": spec.metadata["doc"],
+                "source": loaded.sources[name],
+                "doc": spec.description,
                 "range": _range(spec),
-                "variable": variable(spec),
+                "variable": ENV_PREFIX + name.upper(),
             }
-            for spec in fields(Config)
+            for name, spec in Config.model_fields.items()
         ],
         "warnings": list(loaded.warnings),
     }
 
 
+def shown_value(name: str, spec: FieldInfo) -> str:
+    """Return the current value of an operator variable as a text. Secrets are replaced."""
+    value = getattr(settings, name.upper(), None) or getattr(settings.OPERATOR, name)
+    if name == "memory_db":
+        value = settings.DATABASES["default"]["NAME"]
+    if name == "database_url":
+        return _PASSWORD.sub(r"\1:…@", value)
+    if name == "token":
+        return "set" if value else ""
+    if describe(spec)["secret"]:
+        return f"set, {len(value)} characters" if value else ""
+    if isinstance(value, list):
+        return ",".join(value)
+    return _written(value)
+
+
+def _source(spec: FieldInfo) -> str:
+    """Return the variable that has the value, or ``default``."""
+    names = [variable_of(spec)]
+    if describe(spec)["secret"]:
+        names.append(f"{names[0]}_FILE")
+    return next((name for name in names if os.environ.get(name)), "default")
+
+
 def operator_table() -> str:
     """The operator's variables in Markdown."""
-    rows = [
-        (f"`{s.variable}`", s.default, s.doc + _file_note(s.secret, s.variable)) for s in OPERATOR_SETTINGS
-    ]
+    rows = []
+    for spec in Operator.model_fields.values():
+        name, more = variable_of(spec), describe(spec)
+        note = f"; or `{name}_FILE`, a file that holds it" if more["secret"] else ""
+        rows.append((f"`{name}`", more["shown_default"], f"{spec.description}{note}"))
     return _table(("variable", "default", "what it is"), rows)
 
 
@@ -98,23 +129,15 @@ def tunables_table() -> str:
     """The tunables in Markdown."""
     rows = [
         (
-            f"`{spec.name}`",
+            f"`{name}`",
             f"`{_written(spec.default)}`",
             _range(spec),
-            spec.metadata["doc"],
-            f"`{variable(spec)}`",
+            spec.description or "",
+            f"`{ENV_PREFIX}{name.upper()}`",
         )
-        for spec in fields(Config)
+        for name, spec in Config.model_fields.items()
     ]
     return _table(("key", "default", "range", "what it is", "variable"), rows)
-
-
-def variable(spec: Field[Any]) -> str:
-    return ENV_PREFIX + spec.name.upper()
-
-
-def _file_note(secret: bool, name: str) -> str:
-    return f"; or `{name}_FILE`, a file that holds it" if secret else ""
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
@@ -122,10 +145,10 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def _range(spec: Field[Any]) -> str:
-    if "shown" in spec.metadata:
-        return str(spec.metadata["shown"])
-    low, high = spec.metadata["low"], spec.metadata["high"]
+def _range(spec: FieldInfo) -> str:
+    if form := expected_form(spec):
+        return form
+    low, high = limits(spec)
     if low == -math.inf and high == math.inf:
         return ""
     return f"{low:,g} or more" if high == math.inf else f"{low:,g} to {high:,.15g}"

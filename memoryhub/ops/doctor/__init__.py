@@ -4,42 +4,125 @@ Each check is a small function that yields findings; a check whose findings are 
 A check can depend on another: without a store, its content cannot be checked.
 """
 
-from memoryhub.ops.doctor import content, installation, store
-from memoryhub.ops.doctor.registry import Check, Finding, Report, Status, examine
+from __future__ import annotations
 
-__all__ = ["CHECKS", "Check", "Finding", "Report", "Status", "examine"]
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
 
-CHECKS: tuple[Check, ...] = (
-    installation.versions,
-    installation.configuration,
-    installation.home,
-    installation.modes,
-    installation.owner,
-    installation.file_system,
-    installation.disk_space,
-    installation.secret_key,
-    content.provider,
-    store.database,
-    store.write_ahead_log,
-    store.migrations,
-    store.present,
-    store.indexes,
-    store.triggers,
-    store.text_index,
-    content.vectors,
-    store.integrity,
-    store.journal_chain,
-    store.lost_rows,
-    store.journal_mirror,
-    content.levels,
-    content.cap,
-    content.expiry,
-    content.clock,
-    content.administrator,
-    content.tokens,
-    content.maintenance_runs,
-    content.daily_maintenance,
-    installation.hosts,
-    installation.static_files,
-    installation.system_checks,
-)
+from django.core.checks import CheckMessage
+from django.db import DatabaseError
+
+RESTORE = "Restore a backup: manage.py restore_backup FILE."
+_BUSY = "Another process keeps the store busy; run doctor again."
+
+
+def is_busy(error: DatabaseError) -> bool:
+    return any(word in str(error) for word in ("locked", "busy"))
+
+
+class Status(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of a check on one line, and how to fix it on another."""
+
+    status: Status
+    text: str
+    hint: str = ""
+
+
+def ok(text: str) -> Finding:
+    return Finding(Status.OK, text)
+
+
+def warn(text: str, hint: str) -> Finding:
+    return Finding(Status.WARN, text, hint)
+
+
+def fail(text: str, hint: str) -> Finding:
+    return Finding(Status.FAIL, text, hint)
+
+
+def of_messages(messages: Iterable[CheckMessage]) -> Iterator[Finding]:
+    """Convert the messages of a system check to findings."""
+    for message in messages:
+        if message.level >= 30 and not message.is_silenced():  # from WARNING on
+            status = Status.FAIL if message.is_serious() else Status.WARN
+            yield Finding(status, str(message.msg), str(message.hint or ""))
+
+
+Run = Callable[[], Iterable[Finding]]
+Fix = Callable[[], Iterable[str]]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A named check. It is skipped if the check ``needs`` failed; ``slow`` checks read the whole store.
+
+    ``fix`` repairs what is safe to repair and describes what it did.
+    """
+
+    name: str
+    run: Run
+    needs: str = ""
+    slow: bool = False
+    fix: Fix | None = None
+
+    def findings(self) -> list[Finding]:
+        """Run the check. An unreadable file or store is a finding too."""
+        try:
+            return list(self.run())
+        except DatabaseError as error:
+            return [fail(f"the store cannot be read: {error}", _BUSY if is_busy(error) else RESTORE)]
+        except OSError as error:
+            return [
+                fail(f"{error.filename or 'the system'}: {error.strerror or error}", "Make it accessible.")
+            ]
+
+
+def check(
+    name: str, *, needs: str = "", slow: bool = False, fix: Fix | None = None
+) -> Callable[[Run], Check]:
+    """Turn a function into a check."""
+    return lambda run: Check(name, run, needs, slow, fix)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The findings of a check, and the fixes that were applied."""
+
+    name: str
+    findings: list[Finding]
+    fixed: list[str]
+
+    @property
+    def status(self) -> Status:
+        """The worst status of the findings."""
+        worst = (Status.FAIL, Status.WARN, Status.SKIP, Status.OK)
+        return next((s for s in worst if any(f.status is s for f in self.findings)), Status.OK)
+
+
+def examine(checks: Iterable[Check], *, quick: bool = False, fix: bool = False) -> Iterator[Report]:
+    """Run the checks in order. ``quick`` leaves out those that read the whole store."""
+    failed: set[str] = set()
+    for one in checks:
+        if one.needs in failed:
+            failed.add(one.name)
+            yield Report(one.name, [Finding(Status.SKIP, f"skipped because of: {one.needs}")], [])
+            continue
+        if one.slow and quick:
+            yield Report(one.name, [Finding(Status.SKIP, "skipped (--quick)")], [])
+            continue
+        report = Report(one.name, one.findings(), [])
+        if fix and one.fix and report.status in (Status.WARN, Status.FAIL):
+            done = list(one.fix())
+            report = Report(one.name, one.findings(), done)
+        if report.status is Status.FAIL:
+            failed.add(one.name)
+        yield report

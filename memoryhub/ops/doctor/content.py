@@ -13,15 +13,15 @@ from django.db.models import Min
 from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS
-from memoryhub.backends import vector_log
+from memoryhub.backends import change_log
 from memoryhub.embeddings import EmbeddingError, configured
 from memoryhub.embeddings.settings import EmbeddingSettings, find_problems
 from memoryhub.maintenance import scheduler
 from memoryhub.maintenance.executor import is_lost, mark_interrupted
-from memoryhub.memories.quotas import count_by_quota, fullest
+from memoryhub.memories.delete import count_by_quota, fullest
 from memoryhub.models import AgentToken, JournalEntry, MaintenanceRun, Memory
 from memoryhub.ops import checks
-from memoryhub.ops.doctor.registry import Finding, check, fail, of_messages, ok, warn
+from memoryhub.ops.doctor import Finding, check, fail, of_messages, ok, warn
 from memoryhub.stats.counts import projects_near_cap
 
 SOON = timedelta(days=14)
@@ -149,13 +149,13 @@ def vectors() -> Iterator[Finding]:
         embedder = configured()
     except EmbeddingError:
         return  # already reported above
-    held = vector_log.sizes_by_model()
+    held = change_log.sizes_by_model()
     size = sum(length for _, length in held.values()) / 1e6
     if embedder is None:
         yield ok(f"no model is configured; {size:,.1f} MB of vectors of earlier models")
         return
     number, _ = held.get(embedder.name, (0, 0))
-    lacking = vector_log.count_memories() - number
+    lacking = change_log.count_memories() - number
     if lacking > 0:
         yield warn(
             f"{lacking:,} memories have no vector of {embedder.name}: search finds them only by their words",

@@ -10,17 +10,14 @@ import sqlite3
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 
 from django.conf import settings
 from django.contrib.staticfiles import finders
 from django.core.checks import run_checks
 
-from memoryhub.config import Config
 from memoryhub.ops import backup, checks
-from memoryhub.ops.doctor.registry import Finding, check, fail, of_messages, ok, warn
-from memoryhub.ops.filesystems import mount_under
+from memoryhub.ops.doctor import Finding, check, fail, of_messages, ok, warn
 
 MIN_PYTHON = (3, 11)
 _MB = 1_000_000
@@ -40,7 +37,7 @@ def versions() -> Iterator[Finding]:
 def configuration() -> Iterator[Finding]:
     loaded = settings.MEMORYHUB_LOADED
     sources = {source for source in loaded.sources.values() if source != "default"}
-    changed = sum(loaded.sources[spec.name] != "default" for spec in fields(Config))
+    changed = sum(source != "default" for source in loaded.sources.values())
     yield ok(f"{changed} settings changed" + (f", by {', '.join(sorted(sources))}" if sources else ""))
     yield from of_messages([*checks.variables_are_known(), *checks.one_place_is_named()])
 
@@ -129,7 +126,7 @@ def _user(uid: int) -> str:
 @check("file system")
 def file_system() -> Iterator[Finding]:
     found = list(of_messages(checks.database_is_local()))
-    mount = mount_under(backup.live_path())
+    mount = checks.mount_under(backup.live_path())
     yield from found or [
         ok(f"{mount.type}, mounted at {mount.point}" if mount else "not known on this system")
     ]

@@ -12,7 +12,7 @@ from django.db.migrations.executor import MigrationExecutor
 from memoryhub.audit import journal, mirror, verification
 from memoryhub.backends import reindexing, schema
 from memoryhub.ops import backup
-from memoryhub.ops.doctor.registry import RESTORE, Finding, check, fail, ok, warn
+from memoryhub.ops.doctor import RESTORE, Finding, check, fail, ok, warn
 
 
 @check("store", needs="home")

@@ -1,13 +1,13 @@
 """The words of all languages in one tree; misspelt words, leetspeak and joined words. No Django.
 
 The words are in ``rules/words/*.toml``, by language and by the part that they play in an order. An entry is a
-word or a phrase, written with its accents. ``*`` at its end stands for any ending. Of two phrases that match,
+word or a phrase, written with its accents. ``*`` at its end matches any ending. Of two phrases that match,
 the longer one counts. In languages without spaces, entries match anywhere.
 
 A word may have several parts. ``rules/evidence/*.toml`` defines which parts together are evidence. Parts that
 need an explanation: ``ignoreend``, ``showend``, ``answerend``, ``sendend`` and ``whatend`` are verbs and
 questions that follow their object; ``heed`` with ``neg`` is "beachte ... nicht"; ``tellnot`` is a single word
-for "tell nobody".
+for "keep secret from".
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from memoryhub.core.rule_files import RuleSchema, load_rule_file
 from memoryhub.core.text import STOP_WORDS
 from memoryhub.security.prompt_injection.normalisation import LEET, fold_word
-from memoryhub.security.rule_files import RuleSchema, load_rule_file
 
 WORDS = Path(__file__).with_name("rules") / "words"
 # Symbols for everything that is no word of the lexicon.

@@ -8,39 +8,27 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-# Tags that ordinary documents do not contain.
-_RESERVED = (
-    r"memory[-_ ]?context|tool[-_]calls?|tool[-_]use|tool[-_]results?|tool[-_]response|function[-_]calls?"
-    r"|function[-_]results?|function[-_]response|antml:\w+|invoke(?=\s+name)|parameter(?=\s+name)|/invoke"
-    r"|system[-_](?:reminder|prompt|message|instructions?)|human[-_]turn|assistant[-_]turn|untrusted[-_]\w+"
-)
-_TOKENS = re.compile(
-    r"<\|[a-z_][\w ./:-]{0,38}\|>|<</?sys>>"
-    r"|\[/?(?:inst|sys|system_prompt|available_tools|tool_calls|tool_results)\]"
-    rf"|</?(?:start|end)_of_turn>|<\s{{0,3}}/?\s{{0,3}}(?:{_RESERVED})\b[^<>]{{0,200}}>?"
-)
-_SYSTEM_TAG = re.compile(r"<system>(?=[ \t]{0,4}\n?[ \t]{0,4}[^\W_]+(?:[ ,'’][^\W_]*){2,})|</system>")
-_CALL_OPENINGS = re.compile(r"<((?:tool|function)_calls?)>|<(invoke)\s+name")
-_JSON_CALL = re.compile(
-    r'\{[^{}"]{0,40}"(?:tool|tool_name|function_call|tool_calls?|tool_use)"\s{0,3}:'
-    r'|"type"\s{0,3}:\s{0,3}"(?:tool_use|tool_call|function_call)"'
-    r'|"name"\s{0,3}:\s{0,3}"[\w.-]{1,80}"\s{0,3},\s{0,3}"arguments"\s{0,3}:\s{0,3}[{"]'
-)
-_JSON_ARGUMENTS = re.compile(r'"(?:arguments|args|input|parameters|tool_input|params|cmd|command)"\s{0,3}:')
-_IMAGE = re.compile(r"!\[[^\]\n]{0,200}\]\(\s{0,3}<?(?:https?:)?//[^\s()<>]{1,200}[?&/]([^\s()]{0,400})\)?")
-_HTML_IMAGE = re.compile(
-    r"<img\b[^<>]{0,200}src\s{0,3}=\s{0,3}[\"']?(?:https?:)?//[^\s\"'<>]{1,200}\?([^\s\"'<>]{1,400})"
-)
-# A query with an empty value, a placeholder, or a name for the data that it sends.
-_CARRIES_DATA = re.compile(
-    r"=(?:$|&|\{|\[|<|\$|%7b|[a-z]{2,}_[a-z_]{3,}|x{3,}\b)|\{\{?[^{}]{0,60}\}"
-    r"|(?:^|[?&])(?:q|data|d|payload|secret|msg|leak|exfil|stolen|conversation|history|chat)="
-    r"(?![\w%.+-]{0,3}(?:&|$))"
-)
+from memoryhub.core.rule_files import PatternFile, Regex, load_rule_file
+
 _WORDS = re.compile(r"[^\W_]+")
 _BRACE = re.compile(r"[{}]")
 _MAX_CALL_LENGTH = 6000
+
+
+class MarkupPatterns(PatternFile):
+    tokens: Regex
+    system_tag: Regex
+    call_openings: Regex
+    json_call: Regex
+    json_arguments: Regex
+    image: Regex
+    html_image: Regex
+    carries_data: Regex
+
+
+_RULES = load_rule_file(Path(__file__).parent / "rules" / "markup.toml", MarkupPatterns)
 
 
 @dataclass(frozen=True)
@@ -61,7 +49,7 @@ def find_markup(text: str) -> list[MarkupMatch]:
         found += _find_calls(text)
         found += [
             MarkupMatch(*match.span(), "markup", "a chat or memory token", False)
-            for match in _TOKENS.finditer(text)
+            for match in _RULES.tokens.finditer(text)
         ]
         if "system>" in text:
             found += _find_system_tags(text)
@@ -74,7 +62,7 @@ def find_markup(text: str) -> list[MarkupMatch]:
 
 def _find_system_tags(text: str) -> Iterator[MarkupMatch]:
     """Yield system tags around prose. Around a single value they are ordinary XML."""
-    for match in _SYSTEM_TAG.finditer(text):
+    for match in _RULES.system_tag.finditer(text):
         before = text[max(0, match.start() - 200) : match.start()].rpartition("<")[2]
         after = text[match.end() : match.end() + 200].partition("<")[0]
         closing = match.group() == "</system>"
@@ -85,7 +73,7 @@ def _find_system_tags(text: str) -> Iterator[MarkupMatch]:
 def _find_calls(text: str) -> Iterator[MarkupMatch]:
     """Yield tool calls on their own lines. Inside a sentence only the tags are made harmless."""
     position = 0
-    for match in _CALL_OPENINGS.finditer(text):
+    for match in _RULES.call_openings.finditer(text):
         if match.start() < position:
             continue
         closing = f"</{match[1] or match[2]}>"
@@ -100,7 +88,7 @@ def _find_calls(text: str) -> Iterator[MarkupMatch]:
 def _find_json_calls(text: str) -> Iterator[MarkupMatch]:
     position = 0
     closing: dict[int, int] | None = None
-    for match in _JSON_CALL.finditer(text):
+    for match in _RULES.json_call.finditer(text):
         opening = text.rfind("{", max(position, match.start() - 200), match.start() + 1)
         if opening < position:
             continue
@@ -109,7 +97,7 @@ def _find_json_calls(text: str) -> Iterator[MarkupMatch]:
         end = closing.get(opening, 0)
         if (
             0 < end - opening < _MAX_CALL_LENGTH
-            and _JSON_ARGUMENTS.search(text, opening, end)
+            and _RULES.json_arguments.search(text, opening, end)
             and _is_alone_on_its_lines(text, opening, end)
         ):
             yield MarkupMatch(opening, end, "toolcall", "a tool call in JSON", True)
@@ -137,7 +125,7 @@ def _is_alone_on_its_lines(text: str, start: int, end: int) -> bool:
 
 
 def _find_images(text: str) -> Iterator[MarkupMatch]:
-    for pattern in (_IMAGE, _HTML_IMAGE):
+    for pattern in (_RULES.image, _RULES.html_image):
         for match in pattern.finditer(text):
-            if _CARRIES_DATA.search(match[1]):
+            if _RULES.carries_data.search(match[1]):
                 yield MarkupMatch(*match.span(), "exfiltration", "an image that carries data away", True)

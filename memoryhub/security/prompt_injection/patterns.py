@@ -16,8 +16,8 @@ from pathlib import Path
 
 from pydantic import Field
 
+from memoryhub.core.rule_files import RuleFileError, RuleSchema, load_rule_file
 from memoryhub.security.prompt_injection.lexicon import LEXICON, WALL
-from memoryhub.security.rule_files import RuleFileError, RuleSchema, load_rule_file
 
 EVIDENCE = Path(__file__).with_name("rules") / "evidence"
 # The order decides between kinds of the same weight.

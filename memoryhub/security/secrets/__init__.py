@@ -18,10 +18,11 @@ from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
-from memoryhub.security.secrets.budget import Budget, CheckTooCostly
 from memoryhub.security.secrets.checks import secret_span
 from memoryhub.security.secrets.nearby import find_near_service_names
 from memoryhub.security.secrets.secret_rules import (
+    Budget,
+    CheckTooCostly,
     SecretRule,
     contains_hint,
     find_matches,

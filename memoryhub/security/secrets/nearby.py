@@ -11,12 +11,10 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-from pydantic import BeforeValidator
-
-from memoryhub.security.rule_files import RuleSchema, load_rule_file
-from memoryhub.security.secrets.budget import Budget
+from memoryhub.core.rule_files import RuleSchema, Words, load_rule_file
+from memoryhub.security.secrets.secret_rules import Budget
 from memoryhub.security.secrets.values import HEX, UUID, has_digit, is_random, is_reference
 
 _SERVICES = Path(__file__).with_name("rules") / "services.toml"
@@ -33,13 +31,6 @@ _TOKEN_FORM = re.compile(
 _WORD = re.compile(r"[A-Z]?[a-z]+\d{0,2}|[A-Z]+(?![a-z])|\d+")
 _SEPARATOR = re.compile(r"(?:=>|[=:>,|]|\bis|----)[\s\"'`\\(\[{]{0,12}$")
 _OPENING = " \t\r\n\"'`\\([{<"
-
-
-def _split_words(words: object) -> object:
-    return words.split() if isinstance(words, str) else words
-
-
-Words = Annotated[frozenset[str], BeforeValidator(_split_words)]
 
 
 class ServiceNames(RuleSchema):

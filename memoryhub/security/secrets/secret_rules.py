@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from functools import cache, cached_property
 from pathlib import Path
@@ -10,8 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from memoryhub.security.rule_files import RuleSchema, load_rule_file
-from memoryhub.security.secrets.budget import Budget
+from memoryhub.core.rule_files import PatternFile, RuleSchema, load_rule_file
 from memoryhub.security.secrets.checks import CHECKS, Check, has_variety, secret_span
 
 RULES = Path(__file__).with_name("rules")
@@ -30,12 +30,51 @@ RULE_FILES = (
     "prose",
     "assignments",
 )
-_UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-_FRAGMENT = re.compile(r"\(\?&(\w+)\)")
 # A token starts after a character that is no part of a word, or after an escaped line break in quoted code.
 _WORD_START = r"(?:(?<![\w-])|(?<=\\[nrt]))"
 _WORD_END = r"(?![\w-])"
 _LITERAL_START = re.compile(r"(?:[\w-]|\\[.$+])+(?![*+?{])", re.ASCII)
+
+# Ordinary prose, code and logs of more than 2,000 characters use at most 1.3 units per character.
+UNITS_PER_CHARACTER = 6
+MIN_UNITS = 10_000
+UNITS_PER_CANDIDATE = 10  # in addition to one unit per character of the candidate
+MAX_CPU_SECONDS = 5.0  # a backstop for slow machines; the units are used up much earlier
+_CANDIDATES_PER_CLOCK_CHECK = 64
+
+
+class CheckTooCostly(Exception):
+    """Checking a text for secrets takes more work than its length allows. The text is unchecked."""
+
+    def __init__(self) -> None:
+        super().__init__("the text is too costly to check for secrets. Shorten it or split it.")
+
+
+class Budget:
+    """Count the work spent on one text; raise :class:`CheckTooCostly` when it exceeds the limit.
+
+    The count is deterministic: each candidate that a rule examines costs its length plus a constant. The CPU
+    time of the thread is a second limit.
+    """
+
+    def __init__(self, length: int) -> None:
+        self.limit = max(MIN_UNITS, UNITS_PER_CHARACTER * length)
+        self.spent = 0
+        self._candidates = 0
+        self._deadline = time.thread_time() + MAX_CPU_SECONDS
+
+    def spend(self, characters: int) -> None:
+        """Count one candidate of this many characters."""
+        self.spent += UNITS_PER_CANDIDATE + characters
+        if self.spent > self.limit:
+            raise CheckTooCostly
+        self._candidates += 1
+        if self._candidates % _CANDIDATES_PER_CLOCK_CHECK == 0:
+            self.check_time()
+
+    def check_time(self) -> None:
+        if time.thread_time() > self._deadline:
+            raise CheckTooCostly
 
 
 def _find_check(name: str) -> Check:
@@ -48,6 +87,10 @@ def _require_lower_case(keyword: str) -> str:
     if keyword != keyword.lower():
         raise ValueError("keywords are compared with lower-case text: write it in lower case")
     return keyword
+
+
+def _join_lines(regex: str) -> str:
+    return regex.replace("\n", "")
 
 
 class SecretRule(RuleSchema):
@@ -64,8 +107,8 @@ class SecretRule(RuleSchema):
     keywords: tuple[Annotated[str, Field(min_length=1), AfterValidator(_require_lower_case)], ...] = Field(
         min_length=1
     )
-    regex: str = Field(min_length=1)
-    hints: tuple[str, ...] = ()
+    regex: Annotated[str, Field(min_length=1), AfterValidator(_join_lines)]
+    hints: tuple[Annotated[str, AfterValidator(_join_lines)], ...] = ()
     check: Annotated[Check, BeforeValidator(_find_check)] = has_variety
     precheck: Annotated[Check, BeforeValidator(_find_check)] | None = None
     standalone: bool = False
@@ -76,43 +119,19 @@ class SecretRule(RuleSchema):
         return re.compile(_as_standalone(self.regex) if self.standalone else self.regex, re.ASCII)
 
 
-class SecretRuleFile(RuleSchema):
-    """One file of rules.
+class SecretRuleFile(PatternFile):
+    """One file of rules. ``defaults``: values for the keys that a rule does not have."""
 
-    ``defaults``: values for the keys that a rule does not have. ``fragments``: named parts of regexes, which
-    a regex contains as ``(?&name)``. Line breaks in a regex are for readability and are removed.
-    """
-
-    fragments: dict[str, str] = {}
     defaults: dict[str, Any] = {}
     rules: tuple[SecretRule, ...]
 
     @model_validator(mode="before")
     @classmethod
     def _complete_rules(cls, data: dict[str, Any]) -> dict[str, Any]:
-        fragments = {"uuid": _UUID}
-
-        def expand(value: Any) -> Any:
-            if isinstance(value, list):
-                return [expand(one) for one in value]
-            return _FRAGMENT.sub(insert, value.replace("\n", "")) if isinstance(value, str) else value
-
-        def insert(match: re.Match[str]) -> str:
-            if match[1] not in fragments:
-                raise ValueError(f"unknown fragment {match[1]!r}")
-            return f"(?:{fragments[match[1]]})"
-
-        own_fragments, defaults = data.get("fragments", {}), data.get("defaults", {})
-        rules = data.get("rules", [])
-        tables = [own_fragments, defaults, *(rules if isinstance(rules, list) else [rules])]
-        if not all(isinstance(table, dict) for table in tables):
+        defaults, rules = data.get("defaults", {}), data.get("rules", [])
+        if not isinstance(rules, list) or not all(isinstance(table, dict) for table in [defaults, *rules]):
             return data  # the validation of the fields reports the error
-        for name, regex in own_fragments.items():
-            fragments[name] = expand(regex)
-        rules = [defaults | rule for rule in rules]
-        for rule in rules:
-            rule.update({key: expand(rule[key]) for key in ("regex", "hints") if key in rule})
-        return data | {"rules": rules}
+        return data | {"rules": [defaults | rule for rule in rules]}
 
 
 @cache

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 from memoryhub.core.text import make_title
@@ -15,89 +14,48 @@ from memoryhub.core.vocabulary import TYPES, MemoryType
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer import foreign_history
-from memoryhub.transfer.foreign_history import SUMMARY_COLUMNS, append_statements, summary_text
+from memoryhub.transfer.foreign_history import append_statements, summary_text
 from memoryhub.transfer.foreign_sqlite import (
     ROW_NUMBER,
     ForeignDatabase,
     RowValues,
+    SqliteFormat,
     chunked,
-    matches_schema,
-    open_database,
 )
 from memoryhub.transfer.records import Item, ReadOptions
 from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
 
 _SESSION_ID_COLUMNS = ("memory_session_id", "sdk_session_id")
 _USER_SESSION_ID_COLUMNS = ("content_session_id", "claude_session_id")
-_OBSERVATION_COLUMNS = (
-    *("id", "project", "merged_into_project", "text", "type", "title", "subtitle", "facts", "narrative"),
-    *("concepts", "files_read", "files_modified", "discovery_tokens", "created_at", "created_at_epoch"),
-    *(*_SESSION_ID_COLUMNS, "agent_type", "agent_id", "generated_by_model", "metadata"),
-)
-_SUMMARY_COLUMNS = (*SUMMARY_COLUMNS, *_SESSION_ID_COLUMNS, "merged_into_project")
-_OLD_MEMORY_COLUMNS = (
-    *("id", "session_id", "text", "title", "subtitle", "facts", "concepts", "files_touched", "keywords"),
-    *("created_at", "created_at_epoch", "project", "archive_basename"),
-)
-_OVERVIEW_COLUMNS = ("id", "session_id", "content", "created_at", "created_at_epoch", "project")
-_DIRECTIVE_COLUMNS = (
-    *("id", "scope", "project", "content", "status", "created_at", "created_at_epoch", "updated_at_epoch"),
-)
-_SDK_SESSION_COLUMNS = (
-    *(*_USER_SESSION_ID_COLUMNS, "project", "platform_source", "user_prompt", "custom_title", "status"),
-    *("started_at", "started_at_epoch", "completed_at", "completed_at_epoch"),
-)
-_PROMPT_COLUMNS = ("prompt_number", "prompt_text", "created_at", "created_at_epoch")
-# Includes columns that mean nothing outside of the file: row numbers, hashes, versions.
-_COLUMNS_READ = {
-    "sdk_sessions": (*_SDK_SESSION_COLUMNS, *_SESSION_ID_COLUMNS, "id", "worker_port", "prompt_counter"),
-    "memories": (*_OLD_MEMORY_COLUMNS, "document_id", "origin"),
-    "overviews": (*_OVERVIEW_COLUMNS, "origin"),
-    "observations": (*_OBSERVATION_COLUMNS, "content_hash", "prompt_number"),
-    "session_summaries": (*_SUMMARY_COLUMNS, "prompt_number"),
-    "directives": (*_DIRECTIVE_COLUMNS, "source"),
-    "user_prompts": (*_PROMPT_COLUMNS, *_USER_SESSION_ID_COLUMNS, "id"),
-    "schema_versions": ("id", "version", "applied_at"),
-}
-_SIGNS = (
-    ("observations.memory_session_id", "observations.type"),
-    ("observations.sdk_session_id", "observations.type"),
-    ("memories.text", "memories.session_id", "overviews.content"),
-)
 
 
-class ClaudeMem:
+class ClaudeMem(SqliteFormat):
     name = "claude-mem"
     label = "claude-mem (SQLite)"
-    extensions: tuple[str, ...] = (".db", ".sqlite", ".sqlite3")
     hint = "claude-mem.db in ~/.claude-mem, or in the folder that CLAUDE_MEM_DATA_DIR names."
 
-    def recognises(self, path: Path) -> bool:
-        return matches_schema(path, _SIGNS)
+    counted = (
+        *("sdk_sessions", "memories", "overviews", "observations", "session_summaries", "directives"),
+        "user_prompts",
+    )
 
-    def count(self, path: Path) -> int | None:
-        with open_database(path) as database:
-            return database.count(*_COLUMNS_READ.keys() - {"schema_versions"})
-
-    def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
-        notes = ReadNotes()
-        with open_database(path) as database:
-            database.expect(_SIGNS, self.label)
-            for row in database.rows("sdk_sessions", _SDK_SESSION_COLUMNS):
-                yield _read_session(FieldReader(row, notes), database.has("user_prompts"))
-            for row in database.rows("memories", _OLD_MEMORY_COLUMNS):
-                yield _read_old_memory(FieldReader(row, notes))
-            for row in database.rows("overviews", _OVERVIEW_COLUMNS):
-                yield _read_overview(FieldReader(row, notes))
-            for row in _join_user_sessions(database, "observations", _OBSERVATION_COLUMNS):
-                yield _read_observation(FieldReader(row, notes))
-            for row in _join_user_sessions(database, "session_summaries", _SUMMARY_COLUMNS):
-                yield _read_summary(FieldReader(row, notes))
-            for row in database.rows("directives", _DIRECTIVE_COLUMNS):
-                yield _read_directive(FieldReader(row, notes))
-            yield from _read_prompts(database, notes)
-            notes.add_unread(database.unread(_COLUMNS_READ))
-        yield from notes.items()
+    def items(self, database: ForeignDatabase, notes: ReadNotes, options: ReadOptions) -> Iterator[Item]:
+        for fields in self.fields(database, "sdk_sessions", notes):
+            yield _read_session(fields, database.has("user_prompts"))
+        for fields in self.fields(database, "memories", notes):
+            yield _read_old_memory(fields)
+        for fields in self.fields(database, "overviews", notes):
+            yield _read_overview(fields)
+        for row in _join_user_sessions(database, self.rows(database, "observations")):
+            yield _read_observation(FieldReader(row, notes))
+        for row in _join_user_sessions(database, self.rows(database, "session_summaries")):
+            yield _read_summary(FieldReader(row, notes))
+        for fields in self.fields(database, "directives", notes):
+            yield _read_directive(fields)
+        for column in _USER_SESSION_ID_COLUMNS:
+            if database.has("user_prompts", column):
+                rows = self.rows(database, "user_prompts")
+                yield from foreign_history.read_prompts(database, rows, notes, "sdk_sessions", column)
 
 
 def _read_session(fields: FieldReader, has_prompts: bool) -> Item:
@@ -109,23 +67,9 @@ def _read_session(fields: FieldReader, has_prompts: bool) -> Item:
     return foreign_history.make_session(fields, "sdk_sessions", session_id, agent=agent)
 
 
-def _read_prompts(database: ForeignDatabase, notes: ReadNotes) -> Iterator[Item]:
-    for column in _USER_SESSION_ID_COLUMNS:
-        if not database.has("user_prompts", column):
-            continue
-        rows = database.rows("user_prompts", (column, *_PROMPT_COLUMNS))
-        for row, session in database.join(rows, column, "sdk_sessions", column, ("project",)):
-            fields, about = FieldReader(row, notes), FieldReader(session or {}, notes)
-            yield foreign_history.make_prompt(
-                fields, "user_prompts", fields.text(column), about.text("project")
-            )
-
-
-def _join_user_sessions(
-    database: ForeignDatabase, table: str, columns: tuple[str, ...]
-) -> Iterator[RowValues]:
+def _join_user_sessions(database: ForeignDatabase, rows: Iterator[RowValues]) -> Iterator[RowValues]:
     """Yield rows with the session id of the user; claude-mem's internal ids mean nothing elsewhere."""
-    for chunk in chunked(database.rows(table, columns)):
+    for chunk in chunked(rows):
         session_ids = dict.fromkeys(_agent_session_id(row) for row in chunk)
         known: dict[Any, Any] = {}
         for ours, theirs in product(_SESSION_ID_COLUMNS, _USER_SESSION_ID_COLUMNS):

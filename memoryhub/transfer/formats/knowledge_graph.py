@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Case, CharField, Exists, F, OuterRef, Q, QuerySet, Value, When
@@ -20,10 +19,10 @@ from memoryhub.core.vocabulary import MemoryType
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.models import Entity, Fact, Memory
 from memoryhub.transfer.export import ExportSelection
-from memoryhub.transfer.foreign_jsonl import count_lines, first_objects, read_objects
+from memoryhub.transfer.foreign_jsonl import JsonLinesFormat
 from memoryhub.transfer.jsonl import to_line
-from memoryhub.transfer.records import InvalidItem, Item, Problem, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
+from memoryhub.transfer.records import InvalidItem, Item, Problem
+from memoryhub.transfer.values import FieldReader, ReadNotes
 
 if TYPE_CHECKING:
     from memoryhub.transfer.export import ExportSelection
@@ -35,7 +34,7 @@ _KNOWN_FIELDS = {
 }
 
 
-class KnowledgeGraph:
+class KnowledgeGraph(JsonLinesFormat):
     name = "knowledge-graph"
     label = "MCP reference server's knowledge graph (memory.jsonl)"
     extensions: tuple[str, ...] = (".jsonl", ".json")
@@ -48,43 +47,24 @@ class KnowledgeGraph:
         "levels and expiry."
     )
 
-    def recognises(self, path: Path) -> bool:
-        found = first_objects(path)
-        return bool(found) and all(_is_node(one) for one in found)
+    def is_known(self, value: dict[str, Any]) -> bool:
+        if value.get("type") == "entity":
+            return "name" in value and "entityType" in value
+        return value.get("type") == "relation" and "relationType" in value
 
-    def count(self, path: Path) -> int | None:
-        return count_lines(path)
-
-    def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
-        notes = ReadNotes()
-        for found in read_objects(path):
-            if isinstance(found, InvalidItem):
-                yield found
-            else:
-                yield from _read_items(FieldReader(found[1], notes), found[0])
-        yield from notes.items()
+    def items(self, fields: FieldReader, place: str) -> Iterator[Item]:
+        kind = fields.text("type")
+        fields.note_unknown(_KNOWN_FIELDS.get(kind, frozenset(fields.values)))
+        if kind == "entity":
+            yield from _read_entity(fields, place)
+        elif kind == "relation":
+            draft = {"subject": fields.text("from"), "predicate": fields.text("relationType")}
+            yield fields.record(place, FactDraft, {**draft, "object": fields.text("to")})
+        else:
+            yield InvalidItem(place, [Problem("type", "is neither entity nor relation")])
 
     def write(self, selection: ExportSelection) -> Iterator[bytes]:
         return export_lines(selection, TYPE_PREDICATE)
-
-
-def _is_node(one: dict[str, Any]) -> bool:
-    if one.get("type") == "entity":
-        return "name" in one and "entityType" in one
-    return one.get("type") == "relation" and "relationType" in one
-
-
-def _read_items(fields: FieldReader, number: int) -> Iterator[Item]:
-    kind, place = fields.text("type"), f"line {number}"
-    for name in sorted(set(fields.values) - _KNOWN_FIELDS.get(kind, frozenset(fields.values))):
-        fields.notes.add(f"field {printable_name(name)}")
-    if kind == "entity":
-        yield from _read_entity(fields, place)
-    elif kind == "relation":
-        draft = {"subject": fields.text("from"), "predicate": fields.text("relationType")}
-        yield fields.record(place, FactDraft, {**draft, "object": fields.text("to")})
-    else:
-        yield InvalidItem(place, [Problem("type", "is neither entity nor relation")])
 
 
 def _read_entity(fields: FieldReader, place: str) -> Iterator[Item]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from memoryhub.access.policy import Sensitivity
@@ -21,64 +20,36 @@ from memoryhub.transfer.foreign_sqlite import (
     ROW_NUMBER,
     ForeignDatabase,
     RowValues,
+    SqliteFormat,
     chunked,
-    matches_schema,
-    open_database,
 )
 from memoryhub.transfer.records import Item, ReadOptions
 from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, printable_name
 
-_MEMORY_COLUMNS = (
-    *("id", "content", "summary", "type", "importance", "created_at", "last_accessed", "access_count"),
-    *("expires_at", "metadata", "is_deleted"),
-)
-_PROVENANCE_COLUMNS = (
-    *("memory_id", "operation", "timestamp", "source", "context", "user_id", "changes", "metadata"),
-)
 _TYPES = ("fact", "entity", "relationship", "self")
 _MAX_IMPORTANCE = 10.0
 _EntitiesByMemory = dict[Any, list[dict[str, str]]]
-_ENTITY_COLUMNS = ("id", "memory_id", "entity", "entity_type", "name", "type", "metadata", "created_at")
-# Includes columns that mean nothing outside of the file: row numbers, versions.
-_COLUMNS_READ = {
-    "memories": _MEMORY_COLUMNS,
-    "entities": _ENTITY_COLUMNS,
-    "memory_entities": ("memory_id", "entity_id", "created_at"),
-    "provenance": (*_PROVENANCE_COLUMNS, "id"),
-    "schema_version": ("version", "applied_at"),
-}
-_SIGNS = (
-    ("memories.content", "memories.is_deleted"),
-    ("memories.content", "memories.access_count", "provenance"),
-)
 
 
-class MemoryMcp:
+class MemoryMcp(SqliteFormat):
     name = "memory-mcp"
     label = "Memory MCP (SQLite)"
-    extensions: tuple[str, ...] = (".db", ".sqlite", ".sqlite3")
     hint = "The database of the Memory MCP server, memory.db; MEMORY_DB_PATH names it where it was set."
 
-    def recognises(self, path: Path) -> bool:
-        return matches_schema(path, _SIGNS)
+    counted = ("memories", "provenance")
 
-    def count(self, path: Path) -> int | None:
-        with open_database(path) as database:
-            return database.count("memories", "provenance")
-
-    def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
-        now, notes = options.now or datetime.now(UTC), ReadNotes()
-        with open_database(path) as database:
-            database.expect(_SIGNS, self.label)
-            for chunk in chunked(database.rows("memories", _MEMORY_COLUMNS)):
-                named = _read_entities(database, chunk)
-                for row in chunk:
-                    yield _read_memory(FieldReader(row, notes), row, named.get(row.get("id"), []), now)
-            yield from _read_provenance(database, notes, options)
-            for row in database.rows("entities", ("metadata",)):
-                notes.add("metadata of entities", int(bool(FieldReader(row, notes).mapping("metadata"))))
-            notes.add_unread(database.unread(_COLUMNS_READ))
-        yield from notes.items()
+    def items(self, database: ForeignDatabase, notes: ReadNotes, options: ReadOptions) -> Iterator[Item]:
+        now = options.now or datetime.now(UTC)
+        for chunk in chunked(self.rows(database, "memories")):
+            named = _read_entities(database, chunk)
+            for row in chunk:
+                yield _read_memory(FieldReader(row, notes), row, named.get(row.get("id"), []), now)
+        numbers: Counter[str] = Counter()
+        rows = self.rows(database, "provenance")
+        for row, memory in database.join(rows, "memory_id", "memories", "id", ()):
+            yield from _read_provenance(FieldReader(row, notes), memory is not None, numbers, options)
+        for row in database.rows("entities", ("metadata",)):
+            notes.add("metadata of entities", int(bool(FieldReader(row, notes).mapping("metadata"))))
 
 
 def _read_memory(fields: FieldReader, row: RowValues, entities: list[dict[str, str]], now: datetime) -> Item:
@@ -143,30 +114,30 @@ def _make_entity(name: Any, kind: Any) -> dict[str, str]:
     return {"entity": str(name), "entity_type": str(kind or "concept")[:50]}
 
 
-def _read_provenance(database: ForeignDatabase, notes: ReadNotes, options: ReadOptions) -> Iterator[Item]:
-    """Yield the provenance as journal rows, and the earlier versions stored in update rows."""
-    numbers: Counter[str] = Counter()
-    rows = database.rows("provenance", _PROVENANCE_COLUMNS)
-    for row, memory in database.join(rows, "memory_id", "memories", "id", ()):
-        fields = FieldReader(row, notes)
-        fields.note_unsupported("context", "user_id", "metadata", why="of provenance")
-        memory_id = short_id(fields.text("memory_id"))
-        source = fields.text("source")
-        actor = f"memory-mcp:{source}" if source else "memory-mcp"
-        level = Sensitivity.SECRET if memory is None else Sensitivity.PUBLIC
-        yield make_journal_row(
-            fields,
-            "provenance",
-            actor=actor,
-            memory_id=memory_id,
-            project=options.project,
-            sensitivity=level.value,
-        )
-        if before := _replaced_values(fields) if memory else {}:
-            numbers[memory_id] += 1
-            at = fields.past_moment("timestamp")
-            place = f"provenance row {row[ROW_NUMBER]}, earlier version"
-            yield make_revision(place, memory_id, numbers[memory_id], at, actor, level.value, before)
+def _read_provenance(
+    fields: FieldReader, has_memory: bool, numbers: Counter[str], options: ReadOptions
+) -> Iterator[Item]:
+    """Yield a provenance row as a journal row, and the earlier version that an update row contains.
+
+    ``numbers`` counts the versions of each memory.
+    """
+    fields.note_unsupported("context", "user_id", "metadata", why="of provenance")
+    memory_id, source = short_id(fields.text("memory_id")), fields.text("source")
+    actor = f"memory-mcp:{source}" if source else "memory-mcp"
+    level = Sensitivity.PUBLIC if has_memory else Sensitivity.SECRET
+    yield make_journal_row(
+        fields,
+        "provenance",
+        actor=actor,
+        memory_id=memory_id,
+        project=options.project,
+        sensitivity=level.value,
+    )
+    if before := _replaced_values(fields) if has_memory else {}:
+        numbers[memory_id] += 1
+        at = fields.past_moment("timestamp")
+        place = f"provenance row {fields.get(ROW_NUMBER)}, earlier version"
+        yield make_revision(place, memory_id, numbers[memory_id], at, actor, level.value, before)
 
 
 def _replaced_values(fields: FieldReader) -> dict[str, Any]:

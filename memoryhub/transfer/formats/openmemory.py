@@ -242,8 +242,7 @@ class _MemoryReader:
         fields = FieldReader(values, self.notes)
         fields.note_unsupported_metadata(fields.mapping("metadata"))
         fields.note_unsupported("vector", why="made anew here")
-        for name in sorted(set(values) - _KNOWN_FIELDS):
-            self.notes.add(f"field {printable_name(name)}")
+        fields.note_unknown(_KNOWN_FIELDS)
         categories, app, state = fields.words("categories"), fields.text("app"), self._state(fields)
         draft = {
             "content": fields.text("content"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memoryhub import serializers
@@ -13,9 +12,9 @@ from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory
 from memoryhub.transfer import jsonl
-from memoryhub.transfer.foreign_jsonl import count_lines, first_objects, read_objects
-from memoryhub.transfer.records import InvalidItem, Item, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
+from memoryhub.transfer.foreign_jsonl import JsonLinesFormat
+from memoryhub.transfer.records import Item
+from memoryhub.transfer.values import FieldReader
 
 if TYPE_CHECKING:
     from memoryhub.transfer.export import ExportSelection
@@ -37,7 +36,7 @@ _CATEGORY_OF = {
     MemoryType.DISCOVERY: "cases",
 }
 _DEFAULT_CATEGORY = "events"
-# Types that the pigo toolset stores.
+# The pigo toolset stores these types too.
 TYPE_BY_CATEGORY = {
     "profile": MemoryType.SELF,
     "preferences": MemoryType.PREFERENCE,
@@ -48,7 +47,7 @@ TYPE_BY_CATEGORY = {
 }
 
 
-class Pigo:
+class Pigo(JsonLinesFormat):
     name = "pigo"
     label = "pigo (memories.jsonl)"
     extensions: tuple[str, ...] = (".jsonl",)
@@ -61,23 +60,11 @@ class Pigo:
         " facts."
     )
 
-    def recognises(self, path: Path) -> bool:
-        found = first_objects(path)
-        return bool(found) and all(
-            {"abstract", "content", "category", "active_count"} <= set(one) for one in found
-        )
+    def is_known(self, value: dict[str, Any]) -> bool:
+        return {"abstract", "content", "category", "active_count"} <= set(value)
 
-    def count(self, path: Path) -> int | None:
-        return count_lines(path)
-
-    def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
-        notes = ReadNotes()
-        for found in read_objects(path):
-            if isinstance(found, InvalidItem):
-                yield found
-            else:
-                yield _read_memory(FieldReader(found[1], notes), found[0])
-        yield from notes.items()
+    def items(self, fields: FieldReader, place: str) -> Iterator[Item]:
+        yield _read_memory(fields, place)
 
     def write(self, selection: ExportSelection) -> Iterator[bytes]:
         memories = selection.memories()
@@ -87,11 +74,10 @@ class Pigo:
             yield jsonl.to_line(_to_line(memory))
 
 
-def _read_memory(fields: FieldReader, number: int) -> Item:
+def _read_memory(fields: FieldReader, place: str) -> Item:
     if fields.get("vector"):
         fields.notes.add("vector (made anew here)")
-    for name in sorted(set(fields.values) - _KNOWN_FIELDS):
-        fields.notes.add(f"field {printable_name(name)}")
+    fields.note_unknown(_KNOWN_FIELDS)
     category = fields.text("category", "general")
     abstract, overview = fields.text("abstract"), fields.text("overview")
     draft = {
@@ -106,7 +92,7 @@ def _read_memory(fields: FieldReader, number: int) -> Item:
     past = ImportedHistory(
         updated_at=_read_timestamp(fields, "updated_at"), accessed_count=fields.count("active_count")
     )
-    return fields.record(f"line {number}", MemoryDraft, draft, source_id=fields.text("id"), past=past)
+    return fields.record(place, MemoryDraft, draft, source_id=fields.text("id"), past=past)
 
 
 def _read_timestamp(fields: FieldReader, name: str) -> datetime | None:

@@ -16,7 +16,6 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from memoryhub.accounts import people, roles
 from memoryhub.accounts.clearance import is_confined
-from memoryhub.core import pagination
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import JournalEntry, Membership
 from memoryhub.web.accounts.forms import (
@@ -27,8 +26,7 @@ from memoryhub.web.accounts.forms import (
     PlainForm,
     RightsForm,
 )
-from memoryhub.web.base.errors import bad_cursor_as_400
-from memoryhub.web.base.users import signed_in_user
+from memoryhub.web.base.requests import cursor_page, signed_in_user
 
 PAGE_SIZE, MAX_JOURNAL_ROWS, MAX_FAILED_LOGINS = 50, 30, 10
 
@@ -36,7 +34,7 @@ View = Callable[..., HttpResponse]
 
 
 def managers_only(view: View) -> View:
-    """Answer 403 to users who may not manage people."""
+    """Answer 403 to users without permission to manage people."""
 
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -117,12 +115,10 @@ def people_list(request: HttpRequest) -> HttpResponse:
     query = request.GET.get("q", "").strip()
     rows = User.objects.filter(username__icontains=query).select_related("profile")
     rows = rows.prefetch_related("groups", "memberships", "user_permissions")
-    with bad_cursor_as_400():
-        page = pagination.paginate(rows, "pk", PAGE_SIZE, request.GET.get("cursor"))
+    listed = cursor_page(request, rows, "pk", PAGE_SIZE)
     context = {
-        "page": page,
-        "first": not request.GET.get("cursor"),
-        "rows": [(user, roles.user_role(user), _describe_projects(user)) for user in page.items],
+        **listed,
+        "rows": [(user, roles.user_role(user), _describe_projects(user)) for user in listed["page"].items],
         "q": query,
         "form": form,
         "may_add": request.user.has_perm(people.ADD_PERMISSION),

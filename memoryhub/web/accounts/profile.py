@@ -21,7 +21,7 @@ from memoryhub.accounts.clearance import is_confined, request_actor, user_cleara
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, Profile
 from memoryhub.web.accounts.forms import PasswordForm, PlainForm, PreferencesForm, TokenForm
-from memoryhub.web.base.users import signed_in_user
+from memoryhub.web.base.requests import signed_in_user
 
 ISSUE_PERMISSION = "memoryhub.add_agenttoken"
 SESSIONS_PER_PAGE = 20  # on a page

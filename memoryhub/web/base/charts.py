@@ -9,14 +9,13 @@ from datetime import date, timedelta
 from math import ceil
 from typing import Any
 
-from memoryhub.core import dates
-
 WIDTH, HEIGHT = 100.0, 190  # of the plot, in percent and in pixels
 LABEL_WIDTH, LABEL_WIDTH_SMALL = 8.5, 24.0  # percent of the width, of a label under the axis
 DAY_LABEL_WIDTH, DAY_LABEL_WIDTH_SMALL = 2.7, 8.0  # the same, of the number of a day
 GAP = 0.18  # share of a step between two bars
 MAX_BAR_WIDTH = 6.8  # percent: the only bar of a new store must not fill the page
 _DAY, _WEEK, _MONTH, _YEAR = "day", "week", "month", "year"
+_ISO_CHARS = {_DAY: 10, _MONTH: 7, _YEAR: 4}  # of the date of a step
 
 
 @dataclass(frozen=True)
@@ -177,12 +176,9 @@ def _bar_width(slot: float) -> float:
 
 
 def _bar_label(start: date, step: str) -> str:
-    if step == _YEAR:
-        return str(start.year)
-    if step == _MONTH:
-        return dates.format_date(start, "month")
-    day = dates.format_day(start)
-    return f"week of {day}" if step == _WEEK else day
+    if step == _WEEK:
+        return f"week of {start}"
+    return str(start)[: _ISO_CHARS[step]]
 
 
 def _scale_top(highest: int) -> int:
@@ -207,7 +203,7 @@ def _time_labels(starts: list[date], step: str, slot: float) -> list[AxisLabel]:
         begins = start.year != before.year if coarse else start.month != before.month
         if index == 0 or begins:
             at = index * slot + (slot - _bar_width(slot)) / 2
-            marks.append(_time_label(at, str(start.year) if coarse else _month_label(start), slot))
+            marks.append(_time_label(at, str(start)[: _ISO_CHARS[_YEAR if coarse else _MONTH]], slot))
         before = start
     # The label of a partial first year or month gives way to the whole one after it.
     apart = marks[1].at - marks[0].at if len(marks) > 1 else WIDTH
@@ -233,11 +229,6 @@ def _day_numbers(starts: list[date], slot: float) -> list[AxisLabel]:
         for index, start in enumerate(starts)
         if (last - index) % every == 0
     ]
-
-
-def _month_label(start: date) -> str:
-    """Return a short name of the month."""
-    return dates.format_date(start, "month") if dates.active_language() else f"{start:%b} {start.year}"
 
 
 def _without_overlaps(marks: list[AxisLabel]) -> list[AxisLabel]:

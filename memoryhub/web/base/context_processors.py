@@ -19,9 +19,10 @@ def switches(request: HttpRequest) -> dict[str, list[dict[str, object]]]:
 
 
 def person_preferences(request: HttpRequest) -> dict[str, object]:
-    """Return the theme the person chose, and whether they manage people."""
+    """Return the theme, language and time zone that the person chose, and whether they manage people."""
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated:
-        return {"theme": "", "may_manage_people": False}
-    theme = getattr(getattr(user, "profile", None), "theme", "")
-    return {"theme": theme, "may_manage_people": SimpleLazyObject(lambda: may_manage_people(user))}
+        return {"may_manage_people": False}
+    profile = getattr(user, "profile", None)
+    chosen = {name: getattr(profile, name, "") for name in ("theme", "language", "time_zone")}
+    return {**chosen, "may_manage_people": SimpleLazyObject(lambda: may_manage_people(user))}

@@ -18,6 +18,12 @@ def normalize_newlines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+def to_sentence(text: str) -> str:
+    """Return an error message with a capital letter and a full stop."""
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
 def parse_whole_number(text: str, digits: int = 15) -> int | None:
     """Parse a non-negative whole number of at most ``digits`` digits; None if the text is not one."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= digits else None
@@ -99,6 +105,20 @@ class LinesField(_ListField):
 
     def write(self, values: Iterable[str]) -> str:
         return "\n".join(values)
+
+
+class EntitiesField(LinesField):
+    """Entities as lines like ``Ada | person``; the type may be left out."""
+
+    def to_python(self, value: Any) -> Any:
+        return [self._parse(line) for line in super().to_python(value)]
+
+    def write(self, values: Iterable[Any]) -> str:
+        return super().write(f"{one['entity']} | {one['entity_type']}" for one in values)
+
+    def _parse(self, line: str) -> dict[str, str]:
+        name, mark, kind = line.rpartition("|")
+        return {"entity": name.strip(), "entity_type": kind.strip()} if mark else {"entity": line}
 
 
 class LabelsField(_ListField):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, cast
 
 from django import forms
 from django.core.validators import MaxValueValidator, MinValueValidator
-from django.utils import timezone
 
+from memoryhub.core.dates import start_of_day
 from memoryhub.core.vocabulary import TYPES
 from memoryhub.memories.filters import MemoryFilter
 
@@ -79,7 +79,7 @@ class ListFilter(forms.Form):
     def value(self, name: str) -> Any:
         return self.cleaned_data[name]
 
-    def told(self, name: str) -> str:
+    def display_value(self, name: str) -> str:
         """Format a submitted value for display: the label of a choice, "yes" for a ticked box."""
         field, given = self.fields[name], str(self.data[name])
         if isinstance(field, forms.BooleanField):
@@ -95,7 +95,8 @@ class ListFilter(forms.Form):
 
     def begin(self) -> datetime | None:
         """Return the start of the first day."""
-        return _start_of_day(self.cleaned_data["since"])
+        day = self.cleaned_data["since"]
+        return start_of_day(day) if day else None
 
     def end(self) -> datetime | None:
         """Return the end of the last day, which is included."""
@@ -176,8 +177,4 @@ class JournalFilter(ListFilter):
 
 def day_bounds(day: date | None) -> tuple[datetime | None, datetime | None]:
     """Return the start and end of a day in the current time zone, or two times None without a day."""
-    return _start_of_day(day), _start_of_day(day + timedelta(days=1)) if day else None
-
-
-def _start_of_day(day: date | None) -> datetime | None:
-    return timezone.make_aware(datetime.combine(day, time.min)) if day else None
+    return (start_of_day(day), start_of_day(day + timedelta(days=1))) if day else (None, None)

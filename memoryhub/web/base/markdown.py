@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -265,41 +266,59 @@ def _keep_deliberate_breaks(token: Token) -> None:
                 child.type, child.tag = "hardbreak", "br"
 
 
-# Python 3.11.2 (Debian 12) mishandles a possessive quantifier around a backreference, so emphasis has none.
-# A line break inside a paragraph, where emphasis ends at the latest.
-_LINE_BREAK = r"\n(?![ \t]*(?:\n|[#>*+-]))"
-_MARKUP = re.compile(
-    rf"""
-      ^[ \t]*(?P<fence>`{{3,}}|~{{3,}})[^\n`]*\n(?P<block>(?s:.*?))(?:\n[ \t]*(?P=fence)[`~]*[ \t]*$|\Z)
-    | (?P<tick>`{{1,3}})(?P<code>[^`\n]++)(?P=tick)
-    | `{{3,}}[\w+-]*                                        # a code fence within a line
-    | ^[ \t]*[-*_|:=](?:[ \t]*[-*_|:=]){{2,}}[ \t]*$         # a rule, or the line under a table head
-    | ^(?:[ \t]*(?:\#{{1,6}}(?=[ \t])|>))+[ \t]*             # before a heading or a quotation
-    | ^[ \t]*[*+](?P<item>[ \t])
-    | !?\[(?P<label>[^\[\]\n]*)\](?:\([^()\s]*(?:[ \t]"[^"\n]*")?\)|\([^()\s]*(?=…\Z))
-    | (?<![\w*/\\.])(?P<star>\*{{1,3}})(?=[\w"'(\[`“‘«¿¡])(?P<strong>(?:(?!(?P=star))[^\n]|{_LINE_BREAK})+)
-      (?<=[^\s*])(?P=star)(?![\w*/])
-    | (?<![\w/\\.])(?P<line>__?)(?=[^\W_])(?P<weak>(?:[^_\n]|{_LINE_BREAK})++)(?<=\S)(?P=line)(?!\w)
-    | (?<![\w~])~~(?=\S)(?P<gone>[^~\n]++)(?<=\S)~~(?![\w~])
-    | (?<![\w*`])(?:\*\*|`)(?=[^\W_])(?P<cut>[^*`…]*+…)\Z     # the closing mark has been cut off
-    """,
-    re.VERBOSE | re.MULTILINE,
-)
+_PLAIN_PARSER = MarkdownIt("commonmark", {"html": False}).enable("strikethrough")
+_MARKS = re.compile(r"[*_`~\[#>|\\&]|^[ \t]*(?:[-+=]|\d+[.)])|^(?: {4}|\t)", re.MULTILINE)
+_TABLE_RULE = re.compile(r"^[ \t]*[|:-][|: \t-]*\|[|: \t-]*$", re.MULTILINE)
+# Titles are cut to a length, so the end of a mark or of a URL may be missing.
+_CUT_LINK = re.compile(r"\[([^\[\]\n]*)\]\([^()\s]*(?=…\Z)")
+_CUT_MARK = re.compile(r"(?<![\w*`])(?:\*\*|```[\w+-]*|`)(?=[^\W_]| )([^*`…]*…)\Z")
 
 
+@lru_cache(maxsize=1000)
 def to_plain_text(text: str) -> str:
-    """Return the text without emphasis, code, heading, quote and rule marks; links become their text."""
-    return _MARKUP.sub(_replace_markup, text)
+    """Return the text of each block on its own lines, without Markdown; links become their text."""
+    if not _MARKS.search(text):
+        return text
+    blocks, mark = [], ""
+    for token in _PLAIN_PARSER.parse(text):
+        if token.type == "list_item_open":
+            mark = f"{token.info}{token.markup} " if token.info else "- "
+        elif token.type in ("fence", "code_block"):
+            blocks.append(token.content.rstrip("\n"))
+        elif token.type == "inline":
+            blocks.append(mark + _inline_text(token.children or []))
+            mark = ""
+    plain = _TABLE_RULE.sub("", "\n".join(blocks))
+    return _CUT_MARK.sub(r"\1", _CUT_LINK.sub(r"\1", plain))
 
 
-def _replace_markup(found: re.Match[str]) -> str:
-    parts = found.groupdict()
-    code = parts["block"] or parts["code"]
-    if code is not None:
-        return code
-    if parts["item"]:
-        return "- "
-    if parts["line"] == "__" and not re.search(r"\s", parts["weak"]):
-        return found[0]  # a name like Python's ``__init__``
-    inner = next((parts[name] for name in ("label", "strong", "weak", "gone", "cut") if parts[name]), "")
-    return to_plain_text(inner)
+def _inline_text(tokens: Sequence[Token]) -> str:
+    literal = _literal_marks(tokens)
+    pieces = []
+    for index, token in enumerate(tokens):
+        if token.type in ("softbreak", "hardbreak"):
+            pieces.append("\n")
+        elif token.type == "image":
+            pieces.append(_inline_text(token.children or []))
+        else:
+            pieces.append(token.markup if index in literal else token.content)
+    return "".join(pieces)
+
+
+def _literal_marks(tokens: Sequence[Token]) -> set[int]:
+    """Return the indexes of emphasis marks that are part of a name or formula: ``__init__``, ``2*3*4``."""
+    literal: set[int] = set()
+    opened: list[tuple[int, str, int]] = []  # index, the letter before it, and the spaces until there
+    before, spaces = "", 0
+    for index, token in enumerate(tokens):
+        if token.type in ("em_open", "strong_open"):
+            opened.append((index, before, spaces))
+        elif token.type in ("em_close", "strong_close"):
+            start, letter, earlier = opened.pop()
+            after = tokens[index + 1].content[:1] if index + 1 < len(tokens) else ""
+            is_name = token.markup == "__" and spaces == earlier
+            if is_name or re.search(r"[\w/]", letter + after):
+                literal |= {start, index}
+        text = "\n" if token.type in ("softbreak", "hardbreak") else token.content
+        before, spaces = text[-1:] or before, spaces + len(re.findall(r"\s", text))
+    return literal

@@ -12,6 +12,7 @@ from django.http import HttpResponseRedirect as Redirect
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import Resolver404, resolve
+from django.utils import timezone
 from django.utils.cache import patch_cache_control
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
@@ -19,8 +20,9 @@ from django_htmx.middleware import HtmxDetails
 from memoryhub.accounts import sign_in
 from memoryhub.core import dates
 from memoryhub.core.database import is_database_busy, is_interrupted
+from memoryhub.core.pagination import InvalidCursor
 from memoryhub.web.base import live
-from memoryhub.web.base.htmx import patch_vary
+from memoryhub.web.base.requests import patch_vary
 
 ZONE_COOKIE = "zone"  # written by theme.js: the browser's time zone, used if the person chose none
 _PAGES = "memoryhub.web."
@@ -47,7 +49,12 @@ class PageMiddleware(LoginRequiredMiddleware):
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
-        """Respond 503 if the database stayed locked or a query timed out, here and in the admin."""
+        """Respond 503 if the database stayed locked or a query timed out, here and in the admin.
+
+        Respond 400 if a cursor from the address does not fit the list.
+        """
+        if isinstance(exception, InvalidCursor):
+            return render(request, "400.html", status=400)
         is_slow = is_interrupted(exception)
         if not is_slow and not is_database_busy(exception):
             return None
@@ -84,7 +91,7 @@ class PersonMiddleware:
         try:
             return self.get_response(request)
         finally:
-            dates.deactivate()
+            timezone.deactivate()
 
     def process_view(
         self, request: HttpRequest, view_func: Callable[..., Any], view_args: Any, view_kwargs: Any

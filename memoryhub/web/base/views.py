@@ -1,16 +1,20 @@
-"""Shared views: the sensitivity switches and field suggestions."""
+"""Shared views: error pages, the sensitivity switches and field suggestions."""
 
 from __future__ import annotations
 
-from django.core.exceptions import PermissionDenied
+from csp.constants import HEADER
+from csp.utils import build_policy
+from django.core.exceptions import DisallowedHost, PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.accounts.clearance import SWITCHABLE_LEVELS, may_view_level, request_clearance, show_level
 from memoryhub.models import Memory
 from memoryhub.stats.counts import count_values
-from memoryhub.web.base.redirects import return_url
+from memoryhub.web.base.middleware import mark_as_page
+from memoryhub.web.base.requests import return_url
 
 MAX_PROJECT_NAMES = 200
 
@@ -33,3 +37,37 @@ def project_names(request: HttpRequest) -> HttpResponse:
     live = Memory.objects.visible_to(request_clearance(request)).live()
     names = [name for name in count_values(live, "project", most=MAX_PROJECT_NAMES) if name]
     return render(request, "suggest/projects.html", {"names": names})
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """An unknown host name gets its own page: it is what a new deployment shows first."""
+    return _error_page(request, "400_host.html" if isinstance(exception, DisallowedHost) else "400.html", 400)
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return _error_page(request, "403.html", 403)
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return _error_page(request, "404.html", 404)
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    return _error_page(request, "403_csrf.html", 403)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Render without the request context: a context processor may be what failed."""
+    mark_as_page(request)
+    return _set_security_policy(HttpResponse(render_to_string("500.html"), status=500))
+
+
+def _error_page(request: HttpRequest, template: str, status: int) -> HttpResponse:
+    mark_as_page(request)
+    return _set_security_policy(render(request, template, status=status))
+
+
+def _set_security_policy(page: HttpResponse) -> HttpResponse:
+    """Add the content security policy: an early refusal never reaches CSPMiddleware."""
+    page.headers[HEADER] = build_policy()
+    return page

@@ -17,13 +17,12 @@ from pydantic import ValidationError
 from memoryhub import memories
 from memoryhub.access import redaction
 from memoryhub.accounts.clearance import request_actor, request_clearance
-from memoryhub.duplicates.clusters import MAX_MEMBERS, DuplicateClusters, change_token, find_clusters
+from memoryhub.duplicates.clusters import MAX_MEMBERS, DuplicateClusters, find_clusters, vectors_token
 from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory
 from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.fields import normalize_newlines, parse_aware_datetime
-from memoryhub.web.base.htmx import HtmxHttpRequest, patch_vary
-from memoryhub.web.base.redirects import return_url
+from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, return_url
 from memoryhub.web.duplicates.presenters import (
     CardInput,
     ClusterCard,
@@ -53,7 +52,7 @@ def duplicates_page(request: HttpRequest) -> HttpResponse:
         return render(request, "duplicates/page.html", {"form": form}, status=422)
     clearance = request_clearance(request)
     live = live_memories(clearance)
-    about = repr((clearance_key(clearance), sorted(form.cleaned_data.items()), change_token()))
+    about = repr((clearance_key(clearance), sorted(form.cleaned_data.items()), vectors_token()))
 
     def compare() -> DuplicateClusters:
         return find_clusters(form.narrow(live), clearance, similarity=form.min_similarity())
@@ -130,7 +129,7 @@ def duplicates_undo(request: HtmxHttpRequest) -> HttpResponse:
     if request.htmx:
         card = _card_or_404(request, request.POST.getlist("member"))
         return _card_response(request, card, is_fresh=True)
-    messages.success(request, "Taken back: all is as it was.")
+    messages.success(request, "Undone: everything is as it was.")
     return redirect(_return_url(request))
 
 

@@ -19,8 +19,7 @@ from memoryhub.facts import contradictions
 from memoryhub.facts.contradictions import Contradiction, ContradictionReport
 from memoryhub.facts.graph_index import node_key
 from memoryhub.models import Fact
-from memoryhub.web.base.htmx import HtmxHttpRequest, patch_vary
-from memoryhub.web.base.redirects import return_url
+from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, return_url
 from memoryhub.web.facts.filters import ContradictionFilter, GraphAddress, suggested_predicates
 from memoryhub.web.memories.filters import filter_url
 

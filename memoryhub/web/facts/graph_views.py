@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -10,13 +13,16 @@ from django.views.decorators.http import require_safe
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
-from memoryhub.facts import contradictions, graph_index
-from memoryhub.facts.predicates import normalise_name
+from memoryhub.facts import contradictions, graph_index, queries
+from memoryhub.facts.contradictions import Contradiction, ContradictionReport, FactKey
+from memoryhub.facts.graph_index import GraphIndex, Triple, node_key
+from memoryhub.facts.predicates import normalise_name, normalise_predicate
 from memoryhub.facts.services import query_facts
-from memoryhub.web.base.htmx import HtmxHttpRequest, page_or_fragment, update_address_bar
+from memoryhub.models import Fact, Memory
+from memoryhub.models.querysets import FactQuerySet, MemoryQuerySet
+from memoryhub.web.base.requests import HtmxHttpRequest, page_or_fragment, update_address_bar
 from memoryhub.web.facts import graph
 from memoryhub.web.facts.filters import GraphAddress, GraphFilter, suggested_predicates
-from memoryhub.web.facts.graph_panel import build_panel
 
 TARGET = "graph-view"
 MAX_TOP_NODES, MAX_FOUND, MAX_SUGGESTED = 14, 12, 50
@@ -123,3 +129,205 @@ def suggest_things(request: HttpRequest) -> HttpResponse:
         index = graph_index.read_graph(form.select(request_clearance(request)))
         names = [index.text(name) for name in index.like(form.value("find"), MAX_SUGGESTED)]
     return render(request, "suggest/projects.html", {"names": names})
+
+
+MAX_GROUPS, MAX_LINES, MAX_ENDED, MAX_MEMORIES = 12, 5, 8, 5
+MAX_QUESTIONS = 4
+MAX_SPELLINGS = 5  # other spellings of the node's name
+MAX_HEADING_CHARS = 90  # of the node's name
+
+
+@dataclass(frozen=True)
+class FactLine:
+    """The other end of a fact; ``href`` opens it. ``project`` is set if the projects of the facts differ."""
+
+    triple: Triple
+    other: str
+    href: str
+    contradicts: bool
+    project: str
+
+
+@dataclass(frozen=True)
+class OpenContradiction:
+    """Contradictory facts, newest first; ``href`` is the page that settles them."""
+
+    predicate: str
+    objects: list[str]
+    project: str
+    uids: list[str]  # of the facts
+    href: str
+
+
+@dataclass(frozen=True)
+class PredicateGroup:
+    """The node's facts of one predicate, contradictory ones first; ``more`` others are in the ``table``.
+
+    ``why``: why several objects do not contradict each other.
+    """
+
+    predicate: str
+    lines: list[FactLine]
+    more: int
+    table: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class NodePanel:
+    text: str
+    key: str
+    spellings: list[str]  # others than the text
+    count: int
+    questions: list[OpenContradiction]
+    unasked: int  # number of omitted questions
+    all_questions: str
+    says: list[PredicateGroup]  # with the node as subject
+    named: list[PredicateGroup]  # with the node as object
+    unsaid: int  # number of omitted predicates
+    ended: list[Fact]
+    memories: list[Memory]
+
+    @property
+    def is_long(self) -> bool:
+        """Return whether the name is cut in the heading."""
+        return len(self.text) > MAX_HEADING_CHARS
+
+    @property
+    def is_contested(self) -> bool:
+        """Return whether a fact with the node as object is contradicted."""
+        return any(line.contradicts for said in self.named for line in said.lines)
+
+
+def build_panel(
+    thing: str,
+    index: GraphIndex,
+    facts: FactQuerySet,
+    ended: FactQuerySet,
+    survey: ContradictionReport,
+    address: GraphAddress,
+    clearance: Clearance,
+) -> NodePanel:
+    """Return the panel of a node of the index, from current and ended facts, in at most three queries."""
+    spellings = index.spellings(thing)
+    text, triples = spellings[0], index.of[thing]
+    own = [triple for triple in triples if index.ends[triple.pk][0] == thing]
+    others = [triple for triple in triples if index.ends[triple.pk][0] != thing]
+    grouper = _FactGrouper(
+        index,
+        address,
+        text,
+        {group.key: group for group in survey.groups},
+        {row.pk for group in survey.open for row in group.rows},
+    )
+    questions = grouper.questions(own)
+    about = queries.about_condition(text, spellings)
+    return NodePanel(
+        text=text,
+        key=node_key(text),
+        spellings=spellings[1 : MAX_SPELLINGS + 1],
+        count=len(triples),
+        questions=questions[:MAX_QUESTIONS],
+        unasked=max(len(questions) - MAX_QUESTIONS, 0),
+        all_questions=address.conflicts(subject=text),
+        says=grouper.by_predicate(own, "subject"),
+        named=grouper.by_predicate(others, "object"),
+        unsaid=_count_left_out(own) + _count_left_out(others),
+        ended=list(ended.filter(about).order_by("-valid_until", "-pk")[:MAX_ENDED]),
+        memories=_find_memories(text, facts.filter(about), clearance),
+    )
+
+
+def _find_memories(text: str, facts: FactQuerySet, clearance: Clearance) -> list[Memory]:
+    """Return the memories that the facts come from and, if they are few, others that mention the node."""
+    live: MemoryQuerySet = Memory.objects.visible_to(clearance).live()
+    sources = facts.filter(memory__isnull=False).order_by().values("memory")
+    found = list(live.filter(pk__in=sources).order_by("-updated_at", "-pk")[:MAX_MEMORIES])
+    if len(found) < MAX_MEMORIES:
+        others = live.about_entity(text).exclude(pk__in=[memory.pk for memory in found])
+        found += others.order_by("-updated_at", "-pk")[: MAX_MEMORIES - len(found)]
+    return found
+
+
+def _count_left_out(triples: Sequence[Triple]) -> int:
+    """Return the number of predicates that exceed the panel's limit."""
+    return max(len({normalise_predicate(triple.predicate) for triple in triples}) - MAX_GROUPS, 0)
+
+
+@dataclass(frozen=True)
+class _FactGrouper:
+    """Groups the facts of the node ``text`` by predicate.
+
+    ``compared``: the contradictions and compatible groups of the survey; ``contested``: keys of facts in open
+    contradictions.
+    """
+
+    index: GraphIndex
+    address: GraphAddress
+    text: str
+    compared: Mapping[FactKey, Contradiction]
+    contested: set[int]
+
+    def questions(self, triples: Sequence[Triple]) -> list[OpenContradiction]:
+        """Return the open contradictions of this subject, one for each project and predicate."""
+        keys = dict.fromkeys(self._key(triple) for triple in triples)
+        groups = (self.compared[key] for key in keys if key in self.compared)
+        return [self._question(group) for group in groups if group.is_open]
+
+    def _question(self, group: Contradiction) -> OpenContradiction:
+        row = group.newest
+        objects: dict[str, str] = {}
+        for fact in group.rows:
+            objects.setdefault(normalise_name(fact.object), fact.object)
+        href = self.address.conflicts(subject=self.text, predicate=row.predicate, project=row.project)
+        return OpenContradiction(
+            row.predicate, list(objects.values()), row.project, [fact.uid for fact in group.rows], href
+        )
+
+    def by_predicate(self, triples: Sequence[Triple], side: str) -> list[PredicateGroup]:
+        """Group facts by predicate: contradictory ones first, then by ascending number of facts."""
+        groups: dict[str, list[Triple]] = defaultdict(list)
+        for triple in triples:
+            groups[normalise_predicate(triple.predicate)].append(triple)
+        ordered = sorted(
+            groups.items(), key=lambda item: (not self._is_contested(item[1]), len(item[1]), item[0])
+        )
+        return [self._group(found, side) for _, found in ordered[:MAX_GROUPS]]
+
+    def _group(self, triples: Sequence[Triple], side: str) -> PredicateGroup:
+        predicate = queries.most_common_spelling(Counter(triple.predicate for triple in triples))
+        ordered = sorted(triples, key=lambda t: (t.pk not in self.contested, -t.confidence, t.object))
+        by_project = len({triple.project for triple in triples}) > 1
+        return PredicateGroup(
+            predicate,
+            [self._line(triple, side, by_project) for triple in ordered[:MAX_LINES]],
+            max(len(triples) - MAX_LINES, 0),
+            self.address.table(predicate=predicate, **{side: self.text}),
+            self._why(triples) if side == "subject" else "",
+        )
+
+    def _line(self, triple: Triple, side: str, by_project: bool) -> FactLine:
+        ends = self.index.ends[triple.pk]
+        other = self.index.text(ends[1] if side == "subject" else ends[0])
+        project = (triple.project or "no project") if by_project else ""
+        href = self.address.opening(node_key(other))
+        return FactLine(triple, other, href, triple.pk in self.contested, project)
+
+    def _why(self, triples: Sequence[Triple]) -> str:
+        """Return why different objects do not contradict each other; empty if they do."""
+        if len({self.index.ends[triple.pk][1] for triple in triples}) < 2:
+            return ""
+        keys = {self._key(triple) for triple in triples}
+        groups = [self.compared[key] for key in keys if key in self.compared]
+        if any(group.settled for group in groups):
+            return "Someone confirmed that all of these are true."
+        if groups and not any(group.is_open for group in groups):
+            return f"These can all be true: {groups[0].verdict.why}."
+        return "Facts are compared within each project only." if len(keys) > 1 else ""
+
+    def _is_contested(self, triples: Sequence[Triple]) -> bool:
+        return any(triple.pk in self.contested for triple in triples)
+
+    @staticmethod
+    def _key(triple: Triple) -> FactKey:
+        return triple.project, normalise_name(triple.subject), normalise_predicate(triple.predicate)

@@ -16,20 +16,16 @@ from memoryhub import memories
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.capture import segments
-from memoryhub.core import pagination
 from memoryhub.facts import queries
 from memoryhub.facts import services as fact_store
 from memoryhub.facts.graph_index import node_key
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import Fact
 from memoryhub.models.querysets import FactQuerySet
-from memoryhub.web.base.errors import bad_cursor_as_400
 from memoryhub.web.base.filters import FactFilter
-from memoryhub.web.base.htmx import HtmxHttpRequest
-from memoryhub.web.base.redirects import return_url
+from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, return_url
 from memoryhub.web.facts.filters import GraphAddress, suggested_predicates
-from memoryhub.web.memories.bulk_actions import changed_since_text, parse_journal_number
-from memoryhub.web.memories.bulk_selection import parse_ticked
+from memoryhub.web.memories.bulk_actions import changed_since_text, parse_journal_number, parse_ticked
 from memoryhub.web.memories.forms import FactForm
 
 PAGE_SIZE = 30
@@ -63,7 +59,7 @@ def _add_fact(request: HttpRequest) -> HttpResponse:
 
 def _hidden_level_hint(request: HttpRequest, fact: Fact) -> str:
     """Return which switch shows the stored fact, if its level is switched off."""
-    if request_clearance(request).opens(fact.project, fact.sensitivity):
+    if request_clearance(request).allows(fact.project, fact.sensitivity):
         return ""
     return f" It is {fact.sensitivity}: turn on the switch of that level to see it."
 
@@ -79,15 +75,11 @@ def _render_table(request: HttpRequest, add: FactForm, status: int = 200) -> Htt
     form = FactFilter({} if "add" in request.GET or request.method == "POST" else request.GET)
     valid = form.is_valid()
     rows = _filter_facts(request_clearance(request), form) if valid else Fact.objects.none()
-    cursor = request.GET.get("cursor")
-    with bad_cursor_as_400():
-        page = pagination.paginate(rows, "updated_at", PAGE_SIZE, cursor)
     context = {
         "form": form,
         "add": add,
         "add_open": add.is_bound or "add" in request.GET,
-        "page": page,
-        "first": not cursor,
+        **cursor_page(request, rows, "updated_at", PAGE_SIZE),
         "hidden_marks": valid and form.leaves_out_marks() and _has_segment_facts(request),
         "graph": _graph_address(request, form) if valid else "",
         "conflicts": GraphAddress(request.GET).conflicts(subject=form.value("subject")) if valid else "",
@@ -160,7 +152,7 @@ def facts_end(request: HtmxHttpRequest) -> HttpResponse:
         messages.error(request, f"Nothing was changed: {refusal.message}.")
         return redirect(back)
     if ended.facts:
-        context = {"ended": ended, "told": _count_facts(len(ended.facts), "holds", "hold"), "back": back}
+        context = {"ended": ended, "summary": _count_facts(len(ended.facts), "holds", "hold"), "back": back}
         messages.success(request, render_to_string("facts/ended.html", context, request=request))
     elif not ended.outdated:
         messages.warning(request, "No current fact was selected. Tick the facts to end.")

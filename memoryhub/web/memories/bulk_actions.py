@@ -1,31 +1,145 @@
-"""Bulk actions in the browser: permissions, form values, messages and the two views."""
+"""Bulk actions in the browser: the selected memories, permissions, messages and the two views."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.template.loader import render_to_string
-from django.urls import reverse
+from django.urls import Resolver404, ResolverMatch, resolve, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
 from memoryhub import memories
-from memoryhub.access import redaction
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.memories import BulkResult, NotFound, StoreError, undo_bulk_action
-from memoryhub.memories.bulk_undo import bulk_action_kind
+from memoryhub.memories.bulk_actions import MAX_MEMORIES, bulk_action_kind
 from memoryhub.models import Memory
-from memoryhub.web.base.fields import parse_whole_number
-from memoryhub.web.base.redirects import return_url
+from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.search.hybrid import search_memories
+from memoryhub.web.base.fields import parse_aware_datetime, parse_whole_number
+from memoryhub.web.base.filters import TimelineFilter
+from memoryhub.web.base.requests import return_url
 from memoryhub.web.memories import queries
-from memoryhub.web.memories.bulk_selection import parse_selection
+from memoryhub.web.memories.filters import BrowseFilter, SearchFilter
+
+ListQuery = Callable[[QueryDict, ResolverMatch, Clearance], MemoryQuerySet]
+
+NEWEST = "newest"  # selects the newest memories of a list that is too long to select as a whole
+
+
+def select_all_matching(address: str, clearance: Clearance, newest: bool = False) -> list[str]:
+    """Return the ids of all visible memories on all pages of the list at a URL.
+
+    With ``newest``, only the newest :data:`~memoryhub.memories.bulk_actions.MAX_MEMORIES`. Memories stored
+    after the parameter ``as_of`` (ISO 8601) of the URL are not included: the person has not seen them.
+    Raises StoreError if the URL is not of a list, if its filters are invalid, or if too many match.
+    """
+    try:
+        parts = urlsplit(address)
+        match = resolve(parts.path)
+        select = LIST_QUERIES[match.url_name or ""]
+    except (ValueError, Resolver404, KeyError):
+        raise StoreError("this list cannot be taken as a whole; tick what is meant", "list") from None
+    query = QueryDict(parts.query)
+    memories = select(query, match, clearance)
+    if shown_at := parse_aware_datetime(query.get("as_of", "")):
+        memories = memories.exclude(created_at__gt=shown_at).exclude(imported_at__gt=shown_at)
+    uids = list(memories.order_by("-pk").values_list("uid", flat=True)[: MAX_MEMORIES + 1])
+    if newest:
+        return uids[:MAX_MEMORIES]
+    if len(uids) > MAX_MEMORIES:
+        raise StoreError(f"more than {MAX_MEMORIES} match; narrow the filters first", "every")
+    return uids
+
+
+def _browse_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
+    form = BrowseFilter(query)
+    _require_valid(form.is_valid())
+    return form.select(clearance)
+
+
+def _search_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
+    form = SearchFilter(query)
+    _require_valid(form.is_valid() and bool(query.get("q", "").strip()))
+    memories = form.wanted().select(clearance)
+    return memories.filter(
+        pk__in=search_memories(memories, form.value("q"), limit=0, min_score=form.lowest_score()).ids
+    )
+
+
+def _trash_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
+    visible: MemoryQuerySet = Memory.objects.visible_to(clearance)
+    return visible.expired() if query.get("tab") == "expired" else visible.trashed()
+
+
+def _timeline_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
+    form = TimelineFilter(query)
+    _require_valid(form.is_valid())
+    return form.wanted().select(clearance)
+
+
+def _session_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
+    session = Memory.objects.visible_to(clearance).live().in_session(match.kwargs["session_id"])
+    return session.filter(project=query["project"]) if "project" in query else session
+
+
+def _require_valid(is_valid: bool) -> None:
+    if not is_valid:
+        raise StoreError("the filters of this list cannot be used; correct them first", "list")
+
+
+LIST_QUERIES: dict[str, ListQuery] = {
+    "memories": _browse_list,
+    "search": _search_list,
+    "trash": _trash_list,
+    "timeline-entries": _timeline_list,
+    "session": _session_list,
+}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """``seen``: the ``updated_at`` of each ticked memory as the page showed it; empty for whole lists."""
+
+    uids: list[str]
+    seen: Mapping[str, datetime]
+
+
+def parse_ticked(values: Iterable[str]) -> Selection:
+    """Parse the values of checkboxes: an id, or an id, a space and the ``updated_at`` that was shown.
+
+    With an invalid datetime, the whole value becomes an id that no memory has: the action must not apply to
+    a version that was not shown.
+    """
+    uids, seen = [], {}
+    for value in values:
+        uid, _, moment = value.partition(" ")
+        read_at = parse_aware_datetime(moment)
+        uids.append(uid if read_at else value)
+        if read_at:
+            seen[uid] = read_at
+    return Selection(uids, seen)
+
+
+def parse_selection(form: QueryDict, clearance: Clearance) -> Selection:
+    """Return the ticked ``uid``s, or with ``every`` all memories of the URL ``list``.
+
+    With :data:`NEWEST` as ``every``, only as many as one action may change.
+    """
+    if "every" in form:
+        return Selection(select_all_matching(form.get("list", ""), clearance, form["every"] == NEWEST), {})
+    return parse_ticked(form.getlist("uid"))
+
 
 _CHANGE_PERMISSION, _DELETE_PERMISSION = "memoryhub.change_memory", "memoryhub.delete_memory"
 # Any one of these permissions allows an action and its undo.
@@ -98,7 +212,7 @@ def parse_action(form: QueryDict, clearance: Clearance) -> tuple[str, dict[str, 
     names = [name] if name in SETTABLE_FIELDS else [one for one in SETTABLE_FIELDS if form.get(one)]
     values = {one: form.get(one, "") for one in names}
     level = values.get("sensitivity")
-    if level in LEVELS and level not in clearance.somewhere():
+    if level in LEVELS and level not in clearance.levels_in_any_project():
         raise StoreError(f"you may not see {level} memories; choose a lower level", "sensitivity")
     return kind, values
 
@@ -109,7 +223,7 @@ def add_result_messages(request: HttpRequest, acted: BulkResult, back: str) -> N
         hidden = queries.hidden_notice(request, acted.done)
         context = {
             "acted": acted,
-            "told": f"{count_text(len(acted.done))} {_DONE_TEXTS[acted.kind]}",
+            "summary": f"{count_text(len(acted.done))} {_DONE_TEXTS[acted.kind]}",
             "one": acted.done[0] if len(acted.done) == 1 else None,
             "back": back,
             "hidden": hidden,
@@ -127,7 +241,7 @@ def add_result_messages(request: HttpRequest, acted: BulkResult, back: str) -> N
 def add_undo_messages(request: HttpRequest, acted: BulkResult) -> None:
     if acted.done:
         verb = "is as it was" if len(acted.done) == 1 else "are as they were"
-        messages.success(request, f"Taken back: {count_text(len(acted.done))} {verb}.")
+        messages.success(request, f"Undone: {count_text(len(acted.done))} {verb}.")
     if acted.refused:
         messages.warning(request, refusals_message(acted, request))
 
@@ -136,17 +250,23 @@ def refusals_message(acted: BulkResult, request: HttpRequest) -> SafeString:
     """List the first refused memories, with titles if visible, and count the rest."""
     refused = [(uid, reason) for uid, reason in acted.refused if uid not in acted.outdated]
     shown = refused[:_MAX_LISTED]
-    titles = _visible_titles([uid for uid, _ in shown], request)
-    items = [format_html("<bdi>{}</bdi>: {}", titles.get(uid, uid), reason) for uid, reason in shown]
+    titles = queries.visible_titles(request, [uid for uid, _ in shown])
+    items = [
+        format_html("<bdi>{}</bdi>: {}", titles.get(uid, uid)[:_MAX_TITLE_CHARS], reason)
+        for uid, reason in shown
+    ]
     return _list_message(f"{count_text(len(refused)).capitalize()} left as before:", items, len(refused))
 
 
 def changed_since_message(acted: BulkResult, request: HttpRequest) -> SafeString:
     """List the first memories that changed after the list was shown, as links, and count the rest."""
     shown = acted.outdated[:_MAX_LISTED]
-    titles = _visible_titles(shown, request)
+    titles = queries.visible_titles(request, shown)
     link = '<a href="{}"><bdi>{}</bdi></a>'
-    items = [format_html(link, reverse("memory", args=[uid]), titles.get(uid, uid)) for uid in shown]
+    items = [
+        format_html(link, reverse("memory", args=[uid]), titles.get(uid, uid)[:_MAX_TITLE_CHARS])
+        for uid in shown
+    ]
     count = len(acted.outdated)
     return _list_message(changed_since_text(count_text(count), count), items, count)
 
@@ -165,15 +285,6 @@ def _list_message(head: str, items: list[SafeString], total: int) -> SafeString:
     return format_html("{}<ul>{}</ul>", head, rows)
 
 
-def _visible_titles(uids: list[str], request: HttpRequest) -> Mapping[str, str]:
-    seen = Memory.objects.visible_to(request_clearance(request)).filter(uid__in=uids)
-    named = seen.values_list("title", "uid", "sensitivity")
-    return {
-        uid: redaction.format_display_name(title, uid, level)[:_MAX_TITLE_CHARS]
-        for title, uid, level in named
-    }
-
-
 def count_text(count: int) -> str:
     return "1 memory" if count == 1 else f"{count} memories"
 
@@ -182,7 +293,7 @@ def count_text(count: int) -> str:
 def bulk_action(request: HttpRequest) -> HttpResponse:
     """Apply the action ``act`` to the memories ``uid``, and redirect to ``next`` with an undo message.
 
-    A ``uid`` may contain the version that was shown (:func:`.bulk_selection.parse_ticked`): a memory that has
+    A ``uid`` may contain the version that was shown (:func:`parse_ticked`): a memory that has
     changed since is skipped. With ``every``, the action applies to all pages of the list at the URL ``list``.
     404 for a single memory that is not visible.
     """

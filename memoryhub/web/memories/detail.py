@@ -24,9 +24,9 @@ from memoryhub.models import Memory
 from memoryhub.search.related import find_related
 from memoryhub.web.base import markdown
 from memoryhub.web.base.fields import parse_whole_number
-from memoryhub.web.base.htmx import HtmxHttpRequest, patch_vary, wants_fragment
-from memoryhub.web.memories import queries, revisions
-from memoryhub.web.memories.trash import may_restore
+from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, wants_fragment
+from memoryhub.web.memories import queries, versions
+from memoryhub.web.memories.bulk_actions import is_allowed
 
 _OVERVIEW_HEADING = 3  # the level of the heading above an overview
 MAX_VERSIONS_ON_PAGE = 5
@@ -48,7 +48,7 @@ def memory_page(request: HttpRequest, uid: str) -> HttpResponse:
         context["overview_html"] = markdown.render(memory.overview, below=_OVERVIEW_HEADING, links=links)
     queries.reveal_if_secret(request, memory, "page", [one.sensitivity for one in context["versions"]])
     count_accesses_and_promote([memory])
-    context["may_restore"] = may_restore(request)
+    context["may_restore"] = is_allowed(request, "restore")
     return render(request, "memory/page.html", {**context, **_related_context(request, memory)})
 
 
@@ -82,19 +82,16 @@ def _parse_before(request: HttpRequest) -> int | None:
 def _history_context(
     request: HttpRequest, memory: Memory, limit: int, before: int | None = None
 ) -> dict[str, Any]:
-    versions, older = revisions.visible_changes(
-        memory, request_clearance(request), limit=limit, before=before
-    )
-    return {"versions": versions, "older": older}
+    changes, older = versions.visible_changes(memory, request_clearance(request), limit=limit, before=before)
+    return {"versions": changes, "older": older}
 
 
 def _state_context(memory: Memory) -> dict[str, Any]:
-    has_expired = memory.expires_at is not None and memory.expires_at <= timezone.now()
     return {
         "memory": memory,
         **{name: list_values(memory, name) for name in LIST_FIELDS},
         "is_trashed": memory.deleted_at is not None,
-        "is_expired": memory.deleted_at is None and has_expired,
+        "is_expired": memory.deleted_at is None and memory.is_expired(timezone.now()),
     }
 
 

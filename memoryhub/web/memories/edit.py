@@ -1,8 +1,9 @@
-"""Views that create, edit, trash, restore and erase a memory."""
+"""Views that create, edit, trash, restore and erase a memory; concurrent edits are merged field by field."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from django.contrib import messages
@@ -15,13 +16,15 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
 from memoryhub import memories
+from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
+from memoryhub.memories.versions import current_value
 from memoryhub.models import Memory
-from memoryhub.web.base.redirects import return_url
-from memoryhub.web.memories import edit_conflicts, queries
-from memoryhub.web.memories.forms import MemoryForm
-from memoryhub.web.memories.trash import may_restore
-from memoryhub.web.memories.versions import undo_form
+from memoryhub.web.base.requests import return_url
+from memoryhub.web.memories import queries
+from memoryhub.web.memories.bulk_actions import is_allowed
+from memoryhub.web.memories.forms import FieldForm, MemoryForm
+from memoryhub.web.memories.versions import FieldChange, field_change, state_at, undo_form
 
 _PREFILL_FIELDS = ("project", "session_id", "type", "category")
 ERASE_WORD = "erase"
@@ -122,7 +125,7 @@ def _conflict_page(request: HttpRequest, uid: str, form: MemoryForm) -> HttpResp
     """Merge the submitted values into the stored ones and name every field that both changed."""
     memory = queries.get_visible_memory(request, uid)
     queries.reveal_if_secret(request, memory, "edit")
-    merged, collisions = edit_conflicts.merge_edits(form, memory, request_clearance(request))
+    merged, collisions = merge_edits(form, memory, request_clearance(request))
     return _form_page(request, merged, memory, status=409, conflict=True, collisions=collisions)
 
 
@@ -151,7 +154,7 @@ def memory_trash(request: HttpRequest, uid: str) -> HttpResponse:
 @require_POST
 def memory_restore(request: HttpRequest, uid: str) -> HttpResponse:
     """Restore a memory from the trash, or one that has expired."""
-    if not may_restore(request):
+    if not is_allowed(request, "restore"):
         raise PermissionDenied
     queries.get_visible_memory(request, uid)
     if memories.restore_memories([uid], request_actor(request)):
@@ -174,3 +177,54 @@ def memory_erase(request: HttpRequest, uid: str) -> HttpResponse:
     is_wrong = request.method == "POST"
     context = {"memory": memory, "word": ERASE_WORD, "typed": typed, "wrong": is_wrong}
     return render(request, "memory/erase.html", context, status=422 if is_wrong else 200)
+
+
+def merge_edits(
+    form: MemoryForm, memory: Memory, clearance: Clearance, *names: str
+) -> tuple[MemoryForm, list[FieldChange]]:
+    """Return a merged form, and the fields that both sides changed (stored value and submitted value).
+
+    Fields that the person did not change take the stored value; the others keep the submitted one. The new
+    form counts as opened now, so saving it again overwrites. ``names``: the fields of the form, if not all.
+    """
+    opened: datetime = form.cleaned_data["unchanged_since"]
+    then = state_at(memory, opened, clearance)
+    data = form.data.copy()  # type: ignore[attr-defined]
+    fresh = _make_form(None, form.clearance, memory, names, clearance)
+    collisions = []
+    for name, field in fresh.fields.items():
+        stored = fresh.initial.get(name)
+        if name == "unchanged_since" or not field.has_changed(stored, form.data.get(name)):
+            continue
+        is_untouched = name not in form.changed_data
+        if is_untouched or not field.has_changed(then.get(name, stored), form.data.get(name)):
+            data[name] = field.prepare_value(stored)
+        elif name in then:
+            collisions.append(
+                field_change(name, current_value(memory, name, clearance), form.cleaned_data[name])
+            )
+        if field.show_hidden_initial:
+            data[form.add_initial_prefix(name)] = field.prepare_value(stored)
+    data["unchanged_since"] = fresh.initial["unchanged_since"]
+    return _make_form(data, form.clearance, memory, names, clearance), collisions
+
+
+def merge_if_changed(
+    form: MemoryForm, memory: Memory, clearance: Clearance, *names: str
+) -> tuple[MemoryForm, list[FieldChange]]:
+    """Call :func:`merge_edits` if the memory has changed since the form was opened, else return the form."""
+    if not form.is_valid() or memory.updated_at == form.cleaned_data["unchanged_since"]:
+        return form, []
+    return merge_edits(form, memory, clearance, *names)
+
+
+def _make_form(
+    data: Mapping[str, Any] | None,
+    clearance: Clearance,
+    memory: Memory,
+    names: Sequence[str],
+    shown: Clearance,
+) -> MemoryForm:
+    if names:
+        return FieldForm(data, clearance, memory, *names)
+    return MemoryForm(data, clearance, memory, shown=shown)

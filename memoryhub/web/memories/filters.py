@@ -67,7 +67,7 @@ class MemoryListFilter(ListFilter):
 
     def narrow_to(self, clearance: Clearance) -> None:
         """Offer only the levels that are shown."""
-        seen = clearance.somewhere()
+        seen = clearance.levels_in_any_project()
         shown = [level for level in LEVELS if level in seen]
         widget = self.fields["sensitivity"].widget
         widget.choices = [("", "Any"), *((level, level) for level in shown)]
@@ -80,7 +80,7 @@ class MemoryListFilter(ListFilter):
     def chips(self, request: HttpRequest) -> list[FilterChip]:
         """Return the active filters; an invalid value has no chip, it shows in its field."""
         return [
-            FilterChip(str(self[name].label), self.told(name), filter_url(request, name))
+            FilterChip(str(self[name].label), self.display_value(name), filter_url(request, name))
             for name in self.fields
             if name not in _NOT_FILTERS and self.data.get(name) and name not in self.errors
         ]
@@ -106,7 +106,7 @@ class SearchFilter(MemoryListFilter):
 
 class BrowseFilter(MemoryListFilter):
     expiring = forms.BooleanField(required=False, label="Expiring soon")
-    mend = _choice_field(HEALTH_ISSUES, label="To mend", help_text="What the health report counts.")
+    issue = _choice_field(HEALTH_ISSUES, label="Issue", help_text="What the health report counts.")
     worth = _choice_field(usage.IMPORTANCE_STEPS, label="Importance")
     reads = _choice_field(usage.USE_STEPS, label="Read", help_text="Some: 1 to 4 times.")
     ends = DayField(label="Expires on")
@@ -117,7 +117,7 @@ class BrowseFilter(MemoryListFilter):
     def select(self, clearance: Clearance) -> MemoryQuerySet:
         """Return the visible memories that match."""
         memories = self.wanted().select(clearance)
-        if issue := self.value("mend"):
+        if issue := self.value("issue"):
             memories = memories.filter(issue_condition(issue))
         if worth := self.value("worth"):
             memories = memories.filter(usage.importance_condition(worth))

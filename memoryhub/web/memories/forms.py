@@ -18,12 +18,14 @@ from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.memories.versions import current_value
 from memoryhub.models import Memory
 from memoryhub.web.base.fields import (
+    EntitiesField,
     LabelsField,
     LineField,
     LinesField,
     NumberField,
     TextField,
     parse_aware_datetime,
+    to_sentence,
 )
 
 _HTML_ATTRIBUTES = {"maxLength": "maxlength", "minimum": "min", "maximum": "max"}
@@ -51,7 +53,7 @@ class DraftForm(forms.Form):
     def __init__(self, data: Mapping[str, Any] | None, clearance: Clearance, **options: Any) -> None:
         super().__init__(data, **options)
         self.clearance = clearance
-        self.levels = [level for level in LEVELS if level in clearance.somewhere()]
+        self.levels = [level for level in LEVELS if level in clearance.levels_in_any_project()]
         self.fields["sensitivity"].widget.choices = [(level, level) for level in self.levels]
         properties = self.model.model_json_schema()["properties"]
         for name, bound in self.fields.items():
@@ -83,14 +85,14 @@ class DraftForm(forms.Form):
         if kind == "too_long" and isinstance(error["input"], str):
             kind = "string_too_long"
         message = _ERROR_MESSAGES.get(kind, "").format(**error.get("ctx", {}))
-        message = message or _to_sentence(error["msg"].removeprefix("Value error, "))
+        message = message or to_sentence(error["msg"].removeprefix("Value error, "))
         if len(error["loc"]) > 1:
             message = f"Item {int(error['loc'][1]) + 1}: {message}"
         self.add_error(name if name in self.fields else None, message)
 
     def refuse(self, refusal: StoreError) -> None:
         """Add the reason of a refusal to the field it names."""
-        self.add_error(refusal.field if refusal.field in self.fields else None, _to_sentence(refusal.message))
+        self.add_error(refusal.field if refusal.field in self.fields else None, to_sentence(refusal.message))
 
 
 class MemoryForm(DraftForm):
@@ -125,6 +127,8 @@ class MemoryForm(DraftForm):
     superseded_by = LineField(
         label="Replaced by", help_text="The id of the memory that replaces this one. Empty: none."
     )
+    entities = EntitiesField(help_text="One on each line: a name, or a name | type.")
+    discovery_tokens = forms.IntegerField(required=False, help_text="What it cost to find this out.")
     unchanged_since = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def __init__(
@@ -138,7 +142,13 @@ class MemoryForm(DraftForm):
         self.memory = memory
         start = _stored_values(memory, shown or Clearance.up_to("public")) if memory else _default_values()
         super().__init__(data, clearance, initial={**start, **(initial or {})}, label_suffix="")
-        for name, rows in (("content", 16), ("overview", 4), ("files_read", 4), ("files_modified", 4)):
+        for name, rows in (
+            ("content", 16),
+            ("overview", 4),
+            ("files_read", 4),
+            ("files_modified", 4),
+            ("entities", 4),
+        ):
             self.fields[name].widget.attrs["rows"] = rows
         self.fields["content"].widget.attrs["required"] = True
         self.fields["project"].widget.attrs["list"] = "projects"
@@ -231,8 +241,3 @@ def _default_values() -> dict[str, Any]:
 def _is_given(name: str, value: Any) -> bool:
     """Whether a field overrides the default; an empty time to live does, and means never."""
     return name in ("ttl_days", "content") or value not in ("", None, [])
-
-
-def _to_sentence(text: str) -> str:
-    text = text[:1].upper() + text[1:]
-    return text if text.endswith((".", "!", "?")) else f"{text}."

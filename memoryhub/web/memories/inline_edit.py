@@ -17,12 +17,10 @@ from memoryhub import memories
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.memories.rows import list_values
 from memoryhub.models import Memory
-from memoryhub.web.base.htmx import HtmxHttpRequest, patch_vary
-from memoryhub.web.base.redirects import return_url
-from memoryhub.web.memories import bulk_actions, edit_conflicts, queries
+from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, return_url
+from memoryhub.web.memories import bulk_actions, edit, queries
 from memoryhub.web.memories.forms import FieldForm, MemoryForm
-from memoryhub.web.memories.revisions import FieldChange
-from memoryhub.web.memories.versions import redirect_to_memory, undo_form
+from memoryhub.web.memories.versions import FieldChange, redirect_to_memory, undo_form
 
 FIELDS = ("title", "tags", "importance", "sensitivity")
 _FIELD_LABELS = {"sensitivity": "level"}
@@ -70,7 +68,7 @@ def _submitted_form(
 ) -> tuple[MemoryForm, list[FieldChange]]:
     """Return the form merged with concurrent changes, and the conflicts, which reveal a secret."""
     submitted = FieldForm(request.POST, full_clearance(request), memory, *names)
-    form, conflicts = edit_conflicts.merge_if_changed(submitted, memory, request_clearance(request), *names)
+    form, conflicts = edit.merge_if_changed(submitted, memory, request_clearance(request), *names)
     if conflicts:
         queries.reveal_if_secret(request, memory, "edit")
     return form, conflicts
@@ -83,7 +81,7 @@ def _saved_response(request: HtmxHttpRequest, memory: Memory, name: str, *, chan
         messages.success(request, undo_form(request, memory, text))
     else:
         messages.info(request, "Nothing was changed.")
-    if request.htmx and request_clearance(request).opens(memory.project, memory.sensitivity):
+    if request.htmx and request_clearance(request).allows(memory.project, memory.sensitivity):
         response = _text_response(
             request, queries.get_visible_memory(request, memory.uid), name, done=True, changed=changed
         )

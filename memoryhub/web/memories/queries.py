@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from django.db.models import Q
 from django.http import Http404, HttpRequest
 
+from memoryhub.access import redaction
 from memoryhub.access.policy import Clearance, Sensitivity, level_rank
 from memoryhub.accounts.clearance import full_clearance, record_reveal, request_clearance
 from memoryhub.memories.versions import memory_journal
@@ -45,16 +46,23 @@ def hidden_notice(request: HttpRequest, memories: Sequence[Memory]) -> str:
     Their new level may have its switch off, or be one that the person never sees in that project.
     """
     shown, full = request_clearance(request), full_clearance(request)
-    hidden = [one for one in memories if not shown.opens(one.project, one.sensitivity)]
+    hidden = [one for one in memories if not shown.allows(one.project, one.sensitivity)]
     if not hidden:
         return ""
     levels = sorted({one.sensitivity for one in hidden}, key=level_rank)
     what, them = ("It is", "it") if len(memories) == 1 else (f"{len(hidden)} of them are", "them")
     named = " or ".join(levels)
-    if not all(full.opens(one.project, one.sensitivity) for one in hidden):
+    if not all(full.allows(one.project, one.sensitivity) for one in hidden):
         return f"{what} {named} now, which you may not see there."
     switch = "switch of that level" if len(levels) == 1 else "switches of these levels"
     return f"{what} {named} now and out of sight: turn on the {switch} to see {them}."
+
+
+def visible_titles(request: HttpRequest, uids: Iterable[str]) -> dict[str, str]:
+    """Return the titles by id of the visible ones of these memories, redacted if secret."""
+    visible = Memory.objects.visible_to(request_clearance(request)).filter(uid__in=uids)
+    rows = visible.values_list("title", "uid", "sensitivity")
+    return {uid: redaction.format_display_name(title, uid, level) for title, uid, level in rows}
 
 
 def session_neighbours(memory: Memory, clearance: Clearance) -> list[Memory]:

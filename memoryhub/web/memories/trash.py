@@ -17,15 +17,19 @@ from memoryhub.core.pagination import InvalidCursor, paginate
 from memoryhub.memories.rows import is_unchanged
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.web.base.redirects import return_url
-from memoryhub.web.memories.bulk_actions import changed_since_text, count_text
-from memoryhub.web.memories.bulk_selection import Selection, parse_selection
+from memoryhub.web.base.requests import return_url
+from memoryhub.web.memories.bulk_actions import (
+    Selection,
+    changed_since_text,
+    count_text,
+    is_allowed,
+    parse_selection,
+)
 from memoryhub.web.memories.filters import filter_url
 
 PAGE_SIZE = 50
 MAX_ERASED_AT_ONCE = 1000
 _TABS = {"trashed": ("In the trash", "deleted_at"), "expired": ("Expired", "expires_at")}
-RESTORE_PERMISSIONS = ("memoryhub.delete_memory", "memoryhub.change_memory")
 ERASE_PERMISSION = "memoryhub.erase_memory"
 
 
@@ -33,10 +37,6 @@ ERASE_PERMISSION = "memoryhub.erase_memory"
 def trash_page(request: HttpRequest) -> HttpResponse:
     """List the trash; POST with ``uid``s erases after a confirmation."""
     return _handle_erase(request) if request.method == "POST" else _trash_list(request)
-
-
-def may_restore(request: HttpRequest) -> bool:
-    return any(request.user.has_perm(permission) for permission in RESTORE_PERMISSIONS)
 
 
 def may_erase(request: HttpRequest) -> bool:
@@ -61,7 +61,7 @@ def _trash_list(request: HttpRequest) -> HttpResponse:
             }
             for name, (title, _) in _TABS.items()
         ],
-        "may_restore": may_restore(request),
+        "may_restore": is_allowed(request, "restore"),
         "may_erase": may_erase(request),
         "first": not request.GET.get("cursor"),
     }

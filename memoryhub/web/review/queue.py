@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -28,7 +29,7 @@ from memoryhub.web.base.filters import ListFilter, ProjectField
 from memoryhub.web.base.markdown import MarkedSpan
 from memoryhub.web.memories.queries import live_memories
 
-NEW, UNSURE, FLAGGED, DUPLICATES, CONTRADICTIONS = *review_items.REASONS, "alike", "clashes"
+NEW, UNSURE, FLAGGED, DUPLICATES, CONTRADICTIONS = *review_items.REASONS, "alike", "contradictions"
 TITLES = {
     NEW: "New",
     UNSURE: "Low confidence",
@@ -42,6 +43,7 @@ _SHOWN_CHARS, _SHOWN_LINES = 800, 14  # of it that a card shows at first
 _SLACK = 1.25  # a text longer by less than this factor is shown whole
 _MAX_PARTIAL_WORD = 40  # characters of a cut word that are dropped
 _CARD_HEADING = 3  # the level of a card's heading
+_OLD_TAB = "clashes"  # the name of the tab of contradictions in addresses that people saved
 MAX_BADGE = 99  # larger counts show as "99+"
 
 
@@ -53,6 +55,11 @@ class ReviewFilter(ListFilter):
         widget=forms.HiddenInput,
         error_messages={"invalid_choice": "There is no such list; choose one of the tabs."},
     )
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        super().__init__(data)
+        if data.get("tab") == _OLD_TAB:
+            self.data = {**data, "tab": CONTRADICTIONS}
 
     def is_narrowed(self) -> bool:
         return bool(self.data.get("project"))
@@ -109,7 +116,9 @@ def count_contradictions(clearance: Clearance, project: str = "") -> int:
     """Count the open contradictions of facts."""
     about = repr((clearance_key(clearance), project))
     return cached_until_change(
-        "clashes", about, lambda: len(contradictions.find_contradictions(clearance, project=project).open)
+        "contradictions",
+        about,
+        lambda: len(contradictions.find_contradictions(clearance, project=project).open),
     )
 
 

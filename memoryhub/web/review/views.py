@@ -22,8 +22,7 @@ from memoryhub.models import Memory, Profile
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import review_items
 from memoryhub.web.base.fields import parse_aware_datetime, parse_whole_number
-from memoryhub.web.base.htmx import HtmxHttpRequest, patch_vary
-from memoryhub.web.base.redirects import return_url
+from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, return_url
 from memoryhub.web.duplicates import presenters
 from memoryhub.web.duplicates.views import decision_rights
 from memoryhub.web.facts.contradictions import contradiction_cards
@@ -178,7 +177,7 @@ def review_undo(request: HtmxHttpRequest) -> HttpResponse:
         return _refused_response(request, memory, undone.refused[0][1])
     if request.htmx:
         return _card_response(request, memory.uid, _parse_tab(request.POST.get("tab", "")))
-    messages.success(request, "Taken back: all is as it was.")
+    messages.success(request, "Undone: everything is as it was.")
     return redirect(_review_url(request))
 
 
@@ -192,7 +191,7 @@ def review_mark_seen(request: HttpRequest) -> HttpResponse:
     before = review_queue.last_reviewed_at(request)
     Profile.objects.update_or_create(user_id=request.user.pk, defaults={"looked_at": until})  # type: ignore[misc]
     if request.POST.get("back"):
-        messages.success(request, "Taken back: all is as it was.")
+        messages.success(request, "Undone: everything is as it was.")
     else:
         context = {"before": before, "back": _review_url(request)}
         messages.success(request, render_to_string("review/looked.html", context, request=request))

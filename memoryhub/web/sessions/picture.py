@@ -136,7 +136,7 @@ def _event_title(event: Any) -> str:
 def _injection_item(log: InjectionReport, session: Any) -> PictureItem:
     """Link the item to its entry in the injection log of this session."""
     titles = (
-        "; ".join(shorten(redaction.display_name(item.memory), MAX_TITLE_CHARS) for item in log.told)
+        "; ".join(shorten(redaction.display_name(item.memory), MAX_TITLE_CHARS) for item in log.shown)
         or "nothing to be listed"
     )
     at, uid = log.injection.at, log.injection.uid

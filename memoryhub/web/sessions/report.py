@@ -11,16 +11,14 @@ from django.views.decorators.http import require_safe
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
-from memoryhub.core import pagination
 from memoryhub.injection.queries import load_reports
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Injection, Memory, Session
 from memoryhub.models.querysets import InjectionQuerySet
 from memoryhub.stats import timeline
 from memoryhub.stats.timeline import sessions_with_counts
-from memoryhub.web.base.days import group_by_day
-from memoryhub.web.base.errors import bad_cursor_as_400
 from memoryhub.web.base.filters import InjectionFilter
+from memoryhub.web.base.requests import cursor_page
 from memoryhub.web.sessions.picture import fit_to_bytes
 from memoryhub.web.sessions.views import read_entries, visible_summary
 
@@ -76,7 +74,7 @@ def _count_within_budget(entries: list[timeline.TimelineEntry]) -> int:
 
 
 def _render_entries(entries: list[timeline.TimelineEntry], summary: Memory | None) -> str:
-    return render_to_string("sessions/report_days.html", {"days": group_by_day(entries), "summary": summary})
+    return render_to_string("sessions/report_days.html", {"entries": entries, "summary": summary})
 
 
 def _find_sessions(session_id: str, project: str | None, clearance: Clearance) -> list[Session]:
@@ -96,14 +94,8 @@ def injections(request: HttpRequest) -> HttpResponse:
     clearance = request_clearance(request)
     visible: InjectionQuerySet = Injection.objects.visible_to(clearance).select_related("session")
     rows = _apply_filter(visible, form) if valid else visible.none()
-    with bad_cursor_as_400():
-        page = pagination.paginate(rows, "at", PAGE_SIZE, request.GET.get("cursor"))
-    context = {
-        "form": form,
-        "logs": load_reports(page.items, clearance),
-        "next_cursor": page.next_cursor,
-        "first": not request.GET.get("cursor"),
-    }
+    listed = cursor_page(request, rows, "at", PAGE_SIZE)
+    context = {"form": form, "logs": load_reports(listed["page"].items, clearance), **listed}
     return render(request, "injections/page.html", context, status=200 if valid else 422)
 
 

@@ -13,8 +13,6 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import pairwise
 from statistics import median
 
-from memoryhub.core import dates
-
 # Pixels
 MIN_WIDTH = 720.0
 MARGIN = 16.0  # left of the first item and right of the last
@@ -144,7 +142,7 @@ def make_ticks(axis: Axis, zone: tzinfo) -> list[Tick]:
         if place < free or place > axis.width - TICK_SPACING / 2:
             continue
         clock = f"{local:%H:%M:%S}" if interval < 60 else f"{local:%H:%M}"
-        words = f"{dates.format_date(local, 'short')} {clock}" if dated else clock
+        words = f"{local.date()} {clock}" if dated else clock
         found.append(Tick(axis.percent(place), words))
         free = place + (max(DATE_SPACING, len(words) * LETTER_WIDTH) if dated else TICK_SPACING)
         day = local.date()

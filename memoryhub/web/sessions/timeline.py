@@ -14,8 +14,6 @@ from django.views.decorators.http import require_safe
 
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.stats import calendar, timeline
-from memoryhub.web.base.days import group_by_day
-from memoryhub.web.base.errors import bad_cursor_as_400
 from memoryhub.web.base.filters import MonthFilter, TimelineFilter
 
 ENTRIES_PER_PAGE = 30
@@ -115,13 +113,12 @@ def timeline_entries(request: HttpRequest) -> HttpResponse:
     next_cursor = None
     valid = form.is_valid()
     if valid:
-        with bad_cursor_as_400():
-            found, next_cursor = timeline.load_timeline(
-                request_clearance(request), form.wanted(), limit=ENTRIES_PER_PAGE, cursor=cursor
-            )
+        found, next_cursor = timeline.load_timeline(
+            request_clearance(request), form.wanted(), limit=ENTRIES_PER_PAGE, cursor=cursor
+        )
     context = {
         "form": form,
-        "days": group_by_day(found),
+        "entries": found,
         "next_cursor": next_cursor,
         "first": not cursor,
     }

@@ -16,7 +16,6 @@ from django.views.decorators.http import require_safe
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
-from memoryhub.core import pagination
 from memoryhub.injection import queries
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Event, Injection, Memory, Session
@@ -24,10 +23,8 @@ from memoryhub.models.querysets import SessionQuerySet
 from memoryhub.stats import timeline
 from memoryhub.stats.timeline import EventFilter, sessions_with_counts
 from memoryhub.web.base import live
-from memoryhub.web.base.days import group_by_day
-from memoryhub.web.base.errors import bad_cursor_as_400
 from memoryhub.web.base.filters import SessionFilter
-from memoryhub.web.base.htmx import HtmxHttpRequest, page_or_fragment
+from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fragment
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import filter_url
 from memoryhub.web.sessions.picture import MAX_ITEMS, fit_to_bytes, render_picture
@@ -118,14 +115,8 @@ def sessions(request: HtmxHttpRequest) -> HttpResponse:
     valid = form.is_valid()
     everything = sessions_with_counts(request_clearance(request))
     rows = _apply_filter(everything, form) if valid else everything.none()
-    with bad_cursor_as_400():
-        page = pagination.paginate(rows, "last_seen", PAGE_SIZE, request.GET.get("cursor"))
-    live.set_etag(request, [_session_version(row) for row in page.items])
-    context = {
-        "form": form,
-        "page": page,
-        "first": not request.GET.get("cursor"),
-    }
+    context = {"form": form, **cursor_page(request, rows, "last_seen", PAGE_SIZE)}
+    live.set_etag(request, [_session_version(row) for row in context["page"].items])
     return page_or_fragment(
         request,
         "sessions/list.html",
@@ -162,7 +153,7 @@ def session(request: HttpRequest, session_id: str) -> HttpResponse:
     if len(found) > 1:
         return render(request, "sessions/choose.html", {"session_id": session_id, "sessions": found})
     context = _session_context(request, found[0])
-    summary, entries = context["summary"], [entry for day in context["days"] for entry in day.entries]
+    summary, entries = context["summary"], context["entries"]
     live.set_etag(
         request,
         _session_version(found[0]),
@@ -223,7 +214,7 @@ def _entries_context(
     if fit < len(entries):
         entries, next_cursor = entries[:fit], timeline.cursor_after(entries[fit - 1])
     return {
-        "days": group_by_day(entries),
+        "entries": entries,
         "listing": listing,
         "shown": len(entries),
         "next_cursor": next_cursor,
@@ -237,10 +228,9 @@ def read_entries(
     found: Session, clearance: Clearance, cursor: str | None, **options: Any
 ) -> tuple[list[timeline.TimelineEntry], str | None]:
     """Return one page of a session's entries with their injection logs, and the cursor of the next page."""
-    with bad_cursor_as_400():
-        entries, next_cursor = timeline.load_timeline(
-            clearance, MemoryFilter(), cursor=cursor, of=found, **options
-        )
+    entries, next_cursor = timeline.load_timeline(
+        clearance, MemoryFilter(), cursor=cursor, of=found, **options
+    )
     queries.attach_reports(entries, clearance)
     return entries, next_cursor
 
@@ -252,8 +242,7 @@ def _render_entries(
     context = {"in_session": True, "level": 3, "bulk": any(bulk_actions.allowed_actions(request).values())}
 
     def render_first(count: int) -> str:
-        days = {"days": group_by_day(entries[:count])}
-        return render_to_string("timeline/days.html", {**context, **days}, request)
+        return render_to_string("timeline/days.html", {**context, "entries": entries[:count]}, request)
 
     return fit_to_bytes(render_first, len(entries), MAX_LIST_BYTES, min_count)
 

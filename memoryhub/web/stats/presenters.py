@@ -173,9 +173,9 @@ def health_issues(found: MemoryUsage, contradictions: int, project: str = "") ->
         HealthIssue(
             title,
             means,
-            found.ailing[name],
-            _percent(found.ailing[name], found.total),
-            page_url("memories", mend=name, project=project),
+            found.issues[name],
+            _percent(found.issues[name], found.total),
+            page_url("memories", issue=name, project=project),
         )
         for name, (title, means) in labels.items()
         if not (project and name == usage.NO_PROJECT)

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import is_confined, request_clearance
 from memoryhub.capture.segments import BOUNDARY_FACTS
+from memoryhub.core.dates import start_of_day
 from memoryhub.facts import contradictions
 from memoryhub.facts.services import query_facts
 from memoryhub.models import Memory
@@ -135,9 +136,9 @@ def _count_contradictions(clearance: Clearance, now: datetime) -> int:
 
 def _activity_context(clearance: Clearance, form: presenters.StatsFilter) -> dict[str, Any]:
     """Count activity within the period, in whole days of the reader's time zone."""
-    today = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
-    since = today - timedelta(days=form.period() - 1)
-    days = (since.date(), today.date())
+    today = timezone.localdate()
+    days = (today - timedelta(days=form.period() - 1), today)
+    since = start_of_day(days[0])
     kept, skipped = usage_counts.count_captured(clearance, since)
     total = kept + skipped.total()
     refused, project = usage_counts.count_blocked_secrets(clearance, since), form.project_asked()
@@ -152,7 +153,7 @@ def _activity_context(clearance: Clearance, form: presenters.StatsFilter) -> dic
         "secrets": presenters.secrets_chart(refused, days, project),
         "secret_kinds": presenters.secret_kinds_chart(refused, form.most("secret-kinds")),
         "activity": presenters.activity_chart(
-            usage_counts.count_actions(clearance, since), since.date(), project, form.most("activity")
+            usage_counts.count_actions(clearance, since), days[0], project, form.most("activity")
         ),
         "most_journal": usage_counts.MAX_JOURNAL_ROWS,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -16,10 +16,9 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
-from django.utils.timesince import timesince
 
 from memoryhub.access import redaction
-from memoryhub.core import dates
+from memoryhub.core.dates import format_iso
 from memoryhub.core.text import collapse_whitespace, shorten, without_title_prefix
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.models import Memory
@@ -37,7 +36,9 @@ _TRASH_REASONS = {
     TrashReason.MERGED.value: "merged into another",
 }
 _BREAK_POINTS = re.compile(r"(?<=[:_/.@])(?=\w)")  # the empty match between a separator and the next word
-_RELATIVE_DAYS = 30  # older datetimes are shown with their date too
+_MINUTE = "%Y-%m-%d %H:%M"
+_ISO_FORMATS = {"month": "%Y-%m", "year": "%Y", "clock": "%H:%M", "second": "%Y-%m-%d %H:%M:%S"}
+_ISO_FORMATS |= dict.fromkeys(("minute", "ago", "dated"), _MINUTE)
 
 
 @register.filter
@@ -149,64 +150,35 @@ def breakable(name: str) -> SafeString:
 @register.filter
 def expires_soon(memory: Memory) -> bool:
     """Whether a memory expires within :data:`EXPIRING_DAYS`."""
-    end = memory.expires_at
-    return end is not None and end <= timezone.now() + timedelta(days=EXPIRING_DAYS)
-
-
-@register.simple_tag
-def moment(at: datetime, dated: bool = True) -> SafeString:
-    """Render a relative time with the exact time in the title; ``dated``: with the date if it is far away."""
-    here, now = timezone.localtime(at), timezone.now()
-    ago = "" if abs((now - at).total_seconds()) >= _RELATIVE_DAYS * 86_400 else " data-ago"
-    shown: SafeString | str = _relative_time(at, now)
-    if dated and not ago:
-        shown = format_html("{} · {}", _mark_language(dates.format_day(here)), shown)
-    marked = format_html('<time datetime="{}" title="{}"', _to_iso(at), dates.format_exact(here))
-    return format_html("{}{}>{}</time>", marked, ago, shown)
+    return memory.is_expired(timezone.now() + timedelta(days=EXPIRING_DAYS))
 
 
 @register.simple_tag
 def when(at: date, how: str = "day") -> SafeString:
-    """Render a date or datetime in the reader's zone and language; ``how`` is a format of ``core.dates``."""
+    """Render a date or datetime in ISO format; ``dates.js`` shows it in the viewer's language.
+
+    ``how``: ``day``, ``weekday``, ``whole``, ``short``, ``month``, ``year``; for datetimes also ``minute``,
+    ``second``, ``clock``, ``ago`` (relative) and ``dated`` (relative, with the date if it is far away).
+    """
+    iso_format = _ISO_FORMATS.get(how, "%Y-%m-%d")
     if not isinstance(at, datetime):
-        return format_html(
-            '<time datetime="{}">{}</time>', at.isoformat(), _mark_language(dates.format_date(at, how))
-        )
+        shown = at.strftime(iso_format)
+        return format_html('<time datetime="{}" data-format="{}">{}</time>', at.isoformat(), how, shown)
     here = timezone.localtime(at)
-    drawn = '<time datetime="{}" title="{}">{}</time>'
-    return format_html(
-        drawn, _to_iso(at), dates.format_exact(here), _mark_language(dates.format_date(here, how))
-    )
+    stamp, exact_text = format_iso(at.replace(microsecond=0)), f"{here:%Y-%m-%d %H:%M:%S %Z}"
+    element = '<time datetime="{}" title="{}" data-format="{}">{}</time>'
+    return format_html(element, stamp, exact_text, how, here.strftime(iso_format))
 
 
-@register.filter("told")
-def format_date(at: date, how: str) -> str:
-    """Return the text of :func:`when` without markup, for a title or a label."""
-    return dates.format_date(timezone.localtime(at) if isinstance(at, datetime) else at, how)
+@register.simple_tag
+def moment(at: datetime) -> SafeString:
+    return when(at, "dated")
 
 
-@register.filter("exactly")
-def format_exact_time(at: datetime) -> str:
-    """Format a datetime to the second, for a title."""
-    return dates.format_exact(timezone.localtime(at))
-
-
-def _mark_language(words: str) -> SafeString | str:
-    """Mark the language of a text that is not English, for screen readers."""
-    language = dates.active_language()
-    is_foreign = bool(language) and not language.startswith("en")
-    return format_html('<span lang="{}">{}</span>', language, words) if is_foreign else words
-
-
-def _to_iso(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def _relative_time(at: datetime, now: datetime) -> str:
-    seconds = (now - at).total_seconds()
-    if abs(seconds) < 60:
-        return "just now" if seconds >= 0 else "in a moment"
-    return f"{timesince(at, now, depth=1)} ago" if seconds > 0 else f"in {timesince(now, at, depth=1)}"
+@register.simple_tag
+def exact(at: datetime) -> SafeString:
+    """Render a relative time followed by the exact time."""
+    return format_html('{} <span class="exact">{}</span>', when(at, "ago"), when(at, "second"))
 
 
 @register.inclusion_tag("includes/share_bar.html")

@@ -1,25 +1,30 @@
-"""Template tags for facts, sessions, events and the journal."""
+"""Template tags for facts, sessions, events, maintenance runs and the journal."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import template
 from django.conf import settings
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import escape
 from django.utils.http import urlencode
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
 from memoryhub.access import redaction
-from memoryhub.core import dates
+from memoryhub.core.text import collapse_whitespace, without_title_line
 from memoryhub.facts.graph_index import node_key
-from memoryhub.models import Event, Fact
+from memoryhub.maintenance import results
+from memoryhub.maintenance.operations import OPERATIONS
+from memoryhub.maintenance.operations.base import Change
+from memoryhub.models import Event, Fact, MaintenanceRun, Memory
 from memoryhub.stats.timeline import TimelineEntry
-from memoryhub.web.templatetags.hub import moment
+from memoryhub.web.base.markdown import render, to_plain_text
+from memoryhub.web.sessions.picture_layout import Mark, Point, SessionPicture
+from memoryhub.web.templatetags.hub import type_name
 
 register = template.Library()
 
@@ -39,13 +44,6 @@ _MEMORABILITY_WEIGHTS = {
 }
 BELOW_THRESHOLD = "below the gate"  # the reason given by capture
 _ROUNDING_ERROR = 0.01  # parts are stored with three decimals
-
-
-@register.simple_tag
-def exact(at: datetime) -> SafeString:
-    """Render a relative time followed by the exact time."""
-    shown = dates.format_exact(timezone.localtime(at))
-    return format_html('{} <span class="exact">{}</span>', moment(at, dated=False), shown)
 
 
 @register.filter("yet_to_begin")
@@ -88,7 +86,7 @@ def event_name(event: Event) -> str:
     return event.tool_name or _EVENT_NAMES.get(event.event, event.event)
 
 
-@register.filter("preview_told")
+@register.filter
 def event_preview(event: Event) -> str:
     """Return the preview of an event, redacted if it became a secret memory."""
     memory = event.memory
@@ -166,7 +164,7 @@ def memorability(event: Event) -> dict[str, Any]:
     return context
 
 
-@register.simple_tag(name="handlers_said")
+@register.simple_tag
 def handler_results(event: Event) -> list[dict[str, Any]]:
     """Return the results of the hook handlers, without those that the line of the event shows already.
 
@@ -189,3 +187,127 @@ def budget(used: int, budget: int) -> dict[str, Any]:
 
 def _to_percent(share: float) -> float:
     return round(100 * min(max(share, 0.0), 1.0), 1)
+
+
+register.filter("param_name", type_name)
+register.filter("run_title", results.run_title)
+register.filter("run_state", results.run_state)
+register.filter("is_under_way", results.is_active)
+register.filter("is_broken", results.is_failed)
+
+
+@register.filter
+def operation_help(name: str) -> str:
+    """Describe an operation and what can be undone."""
+    return OPERATIONS[name].help if name in OPERATIONS else ""
+
+
+@register.filter
+def change_action(change: Change, run: MaintenanceRun) -> str:
+    """Describe what a run did to a memory, or what a dry run would do."""
+    return results.action_label(change.action, run.dry_run)
+
+
+@register.inclusion_tag("maintenance/turn.html", name="turn")
+def importance_change(change: Change) -> dict[str, Any]:
+    """Render importance before and after as a bar with the gain or loss."""
+    before, after = change.before, change.after
+    if before is None or after is None:
+        return {"is_shown": False}
+    low, high = sorted((before, after))
+    return {
+        "is_shown": True,
+        "before": f"{before:.2f}",
+        "after": f"{after:.2f}",
+        "kept": round(low * 100, 1),
+        "moved": max(round((high - low) * 100, 1), 0.8),
+        "kind": "gain" if after >= before else "loss",
+        "was": round(before * 100, 1),
+    }
+
+
+MAX_TEXT_CHARS = 60_000  # of one text, to limit the size of a page
+_HEADING_LEVEL = 3  # the level of the heading of an entry
+
+
+@register.inclusion_tag("sessions/report_memory.html")
+def report_memory(memory: Memory, summary: Memory | None = None) -> dict[str, Any]:
+    """Render a memory with its whole text, or without it if it is the summary at the top of the report."""
+    is_summary = summary is not None and memory.pk == summary.pk
+    return {"memory": memory, "is_summary": is_summary, **({} if is_summary else _text_context(memory))}
+
+
+@register.inclusion_tag("sessions/report_text.html")
+def whole_text(memory: Memory) -> dict[str, Any]:
+    """Render the text of a memory without title and details."""
+    return _text_context(memory)
+
+
+def _text_context(memory: Memory) -> dict[str, Any]:
+    if redaction.is_redacted(memory.sensitivity):
+        return {"titled": True, "unopened": redaction.REDACTED_NOTICE}
+    title = collapse_whitespace(to_plain_text(memory.title))
+    text = without_title_line(memory.content, title)
+    is_cut_from_text = title.endswith("…") and collapse_whitespace(to_plain_text(text)).startswith(
+        title.rstrip("… ")
+    )
+    return {
+        "titled": bool(title) and not is_cut_from_text,
+        "html": render(text[:MAX_TEXT_CHARS], below=_HEADING_LEVEL) if text.strip() else "",
+        "left_out": max(0, len(text) - MAX_TEXT_CHARS),
+    }
+
+
+@register.simple_tag
+def quiet_marks(picture: SessionPicture, titled: bool) -> SafeString:
+    """Render each mark with its title, as a link if it has a target.
+
+    Without ``titled``, marks without a target are drawn as one path per lane, without titles.
+    """
+    single = [mark for mark in picture.quiet if titled or mark.what.href]
+    drawn = "\n".join(map(_quiet_mark, single))
+    if not titled:
+        drawn = _lane_paths(picture) + drawn
+    return mark_safe(drawn)  # noqa: S308  numbers, names of lanes, escaped texts
+
+
+@register.simple_tag
+def curve_points(picture: SessionPicture) -> SafeString:
+    """Render the points of the curve below the threshold, then those above."""
+    drawn = (
+        _dots_path(
+            f"story-point{' passes' * passes}", [one for one in picture.points if one.passes is passes]
+        )
+        for passes in (False, True)
+    )
+    return mark_safe(_nested_svg("".join(drawn), picture))  # noqa: S308  numbers
+
+
+def _nested_svg(drawn: str, picture: SessionPicture) -> str:
+    """Nest an SVG whose units are percent across and pixels down."""
+    high = picture.height
+    return f'<svg viewBox="0 0 100 {high}" height="{high}" preserveAspectRatio="none">{drawn}</svg>'
+
+
+def _dots_path(kind: str, points: Sequence[Point]) -> str:
+    """Draw dots as round ends of lines without length: a tenth of the size of circles."""
+    path = "".join(f"M{point.x:g} {point.y:g}h0" for point in points)
+    return f'<path class="{kind}" d="{path}"/>' if path else ""
+
+
+def _lane_paths(picture: SessionPicture) -> str:
+    by_lane: dict[str, list[str]] = defaultdict(list)
+    for mark in picture.quiet:
+        if not mark.what.href:
+            by_lane[mark.what.lane].append(f"M{mark.x:g} {mark.y - 6:g}v12")
+    drawn = (f'<path class="story-line is-{lane}" d="{"".join(d)}"/>' for lane, d in by_lane.items())
+    return _nested_svg("".join(drawn), picture)
+
+
+def _quiet_mark(mark: Mark) -> str:
+    what = mark.what
+    title = f"<title>{escape(what.title)}</title>"
+    drawn = f'<rect class="story-mark is-{what.lane}" x="{mark.x:g}%" y="{mark.y:g}"'
+    if what.href:
+        return f'<a href="{escape(what.href)}" tabindex="-1">{title}{drawn}/></a>'
+    return f"{drawn}>{title}</rect>"

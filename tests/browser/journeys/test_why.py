@@ -24,8 +24,8 @@ def misled(configure: Any, remember: Any) -> Memory:
     """An agent asked through its hooks and was given a memory that a colleague had changed for the worse."""
     configure(injection_deadline_ms=60_000)
     tomasz = Actor("user:tomasz", Clearance.up_to("secret"))
-    told = remember(ADVICE.replace("Friday", "Tuesday"), title="When the ledger goes out", project="ledger")
-    memories.update_memory(told.uid, MemoryPatch(content=ADVICE), tomasz)
+    shown = remember(ADVICE.replace("Friday", "Tuesday"), title="When the ledger goes out", project="ledger")
+    memories.update_memory(shown.uid, MemoryPatch(content=ADVICE), tomasz)
     remember("Invoices are numbered by the year", title="Numbers of invoices", project="ledger")
     _, token = tokens.issue_token("deploy-bot", "ada", actor=system_actor("tests"))
     body = {"event": "prompt:submit", "session_id": "night-deploy", "project": "ledger"}
@@ -36,7 +36,7 @@ def misled(configure: Any, remember: Any) -> Memory:
         headers={"Authorization": f"Bearer {token}"},
     )
     assert answer.status_code == 200, answer.content
-    return Memory.objects.get(pk=told.pk)
+    return Memory.objects.get(pk=shown.pk)
 
 
 def test_an_injected_memory_leads_to_its_author(set_out: Any, reader: Any, misled: Memory) -> None:
@@ -70,7 +70,7 @@ def test_an_empty_injection_leads_to_the_withheld_memories(set_out: Any, reader:
     )
     page = set_out("/injections/", reader)
     entry = page.locator(".injection").filter(has_text="What now?")
-    expect(entry.get_by_text("Held back")).to_be_visible()
+    expect(entry.get_by_text("Withheld")).to_be_visible()
     expect(entry.get_by_text("tells the model what to do")).to_be_visible()
     entry.get_by_role("link", name="Odd").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Odd")

@@ -69,12 +69,12 @@ def test_session_id_is_that_of_the_user(tmp_path: Path) -> None:
 
 def test_observation_without_narrative_keeps_other_texts(tmp_path: Path) -> None:
     rows = [
-        observation(narrative=None, facts="[]", text="Told as one text"),
+        observation(narrative=None, facts="[]", text="Sent as one text"),
         observation(narrative=None, facts='["Only a fact"]'),
         observation(narrative=None, facts=None),
     ]
     contents = [draft.content for draft in claude_mem(tmp_path, observations=rows).drafts]
-    assert contents == ["Told as one text", "- Only a fact", "They are written before the answer"]
+    assert contents == ["Sent as one text", "- Only a fact", "They are written before the answer"]
 
 
 def test_unknown_type_becomes_a_tag(tmp_path: Path) -> None:

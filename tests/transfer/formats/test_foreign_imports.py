@@ -62,14 +62,14 @@ def letsgo(tmp_path: Path) -> Path:
             "memories": [
                 row(1, "Cache keys carry the tenant", accessed_count=5, type="decision", project="shop"),
                 row(2, "Salaries are paid on the 25th", sensitivity="private"),
-                row(3, "For nobody", sensitivity="internal"),
+                row(3, "For no one", sensitivity="internal"),
                 row(4, f"The key is {KEY}"),
                 row(5, "Ended", expires_at="2026-05-01T10:00:00+00:00"),
             ],
             "facts": [
                 {"id": "f1", "subject": "shop", "predicate": "runs on", "object": "Kubernetes", **WHEN}
                 | {"source_entry_id": "a1", "confidence": 0.6},
-                {"id": "f2", "subject": "nobody", "predicate": "sees", "object": "this", **WHEN}
+                {"id": "f2", "subject": "no one", "predicate": "sees", "object": "this", **WHEN}
                 | {"source_entry_id": "a3"},
             ],
             "memory_journal": [
@@ -105,7 +105,7 @@ def test_expired_rows_stay_expired(tmp_path: Path) -> None:
 
 def test_fact_of_a_refused_memory_is_refused(tmp_path: Path) -> None:
     brought = Brought(letsgo(tmp_path))
-    assert not Fact.objects.filter(subject="nobody").exists()
+    assert not Fact.objects.filter(subject="no one").exists()
     assert "facts row 2: memory_id: its memory was not imported" in brought.errors
 
 
@@ -268,7 +268,7 @@ HALVES = {
 def test_unpaired_surrogate_only_affects_its_item(tmp_path: Path, name: str) -> None:
     brought = Brought(HALVES[name](tmp_path / name))
     assert brought.tally.failed == 1
-    assert all("half of a surrogate pair" in error for error in brought.errors)
+    assert all("unpaired surrogate" in error for error in brought.errors)
     assert not Memory.objects.exists()
 
 

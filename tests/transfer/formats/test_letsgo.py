@@ -257,7 +257,7 @@ def test_oldest_schema_with_lists_statements_and_summaries_is_read(tmp_path: Pat
     summary = {
         "id": "y",
         "session_id": "s-9",
-        "request": "Mend the worker",
+        "request": "Fix the worker",
         "learned": "Signals are lost while it sleeps",
         "next_steps": "Handle SIGTERM",
         "files_edited_json": '["worker.py"]',
@@ -265,7 +265,7 @@ def test_oldest_schema_with_lists_statements_and_summaries_is_read(tmp_path: Pat
         "created_at_epoch": 1772359200000,
     }
     epoch = {"created_at": MADE, "created_at_epoch": 1772359200000}
-    prompt = {"id": "p", "session_id": "s-9", "prompt_number": 1, "prompt_text": "Mend the worker", **epoch}
+    prompt = {"id": "p", "session_id": "s-9", "prompt_number": 1, "prompt_text": "Fix the worker", **epoch}
     session = {
         "id": "s",
         "session_id": "s-9",
@@ -290,11 +290,11 @@ def test_oldest_schema_with_lists_statements_and_summaries_is_read(tmp_path: Pat
     assert read.unmapped == {"metadata branch": 1}
     assert second.type == "session_summary"
     assert second.content == (
-        "Request: Mend the worker\n\nLearned: Signals are lost while it sleeps\n\nNext steps: Handle SIGTERM"
+        "Request: Fix the worker\n\nLearned: Signals are lost while it sleeps\n\nNext steps: Handle SIGTERM"
     )
     assert (second.session_id, second.files_modified) == ("s-9", ["worker.py"])
     assert [one.session_id for one in read.history("session")] == ["s-9"]
-    assert [(one.preview, one.project) for one in read.history("event")] == [("Mend the worker", "shop")]
+    assert [(one.preview, one.project) for one in read.history("event")] == [("Fix the worker", "shop")]
 
 
 def test_empty_store_is_recognised(tmp_path: Path) -> None:

@@ -1,0 +1,191 @@
+"""The change log: a process reads from it which memories and vectors changed since it last looked.
+
+New vectors have higher keys than all earlier ones. Triggers list changed memories and deleted vectors in a
+small table of limited length; a process that missed some of it reads everything again. So does every process
+after the triggers were dropped (by a migration) or the database file was replaced: then the *era* is
+different.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from django.apps import apps
+from django.db import connection
+from django.db.backends.utils import CursorWrapper
+
+VECTOR_TABLE = "memoryhub_embedding"
+CHANGE_TABLE = "memoryhub_change"
+ERA_TABLE = "memoryhub_change_era"
+RETIRED_TABLES = ("memoryhub_vector_gone", "memoryhub_vector_era")
+DELETE_TRIGGER = "memoryhub_vector_delete"  # the trigger that lists deleted vectors
+MAX_LISTED_CHANGES = 20_000
+TABLES = {
+    CHANGE_TABLE: (
+        f"CREATE TABLE {CHANGE_TABLE} (id INTEGER PRIMARY KEY AUTOINCREMENT, memory INTEGER, vector INTEGER)"
+    ),
+    ERA_TABLE: f"CREATE TABLE {ERA_TABLE} (era TEXT NOT NULL)",
+}
+# Reading a memory changes these columns, and no filter of a search depends on them.
+_UNTRACKED_COLUMNS = frozenset({"accessed_count", "last_accessed_at"})
+
+
+def trigger_bodies(memory: str, columns: Sequence[str]) -> dict[str, str]:
+    """Return the bodies of the triggers on memories and on the vectors that were made of their texts."""
+    changed = _any_changed(columns)
+    refusal = "SELECT RAISE(ABORT, 'a vector is deleted and inserted, never changed');"
+    fields = apps.get_model("memoryhub", "Memory")._meta.concrete_fields
+    tracked = [str(field.column) for field in fields if field.column not in _UNTRACKED_COLUMNS]
+    return {
+        DELETE_TRIGGER: f"AFTER DELETE ON {VECTOR_TABLE} BEGIN {_list_change('vector', 'old')} END",
+        "memoryhub_vector_no_update": f"BEFORE UPDATE ON {VECTOR_TABLE} BEGIN {refusal} END",
+        "memoryhub_vector_stale": (
+            f"AFTER UPDATE OF {', '.join(columns)} ON {memory} WHEN {changed}"
+            f" BEGIN DELETE FROM {VECTOR_TABLE} WHERE memory_id = old.id; END"
+        ),
+        "memoryhub_change_insert": f"AFTER INSERT ON {memory} BEGIN {_list_change('memory', 'new')} END",
+        "memoryhub_change_delete": f"AFTER DELETE ON {memory} BEGIN {_list_change('memory', 'old')} END",
+        "memoryhub_change_update": (
+            f"AFTER UPDATE OF {', '.join(tracked)} ON {memory} WHEN {_any_changed(tracked)}"
+            f" BEGIN {_list_change('memory', 'new')} END"
+        ),
+    }
+
+
+def _any_changed(columns: Sequence[str]) -> str:
+    return " OR ".join(f"old.{column} IS NOT new.{column}" for column in columns)
+
+
+def _list_change(column: str, row: str) -> str:
+    """Return statements that list a row and remove the oldest listed change."""
+    return (
+        f"INSERT INTO {CHANGE_TABLE}({column}) VALUES ({row}.id);"
+        f" DELETE FROM {CHANGE_TABLE} WHERE id <= last_insert_rowid() - {MAX_LISTED_CHANGES};"
+    )
+
+
+def start_tracking(cursor: CursorWrapper, *, restart: bool) -> None:
+    """Start a new era after the triggers were created, unless the current one continues."""
+    if restart:
+        stop_tracking(cursor)
+    cursor.execute(
+        f"INSERT INTO {ERA_TABLE} SELECT hex(randomblob(16)) WHERE NOT EXISTS (SELECT 1 FROM {ERA_TABLE})"
+    )
+
+
+def stop_tracking(cursor: CursorWrapper) -> None:
+    """End the era before the triggers are dropped: changes are no longer listed."""
+    cursor.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = %s", [ERA_TABLE])
+    if cursor.fetchone():
+        cursor.execute(f"DELETE FROM {ERA_TABLE}")
+
+
+class LogPosition(NamedTuple):
+    """A position in the log: the last vector and the last change. Comparable only within an era.
+
+    ``models``: the first and the last model by name that vectors exist of.
+    """
+
+    era: tuple[str, int, int]
+    last_vector: int
+    last_change: int
+    listed_from: int
+    models: tuple[str, str] = ("", "")
+
+    def follows(self, other: LogPosition) -> bool:
+        """Whether all changes since the other position can be read."""
+        return (
+            bool(self.era[0])
+            and self.era == other.era
+            and self.last_vector >= other.last_vector
+            and self.last_change >= other.last_change
+            and (self.last_change == other.last_change or self.listed_from <= other.last_change + 1)
+        )
+
+
+_POSITION_SQL = (
+    f"SELECT (SELECT era FROM {ERA_TABLE}),"
+    f" (SELECT seq FROM sqlite_sequence WHERE name = '{VECTOR_TABLE}'),"
+    f" (SELECT seq FROM sqlite_sequence WHERE name = '{CHANGE_TABLE}'),"
+    f" (SELECT min(id) FROM {CHANGE_TABLE}),"
+    f" (SELECT min(model) FROM {VECTOR_TABLE}), (SELECT max(model) FROM {VECTOR_TABLE})"
+)
+NO_POSITION = LogPosition(("", 0, 0), 0, 0, 0)
+
+
+def current_position() -> LogPosition:
+    """Return the position as this connection sees it, including its own transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute(_POSITION_SQL)
+        era, last_vector, last_change, listed_from, *models = cursor.fetchone()
+    first, last = (model or "" for model in models)
+    era = (era or "", *_file_id())
+    return LogPosition(era, last_vector or 0, last_change or 0, listed_from or 0, (first, last))
+
+
+def _file_id() -> tuple[int, int]:
+    """Identify the database file, which may have been replaced."""
+    try:
+        file = os.stat(connection.settings_dict["NAME"])
+    except FileNotFoundError:
+        return (0, 0)
+    return (file.st_dev, file.st_ino)
+
+
+def deleted_vectors_between(start: LogPosition, end: LogPosition) -> list[int]:
+    """Return the keys of the deleted vectors."""
+    return _changes_between("vector", start, end)
+
+
+def memories_between(start: LogPosition, end: LogPosition) -> list[int]:
+    """Return the keys of the memories that were stored, changed or deleted."""
+    return _changes_between("memory", start, end)
+
+
+def _changes_between(column: str, start: LogPosition, end: LogPosition) -> list[int]:
+    if start.last_change == end.last_change:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT DISTINCT {column} FROM {CHANGE_TABLE}"
+            f" WHERE id > %s AND id <= %s AND {column} IS NOT NULL",
+            [start.last_change, end.last_change],
+        )
+        return [row[0] for row in cursor.fetchall()]
+
+
+def vectors_between(start: int, end: int, model: str, size: int, most: int) -> list[tuple[int, int, bytes]]:
+    """Return key, memory and vector of a model's next vectors of ``size`` bytes, in the order of the keys."""
+    with connection.cursor() as cursor:
+        # The plus stops SQLite from scanning all vectors of the model for a few new ones.
+        cursor.execute(
+            f"SELECT id, memory_id, vector FROM {VECTOR_TABLE}"
+            f" WHERE id > %s AND id <= %s AND +model = %s AND length(vector) = %s ORDER BY id LIMIT {most:d}",
+            [start, end, model, size],
+        )
+        rows: list[tuple[int, int, bytes]] = cursor.fetchall()
+    return rows
+
+
+def count_vectors(model: str) -> int:
+    """Return the number of vectors of a model."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT count(*) FROM {VECTOR_TABLE} WHERE model = %s", [model])
+        return int(cursor.fetchone()[0])
+
+
+def count_memories() -> int:
+    """Return the number of all memories, counted in the smallest index."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM memoryhub_memory")
+        return int(cursor.fetchone()[0])
+
+
+def sizes_by_model() -> dict[str, tuple[int, int]]:
+    """Return the number of vectors and their bytes by model."""
+    size = f"(SELECT length(vector) FROM {VECTOR_TABLE} AS one WHERE one.model = some.model LIMIT 1)"
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT model, count(*), {size} FROM {VECTOR_TABLE} AS some GROUP BY model")
+        return {model: (number, number * length) for model, number, length in cursor.fetchall()}

@@ -1,0 +1,209 @@
+"""The rows of a queryset in memory: what ranking needs of each memory that the caller can see.
+
+Access is decided by the queryset in SQL. Ranking counts, compares and orders only these rows, so nothing
+that it returns depends on a hidden memory. A cached copy is brought up to date by the change log.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from django.core.exceptions import EmptyResultSet
+from django.db import connection
+from django.utils import timezone
+from numpy.typing import NDArray
+
+from memoryhub.backends import change_log
+from memoryhub.backends.change_log import LogPosition
+from memoryhub.backends.statements import Keys, read_ranking_columns
+from memoryhub.models.querysets import MemoryQuerySet
+
+# Moments are Julian days; rows without expiry expire in an infinite time, rows without session have 0.
+COLUMNS = np.dtype(
+    [
+        ("pk", "i8"),
+        ("updated", "f8"),
+        ("created", "f8"),
+        ("expires", "f8"),
+        ("importance", "f8"),
+        ("trust", "f8"),
+        ("chars", "i8"),
+        ("session", "i8"),
+    ]
+)
+MAX_CACHED_ROWS = 2_000_000  # of all querysets; a row takes 64 bytes
+_UNIX_EPOCH = 2_440_587.5  # in Julian days
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.]+([+-]\d\d:\d\d)?")
+Positions = NDArray[np.int64]
+
+
+def julian_day(moment: datetime) -> float:
+    """Return a moment as SQLite's ``julianday`` does."""
+    return moment.timestamp() / 86_400 + _UNIX_EPOCH
+
+
+@dataclass(frozen=True)
+class VisibleRows:
+    """The rows of a queryset, ascending by primary key, at one position of the change log.
+
+    ``cached`` is a cache for values derived from these rows.
+    """
+
+    position: LogPosition
+    columns: NDArray[np.void]
+    cached: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def pks(self) -> Keys:
+        keys: Keys = self.columns["pk"]
+        return keys
+
+    @cached_property
+    def _positions(self) -> NDArray[np.int32]:
+        """Position of each row by primary key, -1 for other keys."""
+        positions = np.full(int(self.pks[-1]) + 2 if len(self) else 1, -1, np.int32)
+        positions[self.pks] = np.arange(len(self), dtype=np.int32)
+        return positions
+
+    def find(self, keys: Keys) -> Positions:
+        """Return the positions of those keys that are among these rows."""
+        found = self._positions[np.minimum(keys, len(self._positions) - 1)]
+        return found[found >= 0].astype(np.int64)
+
+    def where(self, mask: NDArray[np.bool_]) -> VisibleRows:
+        return VisibleRows(self.position, self.columns[mask])
+
+    def sessions_of(self, positions: Positions) -> list[Positions]:
+        """Return the rows of each session that one of these rows belongs to, in order of time."""
+        sessions = self.columns["session"]
+        wanted = np.unique(sessions[positions])
+        members = np.flatnonzero(np.isin(sessions, wanted[wanted != 0]))
+        rows = self.columns[members]
+        order = np.lexsort((rows["pk"], rows["created"], rows["session"]))
+        members = members[order]
+        ends = np.flatnonzero(np.diff(sessions[members])) + 1
+        return np.split(members, ends) if len(members) else []
+
+
+def load_visible_rows(memories: MemoryQuerySet) -> VisibleRows:
+    """Return the rows of a queryset of memories that the caller can see.
+
+    One statement if nothing changed, three after changes. Rows of an open transaction are not cached.
+    """
+    position = change_log.current_position()
+    scope = _compile_scope(memories)
+    if scope is None:
+        return VisibleRows(position, np.empty(0, COLUMNS))
+    rows = _cache.load(scope, position)
+    if scope.now is None:
+        return rows
+    expired = rows.columns["expires"] <= scope.now
+    return rows.where(~expired) if expired.any() else rows
+
+
+def clear_cache() -> None:
+    """Clear the cache. For tests, which replace the store."""
+    _cache.clear()
+
+
+class _Scope(NamedTuple):
+    """A compiled queryset. ``key`` is equal for equal filters; ``now``: the current time in its filters."""
+
+    key: tuple[Any, ...] | None
+    sql: str
+    params: tuple[Any, ...]
+    now: float | None
+
+
+def _compile_scope(memories: MemoryQuerySet) -> _Scope | None:
+    """Compile a queryset, or return None for an empty one. One that reads other tables has no key."""
+    try:
+        sql, params = memories.order_by().values("pk").query.sql_with_params()
+    except EmptyResultSet:
+        return None
+    moments = [_current_moment(one) for one in params]
+    key = (sql, tuple(one for one, now in zip(params, moments, strict=True) if now is None))
+    now = next(filter(None, moments), None)
+    depends_on_others = "JOIN" in sql or sql.count("SELECT") > 1
+    return _Scope(None if depends_on_others else key, sql, params, now)
+
+
+def _current_moment(param: object) -> float | None:
+    """Return the Julian day of a parameter that is the current time, else None."""
+    if not isinstance(param, str | datetime) or not _TIMESTAMP.fullmatch(str(param)):
+        return None
+    try:
+        moment = datetime.fromisoformat(str(param))
+    except ValueError:
+        return None
+    moment = moment.replace(tzinfo=moment.tzinfo or UTC)
+    is_current = abs((moment - timezone.now()).total_seconds()) < 2
+    return julian_day(moment) if is_current else None
+
+
+class _RowCache:
+    """The rows of the querysets used last. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rows: OrderedDict[tuple[Any, ...], VisibleRows] = OrderedDict()
+
+    def load(self, scope: _Scope, position: LogPosition) -> VisibleRows:
+        known = self._rows.get(scope.key) if scope.key else None
+        if known is not None and known.position == position:
+            return known
+        if known is not None and position.follows(known.position):
+            rows = _bring_up_to_date(known, scope, position)
+        else:
+            rows = VisibleRows(position, _read_columns(scope))
+        if scope.key and position.era[0] and not connection.in_atomic_block:
+            self._store(scope.key, rows)
+        return rows
+
+    def clear(self) -> None:
+        with self._lock:
+            self._rows.clear()
+
+    def _store(self, key: tuple[Any, ...], rows: VisibleRows) -> None:
+        with self._lock:
+            self._rows[key] = rows
+            self._rows.move_to_end(key)
+            total = sum(map(len, self._rows.values()))
+            while total > MAX_CACHED_ROWS and len(self._rows) > 1:
+                total -= len(self._rows.popitem(last=False)[1])
+
+
+_cache = _RowCache()
+
+
+def _bring_up_to_date(known: VisibleRows, scope: _Scope, position: LogPosition) -> VisibleRows:
+    """Read the changed memories again; those that the queryset no longer contains are removed."""
+    changed = change_log.memories_between(known.position, position)
+    if not changed:
+        return VisibleRows(position, known.columns, known.cached)
+    kept = known.columns[~np.isin(known.pks, changed)]
+    columns = np.concatenate([kept, _read_columns(scope, changed)])
+    return VisibleRows(position, columns[np.argsort(columns["pk"], kind="stable")])
+
+
+def _read_columns(scope: _Scope, keys: Iterable[int] | None = None) -> NDArray[np.void]:
+    rows = read_ranking_columns(scope.sql, scope.params, keys)
+    columns = np.array([_to_columns(row) for row in rows], COLUMNS)
+    return columns[np.argsort(columns["pk"], kind="stable")]
+
+
+def _to_columns(row: Sequence[Any]) -> tuple[Any, ...]:
+    *values, session, project = row
+    values[3] = np.inf if values[3] is None else values[3]
+    return (*values, hash((session, project)) or 1 if session else 0)

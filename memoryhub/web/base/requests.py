@@ -1,0 +1,88 @@
+"""The signed-in user, redirect targets, and the fragments of pages that htmx requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.utils.cache import patch_vary_headers
+from django.utils.http import url_has_allowed_host_and_scheme
+from django_htmx.http import push_url, replace_url
+from django_htmx.middleware import HtmxDetails
+
+from memoryhub.core.pagination import paginate
+
+VARY_HEADERS = ("HX-Request", "HX-Target", "HX-Boosted")
+
+
+class HtmxHttpRequest(HttpRequest):
+    """A request that passed :class:`django_htmx.middleware.HtmxMiddleware`."""
+
+    htmx: HtmxDetails
+
+
+def patch_vary(response: HttpResponseBase) -> None:
+    """Tell caches that the same URL returns a page or a fragment of it."""
+    patch_vary_headers(response, VARY_HEADERS)
+
+
+def wants_fragment(request: HtmxHttpRequest, target: str) -> bool:
+    """Whether htmx swaps the response into the element with this id only."""
+    htmx = request.htmx
+    return bool(htmx) and not htmx.boosted and not htmx.history_restore_request and htmx.target == target
+
+
+def page_or_fragment(
+    request: HtmxHttpRequest,
+    page: str,
+    context: dict[str, Any],
+    *,
+    fragment: str,
+    target: str,
+    status: int = 200,
+) -> HttpResponse:
+    """Render ``fragment`` if htmx fills ``target``, else the whole ``page``, which includes it."""
+    name = fragment if wants_fragment(request, target) else page
+    response = render(request, name, context, status=status)
+    patch_vary(response)
+    return response
+
+
+def cursor_page(request: HttpRequest, rows: QuerySet[Any], column: str, limit: int) -> dict[str, Any]:
+    """Return the context of a list with a cursor: the page, and whether it is the first one."""
+    cursor = request.GET.get("cursor")
+    return {"page": paginate(rows, column, limit, cursor), "first": not cursor}
+
+
+def update_address_bar(
+    request: HtmxHttpRequest, response: HttpResponse, address: str, *, replace: bool
+) -> HttpResponse:
+    """Make the address bar follow a fragment: as a new history entry, or in place of the current one."""
+    is_reload = request.htmx and request.htmx.current_url_abs_path == request.get_full_path()
+    if not request.htmx or request.htmx.boosted or is_reload:  # a reloaded list is no history entry
+        return response
+    return replace_url(response, address) if replace else push_url(response, address)
+
+
+def return_url(
+    request: HttpRequest,
+    default: str = "/memories/",
+    prefix: str | tuple[str, ...] = "/",
+    fields: QueryDict | None = None,
+) -> str:
+    """Return the field ``next`` if it is a URL of this host that starts with ``prefix``, else the default.
+
+    ``fields`` replaces the submitted form.
+    """
+    target = (request.POST if fields is None else fields).get("next", "")
+    is_safe = url_has_allowed_host_and_scheme(target, {request.get_host()}, require_https=request.is_secure())
+    return target if is_safe and target.startswith(prefix) else default
+
+
+def signed_in_user(request: HttpRequest) -> User:
+    assert isinstance(request.user, User)  # noqa: S101 the middleware requires sign-in for every page
+    return request.user

@@ -1,0 +1,152 @@
+"""The rows in memory always equal the queryset."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from memoryhub.access.policy import LEVELS, Clearance
+from memoryhub.models import Label, Memory
+from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.search import visible_rows
+from memoryhub.search.visible_rows import clear_cache, julian_day, load_visible_rows
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache():
+    clear_cache()
+    yield
+    clear_cache()
+
+
+def seen(level: str = "public") -> MemoryQuerySet:
+    return Memory.objects.visible_to(Clearance.up_to(level, "ada")).live()
+
+
+def loaded(memories: MemoryQuerySet) -> list[int]:
+    return load_visible_rows(memories).pks.tolist()
+
+
+def stored(memories: MemoryQuerySet) -> list[int]:
+    return sorted(memories.values_list("pk", flat=True))
+
+
+def test_columns_are_those_of_the_memory(remember):
+    made = remember("four", importance=0.3, trust=0.9, session_id="s", project="zoo")
+    [row] = load_visible_rows(seen()).columns
+    assert (row["pk"], row["importance"], row["trust"], row["chars"]) == (made.pk, 0.3, 0.9, 4)
+    assert row["updated"] == pytest.approx(julian_day(made.updated_at), abs=1e-7)
+    assert row["expires"] == pytest.approx(julian_day(made.expires_at), abs=1e-7)
+
+
+def test_rows_of_one_session_have_the_same_number(remember):
+    for session, project in (("s", "zoo"), ("s", "zoo"), ("s", "farm"), ("", "zoo")):
+        remember(f"text {Memory.objects.count()}", session_id=session, project=project)
+    one, two, other, none = load_visible_rows(seen()).columns["session"].tolist()
+    assert one == two != other
+    assert none == 0
+
+
+@pytest.mark.django_db(transaction=True)
+class TestBetweenTransactions:
+    def test_cached_rows_follow_every_change(self, remember):
+        rows = [remember(f"text {n}") for n in range(6)]
+        assert loaded(seen()) == stored(seen())
+        changes = [
+            lambda: remember("another"),
+            lambda: Memory.objects.filter(pk=rows[0].pk).update(sensitivity="secret"),
+            lambda: Memory.objects.filter(pk=rows[1].pk).update(deleted_at=timezone.now()),
+            lambda: Memory.objects.filter(pk=rows[2].pk).update(scope="personal", owner="bob"),
+            lambda: Memory.objects.filter(pk=rows[3].pk).update(expires_at=timezone.now()),
+            lambda: Memory.objects.filter(pk=rows[4].pk).delete(),
+            lambda: Memory.objects.filter(pk=rows[0].pk).update(sensitivity="public"),
+        ]
+        for change in changes:
+            change()
+            assert loaded(seen()) == stored(seen())
+
+    def test_changed_values_are_read_again(self, remember):
+        made = remember("text", importance=0.2)
+        load_visible_rows(seen())
+        Memory.objects.filter(pk=made.pk).update(importance=0.7, content="longer text")
+        [row] = load_visible_rows(seen()).columns
+        assert (row["importance"], row["chars"]) == (0.7, 11)
+
+    def test_unchanged_rows_are_not_read_again(self, remember):
+        remember("text")
+        load_visible_rows(seen())
+        Memory.objects.update(accessed_count=7)
+        with CaptureQueriesContext(connection) as queries:
+            load_visible_rows(seen())
+        assert len(queries) == 1
+
+    def test_rollback_leaves_no_trace(self, remember):
+        remember("text")
+        before = loaded(seen())
+        with transaction.atomic():
+            remember("never stored")
+            assert len(loaded(seen())) == 2
+            transaction.set_rollback(True)
+        assert loaded(seen()) == before
+        remember("takes the key that was given back")
+        assert loaded(seen()) == stored(seen())
+
+    def test_memory_that_expires_is_removed_from_cached_rows(self, remember, monkeypatch):
+        made = remember("text")
+        later = made.expires_at + timedelta(seconds=1)
+        assert loaded(seen()) == [made.pk]
+        monkeypatch.setattr(timezone, "now", lambda: later)
+        assert loaded(Memory.objects.visible_to(Clearance()).live(later)) == []
+
+    def test_queryset_on_labels_follows_their_changes(self, remember):
+        made = remember("text", tags=["zoo"])
+        tagged = seen().labelled("tag", "zoo")
+        assert loaded(tagged) == [made.pk]
+        Label.objects.all().delete()
+        assert loaded(tagged) == []
+
+    def test_least_used_rows_leave_a_full_cache(self, remember, monkeypatch):
+        monkeypatch.setattr(visible_rows, "MAX_CACHED_ROWS", 3)
+        for n in range(2):
+            remember(f"text {n}")
+        load_visible_rows(seen())
+        load_visible_rows(seen("private"))
+        with CaptureQueriesContext(connection) as queries:
+            load_visible_rows(seen("private"))
+            load_visible_rows(seen())
+        assert len(queries) == 3
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.sampled_from([*LEVELS, "cosmic"]),
+            st.sampled_from(["a", "b"]),
+            st.sampled_from(["", "ada", "bob"]),
+        ),
+        max_size=8,
+    ),
+    level=st.sampled_from(LEVELS),
+    projects=st.sampled_from([None, [], ["a"], ["a", "b"]]),
+)
+def test_rows_equal_the_queryset_for_any_clearance(db, rows, level, projects):
+    Memory.objects.all().delete()
+    for number, (sensitivity, project, owner) in enumerate(rows):
+        Memory.objects.create(
+            uid=f"m{number}",
+            content=str(number),
+            content_hash=str(number),
+            sensitivity=sensitivity,
+            project=project,
+            owner=owner,
+            scope="personal" if owner else "project",
+        )
+    memories = Memory.objects.visible_to(Clearance.up_to(level, "ada", projects)).live()
+    assert loaded(memories) == stored(memories)
