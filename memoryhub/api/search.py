@@ -58,7 +58,12 @@ def _search_response(request: ApiRequest, params: SearchRequest) -> HttpResponse
     clearance = params.clearance(request.auth)
     memories = params.select(clearance)
     found = search_memories(
-        memories, params.query, limit=params.limit, min_score=params.min_score, mode=params.mode
+        memories,
+        params.query,
+        limit=params.limit,
+        min_score=params.min_score,
+        mode=params.mode,
+        include_superseded=params.include_superseded,
     )
     record_reveals((hit.memory for hit in found.hits), request.auth.actor, "api search")
     return json_response(

@@ -197,11 +197,16 @@ def _match_candidates(
     inside = find_substrings(memories, matches, MAX_COMPARED, thorough=False)
     candidates = np.unique(np.concatenate([best, inside, rows.find(np.array(about_files, np.int64))]))
     compared = TextMatcher(matches, weights, prompt_query.clauses).match(candidates, candidates, match)
+    matched = np.zeros(len(rows))
+    matched[candidates] = [found.match for _, found in compared]
+    matched = rows.move_to_replacements(np.maximum(matched, subject))
+    texts = {position: found for position, (_, found) in zip(candidates.tolist(), compared, strict=True)}
     scored = []
-    for position, (_, found) in zip(candidates.tolist(), compared, strict=True):
-        components = scorer.parts(position, max(found.match, float(subject[position])))
+    for position in np.union1d(best_positions(matched, MAX_COMPARED), candidates).tolist():
+        components = scorer.parts(position, float(matched[position]))
         if components.match > 0:
             score = scoring.composite_score(components, default_weights())
+            found = texts.get(position, scoring.TextMatch())
             scored.append(ScoredCandidate(int(rows.pks[position]), score, components, found))
     return scored
 

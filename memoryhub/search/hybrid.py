@@ -81,12 +81,14 @@ def search_memories(
     mode: SearchMode = "hybrid",
     snippets: bool = True,
     is_prompt: bool = False,
+    include_superseded: bool = False,
 ) -> SearchResults:
     """Search ``memories``, a queryset of live rows that the caller can see.
 
     ``limit`` and ``min_score`` default to the configuration. ``is_prompt``: memories whose subject the text
-    names match, however much else it says, and coincidences do not. Without ``snippets``, the hits have none.
-    The number of queries does not depend on the results.
+    names match, however much else it says, and coincidences do not. Unless ``include_superseded``, a memory
+    that another one replaces is not found, and its words find the replacement. Without ``snippets``, the hits
+    have none. The number of queries does not depend on the results.
     """
     began = time.perf_counter()
     config = settings.MEMORYHUB
@@ -101,6 +103,8 @@ def search_memories(
     match = ranking.match_rows(scorer)
     if is_prompt:
         match = match_prompt(rows, typed, match)
+    if not include_superseded:
+        match = rows.move_to_replacements(match)
     scores = scorer.scores(match)
     least = MIN_MATCH[ranking.mode] if min_score else LEAST_MATCH
     found = np.flatnonzero((scores >= min_score) & (np.round(match, 4) >= least))

@@ -82,7 +82,7 @@ class TermMatches:
         self.rows, self.query = rows, query
         phrases = [term.literal for term in query.terms if len(term.words) > 1]
         words = [queries.match_any([word]) for word in query.words]
-        titles = [f"title : {word}" for word in words]
+        titles = [f"{{title alias_text}} : {word}" for word in words]
         found = [
             rows.find(keys)
             for keys in matching_keys([*words, *titles, *(queries.match_any([one]) for one in phrases)])
@@ -114,7 +114,7 @@ class TermMatches:
         return scores
 
     def add_up_titles(self) -> Scores:
-        """Return the sum of the inverse document frequencies of the words in the title of every row."""
+        """Return the sum of the inverse document frequencies of words in title and aliases of every row."""
         sums = np.zeros(len(self.rows))
         for word, positions in self._titles.items():
             sums[positions] += scoring.idf(self.frequencies.of(word), len(self.rows))
