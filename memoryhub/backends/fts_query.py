@@ -120,11 +120,6 @@ def word_expression(query: Query) -> str:
     return match_any(query.words)
 
 
-def title_expression(text: str) -> str:
-    """Return an expression for the word index: titles that start with the words of a text."""
-    return f"title : ^ {match_any([text])}" if WORD.search(text) else ""
-
-
 def title_like_expression(text: str) -> str:
     """Return an expression for the word index: titles with words that start with all of these words."""
     beginnings = [f'"{word}" *' for word in dict.fromkeys(words(text)[:MAX_TERMS])]

@@ -39,7 +39,6 @@ from memoryhub.backends.fts_query import (
     TRIGRAM_LENGTH,
     match_any,
     parse_query,
-    title_expression,
     title_like_expression,
     trigram_expression,
     word_expression,
@@ -144,12 +143,6 @@ class MemoryQuerySet(AccessQuerySet):
         if not expression:
             return self.none()
         return self.filter(text_index__terms__match=expression).order_by(fts_rank("text_index"))
-
-    def titled(self, title: str) -> Self:
-        """Return memories with exactly this title, ignoring case and a final full stop."""
-        bare = title.rstrip(" .")
-        exact = Q(title__iexact=bare) | Q(title__iexact=f"{bare}.")
-        return self.matching(title_expression(bare)).filter(exact).order_by("-pk")
 
     def titled_like(self, typed: str) -> Self:
         """Return memories whose title has words that start with all typed words, newest first."""

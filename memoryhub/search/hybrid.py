@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import islice
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -32,6 +31,7 @@ from memoryhub.search.visible_rows import Positions, VisibleRows, load_visible_r
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
 MAX_DISTANCE = len(NEIGHBOUR_WORD_SHARES)
 POOL_DIVISOR = 5  # each measure finds this part of the pool
+MAX_TITLES = 8  # memories with all words in the title that are candidates in any case
 MAX_LEADERS = 24  # best candidates whose neighbours are read
 # A weaker match is no result unless min_score is 0: it shares only common words, or its vector points in
 # about the same direction, as the vectors of any two texts of one store do.
@@ -226,20 +226,14 @@ class _Ranking:
         size = settings.MEMORYHUB.search_pool // POOL_DIVISOR
         found = [best_positions(np.where(match > 0, scorer.scores(match), 0), size)]
         found += [best_positions(by_words, size), best_positions(self._cosines, size)]
-        return np.unique(np.concatenate([*found, self._find_title(by_words, size)]))
+        # A memory with exactly this title can rank too low among many similar ones.
+        return np.unique(np.concatenate([*found, self._words.best_titles(MAX_TITLES)]))
 
     def _find_substrings(self) -> Positions:
         """Return rows that contain terms of the query inside words, or terms without words."""
         if self.mode == "semantic":
             return np.empty(0, np.int64)
         return lexical.find_substrings(self._memories, self._words, settings.MEMORYHUB.search_pool)
-
-    def _find_title(self, by_words: Scores, size: int) -> Positions:
-        """Return rows with exactly this title, which can rank too low among many similar rows."""
-        if np.count_nonzero(by_words >= scoring.FULL_MATCH * scoring.FIELD_CREDIT["content"]) <= size:
-            return np.empty(0, np.int64)
-        titled = self._memories.titled(self._query.typed).values_list("pk", flat=True)
-        return self._rows.find(np.array(list(islice(titled, size)), np.int64))
 
     def _compare(
         self, candidates: Positions, closely: Positions, by_words: Scores, neighbours: dict[int, Neighbours]

@@ -23,7 +23,6 @@ from memoryhub.search import scoring
 from memoryhub.search.scoring import FIELD_CREDIT, LOOSE_CREDIT
 from memoryhub.search.visible_rows import Positions, VisibleRows, julian_day, load_visible_rows
 
-MAX_TITLE_ROWS = 5000  # rows that are compared with a title; a more common word is not searched as a title
 MAX_SCANNED_LITERALS = 3  # literals of one query that are too short for the trigram index
 Scores = NDArray[np.float64]
 
@@ -119,6 +118,17 @@ class TermMatches:
         for word, positions in self._titles.items():
             sums[positions] += scoring.idf(self.frequencies.of(word), len(self.rows))
         return sums
+
+    def best_titles(self, limit: int) -> Positions:
+        """Return the rows whose title contains all words, those of about the length of the query first."""
+        found = list(self._titles.values())
+        if not found:
+            return _NOWHERE
+        titled = found[0]
+        for positions in found[1:]:
+            titled = np.intersect1d(titled, positions, assume_unique=True)
+        lengths = np.abs(self.rows.columns["title_chars"][titled] - len(self.query.typed))
+        return titled[np.lexsort((-titled, lengths))][:limit]
 
     def shares(self, positions: Positions) -> Scores:
         """Return the share of each term (column) that each of these rows (line) contains, 0..1."""

@@ -36,12 +36,13 @@ COLUMNS = np.dtype(
         ("expires", "f8"),
         ("importance", "f8"),
         ("trust", "f8"),
+        ("title_chars", "i8"),
         ("chars", "i8"),
         ("replacement", "i8"),
         ("session", "i8"),
     ]
 )
-MAX_CACHED_ROWS = 2_000_000  # of all querysets; a row takes 72 bytes
+MAX_CACHED_ROWS = 2_000_000  # of all querysets; a row takes 80 bytes
 MAX_REPLACEMENTS = 20  # of replacements of one memory that are followed
 _UNIX_EPOCH = 2_440_587.5  # in Julian days
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.]+([+-]\d\d:\d\d)?")

@@ -9,9 +9,9 @@ from memoryhub.memories.schemas import MemoryPatch
 
 RAMBLING = (
     "Good morning! I hope you slept better than I did, because the neighbours had a party until three. "
-    "Anyway, before my coffee gets cold I would like to look at something that a colleague mentioned in the kitchen "
-    "on Friday: apparently the pool between our services and the database, pgbouncer, was put into some mode "
-    "that surprised half of the team, and I never understood what the reason for it was in the first place."
+    "Anyway, before my coffee gets cold I would like to look at something that a colleague mentioned in the "
+    "kitchen on Friday: apparently the pool between our services and the database, pgbouncer, was put into "
+    "some mode that surprised half of the team, and I never understood what the reason for it was."
 )
 
 

@@ -188,10 +188,9 @@ class TestEnd:
     ) -> None:
         old, new = pair
         replace(old, new.uid, actor)
-        memories.empty_trash(actor)
         memories.trash_memories([new.uid], actor)
         assert superseded_by(old) == new
-        memories.empty_trash(actor)
+        memories.erase_memories([new.uid], actor)
         assert superseded_by(old) is None
         assert shown(old, actor.clearance) is None
 
