@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 import numpy as np
 from django.db import connection
 from django.db.models.expressions import RawSQL
 from numpy.typing import NDArray
 
-from memoryhub.backends.schema import MEMORY_TABLE, TEXT_COLUMNS
+from memoryhub.access.policy import LEVELS
+from memoryhub.backends.bulk import adapt_moment
+from memoryhub.backends.schema import JOURNAL_TABLE, MEMORY_TABLE, TEXT_COLUMNS
+from memoryhub.core.vocabulary import SCOPES
 
 Keys = NDArray[np.int64]
 
@@ -67,6 +71,42 @@ def read_texts(keys: Iterable[int]) -> list[tuple[Any, ...]]:
         )
         rows: list[tuple[Any, ...]] = cursor.fetchall()
     return rows
+
+
+class StateBeforeStore(NamedTuple):
+    """What a transaction that stores memories needs to know first.
+
+    ``has_twins``: some memory has the content of one of them. ``has_room``: their projects have room for all.
+    ``journal_end``: number and hash of the newest journal row, None without one.
+    """
+
+    has_twins: bool
+    has_room: bool
+    journal_end: tuple[int, str] | None
+
+
+# The levels and scopes let SQLite seek the project in the index, which begins with them.
+_STATE_SQL = f"""SELECT
+    EXISTS (SELECT 1 FROM {MEMORY_TABLE} WHERE content_hash IN (SELECT value FROM json_each(%s))),
+    NOT EXISTS (SELECT 1 FROM {MEMORY_TABLE} WHERE deleted_at IS NULL AND sensitivity IN {LEVELS}
+        AND scope IN {SCOPES} AND project IN (SELECT value FROM json_each(%s))
+        AND (expires_at IS NULL OR expires_at > %s) LIMIT 1 OFFSET %s),
+    seq, hash
+    FROM (SELECT 1) LEFT JOIN (SELECT seq, hash FROM {JOURNAL_TABLE} ORDER BY seq DESC LIMIT 1)"""
+
+
+def read_state_before_store(
+    hashes: Sequence[str], projects: Iterable[str], cap: int, now: datetime
+) -> StateBeforeStore:
+    """Read what storing memories with these content hashes needs to know, in one statement.
+
+    ``cap``: limit of live memories, here of all these projects together.
+    """
+    params = [json.dumps(hashes), json.dumps(list(projects)), adapt_moment(now), max(cap - len(hashes), 0)]
+    with connection.cursor() as cursor:
+        has_twins, has_room, *end = cursor.execute(_STATE_SQL, params).fetchone()
+    journal_end = (end[0], end[1]) if end[0] else None
+    return StateBeforeStore(bool(has_twins), bool(has_room) and len(hashes) <= cap, journal_end)
 
 
 def checkpoint_log() -> None:
