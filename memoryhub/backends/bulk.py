@@ -27,7 +27,7 @@ Adapter = Callable[[Any], Any]
 def insert(
     model: type[models.Model], columns: Sequence[str], rows: Iterable[Sequence[Any]], on_conflict: str = ""
 ) -> list[int]:
-    """Insert rows of plain values into these columns. Return the keys that the database gave new rows."""
+    """Insert rows of plain values into these columns. Return the keys that the database gave them."""
     keys: list[int] = []
     names = ", ".join(f'"{column}"' for column in columns)
     marks = f"({', '.join(['%s'] * len(columns))})"
@@ -37,6 +37,9 @@ def insert(
             cursor.execute(
                 head + ", ".join([marks] * len(chunk)) + on_conflict, list(chain.from_iterable(chunk))
             )
+            if cursor.description:
+                keys += [key for (key,) in cursor.fetchall()]
+                continue
             # One statement gives consecutive keys: AUTOINCREMENT adds one to the highest key ever used.
             last = cursor.lastrowid or 0
             keys += range(last - len(chunk) + 1, last + 1)
@@ -51,14 +54,17 @@ def insert_or_extend(
     unique: Sequence[str],
     lowest: str,
     highest: str,
-) -> None:
-    """Insert rows. For rows that exist, lower the column ``lowest`` and raise the column ``highest``."""
-    insert(
+) -> list[int]:
+    """Insert rows. For rows that exist, lower the column ``lowest`` and raise the column ``highest``.
+
+    Return the keys of all.
+    """
+    return insert(
         model,
         columns,
         rows,
         f" ON CONFLICT ({', '.join(unique)}) DO UPDATE SET {lowest} = min({lowest}, excluded.{lowest}),"
-        f" {highest} = max({highest}, excluded.{highest})",
+        f" {highest} = max({highest}, excluded.{highest}) RETURNING id",
     )
 
 
@@ -75,20 +81,40 @@ def insert_objects(objects: Sequence[models.Model]) -> None:
     if not objects:
         return
     model = type(objects[0])
-    names, columns, adapters = _insert_plan(model)
-    values = attrgetter(*names)
-    keys = insert(
-        model,
-        columns,
-        (
-            [adapt(value) if adapt else value for adapt, value in zip(adapters, values(one), strict=True)]
-            for one in objects
-        ),
-    )
-    for one, key in zip(objects, keys, strict=True):
-        one.pk = key
-        one._state.adding = False
-        one._state.db = connection.alias
+    _, columns, _ = _insert_plan(model)
+    for one, key in zip(objects, insert(model, columns, map(_adapted_values, objects)), strict=True):
+        _set_saved(one, key)
+
+
+def insert_unless(one: models.Model, condition: str, params: Sequence[Any]) -> bool:
+    """Insert an unsaved object unless the SQL condition holds or the object violates a unique constraint.
+
+    Set its key and return whether it was inserted.
+    """
+    _, columns, _ = _insert_plan(type(one))
+    names, marks = ", ".join(f'"{column}"' for column in columns), ", ".join(["%s"] * len(columns))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f'INSERT INTO "{one._meta.db_table}" ({names}) SELECT {marks} WHERE NOT {condition}'
+            " ON CONFLICT DO NOTHING",
+            [*_adapted_values(one), *params],
+        )
+        if cursor.rowcount < 1:
+            return False
+        _set_saved(one, cursor.lastrowid)
+    return True
+
+
+def _adapted_values(one: models.Model) -> list[Any]:
+    names, _, adapters = _insert_plan(type(one))
+    values = attrgetter(*names)(one)
+    return [adapt(value) if adapt else value for adapt, value in zip(adapters, values, strict=True)]
+
+
+def _set_saved(one: models.Model, key: int) -> None:
+    one.pk = key
+    one._state.adding = False
+    one._state.db = connection.alias
 
 
 @lru_cache(maxsize=1024)

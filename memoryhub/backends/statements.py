@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -107,6 +107,23 @@ def read_state_before_store(
         has_twins, has_room, *end = cursor.execute(_STATE_SQL, params).fetchone()
     journal_end = (end[0], end[1]) if end[0] else None
     return StateBeforeStore(bool(has_twins), bool(has_room) and len(hashes) <= cap, journal_end)
+
+
+# Whether the latest event of a session (the key in the first gap) has one of these marks and is recent.
+IS_LATEST_EVENT = """EXISTS (SELECT 1 FROM
+    (SELECT mark, at FROM memoryhub_event WHERE session_id = %s ORDER BY at DESC, id DESC LIMIT 1)
+    WHERE mark IN (SELECT value FROM json_each(%%s)) AND at > %%s)"""
+# A session, whether an event repeats its latest one, and whether one of its events has this mark.
+SESSION_OF_EVENT = f"""SELECT s.*, {IS_LATEST_EVENT % "s.id"} AS is_repeated, EXISTS (
+    SELECT 1 FROM memoryhub_event WHERE session_id = s.id AND mark = %s AND mark <> '') AS has_mark
+    FROM memoryhub_session s WHERE s.session_id = %s AND s.project = %s"""
+
+
+def update_session(key: int, changes: Mapping[str, Sequence[Any]]) -> None:
+    """Apply changes to a session: SQL assignments, each with its parameters."""
+    params = [value for values in changes.values() for value in values]
+    with connection.cursor() as cursor:
+        cursor.execute(f"UPDATE memoryhub_session SET {', '.join(changes)} WHERE id = %s", [*params, key])
 
 
 def checkpoint_log() -> None:

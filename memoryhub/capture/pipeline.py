@@ -70,6 +70,7 @@ def _injection_request(context: HookContext, prompt: str) -> InjectionRequest:
         allow_secret=hook_event.allow_secret,
         fresh_since=parse_moment(state.fresh_since),
         sensitivity=hook_event.sensitivity,
+        session=context.session,
     )
 
 
