@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,6 +124,34 @@ def update_session(key: int, changes: Mapping[str, Sequence[Any]]) -> None:
     params = [value for values in changes.values() for value in values]
     with connection.cursor() as cursor:
         cursor.execute(f"UPDATE memoryhub_session SET {', '.join(changes)} WHERE id = %s", [*params, key])
+
+
+_INJECTIONS_SQL = """SELECT at, injected FROM memoryhub_injection
+    WHERE session_id = (SELECT id FROM memoryhub_session WHERE session_id = %s AND project = %s)
+    AND project = %s AND sensitivity IN (SELECT value FROM json_each(%s)) AND at >= %s
+    ORDER BY at DESC LIMIT %s"""
+
+
+def read_injections(
+    session_id: str, project: str, levels: Iterable[str], since: datetime, limit: int
+) -> list[tuple[datetime, list[dict[str, Any]]]]:
+    """Return the latest injections of a session at these levels: moment and shown memories of each."""
+    params = [session_id, project, project, json.dumps(list(levels)), adapt_moment(since), limit]
+    with connection.cursor() as cursor:
+        cursor.execute(_INJECTIONS_SQL, params)
+        return [(at.replace(tzinfo=UTC), json.loads(injected)) for at, injected in cursor.fetchall()]
+
+
+_ACCESS_SQL = f"""UPDATE {MEMORY_TABLE} SET accessed_count = accessed_count + 1, last_accessed_at = %s,
+    scale = CASE WHEN (accessed_count + 1) %% %s = 0
+        THEN coalesce(json_extract(%s, '$."' || id || '"'), scale) ELSE scale END
+    WHERE id IN (SELECT value FROM json_each(%s))"""
+
+
+def count_accesses(keys: Sequence[int], at: datetime, scales: Mapping[int, str], every: int) -> None:
+    """Count one access of each memory. Every ``every``-th access sets the scale given for its key."""
+    with connection.cursor() as cursor:
+        cursor.execute(_ACCESS_SQL, [adapt_moment(at), every, json.dumps(scales), json.dumps(list(keys))])
 
 
 def checkpoint_log() -> None:

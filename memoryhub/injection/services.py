@@ -15,7 +15,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance, Sensitivity, stricter_level
-from memoryhub.backends import bulk
+from memoryhub.backends import bulk, statements
 from memoryhub.core.database import Deadline, DeadlinePassed, is_database_busy, write_transaction
 from memoryhub.core.text import shorten
 from memoryhub.core.vocabulary import MemoryType
@@ -245,16 +245,14 @@ def _previously_shown(request: InjectionRequest, clearance: Clearance, now: date
 
     Injections before the session scale or before the agent lost its context do not count.
     """
-    if not request.session_id:
+    if not request.session_id or (request.session and request.session.started_at == now):
         return {}
     begin = now - timedelta(minutes=settings.MEMORYHUB.session_minutes)
-    rows = Injection.objects.visible_to(clearance).filter(
-        session__session_id=request.session_id,
-        project=request.project,
-        at__gte=max(begin, request.fresh_since or begin),
-    )
+    since, levels = max(begin, request.fresh_since or begin), clearance.levels_in(request.project)
     found: dict[str, datetime] = {}
-    for at, injected in rows.order_by("-at").values_list("at", "injected")[:MAX_PREVIOUS_INJECTIONS]:
+    for at, injected in statements.read_injections(
+        request.session_id, request.project, levels, since, MAX_PREVIOUS_INJECTIONS
+    ):
         for one in injected:
             found.setdefault(one["id"], at)
     return found

@@ -30,6 +30,7 @@ from memoryhub.memories.update import apply_patch, find_twins
 from memoryhub.models import Memory
 
 CHUNK_SIZE = 100  # drafts stored in one transaction
+NESTED_CHUNK_SIZE = 1000  # drafts stored together inside a transaction of the caller
 PAUSE_SECONDS = 0.02  # between two transactions, so that waiting writers get a chance
 _GroupKey = tuple[str, str, str, str]  # content hash or key, project, scope, owner
 
@@ -86,7 +87,8 @@ def create_memories(
     vectors = vectors or embed_drafts(accepted)
     results: list[StoreResult | StoreError] = []
     is_nested = connection.in_atomic_block
-    for chunk in batched(zip(drafts, histories, refusals, strict=True), CHUNK_SIZE):
+    size = NESTED_CHUNK_SIZE if is_nested else CHUNK_SIZE
+    for chunk in batched(zip(drafts, histories, refusals, strict=True), size):
         if results and not is_nested:
             time.sleep(PAUSE_SECONDS)
         batch = _Batch(actor, now, vectors, imported_at)
