@@ -102,7 +102,7 @@ def list_memories(request: ApiRequest, params: Query[MemoryList]) -> HttpRespons
         {
             "items": serializers.memories(page.items, params.clearance(request.auth), serializers.preview),
             "next_cursor": page.next_cursor,
-            "total": memories.count(),
+            "total": memories.count() if params.cursor or page.next_cursor else len(page.items),
         }
     )
 

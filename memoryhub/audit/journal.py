@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -176,10 +176,19 @@ def to_line(row: JournalEntry) -> dict[str, Any]:
     return {name: format_iso(row.at) if name == "at" else getattr(row, name) for name in LINE_FIELDS}
 
 
-def record(actor: Actor, changes: Iterable[Change], now: datetime | None = None) -> None:
-    """Append changes. Call this in the transaction that makes them: the write lock orders the chain."""
+def record(
+    actor: Actor,
+    changes: Iterable[Change],
+    now: datetime | None = None,
+    *,
+    after: tuple[int, str] | None = None,
+) -> None:
+    """Append changes. Call this in the transaction that makes them: the write lock orders the chain.
+
+    ``after``: number and hash of the newest row, if the caller has read them in this transaction.
+    """
     at = now or timezone.now()
-    _append((at, actor.name, change) for change in changes)
+    _append([(at, actor.name, change) for change in changes], after)
 
 
 def record_imported(past: Iterable[tuple[datetime, str, Change]]) -> None:
@@ -194,15 +203,19 @@ def record_imported(past: Iterable[tuple[datetime, str, Change]]) -> None:
     _append(entries)
 
 
-def _append(entries: Iterable[tuple[datetime, str, Change]]) -> None:
+def _append(entries: list[tuple[datetime, str, Change]], after: tuple[int, str] | None = None) -> None:
     if not connection.in_atomic_block:
         raise transaction.TransactionManagementError("a change and its journal row are one transaction")
-    _write(_with_loss(entries, detect(*_last_row())))
+    if not entries:
+        return
+    end = after or _last_row()
+    # A row about lost rows is the last one: callers expect their first row after the newest one.
+    lost = detect(*end)
+    _write([*entries, _of_loss(lost)] if lost else entries, *end)
 
 
-def _write(entries: Iterable[tuple[datetime, str, Change]]) -> None:
+def _write(entries: Iterable[tuple[datetime, str, Change]], last: int, before: str) -> None:
     moments: dict[datetime, tuple[str, str]] = {}
-    last, before = _last_row()
     rows, lines, previous = [], [], before
     for seq, (at, actor, change) in enumerate(entries, start=last + 1):
         if at not in moments:
@@ -217,21 +230,8 @@ def _write(entries: Iterable[tuple[datetime, str, Change]]) -> None:
         lines.append(
             dict(zip(LINE_FIELDS, (seq, iso_at, actor, *subject, change.detail, previous), strict=True))
         )
-    if rows:
-        bulk.insert(JournalEntry, (*_HASHED_COLUMNS, "hash"), rows)
-        transaction.on_commit(partial(mirror.append, lines, before))
-
-
-def _with_loss(
-    entries: Iterable[tuple[datetime, str, Change]], lost: dict[str, Any] | None
-) -> Iterator[tuple[datetime, str, Change]]:
-    """Add a row about lost rows at the end: callers expect their first row after the newest one."""
-    is_empty = True
-    for entry in entries:
-        is_empty = False
-        yield entry
-    if lost and not is_empty:
-        yield _of_loss(lost)
+    bulk.insert(JournalEntry, (*_HASHED_COLUMNS, "hash"), rows)
+    transaction.on_commit(partial(mirror.append, lines, before))
 
 
 def _of_loss(lost: dict[str, Any]) -> tuple[datetime, str, Change]:
@@ -248,8 +248,10 @@ def acknowledge_loss(actor: Actor, through: int | None = None) -> Loss | None:
 
     Must run in a write transaction.
     """
-    if through is None and (lost := detect(*_last_row())):
-        _write([_of_loss(lost)])
+    if through is None:
+        end = _last_row()
+        if lost := detect(*end):
+            _write([_of_loss(lost)], *end)
     loss = pending(through)
     if loss:
         record(actor, [_of_journal(ACKNOWLEDGED, through=loss.recorded_in, rows=loss.rows)])

@@ -26,8 +26,9 @@ Adapter = Callable[[Any], Any]
 
 def insert(
     model: type[models.Model], columns: Sequence[str], rows: Iterable[Sequence[Any]], on_conflict: str = ""
-) -> None:
-    """Insert rows of plain values into these columns."""
+) -> list[int]:
+    """Insert rows of plain values into these columns. Return the keys that the database gave them."""
+    keys: list[int] = []
     names = ", ".join(f'"{column}"' for column in columns)
     marks = f"({', '.join(['%s'] * len(columns))})"
     head = f'INSERT INTO "{model._meta.db_table}" ({names}) VALUES '
@@ -36,6 +37,13 @@ def insert(
             cursor.execute(
                 head + ", ".join([marks] * len(chunk)) + on_conflict, list(chain.from_iterable(chunk))
             )
+            if cursor.description:
+                keys += [key for (key,) in cursor.fetchall()]
+                continue
+            # One statement gives consecutive keys: AUTOINCREMENT adds one to the highest key ever used.
+            last = cursor.lastrowid or 0
+            keys += range(last - len(chunk) + 1, last + 1)
+    return keys
 
 
 def insert_or_extend(
@@ -46,14 +54,17 @@ def insert_or_extend(
     unique: Sequence[str],
     lowest: str,
     highest: str,
-) -> None:
-    """Insert rows. For rows that exist, lower the column ``lowest`` and raise the column ``highest``."""
-    insert(
+) -> list[int]:
+    """Insert rows. For rows that exist, lower the column ``lowest`` and raise the column ``highest``.
+
+    Return the keys of all.
+    """
+    return insert(
         model,
         columns,
         rows,
         f" ON CONFLICT ({', '.join(unique)}) DO UPDATE SET {lowest} = min({lowest}, excluded.{lowest}),"
-        f" {highest} = max({highest}, excluded.{highest})",
+        f" {highest} = max({highest}, excluded.{highest}) RETURNING id",
     )
 
 
@@ -65,38 +76,45 @@ def update(model: type[models.Model], columns: Sequence[str], rows: Iterable[Seq
         cursor.executemany(f'UPDATE "{model._meta.db_table}" SET {names} WHERE "{key}" = %s', list(rows))
 
 
-def any_exists(model: type[models.Model], column: str, values: Sequence[str]) -> bool:
-    """Whether any row has one of these values. A few times faster than the ORM."""
-    table = model._meta.db_table
-    with connection.cursor() as cursor:
-        for chunk in batched(values, MAX_PARAMETERS):
-            marks = ", ".join(["%s"] * len(chunk))
-            cursor.execute(f'SELECT 1 FROM "{table}" WHERE "{column}" IN ({marks}) LIMIT 1', chunk)
-            if cursor.fetchone():
-                return True
-    return False
-
-
 def insert_objects(objects: Sequence[models.Model]) -> None:
-    """Insert unsaved objects of one model and set their keys. Call this inside a write transaction."""
+    """Insert unsaved objects of one model and set their keys."""
     if not objects:
         return
     model = type(objects[0])
-    names, columns, adapters = _insert_plan(model)
-    first = _next_key(model)
-    for key, one in enumerate(objects, start=first):
-        one.pk = key
-        one._state.adding = False
-        one._state.db = connection.alias
-    values = attrgetter(*names)
-    insert(
-        model,
-        columns,
-        (
-            [adapt(value) if adapt else value for adapt, value in zip(adapters, values(one), strict=True)]
-            for one in objects
-        ),
-    )
+    _, columns, _ = _insert_plan(model)
+    for one, key in zip(objects, insert(model, columns, map(_adapted_values, objects)), strict=True):
+        _set_saved(one, key)
+
+
+def insert_unless(one: models.Model, condition: str, params: Sequence[Any]) -> bool:
+    """Insert an unsaved object unless the SQL condition holds or the object violates a unique constraint.
+
+    Set its key and return whether it was inserted.
+    """
+    _, columns, _ = _insert_plan(type(one))
+    names, marks = ", ".join(f'"{column}"' for column in columns), ", ".join(["%s"] * len(columns))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f'INSERT INTO "{one._meta.db_table}" ({names}) SELECT {marks} WHERE NOT {condition}'
+            " ON CONFLICT DO NOTHING",
+            [*_adapted_values(one), *params],
+        )
+        if cursor.rowcount < 1:
+            return False
+        _set_saved(one, cursor.lastrowid)
+    return True
+
+
+def _adapted_values(one: models.Model) -> list[Any]:
+    names, _, adapters = _insert_plan(type(one))
+    values = attrgetter(*names)(one)
+    return [adapt(value) if adapt else value for adapt, value in zip(adapters, values, strict=True)]
+
+
+def _set_saved(one: models.Model, key: int) -> None:
+    one.pk = key
+    one._state.adding = False
+    one._state.db = connection.alias
 
 
 @lru_cache(maxsize=1024)
@@ -107,7 +125,7 @@ def adapt_moment(at: Any) -> Any:
 
 @cache
 def _insert_plan(model: type[models.Model]) -> tuple[list[str], list[str], list[Adapter | None]]:
-    fields = model._meta.concrete_fields
+    fields = [field for field in model._meta.concrete_fields if not field.primary_key]
     return [f.attname for f in fields], [str(f.column) for f in fields], [_adapter(f) for f in fields]
 
 
@@ -117,11 +135,3 @@ def _adapter(field: models.Field[Any, Any]) -> Adapter | None:
     if isinstance(field, models.JSONField):
         return json.dumps
     return None
-
-
-def _next_key(model: type[models.Model]) -> int:
-    """Return the next key of an AUTOINCREMENT table, which no row has ever had."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT seq FROM sqlite_sequence WHERE name = %s", [model._meta.db_table])
-        row = cursor.fetchone()
-    return int(row[0]) + 1 if row else 1

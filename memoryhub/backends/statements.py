@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 import numpy as np
 from django.db import connection
 from django.db.models.expressions import RawSQL
 from numpy.typing import NDArray
 
-from memoryhub.backends.schema import MEMORY_TABLE, TEXT_COLUMNS
+from memoryhub.access.policy import LEVELS
+from memoryhub.backends.bulk import adapt_moment
+from memoryhub.backends.schema import JOURNAL_TABLE, MEMORY_TABLE, TEXT_COLUMNS
+from memoryhub.core.vocabulary import SCOPES
 
 Keys = NDArray[np.int64]
 
@@ -68,6 +72,87 @@ def read_texts(keys: Iterable[int]) -> list[tuple[Any, ...]]:
         )
         rows: list[tuple[Any, ...]] = cursor.fetchall()
     return rows
+
+
+class StateBeforeStore(NamedTuple):
+    """What a transaction that stores memories needs to know first.
+
+    ``has_twins``: some memory has the content of one of them. ``has_room``: their projects have room for all.
+    ``journal_end``: number and hash of the newest journal row, None without one.
+    """
+
+    has_twins: bool
+    has_room: bool
+    journal_end: tuple[int, str] | None
+
+
+# The levels and scopes let SQLite seek the project in the index, which begins with them.
+_STATE_SQL = f"""SELECT
+    EXISTS (SELECT 1 FROM {MEMORY_TABLE} WHERE content_hash IN (SELECT value FROM json_each(%s))),
+    NOT EXISTS (SELECT 1 FROM {MEMORY_TABLE} WHERE deleted_at IS NULL AND sensitivity IN {LEVELS}
+        AND scope IN {SCOPES} AND project IN (SELECT value FROM json_each(%s))
+        AND (expires_at IS NULL OR expires_at > %s) LIMIT 1 OFFSET %s),
+    seq, hash
+    FROM (SELECT 1) LEFT JOIN (SELECT seq, hash FROM {JOURNAL_TABLE} ORDER BY seq DESC LIMIT 1)"""
+
+
+def read_state_before_store(
+    hashes: Sequence[str], projects: Iterable[str], cap: int, now: datetime
+) -> StateBeforeStore:
+    """Read what storing memories with these content hashes needs to know, in one statement.
+
+    ``cap``: limit of live memories, here of all these projects together.
+    """
+    params = [json.dumps(hashes), json.dumps(list(projects)), adapt_moment(now), max(cap - len(hashes), 0)]
+    with connection.cursor() as cursor:
+        has_twins, has_room, *end = cursor.execute(_STATE_SQL, params).fetchone()
+    journal_end = (end[0], end[1]) if end[0] else None
+    return StateBeforeStore(bool(has_twins), bool(has_room) and len(hashes) <= cap, journal_end)
+
+
+# Whether the latest event of a session (the key in the first gap) has one of these marks and is recent.
+IS_LATEST_EVENT = """EXISTS (SELECT 1 FROM
+    (SELECT mark, at FROM memoryhub_event WHERE session_id = %s ORDER BY at DESC, id DESC LIMIT 1)
+    WHERE mark IN (SELECT value FROM json_each(%%s)) AND at > %%s)"""
+# A session, whether an event repeats its latest one, and whether one of its events has this mark.
+SESSION_OF_EVENT = f"""SELECT s.*, {IS_LATEST_EVENT % "s.id"} AS is_repeated, EXISTS (
+    SELECT 1 FROM memoryhub_event WHERE session_id = s.id AND mark = %s AND mark <> '') AS has_mark
+    FROM memoryhub_session s WHERE s.session_id = %s AND s.project = %s"""
+
+
+def update_session(key: int, changes: Mapping[str, Sequence[Any]]) -> None:
+    """Apply changes to a session: SQL assignments, each with its parameters."""
+    params = [value for values in changes.values() for value in values]
+    with connection.cursor() as cursor:
+        cursor.execute(f"UPDATE memoryhub_session SET {', '.join(changes)} WHERE id = %s", [*params, key])
+
+
+_INJECTIONS_SQL = """SELECT at, injected FROM memoryhub_injection
+    WHERE session_id = (SELECT id FROM memoryhub_session WHERE session_id = %s AND project = %s)
+    AND project = %s AND sensitivity IN (SELECT value FROM json_each(%s)) AND at >= %s
+    ORDER BY at DESC LIMIT %s"""
+
+
+def read_injections(
+    session_id: str, project: str, levels: Iterable[str], since: datetime, limit: int
+) -> list[tuple[datetime, list[dict[str, Any]]]]:
+    """Return the latest injections of a session at these levels: moment and shown memories of each."""
+    params = [session_id, project, project, json.dumps(list(levels)), adapt_moment(since), limit]
+    with connection.cursor() as cursor:
+        cursor.execute(_INJECTIONS_SQL, params)
+        return [(at.replace(tzinfo=UTC), json.loads(injected)) for at, injected in cursor.fetchall()]
+
+
+_ACCESS_SQL = f"""UPDATE {MEMORY_TABLE} SET accessed_count = accessed_count + 1, last_accessed_at = %s,
+    scale = CASE WHEN (accessed_count + 1) %% %s = 0
+        THEN coalesce(json_extract(%s, '$."' || id || '"'), scale) ELSE scale END
+    WHERE id IN (SELECT value FROM json_each(%s))"""
+
+
+def count_accesses(keys: Sequence[int], at: datetime, scales: Mapping[int, str], every: int) -> None:
+    """Count one access of each memory. Every ``every``-th access sets the scale given for its key."""
+    with connection.cursor() as cursor:
+        cursor.execute(_ACCESS_SQL, [adapt_moment(at), every, json.dumps(scales), json.dumps(list(keys))])
 
 
 def checkpoint_log() -> None:

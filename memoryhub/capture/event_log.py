@@ -7,15 +7,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 
 from memoryhub.access.policy import LEVELS, Actor, Sensitivity, stricter_level
+from memoryhub.backends import bulk, statements
 from memoryhub.capture import events as names
 from memoryhub.capture.event_preview import parse_prompt, parse_tool_call
 from memoryhub.capture.events import HandlerReport, HookContext, HookEvent
 from memoryhub.capture.observation import clean_text
-from memoryhub.capture.session_state import CALLS_AFTER_PROMPT, locked_state
+from memoryhub.capture.session_state import CALLS_AFTER_PROMPT
 from memoryhub.core.database import write_transaction
 from memoryhub.memories.errors import StoreError
 from memoryhub.memories.rows import resolve_project
@@ -34,19 +36,21 @@ def prepare_event(hook_event: HookEvent, actor: Actor, now: datetime) -> HookCon
     """Validate an event, get or create its session and parse its data. StoreError names an invalid field."""
     hook_event = _validate(hook_event, actor)
     at = _event_time(hook_event.at, now)
-    session = _get_or_create_session(hook_event, actor, at)
+    marks: tuple[str, ...] = ()
+    if not hook_event.delivery_id and hook_event.at is None and hook_event.event in _IDENTIFIED_BY_CONTENT:
+        marks = _delivery_marks(hook_event, now)
+    mark = marks[0] if marks else hook_event.delivery_id
+    session = _get_or_create_session(hook_event, actor, at, mark, marks)
     event = Event(
         session=session,
         at=at,
         event=hook_event.event,
         segment=max(session.segment, 1),
         sensitivity=hook_event.sensitivity,
-        mark=hook_event.delivery_id,
+        mark="" if marks and session.has_mark else mark,
     )
-    context = HookContext(hook_event, actor, session, at, event)
-    if not event.mark and hook_event.at is None and hook_event.event in _IDENTIFIED_BY_CONTENT:
-        context.delivery_marks = _delivery_marks(hook_event, now)
-    context.repeated = _is_repeated(context)
+    context = HookContext(hook_event, actor, session, at, event, delivery_marks=marks)
+    context.repeated = session.is_repeated if marks else session.has_mark
     if hook_event.event == names.TOOL_POST:
         _read_tool_call(context)
     elif hook_event.event == names.PROMPT_SUBMIT:
@@ -63,30 +67,20 @@ def save_event(context: HookContext, reports: Sequence[HandlerReport]) -> Event 
     end_reason = ""
     if hook_event.event == names.SESSION_END:
         end_reason = redact(clean_text(str(hook_event.data.get("reason") or "")))[:50]
-    with locked_state(context.session) as state:
-        if context.repeated or _is_repeated(context):
+    if context.repeated:
+        return None
+    with write_transaction():
+        # Another process may have recorded the same delivery in the meantime.
+        params = [context.session.pk, *_repeat_params(context.delivery_marks, context.at)]
+        if not bulk.insert_unless(event, statements.IS_LATEST_EVENT % "%s", params):
             return None
-        if context.delivery_marks and not _has_mark(event, context.delivery_marks[0]):
-            event.mark = context.delivery_marks[0]
-        if hook_event.event == names.PROMPT_SUBMIT:
-            state.asked, state.prompted = CALLS_AFTER_PROMPT, True
-        event.save(force_insert=True)
         _update_session(context, end_reason)
     return event
 
 
-def _is_repeated(context: HookContext) -> bool:
-    """Whether the event was recorded before, by its mark or as the latest event of its session."""
-    event = context.event
-    if context.delivery_marks:
-        last = Event.objects.filter(session=event.session).order_by("-at", "-pk").first()
-        earliest = context.at - timedelta(seconds=REDELIVERY_SECONDS)
-        return last is not None and last.mark in context.delivery_marks and last.at > earliest
-    return bool(event.mark) and _has_mark(event, event.mark)
-
-
-def _has_mark(event: Event, mark: str) -> bool:
-    return Event.objects.filter(session=event.session, mark=mark).exists()
+def _repeat_params(marks: Sequence[str], at: datetime) -> list[str]:
+    """Return the parameters of :data:`statements.IS_LATEST_EVENT`."""
+    return [json.dumps(marks), str(bulk.adapt_moment(at - timedelta(seconds=REDELIVERY_SECONDS)))]
 
 
 def _delivery_marks(hook_event: HookEvent, now: datetime) -> tuple[str, str]:
@@ -100,16 +94,23 @@ def _delivery_marks(hook_event: HookEvent, now: datetime) -> tuple[str, str]:
 
 
 def _update_session(context: HookContext, end_reason: str) -> None:
-    row = Session.objects.filter(pk=context.session.pk)
-    ended, at = context.session.ended_at, context.at
-    if at > context.session.last_at:
-        row.update(last_at=at)
-    if at < context.session.started_at:
-        row.update(started_at=at)
-    if context.hook_event.event == names.SESSION_END:
-        row.update(ended_at=max(at, ended) if ended else at, end_reason=end_reason)
-    elif ended and at > ended:
-        row.update(ended_at=None, end_reason="")
+    """Extend, end or reopen the session; a prompt also changes its state, without reading it."""
+    session, event = context.session, context.hook_event.event
+    ended, at = session.ended_at, bulk.adapt_moment(context.at)
+    changes: dict[str, list[Any]] = {}
+    if context.at > session.last_at:
+        changes["last_at = max(last_at, %s)"] = [at]
+    if context.at < session.started_at:
+        changes["started_at = min(started_at, %s)"] = [at]
+    if event == names.SESSION_END:
+        changes["ended_at = max(coalesce(ended_at, %s), %s), end_reason = %s"] = [at, at, end_reason]
+    elif ended and context.at > ended:
+        changes["ended_at = NULL, end_reason = ''"] = []
+    if event == names.PROMPT_SUBMIT:
+        state = "json_set(state, '$.asked', %s, '$.prompted', json('true'))"
+        changes[f"state = {state}, segment = max(segment, 1)"] = [CALLS_AFTER_PROMPT]
+    if changes:
+        statements.update_session(session.pk, changes)
 
 
 def _validate(hook_event: HookEvent, actor: Actor) -> HookEvent:
@@ -138,13 +139,22 @@ def _event_time(at: datetime | None, now: datetime) -> datetime:
     return min(at, now)
 
 
-def _get_or_create_session(hook_event: HookEvent, actor: Actor, at: datetime) -> Session:
-    key = {"session_id": hook_event.session_id, "project": resolve_project(hook_event.project, actor)}
-    session = Session.objects.filter(**key).first()
+def _get_or_create_session(
+    hook_event: HookEvent, actor: Actor, at: datetime, mark: str, marks: Sequence[str]
+) -> Any:
+    """Return the session with the annotations of :data:`statements.SESSION_OF_EVENT`."""
+    project = resolve_project(hook_event.project, actor)
+    params = [*_repeat_params(marks, at), mark, hook_event.session_id, project]
+    session: Any = next(iter(Session.objects.raw(statements.SESSION_OF_EVENT, params)), None)
     if session is None:
         first = {"agent": actor.name, "cwd": hook_event.cwd, "started_at": at, "last_at": at}
+        session = Session(session_id=hook_event.session_id, project=project, **first)
         with write_transaction():
-            session, _ = Session.objects.get_or_create(**key, defaults=first)
+            is_new = bulk.insert_unless(session, "FALSE", [])
+        if not is_new:  # by another process, just now
+            session = Session.objects.raw(statements.SESSION_OF_EVENT, params)[0]
+        else:
+            session.is_repeated = session.has_mark = False
     if hook_event.cwd and not session.cwd:
         with write_transaction():
             Session.objects.filter(pk=session.pk).update(cwd=hook_event.cwd)

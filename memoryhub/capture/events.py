@@ -80,6 +80,7 @@ class HookContext:
 
     ``delivery_marks``: marks derived from the content, for events without an id or a time: the mark of the
     current time window and that of the window before it.
+    ``steps``: results of the steps that change the session's state, or their exceptions, by capability.
     """
 
     hook_event: HookEvent
@@ -91,6 +92,7 @@ class HookContext:
     injected: str = ""
     repeated: bool = False
     delivery_marks: tuple[str, ...] = ()
+    steps: dict[str, Any] = field(default_factory=dict)
 
 
 HandlerResult = tuple[Status, str]

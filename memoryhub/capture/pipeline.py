@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from copy import deepcopy
 from datetime import datetime
+from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError
@@ -67,6 +70,7 @@ def _injection_request(context: HookContext, prompt: str) -> InjectionRequest:
         allow_secret=hook_event.allow_secret,
         fresh_since=parse_moment(state.fresh_since),
         sensitivity=hook_event.sensitivity,
+        session=context.session,
     )
 
 
@@ -90,10 +94,54 @@ def _reveals_hidden_memories(context: HookContext, result: InjectionResult) -> b
     return any(stricter_level(memory.sensitivity, level) != level for memory in considered)
 
 
+def _place_call(context: HookContext, state: SessionState) -> segments.SegmentPlacement:
+    assert context.call is not None  # noqa: S101 set by event_log.prepare_event
+    return segments.place_call(context.call, state, context.session, context.at)
+
+
+def _distill_call(context: HookContext, state: SessionState) -> services.DistilledCall:
+    assert context.call is not None  # noqa: S101 set by event_log.prepare_event
+    return services.distill_call(context.call, state)
+
+
+# The steps of a tool call that change the session's state, by the capability of their handler.
+_STEPS: dict[str, Callable[[HookContext, SessionState], Any]] = {
+    capabilities.BOUNDARIES: _place_call,
+    capabilities.STORE: _distill_call,
+}
+
+
+def _step_result(context: HookContext, capability: str) -> Any:
+    """Return the result of a step. All steps run in one transaction, when a handler first needs one."""
+    if not context.steps:
+        context.steps = _run_steps(context)
+    result = context.steps[capability]
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def _run_steps(context: HookContext) -> dict[str, Any]:
+    """Run the steps of the enabled capabilities. A step that fails does not change the state."""
+    results: dict[str, Any] = {}
+    with locked_state(context.session) as state:
+        for capability, step in _STEPS.items():
+            if not capabilities.is_enabled(capability):
+                continue
+            before = deepcopy(state)
+            try:
+                results[capability] = step(context, state)
+            except Exception as error:  # noqa: BLE001 raised again in the handler
+                results[capability] = error
+                vars(state).update(vars(before))
+    return results
+
+
 def assign_segment(context: HookContext) -> HandlerResult:
-    call, event = context.call, context.event
-    assert call is not None  # noqa: S101 set by event_log.prepare_event
-    placed = segments.place_call(call, context.session, context.at, event.sensitivity, context.actor)
+    event = context.event
+    placed: segments.SegmentPlacement = _step_result(context, capabilities.BOUNDARIES)
+    if placed.boundary:
+        segments.record_boundary(placed, context.session, event.sensitivity, context.actor)
     event.segment, event.boundary = placed.segment, placed.boundary
     if placed.late:
         return "ok", f"arrived late; segment {placed.segment}, window unchanged"
@@ -103,9 +151,9 @@ def assign_segment(context: HookContext) -> HandlerResult:
 
 
 def capture_tool_call(context: HookContext) -> HandlerResult:
-    call, event = context.call, context.event
-    assert call is not None  # noqa: S101 set by event_log.prepare_event
-    result = services.capture_call(call, _capture_context(context))
+    event = context.event
+    distilled: services.DistilledCall = _step_result(context, capabilities.STORE)
+    result = services.capture_call(distilled, _capture_context(context))
     event.memory, event.skip_reason = result.memory, result.skip_reason
     if result.score:
         event.memorability, event.memorability_parts = round(result.score.total, 3), result.score.parts()

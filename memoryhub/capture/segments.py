@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from django.conf import settings
 from django.db.models import Q
@@ -12,7 +13,7 @@ from django.db.models import Q
 from memoryhub.access.policy import Actor
 from memoryhub.capture.boundaries import detect_boundary, most_common_keywords
 from memoryhub.capture.event_preview import ToolCall
-from memoryhub.capture.session_state import SessionState, locked_state
+from memoryhub.capture.session_state import SessionState
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Event, Session
@@ -29,62 +30,63 @@ MAX_FACT_KEYWORDS = 12  # for each side of the boundary
 
 @dataclass(frozen=True)
 class SegmentPlacement:
-    """The segment of a call. ``boundary``: the call opens it. ``late``: it arrived after later calls."""
+    """The segment of a call. ``boundary``: the call opens it. ``late``: it arrived after later calls.
+
+    ``detail``: the object of the fact about a boundary.
+    """
 
     segment: int
     boundary: bool = False
     similarity: float = 1.0
     late: bool = False
+    detail: dict[str, Any] = field(default_factory=dict)
 
 
-def place_call(
-    call: ToolCall, session: Session, at: datetime, sensitivity: str, actor: Actor
-) -> SegmentPlacement:
-    """Compare a call with the session's window; on a boundary, open a segment and store it as a fact.
+def place_call(call: ToolCall, state: SessionState, session: Session, at: datetime) -> SegmentPlacement:
+    """Compare a call with the session's window; on a boundary, open a segment.
 
     A call that arrives after later ones gets the segment of its time and leaves the window unchanged.
     """
-    draft: FactDraft | None = None
-    with locked_state(session) as state:
-        if state.window_at and at < datetime.fromisoformat(state.window_at):
-            return SegmentPlacement(_segment_at(session, at, state.segment), late=True)
-        state.window_at = at.isoformat()
-        repeated = bool(call.output_digest) and call.output_digest == state.output
-        state.output = call.output_digest
-        if repeated or call.shows_status:
-            return SegmentPlacement(state.segment)
-        window = [frozenset(keywords) for keywords in state.window]
-        config = settings.MEMORYHUB
-        threshold, sure_below = _thresholds(state, config.boundary_similarity)
-        doubt = [] if state.asked else [frozenset(keywords) for keywords in state.doubt]
-        decision = detect_boundary(
-            call.keywords, window, threshold, config.boundary_window, doubt, sure_below
-        )
-        state.window = [sorted(keywords) for keywords in decision.window]
-        state.doubt = [sorted(keywords) for keywords in decision.doubt]
-        state.asked = max(state.asked - 1, 0)
-        if decision.boundary:
-            state.segment, state.asked = state.segment + 1, 0
-            detail = {
-                "time": at.isoformat(),
-                "tool": call.observation.tool,
-                "segment": state.segment,
-                "similarity": round(decision.similarity, 3),
-                "keywords_before": most_common_keywords(map(sorted, window), MAX_FACT_KEYWORDS),
-                "keywords_after": list(call.keywords[:MAX_FACT_KEYWORDS]),
-            }
-            draft = FactDraft(
-                subject=f"session:{session.session_id}",
-                predicate=BOUNDARY_PREDICATE,
-                object=json.dumps(detail, ensure_ascii=False),
-                project=session.project,
-                session_id=session.session_id,
-                sensitivity=sensitivity,
-            )
-        placement = SegmentPlacement(state.segment, decision.boundary, decision.similarity)
-    if draft is not None:
-        services.create_fact(draft, actor)
-    return placement
+    if state.window_at and at < datetime.fromisoformat(state.window_at):
+        return SegmentPlacement(_segment_at(session, at, state.segment), late=True)
+    state.window_at = at.isoformat()
+    repeated = bool(call.output_digest) and call.output_digest == state.output
+    state.output = call.output_digest
+    if repeated or call.shows_status:
+        return SegmentPlacement(state.segment)
+    window = [frozenset(keywords) for keywords in state.window]
+    config = settings.MEMORYHUB
+    threshold, sure_below = _thresholds(state, config.boundary_similarity)
+    doubt = [] if state.asked else [frozenset(keywords) for keywords in state.doubt]
+    decision = detect_boundary(call.keywords, window, threshold, config.boundary_window, doubt, sure_below)
+    state.window = [sorted(keywords) for keywords in decision.window]
+    state.doubt = [sorted(keywords) for keywords in decision.doubt]
+    state.asked = max(state.asked - 1, 0)
+    if not decision.boundary:
+        return SegmentPlacement(state.segment, similarity=decision.similarity)
+    state.segment, state.asked = state.segment + 1, 0
+    detail = {
+        "time": at.isoformat(),
+        "tool": call.observation.tool,
+        "segment": state.segment,
+        "similarity": round(decision.similarity, 3),
+        "keywords_before": most_common_keywords(map(sorted, window), MAX_FACT_KEYWORDS),
+        "keywords_after": list(call.keywords[:MAX_FACT_KEYWORDS]),
+    }
+    return SegmentPlacement(state.segment, True, decision.similarity, detail=detail)
+
+
+def record_boundary(placed: SegmentPlacement, session: Session, sensitivity: str, actor: Actor) -> None:
+    """Store a boundary as a fact."""
+    draft = FactDraft(
+        subject=f"session:{session.session_id}",
+        predicate=BOUNDARY_PREDICATE,
+        object=json.dumps(placed.detail, ensure_ascii=False),
+        project=session.project,
+        session_id=session.session_id,
+        sensitivity=sensitivity,
+    )
+    services.create_fact(draft, actor)
 
 
 def _thresholds(state: SessionState, configured: float) -> tuple[float, float]:

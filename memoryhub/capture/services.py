@@ -14,7 +14,7 @@ from memoryhub.capture import classification
 from memoryhub.capture.classification import Classification, Memorability, MemorabilityWeights, classify
 from memoryhub.capture.distillation import Candidate, contains_injected_context, distill
 from memoryhub.capture.event_preview import ToolCall
-from memoryhub.capture.session_state import locked_state
+from memoryhub.capture.session_state import SessionState, locked_state
 from memoryhub.capture.titles import make_subtitle, make_title, reverted_headline
 from memoryhub.core.text import STOP_WORDS, jaccard, terms, words
 from memoryhub.core.vocabulary import TrashReason
@@ -69,15 +69,24 @@ class CaptureContext:
     actor: Actor
 
 
-def capture_call(call: ToolCall, context: CaptureContext) -> CaptureResult:
-    """Distil, classify and score a call; store it if it is memorable, and the notes that are due."""
-    candidate, notes, tokens, checkpoint_due = _distill_call(call, context.session)
-    result = CaptureResult(checkpoint_due=checkpoint_due)
-    if isinstance(candidate, Candidate):
-        _capture_candidate(result, candidate, tokens, context)
+@dataclass(frozen=True)
+class DistilledCall:
+    """The candidate of a call, or why there is none; notes that are due; the cost in tokens."""
+
+    candidate: Candidate | str
+    notes: list[Candidate] = field(default_factory=list)
+    tokens: int = 0
+    checkpoint_due: bool = False
+
+
+def capture_call(distilled: DistilledCall, context: CaptureContext) -> CaptureResult:
+    """Classify and score a call; store it if it is memorable, and the notes that are due."""
+    result = CaptureResult(checkpoint_due=distilled.checkpoint_due)
+    if isinstance(distilled.candidate, Candidate):
+        _capture_candidate(result, distilled.candidate, distilled.tokens, context)
     else:
-        result.skip_reason = candidate
-    for note in notes:
+        result.skip_reason = distilled.candidate
+    for note in distilled.notes:
         captured = _capture_note(note, context, result)
         result.memory, result.score = result.memory or captured.memory, result.score or captured.score
     if result.memory:
@@ -119,28 +128,27 @@ def _capture_candidate(
             _store_memory(result, candidate, classified, tokens, context)
 
 
-def _distill_call(call: ToolCall, session: Session) -> tuple[Candidate | str, list[Candidate], int, bool]:
-    """Return the candidate or the skip reason, due notes, the token cost and whether a checkpoint is due."""
+def distill_call(call: ToolCall, state: SessionState) -> DistilledCall:
+    """Add a call to the open work of its session, and distil what is complete."""
     every = settings.MEMORYHUB.checkpoint_events
-    with locked_state(session) as state:
-        state.calls += 1
-        checkpoint_due = bool(every) and state.calls - state.summed_up >= every
-        if checkpoint_due:
-            state.summed_up = state.calls
-        if call.by_memory_tool:
-            return "memory tool", [], 0, checkpoint_due
-        if call.secret:
-            return "secret", [], 0, checkpoint_due
-        state.tokens += call.tokens
-        candidate = distill(call.observation, state.work)
-        state.work.failure = redact(state.work.failure)
-        state.work.failed_command = redact(state.work.failed_command)
-        tokens = state.tokens
-        if isinstance(candidate, Candidate):
-            state.tokens = 0
-        elif candidate == "routine" and contains_injected_context(call.observation.text):
-            candidate = "injected block"
-        return candidate, state.work.take_due_notes(), tokens, checkpoint_due
+    state.calls += 1
+    checkpoint_due = bool(every) and state.calls - state.summed_up >= every
+    if checkpoint_due:
+        state.summed_up = state.calls
+    if call.by_memory_tool:
+        return DistilledCall("memory tool", checkpoint_due=checkpoint_due)
+    if call.secret:
+        return DistilledCall("secret", checkpoint_due=checkpoint_due)
+    state.tokens += call.tokens
+    candidate = distill(call.observation, state.work)
+    state.work.failure = redact(state.work.failure)
+    state.work.failed_command = redact(state.work.failed_command)
+    tokens = state.tokens
+    if isinstance(candidate, Candidate):
+        state.tokens = 0
+    elif candidate == "routine" and contains_injected_context(call.observation.text):
+        candidate = "injected block"
+    return DistilledCall(candidate, state.work.take_due_notes(), tokens, checkpoint_due)
 
 
 def _duplicate_reason(text: str, context: CaptureContext) -> str:

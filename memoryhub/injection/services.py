@@ -15,6 +15,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance, Sensitivity, stricter_level
+from memoryhub.backends import bulk, statements
 from memoryhub.core.database import Deadline, DeadlinePassed, is_database_busy, write_transaction
 from memoryhub.core.text import shorten
 from memoryhub.core.vocabulary import MemoryType
@@ -55,7 +56,8 @@ class InjectionRequest:
 
     ``token_budget`` (of the whole block) and ``max_count`` default to the configuration. Private and secret
     memories must be requested and allowed. ``fresh_since``: when the agent last lost its context (by
-    compaction); memories shown before may be shown again. ``sensitivity``: that of the prompt.
+    compaction); memories shown before may be shown again. ``sensitivity``: that of the prompt. ``session``:
+    the session, if the caller has it.
     """
 
     prompt: str
@@ -67,6 +69,7 @@ class InjectionRequest:
     allow_secret: bool = False
     fresh_since: datetime | None = None
     sensitivity: str = Sensitivity.PUBLIC.value
+    session: Session | None = None
 
     @property
     def budget(self) -> int:
@@ -242,16 +245,14 @@ def _previously_shown(request: InjectionRequest, clearance: Clearance, now: date
 
     Injections before the session scale or before the agent lost its context do not count.
     """
-    if not request.session_id:
+    if not request.session_id or (request.session and request.session.started_at == now):
         return {}
     begin = now - timedelta(minutes=settings.MEMORYHUB.session_minutes)
-    rows = Injection.objects.visible_to(clearance).filter(
-        session__session_id=request.session_id,
-        project=request.project,
-        at__gte=max(begin, request.fresh_since or begin),
-    )
+    since, levels = max(begin, request.fresh_since or begin), clearance.levels_in(request.project)
     found: dict[str, datetime] = {}
-    for at, injected in rows.order_by("-at").values_list("at", "injected")[:MAX_PREVIOUS_INJECTIONS]:
+    for at, injected in statements.read_injections(
+        request.session_id, request.project, levels, since, MAX_PREVIOUS_INJECTIONS
+    ):
         for one in injected:
             found.setdefault(one["id"], at)
     return found
@@ -276,9 +277,9 @@ def record_injection(
     try:
         with write_transaction(patience=left if result.injected else min(left, MAX_EMPTY_WAIT)):
             row = _build_log_row(request, result)
-            row.session, row.at = _find_or_create_session(request, clearance, actor, now), now
+            row.session_id, row.at = _session_key(request, clearance, actor, now), now
             row.took_ms = deadline.took()
-            row.save(force_insert=True)
+            bulk.insert_objects([row])
             count_accesses_and_promote([one.candidate.memory for one in result.shown], now)
             flag_memories(_flags_by_memory(result), actor, now)
     except OperationalError as error:
@@ -314,13 +315,13 @@ def _preview_prompt(prompt: str) -> str:
     return shorten(redact(beginning), settings.MEMORYHUB.event_preview_chars)
 
 
-def _find_or_create_session(
-    request: InjectionRequest, clearance: Clearance, actor: Actor, now: datetime
-) -> Session | None:
+def _session_key(request: InjectionRequest, clearance: Clearance, actor: Actor, now: datetime) -> int | None:
     if not request.session_id or not clearance.includes_project(request.project):
         return None
-    Session.widen([(request.session_id, request.project, now, now)], actor.name)
-    return Session.objects.get(session_id=request.session_id, project=request.project)
+    if request.session:
+        return request.session.pk
+    [key] = Session.widen([(request.session_id, request.project, now, now)], actor.name)
+    return key
 
 
 def _flags_by_memory(result: InjectionResult) -> dict[str, list[str]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.db import OperationalError, connection
 from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.utils import timezone
@@ -16,7 +17,7 @@ from django.utils import timezone
 from memoryhub.access.filters import memory_filter
 from memoryhub.access.policy import LEVELS, Actor, level_rank, stricter_level
 from memoryhub.audit import journal
-from memoryhub.backends import bulk
+from memoryhub.backends import bulk, statements
 from memoryhub.core.database import batched, is_database_busy, write_transaction
 from memoryhub.memories import imported_history, rows
 from memoryhub.memories import vectors as memories_vectors
@@ -29,6 +30,7 @@ from memoryhub.memories.update import apply_patch, find_twins
 from memoryhub.models import Memory
 
 CHUNK_SIZE = 100  # drafts stored in one transaction
+NESTED_CHUNK_SIZE = 1000  # drafts stored together inside a transaction of the caller
 PAUSE_SECONDS = 0.02  # between two transactions, so that waiting writers get a chance
 _GroupKey = tuple[str, str, str, str]  # content hash or key, project, scope, owner
 
@@ -85,7 +87,8 @@ def create_memories(
     vectors = vectors or embed_drafts(accepted)
     results: list[StoreResult | StoreError] = []
     is_nested = connection.in_atomic_block
-    for chunk in batched(zip(drafts, histories, refusals, strict=True), CHUNK_SIZE):
+    size = NESTED_CHUNK_SIZE if is_nested else CHUNK_SIZE
+    for chunk in batched(zip(drafts, histories, refusals, strict=True), size):
         if results and not is_nested:
             time.sleep(PAUSE_SECONDS)
         batch = _Batch(actor, now, vectors, imported_at)
@@ -107,9 +110,10 @@ def _store_chunk(
 ) -> list[StoreResult | StoreError]:
     results: list[StoreResult | StoreError] = []
     with write_transaction():
-        batch.load_twins(
+        batch.prepare(
             [draft for draft, _, _ in items],
             {history.uid for _, history, _ in items if history and history.uid},
+            cap=settings.MEMORYHUB.max_memories if enforce_cap else 0,
         )
         for draft, history, refusal in items:
             if isinstance(refusal, SecretDetected):
@@ -119,7 +123,7 @@ def _store_chunk(
             except StoreError as error:
                 results.append(error)
         batch.save()
-        if enforce_cap:
+        if enforce_cap and not batch.has_room:
             evict_over_cap(batch.added(), batch.actor, batch.now)
     return results
 
@@ -152,7 +156,8 @@ _REFRESHED_FIELDS = (
 class _Batch:
     """The writes of one transaction, collected so that many memories take a handful of statements.
 
-    A twin is a stored memory with the same content or key in the same project, scope and owner.
+    A twin is a stored memory with the same content or key in the same project, scope and owner. ``has_room``:
+    the cap allows for all drafts. ``journal_end``: number and hash of the newest journal row, if known.
     """
 
     actor: Actor
@@ -161,21 +166,27 @@ class _Batch:
     imported_at: datetime | None = None
     new: list[tuple[Memory, MemoryDraft]] = field(default_factory=list)
     saved: int = 0
+    has_room: bool = False
+    journal_end: tuple[int, str] | None = None
     revived: list[Memory] = field(default_factory=list)
     changes: list[journal.Change] = field(default_factory=list)
     by_uid: dict[str, Memory] = field(default_factory=dict)
     by_hash: dict[_GroupKey, list[Memory]] = field(default_factory=lambda: defaultdict(list))
     by_key: dict[_GroupKey, list[Memory]] = field(default_factory=lambda: defaultdict(list))
 
-    def load_twins(self, drafts: Sequence[MemoryDraft], uids: set[str]) -> None:
-        """Load all twins of the drafts and the memories with these ids.
+    def prepare(self, drafts: Sequence[MemoryDraft], uids: set[str], cap: int) -> None:
+        """Load all twins of the drafts and the memories with these ids; compare their number with the cap.
 
         The annotation ``known`` says whether the actor may know of the memory.
         """
         hashes = [rows.hash_content(draft.content) for draft in drafts]
         keys = [draft.key for draft in drafts if draft.key]
-        if not keys and not uids and not bulk.any_exists(Memory, "content_hash", hashes):
-            return  # the usual case; this query is much cheaper than the one below
+        projects = {draft.project for draft in drafts} | (self.actor.clearance.projects or set())
+        state = statements.read_state_before_store(hashes, projects, cap, self.now)
+        self.has_room = state.has_room or not cap
+        self.journal_end = state.journal_end
+        if not keys and not uids and not state.has_twins:
+            return  # the usual case
         same = Q(content_hash__in=hashes)
         if keys:
             same |= Q(key__in=keys) & ~Q(key="")  # the second condition lets SQLite use the index on keys
@@ -328,8 +339,8 @@ class _Batch:
         self.vectors.insert(memories)
         rows.save_lists(pending)
         rows.extend_sessions(memories, self.actor)
-        journal.record(self.actor, self.changes, self.now)
-        self.saved, self.changes = len(self.new), []
+        journal.record(self.actor, self.changes, self.now, after=self.journal_end)
+        self.saved, self.changes, self.journal_end = len(self.new), [], None
 
 
 def _strictest_known(twins: Iterable[Memory], content_hash: str) -> Memory | None:

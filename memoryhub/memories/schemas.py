@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -142,6 +143,11 @@ Entities = Annotated[
 ]
 
 
+@cache
+def _field_names(model: type[BaseModel]) -> frozenset[str]:
+    return frozenset(model.model_fields)
+
+
 class _MemoryFields(BaseModel):
     """The fields of drafts and patches. Unknown fields are not an error; ``ignored`` names them."""
 
@@ -196,7 +202,7 @@ class _MemoryFields(BaseModel):
     @property
     def given(self) -> set[str]:
         """The names of known fields that the client set."""
-        return self.model_fields_set & set(type(self).model_fields)
+        return self.model_fields_set & _field_names(type(self))
 
     @property
     def ignored(self) -> list[str]:

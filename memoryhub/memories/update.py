@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Case, F, Max, Q, QuerySet, Value, When
-from django.db.models.lookups import Exact
+from django.db.models import Case, Max, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from memoryhub.access.filters import memory_filter
 from memoryhub.access.policy import Actor, Sensitivity
 from memoryhub.audit import journal
+from memoryhub.backends import statements
 from memoryhub.core.database import write_transaction
 from memoryhub.core.text import make_title
 from memoryhub.memories import rows
@@ -270,15 +270,9 @@ def count_accesses(
     ``promotions``: by primary key, the temporal scale that a memory gets with every ``every``-th access.
     """
     now = now or timezone.now()
-    by_scale: dict[str, list[int]] = {}
-    for pk, scale in (promotions or {}).items():
-        by_scale.setdefault(scale, []).append(pk)
-    due = Exact((F("accessed_count") + 1) % every, 0)
-    cases = [When(Q(pk__in=pks) & Q(due), then=Value(scale)) for scale, pks in by_scale.items()]
-    scales = {"scale": Case(*cases, default=F("scale"))} if cases else {}
-    Memory.objects.filter(pk__in=[memory.pk for memory in memories]).update(
-        accessed_count=F("accessed_count") + 1, last_accessed_at=now, **scales
-    )
+    if not memories:
+        return
+    statements.count_accesses([memory.pk for memory in memories], now, promotions or {}, every)
     for memory in memories:
         memory.accessed_count += 1
         memory.last_accessed_at = now

@@ -43,9 +43,9 @@ class Session(models.Model):
         return self.session_id
 
     @classmethod
-    def widen(cls, spans: list[tuple[str, str, datetime, datetime]], agent: str) -> None:
-        """Insert or extend sessions ``(session_id, project, first, last)``."""
-        bulk.insert_or_extend(
+    def widen(cls, spans: list[tuple[str, str, datetime, datetime]], agent: str) -> list[int]:
+        """Insert or extend sessions ``(session_id, project, first, last)``. Return their keys."""
+        return bulk.insert_or_extend(
             cls,
             (*_SPAN, *_FRESH),
             [

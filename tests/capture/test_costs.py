@@ -5,11 +5,18 @@ from __future__ import annotations
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from memoryhub.backends import statements as statements_module
+from memoryhub.models import Event
 from tests.capture.conftest import DATABASE, FIX
 
 OTHER = (
     "fix(rates): the rate of a weekend is that of Friday, because the bank publishes none, so it never warned"
 )
+
+# Finds neither a mark nor a repeated event.
+SESSION_BEFORE_THE_OTHER_PROCESS = statements_module.SESSION_OF_EVENT.replace(
+    "SELECT s.*,", "SELECT s.*, 0 * "
+).replace("AS is_repeated, EXISTS", "AS is_repeated, 0 * EXISTS")
 
 
 def statements(work):
@@ -53,3 +60,35 @@ def test_session_state_has_a_limited_size(agent_session):
         )
         sizes.append(len(str(agent_session.row.state)))
     assert max(sizes) < 40_000
+
+
+def counted(work):
+    return [sql for sql in statements(work) if not sql.startswith(("BEGIN", "COMMIT", "RELEASE"))]
+
+
+def test_routine_tool_call_takes_six_statements(agent_session):
+    agent_session.tool("Read", {"file_path": "a.py"}, DATABASE)
+    data = {"tool_name": "Read", "tool_input": {"file_path": "b.py"}, "tool_use_id": "t2"}
+    # Token, session, its state read and changed, the event, the time of the session.
+    assert len(counted(lambda: agent_session.ok("tool:post", data))) <= 6
+
+
+def test_prompt_of_a_known_session_takes_eight_statements_around_its_search(agent_session, remember):
+    remember(DATABASE, project="shop")
+    agent_session.ok("prompt:submit", {"prompt": "How does the planner choose an index?"})
+    sent = counted(
+        lambda: agent_session.ok("prompt:submit", {"prompt": "Does the planner scan each partition?"})
+    )
+    search = ("memoryhub_text", "FROM memoryhub_memory ", "memoryhub_change_era")
+    # Token, session, earlier injections, lists, the injection, the accesses, the event, the state.
+    assert len([sql for sql in sent if not any(name in sql for name in search)]) <= 8
+
+
+def test_event_that_another_process_recorded_meanwhile_is_recorded_once(agent_session, monkeypatch):
+    data = {"tool_name": "Read", "tool_input": {"file_path": "a.py"}, "tool_use_id": "t1"}
+    agent_session.ok("tool:post", data)
+    monkeypatch.setattr(statements_module, "SESSION_OF_EVENT", SESSION_BEFORE_THE_OTHER_PROCESS)
+    agent_session.ok("tool:post", data)
+    agent_session.ok("prompt:submit", {"prompt": "hello planner"})
+    agent_session.ok("prompt:submit", {"prompt": "hello planner"})
+    assert [event.event for event in Event.objects.order_by("pk")] == ["tool:post", "prompt:submit"]

@@ -104,3 +104,19 @@ def test_number_of_queries_of_trash_restore_and_purge_is_constant(
         memories.trash_memories(uids, actor)
     with django_assert_max_num_queries(31):
         memories.erase_memories(uids, actor)
+
+
+def test_storing_a_memory_takes_one_read_and_an_insert_for_each_table(db, actor, embedding):
+    grow(actor, 0, 3)
+    with CaptureQueriesContext(connection) as queries:
+        memories.create_memory(MemoryDraft(content="a fourth zebra"), actor)
+    statements = [row["sql"].split()[0] for row in queries]
+    assert statements.count("SELECT") == 1, "content, cap and end of the journal together"
+    assert statements.count("INSERT") == 3, "memory, vector and journal row"
+    assert not {"UPDATE", "DELETE", "PRAGMA"}.intersection(statements)
+
+
+def test_keys_of_many_memories_are_those_of_their_rows(db, actor):
+    stored = memories.create_memories([MemoryDraft(content=f"zebra {n}") for n in range(120)], actor)
+    keys = dict(Memory.objects.values_list("uid", "pk"))
+    assert {result.memory.uid: result.memory.pk for result in stored} == keys

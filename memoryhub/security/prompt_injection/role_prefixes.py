@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import cache, lru_cache
+from functools import cache
 
 from memoryhub.security.prompt_injection.normalisation import FOREIGN, fold_character, normalise
 
@@ -138,17 +138,20 @@ def _fold(text: str) -> str:
     return text.translate(_FOLDED)
 
 
-class _Folding:
+class _Folding(dict[int, str]):
     """A table for ``str.translate`` that is filled on demand."""
 
-    def __getitem__(self, code: int) -> str:
-        return _folded(chr(code))
+    def __missing__(self, code: int) -> str:
+        folded = _folded(chr(code))
+        if len(self) < _MAX_FOLDED:
+            self[code] = folded
+        return folded
 
 
+_MAX_FOLDED = 20_000  # characters in the table
 _FOLDED = _Folding()
 
 
-@lru_cache(maxsize=20_000)
 def _folded(character: str) -> str:
     """Return one character for any character."""
     if character in _LINE_ENDS:

@@ -80,8 +80,14 @@ def _contains_placeholder(value: str) -> bool:
 
 def is_reference(value: str) -> bool:
     """Return True for a name, a path or a digest: it refers to a value or is derived from one."""
-    shapes = (UUID, ENV_NAME, _DOTTED_NAME, _PLAIN_WORDS)
-    return any(shape.fullmatch(value) for shape in shapes) or bool(_PATH.match(value) or _DIGEST.match(value))
+    return bool(
+        _PLAIN_WORDS.fullmatch(value)
+        or _PATH.match(value)
+        or _DOTTED_NAME.fullmatch(value)
+        or ENV_NAME.fullmatch(value)
+        or UUID.fullmatch(value)
+        or _DIGEST.match(value)
+    )
 
 
 def is_random(value: str) -> bool:
