@@ -9,7 +9,6 @@ Needs Playwright and Chromium (requirements-dev.txt).
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
 from collections.abc import Iterator
@@ -18,10 +17,10 @@ from typing import Any, NamedTuple
 
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from tools.bench.hub import manage, server
+from tools.bench.figures import percentile
+from tools.bench.hub import NAME, PASSWORD, make_account, manage, server, store_environment
 from tools.screenshots.chromium import started
 
-NAME, PASSWORD = "bench-pages", "a passphrase for the benchmark"  # of a store that is thrown away
 SEARCH = "/search/?q=index+of+the+tests"
 PAGES = (
     "/",
@@ -79,7 +78,6 @@ class Figures(NamedTuple):
 
 
 def main() -> None:
-
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -88,12 +86,10 @@ def main() -> None:
     parser.add_argument("--only", action="append", help="this address alone; may be given again")
     parser.add_argument("--write", action="store_true", help="a memory is stored before each first visit")
     options = parser.parse_args()
-    environment = {**os.environ, "LETSGO_HOME": str(options.home), "MEMORYHUB_MAX_MEMORIES": "0"}
-    for name in ("LETSGO_MEMORY_DB", "LETSGO_MEMORY_LOG", "DATABASE_URL"):
-        environment.pop(name, None)
-    with server(environment) as port:
+    environment = store_environment(options.home)
+    with server(environment) as hub:
         print(HEAD)
-        for one in measure(environment, port, options.visits, options.only, write=options.write):
+        for one in measure(environment, hub.port, options.visits, options.only, write=options.write):
             report(one)
 
 
@@ -119,20 +115,8 @@ def measure(
             yield Figures(address, first, [visit(kept, address) for _ in range(visits)])
 
 
-def make_account(environment: dict[str, str]) -> None:
-    """An administrator; one of an earlier run is used again."""
-
-    code = (
-        "from django.contrib.auth.models import User\n"
-        f"one, _ = User.objects.get_or_create(username={NAME!r}, is_staff=True, is_superuser=True)\n"
-        f"one.set_password({PASSWORD!r})\none.save()"
-    )
-    manage(environment, "shell", "--no-imports", "-c", code)
-
-
 def store_one(environment: dict[str, str]) -> None:
     """A memory more; then time for what the hub does with what is new."""
-
     code = (
         "from memoryhub import memories as store\nfrom memoryhub.memories.schemas import MemoryDraft\n"
         "from memoryhub.models.fields import new_uid\nfrom memoryhub.access.policy import system_actor\n"
@@ -178,7 +162,10 @@ def visit(page: Page, address: str) -> Visit:
 
 def report(one: Figures) -> None:
     """A line; what is beyond an aim has a mark."""
-    first, again = [spread([visit.paint for visit in visits]) for visits in (one.first, one.again)]
+    first, again = [
+        [percentile([visit.paint for visit in visits], share) for share in (0.5, 0.95)]
+        for visits in (one.first, one.again)
+    ]
     answer = statistics.median(visit.answer for visit in one.first)
     late = one.address in ("/", SEARCH) and first[0] > MOST_MS
     mark = " SLOW" * late + " HEAVY" * (one.kilobytes > MOST_KB)
@@ -188,12 +175,6 @@ def report(one: Figures) -> None:
         f" {one.first[0].requests:2} requests{mark}",
         flush=True,
     )
-
-
-def spread(values: list[float]) -> tuple[float, float]:
-    """The median, and the value below which 95 of 100 lie."""
-    ordered = sorted(values)
-    return statistics.median(ordered), ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]
 
 
 if __name__ == "__main__":
