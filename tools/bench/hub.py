@@ -17,16 +17,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS_TO_START = 300
 _TICKS = os.sysconf("SC_CLK_TCK")
-# An administrator for the pages, in a store that is thrown away. The password is for the login form.
-NAME, PASSWORD = "bench-pages", "a passphrase for the benchmark"
-_ACCOUNT = f"""
+_SIGN_IN = """
 from django.contrib.auth.models import User
-user, _ = User.objects.get_or_create(username={NAME!r}, is_staff=True, is_superuser=True)
-user.set_password({PASSWORD!r})
-user.save()
-"""
-_SESSION = """
 from django.test import Client
+user, _ = User.objects.get_or_create(username="bench-pages", is_staff=True, is_superuser=True)
 client = Client()
 client.force_login(user)
 print(client.cookies.output(header="", sep=";"))
@@ -56,14 +50,9 @@ def manage(environment: dict[str, str], *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def make_account(environment: dict[str, str]) -> None:
-    """Create an administrator, or use that of an earlier run."""
-    manage(environment, "shell", "--no-imports", "-c", _ACCOUNT)
-
-
 def sign_in(environment: dict[str, str]) -> str:
-    """Return the session cookie of an administrator."""
-    cookies = manage(environment, "shell", "--no-imports", "-c", _ACCOUNT + _SESSION)
+    """Create an administrator, unless there is one of an earlier run, and return a session cookie."""
+    cookies = manage(environment, "shell", "--no-imports", "-c", _SIGN_IN)
     return str(re.findall(r"[\w-]*sessionid=[^;\s]+", cookies)[0])
 
 
