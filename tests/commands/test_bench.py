@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 from django.db import connection, transaction
 
 from tools.bench import corpus, in_process
-from tools.bench.clients import Answer, Measured
+from tools.bench.clients import Answer, Client, Measured
 from tools.bench.figures import Row, client_cell, percentile, spread, table
 from tools.bench.workloads import BATCH, Workload, make_queries, workloads
 
@@ -48,10 +50,29 @@ def test_table_has_a_cell_for_every_column() -> None:
 
 
 def test_measured_counts_failures_and_has_the_time_of_the_first_byte() -> None:
-    measured = Measured([Answer(0.001, 0.002, 200), Answer(0.003, 0.004, 503)], elapsed=0.5)
+    measured = Measured([Answer(0.001, 0.002, 200), Answer(0.003, 0.004, 0)], elapsed=0.5)
     assert (measured.failed, measured.rate) == (1, 4)
     assert measured.milliseconds() == [2, 4]
     assert measured.milliseconds(first_byte=True) == [1, 3]
+
+
+def test_client_reports_a_broken_connection_and_connects_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = Client(listener.getsockname()[1], {})
+        listener.accept()[0].close()
+        assert client.send("GET", "/")[0].status == 0
+        answered = threading.Thread(target=answer_once, args=(listener,))
+        answered.start()
+        assert client.send("GET", "/")[0].status == 204
+        answered.join()
+        client.close()
+
+
+def answer_once(listener: socket.socket) -> None:
+    connection = listener.accept()[0]
+    connection.recv(4096)
+    connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+    connection.close()
 
 
 @pytest.mark.parametrize("workload", workloads(LINES), ids=lambda one: one.name)

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -34,7 +33,7 @@ WARM_UP = 48  # requests of each kind before it is measured, by 8 clients: every
 IMPORTED_INTO_READY_STORE = 2000
 IN_PROCESS_SEED = 1000
 MIN_BATCHES = 10
-BARE = "bare FTS5 query"
+BARE, PEER = "bare FTS5 query", "mcp-memory-service"
 BARE_SQL = "SELECT rowid, rank FROM memoryhub_text WHERE memoryhub_text MATCH ? ORDER BY rank LIMIT 10"
 
 
@@ -68,13 +67,12 @@ class Benchmark:
         self.environment = store_environment(self.home)
         self.clients = list(map(int, options.clients.split(",")))
         self.workloads = [one for one in workloads(lines) if options.only in one.name]
-        names = [one.name for one in self.workloads]
-        if any(one.mode for one in self.workloads):
-            names.insert(sum(bool(one.mode) for one in self.workloads), BARE)
-        self.rows = {name: Row(name) for name in names}
+        searches = [one.name for one in self.workloads if one.mode]
+        others = [one.name for one in self.workloads if not one.mode]
+        self.rows = {name: Row(name) for name in (*searches, BARE, PEER, *others)}
         self.bare_wall: list[float] = []
         self.notes: list[str] = []
-        self.memories = list(corpus.memories(lines, size))
+        self.size = size
 
     def run(self) -> str:
         """Measure everything and return the table with a heading and notes."""
@@ -85,7 +83,7 @@ class Benchmark:
         self.headers = {"Authorization": f"Bearer {token}"}
         self.page_headers = {"Cookie": cookie}
         self._import()
-        heading = f"### {count_memories(self.database):,} memories"
+        parts = [f"### {count_memories(self.database):,} memories"]
         self._measure_in_process()
         with ExitStack() as running:
             hub = running.enter_context(server(self.environment))
@@ -97,26 +95,28 @@ class Benchmark:
             if self.options.maintenance:
                 seconds = self.options.maintenance
                 self.notes += maintenance.report(hub.port, self.headers, self.database, seconds)
-        return "\n\n".join([heading, table(list(self.rows.values()), self.clients), "\n".join(self._list())])
+        parts.append(table([row for row in self.rows.values() if row.clients], self.clients))
+        return "\n\n".join([*parts, "\n".join(f"- {note}" for note in self.notes)])
 
     @property
     def database(self) -> Path:
         path: Path = self.home / "memory.db"
         return path
 
-    def _list(self) -> Iterator[str]:
-        yield from (f"- {note}" for note in self.notes)
-
     def _import(self) -> None:
         """Import the memories, or into a ready store some new ones; start-up of the command is included."""
-        fresh = corpus.memories(self.lines, len(self.lines) + IMPORTED_INTO_READY_STORE, time.time_ns())
-        memories = self.memories or list(islice(fresh, len(self.lines), None))
+        count, memories = self.size, corpus.memories(self.lines, self.size)
+        if self.options.home:
+            count = IMPORTED_INTO_READY_STORE
+            varied = corpus.memories(self.lines, len(self.lines) + count, time.time_ns())
+            memories = islice(varied, len(self.lines), None)
         source = self.folder / "import.jsonl"
-        source.write_text("".join(json.dumps(line) + "\n" for line in memories), "utf-8")
+        with source.open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in memories)
         began = time.perf_counter()
         manage(self.environment, "import_memories", str(source))
-        seconds = time.perf_counter() - began
-        self.notes.append(f"Import: {len(memories) / seconds:,.0f} lines per second, start-up included.")
+        rate = count / (time.perf_counter() - began)
+        self.notes.append(f"Import: {rate:,.0f} lines per second, start-up included.")
 
     def _count(self, workload: Workload) -> int:
         """Return the number of requests of one measurement: fewer if each stores many memories."""
@@ -126,13 +126,12 @@ class Benchmark:
     def _start_peer(self, running: ExitStack) -> peer.Peer | None:
         if self.options.peer is None:
             return None
-        if not 0 < len(self.memories) <= peer.MAX_MEMORIES:
+        if not 0 < self.size <= peer.MAX_MEMORIES:
             self.notes.append("mcp-memory-service: left out, its store takes too long to fill.")
             return None
         try:
-            found = running.enter_context(
-                peer.started(self.options.peer, self.folder / "peer", self.memories)
-            )
+            memories = list(corpus.memories(self.lines, self.size))
+            found = running.enter_context(peer.started(self.options.peer, self.folder / "peer", memories))
         except (OSError, subprocess.CalledProcessError) as error:
             self.notes.append(f"mcp-memory-service: left out, {error}.")
             return None
@@ -169,7 +168,8 @@ class Benchmark:
         row.clients = [client_cell(self.bare_wall, rate)]
 
     def _measure_peer(self, other: peer.Peer) -> None:
-        row = self.rows.setdefault(other.name, Row(other.name))
+        row = self.rows[PEER]
+        row.name = other.name
         other.search(make_queries(self.lines, WARM_UP, 0), 8)
         began = other.server.cpu_seconds()
         for clients in self.clients:

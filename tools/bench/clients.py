@@ -36,7 +36,7 @@ class Measured:
 
     @property
     def failed(self) -> int:
-        return sum(answer.status >= 300 for answer in self.answers)
+        return sum(not 200 <= answer.status < 300 for answer in self.answers)
 
     def milliseconds(self, *, first_byte: bool = False) -> list[float]:
         """Return the time of each request, up to the first byte or to the last."""
@@ -52,13 +52,21 @@ class Client:
         self._connection.connect()
 
     def send(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[Answer, bytes]:
+        """Send a request; status 0 means that the connection failed."""
         text = None if body is None else json.dumps(body)
         began = time.perf_counter()
-        self._connection.request(method, path, text, self._headers)
-        response = self._connection.getresponse()
-        first_byte = time.perf_counter() - began
-        content = response.read()
-        return Answer(first_byte, time.perf_counter() - began, response.status), content
+        try:
+            self._connection.request(method, path, text, self._headers)
+            response = self._connection.getresponse()
+            first_byte = time.perf_counter() - began
+            content, status = response.read(), response.status
+        except (OSError, http.client.HTTPException):
+            self.close()  # the next request opens it again
+            first_byte, content, status = time.perf_counter() - began, b"", 0
+        return Answer(first_byte, time.perf_counter() - began, status), content
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 def crowd(port: int, headers: Mapping[str, str], requests: Sequence[Request], clients: int) -> Measured:
@@ -90,3 +98,4 @@ def _send_all(
     ready.release()
     start.wait()
     answers.put([client.send(*request)[0] for request in requests])
+    client.close()
