@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from django.conf import settings
 
+from memoryhub.access.policy import Clearance
 from memoryhub.core.dates import format_iso
 from memoryhub.core.text import shorten
+from memoryhub.memories.replacements import visible_replacements
 from memoryhub.memories.rows import LIST_FIELDS, ListValues, list_values, load_lists
 from memoryhub.models import Event, Fact, Memory, Revision
 from memoryhub.search.hybrid import Hit
-from memoryhub.stats.timeline import TimelineEntry
+from memoryhub.stats.timeline import TimelineEntry, timeline_memories
 
 _PLAIN = (
     "content title subtitle abstract overview category type importance trust confidence sensitivity scope"
@@ -26,43 +28,48 @@ def moment(at: datetime | None) -> str | None:
     return format_iso(at) if at else None
 
 
-def memory(row: Memory, lists: ListValues | None = None) -> dict[str, Any]:
-    """Return a whole memory. Loads the lists unless they are given; :func:`memories` loads those of many."""
+def memory(row: Memory, replacements: Mapping[int, str], lists: ListValues | None = None) -> dict[str, Any]:
+    """Return a whole memory. Loads the lists unless they are given; :func:`memories` loads those of many.
+
+    ``replacements``: the result of :func:`visible_replacements` for the caller.
+    """
     return {
         "id": row.uid,
         **{name: getattr(row, name) for name in _PLAIN},
         **{name: moment(getattr(row, name)) for name in _MOMENTS},
+        "superseded_by": replacements.get(row.superseded_by_id or 0),
         **(lists or {name: list_values(row, name) for name in LIST_FIELDS}),
     }
 
 
 def memories(
-    rows: Iterable[Memory], shape: Callable[[Memory, ListValues], dict[str, Any]] = memory
+    rows: Iterable[Memory],
+    clearance: Clearance,
+    shape: Callable[[Memory, Mapping[int, str], ListValues], dict[str, Any]] = memory,
 ) -> list[dict[str, Any]]:
     """Return memories in one of the shapes, with one query for all their lists."""
     rows = list(rows)
-    lists = load_lists(rows)
-    return [shape(row, lists[row.pk]) for row in rows]
+    lists, replacements = load_lists(rows), visible_replacements(rows, clearance)
+    return [shape(row, replacements, lists[row.pk]) for row in rows]
 
 
-def preview(row: Memory, lists: ListValues | None = None) -> dict[str, Any]:
+def preview(row: Memory, replacements: Mapping[int, str], lists: ListValues | None = None) -> dict[str, Any]:
     """Return a memory with a preview instead of the content, for lists."""
-    shown = memory(row, lists)
+    shown = memory(row, replacements, lists)
     del shown["content"]
     return {**shown, "preview": shorten(row.content, settings.MEMORYHUB.preview_chars)}
 
 
-def hits(found: Iterable[Hit]) -> list[dict[str, Any]]:
+def hits(found: Sequence[Hit], clearance: Clearance) -> list[dict[str, Any]]:
     """Return search results, with one query for all their lists."""
-    found = list(found)
-    lists = load_lists(one.memory for one in found)
-    return [_hit(one, lists[one.memory.pk]) for one in found]
+    rows = [one.memory for one in found]
+    return [_hit(one, shown) for one, shown in zip(found, memories(rows, clearance), strict=True)]
 
 
-def _hit(found: Hit, lists: ListValues) -> dict[str, Any]:
+def _hit(found: Hit, memory: dict[str, Any]) -> dict[str, Any]:
     parts = found.components
     return {
-        "memory": memory(found.memory, lists),
+        "memory": memory,
         "score": found.score,
         "components": {
             "match": parts.match,
@@ -121,13 +128,18 @@ def event(row: Event) -> dict[str, Any]:
     }
 
 
-def entry(row: TimelineEntry) -> dict[str, Any]:
-    """Return one entry of a timeline."""
+def entries(rows: Sequence[TimelineEntry], clearance: Clearance) -> list[dict[str, Any]]:
+    """Return the entries of a timeline."""
+    replacements = visible_replacements(timeline_memories(rows), clearance)
+    return [_entry(row, replacements) for row in rows]
+
+
+def _entry(row: TimelineEntry, replacements: Mapping[int, str]) -> dict[str, Any]:
     head = {"at": moment(row.at), "kind": row.kind}
     if isinstance(row.row, Memory):
         return {
             **head,
-            "memory": preview(row.row),
+            "memory": preview(row.row, replacements),
             "session_id": row.row.session_id,
             "project": row.row.project,
         }

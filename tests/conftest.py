@@ -14,8 +14,7 @@ from typing import Any
 import hypothesis
 import pytest
 from django.conf import settings as django_settings
-from django.core.cache import cache
-from django.db import connection, transaction
+from django.db import connection
 from django.test import TransactionTestCase
 from hypothesis import HealthCheck, settings
 from whitenoise.middleware import WhiteNoiseMiddleware
@@ -27,7 +26,7 @@ from memoryhub.backends import change_log, schema
 from memoryhub.embeddings import Embedder
 from memoryhub.memories.schemas import EntityDraft, MemoryDraft
 from memoryhub.models import Memory
-from memoryhub.search import visible_rows
+from tests.cases import clear_caches
 from tests.maintenance.fixtures import five, lifting  # noqa: F401 fixtures
 from tests.search.corpus import make_corpus
 
@@ -76,9 +75,11 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
 
 # Test modules that start a server or a process of the hub. ``manage.py test --fast`` leaves them out.
 _SERVED = (
+    "tests/commands/test_evaluate.py",
     "tests/commands/test_maintenance_served.py",
     "tests/commands/test_quickstart.py",
     "tests/commands/test_readme.py",
+    "tests/commands/test_restore_backup.py::test_a_killed_restore_leaves_a_whole_store",
     "tests/commands/test_serve.py",
     "tests/commands/test_start.py",
     "tests/http/test_request_buffering.py",
@@ -97,9 +98,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exclude the collected tests from garbage collection."""
+    """Exclude the collected tests from garbage collection, and collect less often: a tenth of the time."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
 
 
 def _find_static_files_once(find: Callable[[WhiteNoiseMiddleware], None]) -> Callable[..., None]:
@@ -173,8 +175,7 @@ def four_levels(remember: Callable[..., Memory]) -> dict[str, Memory]:
 @pytest.fixture(autouse=True)
 def _empty_caches() -> None:
     """Clear what other tests have cached: each test has its own store."""
-    visible_rows.clear_cache()
-    cache.clear()
+    clear_caches()
 
 
 @pytest.fixture(autouse=True)
@@ -194,14 +195,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 settings.load_profile("core")
-
-
-@contextmanager
-def rolled_back() -> Iterator[None]:
-    """Roll back all writes in this context, so that one example does not affect the next."""
-    with transaction.atomic():
-        yield
-        transaction.set_rollback(True)
 
 
 @pytest.fixture
@@ -234,12 +227,18 @@ def corpus(db: None, actor: Actor, configure: Callable[..., None]) -> list[Memor
 def three(remember: Callable[..., Memory]) -> list[Memory]:
     """Three similar memories that differ in every field that a merge combines."""
     one = remember(
-        "The build cache lives on the runner", tags=["ci"], files_read=["ci.yml"], importance=0.3, trust=0.9
+        "The build cache lives on the runner",
+        tags=["ci"],
+        aliases=["CI", "runner"],
+        files_read=["ci.yml"],
+        importance=0.3,
+        trust=0.9,
     )
     two = remember(
         "The build cache lives on the runner itself",
         tags=["cache", "ci"],
         concepts=["gotcha"],
+        aliases=["ci"],
         files_modified=["Dockerfile"],
         entities=[EntityDraft(entity="runner")],
         sensitivity="private",

@@ -94,7 +94,14 @@ class MemoryAdmin(VisibleRowsAdmin):
     actions = memory_actions.ALL_ACTIONS
     fieldsets = (
         (None, {"fields": ("title", "content")}),
-        ("Kind", {"fields": ("sensitivity", "type", "category", "project", "scope", "tags", "concepts")}),
+        (
+            "Kind",
+            {
+                "fields": (
+                    *("sensitivity", "type", "category", "project", "scope", "tags", "concepts", "aliases"),
+                )
+            },
+        ),
         ("Weight", {"fields": ("importance", "trust", "confidence", "ttl_days")}),
         ("Short forms", {"classes": ("collapse",), "fields": ("subtitle", "abstract", "overview")}),
         (
@@ -111,7 +118,8 @@ class MemoryAdmin(VisibleRowsAdmin):
             {
                 "fields": (
                     *("id_shown", "state", "owner", "author", "created_at", "updated_at", "expires_at"),
-                    *("deleted_at", "trash_reason", "merged_into_shown", "accessed_count"),
+                    *("deleted_at", "trash_reason", "merged_into_shown", "replaced_by_shown"),
+                    "accessed_count",
                     *("last_accessed_at", "flags", "reviewed_at", "facts_shown", "content_hash"),
                 )
             },
@@ -250,6 +258,11 @@ class MemoryAdmin(VisibleRowsAdmin):
         target = Memory.objects.visible_to(memory.clearance).filter(pk=memory.merged_into_id).first()
         return memory_link(target, _MAX_TITLE_CHARS)
 
+    @column("replaced by")
+    def replaced_by_shown(self, memory: Any) -> str:
+        target = Memory.objects.visible_to(memory.clearance).filter(pk=memory.superseded_by_id).first()
+        return memory_link(target, _MAX_TITLE_CHARS)
+
     @column("facts")
     def facts_shown(self, memory: Any) -> str:
         count = Fact.objects.visible_to(memory.clearance).filter(memory=memory).count()
@@ -258,8 +271,8 @@ class MemoryAdmin(VisibleRowsAdmin):
 
     # Lists of values
 
-    tags, concepts, files_read, files_modified = map(
-        _list_column, ("tags", "concepts", "files_read", "files_modified")
+    tags, concepts, aliases, files_read, files_modified = map(
+        _list_column, ("tags", "concepts", "aliases", "files_read", "files_modified")
     )
 
     def entities(self, memory: Memory) -> str:

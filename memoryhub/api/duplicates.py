@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from memoryhub import memories as store
 from memoryhub import serializers
-from memoryhub.access.policy import Actor
+from memoryhub.access.policy import Actor, Clearance
 from memoryhub.api.memories import make_etag
 from memoryhub.api.parameters import PageParams, parse_offset
 from memoryhub.api.schemas import ListOf, MemoryShape, PreviewShape, documented
@@ -118,7 +118,7 @@ def get_related(request: ApiRequest, id: str, params: Query[RelatedTo]) -> HttpR
         raise Http404
     found = related.find_related(memory, clearance, params.limit)
     record_reveals((one.memory for one in found.items), request.auth.actor, "api related")
-    shown = serializers.memories((one.memory for one in found.items), serializers.preview)
+    shown = serializers.memories((one.memory for one in found.items), clearance, serializers.preview)
     items = [
         {"memory": row, "score": one.score, "similarity": one.likeness, "reasons": list(one.reasons)}
         for row, one in zip(shown, found.items, strict=True)
@@ -139,7 +139,7 @@ def list_duplicates(request: ApiRequest, params: Query[DuplicateList]) -> HttpRe
     end = start + params.limit
     return json_response(
         {
-            "items": _serialize_clusters(found.clusters[start:end], memories, request.auth.actor),
+            "items": _serialize_clusters(found.clusters[start:end], memories, clearance, request.auth.actor),
             "next_cursor": str(end) if end < len(found.clusters) else None,
             "total": len(found.clusters),
             "complete": found.complete,
@@ -159,7 +159,7 @@ def list_duplicates(request: ApiRequest, params: Query[DuplicateList]) -> HttpRe
 def merge_memories(request: ApiRequest, id: str, body: MergeRequest) -> HttpResponse:
     """Moves the others to the trash. Combines the lists of all and uses the highest level."""
     merge = store.merge_memories(id, body.others, request.auth.actor, content=body.content or "")
-    return _merge_response("merged", merge)
+    return _merge_response("merged", merge, request.auth.actor)
 
 
 @router.post(
@@ -170,30 +170,29 @@ def merge_memories(request: ApiRequest, id: str, body: MergeRequest) -> HttpResp
 )
 def undo_merge(request: ApiRequest, id: str) -> HttpResponse:
     """Restores the merged memories. Returns 409 if one of them has changed since."""
-    return _merge_response("undone", store.undo_merge(id, request.auth.actor))
+    return _merge_response("undone", store.undo_merge(id, request.auth.actor), request.auth.actor)
 
 
-def _merge_response(outcome: str, merge: store.MergeResult) -> HttpResponse:
+def _merge_response(outcome: str, merge: store.MergeResult, actor: Actor) -> HttpResponse:
     memory = Memory.objects.get(pk=merge.memory.pk)
     body = {
         "outcome": outcome,
         "merge": merge.uid,
-        "memory": serializers.memories([memory])[0],
+        "memory": serializers.memories([memory], actor.clearance)[0],
         "others": [other.uid for other in merge.others],
     }
     return json_response(body, headers={"ETag": make_etag(memory)})
 
 
 def _serialize_clusters(
-    clusters: Sequence[Cluster], memories: MemoryQuerySet, actor: Actor
+    clusters: Sequence[Cluster], memories: MemoryQuerySet, clearance: Clearance, actor: Actor
 ) -> list[dict[str, Any]]:
     """Return clusters with previews of their memories, without memories that are gone meanwhile."""
     params = [pk for one in clusters for pk in (one.keep, *(pk for pk, _ in one.others))]
     rows = list(memories.filter(pk__in=params))
     record_reveals(rows, actor, "api duplicates")
-    previews = dict(
-        zip((row.pk for row in rows), serializers.memories(rows, serializers.preview), strict=True)
-    )
+    shown = serializers.memories(rows, clearance, serializers.preview)
+    previews = dict(zip((row.pk for row in rows), shown, strict=True))
     items = []
     for one in clusters:
         others = [

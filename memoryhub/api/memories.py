@@ -100,7 +100,7 @@ def list_memories(request: ApiRequest, params: Query[MemoryList]) -> HttpRespons
     record_reveals(page.items, request.auth.actor, "api list")
     return json_response(
         {
-            "items": serializers.memories(page.items, serializers.preview),
+            "items": serializers.memories(page.items, params.clearance(request.auth), serializers.preview),
             "next_cursor": page.next_cursor,
             "total": memories.count(),
         }
@@ -116,7 +116,8 @@ def get_memory(request: ApiRequest, id: str, params: Query[OneMemory]) -> HttpRe
     record_reveals([memory], request.auth.actor, "api")
     if not params.trashed:
         count_accesses_and_promote([memory])
-    return json_response(serializers.memories([memory])[0], headers={"ETag": make_etag(memory)})
+    shown = serializers.memories([memory], params.clearance(request.auth))[0]
+    return json_response(shown, headers={"ETag": make_etag(memory)})
 
 
 @router.patch(
@@ -146,7 +147,8 @@ def update_memory(request: ApiRequest, id: str, patch: MemoryPatch) -> HttpRespo
         raise
     if outcome == "unchanged":  # the journal has a row for a change
         record_reveals([memory], request.auth.actor, "api change")
-    body = {"outcome": outcome, "memory": serializers.memory(memory), "ignored": patch.ignored}
+    shown = toolsets_results.serialize_memory(memory, request.auth.actor)
+    body = {"outcome": outcome, "memory": shown, "ignored": patch.ignored}
     body |= toolsets_results.write_warnings(memory)
     return json_response(body, headers={"ETag": make_etag(memory)})
 
@@ -176,9 +178,8 @@ def restore_memory(request: ApiRequest, id: str) -> HttpResponse:
         raise Http404
     if not restored:
         record_reveals([memory], request.auth.actor, "api restore")
-    return json_response(
-        {"outcome": "restored" if restored else "unchanged", "memory": serializers.memory(memory)}
-    )
+    shown = toolsets_results.serialize_memory(memory, request.auth.actor)
+    return json_response({"outcome": "restored" if restored else "unchanged", "memory": shown})
 
 
 @router.get(

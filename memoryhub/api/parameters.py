@@ -45,6 +45,9 @@ class SearchRequest(MemoryFilter, AccessParams):
     limit: Limit = Field(default_factory=lambda: settings.MEMORYHUB.search_limit)
     min_score: Ratio = Field(default_factory=lambda: settings.MEMORYHUB.min_score)
     mode: SearchMode = "hybrid"
+    include_superseded: bool = Field(
+        False, description="Also return memories that another memory replaces (`superseded_by`)."
+    )
 
 
 class HistoryFilter(AccessParams):

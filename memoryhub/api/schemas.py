@@ -48,6 +48,7 @@ class _Described(BaseModel):
     type: str
     concepts: list[str]
     tags: list[str]
+    aliases: list[str]
     importance: float
     trust: float
     confidence: float
@@ -67,6 +68,7 @@ class _Described(BaseModel):
     deleted_at: datetime | None
     content_hash: str
     entities: list[EntityShape]
+    superseded_by: str | None
 
 
 class MemoryShape(_Described):

@@ -26,6 +26,7 @@ from memoryhub.core.pagination import paginate
 from memoryhub.http.authentication import READ, AccessParams, ApiRequest, Caller, Ratio
 from memoryhub.http.problems import json_response
 from memoryhub.memories.filters import MemoryFilter
+from memoryhub.memories.replacements import visible_replacements
 from memoryhub.models import Memory, Session
 from memoryhub.search.hybrid import SearchMode, search_memories
 from memoryhub.search.recall import DEFAULT_TOKENS, MAX_TOKENS, MIN_TOKENS, Ranking
@@ -54,14 +55,20 @@ def search_by_body(request: ApiRequest, params: SearchRequest) -> HttpResponse:
 
 
 def _search_response(request: ApiRequest, params: SearchRequest) -> HttpResponse:
-    memories = params.select(params.clearance(request.auth))
+    clearance = params.clearance(request.auth)
+    memories = params.select(clearance)
     found = search_memories(
-        memories, params.query, limit=params.limit, min_score=params.min_score, mode=params.mode
+        memories,
+        params.query,
+        limit=params.limit,
+        min_score=params.min_score,
+        mode=params.mode,
+        include_superseded=params.include_superseded,
     )
     record_reveals((hit.memory for hit in found.hits), request.auth.actor, "api search")
     return json_response(
         {
-            "results": serializers.hits(found.hits),
+            "results": serializers.hits(found.hits, clearance),
             "total": found.total,
             "total_is_exact": found.exact,
             "mode": found.mode,
@@ -147,7 +154,7 @@ def _timeline_page(
     )
     record_reveals(timeline.timeline_memories(entries), caller.actor, "api session" if of else "api timeline")
     return {
-        "items": [serializers.entry(entry) for entry in entries],
+        "items": serializers.entries(entries, clearance),
         "next_cursor": following,
         "total": timeline.count_entries(clearance, within, of=of),
     }
@@ -184,18 +191,19 @@ def recall_memories(request: ApiRequest, params: RecallRequest) -> HttpResponse:
 
     Each whole memory counts as one access.
     """
-    memories = params.select(params.clearance(request.auth))
+    clearance = params.clearance(request.auth)
+    memories = params.select(clearance)
     asked = Wanted(params.query, params.max_tokens, params.ranking, params.min_score, params.mode)
     actor = request.auth.actor
+
+    def detail(memory: Memory, score: float) -> dict[str, Any]:
+        return {**serializers.memory(memory, visible_replacements([memory], clearance)), "score": score}
+
     return json_response(
         recall(
             memories,
             asked,
-            _serialize_detail,
+            detail,
             on_shown=lambda shown: record_reveals(shown, actor, "api recall"),
         )
     )
-
-
-def _serialize_detail(memory: Memory, score: float) -> dict[str, Any]:
-    return {**serializers.memory(memory), "score": score}

@@ -21,9 +21,10 @@ LOG_TRIES = 600  # seconds, with one try each, to empty the write-ahead log afte
 _BUSY_TIMEOUT_MS = 20  # for readers, while the write lock is held
 MEMORY_TABLE = "memoryhub_memory"
 JOURNAL_TABLE = "memoryhub_journalentry"
-TEXT_COLUMNS = ("title", "subtitle", "abstract", "overview", "content")
+TEXT_COLUMNS = ("title", "alias_text", "subtitle", "abstract", "overview", "content")
+EMBEDDED_COLUMNS = tuple(column for column in TEXT_COLUMNS if column != "alias_text")
 # A match in the title counts more than one in a long content. Every ORDER BY rank uses them.
-BM25_WEIGHTS = (10.0, 4.0, 3.0, 2.0, 1.0)
+BM25_WEIGHTS = (10.0, 10.0, 4.0, 3.0, 2.0, 1.0)
 INDEXES = {
     "memoryhub_text": "tokenize='porter unicode61 remove_diacritics 2'",
     "memoryhub_trigram": "tokenize='trigram', detail=none",
@@ -99,7 +100,7 @@ def _triggers() -> dict[str, str]:
         made[f"memoryhub_journal_no_{event.lower()}"] = (
             f"BEFORE {event} ON {JOURNAL_TABLE} BEGIN {refusal} END"
         )
-    made |= change_log.trigger_bodies(MEMORY_TABLE, TEXT_COLUMNS) | change_blocks.trigger_bodies()
+    made |= change_log.trigger_bodies(MEMORY_TABLE, EMBEDDED_COLUMNS) | change_blocks.trigger_bodies()
     return {name: f"CREATE TRIGGER {name} {body}" for name, body in made.items()}
 
 
@@ -118,7 +119,7 @@ def install() -> None:
             cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('rank', '{RANK_FUNCTION}')")
         for table in change_log.RETIRED_TABLES:
             cursor.execute(f"DROP TABLE IF EXISTS {table}")
-        logged = change_log.trigger_bodies(MEMORY_TABLE, TEXT_COLUMNS)
+        logged = change_log.trigger_bodies(MEMORY_TABLE, EMBEDDED_COLUMNS)
         change_log.start_tracking(cursor, restart=not made.isdisjoint(logged))
         change_blocks.start_tracking(cursor, restart=not made.isdisjoint(change_blocks.trigger_bodies()))
         _set_statistics(cursor)

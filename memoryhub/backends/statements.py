@@ -40,7 +40,8 @@ def matching_keys(expressions: Sequence[str]) -> list[Keys]:
 
 # Columns of a memory that ranking needs: VisibleRows.columns has one field for each.
 _RANKING_SQL = f"""SELECT id, julianday(updated_at), julianday(created_at), julianday(expires_at), importance,
-    trust, length(content), session_id, project FROM {MEMORY_TABLE} WHERE id IN (%s)"""
+    trust, length(content), coalesce(superseded_by_id, 0), session_id, project
+    FROM {MEMORY_TABLE} WHERE id IN (%s)"""
 
 
 def read_ranking_columns(

@@ -21,8 +21,15 @@ from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED, SUMMARY_TYPES
 from memoryhub.embeddings import Embedder, EmbeddingError, Vectors
 from memoryhub.extraction.comparison import Decision, Verdict, compare_texts, merge_texts, word_overlap
 from memoryhub.extraction.rules.signs import name_different_people
-from memoryhub.memories.rows import LIST_FIELDS, hash_content, list_values, resolve_owner, resolve_project
-from memoryhub.memories.schemas import MAX_CONTENT, MAX_LIST, MemoryDraft, MemoryPatch
+from memoryhub.memories.rows import (
+    LIST_FIELDS,
+    hash_content,
+    list_values,
+    resolve_owner,
+    resolve_project,
+    unite_values,
+)
+from memoryhub.memories.schemas import MAX_CONTENT, MemoryDraft, MemoryPatch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, journal_refusals, refuse_secrets
 from memoryhub.memories.vectors import PreparedVectors, embedding_text
 from memoryhub.models import Memory
@@ -279,9 +286,8 @@ def _merge_draft(
     values: dict[str, object] = {"content": content or memory.content}
     values |= {name: getattr(draft, name) for name in ("subtitle", "overview") if not getattr(memory, name)}
     for name in LIST_FIELDS:
-        own = list_values(memory, name)
         brought = [v.model_dump() if hasattr(v, "model_dump") else v for v in getattr(draft, name)]
-        values[name] = [*own, *(value for value in brought if value not in own)][:MAX_LIST]
+        values[name] = unite_values(name, list_values(memory, name), brought)
     for name in ("importance", "trust", "confidence"):
         if name in draft.given:
             values[name] = max(getattr(memory, name), getattr(draft, name))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,8 +12,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
-from memoryhub.backends.fts_query import MAX_CHARS, Query, Term, parse_query
-from memoryhub.core.text import CJK, STOP_WORDS, fold, stem
+from memoryhub.backends.fts_query import Query, Term
+from memoryhub.core.text import fold
 from memoryhub.core.vocabulary import Scope
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -23,21 +22,25 @@ from memoryhub.search.hybrid import default_weights
 from memoryhub.search.lexical import (
     RowScorer,
     ScoredCandidate,
+    Scores,
     TermMatches,
     TextMatcher,
     best_positions,
-    count_terms,
     find_substrings,
+)
+from memoryhub.search.prompts import (
+    ParsedPrompt,
+    match_subjects,
+    min_share_of_best,
+    parse_prompt,
+    words_query,
 )
 from memoryhub.search.visible_rows import VisibleRows, load_visible_rows
 
 # Limits of the parsed prompt.
 MAX_TERMS = 8  # about as many as in a normal search
 MAX_UNKNOWN_TERMS = 1  # of these, terms that no memory contains; a prompt about another topic finds less
-MAX_LOOKED_UP_WORDS = 64
 MAX_CLAUSES = 3  # sentences that are matched alone
-MAX_FILES = 3
-MAX_NAME_PARTS = 5  # a name with more words is an address or a line of code
 MIN_SUBSTRING_LENGTH = 5  # letters of a word that is searched inside other words
 NAME_BONUS = 1.3
 # Shared terms of less weight are coincidence: so many memories share them with any prompt.
@@ -49,30 +52,11 @@ SMALL_STORE_SLOPE = 1.9
 MAX_COMPARED = 60  # memories whose text is compared with the prompt
 MAX_CANDIDATES = 40
 # A new memory passes the minimum score by its recency alone, so it must match about half of the query.
-MIN_MATCH = 0.12
+MIN_MATCH = 0.31
 MAX_FILE_CANDIDATES = 30
 MAX_MEMORIES_PER_FILE = 200  # a file of more memories is not informative
 FEW_MEMORIES_PER_FILE = 5  # each memory of such a file is relevant
 FILE_MATCH = 0.4  # match of a memory that shares only a file with the prompt
-
-# Stems of words that people use with agents on any topic.
-CHATTER = frozenset(
-    stem(word)
-    for word in """
-    add again ahead alright anything aside awesome back bit bug change check code commit could course
-    create currently decide decided do done else everything exactly example explain file find fine first
-    fix follow following get give go going good got great hello help hey hi idea implement improve
-    instead interesting issue just keep know last let like line look looks lot lovely make makes maybe
-    mean mind morning need never new next nice ok okay one ones please problem properly push question
-    quick quickly quite ready really recall remember remove right run said say see seem seems sense show
-    simply something start still sure take tell thank thanks thing things think thought today tomorrow
-    try trying understand update use used using want way well without wonder work working works would
-    write wrong yeah yep yes yesterday yet
-    """.split()
-)
-_PATH = re.compile(r"(?<![\w./@:+-])(?:[\w@.+-]+/)*[\w@+-][\w@.+-]*\.[A-Za-z]\w{0,7}(?![\w/])")
-_SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+|(?<=[。！？；])")
-_CONTEXT_BLOCK = re.compile(r"<memory-context\b.*?(?:</memory-context>|\Z)", re.DOTALL | re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -82,25 +66,6 @@ class Candidate:
     memory: Memory
     score: float
     components: scoring.Components
-
-
-@dataclass(frozen=True)
-class ParsedPrompt:
-    """The terms of a prompt, those of each sentence, and the files that it mentions."""
-
-    terms: tuple[Term, ...]
-    clauses: tuple[tuple[Term, ...], ...]
-    files: tuple[str, ...]
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Distinct words whose frequencies are needed.
-
-        The first and last sentences come first, because pages of code may be between them.
-        """
-        inwards = [self.clauses[n // 2 if n % 2 == 0 else -(n + 1) // 2] for n in range(len(self.clauses))]
-        found = dict.fromkeys(word for clause in inwards for term in clause for word in term.words)
-        return tuple(found)[:MAX_LOOKED_UP_WORDS]
 
 
 @dataclass(frozen=True)
@@ -126,60 +91,19 @@ def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> lis
     """Return the best candidates, also those below the minimum score; none if no term is informative."""
     parsed = parse_prompt(prompt)
     rows = load_visible_rows(memories)
-    prompt_query = build_query(parsed, count_terms(rows, parsed.words).of_stems, len(rows))
+    words = TermMatches(rows, words_query(parsed.words))
+    prompt_query = build_query(parsed, words.frequencies.of_stems, len(rows))
     if prompt_query is None:
         return []
     file_weights = _memories_about_files(memories, parsed.files, len(rows))
-    scored = _score_candidates(memories, rows, prompt_query, file_weights, now)
+    subject = match_subjects(rows, words)
+    scored = _score_candidates(memories, rows, prompt_query, subject, file_weights, now)
+    highest = max((one.parts.match for one in scored), default=0.0)
+    least = max(MIN_MATCH, min_share_of_best(len(parsed.words)) * highest)
+    scored = [one for one in scored if one.parts.match >= least]
     best = sorted(scored, key=lambda one: (-one.score, -one.parts.match, -one.pk))[:MAX_CANDIDATES]
     found = Memory.objects.load(one.pk for one in best)
     return [Candidate(found[one.pk], one.score, one.parts) for one in best if one.pk in found]
-
-
-def parse_prompt(prompt: str) -> ParsedPrompt:
-    """Parse a prompt. Of a long one only the beginning and the end, which usually contain the request."""
-    text = strip_context_blocks(prompt).replace('"', " ")
-    parts = [text] if len(text) <= MAX_CHARS else [text[:MAX_CHARS], text[-MAX_CHARS:]]
-    sentences = [clause for part in parts for clause in _SENTENCE_END.split(part) if clause.strip()]
-    clauses = [_informative_terms(sentence) for sentence in sentences]
-    terms = dict.fromkeys(term for clause in clauses for term in clause)
-    return ParsedPrompt(tuple(terms), tuple(clauses), _find_files(prompt))
-
-
-def strip_context_blocks(prompt: str) -> str:
-    """Remove earlier injected context from a prompt."""
-    return _CONTEXT_BLOCK.sub(" ", prompt)
-
-
-def _find_files(prompt: str) -> tuple[str, ...]:
-    """Return the paths and file names in the text."""
-    paths = _PATH.findall(prompt[: 8 * MAX_CHARS])
-    return tuple(dict.fromkeys(path.removeprefix("./") for path in paths))[:MAX_FILES]
-
-
-def _informative_terms(text: str) -> tuple[Term, ...]:
-    return tuple(dict.fromkeys(term for one in parse_query(text).terms for term in _split_term(one)))
-
-
-def _split_term(term: Term) -> list[Term]:
-    """Return the term if it is informative; the words of a line of code."""
-    if not term.words:
-        return [term] if CJK.search(term.literal) else []
-    if not term.literal:
-        return [replace(term, at_start=True)] if _is_informative(term.words[0]) else []
-    if len(term.words) == 1:
-        return [term] if _is_informative(term.words[0]) else []
-    if len(term.words) > MAX_NAME_PARTS:
-        return [
-            Term((stem(word),), (word,), spelling=word, at_start=True)
-            for word in term.words
-            if _is_informative(word)
-        ]
-    return [replace(term, spelling=term.spelling or term.literal)]
-
-
-def _is_informative(word: str) -> bool:
-    return len(word) > 1 and word not in STOP_WORDS and stem(word) not in CHATTER and not word.isdecimal()
 
 
 def build_query(parsed: ParsedPrompt, frequencies: Mapping[str, int], total: int) -> PromptQuery | None:
@@ -232,6 +156,7 @@ def _score_candidates(
     memories: MemoryQuerySet,
     rows: VisibleRows,
     prompt_query: PromptQuery,
+    subject: Scores,
     file_weights: dict[int, float],
     now: datetime,
 ) -> list[ScoredCandidate]:
@@ -239,19 +164,21 @@ def _score_candidates(
     total = len(rows)
     about_files = sorted(file_weights, key=lambda pk: -file_weights[pk])[:MAX_FILE_CANDIDATES]
     scored = []
-    for one in _match_candidates(memories, rows, prompt_query, about_files, now):
+    for one in _match_candidates(memories, rows, prompt_query, subject, about_files, now):
         file_weight = file_weights.get(one.pk, 0.0)
         is_lone = len(prompt_query.query.terms) > 1 and one.text_match.found_terms == 1 and not file_weight
-        if one.text_match.weight + file_weight >= min_shared_weight(total, is_lone=is_lone):
+        is_named = one.parts.match > one.text_match.match
+        if is_named or one.text_match.weight + file_weight >= min_shared_weight(total, is_lone=is_lone):
             share = min(file_weight / scoring.idf(FEW_MEMORIES_PER_FILE, total), 1.0)
             scored.append(_add_file_match(one, share) if file_weight else one)
-    return [one for one in scored if one.parts.match >= MIN_MATCH]
+    return scored
 
 
 def _match_candidates(
     memories: MemoryQuerySet,
     rows: VisibleRows,
     prompt_query: PromptQuery,
+    subject: Scores,
     about_files: Sequence[int],
     now: datetime,
 ) -> list[ScoredCandidate]:
@@ -265,16 +192,21 @@ def _match_candidates(
     parts = [[query.terms.index(term) for term in part.terms] for part in (query, *prompt_query.clauses)]
     by_words = [matches.add_up([(number, weights[number]) for number in part]).match for part in parts]
     scorer = RowScorer(rows, default_weights(), now)
-    match = np.max(by_words, axis=0)
+    match = np.max([*by_words, subject], axis=0)
     best = best_positions(np.where(match > 0, scorer.scores(match), 0), MAX_COMPARED)
     inside = find_substrings(memories, matches, MAX_COMPARED, thorough=False)
     candidates = np.unique(np.concatenate([best, inside, rows.find(np.array(about_files, np.int64))]))
     compared = TextMatcher(matches, weights, prompt_query.clauses).match(candidates, candidates, match)
+    matched = np.zeros(len(rows))
+    matched[candidates] = [found.match for _, found in compared]
+    matched = rows.move_to_replacements(np.maximum(matched, subject))
+    texts = {position: found for position, (_, found) in zip(candidates.tolist(), compared, strict=True)}
     scored = []
-    for position, (_, found) in zip(candidates.tolist(), compared, strict=True):
-        components = scorer.parts(position, found.match)
+    for position in np.union1d(best_positions(matched, MAX_COMPARED), candidates).tolist():
+        components = scorer.parts(position, float(matched[position]))
         if components.match > 0:
             score = scoring.composite_score(components, default_weights())
+            found = texts.get(position, scoring.TextMatch())
             scored.append(ScoredCandidate(int(rows.pks[position]), score, components, found))
     return scored
 

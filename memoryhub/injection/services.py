@@ -23,7 +23,6 @@ from memoryhub.injection.candidates import (
     Candidate,
     find_candidates,
     injectable_memories,
-    strip_context_blocks,
 )
 from memoryhub.injection.selection import BLOCKED, REDACTED, InspectedCandidate, Selection
 from memoryhub.memories.temporal import count_accesses_and_promote
@@ -32,6 +31,7 @@ from memoryhub.models import Injection, Memory, Session
 from memoryhub.search import scoring
 from memoryhub.search.hybrid import default_weights
 from memoryhub.search.lexical import score_parts
+from memoryhub.search.prompts import strip_context_blocks
 from memoryhub.security.secrets import redact
 
 logger = logging.getLogger(__name__)

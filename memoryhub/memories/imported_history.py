@@ -64,7 +64,7 @@ class ImportedHistory:
 _TIMESTAMP_FIELDS = ("updated_at", "last_accessed_at", "reviewed_at", "consolidated_at")
 _MAX_COUNT = 2_000_000_000
 HISTORY_TEXT_FIELDS = ("author", "owner", "scale", "flags")  # checked for secrets
-_REVISION_FIELDS = frozenset({*SCALAR_FIELDS, *LIST_FIELDS})
+_REVISION_FIELDS = frozenset({*SCALAR_FIELDS, *LIST_FIELDS, "superseded_by"})
 
 
 def apply_history(memory: Memory, past: ImportedHistory, actor: Actor, now: datetime) -> None:
@@ -156,7 +156,8 @@ def find_revision_refusal(revision: Any) -> StoreError | None:
         patch = MemoryPatch.model_validate(revision.before)
     except ValidationError:
         return refusal  # import_revisions refuses it
-    return refusal or find_refusal(patch, [name for name in MEMORY_FIELDS if name in patch.given])
+    names = [name for name in (*MEMORY_FIELDS, "superseded_by") if name in patch.given]
+    return refusal or find_refusal(patch, names)
 
 
 def import_evidence(found: Sequence[tuple[str, str, datetime]], actor: Actor) -> list[bool | StoreError]:

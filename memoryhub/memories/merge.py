@@ -22,8 +22,15 @@ from memoryhub.memories import evidence
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import move_to_trash, restore_memories
 from memoryhub.memories.errors import Conflict, NotFound
-from memoryhub.memories.rows import LIST_FIELDS, fetch_by_uids, list_values, union_list_values
-from memoryhub.memories.schemas import MAX_LIST, MemoryPatch
+from memoryhub.memories.rows import (
+    LIST_FIELDS,
+    fetch_by_uids,
+    field_value,
+    list_values,
+    union_list_values,
+    unite_values,
+)
+from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.secret_check import find_refusal, journal_refusals
 from memoryhub.memories.undo import (
     Inverse,
@@ -172,10 +179,7 @@ def _build_patch(memory: Memory, others: Sequence[Memory], content: str) -> Memo
     everyone = [memory, *others]
     values: dict[str, Any] = {}
     for name in LIST_FIELDS:
-        own = list_values(memory, name)
-        values[name] = [*own, *(value for value in union_list_values(others, name) if value not in own)][
-            :MAX_LIST
-        ]
+        values[name] = unite_values(name, list_values(memory, name), union_list_values(others, name))
     for name in ("importance", "trust"):
         values[name] = max(getattr(one, name) for one in everyone)
     values["confidence"] = evidence.combine_confidence(everyone)
@@ -183,6 +187,8 @@ def _build_patch(memory: Memory, others: Sequence[Memory], content: str) -> Memo
     longest = _longest_lived(everyone)
     if longest.expires_at != memory.expires_at:
         values["ttl_days"] = longest.ttl_days
+    if memory.superseded_by_id in {other.pk for other in others}:
+        values["superseded_by"] = None  # the replacement becomes a part of this memory
     if content:
         values["content"] = content
     return MemoryPatch.model_validate(values)
@@ -306,8 +312,7 @@ def _edited_fields(memory: Memory, entry: JournalEntry) -> list[str]:
         memory.revisions.filter(at__gt=entry.at).order_by("number").values_list("before", flat=True)
     ):
         was = {**before, **was}
-    now = {name: list_values(memory, name) if name in LIST_FIELDS else getattr(memory, name) for name in was}
-    return sorted(name for name in was if now[name] != was[name])
+    return sorted(name for name, old in was.items() if field_value(memory, name) != old)
 
 
 def _was_stored_again(memory: Memory, entry: JournalEntry) -> bool:

@@ -20,7 +20,8 @@ from memoryhub.core.database import batched
 from memoryhub.core.text import make_summary, make_title
 from memoryhub.core.vocabulary import Scope
 from memoryhub.memories.errors import Forbidden
-from memoryhub.memories.schemas import MAX_LIST, MemoryDraft
+from memoryhub.memories.replacements import resolve_replacement
+from memoryhub.memories.schemas import MAX_ALIASES, MAX_LIST, MemoryDraft, remove_repeats_ignoring_case
 from memoryhub.models import Entity, Fact, FileLink, Label, Memory, Revision, Session
 from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import MemoryQuerySet
@@ -31,7 +32,8 @@ SCALAR_FIELDS = (
     " session_id key discovery_tokens ttl_days content"
 ).split()
 _NO_PROJECT = "no project is open to you; ask for a membership"
-LIST_FIELDS = ("tags", "concepts", "files_read", "files_modified", "entities")
+LIST_FIELDS = ("tags", "concepts", "aliases", "files_read", "files_modified", "entities")
+_LABEL_KINDS = {"tags": "tag", "concepts": "concept", "aliases": "alias"}
 
 
 def hash_content(content: str) -> str:
@@ -96,6 +98,8 @@ def build_memory(
         **_default_values(),
         "uid": new_uid(),
         "project": resolve_project(draft.project, actor),
+        "superseded_by_id": resolve_replacement(draft.superseded_by, actor.clearance),
+        "alias_text": join_aliases(draft.aliases),
         "flags": [],
         "owner": resolve_owner(values["scope"], actor) if owner is None else owner,
         "content_hash": hash_content(draft.content),
@@ -117,13 +121,18 @@ def _column_names() -> list[str]:
 @cache
 def _default_values() -> dict[str, Any]:
     """Return the defaults of the columns that :func:`build_memory` does not set. Computing them is slow."""
-    built = {*SCALAR_FIELDS, "uid", "flags", "owner", "content_hash", "author"}
+    built = {*SCALAR_FIELDS, "uid", "flags", "owner", "content_hash", "author", "superseded_by", "alias_text"}
     built |= {"created_at", "updated_at", "imported_at", "expires_at"}
     return {
         field.attname: field.get_default()
         for field in Memory._meta.concrete_fields
         if field.name not in built and not (field.has_default() and callable(field.default))
     }
+
+
+def join_aliases(aliases: Iterable[str]) -> str:
+    """Return the value of ``Memory.alias_text``."""
+    return "\n".join(sorted(aliases))
 
 
 def make_abstract(content: str) -> str:
@@ -155,9 +164,16 @@ def _to_list_row(name: str, value: Any) -> tuple[type[Model], tuple[str, ...]]:
     """Return the table and the values (without the memory's key) of one item of a list-valued field."""
     if name == "entities":
         return Entity, (value.entity, value.entity_type)
-    if name in ("tags", "concepts"):
-        return Label, (name[:-1], value)
+    if name in _LABEL_KINDS:
+        return Label, (_LABEL_KINDS[name], value)
     return FileLink, (name.removeprefix("files_"), value, posixpath.basename(value.rstrip("/")))
+
+
+def field_value(memory: Memory, name: str) -> Any:
+    """Return a field in the shape that revisions store. The caller may not see ``superseded_by``."""
+    if name == "superseded_by":
+        return memory.superseded_by.uid if memory.superseded_by else None
+    return list_values(memory, name) if name in LIST_FIELDS else getattr(memory, name)
 
 
 def list_values(memory: Memory, name: str) -> list[Any]:
@@ -165,31 +181,46 @@ def list_values(memory: Memory, name: str) -> list[Any]:
     if name == "entities":
         named = sorted((row.entity, row.entity_type) for row in memory.entities.all())
         return [{"entity": entity, "entity_type": entity_type} for entity, entity_type in named]
-    if name in ("tags", "concepts"):
-        return sorted(row.value for row in memory.labels.all() if row.kind == name[:-1])
+    if name in _LABEL_KINDS:
+        return sorted(row.value for row in memory.labels.all() if row.kind == _LABEL_KINDS[name])
     access = name.removeprefix("files_")
     return sorted(row.path for row in memory.files.all() if row.access == access)
 
 
 def union_list_values(memories: Iterable[Memory], name: str) -> list[Any]:
-    """Return all values of a list field, the most frequent first, at most :data:`MAX_LIST`."""
+    """Return all values of a list field, the most frequent first, at most as many as it may have."""
     values = [value for memory in memories for value in list_values(memory, name)]
     if name == "entities":
         pairs = Counter((value["entity"], value["entity_type"]) for value in values)
         return [{"entity": entity, "entity_type": kind} for (entity, kind), _ in pairs.most_common(MAX_LIST)]
-    return [value for value, _ in Counter(values).most_common(MAX_LIST)]
+    return unite_values(name, [], [value for value, _ in Counter(values).most_common(MAX_LIST)])
+
+
+def unite_values(name: str, own: list[Any], others: Iterable[Any]) -> list[Any]:
+    """Return the own values of a list field and then the new ones, at most as many as it may have."""
+    if name == "aliases":
+        return remove_repeats_ignoring_case([*own, *others])[:MAX_ALIASES]
+    return [*own, *(value for value in others if value not in own)][:MAX_LIST]
 
 
 def replace_list_rows(memory: Memory, name: str, draft: Any) -> None:
     """Replace the join rows of one list-valued field."""
     if name == "entities":
         memory.entities.all().delete()
-    elif name in ("tags", "concepts"):
-        memory.labels.filter(kind=name[:-1]).delete()
+    elif name in _LABEL_KINDS:
+        memory.labels.filter(kind=_LABEL_KINDS[name]).delete()
     else:
         memory.files.filter(access=name.removeprefix("files_")).delete()
     save_lists([(memory, draft)], [name])
+    if name == "aliases":
+        update_alias_text(memory, draft.aliases)
     memory._prefetched_objects_cache = {}  # type: ignore[attr-defined]
+
+
+def update_alias_text(memory: Memory, aliases: Iterable[str]) -> None:
+    """Write the denormalised column of the aliases. Call this whenever their rows change."""
+    memory.alias_text = join_aliases(aliases)
+    memory.save(update_fields=["alias_text"])
 
 
 def extend_sessions(memories: Iterable[Memory], actor: Actor) -> None:
@@ -216,7 +247,8 @@ def fetch_by_uids(memories: MemoryQuerySet, uids: Iterable[str]) -> list[Memory]
     return found
 
 
-_FIELD_NAMES = {"tag": "tags", "concept": "concepts", "read": "files_read", "modified": "files_modified"}
+_FIELD_NAMES = {kind: name for name, kind in _LABEL_KINDS.items()}
+_FIELD_NAMES |= {"read": "files_read", "modified": "files_modified"}
 _LIST_TABLES = (
     (Label, "kind", "value", "''"),
     (FileLink, "access", "path", "''"),

@@ -6,7 +6,7 @@ imports and toolsets all use them. No Django.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Self
 
@@ -21,11 +21,13 @@ from pydantic import (
 )
 
 from memoryhub.access.policy import Sensitivity
+from memoryhub.core.text import collapse_whitespace
 from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.memories.errors import StoreError
 
 MAX_CONTENT = 100_000
 MAX_LIST = 1000
+MAX_ALIASES = 20
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 
 
@@ -63,6 +65,18 @@ def _remove_repeats(values: list[Any]) -> list[Any]:
     return list(dict.fromkeys(values))
 
 
+def remove_repeats_ignoring_case(values: Iterable[str]) -> list[str]:
+    """Return the values without those that differ from an earlier one only in case."""
+    found: dict[str, str] = {}
+    for value in values:
+        found.setdefault(value.casefold(), value)
+    return list(found.values())
+
+
+def _blank_as_null(value: object) -> object:
+    return value.strip() or None if isinstance(value, str) else value
+
+
 def _null_as_empty(value: object) -> object:
     return "" if value is None else value
 
@@ -84,6 +98,12 @@ Labels = Annotated[
     AfterValidator(_remove_repeats),
     BeforeValidator(_null_as_no_items),
 ]
+Aliases = Annotated[
+    list[Annotated[Word, AfterValidator(collapse_whitespace), Field(max_length=100)]],
+    Field(max_length=MAX_ALIASES),
+    AfterValidator(remove_repeats_ignoring_case),
+    BeforeValidator(_null_as_no_items),
+]
 Paths = Annotated[
     list[Annotated[Word, Field(max_length=1000)]],
     Field(max_length=MAX_LIST),
@@ -97,6 +117,10 @@ Content = Annotated[
     AfterValidator(_check_not_blank),
 ]
 Name = Annotated[Text, Field(max_length=200)]
+OptionalId = Annotated[
+    Annotated[str, AfterValidator(_check_characters), Field(max_length=64)] | None,
+    BeforeValidator(_blank_as_null),
+]
 Moment = Annotated[datetime, AfterValidator(_check_moment)]
 TtlDays = Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)]
 
@@ -137,6 +161,9 @@ class _MemoryFields(BaseModel):
         "gotcha, pattern, trade-off.",
     )
     tags: Labels = Field(default_factory=list, description="Tags.")
+    aliases: Aliases = Field(
+        default_factory=list, description="Short names for what it is about, such as k8s for Kubernetes."
+    )
     importance: Share = Field(0.5, description="Importance, 0 to 1.")
     trust: Share = Field(0.5, description="Trust in the source, 0 to 1.")
     confidence: Share = Field(0.5, description="Confidence in the content, 0 to 1.")
@@ -162,6 +189,9 @@ class _MemoryFields(BaseModel):
         default=None, description="Days until it expires; 0 or null: never; default: as configured."
     )
     entities: Entities = Field(default_factory=list, description="People, places and things in the content.")
+    superseded_by: OptionalId = Field(
+        None, description="The id of the memory that replaces this one; null: none."
+    )
 
     @property
     def given(self) -> set[str]:

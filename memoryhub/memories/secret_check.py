@@ -27,7 +27,7 @@ from memoryhub.security.secrets import (
 
 MEMORY_FIELDS = (
     *("content", "title", "subtitle", "abstract", "overview", "category", "key", "project", "session_id"),
-    *("tags", "concepts", "files_read", "files_modified", "entities"),
+    *("tags", "concepts", "aliases", "files_read", "files_modified", "entities"),
 )
 FACT_FIELDS = ("subject", "predicate", "object", "project", "session_id")
 SECRET_BLOCKED = "secret_blocked"  # noqa: S105 a journal operation

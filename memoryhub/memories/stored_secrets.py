@@ -62,7 +62,7 @@ class ScannedTable:
 
 SCANNED_TABLES = (
     ScannedTable("memory", Memory, MEMORY_FIELDS[:9], levelled=True),
-    ScannedTable("tag or concept", Label, ("value",), shown="memory__uid"),
+    ScannedTable("tag, concept or alias", Label, ("value",), shown="memory__uid"),
     ScannedTable("file", FileLink, ("path",), shown="memory__uid"),
     ScannedTable("entity", Entity, ("entity", "entity_type"), shown="memory__uid"),
     ScannedTable("evidence", Evidence, ("session_id",), shown="memory__uid"),
@@ -285,7 +285,7 @@ def _redact_row(place: ScannedTable, row: Any) -> None:
 
 
 def _redact_part(row: Any) -> None:
-    """Save a tag, file or entity after redaction. Delete it if its memory has an equal one."""
+    """Save a label, file or entity after redaction. Delete it if its memory has an equal one."""
     if isinstance(row, FileLink):
         row.basename = redact_checked(row.basename)
     names = [field.name for field in row._meta.concrete_fields if field.name not in ("id", "at", "basename")]
@@ -294,6 +294,9 @@ def _redact_part(row: Any) -> None:
         row.delete()
     else:
         row.save()
+    if isinstance(row, Label) and row.kind == Label.Kind.ALIAS:
+        memory = Memory.objects.get(pk=row.memory_id)
+        rows.update_alias_text(memory, rows.list_values(memory, "aliases"))
 
 
 def _redact_document(document: Any) -> Any:

@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef
 
 from memoryhub import embeddings
 from memoryhub.backends import bulk
-from memoryhub.backends.schema import TEXT_COLUMNS
+from memoryhub.backends.schema import EMBEDDED_COLUMNS
 from memoryhub.backends.vector_index import encode_vector
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.embeddings import Embedder, EmbeddingError, Vectors
@@ -28,7 +28,7 @@ STORED_WITHOUT_VECTORS = "memories are stored without vectors, which come later"
 
 def embedding_text(texts: Any) -> str:
     """Return the text to embed for a memory, a draft or a patch."""
-    return embeddings.text_to_embed(*(getattr(texts, column) or "" for column in TEXT_COLUMNS))
+    return embeddings.text_to_embed(*(getattr(texts, column) or "" for column in EMBEDDED_COLUMNS))
 
 
 class PreparedVectors:
@@ -99,7 +99,7 @@ def store_vectors(model: str, passages: dict[int, str], made: Vectors) -> set[in
     by_key = dict(zip(passages, made, strict=True))
     with write_transaction():
         for keys in batched(passages, CHUNK_SIZE):
-            rows = memories_without_vector(model).filter(pk__in=keys).values_list("pk", *TEXT_COLUMNS)
+            rows = memories_without_vector(model).filter(pk__in=keys).values_list("pk", *EMBEDDED_COLUMNS)
             still = [pk for pk, *texts in rows if embeddings.text_to_embed(*texts) == passages[pk]]
             Embedding.objects.filter(memory__in=still).delete()
             taken += [(pk, by_key[pk]) for pk in still]

@@ -13,13 +13,14 @@ from pydantic import ValidationError
 from memoryhub.access.policy import Actor, Clearance, stricter_level
 from memoryhub.core.vocabulary import Scope
 from memoryhub.memories.errors import Conflict, NotFound
-from memoryhub.memories.rows import LIST_FIELDS, SCALAR_FIELDS, list_values
+from memoryhub.memories.replacements import visible_replacements
+from memoryhub.memories.rows import LIST_FIELDS, SCALAR_FIELDS, field_value
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.update import get_memory, update_memory
 from memoryhub.models import JournalEntry, Memory, Revision
 from memoryhub.models.querysets import JournalQuerySet
 
-VERSIONED_FIELDS = (*SCALAR_FIELDS, *LIST_FIELDS)
+VERSIONED_FIELDS = (*SCALAR_FIELDS, "superseded_by", *LIST_FIELDS)
 UNDO_REASON = "undo"  # of the revision that an undo makes
 # Restored with the content: otherwise a new title and abstract would be made from it.
 _GENERATED_FIELDS = ("title", "abstract")
@@ -56,32 +57,38 @@ def walk_revisions(memory: Memory, clearance: Clearance) -> Iterator[tuple[Revis
     """Yield the revisions, newest first, and whether this clearance may see them. One lazy query.
 
     A version is visible to callers with access to its own level, project and scope. Sharing a personal memory
-    or moving it to an open project does not reveal its earlier versions.
+    or moving it to an open project does not reveal its earlier versions. A replacement that this clearance
+    may not see is null in ``before``.
     """
     scope, project, same_owner = memory.scope, memory.project, True
     for row in memory.revisions.order_by("-number").iterator(chunk_size=20):
         # Each row has the values from before its change. Revisions do not store the owner, who can have been
         # another person before a change of the scope.
+        if uid := row.before.get("superseded_by"):
+            is_visible = Memory.objects.visible_to(clearance).filter(uid=uid).exists()
+            row.before |= {"superseded_by": uid if is_visible else None}
         same_owner = same_owner and "scope" not in row.before
         scope, project = row.before.get("scope", scope), row.before.get("project", project)
         open_to_all = scope != Scope.PERSONAL.value or same_owner
         yield row, clearance.allows(project, row.sensitivity) and open_to_all
 
 
-def current_value(memory: Memory, name: str) -> Any:
-    """Return the current value of a field, in the shape that revisions store."""
-    return list_values(memory, name) if name in LIST_FIELDS else getattr(memory, name)
+def current_value(memory: Memory, name: str, clearance: Clearance) -> Any:
+    """Return the current value of a field, in the shape of :func:`walk_revisions`."""
+    if name == "superseded_by":
+        return next(iter(visible_replacements([memory], clearance).values()), None)
+    return field_value(memory, name)
 
 
-def current_version(memory: Memory) -> Version:
+def current_version(memory: Memory, clearance: Clearance) -> Version:
     """Return the memory as it is now."""
-    values = {name: current_value(memory, name) for name in VERSIONED_FIELDS}
+    values = {name: current_value(memory, name, clearance) for name in VERSIONED_FIELDS}
     return Version(0, values, dict.fromkeys(VERSIONED_FIELDS, memory.sensitivity))
 
 
 def load_versions(memory: Memory, numbers: Collection[int], clearance: Clearance) -> dict[int, Version]:
     """Return the visible versions with these numbers. Number 0 is the current version."""
-    here = current_version(memory)
+    here = current_version(memory, clearance)
     found = {0: here} if 0 in numbers else {}
     wanted = {number for number in numbers if number > 0}
     values, levels = dict(here.values), dict(here.levels)
@@ -123,7 +130,7 @@ def restore_version(
             " level, or ask someone who may see it",
             "version",
         )
-    values = _changed_values(memory, then)
+    values = _changed_values(memory, then, actor.clearance)
     if not values:
         return memory
     seen = unchanged_since or memory.updated_at
@@ -131,16 +138,15 @@ def restore_version(
     return update_memory(uid, _to_patch(values, number), actor, now, unchanged_since=seen, reason=reason)
 
 
-def _changed_values(memory: Memory, then: Version) -> dict[str, Any]:
+def _changed_values(memory: Memory, then: Version, clearance: Clearance) -> dict[str, Any]:
     """Return the values of the fields that differ from the current ones."""
+    now = current_version(memory, clearance).values
     wanted = {name: value for name, value in then.values.items() if name != "ttl_days"}
     wanted["sensitivity"] = stricter_level(wanted["sensitivity"], memory.sensitivity)
     if memory.scope == Scope.PERSONAL.value:
         wanted["scope"] = memory.scope
-    changed = {name: value for name, value in wanted.items() if value != current_value(memory, name)}
-    if "content" in changed:
-        changed |= {name: wanted[name] for name in _GENERATED_FIELDS}
-    return changed
+    changed = {name: value for name, value in wanted.items() if value != now[name]}
+    return _with_generated_texts(changed, wanted)
 
 
 def undo_last_change(uid: str, number: int, actor: Actor, now: datetime | None = None) -> Memory:
@@ -162,8 +168,13 @@ def undo_last_change(uid: str, number: int, actor: Actor, now: datetime | None =
     if "ttl_days" in last.before:
         raise Conflict("a change of the expiry cannot be undone; edit the memory instead", "ttl_days")
     before = {name: value for name, value in last.before.items() if name in VERSIONED_FIELDS}
-    patch = _to_patch({name: current_value(memory, name) for name in _GENERATED_FIELDS} | before, number)
+    held = {name: getattr(memory, name) for name in _GENERATED_FIELDS}
+    patch = _to_patch(_with_generated_texts(before, held | before), number)
     return update_memory(uid, patch, actor, now, unchanged_since=memory.updated_at, reason=UNDO_REASON)
+
+
+def _with_generated_texts(values: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    return values | {name: wanted[name] for name in _GENERATED_FIELDS} if "content" in values else values
 
 
 def _to_patch(values: dict[str, Any], number: int) -> MemoryPatch:

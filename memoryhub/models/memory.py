@@ -74,6 +74,15 @@ class Memory(models.Model):
     merged_into = models.ForeignKey(
         "self", models.SET_NULL, null=True, blank=True, related_name="merged_from"
     )
+    superseded_by = models.ForeignKey(
+        "self",
+        models.SET_NULL,
+        null=True,
+        blank=True,
+        db_index=False,  # the index memory_superseded contains only the rows that have one
+        related_name="supersedes",
+        help_text="The memory that replaces this one. Shown only to callers who may see that memory",
+    )
     flags = models.JSONField(
         default=list, blank=True, help_text="What a reviewer should look at, as short words"
     )
@@ -89,6 +98,12 @@ class Memory(models.Model):
     abstract = models.TextField(blank=True, default="", help_text="One line")
     overview = models.TextField(blank=True, default="", help_text="A paragraph")
     content = models.TextField()
+    alias_text = models.TextField(
+        blank=True,
+        default="",
+        editable=False,
+        help_text="The aliases, one on each line, for the full-text index. Written with their labels only",
+    )
 
     # Set by a write that leaves the memory's quota above ``max_memories`` (``memories.delete``).
     over_cap = False
@@ -147,6 +162,11 @@ class Memory(models.Model):
             models.Index(
                 fields=["imported_at"], name="memory_imported", condition=Q(imported_at__isnull=False)
             ),
+            models.Index(
+                fields=["superseded_by"],
+                name="memory_superseded",
+                condition=Q(superseded_by__isnull=False),
+            ),
             models.Index(fields=["confidence"], name="memory_unsure", condition=Q(confidence__lt=0.4)),
             models.Index(fields=["deleted_at", "sensitivity"], name="memory_flagged", condition=~Q(flags=[])),
         ]
@@ -163,11 +183,12 @@ class Memory(models.Model):
 
 
 class Label(models.Model):
-    """A tag or a concept of a memory, as an indexed row."""
+    """A tag, a concept or an alias of a memory, as an indexed row."""
 
     class Kind(models.TextChoices):
         TAG = "tag"
         CONCEPT = "concept"
+        ALIAS = "alias"
 
     memory = models.ForeignKey(Memory, models.CASCADE, related_name="labels")
     kind = models.CharField(max_length=7, choices=Kind.choices)

@@ -126,7 +126,7 @@ class MemoryQuerySet(AccessQuerySet):
         return self.filter(expires_at__lte=now or timezone.now(), deleted_at__isnull=True)
 
     def labelled(self, kind: str, value: str) -> Self:
-        """Return memories with this tag or concept."""
+        """Return memories with this tag, concept or alias."""
         label = apps.get_model("memoryhub", "Label")
         return self.filter(pk__in=label.objects.filter(kind=kind, value=value).values("memory"))
 

@@ -23,6 +23,7 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import lexical, scoring
 from memoryhub.search.lexical import RowScorer, Scores, TermMatches, TextMatcher, best_positions
+from memoryhub.search.prompts import match_prompt
 from memoryhub.search.scoring import NEIGHBOUR_WORD_SHARES, Neighbours, Question, Signals
 from memoryhub.search.semantic import SemanticMatches, match_meaning
 from memoryhub.search.snippets import snippet_of_first_match
@@ -79,11 +80,15 @@ def search_memories(
     now: datetime | None = None,
     mode: SearchMode = "hybrid",
     snippets: bool = True,
+    is_prompt: bool = False,
+    include_superseded: bool = False,
 ) -> SearchResults:
     """Search ``memories``, a queryset of live rows that the caller can see.
 
-    ``limit`` and ``min_score`` default to the configuration. Without ``snippets``, the labels, files and
-    entities of the hits are not read either. The number of queries does not depend on the results.
+    ``limit`` and ``min_score`` default to the configuration. ``is_prompt``: memories whose subject the text
+    names match, however much else it says, and coincidences do not. Unless ``include_superseded``, a memory
+    that another one replaces is not found, and its words find the replacement. Without ``snippets``, the hits
+    have none. The number of queries does not depend on the results.
     """
     began = time.perf_counter()
     config = settings.MEMORYHUB
@@ -96,6 +101,10 @@ def search_memories(
     ranking = _Ranking(memories, rows, query, mode)
     scorer = RowScorer(rows, weights or default_weights(), now or timezone.now())
     match = ranking.match_rows(scorer)
+    if is_prompt:
+        match = match_prompt(rows, typed, match)
+    if not include_superseded:
+        match = rows.move_to_replacements(match)
     scores = scorer.scores(match)
     least = MIN_MATCH[ranking.mode] if min_score else LEAST_MATCH
     found = np.flatnonzero((scores >= min_score) & (np.round(match, 4) >= least))

@@ -82,7 +82,7 @@ class TermMatches:
         self.rows, self.query = rows, query
         phrases = [term.literal for term in query.terms if len(term.words) > 1]
         words = [queries.match_any([word]) for word in query.words]
-        titles = [f"title : {word}" for word in words]
+        titles = [f"{{title alias_text}} : {word}" for word in words]
         found = [
             rows.find(keys)
             for keys in matching_keys([*words, *titles, *(queries.match_any([one]) for one in phrases)])
@@ -112,6 +112,13 @@ class TermMatches:
                 positions, shares = self._phrase_shares(term)
                 scores.add(positions, weight, shares)
         return scores
+
+    def add_up_titles(self) -> Scores:
+        """Return the sum of the inverse document frequencies of words in title and aliases of every row."""
+        sums = np.zeros(len(self.rows))
+        for word, positions in self._titles.items():
+            sums[positions] += scoring.idf(self.frequencies.of(word), len(self.rows))
+        return sums
 
     def shares(self, positions: Positions) -> Scores:
         """Return the share of each term (column) that each of these rows (line) contains, 0..1."""

@@ -110,6 +110,7 @@ def recall_memories(
         now=now,
         mode=request.mode,
         snippets=False,
+        is_prompt=True,
     )
     matches = _rank_matches(found, request.ranking)
     answer, entries, room = _start_answer(found, matches, request, entry or serialize_entry)

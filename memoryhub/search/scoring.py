@@ -19,7 +19,14 @@ from memoryhub.core.text import STOP_WORDS, WORD, fold, stem, words
 
 _Number = TypeVar("_Number", float, NDArray[np.float64])
 # Credit of a hit by its best field: title and one-line texts summarise the memory.
-FIELD_CREDIT = {"title": 1.0, "subtitle": 0.95, "abstract": 0.9, "overview": 0.85, "content": 0.75}
+FIELD_CREDIT = {
+    "title": 1.0,
+    "alias_text": 1.0,
+    "subtitle": 0.95,
+    "abstract": 0.9,
+    "overview": 0.85,
+    "content": 0.75,
+}
 REPEAT_CREDIT = 0.05  # per further occurrence, up to REPEATS
 REPEATS = 3
 LOOSE_CREDIT = 0.6  # share of the credit if only the words of a phrase or dotted name occur

@@ -26,7 +26,8 @@ from memoryhub.backends.change_log import LogPosition
 from memoryhub.backends.statements import Keys, read_ranking_columns
 from memoryhub.models.querysets import MemoryQuerySet
 
-# Moments are Julian days; rows without expiry expire in an infinite time, rows without session have 0.
+# Moments are Julian days; rows without expiry expire in an infinite time, rows without session or replacement
+# have 0.
 COLUMNS = np.dtype(
     [
         ("pk", "i8"),
@@ -36,10 +37,12 @@ COLUMNS = np.dtype(
         ("importance", "f8"),
         ("trust", "f8"),
         ("chars", "i8"),
+        ("replacement", "i8"),
         ("session", "i8"),
     ]
 )
-MAX_CACHED_ROWS = 2_000_000  # of all querysets; a row takes 64 bytes
+MAX_CACHED_ROWS = 2_000_000  # of all querysets; a row takes 72 bytes
+MAX_REPLACEMENTS = 20  # of replacements of one memory that are followed
 _UNIX_EPOCH = 2_440_587.5  # in Julian days
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.]+([+-]\d\d:\d\d)?")
 Positions = NDArray[np.int64]
@@ -80,6 +83,28 @@ class VisibleRows:
         """Return the positions of those keys that are among these rows."""
         found = self._positions[np.minimum(keys, len(self._positions) - 1)]
         return found[found >= 0].astype(np.int64)
+
+    @cached_property
+    def _replacements(self) -> tuple[Positions, Positions]:
+        """The rows that another of these rows replaces, and the last row of each chain of replacements."""
+        replaced = self.columns["replacement"]
+        old = np.flatnonzero(np.isin(replaced, self.pks) & (replaced != 0))
+        last = self.find(replaced[old])
+        for _ in range(MAX_REPLACEMENTS):
+            following = replaced[last]
+            known = np.isin(following, self.pks) & (following != 0)
+            if not known.any():
+                break
+            last[known] = self.find(following[known])
+        return old, last
+
+    def move_to_replacements(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the values of rows with those of replaced rows moved to their replacement, if higher."""
+        old, last = self._replacements
+        moved = values.copy()
+        np.maximum.at(moved, last, values[old])
+        moved[old] = 0.0
+        return moved
 
     def where(self, mask: NDArray[np.bool_]) -> VisibleRows:
         return VisibleRows(self.position, self.columns[mask])

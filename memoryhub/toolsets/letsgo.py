@@ -149,7 +149,7 @@ def search_memories(caller: Caller, args: SearchArguments) -> dict[str, Any]:
     """Full-text search. Returns the best matches first, each with its score."""
     found = search(args.memories(caller), args.query, limit=args.limit, min_score=args.min_score)
     record_reveals((hit.memory for hit in found.hits), caller.actor, "letsgo search_memories")
-    memories = serializers.memories(hit.memory for hit in found.hits)
+    memories = serializers.memories((hit.memory for hit in found.hits), args.clearance(caller))
     return {
         "results": [
             {**memory, "score": hit.score, "match": hit.components.match}
@@ -163,7 +163,7 @@ def list_memories(caller: Caller, args: ListArguments) -> dict[str, Any]:
     """List the newest memories with previews, filtered by category, type, project or session."""
     found = _newest(args.memories(caller), args.limit)
     record_reveals(found, caller.actor, "letsgo list_memories")
-    return {"memories": serializers.memories(found, serializers.preview)}
+    return {"memories": serializers.memories(found, args.clearance(caller), serializers.preview)}
 
 
 @LETSGO.tool(Right.READ)
@@ -175,7 +175,7 @@ def get_memory(caller: Caller, args: GetArguments) -> dict[str, Any]:
         raise Http404
     record_reveals([memory], caller.actor, "letsgo get_memory")
     count_accesses_and_promote([memory])
-    return {"memory": serializers.memories([memory])[0]}
+    return {"memory": serializers.memories([memory], args.clearance(caller))[0]}
 
 
 @LETSGO.tool(Right.WRITE, idempotent=True)
@@ -198,7 +198,7 @@ def search_by_file(caller: Caller, args: FileArguments) -> dict[str, Any]:
     """List memories about a file or a directory, newest first."""
     found = _newest(MemoryFilter(file=args.path).select(args.clearance(caller)), args.limit)
     record_reveals(found, caller.actor, "letsgo search_by_file")
-    return {"results": serializers.memories(found)}
+    return {"results": serializers.memories(found, args.clearance(caller))}
 
 
 @LETSGO.tool(Right.READ)
@@ -206,7 +206,7 @@ def search_by_concept(caller: Caller, args: ConceptArguments) -> dict[str, Any]:
     """List memories with a concept (how-it-works, gotcha, trade-off, …), newest first."""
     found = _newest(MemoryFilter(concept=args.concept).select(args.clearance(caller)), args.limit)
     record_reveals(found, caller.actor, "letsgo search_by_concept")
-    return {"results": serializers.memories(found)}
+    return {"results": serializers.memories(found, args.clearance(caller))}
 
 
 @LETSGO.tool(Right.READ)
@@ -215,7 +215,7 @@ def get_timeline(caller: Caller, args: TimelineArguments) -> dict[str, Any]:
     within = MemoryFilter(type=args.type, project=args.project, session_id=args.session_id)
     entries, _ = timeline.load_timeline(args.clearance(caller), within, limit=args.limit)
     record_reveals(timeline.timeline_memories(entries), caller.actor, "letsgo get_timeline")
-    return {"timeline": [serializers.entry(entry) for entry in entries]}
+    return {"timeline": serializers.entries(entries, args.clearance(caller))}
 
 
 @LETSGO.tool(Right.WRITE, idempotent=True)

@@ -15,7 +15,6 @@ from django.http import Http404
 from pydantic import BeforeValidator, Field, model_validator
 
 from memoryhub import memories as store
-from memoryhub import serializers
 from memoryhub.access.policy import Sensitivity
 from memoryhub.audit.journal import record_reveals
 from memoryhub.backends.schema import TEXT_COLUMNS
@@ -216,7 +215,7 @@ def _update(caller: Caller, args: StoreArguments, uid: str) -> dict[str, Any]:
         record_reveals([memory], caller.actor, "memory-mcp memory_store")
     return {
         "outcome": outcome,
-        **serialize_stored(serializers.memory(memory)),
+        **serialize_stored(results.serialize_memory(memory, caller.actor)),
         **results.write_warnings(memory),
     }
 

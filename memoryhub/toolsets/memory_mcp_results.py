@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from memoryhub import serializers
+from memoryhub.memories import versions
 from memoryhub.memories.rows import list_values
 from memoryhub.memories.versions import Provenance
 from memoryhub.models import JournalEntry, Memory
@@ -45,6 +46,8 @@ def memory_detail(memory: Memory, score: float, provenance: Provenance) -> dict[
         "project": memory.project,
         "entities": [one["entity"] for one in list_values(memory, "entities")],
         "tags": list_values(memory, "tags"),
+        "aliases": list_values(memory, "aliases"),
+        "superseded_by": versions.current_value(memory, "superseded_by", provenance.clearance),
         "provenance": [provenance_row(one) for one in provenance.rows.get(memory.uid, [])],
     }
     return {

@@ -15,6 +15,7 @@ from memoryhub import memories, serializers
 from memoryhub.access.policy import Actor
 from memoryhub.audit.journal import record_reveals
 from memoryhub.facts import services
+from memoryhub.memories.replacements import visible_replacements
 from memoryhub.memories.rows import LIST_FIELDS
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Fact, Memory
@@ -33,12 +34,19 @@ def serialize_written_memory(
     memory = result.memory
     if result.outcome == "created":
         lists = draft.model_dump(include=set(LIST_FIELDS))
-        return serializers.memory(memory, {name: _sort_values(values) for name, values in lists.items()})
+        replacements = visible_replacements([memory], actor.clearance)
+        sorted_lists = {name: _sort_values(values) for name, values in lists.items()}
+        return serializers.memory(memory, replacements, sorted_lists)
     if Memory.objects.visible_to(actor.clearance).filter(pk=memory.pk).exists():
         if result.outcome in _UNCHANGED_OUTCOMES:
             record_reveals([memory], actor, "store")
-        return serializers.memories([memory])[0]
+        return serializers.memories([memory], actor.clearance)[0]
     return {"id": memory.uid, **{name: getattr(memory, name) for name in _CALLER_FIELDS}}
+
+
+def serialize_memory(memory: Memory, actor: Actor) -> dict[str, Any]:
+    """Return a memory as its writer may see it."""
+    return serializers.memory(memory, visible_replacements([memory], actor.clearance))
 
 
 def write_warnings(memory: Memory) -> dict[str, list[str]]:

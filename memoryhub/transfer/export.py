@@ -67,6 +67,7 @@ class ExportSelection:
         """Yield the JSON lines, loading a thousand memories at a time."""
         if not self.whole:
             yield from self._memory_lines()
+            yield from map(to_line, self._replacement_lines())
             return
         yield to_line(
             jsonl.header(
@@ -79,6 +80,7 @@ class ExportSelection:
             self._revision_lines,
             self._evidence_lines,
             self._merge_lines,
+            self._replacement_lines,
             self._fact_lines,
             self._superseded_lines,
             self._event_lines,
@@ -160,6 +162,13 @@ class ExportSelection:
             self.memories().filter(merged_into__in=visible).select_related("merged_into")
         ):
             yield {"kind": "merge", "memory_id": row.uid, "into": row.merged_into.uid}
+
+    def _replacement_lines(self) -> Iterator[dict[str, Any]]:
+        """Yield the replacements of which both memories are exported."""
+        exported = self.memories().order_by().values("pk")
+        rows = self.memories().filter(superseded_by__in=exported).select_related("superseded_by")
+        for row in _iterate_rows(rows):
+            yield {"kind": "replacement", "memory_id": row.uid, "by": row.superseded_by.uid}
 
     def _fact_lines(self) -> Iterator[dict[str, Any]]:
         for row in _iterate_rows(self.facts()):

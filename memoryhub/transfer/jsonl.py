@@ -32,15 +32,19 @@ def header(at: datetime, levels: list[str], everything: bool) -> dict[str, Any]:
 
 
 def memory(row: Memory, lists: dict[str, list[Any]] | None, *, whole: bool) -> dict[str, Any]:
-    """Serialize a memory. ``whole`` adds its copy number, which may reveal hidden memories."""
+    """Serialize a memory. ``whole`` adds its copy number, which may reveal hidden memories.
+
+    ``superseded_by`` is a line of its own, after both memories.
+    """
     values: dict[str, Any] = {
         "kind": "memory",
-        **serializers.memory(row, lists),
+        **serializers.memory(row, {}, lists),
         "ttl_days": row.ttl_days,
         **{name: getattr(row, name) for name in _HISTORY_FIELDS},
         "reviewed_at": serializers.moment(row.reviewed_at),
         "consolidated_at": serializers.moment(row.consolidated_at),
     }
+    del values["superseded_by"]
     return {**values, "copy_number": row.copy} if whole else values
 
 

@@ -94,6 +94,7 @@ def _add_counts(counts: Counter[str], names: list[str], by: int = 1) -> None:
 
 
 BATCH_SIZE = 1000
+_OPEN_KIND = "replacement"  # the only history that every import includes: an ordinary field of a memory
 _RESTORE_ONLY = "only an import that may restore the store includes it"
 
 
@@ -275,7 +276,7 @@ class Batch:
         return Memory.objects.visible_to(self._options.actor.clearance).filter(uid=uid).exists()
 
     def _history(self, kind: str, items: list[HistoryItem], now: datetime) -> None:
-        if not self._options.restores:
+        if not self._options.restores and kind != _OPEN_KIND:
             self._tally.unsupported(f"{restore.KIND_LABELS[kind]}: {_RESTORE_ONLY}", len(items))
             return
         shapes = [item.shape for item in items]

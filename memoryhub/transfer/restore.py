@@ -11,7 +11,7 @@ from memoryhub.access.policy import Actor
 from memoryhub.audit import journal as journals
 from memoryhub.core.database import batched
 from memoryhub.facts import services
-from memoryhub.memories import imported_history
+from memoryhub.memories import imported_history, replacements
 from memoryhub.memories.errors import Forbidden, NotFound, SecretDetected, StoreError
 from memoryhub.memories.rows import CHUNK_SIZE, resolve_project
 from memoryhub.memories.secret_check import find_refusal, find_secrets_in_field, refusal_change
@@ -24,6 +24,7 @@ from memoryhub.transfer.schema import (
     EvidenceLine,
     JournalLine,
     MergeLine,
+    ReplacementLine,
     RevisionLine,
     SessionLine,
     SummaryLine,
@@ -37,6 +38,7 @@ KIND_LABELS = {
     "revision": "earlier versions",
     "evidence": "evidence",
     "merge": "merges",
+    "replacement": "replacements",
     "summary": "summaries of sessions",
     "superseded": "superseded facts",
     "journal": "journal rows",
@@ -113,7 +115,7 @@ def _referenced_ids(shape: Any) -> list[str]:
         return [fact_key(shape.fact_id), fact_key(shape.by)]
     if isinstance(shape, JournalLine):
         return [shape.object_id] if shape.object_type == "memory" else []
-    return [uid for name in ("memory_id", "into") if (uid := getattr(shape, name, None))]
+    return [uid for name in ("memory_id", "into", "by") if (uid := getattr(shape, name, None))]
 
 
 def fact_key(uid: str) -> str:
@@ -150,6 +152,14 @@ def _restore_evidence(shapes: Sequence[EvidenceLine], actor: Actor, known: dict[
 def _restore_merges(shapes: Sequence[MergeLine], actor: Actor, known: dict[str, str]) -> list[Result]:
     found = [(known.get(one.memory_id, one.memory_id), known.get(one.into, one.into)) for one in shapes]
     return imported_history.import_merges(found, actor)
+
+
+def _restore_replacements(
+    shapes: Sequence[ReplacementLine], actor: Actor, known: dict[str, str]
+) -> list[Result]:
+    """Set the replacements of memories that this import brought, and of no others."""
+    found = [(known.get(one.memory_id, ""), known.get(one.by, one.by)) for one in shapes]
+    return replacements.import_replacements(found, actor)
 
 
 def _for_each_line(restore_line: Callable[[Any, Actor, dict[str, str]], bool]) -> Callable[..., list[Result]]:
@@ -313,6 +323,7 @@ _RESTORERS: dict[str, Callable[..., list[Result]]] = {
     "revision": _restore_revisions,
     "evidence": _restore_evidence,
     "merge": _restore_merges,
+    "replacement": _restore_replacements,
     "summary": _for_each_line(_restore_summary),
     "superseded": _for_each_line(_restore_superseded),
     "journal": _restore_journal,

@@ -141,6 +141,14 @@ class MergeLine(_Line):
     into: Uid
 
 
+class ReplacementLine(_Line):
+    """The memory ``by`` replaces ``memory_id``. A line of its own: it is usually the younger of the two."""
+
+    kind: Literal["replacement"]
+    memory_id: Uid
+    by: Uid
+
+
 class SummaryLine(_Line):
     """``memory_id`` is the summary of a session."""
 
@@ -179,6 +187,7 @@ HISTORY_LINES: dict[str, type[_Line]] = {
     "revision": RevisionLine,
     "evidence": EvidenceLine,
     "merge": MergeLine,
+    "replacement": ReplacementLine,
     "summary": SummaryLine,
     "superseded": SupersededLine,
     "journal": JournalLine,

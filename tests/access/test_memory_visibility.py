@@ -18,6 +18,7 @@ from memoryhub.models import Event, Fact, JournalEntry, Memory, Session
 from memoryhub.search.hybrid import search_memories
 from memoryhub.stats import counts
 from memoryhub.stats.timeline import load_timeline
+from tests.cases import each
 
 CLEARANCES = {
     "nothing": (Clearance(frozenset()), set()),
@@ -35,9 +36,7 @@ CLEARANCES = {
     "the system": (system_actor("tests").clearance, {"public", "private", "secret"}),
     "claiming the unknown": (Clearance(frozenset({"public", "cosmic"})), {"public"}),
 }
-through_each_clearance = pytest.mark.parametrize(
-    ("clearance", "seen"), [pytest.param(*pair, id=name) for name, pair in CLEARANCES.items()]
-)
+through_each_clearance = each("clearance, seen", CLEARANCES.values())
 
 
 def levels(memories) -> set[str]:

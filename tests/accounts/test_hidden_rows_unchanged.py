@@ -83,6 +83,7 @@ def posts() -> list[str]:
     return ["/" + one for one in plain if "<" not in one and one.startswith(MINE)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", posts())
 def test_no_action_changes_or_reveals_hidden_rows(world, personal, browser, address):
     before, uids = hidden_state(), hidden_uids()

@@ -17,6 +17,7 @@ from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, JournalEntry, Membership
 from tests.accounts.conftest import seen
 from tests.api.test_visibility import LIST_ENDPOINTS
+from tests.cases import each
 from tests.clients import signed_in_client
 
 ASKED = {"allow_private": True, "allow_secret": True}
@@ -33,7 +34,7 @@ def listed(client: Client) -> set[tuple[str, str]]:
     return seen(response.content.decode())
 
 
-@pytest.mark.parametrize("endpoint", LIST_ENDPOINTS)
+@each("endpoint", LIST_ENDPOINTS)
 def test_no_api_endpoint_shows_a_project_outside_the_owners(world, member, endpoint):
     member("view_private", farm="secret", barn="")
     method, path, arguments = LIST_ENDPOINTS[endpoint]

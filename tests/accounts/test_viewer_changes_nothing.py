@@ -25,6 +25,7 @@ from memoryhub.models import (
 )
 from memoryhub.web import urls
 from tests.accounts.test_hidden_rows_unchanged import ACTS, NAMES
+from tests.cases import each
 from tests.clients import signed_in_client
 
 KEPT = (
@@ -98,10 +99,13 @@ def forms() -> list[dict[str, Any]]:
     deeds = [
         {"act": act, "do": act, "deed": act} for act in (*ACTS, "merge", "text", "apart", "older", "undo")
     ]
-    return [{**rest, **dict.fromkeys(NAMES, names), **deed} for names in (uids, first) for deed in deeds]
+    of_all = [{**rest, **dict.fromkeys(NAMES, uids), **deed} for deed in deeds]
+    of_one = {**rest, **dict.fromkeys(NAMES, first), **deeds[0]}
+    return [*of_all, of_one]
 
 
-@pytest.mark.parametrize("door", doors())
+@pytest.mark.slow
+@each("door", doors())
 def test_a_viewer_changes_nothing(viewer, door):
     before = state()
     sent = forms() if "<" not in door else forms()[:1]
@@ -123,4 +127,6 @@ def test_a_curator_changes_something_with_the_same_forms(viewer, member, door):
     address = addresses(door)[0]
     for form in forms():
         client.post(address, form)
-    assert state() != before
+        if state() != before:
+            return
+    pytest.fail("no form changed anything")

@@ -8,6 +8,7 @@ from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, JournalEntry
 from tests.admin.conftest import act, confirm, page, shown_messages
+from tests.cases import each
 from tests.clients import turn_on_levels
 
 FORM = {
@@ -74,8 +75,8 @@ def test_a_form_sent_back_as_it_was_changes_nothing(keeper, fact):
     assert not JournalEntry.objects.filter(operation="update").exists()
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
+@each(
+    "field, value",
     [
         ("subject", ""),
         ("subject", "x" * 501),
@@ -91,7 +92,7 @@ def test_a_form_sent_back_as_it_was_changes_nothing(keeper, fact):
         ("memory_id", "x" * 65),
     ],
 )
-@pytest.mark.parametrize("how", ["add", "change"])
+@each("how", ["add", "change"])
 def test_a_bad_value_is_an_error_at_its_field(keeper, fact, how, field, value):
     before = list(Fact.objects.values())
     if how == "add":

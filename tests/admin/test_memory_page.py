@@ -18,13 +18,24 @@ def test_a_viewer_sees_every_field(staff, remember):
         "readable text",
         tags=["a tag"],
         concepts=["gotcha"],
+        aliases=["an alias"],
         files_read=["read.py"],
         files_modified=["changed.py"],
         entities=[{"entity": "Ada", "entity_type": "person"}],
     )
     text = open_page(staff("view_memory"), memory).content.decode()
-    for value in ("readable text", "a tag", "gotcha", "read.py", "changed.py", "Ada | person"):
+    for value in ("readable text", "a tag", "gotcha", "an alias", "read.py", "changed.py", "Ada | person"):
         assert value in text
+
+
+def test_a_replacement_is_shown_only_to_those_who_see_it(staff, remember):
+    client = staff("view_memory")
+    new, hidden = remember("new words"), remember("hidden words", sensitivity="secret")
+    for replacement in (new, hidden):
+        memory = remember(f"replaced by {replacement.content}", superseded_by=replacement.uid)
+        text = open_page(client, memory).content.decode()
+        assert (page(Memory, "change", replacement.pk) in text) == (replacement == new)
+        assert hidden.uid not in text
 
 
 @pytest.mark.parametrize("values", [{"content": "changed"}, {"content": "changed", "_saveasnew": "1"}])

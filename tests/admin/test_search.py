@@ -21,6 +21,7 @@ from memoryhub.models import (
 )
 from memoryhub.search.hybrid import search_memories
 from tests.admin.conftest import page
+from tests.cases import each
 
 HOSTILE = [
     *(
@@ -131,7 +132,7 @@ def test_a_search_counts_what_it_found_over_its_pages(curator, remember):
     assert len(found(curator, q="zebra", p=2)) == 10
 
 
-@pytest.mark.parametrize("typed", HOSTILE)
+@each("typed", HOSTILE)
 def test_no_search_breaks_a_list(boss, remember, typed):
     remember("foo.bar C++ 日本語 🦓 é")
     assert boss.get(page(Memory), {"q": typed}).status_code == 200
@@ -255,8 +256,8 @@ def test_other_odd_parameters_are_no_error(boss, remember, query):
     assert boss.get(page(Memory), query).status_code == 200
 
 
-@pytest.mark.parametrize("name", ["project", "category", "type", "scope", "session_id"])
-@pytest.mark.parametrize("value", ["", "a\x00b", "'\"<", "x" * 5000, "日本"])
+@each("name", ["project", "category", "type", "scope", "session_id"])
+@each("value", ["", "a\x00b", "'\"<", "x" * 5000, "日本"])
 def test_a_filter_is_safe_for_any_value(boss, remember, name, value):
     remember("x")
     assert boss.get(page(Memory) + "?" + urlencode({name: value})).status_code == 200

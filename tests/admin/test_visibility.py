@@ -11,6 +11,7 @@ from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Event, Fact, Injection, JournalEntry, Memory, Session
 from tests.admin.conftest import CURATOR, act, page
+from tests.cases import each
 from tests.clients import turn_on_levels
 from tests.web.markup import list_title
 
@@ -73,15 +74,15 @@ def test_hidden_and_missing_answer_alike(boss, four_levels, view):
     assert main_part(hidden) == main_part(missing)
 
 
-@pytest.mark.parametrize("key", ["9" * 30, "abc", "-1", "1.5", "%00", "１２"])
-@pytest.mark.parametrize("model", [Memory, Session, JournalEntry])
+@each("key", ["9" * 30, "abc", "-1", "1.5", "%00", "１２"])
+@each("model", [Memory, Session, JournalEntry])
 def test_a_key_that_cannot_be_is_not_found(boss, model, key):
     assert boss.get(page(model, "change", key)).status_code == 404
     assert boss.get(page(model, "history", key)).status_code == 404
 
 
-@pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
-@pytest.mark.parametrize("action", ["trash", "expire", "erase", "set_importance", "set_sensitivity"])
+@each("level", ["private", "secret", "cosmic"])
+@each("action", ["trash", "expire", "erase", "set_importance", "set_sensitivity"])
 def test_an_action_does_not_affect_a_hidden_memory(boss, four_levels, level, action):
     memory = four_levels[level]
     act(boss, action, memory)

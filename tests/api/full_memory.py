@@ -5,6 +5,7 @@ FIELDS = {
     *("importance", "trust", "confidence", "sensitivity", "scope", "project", "session_id", "key"),
     *("files_read", "files_modified", "discovery_tokens", "accessed_count", "created_at", "updated_at"),
     *("last_accessed_at", "expires_at", "deleted_at", "content_hash", "entities"),
+    *("aliases", "superseded_by"),
 }
 
 
@@ -18,6 +19,7 @@ FULL = {
     "type": "decision",
     "concepts": ["trade-off", "gotcha"],
     "tags": ["wal", "sqlite"],
+    "aliases": ["write-ahead log", "WAL"],
     "importance": 0.9,
     "trust": 0.8,
     "confidence": 0.7,

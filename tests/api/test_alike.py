@@ -10,6 +10,7 @@ from memoryhub.memories.schemas import EntityDraft
 from memoryhub.models import Memory
 from tests.api.conftest import is_problem
 from tests.api.test_visibility import FLAGS, LEVELS, expected
+from tests.cases import each
 
 pytestmark = pytest.mark.usefixtures("embedding")
 SAYING = "The build cache lives on the runner and is emptied every night"
@@ -77,9 +78,9 @@ class TestRelated:
         count()
         assert count() <= few + 1
 
-    @pytest.mark.parametrize("flags", FLAGS, ids=lambda flags: "+".join(flags) or "unasked")
-    @pytest.mark.parametrize("clearance", LEVELS)
-    @pytest.mark.parametrize("embeddings", ["wordllama", "none"])
+    @each("flags", FLAGS)
+    @each("clearance", LEVELS)
+    @each("embeddings", ["wordllama", "none"])
     def test_levels_are_shown_if_requested_and_cleared(
         self, remember, agent, configure, clearance, flags, embeddings
     ):

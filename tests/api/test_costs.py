@@ -47,27 +47,34 @@ def queries_of(bot, path, query):
     return [row["sql"] for row in captured]
 
 
-@pytest.mark.parametrize("endpoint", ENDPOINTS)
-def test_query_count_does_not_grow_with_rows(bot, endpoint):
-    path, query = ENDPOINTS[endpoint]
+TOOLS = {
+    "list_memories": {"limit": 200},
+    "search_by_concept": {"concept": "c", "limit": 200},
+    "get_timeline": {"limit": 200},
+    "query_facts": {"limit": 200},
+}
+
+
+def queries_of_tool(bot, name):
+    bot.tool(name, **TOOLS[name])
+    with CaptureQueriesContext(connection) as captured:
+        bot.tool(name, **TOOLS[name])
+    return [row["sql"] for row in captured]
+
+
+def test_query_counts_do_not_grow_with_rows(bot):
+    def measure():
+        endpoints = {name: queries_of(bot, *ENDPOINTS[name]) for name in ENDPOINTS}
+        return endpoints | {name: queries_of_tool(bot, name) for name in TOOLS}
+
     fill(bot, 0, 8)
-    few = queries_of(bot, path, query)
+    few = measure()
     fill(bot, 8, 60)
-    many = queries_of(bot, path, query)
-    assert len(many) == len(few), "\n".join(sorted(set(many) - set(few)))
+    many = measure()
     assert Fact.objects.count() == 60
-
-
-@pytest.mark.parametrize("tool", ["list_memories", "search_by_concept", "get_timeline", "query_facts"])
-def test_query_count_of_a_tool_does_not_grow_with_rows(bot, tool):
-    arguments = {"concept": "c", "limit": 200} if tool == "search_by_concept" else {"limit": 200}
-    counts = []
-    for first, last in ((0, 8), (8, 60)):
-        fill(bot, first, last)
-        with CaptureQueriesContext(connection) as captured:
-            bot.tool(tool, **arguments)
-        counts.append(len(captured))
-    assert counts[0] == counts[1]
+    for name in few:
+        more = "\n".join(sorted(set(many[name]) - set(few[name])))
+        assert len(many[name]) == len(few[name]), f"{name}: {more}"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from django.utils import timezone
 from memoryhub.models import JournalEntry, Memory
 from tests.api.conftest import bad_fields, is_problem, stored
 from tests.api.full_memory import FIELDS, FULL
+from tests.cases import each
 
 
 def test_reading_a_memory_counts_an_access_and_does_not_make_it_look_new(bot):
@@ -73,8 +74,8 @@ def test_each_filter_narrows_the_list(bot, filters):
     assert found["total"] == 1
 
 
-@pytest.mark.parametrize(
-    ("query", "field"),
+@each(
+    "query, field",
     [
         ({"limit": 0}, "limit"),
         ({"limit": -1}, "limit"),

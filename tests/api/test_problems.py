@@ -12,6 +12,7 @@ from django.test import Client
 from memoryhub import memories
 from memoryhub.http.problems import Problem
 from tests.api.conftest import Agent, bad_fields, is_problem
+from tests.cases import each
 
 BROKEN = {
     "nothing closed": b'{"content": "x"',
@@ -34,7 +35,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("body", BROKEN.values(), ids=BROKEN)
+@each("body", BROKEN.values())
 def test_invalid_json_is_400_and_not_repeated(bot, body):
     for path in ("/memories", "/search", "/tools/letsgo/store_memory"):
         problem = is_problem(bot.raw_post(path, body), 400, "not_json")
@@ -82,7 +83,7 @@ def test_json_with_other_media_types_is_accepted(bot, content_type):
     assert bot.raw_post("/memories", b'{"content": "x"}', content_type).status_code == 201
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     [
         *("/api", "/api/", "/api/v1", "/api/v1/", "/api/v2/memories", "/api/v1/nothing", "/api/v1/memories/"),
@@ -95,8 +96,8 @@ def test_an_unknown_path_is_404(bot, path):
     assert "script" not in json.dumps(problem)
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "allowed"),
+@each(
+    "method, path, allowed",
     [
         ("PUT", "/memories", "GET, HEAD, POST"),
         ("DELETE", "/memories", "GET, HEAD, POST"),

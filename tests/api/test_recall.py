@@ -53,7 +53,7 @@ def test_response_has_an_index_and_details(bot, remember):
     ]
     [detail] = found["details"]
     assert 0 < detail.pop("score") <= 1
-    assert detail == serializers.memory(memory)
+    assert detail == serializers.memory(memory, {})
     assert (found["query"], found["total_count"], found["has_more"]) == ("zebra", 1, False)
 
 
@@ -264,7 +264,7 @@ def test_recall_needs_the_right_to_read(agent):
 
 
 def detail(memory, score):
-    return {**serializers.memory(memory), "score": score}
+    return {**serializers.memory(memory, {}), "score": score}
 
 
 texts = st.one_of(
@@ -275,7 +275,7 @@ texts = st.one_of(
 )
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     memories=st.lists(st.tuples(texts, texts), min_size=1, max_size=12),
     query=texts,

@@ -8,6 +8,7 @@ from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.models import Event, JournalEntry, Memory, Session
 from tests.api.conftest import bad_fields, is_problem
+from tests.cases import each
 from tests.conftest import cut_journal, without_journal_triggers
 
 
@@ -107,10 +108,8 @@ def test_unknown_session_is_404(busy, session_id):
     is_problem(busy.get(f"/sessions/{session_id}"), 404)
 
 
-@pytest.mark.parametrize("path", ["/timeline", "/sessions", "/facts", "/journal", "/memories"])
-@pytest.mark.parametrize(
-    "cursor", ["", "x", "W10", "e30", "bnVsbA", "WyJ1cGRhdGVkX2F0IiwgbnVsbCwgMV0", "é", "A" * 4000]
-)
+@each("path", ["/timeline", "/sessions", "/facts", "/journal", "/memories"])
+@each("cursor", ["", "x", "W10", "e30", "bnVsbA", "WyJ1cGRhdGVkX2F0IiwgbnVsbCwgMV0", "é", "A" * 4000])
 def test_invalid_cursor_is_422(busy, path, cursor):
     response = busy.get(path, cursor=cursor)
     if cursor:
@@ -126,8 +125,8 @@ def forged(*parts):
     return base64.urlsafe_b64encode(json.dumps(list(parts)).encode()).decode().rstrip("=")
 
 
-@pytest.mark.parametrize(
-    ("path", "cursor"),
+@each(
+    "path, cursor",
     [
         ("/memories", forged("updated_at", "2020-01-01", 1)),
         ("/memories", forged("updated_at", "2020-01-01T00:00:00", 1)),

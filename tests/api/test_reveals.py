@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from memoryhub.maintenance import runs
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory
+from tests.cases import each
 
 READS = [
     *("/memories", "/search?query=giraffe", "/memories/{uid}", "/memories/{uid}/history"),
@@ -62,8 +63,8 @@ def test_reading_a_secret_is_journaled_with_the_reader(agent, giraffe, path):
     assert row.actor == "token:reader"
 
 
-@pytest.mark.parametrize("path", READS)
-@pytest.mark.parametrize("level", ["public", "private", "cosmic"])
+@each("path", READS)
+@each("level", ["public", "private", "cosmic"])
 def test_other_reads_are_not_journaled(agent, giraffe, path, level):
     read(agent("secret", "reader"), path, giraffe(level))
     assert reveals() == []

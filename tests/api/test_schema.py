@@ -36,6 +36,7 @@ def busy(bot: Agent) -> Iterator[Agent]:
         signal.connect(close_old_connections)
 
 
+@pytest.mark.slow
 @schema.parametrize()
 @settings(
     max_examples=15,

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.api.conftest import bad_fields
+from tests.cases import each
 
 HOSTILE = [
     *(
@@ -74,7 +75,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("query", HOSTILE, ids=range(len(HOSTILE)))
+@each("query", HOSTILE)
 def test_get_and_post_search_agree_for_any_query(bot, query):
     bot.post("/memories", {"content": 'foo.bar in C++ 日本語データベース 🦓 said "AND" <b>bold</b>'})
     results = []
@@ -87,7 +88,7 @@ def test_get_and_post_search_agree_for_any_query(bot, query):
     assert bot.post("/tools/letsgo/search_memories", {"query": query}).status_code == 200
 
 
-@pytest.mark.parametrize(
+@each(
     "query",
     ["foo.bar", "C++", "日本語", "データベース", "🦓", "bar in C", '"AND"', "oo.ba", "FOO.BAR", "<b>bold"],
 )
@@ -153,8 +154,8 @@ def test_limit_and_min_score_default_to_the_configuration(bot, configure):
     assert bot.get("/search", query="zebra").json()["results"] == []
 
 
-@pytest.mark.parametrize(
-    ("body", "fields"),
+@each(
+    "body, fields",
     [
         ({}, {"query"}),
         ({"query": None}, {"query"}),

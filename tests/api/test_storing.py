@@ -9,6 +9,7 @@ from django.utils import timezone
 from memoryhub.models import Memory
 from tests.api.conftest import bad_fields, is_problem, stored
 from tests.api.full_memory import FIELDS, FULL
+from tests.cases import each
 
 
 def test_created_memory_is_returned_whole_with_defaults(bot):
@@ -33,9 +34,8 @@ def test_every_settable_field_is_stored(bot):
     made = bot.post("/memories", FULL).json()["memory"]
     read = bot.get(f"/memories/{made['id']}", allow_private=True).json()
     for name, value in FULL.items():
-        assert read[name] == (sorted(value) if name in ("tags", "concepts", "files_modified") else value), (
-            name
-        )
+        is_sorted = name in ("tags", "concepts", "aliases", "files_modified")
+        assert read[name] == (sorted(value) if is_sorted else value), name
     changing = {"accessed_count", "last_accessed_at"}
     assert {k: v for k, v in made.items() if k not in changing} == {
         k: v for k, v in read.items() if k not in changing
@@ -80,14 +80,19 @@ def test_past_creation_date_can_be_imported(bot):
     assert made["created_at"] == made["updated_at"] == "2017-10-23T00:41:19Z"
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
+@each(
+    "field, value",
     [
         *[("content", bad) for bad in ("", "  ", None, 1, [], "x" * 100_001, "nul\x00")],
         *[(name, bad) for name in ("importance", "trust", "confidence") for bad in (-0.1, 1.1, "high", None)],
         ("type", "poem"),
         ("sensitivity", "cosmic"),
         ("scope", "galaxy"),
+        ("aliases", "one"),
+        ("aliases", ["x" * 101]),
+        ("aliases", [str(n) for n in range(21)]),
+        ("superseded_by", 5),
+        ("superseded_by", "no-such-id"),
         ("tags", "one"),
         ("tags", [""]),
         ("tags", ["x" * 101]),

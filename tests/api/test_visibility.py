@@ -9,6 +9,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit import journal
 from memoryhub.models import Event, Fact, FileLink, Label, Memory, Revision, Session
 from tests.api.conftest import is_problem
+from tests.cases import each
 
 LEVELS = ("public", "private", "secret")
 FLAGS = [{}, {"allow_private": True}, {"allow_secret": True}, {"allow_private": True, "allow_secret": True}]
@@ -86,8 +87,8 @@ def request(caller, method, path, arguments):
     return caller.get(path, **arguments) if method == "get" else caller.post(path, arguments)
 
 
-@pytest.mark.parametrize("clearance", LEVELS)
-@pytest.mark.parametrize("endpoint", LIST_ENDPOINTS)
+@each("clearance", LEVELS)
+@each("endpoint", LIST_ENDPOINTS)
 def test_list_shows_requested_and_cleared_levels(zoo, agent, endpoint, clearance):
     caller, (method, path, arguments) = agent(clearance), LIST_ENDPOINTS[endpoint]
     for flags in FLAGS:

@@ -24,7 +24,8 @@ from memoryhub.memories.delete import evict_memories
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.memories.versions import memory_journal
 from memoryhub.models import JournalEntry, Memory
-from tests.conftest import rolled_back, run_sql
+from tests.cases import rolled_back
+from tests.conftest import run_sql
 
 TABLE = "memoryhub_journalentry"
 COLUMNS = [
@@ -185,7 +186,12 @@ def test_journal_contains_no_text_of_a_memory(remember, actor):
         name: f"xylophone{name}"
         for name in ("content", "title", "subtitle", "abstract", "overview", "category")
     }
-    lists = {"tags": ["xylophonetag"], "concepts": ["xylophoneconcept"], "files_read": ["src/xylophone.py"]}
+    lists = {
+        "tags": ["xylophonetag"],
+        "aliases": ["xylophonealias"],
+        "concepts": ["xylophoneconcept"],
+        "files_read": ["src/xylophone.py"],
+    }
     entities = [{"entity": "xylophoneentity"}]
     memory = remember(**words, **lists, entities=entities, sensitivity="secret")
     memories.update_memory(memory.uid, MemoryPatch(content="xylophone again", tags=["xylophone"]), actor)

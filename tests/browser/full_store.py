@@ -121,6 +121,7 @@ def _create_texts(boss: User, actor: Actor) -> None:
         title=LONG_NAME,
         project=LONG_NAME[:100],
         tags=[LONG_NAME[:60]],
+        aliases=[LONG_NAME[:60]],
     )
     memories.create_memory(draft, actor)
     for end in ("", " at two"):
@@ -148,7 +149,13 @@ def _create_full_memory(actor: Actor) -> None:
     words = {"subtitle": "and a subtitle", "overview": "an overview", "tags": ["one", "two"], "key": "k"}
     entities = [EntityDraft(entity="Ann", entity_type="person")]
     draft = MemoryDraft(
-        content=MARKDOWN, title=FULL_TITLE, concepts=["gotcha"], entities=entities, **place, **words
+        content=MARKDOWN,
+        title=FULL_TITLE,
+        concepts=["gotcha"],
+        aliases=["k8s"],
+        entities=entities,
+        **place,
+        **words,
     )
     full = memories.create_memory(draft, actor).memory
     memories.update_memory(

@@ -35,6 +35,8 @@ from memoryhub.models import (
 from memoryhub.ops import demo
 from memoryhub.security.secrets import find_secrets
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def home(db: None, settings: Any) -> Iterator[Path]:
@@ -141,7 +143,7 @@ def test_it_happened_in_the_last_weeks_and_in_order(loaded):
     assert journal.verify().ok
 
 
-@pytest.mark.parametrize("hour", [0, 12, 23])
+@pytest.mark.parametrize("hour", [0, 23])
 def test_it_can_be_loaded_at_any_hour(home, hour):
     demo.mark()
     now = timezone.now().replace(hour=hour, minute=59 if hour else 1)

@@ -19,9 +19,7 @@ def test_missing_table_is_named_with_a_hint(run, sound):
     assert "cannot be read" not in ran.out
 
 
-@pytest.mark.parametrize(
-    "name", ["memory_gate", "memory_key_once", "memoryhub_fact_updated_at_", "memoryhub_label_memory_id_"]
-)
+@pytest.mark.parametrize("name", ["memory_key_once", "memoryhub_fact_updated_at_"])
 def test_missing_index_is_named_and_rebuilt(run, sound, name):
     with connection.cursor() as cursor:
         cursor.execute("SELECT name FROM sqlite_master WHERE type = 'index' AND name LIKE %s", [f"{name}%"])

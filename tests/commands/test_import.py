@@ -163,6 +163,7 @@ def test_an_empty_file_is_no_error(run, jsonl):
     assert "0 memories" in ran.out
 
 
+@pytest.mark.slow
 def test_a_large_file_is_never_held_in_memory(run, jsonl, monkeypatch):
     monkeypatch.setattr(loader, "BATCH_SIZE", 50)
     path = jsonl(*({"content": f"memory {n} " + "x" * 20_000} for n in range(400)))

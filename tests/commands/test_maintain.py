@@ -223,8 +223,8 @@ def test_it_waits_for_a_run_of_the_server_and_says_so(run, aged, lifting, actor)
     refused = run("maintain", "lift")
     assert refused.code == 1
     assert f"run {other.uid} of lift is running on the same memories" in refused.err
-    threading.Timer(0.5, go_on.set).start()
     began = time.monotonic()
+    threading.Timer(0.5, go_on.set).start()
     ran = run("maintain", "consolidate")
     thread.join()
     assert time.monotonic() - began > 0.4
@@ -235,7 +235,8 @@ def test_it_waits_for_a_run_of_the_server_and_says_so(run, aged, lifting, actor)
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_what_the_server_took_first_is_looked_on_at(run, aged, lifting, actor, monkeypatch):  # noqa: F811
-    lifting.before = lambda number: time.sleep(0.3)
+    inside = threading.Event()
+    lifting.before = lambda number: (inside.set(), time.sleep(1))
     work = runs.execute
 
     def server_is_quicker(run: MaintenanceRun, **options) -> bool:
@@ -245,7 +246,7 @@ def test_what_the_server_took_first_is_looked_on_at(run, aged, lifting, actor, m
 
         thread = threading.Thread(target=serve)
         thread.start()
-        time.sleep(0.2)
+        assert inside.wait(20)
         return work(run, **options)
 
     monkeypatch.setattr(runs, "execute", server_is_quicker)

@@ -15,7 +15,7 @@ from memoryhub.core.pagination import InvalidCursor, paginate
 from memoryhub.memories.filters import ORDERS, MemoryFilter
 from memoryhub.models import Event, JournalEntry, Memory, Session
 from memoryhub.stats import timeline as timelines
-from tests.conftest import rolled_back
+from tests.cases import rolled_back
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 # Few distinct moments, so that many rows share one.
@@ -209,7 +209,7 @@ def build(times, boundaries, starts) -> int:
 
 
 # Each reads a timeline from end to end: up to twenty pages, of six queries and more.
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(
     st.lists(MOMENTS, max_size=6),
     st.lists(MOMENTS, max_size=6),

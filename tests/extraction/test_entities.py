@@ -117,4 +117,4 @@ def test_names_of_any_text_occur_in_it(text):
 def test_hostile_texts_take_no_longer(hostile):
     began = time.process_time()
     extract_entities(hostile)
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < 5  # quadratic time would be minutes

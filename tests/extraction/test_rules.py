@@ -249,7 +249,7 @@ def test_no_text_takes_long(part: str) -> None:
         return time.process_time() - began
 
     took(5000)
-    assert took(100_000) < 1.5
+    assert took(100_000) < 5
 
 
 def test_labelled_conversations_reach_the_documented_scores() -> None:

@@ -97,7 +97,9 @@ def _remember(number: int, actor: Actor) -> None:
         content=text,
         **dict.fromkeys(("title", "subtitle", "abstract", "overview", "category"), text),
         **dict.fromkeys(("project", "session_id", "key"), text),
-        **{name: [text, f"{number}/{text}"[:100], *_next(number)] for name in ("tags", "concepts")},
+        **{
+            name: [text, f"{number}/{text}"[:100], *_next(number)] for name in ("tags", "concepts", "aliases")
+        },
         files_read=[f"src/{text}", text, *_next(number)],
         files_modified=[text],
         entities=[EntityDraft(entity=text, entity_type=text[:50])],

@@ -21,6 +21,7 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.lexical import count_terms
 from tests.api.conftest import Agent, agent
+from tests.cases import each
 
 __all__ = ["agent"]
 
@@ -76,9 +77,9 @@ def _without_times(value: Any) -> Any:
     return [_without_times(one) for one in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("count", [256, 512])
-@pytest.mark.parametrize("attacker", ATTACKERS)
-@pytest.mark.parametrize("call", CALLS)
+@each("count", [256, 512])
+@each("attacker", ATTACKERS)
+@each("call", CALLS)
 def test_hidden_memory_does_not_change_answer(agent, remember, actor, call, attacker, count):
     hidden = remember(f"the launch of {GUESS}", created_at=PAST, **HIDDEN[attacker])
     remember("quokka habitat", created_at=PAST, importance=1.0, project="a")
@@ -97,7 +98,6 @@ CROWDED_CALLS: dict[str, Callable[[Agent], Any]] = {
     ),
     "hybrid search": lambda bot: bot.get("/search", query=f"{GUESS} {CONTROL}", min_score=0, limit=50),
     "recall": lambda bot: bot.post("/recall", {"query": f"{GUESS} {CONTROL}", "max_tokens": 9000}),
-    "inject": lambda bot: bot.post("/inject", {"prompt": f"{GUESS} {CONTROL}"}),
     "letsgo": lambda bot: bot.post(
         "/tools/letsgo/search_memories", {"query": f"{GUESS} {CONTROL}", "limit": 50}
     ),
@@ -114,14 +114,13 @@ CROWDED_CALLS: dict[str, Callable[[Agent], Any]] = {
 def test_hidden_memory_does_not_choose_among_more_matches_than_are_compared(
     agent, remember, actor, call, attacker
 ):
-    """Two words are in equally many visible memories; a hidden memory makes one of them more common."""
+    """Two words are in equally many visible memories; a hidden memory makes one of them more common.
+
+    Injection is not among the calls: it ignores words that so many memories contain.
+    """
     hidden = remember(f"the launch of {GUESS}", created_at=PAST, **HIDDEN[attacker])
-    # An injection ignores a word alone that many memories contain; it compares 60 memories.
-    count = 31 if call == "inject" else 230
-    texts = [f"{word} note {n:05}" for n in range(count) for word in (GUESS, CONTROL)]
-    drafts = [
-        MemoryDraft(content=one, created_at=PAST, project="a", importance=1.0, trust=1.0) for one in texts
-    ]
+    texts = [f"{word} note {n:05}" for n in range(230) for word in (GUESS, CONTROL)]
+    drafts = [MemoryDraft(content=one, created_at=PAST, project="a", importance=1.0) for one in texts]
     memories.create_memories(drafts, actor)
     bot = agent("public", **ATTACKERS[attacker])
     with_hidden = answer(CROWDED_CALLS[call], bot)

@@ -10,6 +10,7 @@ from memoryhub.backends.fts_query import MAX_CHARS
 from memoryhub.core.text import stem
 from memoryhub.injection import candidates
 from memoryhub.models import Memory
+from memoryhub.search import prompts
 from tests.injection.conftest import reasons, uids
 
 CHAT = [
@@ -166,13 +167,13 @@ def test_failing_temporal_capability_does_not_stop_the_injection(remember, ask, 
 
 
 def test_context_block_in_the_prompt_is_ignored(notes):
-    asked = candidates.parse_prompt("<memory-context>zebra stripes</memory-context> how do we deploy?")
+    asked = prompts.parse_prompt("<memory-context>zebra stripes</memory-context> how do we deploy?")
     assert asked.words == ("deploy",)
 
 
 def test_long_prompt_gives_a_bounded_query():
-    asked = candidates.parse_prompt(" ".join(f"word{n}" for n in range(5000)))
-    assert len(asked.words) <= candidates.MAX_LOOKED_UP_WORDS
+    asked = prompts.parse_prompt(" ".join(f"word{n}" for n in range(5000)))
+    assert len(asked.words) <= prompts.MAX_LOOKED_UP_WORDS
     sought = candidates.build_query(asked, {stem(word): 3 for word in asked.words}, 1000)
     assert sought is not None
     assert len(sought.query.terms) <= candidates.MAX_TERMS
@@ -181,12 +182,12 @@ def test_long_prompt_gives_a_bounded_query():
 @pytest.mark.parametrize("piece", ["a+", "a/", "a.", "<memory-context>", "a-", '"', "@", "日", "( ", "x.y/"])
 def test_parsing_takes_linear_time(piece):
     began = time.perf_counter()
-    candidates.parse_prompt(piece * (1_000_000 // len(piece)))
+    prompts.parse_prompt(piece * (1_000_000 // len(piece)))
     assert time.perf_counter() - began < 2
 
 
 def test_rarest_terms_are_searched():
-    asked = candidates.parse_prompt("the quagga lives in the zoo beside the house")
+    asked = prompts.parse_prompt("the quagga lives in the zoo beside the house")
     frequencies = {stem(word): 500 for word in asked.words} | {stem("quagga"): 2}
     sought = candidates.build_query(asked, frequencies, 1000)
     assert sought is not None

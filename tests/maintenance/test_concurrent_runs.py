@@ -184,6 +184,7 @@ def test_agents_can_write_during_a_run(actor):
     """Steps are short and followed by a pause, so that agents can write."""
     aged(actor, 4000)
     run, ended, waited = runs.enqueue("consolidate", {}, actor), threading.Event(), []
+    started = time.perf_counter()
 
     def work(number: int) -> None:
         if number == 0:
@@ -203,7 +204,8 @@ def test_agents_can_write_during_a_run(actor):
     assert at_once(work, times=3) == []
     assert run.status == Status.DONE
     assert len(waited) > 10
-    assert max(waited) < 1, "bounds of a crowded machine; docs/maintenance.md has the figures of an idle one"
+    # A write that waits for the whole run; docs/maintenance.md has the times on an idle machine.
+    assert max(waited) < (time.perf_counter() - started) / 2
 
 
 # The server's own worker
@@ -322,7 +324,7 @@ def test_worker_ends_quickly_and_requeues_its_run(actor, remember, lifting, work
     until(begun)
     began = time.monotonic()
     worker.stop_workers([one])
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 5, "the rest of the run takes ten seconds"
     assert not one.is_alive()
     run.refresh_from_db()
     assert (run.status, run.cause) == (Status.QUEUED, "")

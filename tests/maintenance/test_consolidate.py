@@ -15,7 +15,7 @@ from memoryhub.audit import journal
 from memoryhub.maintenance.operations import OPERATIONS, run_now
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
-from tests.conftest import rolled_back
+from tests.cases import rolled_back
 from tests.maintenance.conftest import DAY, whole_store
 
 

@@ -19,6 +19,7 @@ from memoryhub.mcp.stdio import StdioConnection
 from memoryhub.models import AgentToken, JournalEntry, Memory
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.toolsets.base import Tool, Toolset
+from tests.cases import each
 from tests.mcp.conftest import McpAgent
 
 SECRET = "AKIA" + "IOSFODNN7EXAMPLQ"
@@ -140,9 +141,9 @@ class TestRefusals:
 class TestGate:
     """Only requested and cleared levels are shown, and never an unknown one."""
 
-    @pytest.mark.parametrize("clearance", ["public", "private", "secret"])
-    @pytest.mark.parametrize("asked", [(), ("private",), ("secret",), ("private", "secret")])
-    @pytest.mark.parametrize("tool", ["search_memories", "list_memories"])
+    @each("clearance", ["public", "private", "secret"])
+    @each("asked", [(), ("private",), ("secret",), ("private", "secret")])
+    @each("tool", ["search_memories", "list_memories"])
     def test_levels(
         self,
         mcp_agent: Callable[..., McpAgent],

@@ -134,6 +134,7 @@ def quark(remember, actor):
         overview="xylophonequark overview",
         tags=["xylophonequark-tag"],
         concepts=["xylophonequark-concept"],
+        aliases=["xylophonequark-alias"],
         files_read=["src/xylophonequark.py"],
         entities=[{"entity": "xylophonequark entity"}],
         session_id="s",

@@ -17,7 +17,8 @@ from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Entity, Fact, FileLink, JournalEntry, Label, Memory, Revision
 from memoryhub.search.hybrid import search_memories
 from memoryhub.stats.timeline import load_timeline
-from tests.conftest import index_is_sound, rolled_back
+from tests.cases import rolled_back
+from tests.conftest import index_is_sound
 
 DAY = timedelta(days=1)
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Memory
 from memoryhub.search.hybrid import search_memories
+from tests.cases import each
 
 
 @pytest.fixture
@@ -44,8 +45,8 @@ def linked(remember):
     }
 
 
-@pytest.mark.parametrize(
-    ("asked", "names"),
+@each(
+    "asked, names",
     [
         ("src/shop/core.py", ["core"]),
         ("core.py", ["core", "other core", "root"]),

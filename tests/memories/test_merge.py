@@ -34,6 +34,7 @@ class TestMerging:
         assert {name: list_values(merged, name) for name in LIST_FIELDS} == {
             "tags": ["cache", "ci"],
             "concepts": ["gotcha"],
+            "aliases": ["CI", "runner"],
             "files_read": ["ci.yml"],
             "files_modified": ["Dockerfile"],
             "entities": [{"entity": "runner", "entity_type": "concept"}],

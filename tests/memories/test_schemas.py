@@ -11,7 +11,7 @@ from memoryhub import memories
 from memoryhub.memories.rows import list_values
 from memoryhub.memories.schemas import MAX_CONTENT, MAX_LIST, FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import Memory
-from tests.conftest import rolled_back
+from tests.cases import rolled_back
 
 
 def refused(kind=MemoryDraft, **fields) -> set[str]:

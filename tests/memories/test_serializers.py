@@ -17,7 +17,8 @@ from memoryhub.stats.timeline import load_timeline
 MEMORY = set(
     "id content title subtitle abstract overview category type concepts tags importance trust confidence"
     " sensitivity scope project session_id key files_read files_modified discovery_tokens accessed_count"
-    " created_at updated_at last_accessed_at expires_at deleted_at content_hash entities".split()
+    " created_at updated_at last_accessed_at expires_at deleted_at content_hash entities"
+    " aliases superseded_by".split()
 )
 
 
@@ -36,7 +37,7 @@ def full(remember):
 
 
 def test_memory_has_every_field_of_the_contract(full):
-    shown = serializers.memory(full)
+    shown = serializers.memory(full, {})
     assert set(shown) == MEMORY
     assert shown["id"] == full.uid
     assert shown["tags"] == ["a", "b"]
@@ -46,21 +47,21 @@ def test_memory_has_every_field_of_the_contract(full):
     assert (shown["deleted_at"], shown["last_accessed_at"]) == (None, None)
 
 
-def test_many_memories_have_the_shape_of_one(full, remember):
+def test_many_memories_have_the_shape_of_one(full, remember, actor):
     remember("another", tags=["c", "C", "é"], entities=[{"entity": name} for name in ("z", "a", "Z")])
     rows = list(Memory.objects.order_by("pk"))
-    assert serializers.memories(rows) == [serializers.memory(row) for row in rows]
+    assert serializers.memories(rows, actor.clearance) == [serializers.memory(row, {}) for row in rows]
 
 
 def test_preview_replaces_the_content_in_lists(full):
-    shown = serializers.preview(full)
+    shown = serializers.preview(full, {})
     assert set(shown) == (MEMORY - {"content"}) | {"preview"}
     assert 150 < len(shown["preview"]) <= 200
 
 
 def test_hit_contains_the_score_components(full, actor):
-    [hit] = search_memories(MemoryFilter().select(actor.clearance), "all of it", min_score=0).hits
-    [shown] = serializers.hits([hit])
+    hits = search_memories(MemoryFilter().select(actor.clearance), "all of it", min_score=0).hits
+    [shown] = serializers.hits(hits, actor.clearance)
     assert set(shown) == {"memory", "score", "components", "snippet"}
     assert set(shown["components"]) == {"match", "recency", "importance", "trust"}
 
@@ -75,7 +76,7 @@ def test_fact_contains_the_memory_id(full, actor):
 
 def test_timeline_entry_has_time_and_kind(full, actor):
     entries, _ = load_timeline(actor.clearance, MemoryFilter())
-    shown = [serializers.entry(entry) for entry in entries]
+    shown = serializers.entries(entries, actor.clearance)
     assert {line["kind"] for line in shown} == {"memory", "session_start"}
     assert all(line["at"] == "2024-05-01T10:00:00Z" for line in shown)
 

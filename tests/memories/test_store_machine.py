@@ -21,7 +21,7 @@ from memoryhub import memories
 from memoryhub.access.policy import LEVELS, Actor, Clearance, level_rank
 from memoryhub.audit import journal
 from memoryhub.memories import StoreError, StoreResult
-from memoryhub.memories.rows import LIST_FIELDS, list_values
+from memoryhub.memories.rows import LIST_FIELDS, join_aliases, list_values
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 from tests.conftest import index_is_sound
@@ -42,6 +42,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "key": st.sampled_from(["", "", "k", "l"]),
     "title": st.sampled_from(["", "A title"]),
     "tags": st.lists(st.sampled_from(["t", "u"]), unique=True, max_size=2),
+    "aliases": st.lists(st.sampled_from(["a", "A", "b"]), unique=True, max_size=2),
     "ttl_days": st.sampled_from([None, 1, 30]),
     "session_id": st.sampled_from(["", "s"]),
     "importance": st.sampled_from([0.1, 0.9]),
@@ -56,11 +57,12 @@ COMPARED = (
 
 
 def dump() -> dict[str, dict[str, Any]]:
-    rows = Memory.objects.with_details()
+    found = Memory.objects.with_details()
+    assert all(row.alias_text == join_aliases(list_values(row, "aliases")) for row in found)
     return {
         row.uid: {name: getattr(row, name) for name in COMPARED}
         | {name: list_values(row, name) for name in LIST_FIELDS}
-        for row in rows
+        for row in found
     }
 
 

@@ -28,7 +28,7 @@ def change(memory: Memory, actor: Actor, **fields: Any) -> Memory:
 def said(memory: Memory) -> dict[str, Any]:
     """Return the current values of all versioned fields."""
     fresh = Memory.objects.get(pk=memory.pk)
-    return {name: current_value(fresh, name) for name in VERSIONED_FIELDS}
+    return {name: current_value(fresh, name, ALL) for name in VERSIONED_FIELDS}
 
 
 @pytest.fixture

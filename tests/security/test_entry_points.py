@@ -23,7 +23,7 @@ from tests.security.conftest import TOKEN, URL
 FIELDS = {
     **dict.fromkeys(("content", "title", "subtitle", "abstract", "overview"), f"words {TOKEN}"),
     **dict.fromkeys(("category", "key", "project", "session_id"), TOKEN),
-    **{name: ["fine", TOKEN] for name in ("tags", "concepts", "files_read", "files_modified")},
+    **{name: ["fine", TOKEN] for name in ("tags", "concepts", "aliases", "files_read", "files_modified")},
     "entities": [{"entity": TOKEN, "entity_type": "thing"}],
 }
 FACT = {"subject": "ci", "predicate": "uses", "object": "a key"}
@@ -37,6 +37,7 @@ REFUSING = [
     ),
     ("/tools/letsgo/store_memory", {"content": f"words {TOKEN}"}),
     ("/tools/letsgo/store_memory", {"content": "words", "tags": [TOKEN]}),
+    ("/tools/letsgo/store_memory", {"content": "words", "aliases": [TOKEN]}),
     ("/tools/letsgo/store_fact", FACT | {"object": TOKEN}),
     ("/tools/memory-mcp/memory_store", {"content": f"words {TOKEN}"}),
     ("/tools/memory-mcp/memory_store", {"content": "words", "summary": TOKEN}),
@@ -112,7 +113,7 @@ def test_accepted_call_is_stored_without_the_secret(
     assert_nowhere(response)
 
 
-@pytest.mark.parametrize("field", ["content", "project", "tags", "entities"])
+@pytest.mark.parametrize("field", ["content", "project", "tags", "aliases", "entities"])
 def test_update_is_refused(bot: Agent, assert_nowhere: Callable[..., None], field: str) -> None:
     uid = bot.post("/memories", {"content": "words"}).json()["memory"]["id"]
     response = bot.patch(f"/memories/{uid}", {field: FIELDS[field]})
@@ -121,6 +122,32 @@ def test_update_is_refused(bot: Agent, assert_nowhere: Callable[..., None], fiel
     assert row is not None
     assert (row.operation, row.object_id) == ("secret_blocked", uid)
     assert_nowhere(response)
+
+
+@pytest.mark.parametrize("body", [{"content": "words"}, None])
+def test_replacement_with_a_secret_is_refused_as_unknown(
+    bot: Agent, assert_nowhere: Callable[..., None], body: dict[str, Any] | None
+) -> None:
+    if body:
+        response = bot.post("/memories", body | {"superseded_by": TOKEN})
+    else:
+        uid = bot.post("/memories", {"content": "words"}).json()["memory"]["id"]
+        response = bot.patch(f"/memories/{uid}", {"superseded_by": TOKEN})
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["field"] == "superseded_by"
+    assert_nowhere(response)
+
+
+@pytest.mark.parametrize("field", ["content", "aliases"])
+def test_import_of_any_field_is_refused(
+    db: None, tmp_path: Path, assert_nowhere: Callable[..., None], field: str
+) -> None:
+    path = tmp_path / "old.jsonl"
+    path.write_text(json.dumps({"content": "one", field: FIELDS[field]}))
+    with pytest.raises(CommandError, match="1 line could not be imported"):
+        call_command("import_memories", str(path), stdout=StringIO(), stderr=(errors := StringIO()))
+    assert not Memory.objects.exists()
+    assert_nowhere(errors.getvalue())
 
 
 def test_mira_answer_does_not_contain_the_secret(bot: Agent, assert_nowhere: Callable[..., None]) -> None:

@@ -63,7 +63,16 @@ def test_clean_store_has_no_findings(remember: Callable[..., Memory]) -> None:
 def test_all_tables_are_scanned_and_stay_unchanged(leaky: Memory) -> None:
     rows = [json.loads(line) for line in scan("--json").splitlines()]
     assert {row["in"] for row in rows} == {
-        *("memory", "tag or concept", "revision", "fact", "session", "event", "injection", "extraction"),
+        *(
+            "memory",
+            "tag, concept or alias",
+            "revision",
+            "fact",
+            "session",
+            "event",
+            "injection",
+            "extraction",
+        ),
     }
     content = next(row for row in rows if row["field"] == "content")
     assert (content["id"], content["line"], content["kind"]) == (leaky.uid, 2, "GitHub token")
@@ -222,6 +231,16 @@ class TestRedact:
         contents = set(Memory.objects.filter(pk__in=[one.pk, two.pk]).values_list("content", flat=True))
         assert contents == {"use [secret removed]"}
         assert list(one.labels.values_list("value", flat=True)) == ["[secret removed]"]
+
+    def test_a_redacted_alias_leaves_the_text_for_the_index_too(
+        self, configure: Callable[..., None], remember: Callable[..., Memory]
+    ) -> None:
+        configure(block_secrets=False)
+        memory = remember("words", aliases=["kube", TOKEN])
+        assert "tag, concept or alias" in scan()
+        scan("--redact")
+        memory.refresh_from_db()
+        assert memory.alias_text == "[secret removed]\nkube"
 
     def test_option_limits_redaction_to_one_id(self, leaky: Memory) -> None:
         scan("--redact", "--id", leaky.uid)

@@ -175,6 +175,7 @@ SECRETIVE = {
     "session_id": GITHUB,
     "tags": ["fine", GITHUB],
     "concepts": ["fine", GITHUB],
+    "aliases": ["fine", GITHUB],
     "files_read": ["a.py", f"/tmp/{GITHUB}"],
     "files_modified": ["a.py", GITHUB],
     "entities": [{"entity": "fine"}, {"entity": GITHUB}],

@@ -7,6 +7,7 @@ import pytest
 from memoryhub.models import Memory
 from memoryhub.toolsets import TOOLSETS
 from tests.api.conftest import is_problem
+from tests.cases import each
 from tests.toolsets.conftest import result, run
 
 GOOD = {
@@ -52,7 +53,8 @@ def test_all_tools_are_covered():
     assert called == {(name, tool.name) for name, toolset in TOOLSETS.items() for tool in toolset.tools}
 
 
-@pytest.mark.parametrize(("toolset", "tool", "good"), CALLS)
+@pytest.mark.slow
+@each("toolset, tool, good", CALLS)
 def test_any_value_is_accepted_or_refused_with_its_field(bot, toolset, tool, good):
     for name, value in product(TOOLSETS[toolset].find(tool).input_schema["properties"], VALUES):
         response = run(bot, toolset, tool, **{**good, name: value})
@@ -63,13 +65,13 @@ def test_any_value_is_accepted_or_refused_with_its_field(bot, toolset, tool, goo
             assert fields <= {name, "body", *good}, case
 
 
-@pytest.mark.parametrize(("toolset", "tool", "good"), CALLS)
+@each("toolset, tool, good", CALLS)
 def test_arguments_must_be_an_object(bot, toolset, tool, good):
     for body in ([], "x", 5, [["id", "x"]]):
         is_problem(bot.post(f"/tools/{toolset}/{tool}", body), 422)
 
 
-@pytest.mark.parametrize(("toolset", "tool", "good"), CALLS)
+@each("toolset, tool, good", CALLS)
 def test_unknown_arguments_are_named(bot, toolset, tool, good):
     response = run(bot, toolset, tool, **good, colour="red", shape={"a": 1})
     if response.status_code == 200:

@@ -5,6 +5,7 @@ import pytest
 from memoryhub.models import Memory
 from memoryhub.toolsets import TOOLSETS
 from tests.api.conftest import is_problem
+from tests.cases import each
 from tests.toolsets.conftest import run
 
 SEARCHES = [
@@ -53,8 +54,8 @@ def zoo(remember):
 
 
 @named
-@pytest.mark.parametrize(
-    ("clearance", "asked", "seen"),
+@each(
+    "clearance, asked, seen",
     [
         ("secret", {}, ["public"]),
         ("secret", {"allow_private": True}, ["public", "private"]),
@@ -103,9 +104,9 @@ def test_ended_memory_is_not_shown(bot, zoo, toolset, tool, arguments):
     assert expired.uid not in text
 
 
-@pytest.mark.parametrize(("toolset", "tool", "arguments"), ENDINGS + CHANGES)
-@pytest.mark.parametrize(
-    ("options", "memory"),
+@each("toolset, tool, arguments", ENDINGS + CHANGES)
+@each(
+    "options, memory",
     [
         ({"clearance": "public"}, {"level": "private"}),
         ({"clearance": "private"}, {"level": "secret"}),

@@ -105,6 +105,9 @@ def full_store(db: None) -> None:
     Memory.objects.filter(pk=expired.pk).update(expires_at=datetime(2021, 1, 1, tzinfo=UTC))
     put("for ada's eyes", scope="personal", sensitivity="secret", key="diary")
     put("for bob's eyes", by=BOB, scope="personal", entities=[{"entity": "Bob", "entity_type": "person"}])
+    replaced = put("we deploy by hand", aliases=["k8s", "Kube"], project="shop")
+    deploys = put("we deploy by script", project="shop")
+    memories.update_memory(replaced.uid, MemoryPatch(superseded_by=deploys.uid, aliases=["k8s"]), ADA)
     put("said at two levels", sensitivity="secret", project="shop")
     put("said at two levels", by=BOB, project="shop")  # by an author who cannot see the other one
     keyed = put("colour = blue", key="colour", project="shop", created_at="2020-02-03T04:05:06Z")

@@ -15,7 +15,18 @@ from tests.transfer.conftest import OPERATOR, of_kind, out, raw_out, wipe
 pytestmark = pytest.mark.django_db
 
 KINDS = {
-    *("memoryhub", "session", "memory", "revision", "evidence", "merge", "fact", "event", "summary"),
+    *(
+        "memoryhub",
+        "session",
+        "memory",
+        "revision",
+        "evidence",
+        "merge",
+        "replacement",
+        "fact",
+        "event",
+        "summary",
+    ),
     "superseded",
     "journal",
 }
@@ -50,6 +61,7 @@ def test_import_is_journaled(full_store, bring_in):
     own = JournalEntry.objects.filter(actor=OPERATOR.name)
     assert Counter(own.values_list("object_type", "operation")) == {
         ("memory", "insert"): stored,
+        ("memory", "update"): 1,  # a replacement
         ("fact", "insert"): facts,
     }
     assert journal.verify_chain().ok
@@ -65,6 +77,16 @@ def test_restored_store_can_be_searched_and_undone(full_store, bring_in):
     assert [one.content for one in farm.merged_from.all()] == ["The build runs on two machines now"]
     assert Event.objects.filter(memory__isnull=False).exists()
     assert Session.objects.get(session_id="s2").summary is not None
+
+
+def test_aliases_and_replacements_are_restored(full_store, bring_in):
+    before = raw_out()
+    wipe()
+    bring_in(before)
+    replaced = Memory.objects.get(content="we deploy by hand")
+    assert replaced.superseded_by.content == "we deploy by script"
+    assert replaced.alias_text == "k8s"
+    assert replaced.revisions.get().before == {"superseded_by": None, "aliases": ["Kube", "k8s"]}
 
 
 def test_repeated_import_changes_nothing(full_store, bring_in):

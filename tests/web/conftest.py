@@ -9,6 +9,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from memoryhub.models import Memory
+from tests.clients import signed_in_client
 from tests.web.duplicates_page import CURATOR_PERMISSIONS, DUPLICATE_TEXT
 from tests.web.maintenance_pages import set_age
 
@@ -35,11 +36,7 @@ def sign_in(person: MakePerson) -> SignIn:
     """``sign_in("view_private", on=["private"])``: a client signed in as ada, with switches turned on."""
 
     def enter(*permissions: str, on: tuple[str, ...] | list[str] = (), name: str = "ada") -> Client:
-        client = Client()
-        client.force_login(person(name, *permissions))
-        for level in on:
-            client.post("/switch/", {"level": level, "on": "1", "next": "/"})
-        return client
+        return signed_in_client(person(name, *permissions), *on)
 
     return enter
 

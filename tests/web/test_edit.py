@@ -103,6 +103,7 @@ class TestCreate:
             "category": "ops",
             "tags": 'one, "two, three"',
             "concepts": "gotcha",
+            "aliases": " K8s, kube, k8s",
             "files_read": "a.py\r\n b c.py \r\n\r\n",
             "files_modified": "d.py",
             "importance": "0.9",
@@ -119,6 +120,7 @@ class TestCreate:
         assert response["Location"] == f"/memories/{memory.uid}/"
         assert memory.content == "line one\n\n    indented\n"
         assert list_values(memory, "tags") == ["one", "two, three"]
+        assert list_values(memory, "aliases") == ["K8s", "kube"]
         assert list_values(memory, "files_read") == ["a.py", "b c.py"]
         assert (memory.importance, memory.trust, memory.confidence, memory.ttl_days) == (0.9, 0.8, 0.7, 30)
         assert (memory.type, memory.scope, memory.project, memory.key) == ("decision", "team", "apollo", "k")
@@ -393,3 +395,42 @@ class TestErase:
         memory = remember()
         assert "cannot be undone" in page_text(eraser.get(f"/memories/{memory.uid}/erase/"), 200)
         assert Memory.objects.filter(pk=memory.pk).exists()
+
+
+class TestReplacement:
+    def edit(self, client: Client, memory: Memory, **typed: str) -> Any:
+        path = f"/memories/{memory.uid}/edit/"
+        return client.post(path, form_data(client.get(path)) | typed)
+
+    def test_the_id_is_set_and_cleared(self, writer: Client, remember: Remember) -> None:
+        old, new = remember("old words"), remember("new words")
+        assert self.edit(writer, old, superseded_by=f" {new.uid} ").status_code == 302
+        assert Memory.objects.get(pk=old.pk).superseded_by == new
+        assert new.uid in writer.get(f"/memories/{old.uid}/history/").content.decode()
+        self.edit(writer, old, superseded_by="")
+        assert Memory.objects.get(pk=old.pk).superseded_by is None
+
+    @pytest.mark.parametrize("typed", ["nothing-has-this-id", "itself", "hidden"])
+    def test_an_id_that_cannot_be_used_is_refused_at_its_field(
+        self, writer: Client, remember: Remember, typed: str
+    ) -> None:
+        old, hidden = remember("old words"), remember("hidden words", sensitivity="secret")
+        uid = {"itself": old.uid, "hidden": hidden.uid}.get(typed, typed)
+        response = self.edit(writer, old, superseded_by=uid)
+        assert response.status_code == 422
+        assert list(response.context["form"].errors) == ["superseded_by"]
+        new = writer.post("/memories/new/", NEW | {"superseded_by": "nothing-has-this-id"})
+        assert list(new.context["form"].errors) == ["superseded_by"]
+
+    def test_a_hidden_replacement_is_neither_shown_nor_lost(
+        self, writer: Client, remember: Remember, actor: Actor
+    ) -> None:
+        """Hidden by a switch that is off too, although the form offers all levels of the person."""
+        hidden = remember("hidden words", sensitivity="secret")
+        old = remember("old words", superseded_by=hidden.uid)
+        page = writer.get(f"/memories/{old.uid}/edit/").content.decode()
+        assert hidden.uid not in page
+        self.edit(writer, old, title="Another title")
+        memory = Memory.objects.get(pk=old.pk)
+        assert (memory.title, memory.superseded_by) == ("Another title", hidden)
+        assert hidden.uid not in writer.get(f"/memories/{old.uid}/history/").content.decode()

@@ -18,7 +18,7 @@ from memoryhub.facts import contradictions
 from memoryhub.models import Fact, Memory
 from memoryhub.web.facts import graph
 from tests.web.fact_graph_pages import GRAPH, Say, fact_storer, nodes, panel_of
-from tests.web.markup import PAYLOADS, find_dangers, main
+from tests.web.markup import PAGE_PAYLOADS, find_dangers, main
 
 Remember = Callable[..., Memory]
 
@@ -265,16 +265,14 @@ class TestMemories:
 
 
 class TestPage:
-    @pytest.mark.parametrize(
-        "odd", ["\x00", "'", '"><', "%", "~", "~0", "\\", "𝕏" * 300, "\u202e", " ", "a\r\nb: c"]
-    )
     @pytest.mark.parametrize("name", ["node", "find", "predicate", "project", "min_confidence"])
-    def test_no_query_breaks_it(self, say: Say, visitor: Client, name: str, odd: str) -> None:
+    def test_no_query_breaks_it(self, say: Say, visitor: Client, name: str) -> None:
         say("api")
-        assert visitor.get(GRAPH, {name: odd}).status_code in (200, 422)
-        assert visitor.get("/facts/things/", {name: odd}).status_code == 200
+        for odd in ("\x00", "'", '"><', "%", "~", "~0", "\\", "𝕏" * 300, "\u202e", " ", "a\r\nb: c"):
+            assert visitor.get(GRAPH, {name: odd}).status_code in (200, 422), odd
+            assert visitor.get("/facts/things/", {name: odd}).status_code == 200, odd
 
-    @pytest.mark.parametrize("payload", PAYLOADS[:6])
+    @pytest.mark.parametrize("payload", PAGE_PAYLOADS)
     def test_no_text_is_rendered_as_markup(self, say: Say, visitor: Client, payload: str) -> None:
         say(payload, payload[:200], f"{payload} too", project=payload[:100])
         for query in ({}, {"node": payload}, {"find": payload}, {"predicate": payload, "project": payload}):

@@ -20,7 +20,7 @@ from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.web.facts import views
-from tests.web.markup import PAYLOADS, find_dangers, main, page
+from tests.web.markup import PAGE_PAYLOADS, find_dangers, main, page
 
 Remember = Callable[..., Memory]
 StoreFact = Callable[..., Fact]
@@ -298,7 +298,7 @@ class TestDelete:
 
 
 class TestPage:
-    @pytest.mark.parametrize("payload", PAYLOADS[:6])
+    @pytest.mark.parametrize("payload", PAGE_PAYLOADS)
     def test_no_text_is_rendered_as_markup(self, sign_in: Any, fact: StoreFact, payload: str) -> None:
         fact(payload, payload, payload, project=payload[:100], session_id=payload[:100])
         client = sign_in("add_fact", "delete_fact")

@@ -15,7 +15,11 @@ NEW = {"content": "new words", "type": "change", "sensitivity": "public", "scope
 
 @pytest.mark.parametrize(
     ("field", "typed", "place"),
-    [("content", f"one\n{TOKEN}", "Line 2 of content"), ("tags", f"fine, {TOKEN}", "Item 2 of tags")],
+    [
+        ("content", f"one\n{TOKEN}", "Line 2 of content"),
+        ("tags", f"fine, {TOKEN}", "Item 2 of tags"),
+        ("aliases", f"fine, {TOKEN}", "Item 2 of aliases"),
+    ],
 )
 def test_new_memory_with_a_secret_is_refused_at_the_field(
     sign_in: Any, field: str, typed: str, place: str

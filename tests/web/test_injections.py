@@ -17,7 +17,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.injection.queries import load_reports
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.web.sessions import report as view
-from tests.web.markup import PAYLOADS, Page, find_dangers, list_title, main
+from tests.web.markup import PAGE_PAYLOADS, Page, find_dangers, list_title, main
 
 Remember = Callable[..., Memory]
 NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
@@ -272,7 +272,7 @@ class TestSession:
         assert count_entries(ALL, MemoryFilter()) == 2
 
 
-@pytest.mark.parametrize("payload", PAYLOADS[:6])
+@pytest.mark.parametrize("payload", PAGE_PAYLOADS)
 def test_nothing_of_an_injection_is_rendered_as_markup(
     visitor: Client, session: Session, remember: Remember, payload: str
 ) -> None:

@@ -14,7 +14,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories.rows import list_values
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
-from tests.web.markup import PAYLOADS, Page, find_dangers, main
+from tests.web.markup import PAGE_PAYLOADS, Page, find_dangers, main
 
 Remember = Callable[..., Memory]
 HTMX = {"HX-Request": "true"}
@@ -229,7 +229,7 @@ class TestRefusals:
             assert hidden.revisions.count() == 0
 
     def test_hostile_markup_is_escaped(self, editor: Client, remember: Remember) -> None:
-        for number, payload in enumerate(PAYLOADS):
+        for number, payload in enumerate(PAGE_PAYLOADS):
             memory = remember(f"words {number}")
             saved = send(editor, memory, "title", payload)
             again = editor.get(address(memory, "title"), headers=HTMX)

@@ -21,7 +21,7 @@ from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.web import journal as views
 from memoryhub.web.templatetags.pages import detail_items
-from tests.web.markup import PAYLOADS, find_dangers, list_title, main
+from tests.web.markup import PAGE_PAYLOADS, find_dangers, list_title, main
 
 Remember = Callable[..., Memory]
 
@@ -169,7 +169,7 @@ class TestPage:
         assert "The title" in words
         assert "the words inside" not in words
 
-    @pytest.mark.parametrize("payload", PAYLOADS[:6])
+    @pytest.mark.parametrize("payload", PAGE_PAYLOADS)
     def test_no_text_is_rendered_as_markup(self, visitor: Client, remember: Remember, payload: str) -> None:
         actor = Actor(payload, Clearance.up_to("secret", "ada"))
         remember("words", title=payload, by=actor)

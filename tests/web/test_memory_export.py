@@ -23,6 +23,8 @@ def test_markdown_contains_content_and_metadata(visitor: Client, remember: Any) 
         type="decision",
         project="zoo",
         tags=["food", "daily"],
+        aliases=["lunch"],
+        superseded_by=remember("Oats at seven.").uid,
         files_modified=["plan.txt"],
         entities=[{"entity": "Zed", "entity_type": "animal"}],
     )
@@ -36,6 +38,8 @@ def test_markdown_contains_content_and_metadata(visitor: Client, remember: Any) 
         "- Project: zoo",
         "- Level: public",
         "- Tags: daily, food",
+        "- Aliases: lunch",
+        f"- Replaced by: {Memory.objects.get(content='Oats at seven.').uid}",
         "- Files modified: plan.txt",
         "- Entities: Zed (animal)",
         f"- Id: {made.uid}",
@@ -61,7 +65,7 @@ def test_json_has_the_shape_of_the_api(visitor: Client, remember: Any) -> None:
     made = remember("Hafer für Zebras 動物", title="Feeding", tags=["food"])
     response = copied(visitor, made, "json")
     assert response["Content-Type"] == "application/json"
-    assert response.json() == serializers.memory(made)
+    assert response.json() == serializers.memory(made, {})
     assert "für Zebras 動物" in response.content.decode()
 
 

@@ -17,6 +17,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.facts import services
 from memoryhub.memories.schemas import EntityDraft, FactDraft, MemoryPatch
 from memoryhub.models import Event, JournalEntry, Memory, Session
+from tests.clients import turn_on_levels
 from tests.web.markup import main
 
 Remember = Callable[..., Memory]
@@ -131,6 +132,7 @@ class TestContent:
             key="the-key",
             tags=["tag-one"],
             concepts=["gotcha"],
+            aliases=["moonshot"],
             files_read=["src/read.py"],
             files_modified=["src/modified.py"],
             entities=[EntityDraft(entity="Margaret", entity_type="person")],
@@ -145,11 +147,48 @@ class TestContent:
                 "An overview of its own",
             ),
             *("discovery", "operations", "0.91", "0.82", "0.73", "apollo", "session-9", "the-key", "tag-one"),
-            *("gotcha", "src/read.py", "src/modified.py", "Margaret", "person", "4321", "token:tests"),
+            *(
+                "gotcha",
+                "moonshot",
+                "src/read.py",
+                "src/modified.py",
+                "Margaret",
+                "person",
+                "4321",
+                "token:tests",
+            ),
             *(memory.uid, memory.content_hash, f"{memory.created_at:%Y-%m-%d %H:%M:%S}"),
         ):
             assert text in shown.words, text
         assert "<em>content</em>" in visitor.get(url(memory)).content.decode()
+
+    def test_a_memory_and_its_replacement_link_to_each_other(
+        self, visitor: Client, remember: Remember
+    ) -> None:
+        new = remember("We deploy with Actions", title="Actions")
+        old = remember("We deploy with Jenkins", title="Jenkins", superseded_by=new.uid)
+        shown = main(visitor.get(url(old)))
+        assert "Replaced by Actions." in shown.words
+        assert url(new) in shown.links()
+        shown = main(visitor.get(url(new)))
+        assert "Replaces" in shown.words
+        assert url(old) in shown.links()
+
+    def test_hidden_replacements_are_not_shown(self, sign_in: Any, remember: Remember) -> None:
+        visitor = sign_in("view_secret")
+        new = remember("hidden words", title="Hidden", sensitivity="secret", aliases=["hidden-alias"])
+        old = remember("open words", title="Open", superseded_by=new.uid)
+        page = visitor.get(url(old)).content.decode()
+        for text in ("Replaced by", new.uid, "Hidden", "hidden-alias"):
+            assert text not in page
+        secret = remember("older", sensitivity="secret", superseded_by=old.uid)
+        page = visitor.get(url(old)).content.decode()
+        assert "Replaces" not in page
+        assert secret.uid not in page
+        turn_on_levels(visitor, "secret")
+        page = visitor.get(url(old)).content.decode()
+        assert new.uid in page
+        assert secret.uid in page
 
     def test_labels_files_and_places_link_to_their_lists(self, visitor: Client, remember: Remember) -> None:
         memory = remember(

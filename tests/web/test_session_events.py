@@ -16,7 +16,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.web.sessions import picture as sessions_picture
-from tests.web.markup import PAYLOADS, Page, find_dangers, list_title, main
+from tests.web.markup import PAGE_PAYLOADS, Page, find_dangers, list_title, main
 
 Remember = Callable[..., Memory]
 NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
@@ -329,7 +329,7 @@ class TestChips:
             assert self.counts(visitor, kind=kind) == {}
 
 
-@pytest.mark.parametrize("payload", PAYLOADS[:6])
+@pytest.mark.parametrize("payload", PAGE_PAYLOADS)
 def test_nothing_of_an_event_is_rendered_as_markup(visitor: Client, session: Session, payload: str) -> None:
     memory = Memory.objects.get()
     Memory.objects.update(title=payload)

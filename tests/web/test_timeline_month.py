@@ -19,7 +19,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.models import Event, Memory, Session
 from memoryhub.stats import calendar
 from memoryhub.web.sessions.timeline import fold_days, make_strip
-from tests.web.markup import PAYLOADS, find_dangers, list_title, main
+from tests.web.markup import PAGE_PAYLOADS, find_dangers, list_title, main
 
 Remember = Callable[..., Memory]
 NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
@@ -146,7 +146,7 @@ class TestVisibility:
         assert 'rel="prev"' not in response.content.decode()
         assert 'rel="next"' not in response.content.decode()
 
-    @pytest.mark.parametrize("payload", PAYLOADS[:6])
+    @pytest.mark.parametrize("payload", PAGE_PAYLOADS)
     def test_nothing_in_it_is_rendered_as_markup(
         self, visitor: Client, remember: Remember, payload: str
     ) -> None:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from memoryhub import embeddings
 from memoryhub.access.policy import Actor
 from memoryhub.backends import change_log, reindexing
-from memoryhub.backends.schema import INDEXES, TEXT_COLUMNS
+from memoryhub.backends.schema import EMBEDDED_COLUMNS, INDEXES
 from memoryhub.core.database import write_transaction
 from memoryhub.embeddings import Embedder, EmbeddingError, text_to_embed
 from memoryhub.maintenance.operations.base import (
@@ -113,7 +113,7 @@ def _clear_steps(name: str, position: dict[str, Any]) -> Iterator[Step]:
 
 
 _FIRST_SIZE, _MAX_SIZE = 100, 500  # memories in a step
-_COLUMNS = ("pk", "uid", "embedding__model", *TEXT_COLUMNS)
+_COLUMNS = ("pk", "uid", "embedding__model", *EMBEDDED_COLUMNS)
 
 
 class Embed(Operation[ProjectParams]):

@@ -10,6 +10,8 @@ from django.core.management.base import BaseCommand
 
 FAST = "--fast"
 SLOW_MARKERS = "not browser and not served and not slow"
+# Its plugin is slow to load and its only module is slow to collect.
+WITHOUT_SCHEMATHESIS = ["-p", "no:schemathesis", "--ignore", "tests/api/test_schema.py"]
 MAX_PROCESSES = 4  # each starts its own browser
 
 
@@ -22,13 +24,15 @@ class Command(BaseCommand):
         import pytest
 
         os.chdir(settings.BASE_DIR)
+        # Else each process compiles all test modules again, which takes half of the collection.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         # The whole suite uses all processors; a few tests are faster in one process. Neighbours stay
         # together, because they share servers and stores.
         processes = str(min(os.cpu_count() or 1, MAX_PROCESSES))
         in_parallel = ["-n", processes, "--dist", "worksteal"]
         arguments = [argument for argument in argv[2:] if argument != FAST]
         if FAST in argv:
-            arguments += [*in_parallel, "-m", SLOW_MARKERS]
+            arguments += [*in_parallel, *WITHOUT_SCHEMATHESIS, "-m", SLOW_MARKERS]
         sys.exit(pytest.main(arguments or in_parallel))
 
     def handle(self, *args: object, **options: object) -> None:

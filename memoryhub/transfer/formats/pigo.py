@@ -56,7 +56,8 @@ class Pigo(JsonLinesFormat):
     content_type = "application/x-ndjson"
     lossy = (
         "Carries the three layers, the category, dates and the number of accesses; not the title, type, tags,"
-        " files, entities, importance, project, level and expiry of a memory, and no facts."
+        " aliases, replacements, files, entities, importance, project, level and expiry of a memory, and no"
+        " facts."
     )
 
     def is_known(self, value: dict[str, Any]) -> bool:

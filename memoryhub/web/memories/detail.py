@@ -13,9 +13,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from memoryhub import serializers
+from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.core.text import collapse_whitespace, without_title_line
 from memoryhub.memories.merge import last_merge
+from memoryhub.memories.replacements import visible_replacements
 from memoryhub.memories.rows import LIST_FIELDS, list_values
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
@@ -105,6 +107,8 @@ def _related_context(request: HttpRequest, memory: Memory) -> dict[str, Any]:
         "related": find_related(memory, clearance),
         "by_session": queries.session_neighbours(memory, clearance),
         "events": queries.events_of(memory, clearance),
+        "replacement": queries.replacement(memory, clearance),
+        "replaced": queries.replaced_memories(memory, clearance),
         "merged_into": queries.merged_into(memory, clearance),
         "merged_from": merged_from,
         "last_merge": last_merge(memory, clearance) if merged_from else "",
@@ -113,19 +117,19 @@ def _related_context(request: HttpRequest, memory: Memory) -> dict[str, Any]:
 
 _SCALAR_FIELDS = (
     "type category sensitivity scope project session_id key importance trust confidence"
-    " created_at updated_at expires_at"
+    " superseded_by created_at updated_at expires_at"
 ).split()
-_LIST_FIELDS = ("tags", "concepts", "files_read", "files_modified")
+_LIST_FIELDS = ("tags", "concepts", "aliases", "files_read", "files_modified")
 
 
-def to_json(memory: Memory) -> str:
+def to_json(memory: Memory, clearance: Clearance) -> str:
     """Return the memory as ``GET /api/v1/memories/{id}`` does."""
-    return json.dumps(serializers.memory(memory), ensure_ascii=False, indent=2) + "\n"
+    return json.dumps(_serialize(memory, clearance), ensure_ascii=False, indent=2) + "\n"
 
 
-def to_markdown(memory: Memory) -> str:
+def to_markdown(memory: Memory, clearance: Clearance) -> str:
     """Return title, summaries, content, and below a rule the other fields."""
-    fields = serializers.memory(memory)
+    fields = _serialize(memory, clearance)
     title = collapse_whitespace(fields["title"]) or fields["id"]
     parts = [f"# {title}"]
     summaries = dict.fromkeys(collapse_whitespace(fields[name]) for name in ("subtitle", "abstract"))
@@ -133,6 +137,10 @@ def to_markdown(memory: Memory) -> str:
     parts += [without_title_line(fields["content"], title).strip(), fields["overview"].strip()]
     metadata = "\n".join(_metadata_lines(fields))
     return "\n\n".join([*filter(None, parts), "---", metadata]) + "\n"
+
+
+def _serialize(memory: Memory, clearance: Clearance) -> dict[str, Any]:
+    return serializers.memory(memory, visible_replacements([memory], clearance))
 
 
 def _metadata_lines(fields: Mapping[str, Any]) -> list[str]:
@@ -148,7 +156,7 @@ def _metadata_lines(fields: Mapping[str, Any]) -> list[str]:
 
 def _field_label(name: str) -> str:
     words = {"sensitivity": "level", "session_id": "session", "created_at": "created"}
-    words |= {"updated_at": "changed", "expires_at": "expires"}
+    words |= {"updated_at": "changed", "expires_at": "expires", "superseded_by": "replaced by"}
     return words.get(name, name.replace("_", " ")).capitalize()
 
 
@@ -166,6 +174,6 @@ def memory_as(request: HttpRequest, uid: str, form: str) -> HttpResponse:
         raise Http404
     memory = queries.get_visible_memory(request, uid)
     export, content_type = FORMATS[form]
-    text = export(memory)
+    text = export(memory, request_clearance(request))
     queries.reveal_if_secret(request, memory, form)
     return HttpResponse(text, content_type=content_type)

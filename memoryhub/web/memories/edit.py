@@ -80,8 +80,8 @@ def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
         return redirect("memory", uid=uid)
     if request.method != "POST":
         queries.reveal_if_secret(request, memory, "edit")
-        return _form_page(request, MemoryForm(None, full_clearance(request), memory), memory)
-    form = MemoryForm(request.POST, full_clearance(request), memory)
+        return _form_page(request, _memory_form(request, None, memory), memory)
+    form = _memory_form(request, request.POST, memory)
     if form.is_valid():
         if form.draft is None:
             messages.info(request, "Nothing was changed.")
@@ -98,6 +98,10 @@ def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
         else:
             return _saved(request, saved, is_changed=saved.updated_at != opened)
     return _form_page(request, form, memory, status=422)
+
+
+def _memory_form(request: HttpRequest, data: Mapping[str, Any] | None, memory: Memory) -> MemoryForm:
+    return MemoryForm(data, full_clearance(request), memory, shown=request_clearance(request))
 
 
 def _saved(request: HttpRequest, memory: Memory, *, is_changed: bool) -> HttpResponse:
@@ -186,7 +190,7 @@ def merge_edits(
     opened: datetime = form.cleaned_data["unchanged_since"]
     then = state_at(memory, opened, clearance)
     data = form.data.copy()  # type: ignore[attr-defined]
-    fresh = _make_form(None, form.clearance, memory, names)
+    fresh = _make_form(None, form.clearance, memory, names, clearance)
     collisions = []
     for name, field in fresh.fields.items():
         stored = fresh.initial.get(name)
@@ -196,11 +200,13 @@ def merge_edits(
         if is_untouched or not field.has_changed(then.get(name, stored), form.data.get(name)):
             data[name] = field.prepare_value(stored)
         elif name in then:
-            collisions.append(field_change(name, current_value(memory, name), form.cleaned_data[name]))
+            collisions.append(
+                field_change(name, current_value(memory, name, clearance), form.cleaned_data[name])
+            )
         if field.show_hidden_initial:
             data[form.add_initial_prefix(name)] = field.prepare_value(stored)
     data["unchanged_since"] = fresh.initial["unchanged_since"]
-    return _make_form(data, form.clearance, memory, names), collisions
+    return _make_form(data, form.clearance, memory, names, clearance), collisions
 
 
 def merge_if_changed(
@@ -213,6 +219,12 @@ def merge_if_changed(
 
 
 def _make_form(
-    data: Mapping[str, Any] | None, clearance: Clearance, memory: Memory, names: Sequence[str]
+    data: Mapping[str, Any] | None,
+    clearance: Clearance,
+    memory: Memory,
+    names: Sequence[str],
+    shown: Clearance,
 ) -> MemoryForm:
-    return FieldForm(data, clearance, memory, *names) if names else MemoryForm(data, clearance, memory)
+    if names:
+        return FieldForm(data, clearance, memory, *names)
+    return MemoryForm(data, clearance, memory, shown=shown)

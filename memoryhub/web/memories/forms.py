@@ -96,7 +96,10 @@ class DraftForm(forms.Form):
 
 
 class MemoryForm(DraftForm):
-    """Create a memory, or change ``memory`` if given; then the draft contains the changed fields only."""
+    """Create a memory, or change ``memory`` if given; then the draft contains the changed fields only.
+
+    ``shown``: the levels that are switched on. It is needed only for the memory that replaces this one.
+    """
 
     model = MemoryDraft
 
@@ -107,6 +110,7 @@ class MemoryForm(DraftForm):
     category = LineField()
     tags = LabelsField(help_text="With commas between them.")
     concepts = LabelsField(help_text=f"With commas between them, for example {', '.join(CONCEPTS)}.")
+    aliases = LabelsField(help_text="Short names for what it is about, with commas between them.")
     importance = ShareField(required=False)
     trust = ShareField(required=False, help_text="In the source.")
     confidence = ShareField(required=False, help_text="In the content.")
@@ -120,6 +124,9 @@ class MemoryForm(DraftForm):
     files_modified = LinesField(label="Files modified", help_text="One path on each line.")
     abstract = LineField(help_text="One line; made from the content when empty.")
     overview = TextField(help_text="A paragraph.")
+    superseded_by = LineField(
+        label="Replaced by", help_text="The id of the memory that replaces this one. Empty: none."
+    )
     entities = EntitiesField(help_text="One on each line: a name, or a name | type.")
     discovery_tokens = forms.IntegerField(required=False, help_text="What it cost to find this out.")
     unchanged_since = forms.CharField(required=False, widget=forms.HiddenInput)
@@ -130,9 +137,10 @@ class MemoryForm(DraftForm):
         clearance: Clearance,
         memory: Memory | None = None,
         initial: Mapping[str, Any] | None = None,
+        shown: Clearance | None = None,
     ) -> None:
         self.memory = memory
-        start = _stored_values(memory) if memory else _default_values()
+        start = _stored_values(memory, shown or Clearance.up_to("public")) if memory else _default_values()
         super().__init__(data, clearance, initial={**start, **(initial or {})}, label_suffix="")
         for name, rows in (
             ("content", 16),
@@ -212,9 +220,9 @@ class FactForm(DraftForm):
         return self.cleaned_data
 
 
-def _stored_values(memory: Memory) -> dict[str, Any]:
+def _stored_values(memory: Memory, clearance: Clearance) -> dict[str, Any]:
     names = [name for name in MemoryForm.base_fields if name != "unchanged_since"]
-    return {name: current_value(memory, name) for name in names} | {
+    return {name: current_value(memory, name, clearance) for name in names} | {
         "unchanged_since": memory.updated_at.isoformat()
     }
 

@@ -15,7 +15,7 @@ from django_htmx.http import HttpResponseClientRedirect, reselect, reswap, retar
 
 from memoryhub import memories
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
-from memoryhub.memories.versions import current_value
+from memoryhub.memories.rows import list_values
 from memoryhub.models import Memory
 from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, return_url
 from memoryhub.web.memories import bulk_actions, edit, queries
@@ -93,7 +93,7 @@ def _saved_response(request: HtmxHttpRequest, memory: Memory, name: str, *, chan
 def _text_response(request: HtmxHttpRequest, memory: Memory, name: str, **more: Any) -> HttpResponse:
     context = {"memory": memory, "name": name, "shown_by": f"memory/inline/{name}.html", **more}
     if name == "tags":
-        context["tags"] = current_value(memory, name)
+        context["tags"] = list_values(memory, name)
     response = render(request, "memory/inline/shown.html", context)
     patch_vary(response)
     return response

@@ -107,5 +107,18 @@ def merged_from(memory: Memory, clearance: Clearance) -> list[Memory]:
     return list(Memory.objects.visible_to(clearance).filter(merged_into=memory).order_by("created_at")[:50])
 
 
+def replacement(memory: Memory, clearance: Clearance) -> Memory | None:
+    """Return the memory that replaces this one, if visible."""
+    if memory.superseded_by_id is None:
+        return None
+    target: Memory | None = Memory.objects.visible_to(clearance).filter(pk=memory.superseded_by_id).first()
+    return target
+
+
+def replaced_memories(memory: Memory, clearance: Clearance) -> list[Memory]:
+    """Return the newest live memories that this one replaces."""
+    return list(live_memories(clearance).filter(superseded_by=memory).order_by("-created_at")[:MAX_RELATED])
+
+
 def _other_live_memories(memory: Memory, clearance: Clearance) -> MemoryQuerySet:
     return live_memories(clearance).exclude(pk=memory.pk).defer("content", "overview")

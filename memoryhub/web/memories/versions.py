@@ -32,8 +32,9 @@ from memoryhub.web.memories import queries
 
 # In the order in which they are shown.
 FIELD_ORDER = (
-    "title subtitle content abstract overview type category tags concepts importance trust confidence"
-    " sensitivity scope project session_id key ttl_days files_read files_modified entities discovery_tokens"
+    "title subtitle content abstract overview type category tags concepts aliases importance trust confidence"
+    " sensitivity scope project session_id key ttl_days files_read files_modified entities superseded_by"
+    " discovery_tokens"
 ).split()
 _LONG_FIELDS = {"content", "overview"}
 _UNKNOWN = object()
@@ -55,7 +56,8 @@ class FieldChange:
 
     @property
     def label(self) -> str:
-        return self.name.replace("_", " ").replace(" id", "").capitalize()
+        name = "replaced_by" if self.name == "superseded_by" else self.name
+        return name.replace("_", " ").replace(" id", "").capitalize()
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,10 @@ def _visible_revisions(memory: Memory, clearance: Clearance) -> Iterator[tuple[R
         if seen:
             yield (
                 revision,
-                {name: later.get(name, current_value(memory, name)) for name in _known_fields(revision)},
+                {
+                    name: later[name] if name in later else current_value(memory, name, clearance)
+                    for name in _known_fields(revision)
+                },
             )
         later |= revision.before if seen else dict.fromkeys(revision.before, _UNKNOWN)
 

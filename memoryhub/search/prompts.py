@@ -1,0 +1,150 @@
+"""Prompts as queries: the informative terms of a prompt, and the memories whose subject it names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from memoryhub.backends.fts_query import MAX_CHARS, Query, Term, parse_query
+from memoryhub.core.text import CJK, STOP_WORDS, stem, words
+from memoryhub.search import scoring
+from memoryhub.search.lexical import Scores, TermMatches
+from memoryhub.search.visible_rows import VisibleRows
+
+MAX_LOOKED_UP_WORDS = 64
+MAX_FILES = 3
+MAX_NAME_PARTS = 5  # a name with more words is an address or a line of code
+# A match of a smaller share of the best one is a coincidence: the prompt clearly means another memory.
+MIN_SHARE_OF_BEST, MIN_SHARE_AMONG_MANY_WORDS = 0.6, 0.85
+FEW_WORDS, MANY_WORDS = 16, 28  # informative words of a prompt
+MIN_SENTENCE_WORDS = 3
+NAMING_WORDS = 1.6  # rare words of its title that name a memory as well as possible
+SUBJECT_MATCH = 0.75  # match of a memory that a prompt names so
+
+# Stems of words that people use with agents on any topic.
+CHATTER = frozenset(
+    stem(word)
+    for word in """
+    add again ahead alright anything aside awesome back bit bug change check code commit could course
+    create currently decide decided do done else everything exactly example explain file find fine first
+    fix follow following get give go going good got great hello help hey hi idea implement improve
+    instead interesting issue just keep know last let like line look looks lot lovely make makes maybe
+    mean mind morning need never new next nice ok okay one ones open please problem properly push question
+    quick quickly quite ready really recall remember remove right run said say see seem seems sense show
+    simply something start still sure take tell thank thanks thing things think thought time today tomorrow
+    tool try trying understand update use used using want way well without wonder work working works would
+    write wrong yeah yep yes yesterday yet
+    """.split()
+)
+_PATH = re.compile(r"(?<![\w./@:+-])(?:[\w@.+-]+/)*[\w@+-][\w@.+-]*\.[A-Za-z]\w{0,7}(?![\w/])")
+_SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+|(?<=[。！？；])")
+_CONTEXT_BLOCK = re.compile(r"<memory-context\b.*?(?:</memory-context>|\Z)", re.DOTALL | re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class ParsedPrompt:
+    """The terms of a prompt, those of each sentence, and the files that it mentions."""
+
+    terms: tuple[Term, ...]
+    clauses: tuple[tuple[Term, ...], ...]
+    files: tuple[str, ...]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Distinct words whose frequencies are needed.
+
+        The first and last sentences come first, because pages of code may be between them.
+        """
+        inwards = [self.clauses[n // 2 if n % 2 == 0 else -(n + 1) // 2] for n in range(len(self.clauses))]
+        found = dict.fromkeys(word for clause in inwards for term in clause for word in term.words)
+        return tuple(found)[:MAX_LOOKED_UP_WORDS]
+
+
+def parse_prompt(prompt: str) -> ParsedPrompt:
+    """Parse a prompt. Of a long one only the beginning and the end, which usually contain the request."""
+    text = strip_context_blocks(prompt).replace('"', " ")
+    parts = [text] if len(text) <= MAX_CHARS else [text[:MAX_CHARS], text[-MAX_CHARS:]]
+    sentences = [clause for part in parts for clause in _SENTENCE_END.split(part) if clause.strip()]
+    clauses = [_informative_terms(sentence) for sentence in sentences]
+    terms = dict.fromkeys(term for clause in clauses for term in clause)
+    return ParsedPrompt(tuple(terms), tuple(clauses), _find_files(prompt))
+
+
+def strip_context_blocks(prompt: str) -> str:
+    """Remove earlier injected context from a prompt."""
+    return _CONTEXT_BLOCK.sub(" ", prompt)
+
+
+def _find_files(prompt: str) -> tuple[str, ...]:
+    """Return the paths and file names in the text."""
+    paths = _PATH.findall(prompt[: 8 * MAX_CHARS])
+    return tuple(dict.fromkeys(path.removeprefix("./") for path in paths))[:MAX_FILES]
+
+
+def _informative_terms(text: str) -> tuple[Term, ...]:
+    return tuple(dict.fromkeys(term for one in parse_query(text).terms for term in _split_term(one)))
+
+
+def _split_term(term: Term) -> list[Term]:
+    """Return the term if it is informative; the words of a line of code."""
+    if not term.words:
+        return [term] if CJK.search(term.literal) else []
+    if not term.literal:
+        return [replace(term, at_start=True)] if _is_informative(term.words[0]) else []
+    if len(term.words) == 1:
+        return [term] if _is_informative(term.words[0]) else []
+    if len(term.words) > MAX_NAME_PARTS:
+        return [
+            Term((stem(word),), (word,), spelling=word, at_start=True)
+            for word in term.words
+            if _is_informative(word)
+        ]
+    return [replace(term, spelling=term.spelling or term.literal)]
+
+
+def _is_informative(word: str) -> bool:
+    return len(word) > 1 and word not in STOP_WORDS and stem(word) not in CHATTER and not word.isdecimal()
+
+
+def words_query(words: Sequence[str]) -> Query:
+    """Return a query for words alone."""
+    return Query(" ".join(words), tuple(Term((stem(word),), (word,)) for word in words))
+
+
+def match_subjects(rows: VisibleRows, words: TermMatches) -> Scores:
+    """Return the match of memories whose subject a prompt names, however much else the prompt says.
+
+    ``words``: the informative words of the prompt. One word of the title that few other memories contain
+    names a subject, or two less rare ones.
+    """
+    named = words.add_up_titles() / (NAMING_WORDS * scoring.idf(1, len(rows)))
+    return np.minimum(named, 1.0) * SUBJECT_MATCH
+
+
+def min_share_of_best(words: int) -> float:
+    """Return the share of the best match below which a match is a coincidence.
+
+    ``words``: number of informative words of the prompt. The more there are, the more a memory shares by
+    chance.
+    """
+    growth = min(max((words - FEW_WORDS) / (MANY_WORDS - FEW_WORDS), 0.0), 1.0)
+    return MIN_SHARE_OF_BEST + growth * (MIN_SHARE_AMONG_MANY_WORDS - MIN_SHARE_OF_BEST)
+
+
+def match_prompt(rows: VisibleRows, prompt: str, match: Scores) -> Scores:
+    """Return the match of every row with a prompt, given its match with the prompt as a query.
+
+    A sentence without an informative word matches nothing. Matches far below the best one are coincidences.
+    One or two words are a search query, whatever they are.
+    """
+    if len(words(prompt)) < MIN_SENTENCE_WORDS:
+        return match
+    parsed = parse_prompt(prompt)
+    if not parsed.terms:
+        return np.zeros(len(rows))
+    match = np.maximum(match, match_subjects(rows, TermMatches(rows, words_query(parsed.words))))
+    least = min_share_of_best(len(parsed.words)) * match.max(initial=0.0)
+    return np.where(match >= least, match, 0.0)

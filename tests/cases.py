@@ -1,0 +1,56 @@
+"""``each``: many cases of a test on one store."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.core.cache import cache
+from django.db import transaction
+
+from memoryhub.search import visible_rows
+
+
+@contextmanager
+def rolled_back() -> Iterator[None]:
+    """Roll back all writes in this context, so that one example does not affect the next."""
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
+def clear_caches() -> None:
+    visible_rows.clear_cache()
+    cache.clear()
+
+
+def each(names: str, values: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Like ``pytest.mark.parametrize``, but all cases share the fixtures of one test.
+
+    Creating the store costs more than most cases. The writes of a case are rolled back before the next.
+    """
+    keys = [name.strip() for name in names.split(",")]
+    cases = [dict(zip(keys, value if len(keys) > 1 else [value], strict=True)) for value in values]
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(test)
+        def run_cases(*args: Any, **fixtures: Any) -> None:
+            assert cases, "no cases"
+            for case in cases:
+                clear_caches()
+                with rolled_back():
+                    try:
+                        test(*args, **fixtures, **case)
+                    except Exception as error:
+                        error.add_note(f"Case: {case!r}")
+                        raise
+
+        signature = inspect.signature(test)
+        kept = [one for name, one in signature.parameters.items() if name not in keys]
+        run_cases.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+        return run_cases
+
+    return decorate

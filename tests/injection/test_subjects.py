@@ -1,0 +1,76 @@
+"""A prompt brings the memories whose subject it names, and no others."""
+
+from __future__ import annotations
+
+import pytest
+
+from memoryhub.memories import update_memory
+from memoryhub.memories.schemas import MemoryPatch
+
+RAMBLING = (
+    "Good morning! I hope you slept better than I did, because the neighbours had a party until three. "
+    "Anyway, before my coffee gets cold I would like to look at something that a colleague mentioned in the kitchen "
+    "on Friday: apparently the pool between our services and the database, pgbouncer, was put into some mode "
+    "that surprised half of the team, and I never understood what the reason for it was in the first place."
+)
+
+
+@pytest.fixture(autouse=True)
+def team(remember):
+    """Store twenty memories about different subjects, a year old."""
+    subjects = (
+        "Kubernetes Keycloak Fastly Vitest Playwright Mosquitto Loki Grafana Restic Wireguard Weblate Ansible"
+        " Terraform Celery Redis Sentry Storybook Webpack"
+    ).split()
+    for subject in subjects:
+        remember(
+            f"The team agreed on how everyone uses it: {subject} is set up by the platform group.",
+            title=f"{subject} is maintained by the platform group",
+            created_at="2021-01-01T00:00:00Z",
+        )
+    return remember(
+        "Transaction mode, because prepared statements are not used.",
+        title="PgBouncer runs in transaction mode",
+        created_at="2021-01-01T00:00:00Z",
+        aliases=["pooler"],
+    )
+
+
+def shown(result):
+    return sorted(one.uid for one in result.injected)
+
+
+def titles(result):
+    return sorted(one.candidate.memory.title.split()[0] for one in result.shown)
+
+
+def test_rambling_prompt_that_names_one_subject_brings_it(ask, team):
+    assert shown(ask(RAMBLING)) == [team.uid]
+
+
+def test_prompt_that_names_several_subjects_brings_all_of_them(ask):
+    result = ask("Write a page about Keycloak, Fastly, Vitest, Loki and Restic, please.")
+    assert titles(result) == ["Fastly", "Keycloak", "Loki", "Restic", "Vitest"]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    ["any open questions?", "ok continue", "what tools do we use?", "What did we decide last time?"],
+)
+def test_prompt_without_a_content_word_brings_nothing(ask, prompt):
+    assert ask(prompt).context == ""
+
+
+def test_unrelated_prompt_brings_nothing(ask):
+    assert ask("Suggest a vegetarian dinner for six guests, one of whom cannot eat nuts.").context == ""
+
+
+def test_alias_names_a_memory(ask, team):
+    assert shown(ask("how is the pooler configured?")) == [team.uid]
+
+
+def test_question_about_a_replaced_memory_brings_its_replacement(ask, team, remember, actor):
+    old = remember("Pgpool balances the connections.", title="Pgpool balances connections")
+    assert shown(ask("what about pgpool?")) == [old.uid]
+    update_memory(old.uid, MemoryPatch(superseded_by=team.uid), actor)
+    assert shown(ask("what about pgpool?")) == [team.uid]

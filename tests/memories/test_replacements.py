@@ -1,0 +1,213 @@
+"""``superseded_by``: what it may be set to, who sees it, revisions, undo, merges and erasure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from memoryhub import memories, serializers
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.memories import StoreError
+from memoryhub.memories.replacements import visible_replacements
+from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
+from memoryhub.memories.versions import load_versions, visible_revisions
+from memoryhub.models import JournalEntry, Memory, Revision
+
+Remember = Callable[..., Memory]
+PUBLIC = Clearance.up_to("public", "ada")
+LOW = Actor("token:low", PUBLIC)
+
+
+def replace(memory: Memory, uid: str | None, actor: Actor) -> Memory:
+    return memories.update_memory(memory.uid, MemoryPatch(superseded_by=uid), actor)
+
+
+def shown(memory: Memory, clearance: Clearance) -> Any:
+    row = Memory.objects.get(pk=memory.pk)
+    return serializers.memory(row, visible_replacements([row], clearance))["superseded_by"]
+
+
+def superseded_by(memory: Memory) -> Memory | None:
+    return Memory.objects.get(pk=memory.pk).superseded_by
+
+
+@pytest.fixture
+def pair(remember: Remember) -> tuple[Memory, Memory]:
+    return remember("we deploy with Jenkins"), remember("we deploy with Actions")
+
+
+class TestSetting:
+    def test_a_new_memory_names_its_replacement(self, remember: Remember, actor: Actor) -> None:
+        new = remember("we deploy with Actions")
+        old = remember("we deploy with Jenkins", superseded_by=new.uid)
+        assert superseded_by(old) == new
+        assert list(new.supersedes.all()) == [old]
+
+    def test_an_update_stores_the_old_value_and_journals_the_field(
+        self, pair: tuple[Memory, Memory], actor: Actor
+    ) -> None:
+        old, new = pair
+        replace(old, new.uid, actor)
+        replace(old, None, actor)
+        assert superseded_by(old) is None
+        assert [row.before for row in Revision.objects.order_by("number")] == [
+            {"superseded_by": None},
+            {"superseded_by": new.uid},
+        ]
+        detail = JournalEntry.objects.filter(operation="update").order_by("seq")[0].detail
+        assert detail["fields"] == ["superseded_by"]
+        assert new.uid not in str(detail)
+
+    def test_the_same_replacement_again_is_no_change(self, pair: tuple[Memory, Memory], actor: Actor) -> None:
+        old, new = pair
+        replace(old, new.uid, actor)
+        replace(old, new.uid, actor)
+        assert old.revisions.count() == 1
+
+    def test_an_empty_id_clears_it(self, pair: tuple[Memory, Memory], actor: Actor) -> None:
+        replace(pair[0], pair[1].uid, actor)
+        replace(pair[0], " ", actor)
+        assert superseded_by(pair[0]) is None
+
+    def test_a_hidden_id_is_refused_like_an_unknown_one(self, remember: Remember) -> None:
+        old, hidden = remember("open"), remember("closed", sensitivity="secret")
+        said = []
+        for uid in (hidden.uid, "nothing-has-this-id"):
+            with pytest.raises(StoreError) as refused:
+                replace(old, uid, LOW)
+            said.append((type(refused.value), refused.value.message, refused.value.field))
+        assert said[0] == said[1]
+        assert said[0][2] == "superseded_by"
+        assert superseded_by(old) is None
+
+    def test_a_draft_with_an_unknown_id_is_refused_and_the_others_are_stored(
+        self, db: None, actor: Actor
+    ) -> None:
+        drafts = [MemoryDraft(content="a", superseded_by="nowhere"), MemoryDraft(content="b")]
+        refused, _ = memories.create_memories(drafts, actor)
+        assert isinstance(refused, StoreError)
+        assert refused.field == "superseded_by"
+        assert Memory.objects.get().content == "b"
+
+    def test_a_memory_cannot_replace_itself(self, pair: tuple[Memory, Memory], actor: Actor) -> None:
+        with pytest.raises(StoreError, match="itself"):
+            replace(pair[0], pair[0].uid, actor)
+
+    def test_replacements_have_no_cycles(self, remember: Remember, actor: Actor) -> None:
+        one, two, three = (remember(f"number {n}") for n in range(3))
+        replace(one, two.uid, actor)
+        replace(two, three.uid, actor)
+        for uid in (one.uid, two.uid):
+            with pytest.raises(StoreError, match="replaces that one already"):
+                replace(three, uid, actor)
+
+    def test_storing_under_the_same_key_sets_it(self, remember: Remember, actor: Actor) -> None:
+        old, new = remember("Jenkins", key="ci"), remember("Actions")
+        remember("Jenkins!", key="ci", superseded_by=new.uid)
+        assert superseded_by(old) == new
+
+
+class TestVisibility:
+    @pytest.fixture
+    def old(self, remember: Remember, actor: Actor) -> Memory:
+        """A public memory that a secret one replaces."""
+        old, new = remember("open"), remember("closed", sensitivity="secret")
+        replace(old, new.uid, actor)
+        return old
+
+    def test_only_callers_who_see_the_replacement_learn_of_it(self, old: Memory, actor: Actor) -> None:
+        assert shown(old, PUBLIC) is None
+        assert shown(old, actor.clearance) == Memory.objects.get(content="closed").uid
+
+    def test_null_from_a_caller_who_sees_null_changes_nothing(self, old: Memory) -> None:
+        replace(old, None, LOW)
+        assert superseded_by(old) is not None
+        assert old.revisions.count() == 1
+
+    def test_revisions_show_no_hidden_replacement(
+        self, old: Memory, remember: Remember, actor: Actor
+    ) -> None:
+        replace(old, remember("another").uid, actor)
+        assert [row.before for row in visible_revisions(old, PUBLIC)] == [{"superseded_by": None}] * 2
+        assert load_versions(old, [2], PUBLIC)[2].values["superseded_by"] is None
+        hidden = Memory.objects.get(content="closed").uid
+        assert load_versions(old, [2], actor.clearance)[2].values["superseded_by"] == hidden
+
+    def test_a_restored_version_keeps_a_replacement_that_the_person_cannot_see(
+        self, old: Memory, actor: Actor
+    ) -> None:
+        memories.update_memory(old.uid, MemoryPatch(title="Changed"), actor)
+        memories.restore_version(old.uid, 2, LOW)
+        assert superseded_by(old) is not None
+
+    def test_one_query_for_any_number_of_memories(
+        self, remember: Remember, actor: Actor, django_assert_num_queries: Any
+    ) -> None:
+        rows = [remember(f"number {n}") for n in range(5)]
+        with django_assert_num_queries(0):
+            visible_replacements(rows, PUBLIC)
+        Memory.objects.exclude(pk=rows[0].pk).update(superseded_by=rows[0])
+        with django_assert_num_queries(2):
+            assert visible_replacements(Memory.objects.all(), PUBLIC) == {rows[0].pk: rows[0].uid}
+
+
+class TestUndo:
+    def test_undo_restores_the_earlier_replacement(self, pair: tuple[Memory, Memory], actor: Actor) -> None:
+        old, new = pair
+        replace(old, new.uid, actor)
+        replace(old, None, actor)
+        memories.undo_last_change(old.uid, 2, actor)
+        assert superseded_by(old) == new
+
+    def test_an_earlier_version_brings_its_replacement_back(
+        self, pair: tuple[Memory, Memory], actor: Actor
+    ) -> None:
+        old, new = pair
+        replace(old, new.uid, actor)
+        memories.update_memory(old.uid, MemoryPatch(superseded_by=None, title="t"), actor)
+        memories.restore_version(old.uid, 2, actor)
+        assert superseded_by(old) == new
+
+    def test_undo_after_the_replacement_was_erased_sets_none(
+        self, pair: tuple[Memory, Memory], actor: Actor
+    ) -> None:
+        old, new = pair
+        replace(old, new.uid, actor)
+        replace(old, None, actor)
+        Memory.objects.filter(pk=new.pk).delete()
+        memories.undo_last_change(old.uid, 2, actor)
+        assert superseded_by(old) is None
+
+
+class TestEnd:
+    def test_erasing_the_replacement_leaves_the_memory(
+        self, db: None, actor: Actor, pair: tuple[Memory, Memory]
+    ) -> None:
+        old, new = pair
+        replace(old, new.uid, actor)
+        memories.empty_trash(actor)
+        memories.trash_memories([new.uid], actor)
+        assert superseded_by(old) == new
+        memories.empty_trash(actor)
+        assert superseded_by(old) is None
+        assert shown(old, actor.clearance) is None
+
+    def test_merging_the_replacement_into_the_memory_clears_it_until_undone(
+        self, pair: tuple[Memory, Memory], actor: Actor
+    ) -> None:
+        old, new = pair
+        replace(old, new.uid, actor)
+        merge = memories.merge_memories(old.uid, [new.uid], actor)
+        assert superseded_by(old) is None
+        memories.undo_merge(merge.uid, actor)
+        assert superseded_by(old) == new
+
+
+def test_the_partial_index_finds_what_a_memory_replaces(db: None) -> None:
+    rows = Memory.objects.filter(superseded_by=1).values("pk").query
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {rows}")
+        assert "memory_superseded" in str(cursor.fetchall())

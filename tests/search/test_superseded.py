@@ -1,0 +1,65 @@
+"""Replaced memories are not found, and their words find the replacement; aliases are names."""
+
+from __future__ import annotations
+
+import pytest
+
+from memoryhub.access.policy import Clearance
+from memoryhub.memories import update_memory
+from memoryhub.memories.schemas import MemoryPatch
+from memoryhub.models import Memory
+from memoryhub.search.hybrid import search_memories
+
+CLEARANCE = Clearance.up_to("secret", "ada")
+
+
+def found(query, clearance=CLEARANCE, **options):
+    memories = Memory.objects.visible_to(clearance).live()
+    return [hit.memory.content for hit in search_memories(memories, query, **options).hits]
+
+
+@pytest.fixture
+def replaced(remember, actor):
+    """Store a memory and the one that replaces it."""
+    old = remember("Readings are stored in InfluxDB")
+    new = remember("Timescale holds every measurement")
+    update_memory(old.uid, MemoryPatch(superseded_by=new.uid), actor)
+    return old, new
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "lexical"])
+def test_words_of_a_replaced_memory_find_its_replacement(replaced, mode):
+    assert found("InfluxDB readings", mode=mode) == ["Timescale holds every measurement"]
+
+
+def test_replaced_memory_is_found_on_request(replaced):
+    assert "Readings are stored in InfluxDB" in found("InfluxDB readings", include_superseded=True)
+
+
+def test_chain_of_replacements_leads_to_the_last(replaced, remember, actor):
+    last = remember("Everything moved to ClickHouse")
+    update_memory(replaced[1].uid, MemoryPatch(superseded_by=last.uid), actor)
+    assert found("InfluxDB readings") == [last.content]
+
+
+def test_replaced_memory_stays_visible_if_its_replacement_is_hidden(replaced):
+    Memory.objects.filter(pk=replaced[1].pk).update(sensitivity="secret")
+    assert found("InfluxDB readings", Clearance()) == ["Readings are stored in InfluxDB"]
+
+
+def test_replaced_memory_is_found_again_after_its_replacement_was_trashed(replaced):
+    Memory.objects.filter(pk=replaced[1].pk).update(deleted_at="2026-01-01T00:00:00Z")
+    assert found("InfluxDB readings") == ["Readings are stored in InfluxDB"]
+
+
+def test_alias_finds_a_memory_like_its_title(remember):
+    remember("The cluster runs on three machines", title="Kubernetes cluster", aliases=["k8s", "kube"])
+    remember("A note that mentions kube once in passing, among many other words about the weather")
+    assert found("kube")[0] == found("k8s")[0] == "The cluster runs on three machines"
+
+
+def test_changed_alias_no_longer_finds_the_memory(remember, actor):
+    made = remember("The cluster runs on three machines", aliases=["k8s"])
+    update_memory(made.uid, MemoryPatch(aliases=["kube"]), actor)
+    assert found("k8s", mode="lexical") == []
+    assert found("kube", mode="lexical") == [made.content]
