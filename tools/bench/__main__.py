@@ -1,9 +1,10 @@
-"""Builds a store, serves it, and measures it: ``python -m tools.bench --sizes 10000,100000 --corpus FILE``.
+"""Measure a served store: ``python -m tools.bench --sizes 3000,10000 --corpus FILE``.
 
-Prints import rate, HTTP store rate, HTTP search and hook latency with 1 and 8 clients, beside each search
-figure the same FTS5 query through bare ``sqlite3`` in the same run, and how long a store takes beside each
-operation of maintenance and its undo. Nothing is asserted; docs/benchmarks.md
-keeps what was measured.
+For each size: makes a store, imports the memories, starts ``manage.py serve``, sends requests of each kind
+with 1, 8 and 32 clients, and prints a Markdown table. CPU and SQL are those of one request in one process,
+without network; server CPU is what all server processes used per request, over all clients. The bare FTS5
+query (every useful word, OR-ed, ten best) runs on the same file between the searches. With ``--peer``,
+mcp-memory-service answers the same queries in the same minutes. Nothing is asserted.
 """
 
 from __future__ import annotations
@@ -11,209 +12,229 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
+import shutil
 import sqlite3
-import statistics
+import subprocess
+import sys
 import tempfile
 import time
+from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tools.bench import corpus, hook_events, maintenance
-from tools.bench.clients import Measured, Request, crowd
-from tools.bench.hub import manage, server
+from tools.bench import corpus, maintenance, peer
+from tools.bench.clients import crowd
+from tools.bench.figures import Row, client_cell, table
+from tools.bench.hub import ROOT, Server, manage, server, sign_in, store_environment
+from tools.bench.workloads import Lines, Workload, make_queries, workloads
 
-ROOT = Path(__file__).resolve().parents[2]
+WARM_UP = 48  # requests of each kind before it is measured, by 8 clients: every worker gets some
+IMPORTED_INTO_READY_STORE = 2000
+IN_PROCESS_SEED = 1000
+MIN_BATCHES = 10
+BARE, PEER = "bare FTS5 query", "mcp-memory-service"
+BARE_SQL = "SELECT rowid, rank FROM memoryhub_text WHERE memoryhub_text MATCH ? ORDER BY rank LIMIT 10"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sizes", default="10000,100000", help="memories in the store, comma-separated")
-    parser.add_argument("--corpus", type=Path, help="JSONL in the API's shape; text made here when absent")
-    parser.add_argument("--requests", type=int, default=600, help="HTTP requests of each measurement")
-    parser.add_argument(
-        "--run-seconds", type=float, default=60, help="a maintenance run is stopped after so long"
-    )
-    parser.add_argument(
-        "--page-visits",
-        type=int,
-        default=0,
-        help="open every page in Chromium so often (tools/bench/pages.py)",
-    )
-    parser.add_argument("--home", type=Path, help="keep the store of the last size here")
-    parser.add_argument("--json", action="store_true", help="print figures as JSON too")
+    add = parser.add_argument
+    add("--sizes", default="3000,10000", help="memories in the store, comma-separated")
+    add("--home", type=Path, help="measure the store in this folder instead; it is changed, so use a copy")
+    add("--corpus", type=Path, help="JSONL in the API's shape; default: generated text")
+    add("--clients", default="1,8,32", help="numbers of clients, comma-separated")
+    add("--requests", type=int, default=200, help="requests of each measurement")
+    add("--only", default="", help="only kinds of requests whose name contains this")
+    add("--peer", type=Path, help="python of a virtual environment that has mcp-memory-service")
+    add("--maintenance", type=float, default=0, metavar="SECONDS", help="also measure stores during runs")
     options = parser.parse_args()
-    figures = {}
-    for size in map(int, options.sizes.split(",")):
+    lines = corpus.read(options.corpus)
+    for size in [0] if options.home else map(int, options.sizes.split(",")):
         with tempfile.TemporaryDirectory(prefix="memoryhub-bench-") as folder:
-            home = options.home or Path(folder)
-            lines = corpus.read(options.corpus)
-            figures[size] = measure(
-                home, lines, size, options.requests, options.run_seconds, options.page_visits
-            )
-            report(size, figures[size])
-    if options.json:
-        print(json.dumps(figures, indent=2))
+            print(Benchmark(options, lines, Path(folder), size).run(), flush=True)
 
 
-def measure(
-    home: Path, lines: list[dict[str, Any]], size: int, requests: int, seconds: float, visits: int
+class Benchmark:
+    """The measurements of one store: a new one of ``size`` memories, or that of ``options.home``."""
+
+    def __init__(self, options: argparse.Namespace, lines: Lines, folder: Path, size: int) -> None:
+        self.options, self.lines, self.folder = options, lines, folder
+        self.home = options.home or folder / "hub"
+        self.home.mkdir(exist_ok=True)
+        self.environment = store_environment(self.home)
+        self.clients = list(map(int, options.clients.split(",")))
+        self.workloads = [one for one in workloads(lines) if options.only in one.name]
+        searches = [one.name for one in self.workloads if one.mode]
+        others = [one.name for one in self.workloads if not one.mode]
+        self.rows = {name: Row(name) for name in (*searches, BARE, PEER, *others)}
+        self.bare_wall: list[float] = []
+        self.notes: list[str] = []
+        self.size = size
+
+    def run(self) -> str:
+        """Measure everything and return the table with a heading and notes."""
+        manage(self.environment, "migrate", "--verbosity", "0")
+        rights = ("--clearance", "secret", "--rights", "read,write,maintain")
+        token = manage(self.environment, "create_token", f"bench-{time.time_ns()}", *rights)
+        cookie = sign_in(self.environment)
+        self.headers = {"Authorization": f"Bearer {token}"}
+        self.page_headers = {"Cookie": cookie}
+        self._import()
+        parts = [f"### {count_memories(self.database):,} memories"]
+        self._measure_in_process()
+        with ExitStack() as running:
+            hub = running.enter_context(server(self.environment))
+            self.notes.append(f"The server was ready after {hub.ready_seconds:.1f} s.")
+            other = self._start_peer(running)
+            for workload in self.workloads:
+                self._measure_served(hub, workload, other)
+            self.notes.append(f"Its largest process had {hub.worker_megabytes():.0f} MB (PSS) at the end.")
+            if self.options.maintenance:
+                seconds = self.options.maintenance
+                self.notes += maintenance.report(hub.port, self.headers, self.database, seconds)
+        parts.append(table([row for row in self.rows.values() if row.clients], self.clients))
+        return "\n\n".join([*parts, "\n".join(f"- {note}" for note in self.notes)])
+
+    @property
+    def database(self) -> Path:
+        path: Path = self.home / "memory.db"
+        return path
+
+    def _import(self) -> None:
+        """Import the memories, or into a ready store some new ones; start-up of the command is included."""
+        count, memories = self.size, corpus.memories(self.lines, self.size)
+        if self.options.home:
+            count = IMPORTED_INTO_READY_STORE
+            varied = corpus.memories(self.lines, len(self.lines) + count, time.time_ns())
+            memories = islice(varied, len(self.lines), None)
+        source = self.folder / "import.jsonl"
+        with source.open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in memories)
+        began = time.perf_counter()
+        manage(self.environment, "import_memories", str(source))
+        rate = count / (time.perf_counter() - began)
+        self.notes.append(f"Import: {rate:,.0f} lines per second, start-up included.")
+
+    def _count(self, workload: Workload) -> int:
+        """Return the number of requests of one measurement: fewer if each stores many memories."""
+        count: int = self.options.requests
+        return count if workload.units == 1 else max(count // 10, MIN_BATCHES)
+
+    def _start_peer(self, running: ExitStack) -> peer.Peer | None:
+        if self.options.peer is None:
+            return None
+        if not 0 < self.size <= peer.MAX_MEMORIES:
+            self.notes.append("mcp-memory-service: left out, its store takes too long to fill.")
+            return None
+        try:
+            memories = list(corpus.memories(self.lines, self.size))
+            found = running.enter_context(peer.started(self.options.peer, self.folder / "peer", memories))
+        except (OSError, subprocess.CalledProcessError) as error:
+            self.notes.append(f"mcp-memory-service: left out, {error}.")
+            return None
+        self.notes.append(
+            f"{found.name}: ready after {found.server.ready_seconds:.1f} s, stored"
+            f" {found.stored_per_second:,.0f} memories per second through its API (2 clients), had"
+            f" {found.server.worker_megabytes():.0f} MB (PSS) then."
+        )
+        return found
+
+    def _measure_served(self, hub: Server, workload: Workload, other: peer.Peer | None) -> None:
+        """Send one kind of requests with each number of clients, and the same queries to the others."""
+        headers = self.page_headers if workload.is_page else self.headers
+        crowd(hub.port, headers, workload.requests(WARM_UP // workload.units or 2, 0), 8)
+        began, sent = hub.cpu_seconds(), 0
+        for clients in self.clients:
+            measured = crowd(hub.port, headers, workload.requests(self._count(workload), clients), clients)
+            times = measured.milliseconds(first_byte=workload.is_page)
+            cell = client_cell(times, measured.rate * workload.units, measured.failed)
+            self.rows[workload.name].clients.append(cell)
+            sent += len(measured.answers)
+        self.rows[workload.name].server_cpu = 1000 * (hub.cpu_seconds() - began) / sent
+        if workload.mode:
+            self._measure_bare()
+        if workload.mode == "hybrid" and other is not None:
+            self._measure_peer(other)
+
+    def _measure_bare(self) -> None:
+        """Run the queries of one client through ``sqlite3`` alone, and add them to those before."""
+        row = self.rows[BARE]
+        cpu, wall = query_fts(self.database, make_queries(self.lines, self.options.requests, self.clients[0]))
+        row.cpu, self.bare_wall = [*row.cpu, *cpu], [*self.bare_wall, *wall]
+        rate = 1000 * len(self.bare_wall) / sum(self.bare_wall)
+        row.clients = [client_cell(self.bare_wall, rate)]
+
+    def _measure_peer(self, other: peer.Peer) -> None:
+        row = self.rows[PEER]
+        row.name = other.name
+        other.search(make_queries(self.lines, WARM_UP, 0), 8)
+        began = other.server.cpu_seconds()
+        for clients in self.clients:
+            queries = make_queries(self.lines, self.options.requests, clients)
+            measured = other.search(queries, clients)
+            row.clients.append(client_cell(measured.milliseconds(), measured.rate, measured.failed))
+        sent = self.options.requests * len(self.clients)
+        row.server_cpu = 1000 * (other.server.cpu_seconds() - began) / sent
+
+    def _measure_in_process(self) -> None:
+        """Fill in CPU time and SQL statements of each kind of request, in a copy of the store."""
+        copy = self.folder / "copy"
+        shutil.copytree(self.home, copy)
+        for headers, is_page in ((self.headers, False), (self.page_headers, True)):
+            made = {
+                one.name: one.requests(self._count(one), IN_PROCESS_SEED)
+                for one in self.workloads
+                if one.is_page is is_page
+            }
+            for name, found in run_in_process(store_environment(copy), headers, made).items():
+                self.rows[name].cpu, self.rows[name].statements = found["cpu"], found["statements"]
+
+
+def run_in_process(
+    environment: dict[str, str], headers: dict[str, str], requests: dict[str, Any]
 ) -> dict[str, Any]:
-    """All figures of one size; a maintenance run beside which stores are measured lasts so many seconds.
-
-    Each page is opened ``visits`` times; 0 leaves out what needs a browser.
-    """
-    environment = {**os.environ, "LETSGO_HOME": str(home), "MEMORYHUB_MAX_MEMORIES": "0"}
-    for name in ("LETSGO_MEMORY_DB", "LETSGO_MEMORY_LOG", "DATABASE_URL"):
-        environment.pop(name, None)
-    manage(environment, "migrate", "--verbosity", "0")
-    token = manage(
-        environment, "create_token", "bench", "--clearance", "secret", "--rights", "read,write,maintain"
+    """Return CPU time and statements by name, measured in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.bench.in_process"],
+        input=json.dumps({"headers": headers, "requests": requests}),
+        env=environment,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
-    found: dict[str, Any] = {"import": import_rate(environment, home, lines, size)}
-    queries = make_queries(lines, requests)
-    with server(environment) as port:
-        warm = [("GET", f"/api/v1/search?query={query.replace(' ', '+')}", None) for query in queries[:50]]
-        crowd(port, token, warm, 2)
-        for clients in (1, 8):
-            found[f"search {clients}"] = latency(crowd(port, token, searches(queries), clients))
-        for clients in (1, 8):
-            fresh = list(corpus.memories(lines, len(lines) + requests * 2, seed=100 + clients))[
-                -requests * 2 :
-            ]
-            stored = crowd(port, token, [("POST", "/api/v1/memories", dict(line)) for line in fresh], clients)
-            found[f"store {clients}"] = latency(stored)
-        for clients in (1, 8):
-            calls = hook_events.tool_calls(lines, requests, seed=clients)
-            found[f"tool:post {clients}"] = latency(crowd(port, token, calls, clients))
-            asked = hook_events.prompts(lines, requests, seed=10 + clients)
-            found[f"prompt:submit {clients}"] = latency(crowd(port, token, asked, clients))
-        if visits:
-            from tools.bench import pages
-
-            found["pages"] = list(pages.measure(environment, port, visits))
-        found["upkeep"] = tended(port, token, home / "memory.db", seconds)
-    found["bare"] = bare(home / "memory.db", queries)
-    found["bytes"] = (home / "memory.db").stat().st_size
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-def tended(port: int, token: str, database: Path, most: float) -> list[dict[str, Any]]:
-    """How long one agent's stores take alone, beside each operation of maintenance, and beside its undo."""
-    found = [{"beside": "no run", "seconds": maintenance.ALONE, **waiting(maintenance.alone(port, token))}]
-    for one in maintenance.beside_each(port, token, database, most):
-        ended = {"beside": one.name, "ended": one.ended, "seconds": round(one.seconds, 1)}
-        found.append({**ended, **waiting(one.stores)})
-    return found
-
-
-def searches(queries: list[str]) -> list[Request]:
-    return [("POST", "/api/v1/search", {"query": query}) for query in queries]
-
-
-def make_queries(lines: list[dict[str, Any]], count: int, seed: int = 3) -> list[str]:
-    """One to four words out of a title, as people type them."""
-    pick = random.Random(seed)
-    made: list[str] = []
-    while len(made) < count:
-        words = [word for word in str(pick.choice(lines).get("title", "")).split() if word.isalpha()]
-        if words:
-            made.append(" ".join(pick.sample(words, min(len(words), pick.randint(1, 4)))))
-    return made
-
-
-def import_rate(
-    environment: dict[str, str], home: Path, lines: list[dict[str, Any]], size: int
-) -> dict[str, float]:
-    """Memories a second of ``import_memories``, start-up of the command included."""
-    source = home / "bench.jsonl"
-    with source.open("w", encoding="utf-8") as file:
-        for line in corpus.memories(lines, size):
-            file.write(json.dumps(line) + "\n")
-    began = time.perf_counter()
-    manage(environment, "import_memories", str(source))
-    elapsed = time.perf_counter() - began
-    source.unlink()
-    return {"seconds": elapsed, "rate": size / elapsed}
-
-
-def bare(database: Path, queries: list[str]) -> dict[str, float]:
-    """The same words, OR-ed, through ``sqlite3`` alone: ten best by bm25."""
+def query_fts(database: Path, queries: list[str]) -> tuple[list[float], list[float]]:
+    """Return milliseconds of CPU and of wall time of each query through ``sqlite3`` alone."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings")
     from memoryhub.backends.fts_query import parse_query, word_expression
 
     connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
     connection.execute("PRAGMA mmap_size=268435456")
     connection.execute("PRAGMA cache_size=-65536")
-    sql = "SELECT rowid, rank FROM memoryhub_text WHERE memoryhub_text MATCH ? ORDER BY rank LIMIT 10"
     expressions = [word_expression(parse_query(query)) for query in queries]
-    seconds = []
-    for expression in expressions[:50] + expressions:
-        began = time.perf_counter()
-        connection.execute(sql, (expression,)).fetchall()
-        seconds.append(time.perf_counter() - began)
+    cpu, wall = [], []
+    for expression in expressions[:WARM_UP] + expressions:
+        began = time.process_time(), time.perf_counter()
+        connection.execute(BARE_SQL, (expression,)).fetchall()
+        cpu.append(1000 * (time.process_time() - began[0]))
+        wall.append(1000 * (time.perf_counter() - began[1]))
     connection.close()
-    return latency(Measured(seconds[50:], {}, sum(seconds[50:])))
+    warm_up = len(expressions[:WARM_UP])
+    return cpu[warm_up:], wall[warm_up:]
 
 
-def latency(measured: Measured) -> dict[str, Any]:
-    return {
-        "p50_ms": round(measured.percentile(0.5), 2),
-        "p95_ms": round(measured.percentile(0.95), 2),
-        "mean_ms": round(1000 * statistics.mean(measured.seconds), 2),
-        "rate": round(measured.rate, 1),
-        "statuses": measured.statuses,
-    }
-
-
-def waiting(measured: Measured) -> dict[str, Any]:
-    """How long a store takes, in milliseconds."""
-    shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "longest": 1.0}
-    figures = {name: round(measured.percentile(share), 1) for name, share in shares.items()}
-    return {**figures, "statuses": measured.statuses}
-
-
-def report(size: int, found: dict[str, Any]) -> None:
-    plain = found["bare"]
-    print(f"\n{size} memories, database {found['bytes'] / 1e6:.0f} MB")
-    imported = found["import"]
-    print(f"  import                {imported['rate']:8.0f} memories/s ({imported['seconds']:.1f} s)")
-    for clients in (1, 8):
-        figure = found[f"store {clients}"]
-        print(
-            f"  HTTP store,  {clients} client(s) {figure['rate']:7.0f} /s   p50 {figure['p50_ms']:7.2f} ms"
-            f"   p95 {figure['p95_ms']:7.2f} ms   statuses {figure['statuses']}"
-        )
-    print(
-        f"  bare sqlite3 search               p50 {plain['p50_ms']:7.2f} ms   p95 {plain['p95_ms']:7.2f} ms"
-    )
-    for clients in (1, 8):
-        figure = found[f"search {clients}"]
-        ratios = [figure[name] / plain[name] for name in ("p50_ms", "p95_ms")]
-        print(
-            f"  HTTP search, {clients} client(s) {figure['rate']:7.0f} /s   p50 {figure['p50_ms']:7.2f} ms"
-            f"   p95 {figure['p95_ms']:7.2f} ms   {ratios[0]:.2f} x bare at p50, {ratios[1]:.2f} x at p95"
-            f"   statuses {figure['statuses']}"
-        )
-    for event in ("tool:post", "prompt:submit"):
-        for clients in (1, 8):
-            figure = found[f"{event} {clients}"]
-            print(
-                f"  {event:13}, {clients} client(s){figure['rate']:7.0f} /s   p50 {figure['p50_ms']:7.2f} ms"
-                f"   p95 {figure['p95_ms']:7.2f} ms   statuses {figure['statuses']}"
-            )
-    if found.get("pages"):
-        from tools.bench import pages
-
-        print(pages.HEAD)
-        for page in found["pages"]:
-            pages.report(page)
-    print("  a store of one agent beside maintenance, in ms")
-    for run in found["upkeep"]:
-        shares = "  ".join(f"{share} {run[share]:6.1f}" for share in ("p50", "p95", "p99", "longest"))
-        print(f"    {run['beside']:22} {run['seconds']:6.1f} s {run.get('ended', ''):8} {shares}")
+def count_memories(database: Path) -> int:
+    connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
+    count: int = connection.execute("SELECT count(*) FROM memoryhub_memory").fetchone()[0]
+    connection.close()
+    return count
 
 
 if __name__ == "__main__":

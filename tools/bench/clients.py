@@ -1,4 +1,4 @@
-"""Clients of a running hub: processes of their own, each with one kept-alive connection."""
+"""HTTP clients: processes with one kept-alive connection each."""
 
 from __future__ import annotations
 
@@ -6,39 +6,77 @@ import http.client
 import json
 import multiprocessing
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 Request = tuple[str, str, dict[str, Any] | None]  # method, path, body
+TIMEOUT = 300
+
+
+class Answer(NamedTuple):
+    """Seconds until the headers of a response arrived, seconds until all of it arrived, and its status."""
+
+    first_byte: float
+    seconds: float
+    status: int
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a crowd of clients saw: seconds of each request, how often each status came, seconds in all."""
+    """The answers that all clients got, and the seconds from the first request to the last answer."""
 
-    seconds: list[float]
-    statuses: dict[int, int]
+    answers: list[Answer]
     elapsed: float
 
     @property
     def rate(self) -> float:
-        """Requests a second."""
-        return len(self.seconds) / self.elapsed
+        """Return the number of requests per second."""
+        return len(self.answers) / self.elapsed
 
-    def percentile(self, share: float) -> float:
-        """Milliseconds within which this share of the requests was answered."""
-        ordered = sorted(self.seconds)
-        return 1000 * ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+    @property
+    def failed(self) -> int:
+        return sum(not 200 <= answer.status < 300 for answer in self.answers)
+
+    def milliseconds(self, *, first_byte: bool = False) -> list[float]:
+        """Return the time of each request, up to the first byte or to the last."""
+        return [1000 * (answer.first_byte if first_byte else answer.seconds) for answer in self.answers]
 
 
-def crowd(port: int, token: str, requests: Sequence[Request], clients: int) -> Measured:
-    """Share the requests out among so many clients that start together."""
-    context = multiprocessing.get_context("spawn")
+class Client:
+    """One connection."""
+
+    def __init__(self, port: int, headers: Mapping[str, str]) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
+        self._headers = {"Content-Type": "application/json", **headers}
+        self._connection.connect()
+
+    def send(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[Answer, bytes]:
+        """Send a request; status 0 means that the connection failed."""
+        text = None if body is None else json.dumps(body)
+        began = time.perf_counter()
+        try:
+            self._connection.request(method, path, text, self._headers)
+            response = self._connection.getresponse()
+            first_byte = time.perf_counter() - began
+            content, status = response.read(), response.status
+        except (OSError, http.client.HTTPException):
+            self.close()  # the next request opens it again
+            first_byte, content, status = time.perf_counter() - began, b"", 0
+        return Answer(first_byte, time.perf_counter() - began, status), content
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def crowd(port: int, headers: Mapping[str, str], requests: Sequence[Request], clients: int) -> Measured:
+    """Share the requests among clients that start together."""
+    context = multiprocessing.get_context("fork")
     ready, start, answers = context.Semaphore(0), context.Event(), context.Queue()
-    shares = [list(requests[n::clients]) for n in range(clients)]
+    shares = [list(requests[number::clients]) for number in range(clients)]
     workers = [
-        context.Process(target=_work, args=(port, token, share, ready, start, answers)) for share in shares
+        context.Process(target=_send_all, args=(port, headers, share, ready, start, answers))
+        for share in shares
     ]
     for worker in workers:
         worker.start()
@@ -50,25 +88,14 @@ def crowd(port: int, token: str, requests: Sequence[Request], clients: int) -> M
     elapsed = time.perf_counter() - began
     for worker in workers:
         worker.join()
-    seconds = [taken for share in results for taken, _ in share]
-    statuses: dict[int, int] = {}
-    for _, status in (one for share in results for one in share):
-        statuses[status] = statuses.get(status, 0) + 1
-    return Measured(seconds, statuses, elapsed)
+    return Measured([answer for share in results for answer in share], elapsed)
 
 
-def _work(port: int, token: str, requests: list[Request], ready: Any, start: Any, answers: Any) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    bodies = [(method, path, None if body is None else json.dumps(body)) for method, path, body in requests]
-    connection.connect()
+def _send_all(
+    port: int, headers: Mapping[str, str], requests: list[Request], ready: Any, start: Any, answers: Any
+) -> None:
+    client = Client(port, headers)
     ready.release()
     start.wait()
-    seen = []
-    for method, path, body in bodies:
-        began = time.perf_counter()
-        connection.request(method, path, body, headers)
-        response = connection.getresponse()
-        response.read()
-        seen.append((time.perf_counter() - began, response.status))
-    answers.put(seen)
+    answers.put([client.send(*request)[0] for request in requests])
+    client.close()

@@ -1,4 +1,4 @@
-"""Any number of distinct memories, the same ones every time: a corpus repeated with words changed."""
+"""Any number of distinct memories from a corpus, the same ones every time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WHYS = (
 
 
 def own_text(count: int = 3000, seed: int = 7) -> list[dict[str, Any]]:
-    """A corpus made here, for when none is named."""
+    """Return a generated corpus."""
     pick = random.Random(seed)
     lines = []
     for n in range(count):
@@ -51,14 +51,14 @@ def _sentence(pick: random.Random) -> str:
 
 
 def read(path: Path | None) -> list[dict[str, Any]]:
-    """The lines of a JSONL corpus in the API's shape."""
+    """Return the lines of a JSONL corpus in the API's shape."""
     if path is None:
         return own_text()
     return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
 
 
-def memories(lines: list[dict[str, Any]], count: int, seed: int = 1) -> Iterator[dict[str, Any]]:
-    """``count`` distinct memories: the corpus as it is, then rounds with one word in five exchanged."""
+def memories(lines: list[dict[str, Any]], count: int, seed: int | str = 1) -> Iterator[dict[str, Any]]:
+    """Return distinct memories: the corpus as it is, then rounds with one word in five exchanged."""
     vocabulary = [word for line in lines for word in line["content"].split() if word.isalpha()]
     for n in range(count):
         line = dict(lines[n % len(lines)])

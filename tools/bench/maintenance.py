@@ -1,28 +1,29 @@
-"""What agents' writes wait for while maintenance is at work: beside each operation, and beside its undo."""
+"""How long stores take while maintenance runs, and while a run is undone."""
 
 from __future__ import annotations
 
-import http.client
 import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from tools.bench.clients import Measured
+from tools.bench.clients import Answer, Client
+from tools.bench.figures import percentile
 
-GAP = 0.02  # seconds between two stores of the one writing agent
-_ALL = "?limit=1&allow_private=true&allow_secret=true"
-ALONE = 5.0  # seconds that it is measured without a run
+PAUSE = 0.02  # seconds between two stores of one agent
+SECONDS_WITHOUT_RUN = 5.0
+MAINTENANCE = "/api/v1/maintenance"
+_ALL_LEVELS = "?limit=1&allow_private=true&allow_secret=true"
 _EVERYTHING = (
     "UPDATE memoryhub_memory SET imported_at = NULL, consolidated_at = NULL, importance = 0.9,"
     " last_accessed_at = NULL, updated_at = datetime('now', '-40 days')"
 )
 _EVENTS = "UPDATE memoryhub_event SET at = datetime('now', '-400 days')"
-# What makes each operation find work: of a hundred memories so many are old, faded, past their time, trashed.
+# Statements that give each operation work: they make memories old, unimportant, expired or trashed.
 PREPARATIONS: dict[str, tuple[str, ...]] = {
     "consolidate": (_EVERYTHING,),
     "summarize_old": (_EVERYTHING,),
@@ -40,91 +41,68 @@ PREPARATIONS: dict[str, tuple[str, ...]] = {
     ),
     "prune_events": (_EVENTS, _EVENTS.replace("event ", "injection ")),
     "reindex": (),
-    "embed": ("DELETE FROM memoryhub_embedding",),  # asked for before the server begins it by itself
+    "embed": ("DELETE FROM memoryhub_embedding",),
 }
 
 
-class Beside(NamedTuple):
-    """What was measured beside one run: ``ended`` is its status, or "stopped" after the time it was given."""
-
-    name: str
-    ended: str
-    seconds: float
-    stores: Measured
-
-
-def alone(port: int, token: str) -> Measured:
-    """How long stores take without any run."""
-    until = time.monotonic() + ALONE
-    return _writing(port, token, "alone", lambda: time.monotonic() < until)
-
-
-def beside_each(port: int, token: str, database: Path, most: float) -> Iterator[Beside]:
-    """Every operation in turn, each for at most so many seconds, and its undo where there is one."""
-    for name, statements in PREPARATIONS.items():
+def report(port: int, headers: Mapping[str, str], database: Path, seconds: float) -> Iterator[str]:
+    """Return a line for each operation and its undo; a run is stopped after so many seconds."""
+    until = time.monotonic() + SECONDS_WITHOUT_RUN
+    alone = _store(Client(port, headers), lambda: time.monotonic() < until)
+    yield _line("without a run", SECONDS_WITHOUT_RUN, alone)
+    for operation, statements in PREPARATIONS.items():
         with closing(sqlite3.connect(database, timeout=20)) as connection, connection:
             for statement in statements:
                 connection.execute(statement)
-        asked = {"operation": name}
-        run, found = _beside(port, token, name, "/api/v1/maintenance", asked, most)
-        yield found
-        if _call(port, token, "GET", f"/api/v1/maintenance/{run}{_ALL}")["undoable"]:
-            yield _beside(port, token, f"undo of {name}", f"/api/v1/maintenance/{run}/undo", None, most)[1]
+        run = _Run(port, headers, MAINTENANCE, {"operation": operation}, seconds)
+        yield _line(f"during {operation} ({run.status})", run.seconds, run.stores)
+        if run.details["undoable"]:
+            undo = _Run(port, headers, f"{MAINTENANCE}/{run.details['id']}/undo", None, seconds)
+            yield _line(f"during the undo of {operation} ({undo.status})", undo.seconds, undo.stores)
 
 
-def _beside(
-    port: int, token: str, name: str, path: str, asked: dict[str, Any] | None, most: float
-) -> tuple[str, Beside]:
-    """Start something, and store again and again until it has ended, or was stopped after its time."""
-    began = time.perf_counter()
-    run = _call(port, token, "POST", path, asked)["id"]
-    ended: list[str] = []
-
-    def watch() -> None:
-        while (status := _call(port, token, "GET", f"/api/v1/maintenance/{run}{_ALL}")["status"]) in (
-            "queued",
-            "running",
-        ):
-            if time.perf_counter() - began > most:
-                _call(port, token, "POST", f"/api/v1/maintenance/{run}/stop")
-                status = "stopped"
-                while _call(port, token, "GET", f"/api/v1/maintenance/{run}{_ALL}")["status"] == "running":
-                    time.sleep(0.2)
-                break
-            time.sleep(0.5)
-        ended.append(status)
-
-    threading.Thread(target=watch, daemon=True).start()
-    stores = _writing(port, token, name, lambda: not ended)
-    return run, Beside(name, ended[0], time.perf_counter() - began, stores)
+def _line(name: str, seconds: float, stores: list[Answer]) -> str:
+    times = [1000 * answer.seconds for answer in stores]
+    shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "longest": 1.0}
+    figures = ", ".join(f"{share} {percentile(times, number):.1f}" for share, number in shares.items())
+    return f"A store {name}, {seconds:.1f} s: {figures} ms."
 
 
-def _writing(port: int, token: str, word: str, go_on: Callable[[], bool]) -> Measured:
-    """One agent that stores again and again."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    seconds: list[float] = []
-    statuses: dict[int, int] = {}
-    began = time.perf_counter()
-    while go_on():
-        body = {"content": f"A note {word} {len(seconds)} of {began}", "project": "upkeep"}
-        start = time.perf_counter()
-        connection.request("POST", "/api/v1/memories", json.dumps(body), _headers(token))
-        response = connection.getresponse()
-        response.read()
-        seconds.append(time.perf_counter() - start)
-        statuses[response.status] = statuses.get(response.status, 0) + 1
-        time.sleep(GAP)
-    connection.close()
-    return Measured(seconds, statuses, time.perf_counter() - began)
+class _Run:
+    """A run of maintenance, next to an agent that stores again and again until the run has ended."""
+
+    def __init__(
+        self, port: int, headers: Mapping[str, str], path: str, body: dict[str, Any] | None, seconds: float
+    ) -> None:
+        self._client, self._limit = Client(port, headers), seconds
+        began = time.monotonic()
+        self.details = self._call("POST", path, body)
+        self.status = self.details["status"]
+        watcher = threading.Thread(target=self._watch, daemon=True)
+        watcher.start()
+        self.stores = _store(Client(port, headers), watcher.is_alive)
+        self.seconds = time.monotonic() - began
+
+    def _watch(self) -> None:
+        stop_at, path = time.monotonic() + self._limit, f"{MAINTENANCE}/{self.details['id']}"
+        is_stopped = False
+        while self.details["status"] in ("queued", "running"):
+            if time.monotonic() > stop_at and not is_stopped:
+                self._call("POST", f"{path}/stop")
+                is_stopped = True
+            time.sleep(0.2)
+            self.details = self._call("GET", path + _ALL_LEVELS)
+        self.status = "stopped" if is_stopped else self.details["status"]
+
+    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        return json.loads(self._client.send(method, path, body)[1])
 
 
-def _call(port: int, token: str, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    connection.request(method, path, None if body is None else json.dumps(body), _headers(token))
-    answer = json.loads(connection.getresponse().read())
-    connection.close()
-    return answer
-
-
-def _headers(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+def _store(client: Client, goes_on: Callable[[], bool]) -> list[Answer]:
+    """Store one memory after the other."""
+    answers: list[Answer] = []
+    while goes_on() or not answers:
+        body = {"content": f"Note {len(answers)} of {time.time_ns()}", "project": "maintenance"}
+        answers.append(client.send("POST", "/api/v1/memories", body)[0])
+        time.sleep(PAUSE)
+    return answers
