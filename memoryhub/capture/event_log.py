@@ -141,20 +141,18 @@ def _event_time(at: datetime | None, now: datetime) -> datetime:
 
 def _get_or_create_session(
     hook_event: HookEvent, actor: Actor, at: datetime, mark: str, marks: Sequence[str]
-) -> Any:
-    """Return the session with the annotations of :data:`statements.SESSION_OF_EVENT`."""
+) -> Session:
+    """Return the session, compared with the marks of an event. One statement if it exists."""
     project = resolve_project(hook_event.project, actor)
     params = [*_repeat_params(marks, at), mark, hook_event.session_id, project]
-    session: Any = next(iter(Session.objects.raw(statements.SESSION_OF_EVENT, params)), None)
+    session = next(iter(Session.objects.raw(statements.SESSION_OF_EVENT, params)), None)
     if session is None:
         first = {"agent": actor.name, "cwd": hook_event.cwd, "started_at": at, "last_at": at}
         session = Session(session_id=hook_event.session_id, project=project, **first)
         with write_transaction():
-            is_new = bulk.insert_unless(session, "FALSE", [])
-        if not is_new:  # by another process, just now
+            session.is_new = bulk.insert_unless(session, "FALSE", [])
+        if not session.is_new:  # another process has inserted it
             session = Session.objects.raw(statements.SESSION_OF_EVENT, params)[0]
-        else:
-            session.is_repeated = session.has_mark = False
     if hook_event.cwd and not session.cwd:
         with write_transaction():
             Session.objects.filter(pk=session.pk).update(cwd=hook_event.cwd)

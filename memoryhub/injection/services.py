@@ -245,7 +245,7 @@ def _previously_shown(request: InjectionRequest, clearance: Clearance, now: date
 
     Injections before the session scale or before the agent lost its context do not count.
     """
-    if not request.session_id or (request.session and request.session.started_at == now):
+    if not request.session_id or (request.session and request.session.is_new):
         return {}
     begin = now - timedelta(minutes=settings.MEMORYHUB.session_minutes)
     since, levels = max(begin, request.fresh_since or begin), clearance.levels_in(request.project)

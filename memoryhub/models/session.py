@@ -28,6 +28,12 @@ class Session(models.Model):
     state = models.JSONField(default=dict, blank=True, help_text="Working state of capture and boundaries")
     summary = models.ForeignKey(Memory, models.SET_NULL, null=True, blank=True, related_name="+")
 
+    # Set while an event is recorded (``capture.event_log``): whether it created the session, whether it
+    # repeats the latest event, and whether another event has its mark.
+    is_new = False
+    is_repeated = False
+    has_mark = False
+
     objects = SessionQuerySet.as_manager()
 
     class Meta:

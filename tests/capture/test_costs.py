@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from memoryhub.backends import statements as statements_module
 from memoryhub.models import Event
@@ -92,3 +93,10 @@ def test_event_that_another_process_recorded_meanwhile_is_recorded_once(agent_se
     agent_session.ok("prompt:submit", {"prompt": "hello planner"})
     agent_session.ok("prompt:submit", {"prompt": "hello planner"})
     assert [event.event for event in Event.objects.order_by("pk")] == ["tool:post", "prompt:submit"]
+
+
+def test_first_prompt_that_is_delivered_again_does_not_repeat_its_memories(agent_session, remember):
+    remember(DATABASE, project="shop")
+    prompt, at = {"prompt": "Why did the planner choose the wrong index?"}, timezone.now().isoformat()
+    assert "wrong index" in agent_session.ok("prompt:submit", prompt, at=at)["context"]
+    assert not agent_session.ok("prompt:submit", prompt, at=at)["context"]
