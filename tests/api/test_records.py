@@ -1,5 +1,7 @@
 """Timeline, sessions, facts, journal and statistics over HTTP."""
 
+import json
+
 import pytest
 from django.db import connection
 
@@ -277,6 +279,10 @@ def test_numbers_that_count_all_rows_are_null_for_callers_who_see_less(bot, agen
     of_memory = low.get(f"/memories/{stored['id']}/history").json()["journal"]
     assert len(listed) == len(of_memory) == 1
     assert {(row["seq"], row["hash"]) for row in listed + of_memory} == {(None, None)}
+    lines = b"".join(low.get("/export", whole=True).streaming_content).splitlines()
+    exported = [line for line in map(json.loads, lines) if line["kind"] == "journal"]
+    assert {line["seq"] for line in exported} == {None}
+    assert not JournalEntry.objects.filter(hash__in=[line["hash"] for line in exported]).exists()
 
 
 def test_numbers_that_count_all_rows_do_not_depend_on_the_levels_that_are_asked_for(bot):
