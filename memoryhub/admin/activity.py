@@ -14,7 +14,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memoryhub.access.policy import Clearance
-from memoryhub.accounts.clearance import request_clearance
+from memoryhub.accounts.clearance import full_clearance, request_clearance
 from memoryhub.admin.base import (
     EMPTY_CELL,
     ReadOnlyAdmin,
@@ -95,6 +95,18 @@ class JournalAdmin(ReadOnlyAdmin):
     )
 
     moment_shown = moment_column("when", "at")
+
+    # The number of a row, which is in its address too, counts hidden rows, and its hash depends on them.
+
+    def get_list_display(self, request: HttpRequest) -> list[Any]:
+        return [name for name in self.list_display if name != "seq" or full_clearance(request).is_whole]
+
+    def get_list_display_links(self, request: HttpRequest, list_display: Any) -> list[Any]:
+        return [name for name in list_display if name == "seq"]
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        is_whole = full_clearance(request).is_whole
+        return [name for name in self.fields if is_whole or name not in ("seq", "hash")]
 
     def prepare_rows(self, request: HttpRequest, rows: list[Any]) -> None:
         addresses = _object_addresses(rows, request_clearance(request))

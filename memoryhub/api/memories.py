@@ -25,7 +25,7 @@ from memoryhub.api.schemas import (
     Stored,
     documented,
 )
-from memoryhub.audit.journal import record_reveals, to_line
+from memoryhub.audit.journal import record_reveals, to_visible_line
 from memoryhub.core.pagination import paginate
 from memoryhub.extraction.deduplication import create_deduplicated
 from memoryhub.http.authentication import READ, WRITE, ApiRequest, Caller
@@ -196,7 +196,10 @@ def get_history(request: ApiRequest, id: str, params: Query[OneMemory]) -> HttpR
     return json_response(
         {
             "revisions": [serializers.revision(row) for row in versions.visible_revisions(memory, clearance)],
-            "journal": [to_line(row) for row in versions.memory_journal(memory, clearance)],
+            "journal": [
+                to_visible_line(row, request.auth.actor.clearance)
+                for row in versions.memory_journal(memory, clearance)
+            ],
         }
     )
 

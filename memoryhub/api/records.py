@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from django.http import HttpResponse
 from ninja import Query, Router
@@ -83,7 +83,10 @@ def delete_fact(request: ApiRequest, id: str) -> HttpResponse:
     summary="List journal entries",
 )
 def read_journal(request: ApiRequest, params: Query[JournalList]) -> HttpResponse:
-    """Returns the changes that the token may see, newest first."""
+    """Returns the changes that the token may see, newest first.
+
+    ``seq`` and ``hash`` are null for a token that does not see every level of every project.
+    """
     rows = JournalEntry.objects.visible_to(params.clearance(request.auth))
     rows = rows.between("at", params.since, params.until)
     filters = {name: getattr(params, name) for name in ("operation", "object_type", "object_id")}
@@ -91,7 +94,7 @@ def read_journal(request: ApiRequest, params: Query[JournalList]) -> HttpRespons
     page = paginate(rows, "seq", params.limit, params.cursor)
     return json_response(
         {
-            "items": [journal.to_line(row) for row in page.items],
+            "items": [journal.to_visible_line(row, request.auth.actor.clearance) for row in page.items],
             "next_cursor": page.next_cursor,
             "total": rows.count(),
         }
@@ -109,18 +112,20 @@ def verify_journal(request: ApiRequest) -> HttpResponse:
     """Recomputes every hash. ``first_bad_seq`` is the first row that is missing or was changed.
 
     ``loss`` describes lost rows until an administrator acknowledges the loss; ``ok`` is false until then.
-    ``loss`` is null for a token that does not see every level of every project.
+    All but ``ok`` is null for a token that does not see every level of every project.
     """
-    result = journal.verify()
+    result = asdict(journal.verify())
     if not request.auth.actor.clearance.is_whole:
-        result = replace(result, loss=None)
-    return json_response(asdict(result))
+        result = {name: value if name == "ok" else None for name, value in result.items()}
+    return json_response(result)
 
 
 @router.get("/stats", auth=READ, response=documented(Statistics), tags=["stats"], summary="Get statistics")
 def get_statistics(request: ApiRequest, params: Query[Asking]) -> HttpResponse:
-    """Returns counts of the requested levels that the token may see, and the sizes of the store."""
+    """Returns counts of the requested levels that the token may see, and the sizes of the store.
+
+    The sizes are null for a token that does not see every level of every project.
+    """
     clearance = params.clearance(request.auth)
-    return json_response(
-        {**store_statistics(clearance), **database_sizes(clearance), **vector_statistics(clearance)}
-    )
+    sizes = database_sizes(request.auth.actor.clearance)
+    return json_response({**store_statistics(clearance), **vector_statistics(clearance), **sizes})

@@ -136,14 +136,14 @@ class RevisionShape(BaseModel):
 
 
 class JournalShape(BaseModel):
-    seq: int
+    seq: int | None  # null, like the hash, for tokens that do not see every row
     at: datetime
     actor: str
     operation: str
     object_type: str
     object_id: str
     detail: dict[str, Any]
-    hash: str
+    hash: str | None
 
 
 class History(BaseModel):
@@ -299,7 +299,7 @@ class LossShape(BaseModel):
 
 class VerificationShape(BaseModel):
     ok: bool
-    rows: int
+    rows: int | None  # null, like all below, for tokens that do not see every row
     first_bad_seq: int | None
     loss: LossShape | None
 
@@ -317,7 +317,8 @@ class Statistics(BaseModel):
     sessions: int
     max_memories: int
     near_cap: dict[str, int]
-    database_bytes: int | None  # the sizes are null for tokens that are limited to projects
+    database_bytes: int | None  # the sizes are null for tokens that do not see every row
+    free_bytes: int | None
     index_bytes: int | None
     embedding_model: str
     embedding_missing: int

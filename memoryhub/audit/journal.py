@@ -16,7 +16,7 @@ from django.db import connection, transaction
 from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
-from memoryhub.access.policy import Actor, Sensitivity, stricter_level, system_actor
+from memoryhub.access.policy import Actor, Clearance, Sensitivity, stricter_level, system_actor
 from memoryhub.audit import journal, mirror
 from memoryhub.audit.mirror import LINE_FIELDS, LOSS
 from memoryhub.backends import bulk
@@ -172,8 +172,18 @@ def fact_change(operation: str, fact: Fact, **detail: Any) -> Change:
 
 
 def to_line(row: JournalEntry) -> dict[str, Any]:
-    """Return a row in the shape of the API and of the mirror."""
+    """Return a row in the shape of the mirror."""
     return {name: format_iso(row.at) if name == "at" else getattr(row, name) for name in LINE_FIELDS}
+
+
+def to_visible_line(row: JournalEntry, clearance: Clearance) -> dict[str, Any]:
+    """Return a row in the shape of the API. ``clearance``: all that the caller may see.
+
+    ``seq`` counts hidden rows and ``hash`` depends on them, so both are null for callers who cannot see every
+    row.
+    """
+    line = to_line(row)
+    return line if clearance.is_whole else {**line, "seq": None, "hash": None}
 
 
 def record(

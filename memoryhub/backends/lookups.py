@@ -1,4 +1,4 @@
-"""Lookups and expressions: full-text ``MATCH`` and rank, values in a JSON document, ages in days."""
+"""Lookups and expressions: full-text ``MATCH``, values in a JSON document, ages in days."""
 
 from __future__ import annotations
 
@@ -31,15 +31,6 @@ class Match(models.Lookup):
         left, left_params = self.process_lhs(compiler, connection)
         right, right_params = self.process_rhs(compiler, connection)
         return f"{left} MATCH {right}", (*left_params, *right_params)
-
-
-def fts_rank(index: str) -> Func:
-    """Return an expression to sort by bm25, best first.
-
-    It is an expression and not the column: FTS5 would otherwise rank and sort all matches before the access
-    filter removes most of them, which is up to ten times slower.
-    """
-    return Func(F(f"{index}__rank"), template="+%(expressions)s", output_field=FloatField())
 
 
 def days_since(column: str) -> CombinedExpression:

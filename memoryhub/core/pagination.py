@@ -1,8 +1,9 @@
-"""Keyset pagination: an opaque cursor marks the last row, so a page costs the same at any depth."""
+"""Keyset pagination: a sealed cursor marks the last row, so a page costs the same at any depth."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,8 +11,10 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db.models import F, Q, QuerySet
+from django.utils.crypto import constant_time_compare, salted_hmac
 
 MAX_LIMIT = 200
+_TAG_BYTES = 16
 
 
 class InvalidCursor(ValueError):
@@ -39,15 +42,43 @@ def paginate(rows: QuerySet[Any], column: str, limit: int, cursor: str | None) -
     return Page(items[:limit], _encode(column, getattr(last, column), last.pk))
 
 
+def seal(value: Any) -> str:
+    """Encrypt and sign a JSON value. Equal values have equal seals.
+
+    A cursor contains primary keys, which would show how many rows of all projects and levels exist.
+    """
+    data = json.dumps(value).encode()
+    tag = _tag(data)
+    return base64.urlsafe_b64encode(tag + _mask(tag, data)).decode().rstrip("=")
+
+
+def unseal(text: str) -> Any:
+    """Return the value of a seal. Raise ValueError for other texts."""
+    sealed = base64.urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+    tag, data = sealed[:_TAG_BYTES], _mask(sealed[:_TAG_BYTES], sealed[_TAG_BYTES:])
+    if not constant_time_compare(tag, _tag(data)):
+        raise ValueError("not sealed here")
+    return json.loads(data)
+
+
+def _tag(data: bytes) -> bytes:
+    return salted_hmac("memoryhub.seal", data, algorithm="sha256").digest()[:_TAG_BYTES]
+
+
+def _mask(tag: bytes, data: bytes) -> bytes:
+    """Combine the data with a key stream that only this tag has; twice returns the data."""
+    key = salted_hmac("memoryhub.seal.mask", tag, algorithm="sha256").digest()
+    stream = hashlib.shake_256(key).digest(len(data))
+    return bytes(one ^ other for one, other in zip(data, stream, strict=True))
+
+
 def _encode(column: str, value: Any, pk: int) -> str:
-    shown = value.isoformat() if isinstance(value, datetime) else value
-    return base64.urlsafe_b64encode(json.dumps([column, shown, pk]).encode()).decode().rstrip("=")
+    return seal([column, value.isoformat() if isinstance(value, datetime) else value, pk])
 
 
 def _decode(cursor: str, column: str, rows: QuerySet[Any]) -> tuple[Any, int]:
     try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        named, value, pk = json.loads(base64.urlsafe_b64decode(padded.encode("ascii")))
+        named, value, pk = unseal(cursor)
         if named != column or not isinstance(pk, int) or not 0 <= pk < 2**63:
             raise InvalidCursor
         return _to_comparable(_find_field(rows, column).to_python(value)), pk

@@ -43,7 +43,7 @@ from memoryhub.backends.fts_query import (
     trigram_expression,
     word_expression,
 )
-from memoryhub.backends.lookups import DocumentContains, fts_rank
+from memoryhub.backends.lookups import DocumentContains
 from memoryhub.backends.schema import TEXT_COLUMNS
 
 DETAIL_RELATIONS = ("labels", "files", "entities")  # the list-valued fields of a memory
@@ -139,14 +139,17 @@ class MemoryQuerySet(AccessQuerySet):
         )
 
     def matching(self, expression: str) -> Self:
-        """Return the matches of a full-text expression, best bm25 first. Lazy."""
+        """Return the matches of a full-text expression, newest first. Lazy.
+
+        The index's rank counts the words of hidden memories too, so nothing is ordered by it.
+        """
         if not expression:
             return self.none()
-        return self.filter(text_index__terms__match=expression).order_by(fts_rank("text_index"))
+        return self.filter(text_index__terms__match=expression).order_by("-pk")
 
     def titled_like(self, typed: str) -> Self:
         """Return memories whose title has words that start with all typed words, newest first."""
-        return self.matching(title_like_expression(typed)).order_by("-pk")
+        return self.matching(title_like_expression(typed))
 
     def titled_with(self, text: str) -> Self:
         """Return memories with this text in the title, newest first. It must have three characters."""
@@ -179,7 +182,7 @@ class MemoryQuerySet(AccessQuerySet):
         return self.filter(_contains_any({literal, literal.upper()})).order_by("-updated_at")
 
     def search(self, typed: str) -> Self:
-        """Return memories that contain a word of the query, best bm25 first. Lazy.
+        """Return memories that contain a word of the query, newest first. Lazy.
 
         ``memoryhub.search`` adds the composite score, substrings and scripts without spaces.
         """

@@ -88,7 +88,8 @@ def _visible_mean(rows: VisibleRows, vectors: VectorView, model: str) -> Vectors
     key = (model, vectors.position.last_vector, vectors.position.last_change)
     if key not in rows.cached:
         step = 1 << max((len(rows) // MIN_SAMPLE).bit_length() - 1, 0)
-        mixed = (rows.pks.astype(np.uint64) * _HASH_MULTIPLIER) >> np.uint64(32)
+        # By position: primary keys depend on the number of hidden rows.
+        mixed = (np.arange(len(rows), dtype=np.uint64) * _HASH_MULTIPLIER) >> np.uint64(32)
         rows.cached.clear()
         rows.cached[key] = vectors.mean(rows.pks[mixed % np.uint64(step) == 0])
     mean: Vectors = rows.cached[key]

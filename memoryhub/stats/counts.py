@@ -209,19 +209,21 @@ def statistics_and_days(
 
 
 def database_sizes(clearance: Clearance) -> dict[str, int | None]:
-    """Return the bytes of the database file, of its free pages and of the indexes.
+    """Return the bytes of the database file, of its free pages, of the indexes and of the vectors.
 
-    They reveal the size of all projects, so they are ``None`` for viewers confined to some projects.
+    ``clearance``: all that the viewer may see. Hidden rows have a size too, so all are ``None`` for viewers
+    who cannot see every row.
     """
-    if clearance.projects is not None:
-        return dict.fromkeys(("database_bytes", "free_bytes", "index_bytes"))
-    return {**schema.file_sizes(), "index_bytes": schema.index_bytes()}
+    if not clearance.is_whole:
+        return dict.fromkeys(("database_bytes", "free_bytes", "index_bytes", "vector_bytes"))
+    vectors = sum(size for _, size in change_log.sizes_by_model().values())
+    return {**schema.file_sizes(), "index_bytes": schema.index_bytes(), "vector_bytes": vectors}
 
 
 def vector_statistics(clearance: Clearance, now: datetime | None = None) -> dict[str, Any]:
-    """Return the model, the number of visible live memories without a vector, and the bytes of all vectors.
+    """Return the model, and the number of visible live memories without a vector.
 
-    The bytes are ``None`` as in :func:`database_sizes`. Without a usable model, no vectors are missing.
+    Without a usable model, none are missing.
     """
     try:
         embedder = embeddings.configured()
@@ -233,13 +235,7 @@ def vector_statistics(clearance: Clearance, now: datetime | None = None) -> dict
     return {
         "embedding_model": model,
         "embedding_missing": live.filter(without).count() if model else 0,
-        "vector_bytes": vector_bytes() if clearance.projects is None else None,
     }
-
-
-def vector_bytes() -> int:
-    """Return the bytes of all vectors in the store."""
-    return sum(size for _, size in change_log.sizes_by_model().values())
 
 
 def projects_near_cap(live: MemoryQuerySet) -> dict[str, int]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,9 +9,10 @@ from typing import Any
 
 from django.db.models import Count, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
+from django.utils.crypto import salted_hmac
 
 from memoryhub.access.policy import Clearance
-from memoryhub.core.pagination import InvalidCursor
+from memoryhub.core.pagination import InvalidCursor, seal, unseal
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.models.querysets import SessionQuerySet
@@ -23,8 +22,6 @@ _KIND_ORDER = ("session_start", "event", "boundary", "injection", "memory", "ses
 # The API has no injections; only pages show them.
 API_KINDS = tuple(kind for kind in _KIND_ORDER if kind != "injection")
 PAGE_KINDS = _KIND_ORDER
-# Anchors contain the primary keys of events modulo this, because whole keys reveal the number of events.
-_EVENT_MODULUS = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -50,7 +47,12 @@ class TimelineEntry:
         if isinstance(self.row, Session):
             return self.kind.replace("_", "-")
         microseconds = (self.at - _EPOCH) // timedelta(microseconds=1)
-        return f"event-{microseconds}-{self.row.pk % _EVENT_MODULUS}"
+        return f"event-{microseconds}-{_event_mark(self.row.pk)}"
+
+
+def _event_mark(pk: int) -> str:
+    """Return a keyed hash of a primary key, which would reveal the number of events."""
+    return salted_hmac("memoryhub.event", str(pk)).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def timeline_memories(entries: Iterable[TimelineEntry]) -> list[Memory]:
 def cursor_after(entry: TimelineEntry) -> str:
     """Return the cursor after an entry, for either direction."""
     at, order, pk = entry.order
-    return base64.urlsafe_b64encode(json.dumps([at.isoformat(), order, pk]).encode()).decode().rstrip("=")
+    return seal([at.isoformat(), order, pk])
 
 
 def cursor_before(
@@ -157,10 +159,10 @@ def _find_entry(anchor: str, clearance: Clearance, of: Session) -> TimelineEntry
 
 
 def _find_event(at: str, part: str, clearance: Clearance, of: Session) -> TimelineEntry | None:
-    if not (at.isascii() and at.isdecimal() and len(at) < 18 and part.isascii() and part.isdecimal()):
+    if not (at.isascii() and at.isdecimal() and len(at) < 18):
         return None
     rows = Event.objects.visible_to(clearance).filter(session=of, at=_EPOCH + timedelta(microseconds=int(at)))
-    row = next((row for row in rows if str(row.pk % _EVENT_MODULUS) == part), None)
+    row = next((row for row in rows if _event_mark(row.pk) == part), None)
     return TimelineEntry(row.at, "boundary" if row.boundary else "event", row) if row else None
 
 
@@ -268,9 +270,7 @@ def _filter_after(
 
 def _decode_cursor(cursor: str) -> tuple[datetime, int, int]:
     try:
-        at, order, pk = json.loads(
-            base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
-        )
+        at, order, pk = unseal(cursor)
         moment = datetime.fromisoformat(at)
         if moment.tzinfo is None or not (0 <= int(order) < len(_KIND_ORDER)) or not 0 <= int(pk) < 2**63:
             raise InvalidCursor

@@ -214,9 +214,9 @@ class ExportSelection:
             yield jsonl.event(row)
 
     def _journal_lines(self) -> Iterator[dict[str, Any]]:
-        rows = self._of_project(JournalEntry.objects.visible_to(self.actor.clearance))
-        for row in _iterate_rows(rows):
-            yield jsonl.journal(row)
+        clearance = self.actor.clearance
+        for row in _iterate_rows(self._of_project(JournalEntry.objects.visible_to(clearance))):
+            yield jsonl.journal(row, numbered=clearance.is_whole)
 
 
 def _row_pages(rows: Any) -> Iterator[list[Any]]:

@@ -87,18 +87,22 @@ def evidence(row: Evidence) -> dict[str, Any]:
     }
 
 
-def journal(row: JournalEntry) -> dict[str, Any]:
-    """Serialize a journal row; an imported row is exported as in its original store."""
+def journal(row: JournalEntry, *, numbered: bool) -> dict[str, Any]:
+    """Serialize a journal row; an imported row is exported as in its original store.
+
+    Number and hash in the chain depend on all rows. Unless ``numbered``, there is no number, and the hash is
+    of this row alone.
+    """
     detail = dict(row.detail)
     origin = detail.pop("imported", None) or {"seq": row.seq, "hash": row.hash}
-    return {
-        "kind": "journal",
-        "seq": origin["seq"],
-        "hash": origin["hash"],
+    values = {
         "at": serializers.moment(row.at),
         **{name: getattr(row, name) for name in _JOURNAL_FIELDS},
         "detail": detail,
     }
+    if not numbered:
+        origin = {"seq": None, "hash": hashlib.sha256(to_line(values)).hexdigest()}
+    return {"kind": "journal", "seq": origin["seq"], "hash": origin["hash"], **values}
 
 
 # Fits a memory with the longest texts and every character escaped.

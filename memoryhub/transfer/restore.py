@@ -16,6 +16,7 @@ from memoryhub.memories.errors import Forbidden, NotFound, SecretDetected, Store
 from memoryhub.memories.rows import CHUNK_SIZE, resolve_project
 from memoryhub.memories.secret_check import find_refusal, find_secrets_in_field, refusal_change
 from memoryhub.models import Event, JournalEntry, Memory, Session
+from memoryhub.transfer import jsonl
 from memoryhub.transfer.id_map import IdMap
 from memoryhub.transfer.schema import (
     EVENT_COLUMNS,
@@ -305,9 +306,8 @@ def _existing_journal_rows(shapes: Sequence[JournalLine], known: dict[str, str])
     found: set[str] = set()
     for chunk in batched(subjects, CHUNK_SIZE):
         rows = JournalEntry.objects.filter(object_id__in=chunk, at__range=span)
-        for digest, detail in rows.values_list("hash", "detail").iterator(chunk_size=CHUNK_SIZE):
-            imported = detail.get("imported")
-            found.add(imported["hash"] if imported else digest)
+        for row in rows.iterator(chunk_size=CHUNK_SIZE):
+            found |= {jsonl.journal(row, numbered=numbered)["hash"] for numbered in (True, False)}
     return found
 
 

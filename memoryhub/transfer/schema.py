@@ -168,7 +168,7 @@ class SupersededLine(_Line):
 
 class JournalLine(_Line):
     kind: Literal["journal"]
-    seq: Annotated[int, Field(ge=1)]
+    seq: Annotated[int, Field(ge=1)] | None
     hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     at: Moment
     actor: Annotated[Word, Field(max_length=200)]

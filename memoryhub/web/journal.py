@@ -11,7 +11,7 @@ from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.views.decorators.http import require_POST, require_safe
 
-from memoryhub.accounts.clearance import full_clearance, is_confined, request_clearance
+from memoryhub.accounts.clearance import full_clearance, request_clearance
 from memoryhub.audit import journal as chain
 from memoryhub.models import JournalEntry
 from memoryhub.models.querysets import JournalQuerySet
@@ -62,10 +62,13 @@ def journal(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def journal_row(request: HttpRequest, seq: int) -> HttpResponse:
-    """Show one row, with links to the visible rows before and after it."""
+    """Show one row, with links to the visible rows before and after it.
+
+    Only to viewers of every row: its number counts the others.
+    """
     visible = _visible_rows(request)
     row = visible.filter(seq=seq).first() if seq < 2**63 else None
-    if row is None:
+    if row is None or not full_clearance(request).is_whole:
         raise Http404
     _attach_titles(request, [row])
     context = {
@@ -83,8 +86,9 @@ def journal_verify(request: HtmxHttpRequest) -> HttpResponse:
     started = time.perf_counter()
     result = chain.verify()
     seconds = time.perf_counter() - started
-    context = {"result": result, "seconds": seconds, "confined": is_confined(request.user)}
-    context["loss"] = result.loss if full_clearance(request).is_whole else None
+    is_whole = full_clearance(request).is_whole
+    loss = result.loss if is_whole else None
+    context = {"result": result, "seconds": seconds, "sees_every_row": is_whole, "loss": loss}
     if request.htmx:
         return render(request, "journal/verified.html", context)
     messages.add_message(

@@ -225,7 +225,7 @@ def test_search_does_not_reveal_a_word_of_a_closed_project(world, browser):
 
 
 def test_journal_length_is_not_revealed(world, browser, member):
-    whole = signed_in_client(member(name="eve"))
+    whole = signed_in_client(member("view_private", "view_secret", name="eve"))
     for ask in (lambda one: one.get("/home/journal/"), lambda one: one.post("/journal/verify/", follow=True)):
         count = JournalEntry.objects.count()
         assert re.search(rf"\b{count}\b", ask(whole).content.decode())

@@ -1,11 +1,14 @@
 """Timeline, sessions, facts, journal and statistics over HTTP."""
 
+import json
+
 import pytest
 from django.db import connection
 
 from memoryhub.access.policy import system_actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
+from memoryhub.core.pagination import seal
 from memoryhub.models import Event, JournalEntry, Memory, Session
 from tests.api.conftest import bad_fields, is_problem
 from tests.cases import each
@@ -119,10 +122,7 @@ def test_invalid_cursor_is_422(busy, path, cursor):
 
 
 def forged(*parts):
-    import base64
-    import json
-
-    return base64.urlsafe_b64encode(json.dumps(list(parts)).encode()).decode().rstrip("=")
+    return seal(list(parts))
 
 
 @each(
@@ -262,11 +262,35 @@ def test_statistics_count_and_measure(bot):
     assert Memory.objects.count() == 3
 
 
-def test_sizes_are_hidden_from_confined_callers(bot, agent):
-    bot.post("/memories", {"content": "a", "project": "hub"})
-    stats = agent("public", "farmer", projects=["farm"]).get("/stats").json()
-    assert stats["total"] == 0
-    assert [stats[name] for name in ("database_bytes", "index_bytes", "vector_bytes")] == [None] * 3
+LESS_THAN_ALL = [{"clearance": "public"}, {"clearance": "private"}, {"projects": ["farm"]}]
+
+
+@pytest.mark.parametrize("options", LESS_THAN_ALL)
+def test_numbers_that_count_all_rows_are_null_for_callers_who_see_less(bot, agent, options):
+    stored = bot.post("/memories", {"content": "a", "project": "farm"}).json()["memory"]
+    low = agent(name="low", **options)
+    stats = low.get("/stats", allow_private=True, allow_secret=True).json()
+    sizes = ("database_bytes", "free_bytes", "index_bytes", "vector_bytes")
+    assert (stats["total"], {stats[name] for name in sizes}) == (1, {None})
+    verified = low.get("/journal/verify").json()
+    assert verified == {"ok": True, "rows": None, "first_bad_seq": None, "loss": None}
+    listed = low.get("/journal", object_type="memory").json()["items"]
+    of_memory = low.get(f"/memories/{stored['id']}/history").json()["journal"]
+    assert len(listed) == len(of_memory) == 1
+    assert {(row["seq"], row["hash"]) for row in listed + of_memory} == {(None, None)}
+    lines = b"".join(low.get("/export", whole=True).streaming_content).splitlines()
+    exported = [line for line in map(json.loads, lines) if line["kind"] == "journal"]
+    assert {line["seq"] for line in exported} == {None}
+    assert not JournalEntry.objects.filter(hash__in=[line["hash"] for line in exported]).exists()
+
+
+def test_numbers_that_count_all_rows_do_not_depend_on_the_levels_that_are_asked_for(bot):
+    stored = bot.post("/memories", {"content": "a"}).json()["memory"]
+    assert all(bot.get("/stats").json()[name] is not None for name in ("free_bytes", "vector_bytes"))
+    assert bot.get("/journal/verify").json()["rows"] == JournalEntry.objects.count()
+    [row] = bot.get(f"/memories/{stored['id']}/history").json()["journal"]
+    stored_row = JournalEntry.objects.get(operation="insert")
+    assert (row["seq"], row["hash"]) == (stored_row.seq, stored_row.hash)
 
 
 def test_too_long_session_id_is_reported_in_characters(bot):

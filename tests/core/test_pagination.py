@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memoryhub.core.pagination import InvalidCursor, paginate
+from memoryhub.core.pagination import InvalidCursor, paginate, seal, unseal
 from memoryhub.memories.filters import ORDERS, MemoryFilter
 from memoryhub.models import Event, JournalEntry, Memory, Session
 from memoryhub.stats import timeline as timelines
@@ -87,10 +87,25 @@ def test_page_is_one_query(db, django_assert_num_queries):
         paginate(Memory.objects.all(), "updated_at", 3, None)
 
 
-def encoded(value) -> str:
-    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+@given(st.recursive(st.none() | st.integers() | st.text(), st.lists))
+def test_a_seal_opens_to_the_same_value_and_is_always_the_same(value):
+    assert unseal(seal(value)) == value
+    assert seal(value) == seal(value)
 
 
+def test_a_seal_shows_nothing_and_cannot_be_changed_or_made_with_another_key(settings):
+    sealed = seal(["seq", 81726354, 81726354])
+    assert b"seq" not in base64.urlsafe_b64decode(sealed + "=" * (-len(sealed) % 4))
+    for at in range(0, len(sealed), 5):
+        other = sealed[:at] + ("A" if sealed[at] != "A" else "B") + sealed[at + 1 :]
+        with pytest.raises(ValueError, match=r"sealed|padding"):
+            unseal(other)
+    settings.SECRET_KEY = "another"
+    with pytest.raises(ValueError, match="sealed"):
+        unseal(sealed)
+
+
+encoded = seal
 TIME = NOON.isoformat()
 BAD = [
     "x",
@@ -116,6 +131,7 @@ BAD = [
     encoded(["updated_at", TIME, 2**63]),
     encoded(["updated_at", TIME, 1.5]),
     encoded([["updated_at"], TIME, 1]),
+    base64.urlsafe_b64encode(json.dumps(["updated_at", TIME, 1]).encode()).decode(),
     base64.urlsafe_b64encode(b"[" * 5000).decode(),
     base64.urlsafe_b64encode(b"\xff\xfe").decode(),
 ]

@@ -6,7 +6,8 @@ hidden memory would change the score of another memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,13 +22,12 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.lexical import count_terms
 from tests.api.conftest import Agent, agent
-from tests.cases import each
+from tests.cases import rolled_back
 
 __all__ = ["agent"]
 
 GUESS = "krasmodel"
 PAST = "2021-01-01T00:00:00Z"  # so long ago that recency does not change between two calls
-QUERY = f"{GUESS} quokka"
 ATTACKERS: dict[str, dict[str, Any]] = {
     "public token": {},
     "token confined to a project": {"projects": ["a"]},
@@ -36,14 +36,32 @@ HIDDEN: dict[str, dict[str, Any]] = {
     "public token": {"sensitivity": "secret", "project": "a"},
     "token confined to a project": {"project": "b"},
 }
-CALLS: dict[str, Callable[[Agent], Any]] = {
-    "lexical search": lambda bot: bot.get("/search", query=QUERY, mode="lexical", min_score=0, limit=50),
-    "hybrid search": lambda bot: bot.get("/search", query=QUERY, mode="hybrid", min_score=0, limit=50),
-    "recall": lambda bot: bot.post("/recall", {"query": QUERY, "max_tokens": 5000}),
-    "inject": lambda bot: bot.post("/inject", {"prompt": QUERY}),
-    "memory-mcp": lambda bot: bot.post("/tools/memory-mcp/memory_recall", {"query": QUERY}),
-    "letsgo": lambda bot: bot.post("/tools/letsgo/search_memories", {"query": QUERY}),
+SOURCES: dict[str, Callable[[Agent, str], Any]] = {
+    **{
+        f"{mode} search": lambda bot, query, mode=mode: bot.get(
+            "/search", query=query, mode=mode, min_score=0, limit=200
+        )
+        for mode in ("lexical", "hybrid", "semantic")
+    },
+    "recall": lambda bot, query: bot.post("/recall", {"query": query, "max_tokens": 9000}),
+    "inject": lambda bot, query: bot.post("/inject", {"prompt": query}),
+    "letsgo": lambda bot, query: bot.post("/tools/letsgo/search_memories", {"query": query, "limit": 50}),
+    "memory-mcp": lambda bot, query: bot.post("/tools/memory-mcp/memory_recall", {"query": query}),
+    "mira": lambda bot, query: bot.post(
+        "/tools/mira/memory", {"action": "recall", "query": query, "limit": 50}
+    ),
+    "pigo": lambda bot, query: bot.post("/tools/pigo/memory_recall", {"query": query}),
 }
+# Ten words that are in hidden memories, and ten that are not.
+GUESSES = (
+    f"{GUESS} velbrand ostrigon dunmarek phalantis quimbarro zeltforge mirovane haldrexin torvulen".split()
+)
+CONTROL = "brontosnap"
+CONTROLS = (
+    f"{CONTROL} gluvarin pexatron wimbolux sarvondel nektabor jurplexi fandrolic ubrenyth cyblomar".split()
+)
+# Numbers of crafted memories, and how many of the words the attacker asks for then.
+STEPS = {63: 4, 256: 4, 512: 20}
 
 
 @pytest.fixture(autouse=True)
@@ -77,56 +95,80 @@ def _without_times(value: Any) -> Any:
     return [_without_times(one) for one in value] if isinstance(value, list) else value
 
 
-@each("count", [256, 512])
-@each("attacker", ATTACKERS)
-@each("call", CALLS)
-def test_hidden_memory_does_not_change_answer(agent, remember, actor, call, attacker, count):
-    hidden = remember(f"the launch of {GUESS}", created_at=PAST, **HIDDEN[attacker])
-    remember("quokka habitat", created_at=PAST, importance=1.0, project="a")
-    store_many(actor, count, project="a")
-    bot = agent("public", **ATTACKERS[attacker])
-    with_hidden = answer(CALLS[call], bot)
-    assert "quokka habitat" in str(with_hidden)
-    Memory.objects.filter(pk=hidden.pk).delete()
-    assert answer(CALLS[call], bot) == with_hidden
+Answers = dict[tuple[str, str], Any]
 
 
-CONTROL = "brontosnap"
-CROWDED_CALLS: dict[str, Callable[[Agent], Any]] = {
-    "lexical search": lambda bot: bot.get(
-        "/search", query=f"{GUESS} {CONTROL}", mode="lexical", min_score=0, limit=200
-    ),
-    "hybrid search": lambda bot: bot.get("/search", query=f"{GUESS} {CONTROL}", min_score=0, limit=50),
-    "recall": lambda bot: bot.post("/recall", {"query": f"{GUESS} {CONTROL}", "max_tokens": 9000}),
-    "letsgo": lambda bot: bot.post(
-        "/tools/letsgo/search_memories", {"query": f"{GUESS} {CONTROL}", "limit": 50}
-    ),
-    "memory-mcp": lambda bot: bot.post("/tools/memory-mcp/memory_recall", {"query": f"{GUESS} {CONTROL}"}),
-    "mira": lambda bot: bot.post(
-        "/tools/mira/memory", {"action": "recall", "query": f"{GUESS} {CONTROL}", "limit": 50}
-    ),
-    "pigo": lambda bot: bot.post("/tools/pigo/memory_recall", {"query": f"{GUESS} {CONTROL}"}),
-}
+def answers(bot: Agent, queries: Sequence[str], sources: Iterable[str] = SOURCES) -> Answers:
+    return {
+        (name, query): answer(partial(SOURCES[name], query=query), bot)
+        for name in sources
+        for query in queries
+    }
+
+
+def different(ask: Callable[[], Answers], hidden: Sequence[Memory]) -> list[Any]:
+    """Return the answers that change when the hidden memories have never been stored."""
+    having = ask()
+    with rolled_back():
+        Memory.objects.filter(pk__in=[memory.pk for memory in hidden]).delete()
+        without = ask()
+    assert having.keys() == without.keys()
+    return [key for key in having if having[key] != without[key]]
 
 
 @pytest.mark.parametrize("attacker", ATTACKERS)
-@pytest.mark.parametrize("call", CROWDED_CALLS)
+def test_crafted_memories_do_not_show_which_words_are_hidden(agent, remember, actor, attacker):
+    """The attacker stores memories with the whole list of words, and asks after each number of them."""
+    hidden = [remember(f"the launch of {one}", created_at=PAST, **HIDDEN[attacker]) for one in GUESSES]
+    probes = [
+        remember(f"quokka habitat {one}", created_at=PAST, importance=1.0, project="a").uid
+        for one in ("", GUESS, CONTROL)
+    ]
+    bot = agent("public", **ATTACKERS[attacker])
+    words = [word for pair in zip(GUESSES, CONTROLS, strict=True) for word in pair]
+    stored = 0
+
+    def ask() -> Answers:
+        found = answers(bot, [f"{word} quokka" for word in words[: STEPS[stored]]])
+        for uid in probes:
+            related = answer(lambda bot, uid=uid: bot.get(f"/memories/{uid}/related", limit=50), bot)
+            found["related", uid] = related
+        found["duplicates", ""] = answer(lambda bot: bot.get("/duplicates", limit=20), bot)
+        return found
+
+    for size in STEPS:
+        texts = [f"{' '.join(words)} note {n:05}" for n in range(stored, size)]
+        drafts = [MemoryDraft(content=text, created_at=PAST, project="a") for text in texts]
+        memories.create_memories(drafts, actor)
+        stored = size
+        assert different(ask, hidden) == []
+
+
+@pytest.mark.parametrize("attacker", ATTACKERS)
+@pytest.mark.parametrize("count", [31, 230])
 def test_hidden_memory_does_not_choose_among_more_matches_than_are_compared(
-    agent, remember, actor, call, attacker
+    agent, remember, actor, attacker, count
 ):
     """Two words are in equally many visible memories; a hidden memory makes one of them more common.
 
-    Injection is not among the calls: it ignores words that so many memories contain.
+    An injection ignores a word alone that many memories contain, and compares only 60 memories.
     """
     hidden = remember(f"the launch of {GUESS}", created_at=PAST, **HIDDEN[attacker])
-    texts = [f"{word} note {n:05}" for n in range(230) for word in (GUESS, CONTROL)]
-    drafts = [MemoryDraft(content=one, created_at=PAST, project="a", importance=1.0) for one in texts]
+    texts = [f"{word} note {n:05}" for n in range(count) for word in (GUESS, CONTROL)]
+    drafts = [
+        MemoryDraft(content=one, created_at=PAST, project="a", importance=1.0, trust=1.0) for one in texts
+    ]
     memories.create_memories(drafts, actor)
     bot = agent("public", **ATTACKERS[attacker])
-    with_hidden = answer(CROWDED_CALLS[call], bot)
-    assert " note 00" in str(with_hidden)
-    Memory.objects.filter(pk=hidden.pk).delete()
-    assert answer(CROWDED_CALLS[call], bot) == with_hidden
+
+    def ask() -> Answers:
+        found = answers(bot, [f"{GUESS} {CONTROL}"], SOURCES if count > 31 else ["inject"])
+        assert all(
+            " note 00" in str(one) for (name, _), one in found.items() if count == 31 or name != "inject"
+        )
+        return found
+
+    assert different(ask, [hidden]) == []
 
 
 @pytest.mark.parametrize("count", [0, 1, 64, 65, 257, 512])

@@ -240,6 +240,18 @@ def test_imported_journal_row_is_marked_and_the_chain_stays_valid(bring_in):
     assert journal.verify_chain().ok
 
 
+def test_journal_rows_without_numbers_are_not_imported_twice(bring_in, remember, low):
+    remember("the words", project="shop")
+    exported = [line for line in out(low) if line["kind"] == "journal"]
+    assert [line["seq"] for line in exported] == [None]
+    bring_in(exported)
+    assert JournalEntry.objects.filter(operation="insert").count() == 1
+    elsewhere = {**exported[0], "object_id": "bbbb", "hash": "cd" * 32}
+    for _ in range(2):
+        bring_in([elsewhere])
+        assert JournalEntry.objects.filter(operation="insert").count() == 2
+
+
 def test_journal_rows_of_inaccessible_projects_and_people_are_refused(bring_in):
     confined = Actor("user:eve", Clearance.up_to("secret", "eve", ["shop"]))
     lines = [journal_line(), journal_line(project=""), journal_line(owner="ada"), journal_line(owner="eve")]

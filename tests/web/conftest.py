@@ -48,6 +48,12 @@ def visitor(sign_in: SignIn) -> Client:
 
 
 @pytest.fixture
+def overseer(sign_in: SignIn) -> Client:
+    """A person with permission to see everything, with all switches off."""
+    return sign_in("view_private", "view_secret", name="overseer")
+
+
+@pytest.fixture
 def insider(sign_in: SignIn) -> Client:
     """A person with permission to see everything, with all switches on."""
     return sign_in("view_private", "view_secret", on=["private", "secret"])

@@ -14,6 +14,7 @@ from memoryhub import memories
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Event, Fact, Injection, JournalEntry, Session
+from memoryhub.stats.timeline import TimelineEntry
 from memoryhub.web.sessions import views
 
 
@@ -57,12 +58,12 @@ class TestPagesOfOne:
         assert "zebra" in page
         assert "/facts/?subject=zebra&amp;predicate=eats&amp;state=all" in page
 
-    def test_the_journal_links_each_row_and_its_neighbours(self, visitor: Client, remember: Any) -> None:
+    def test_the_journal_links_each_row_and_its_neighbours(self, overseer: Client, remember: Any) -> None:
         for number in range(3):
             remember(f"zebra {number}")
         first, middle, last = JournalEntry.objects.order_by("seq").values_list("seq", flat=True)[:3]
-        assert f'href="/journal/{middle}/"' in visitor.get("/journal/").content.decode()
-        page = visitor.get(f"/journal/{middle}/").content.decode()
+        assert f'href="/journal/{middle}/"' in overseer.get("/journal/").content.decode()
+        page = overseer.get(f"/journal/{middle}/").content.decode()
         assert "zebra 1" in page
         assert f'href="/journal/{first}/"' in page
         assert f'href="/journal/{last}/"' in page
@@ -82,7 +83,7 @@ class TestPagesOfOne:
     def test_what_is_above_ones_level_is_not_found(
         self, visitor: Client, sign_in: Any, actor: Any, remember: Any
     ) -> None:
-        insider = sign_in("view_secret", on=["secret"], name="insider")
+        insider = sign_in("view_private", "view_secret", on=["secret"], name="insider")
         remember("hush", sensitivity="secret")
         hidden, _ = services.create_fact(
             FactDraft(subject="a", predicate="b", object="c", sensitivity="secret"), actor
@@ -123,11 +124,9 @@ class TestEntriesOfASession:
 
     def test_some_earlier_entries_are_above_it(self, visitor: Client, night: Session) -> None:
         event = Event.objects.get(tool_name="Tool150")
-        at = int(event.at.timestamp() * 1_000_000)
-        page = visitor.get(
-            f"/sessions/night/?project=zoo&entry=event-{at}-{event.pk % 1000}"
-        ).content.decode()
-        assert anchors(page).index(f"event-{at}-{event.pk % 1000}") == 5
+        anchor = TimelineEntry(event.at, "event", event).anchor
+        page = visitor.get(f"/sessions/night/?project=zoo&entry={anchor}").content.decode()
+        assert anchors(page).index(anchor) == 5
         assert "The session as a picture</a>" in page
 
     def test_the_timeline_of_all_leads_into_the_sessions(self, visitor: Client, night: Session) -> None:

@@ -119,30 +119,39 @@ class TestChart:
 
 
 class TestJournal:
-    def test_journal_verification_is_loaded_later(self, visitor: Client, remember: Any) -> None:
+    def test_journal_verification_is_loaded_later(self, overseer: Client, remember: Any) -> None:
         remember("one")
-        assert 'hx-get="/home/journal/" hx-trigger="load"' in visitor.get("/").content.decode()
-        assert "unbroken 1 entry, checked 20" in text(visitor.get("/home/journal/"))
+        assert 'hx-get="/home/journal/" hx-trigger="load"' in overseer.get("/").content.decode()
+        assert "unbroken 1 entry, checked 20" in text(overseer.get("/home/journal/"))
 
-    def test_tampering_is_shown_as_an_error(self, visitor: Client, remember: Any) -> None:
+    def test_tampering_is_shown_as_an_error(self, overseer: Client, remember: Any) -> None:
         remember("one")
         remember("two")
         schema.drop_triggers()
         with connection.cursor() as cursor:
             cursor.execute("UPDATE memoryhub_journalentry SET actor = 'someone' WHERE seq = 1")
         schema.install()
-        page = visitor.get("/home/journal/").content.decode()
+        page = overseer.get("/home/journal/").content.decode()
         assert 'role="alert"' in page
-        assert "entry 1 is not as it was written" in text(visitor.get("/home/journal/"))
+        assert "entry 1 is not as it was written" in text(overseer.get("/home/journal/"))
 
-    def test_unchanged_journal_is_not_verified_again_at_once(self, visitor: Client, remember: Any) -> None:
+    def test_unchanged_journal_is_not_verified_again_at_once(self, overseer: Client, remember: Any) -> None:
         remember("one")
-        visitor.get("/home/journal/")
+        overseer.get("/home/journal/")
         with CaptureQueriesContext(connection) as queries:
-            visitor.get("/home/journal/")
+            overseer.get("/home/journal/")
         assert not [q for q in queries if "CAST" in q["sql"]]
         remember("two")
-        assert "2 entries" in text(visitor.get("/home/journal/"))
+        assert "2 entries" in text(overseer.get("/home/journal/"))
+
+    def test_viewer_of_less_gets_no_numbers(self, visitor: Client, remember: Any) -> None:
+        remember("one")
+        assert "unbroken checked 20" in text(visitor.get("/home/journal/"))
+        schema.drop_triggers()
+        JournalEntry.objects.filter(seq=1).update(actor="someone")
+        schema.install()
+        remember("two")
+        assert "an entry is not as it was written" in text(visitor.get("/home/journal/"))
 
 
 def test_number_of_queries_does_not_grow_with_the_rows(visitor: Client, remember: Any) -> None:

@@ -52,9 +52,9 @@ def old_skip(remember: Remember, actor: Actor) -> JournalEntry:
 class TestSkippedHash:
     @pytest.mark.parametrize("path", ["/journal/", "/journal/{seq}/", "/memories/{uid}/"])
     def test_old_row_is_shown_without_the_hash(
-        self, visitor: Client, old_skip: JournalEntry, path: str
+        self, overseer: Client, old_skip: JournalEntry, path: str
     ) -> None:
-        html = visitor.get(path.format(seq=old_skip.seq, uid=old_skip.object_id)).content.decode()
+        html = overseer.get(path.format(seq=old_skip.seq, uid=old_skip.object_id)).content.decode()
         assert str(old_skip.seq) in html
         assert "candidate" not in html
         assert "5f5f" not in html
@@ -77,16 +77,49 @@ class TestVisibility:
             assert {level for level, memory in four_levels.items() if list_title(memory) in html} == levels
 
     def test_rows_about_what_became_secret_disappear(
-        self, visitor: Client, remember: Remember, actor: Actor
+        self, overseer: Client, remember: Remember, actor: Actor
     ) -> None:
         memory = remember("public first")
-        assert rows(visitor)
+        assert rows(overseer)
         memories.update_memory(memory.uid, MemoryPatch(sensitivity="secret"), actor)
-        assert rows(visitor) == []
+        assert rows(overseer) == []
 
-    def test_rows_about_someone_elses_own_stay_out(self, visitor: Client, remember: Remember) -> None:
+    def test_rows_about_someone_elses_own_stay_out(self, overseer: Client, remember: Remember) -> None:
         remember("bob's own", scope="personal", by=Actor("user:bob", Clearance.up_to("public", "bob")))
-        assert rows(visitor) == []
+        assert rows(overseer) == []
+
+
+class TestViewerOfLess:
+    """The number of a row counts the hidden ones too."""
+
+    def test_rows_have_no_number(self, visitor: Client, overseer: Client, remember: Remember) -> None:
+        uid = remember().uid
+        for path in ("/journal/", f"/memories/{uid}/"):
+            assert ">Row</th>" in overseer.get(path).content.decode()
+            page = visitor.get(path).content.decode()
+            assert "insert" in page
+            assert ">Row</th>" not in page
+            assert 'href="/journal/1/"' not in page
+
+    def test_row_by_its_number_is_not_found(
+        self, visitor: Client, overseer: Client, remember: Remember
+    ) -> None:
+        remember()
+        assert overseer.get("/journal/1/").status_code == 200
+        assert visitor.get("/journal/1/").status_code == 404
+
+    def test_verification_has_no_numbers(self, visitor: Client, remember: Remember) -> None:
+        for n in range(3):
+            remember(f"m{n}")
+        assert (
+            "The chain is whole. Each row is bound"
+            in main(visitor.post("/journal/verify/", follow=True)).words
+        )
+        schema.drop_triggers()
+        JournalEntry.objects.filter(seq=2).update(actor="someone else")
+        schema.install()
+        words = main(visitor.post("/journal/verify/", follow=True)).words
+        assert "The chain is broken. A row is not as it was written" in words
 
 
 class TestFilters:
@@ -113,29 +146,29 @@ class TestFilters:
             ({"since": "2024-03-10", "until": "2024-03-11"}, [2, 1]),
         ],
     )
-    def test_each_narrows(self, visitor: Client, query: dict[str, str], found: list[int]) -> None:
-        assert rows(visitor, **query) == found
+    def test_each_narrows(self, overseer: Client, query: dict[str, str], found: list[int]) -> None:
+        assert rows(overseer, **query) == found
 
     @pytest.mark.parametrize(("field", "value"), [("since", "x"), ("until", "x"), ("actor", "x" * 1001)])
-    def test_a_wrong_one_is_shown_at_its_field(self, visitor: Client, field: str, value: str) -> None:
-        response = visitor.get("/journal/", {field: value})
+    def test_a_wrong_one_is_shown_at_its_field(self, overseer: Client, field: str, value: str) -> None:
+        response = overseer.get("/journal/", {field: value})
         assert response.status_code == 422
         assert field in response.context["form"].errors
 
-    def test_an_invalid_cursor_is_refused(self, visitor: Client) -> None:
-        assert visitor.get("/journal/", {"cursor": "zzz"}).status_code == 400
+    def test_an_invalid_cursor_is_refused(self, overseer: Client) -> None:
+        assert overseer.get("/journal/", {"cursor": "zzz"}).status_code == 400
 
 
 class TestPage:
     def test_it_goes_on_where_the_last_one_ended(
-        self, visitor: Client, remember: Remember, monkeypatch: pytest.MonkeyPatch
+        self, overseer: Client, remember: Remember, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(views, "PAGE_SIZE", 2)
         for n in range(5):
             remember(f"m{n}")
         seen, address = [], "/journal/"
         while address:
-            response = visitor.get(address)
+            response = overseer.get(address)
             seen += [
                 int(seq) for seq in re.findall(r'"Row" class="num"><a[^>]+>(\d+)<', response.content.decode())
             ]
@@ -143,85 +176,85 @@ class TestPage:
             address = f"/journal/{following[-1]}" if following else ""
         assert seen == [5, 4, 3, 2, 1]
 
-    def test_details_read_as_words(self, visitor: Client, remember: Remember, actor: Actor) -> None:
+    def test_details_read_as_words(self, overseer: Client, remember: Remember, actor: Actor) -> None:
         memory = remember()
         memories.update_memory(memory.uid, MemoryPatch(title="t", tags=["x"]), actor)
-        words = " ".join(main(visitor.get("/journal/")).words.split())
+        words = " ".join(main(overseer.get("/journal/")).words.split())
         assert "fields tags, title" in words
         assert "revision 1" in words
         assert "{" not in words
 
     def test_a_memory_that_is_gone_is_named_without_a_link(
-        self, visitor: Client, remember: Remember, actor: Actor
+        self, overseer: Client, remember: Remember, actor: Actor
     ) -> None:
         memory = remember()
-        assert f"/memories/{memory.uid}/" in main(visitor.get("/journal/")).links()
+        assert f"/memories/{memory.uid}/" in main(overseer.get("/journal/")).links()
         Memory.objects.filter(pk=memory.pk).delete()
-        response = visitor.get("/journal/")
+        response = overseer.get("/journal/")
         assert f"/memories/{memory.uid}/" not in main(response).links()
         assert memory.uid in main(response).words
 
     def test_it_holds_no_text_of_a_memory_but_the_title_of_one_in_sight(
-        self, visitor: Client, remember: Remember
+        self, overseer: Client, remember: Remember
     ) -> None:
         remember("the words inside", title="The title")
-        words = main(visitor.get("/journal/")).words
+        words = main(overseer.get("/journal/")).words
         assert "The title" in words
         assert "the words inside" not in words
 
     @pytest.mark.parametrize("payload", PAGE_PAYLOADS)
-    def test_no_text_is_rendered_as_markup(self, visitor: Client, remember: Remember, payload: str) -> None:
+    def test_no_text_is_rendered_as_markup(self, overseer: Client, remember: Remember, payload: str) -> None:
         actor = Actor(payload, Clearance.up_to("secret", "ada"))
         remember("words", title=payload, by=actor)
         change = journal.Change(payload[:40], payload[:20], payload, {payload: payload, "list": [payload]})
         with transaction.atomic():
             journal.record(actor, [change])
-        response = visitor.get("/journal/")
+        response = overseer.get("/journal/")
         assert len(re.findall(r'data-label="Row"', response.content.decode())) == 2
         assert find_dangers(response.content.decode()) == []
 
-    def test_the_number_of_queries_does_not_grow(self, visitor: Client, remember: Remember) -> None:
+    def test_the_number_of_queries_does_not_grow(self, overseer: Client, remember: Remember) -> None:
         counts = []
         for n in range(2):
             for m in range(1 + 15 * n):
                 remember(f"m{n}{m}")
             with CaptureQueriesContext(connection) as queries:
-                visitor.get("/journal/")
+                overseer.get("/journal/")
             counts.append(len(queries))
         assert counts[0] == counts[1]
 
     def test_the_list_does_not_verify(
-        self, visitor: Client, remember: Remember, monkeypatch: pytest.MonkeyPatch
+        self, overseer: Client, remember: Remember, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         remember()
         monkeypatch.delattr(journal, "verify")
-        assert rows(visitor) == [1]
+        assert rows(overseer) == [1]
 
 
 class TestVerify:
-    def test_an_intact_chain_is_reported_as_intact(self, visitor: Client, remember: Remember) -> None:
+    def test_an_intact_chain_is_reported_as_intact(self, overseer: Client, remember: Remember) -> None:
         remember()
-        response = visitor.post("/journal/verify/", follow=True)
+        response = overseer.post("/journal/verify/", follow=True)
         assert response.redirect_chain == [("/journal/", 302)]
         assert "The chain is whole. 1 row read" in main(response).words
 
-    def test_htmx_gets_the_verdict_only(self, visitor: Client, remember: Remember) -> None:
+    def test_htmx_gets_the_verdict_only(self, overseer: Client, remember: Remember) -> None:
         remember()
-        html = visitor.post("/journal/verify/", HTTP_HX_REQUEST="true").content.decode()
+        html = overseer.post("/journal/verify/", HTTP_HX_REQUEST="true").content.decode()
         assert "The chain is whole." in html
         assert "<html" not in html
 
-    def test_a_broken_chain_names_its_first_bad_row(self, visitor: Client, remember: Remember) -> None:
+    def test_a_broken_chain_names_its_first_bad_row(self, overseer: Client, remember: Remember) -> None:
         for n in range(3):
             remember(f"m{n}")
         schema.drop_triggers()
         JournalEntry.objects.filter(seq=2).update(actor="someone else")
         schema.install()
-        words = main(visitor.post("/journal/verify/", follow=True)).words
+        words = main(overseer.post("/journal/verify/", follow=True)).words
         assert "The chain is broken at row 2." in words
 
-    def test_an_address_alone_does_not_verify(self, visitor: Client) -> None:
-        assert visitor.get("/journal/verify/").status_code == 405
+    def test_an_address_alone_does_not_verify(self, overseer: Client) -> None:
+        assert overseer.get("/journal/verify/").status_code == 405
 
 
 def test_details_that_are_long_are_counted_and_empty_ones_left_out():

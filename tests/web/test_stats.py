@@ -223,8 +223,9 @@ class TestVisibility:
         remember("hush", sensitivity="secret", project="vault")
         assert section_text(insider, "By project") == "vault 1"
 
-    def test_file_sizes_are_hidden_from_confined_persons(self, sign_in: Any) -> None:
-        client = sign_in(name="bob")
+    def test_file_sizes_are_hidden_from_viewers_of_less(self, sign_in: Any) -> None:
+        assert "Storage" not in sign_in("view_private", name="eve").get("/glance/").content.decode()
+        client = sign_in("view_private", "view_secret", name="bob")
         assert "Storage" in client.get("/glance/").content.decode()
         Membership.objects.create(user=User.objects.get(username="bob"), project="zoo")
         assert "Storage" not in client.get("/glance/").content.decode()

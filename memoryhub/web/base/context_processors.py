@@ -1,11 +1,16 @@
-"""Context processors: the sensitivity switches and the preferences of the signed-in person."""
+"""Context processors: the sensitivity switches, the preferences and the rights of the signed-in person."""
 
 from __future__ import annotations
 
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from memoryhub.accounts.clearance import SWITCHABLE_LEVELS, is_level_shown, may_view_level
+from memoryhub.accounts.clearance import (
+    SWITCHABLE_LEVELS,
+    full_clearance,
+    is_level_shown,
+    may_view_level,
+)
 from memoryhub.accounts.people import may_manage_people
 
 
@@ -19,10 +24,17 @@ def switches(request: HttpRequest) -> dict[str, list[dict[str, object]]]:
 
 
 def person_preferences(request: HttpRequest) -> dict[str, object]:
-    """Return the theme, language and time zone that the person chose, and whether they manage people."""
+    """Return the theme, language and time zone that the person chose, and some of their rights.
+
+    ``sees_every_row``: pages may show numbers that count all rows, such as those of journal rows.
+    """
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated:
         return {"may_manage_people": False}
     profile = getattr(user, "profile", None)
     chosen = {name: getattr(profile, name, "") for name in ("theme", "language", "time_zone")}
-    return {**chosen, "may_manage_people": SimpleLazyObject(lambda: may_manage_people(user))}
+    return {
+        **chosen,
+        "may_manage_people": SimpleLazyObject(lambda: may_manage_people(user)),
+        "sees_every_row": SimpleLazyObject(lambda: full_clearance(request).is_whole),
+    }

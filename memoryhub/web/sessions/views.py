@@ -129,7 +129,8 @@ def sessions(request: HtmxHttpRequest) -> HttpResponse:
 
 def _session_version(row: Any) -> tuple[Any, ...]:
     """Return the values that change as a session goes on."""
-    return (row.pk, row.memory_count, row.event_count, row.last_seen, row.ended_seen, row.summary_id)
+    counts = (row.memory_count, row.event_count)
+    return (row.session_id, row.project, *counts, row.last_seen, row.ended_seen)
 
 
 def _apply_filter(rows: SessionQuerySet, form: SessionFilter) -> SessionQuerySet:
@@ -157,9 +158,12 @@ def session(request: HttpRequest, session_id: str) -> HttpResponse:
     live.set_etag(
         request,
         _session_version(found[0]),
-        summary and summary.updated_at,
-        [(entry.anchor, getattr(entry.row, "updated_at", None)) for entry in entries],
-        [context[name] for name in ("boundaries", "injections", "next_cursor")],
+        summary and (summary.uid, summary.updated_at),
+        [
+            (entry.kind, entry.at, *(getattr(entry.row, one, "") for one in ("uid", "updated_at")))
+            for entry in entries
+        ],
+        [context[name] for name in ("boundaries", "injections")],
     )
     return render(request, "sessions/page.html", context)
 

@@ -261,14 +261,14 @@ def activity_chart(
     return _bar_chart(series, counts, {}, url, most)
 
 
-def storage_chart(numbers: Mapping[str, Any], vector_bytes: int) -> BarChart:
+def storage_chart(numbers: Mapping[str, Any]) -> BarChart:
     """Return what the database file contains, in bytes."""
-    index, free = numbers["index_bytes"], numbers["free_bytes"]
-    rest = max(numbers["database_bytes"] - index - free - vector_bytes, 0)
+    index, free, vectors = (numbers[name] for name in ("index_bytes", "free_bytes", "vector_bytes"))
+    rest = max(numbers["database_bytes"] - index - free - vectors, 0)
     counts = {
         "memories, journal, events": {"bytes": rest},
         "index of words": {"bytes": index},
-        "vectors": {"bytes": vector_bytes},
+        "vectors": {"bytes": vectors},
         "free": {"bytes": free},
     }
     return _bar_chart([("bytes", "size")], counts, {})

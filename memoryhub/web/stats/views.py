@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from memoryhub.access.policy import LEVELS, Clearance
-from memoryhub.accounts.clearance import is_confined, request_clearance
+from memoryhub.accounts.clearance import full_clearance, request_clearance
 from memoryhub.capture.segments import BOUNDARY_FACTS
 from memoryhub.core.dates import start_of_day
 from memoryhub.facts import contradictions
@@ -52,8 +52,9 @@ def stats_page(request: HttpRequest) -> HttpResponse:
         context["facts"] = presenters.facts_chart(
             _count_facts(clearance, project), project, form.most("facts")
         )
-    if not (project or is_confined(request.user)):  # the sizes depend on all projects
-        context |= _storage_context(clearance)
+    sizes = {} if project else stats_counts.database_sizes(full_clearance(request))
+    if any(sizes.values()):
+        context |= {"sizes": sizes, "storage": presenters.storage_chart(sizes)}
     return render(request, "glance/page.html", context, status=200 if valid else 422)
 
 
@@ -157,8 +158,3 @@ def _activity_context(clearance: Clearance, form: presenters.StatsFilter) -> dic
         ),
         "most_journal": usage_counts.MAX_JOURNAL_ROWS,
     }
-
-
-def _storage_context(clearance: Clearance) -> dict[str, Any]:
-    sizes = stats_counts.database_sizes(clearance)
-    return {"sizes": sizes, "storage": presenters.storage_chart(sizes, stats_counts.vector_bytes())}
