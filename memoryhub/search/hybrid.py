@@ -166,7 +166,8 @@ class _Ranking:
         if mode != "lexical":
             self.meaning = match_meaning(rows, query, frequencies)
         self.mode: SearchMode = "lexical" if self.meaning.failure else mode
-        self._weights = scoring.term_weights(query, frequencies.of_stems, frequencies.total)
+        phrases = self._words.phrase_frequencies
+        self._weights = scoring.term_weights(query, frequencies.of_stems, frequencies.total, phrases)
         # In semantic mode words do not count.
         weights = [0.0] * len(self._weights) if self.mode == "semantic" else self._weights
         self._question = Question.of(query.typed, weights)
@@ -175,6 +176,7 @@ class _Ranking:
             np.zeros(len(rows)) if cosines is None else np.nan_to_num(cosines).clip(0).astype(float)
         )
         self.is_exact = True
+        self._exact_positions: list[int] = []
 
     def match_rows(self, scorer: RowScorer) -> Scores:
         """Return the match of every row: an estimate, replaced by a close comparison for the best rows."""
@@ -185,6 +187,7 @@ class _Ranking:
         substrings = self._find_substrings()
         # Reading a text is worthwhile only if its words can match better than the evidence.
         improvable = scoring.max_word_match(words.covered, words.total) > match
+        improvable |= bool(self._query.literals)
         closely = np.union1d(candidates[improvable[candidates]], substrings)
         candidates = np.union1d(candidates, substrings)
         leaders = candidates[np.argsort(-match[candidates], kind="stable")][:MAX_LEADERS]
@@ -194,6 +197,10 @@ class _Ranking:
         self.is_exact = len(candidates) >= int(np.count_nonzero(match >= MIN_MATCH[self.mode]))
         links = scoring.link_both_ways(neighbours)
         match[candidates] = self._compare(candidates, closely, by_words, links)
+        if self._exact_positions:
+            exact = np.maximum(match[self._exact_positions], scoring.EXACT_MATCH)
+            match = np.minimum(match, scoring.LOOSE_MATCH)
+            match[self._exact_positions] = exact
         return match
 
     def _estimate(self, words: lexical.WordScores) -> Scores:
@@ -248,6 +255,9 @@ class _Ranking:
             for position, (content, found) in zip(candidates.tolist(), compared, strict=True)
         }
         evidence = scoring.combine_evidence(self._question, signals, neighbours)
+        if self._query.is_literal and self.mode != "semantic":
+            exact = [found.is_exact for _, found in compared]
+            self._exact_positions = candidates[exact].tolist()
         return [
             self._combine(found, evidence[position])
             for position, (_, found) in zip(candidates.tolist(), compared, strict=True)
