@@ -27,7 +27,8 @@ from memoryhub.http.authentication import READ, AccessParams, ApiRequest, Caller
 from memoryhub.http.problems import json_response
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import Memory, Session
-from memoryhub.search.hybrid import SearchMode, search_memories
+from memoryhub.search.fallback import search_or_correct
+from memoryhub.search.hybrid import SearchMode
 from memoryhub.search.recall import DEFAULT_TOKENS, MAX_TOKENS, MIN_TOKENS, Ranking
 from memoryhub.search.recall import RecallRequest as Wanted
 from memoryhub.search.recall import recall_memories as recall
@@ -55,8 +56,9 @@ def search_by_body(request: ApiRequest, params: SearchRequest) -> HttpResponse:
 
 def _search_response(request: ApiRequest, params: SearchRequest) -> HttpResponse:
     memories = params.select(params.clearance(request.auth))
-    found = search_memories(
-        memories, params.query, limit=params.limit, min_score=params.min_score, mode=params.mode
+    known = MemoryFilter().select(params.clearance(request.auth))
+    found = search_or_correct(
+        memories, params.query, known=known, limit=params.limit, min_score=params.min_score, mode=params.mode
     )
     record_reveals((hit.memory for hit in found.hits), request.auth.actor, "api search")
     return json_response(
@@ -66,6 +68,8 @@ def _search_response(request: ApiRequest, params: SearchRequest) -> HttpResponse
             "total_is_exact": found.exact,
             "mode": found.mode,
             "took_ms": found.took_ms,
+            "suggestions": found.suggestions,
+            "corrected": found.is_corrected,
             "dense": {
                 "configured": settings.MEMORYHUB.embeddings != "none",
                 "used": bool(found.model),

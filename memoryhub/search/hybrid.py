@@ -54,7 +54,8 @@ class SearchResults:
 
     If more memories match than are scored, ``total`` is not ``exact``. ``mode`` is the mode that ran: lexical
     if vectors could not be used, with the reason in ``failure``. ``note``: the vectors are incomplete.
-    ``model``: the embedding model.
+    ``model``: the embedding model. ``unknown``: words of the query that no row contains. ``suggestions``:
+    corrected queries; if ``is_corrected``, the results are those of the first one.
     """
 
     hits: list[Hit] = field(default_factory=list)
@@ -66,6 +67,9 @@ class SearchResults:
     model: str = ""
     failure: str = ""
     note: str = ""
+    unknown: tuple[str, ...] = ()
+    suggestions: tuple[str, ...] = ()
+    is_corrected: bool = False
 
 
 def search_memories(
@@ -114,6 +118,7 @@ def search_memories(
         model=ranking.meaning.model,
         failure=ranking.meaning.failure,
         note=ranking.meaning.note,
+        unknown=ranking.unknown_words,
     )
 
 
@@ -177,6 +182,10 @@ class _Ranking:
         )
         self.is_exact = True
         self._exact_positions: list[int] = []
+
+    @property
+    def unknown_words(self) -> tuple[str, ...]:
+        return tuple(word for word in self._query.words if word not in self._words.known_words)
 
     def match_rows(self, scorer: RowScorer) -> Scores:
         """Return the match of every row: an estimate, replaced by a close comparison for the best rows."""

@@ -217,7 +217,7 @@ def _keys(memories: MemoryQuerySet, limit: int) -> list[int]:
 
 
 def _texts_inside_words(query: Query, known: Collection[str], *, thorough: bool) -> list[str]:
-    """Return the texts to look for inside words: literals, CJK runs, and long words that no memory contains."""
+    """Return the texts to look for inside words: literals, CJK runs, and longer words that are unknown."""
     runs = queries.cjk_trigrams(query.text)
     if not thorough:
         return [*(term.literal for term in query.terms if term.literal and not term.stems), *runs]
