@@ -20,7 +20,13 @@ from memoryhub.core.text import WORD, fold, words
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
-from memoryhub.search.hybrid import MIN_MATCH, SearchMode, SearchResults, search_memories
+from memoryhub.search.hybrid import (
+    MIN_MATCH,
+    MIN_UNKNOWN_MATCH,
+    SearchMode,
+    SearchResults,
+    search_memories,
+)
 from memoryhub.search.lexical import count_terms
 
 MIN_WORD_LENGTH = 4  # too many shorter words differ by one letter
@@ -33,8 +39,8 @@ SIMILARITY_WEIGHTS = scoring.Weights(match=0.97, recency=0.01, importance=0.01, 
 # Minimum of a purely semantic result among few memories. Among more memories unrelated ones are nearer, so
 # the minimum rises up to that of a semantic search among many.
 MIN_SIMILARITY = 0.1
+MIN_UNKNOWN_SIMILARITY = 0.16  # the same for a query of words that no memory contains
 FEW_MEMORIES, MANY_MEMORIES = 10, 1000
-MIN_UNKNOWN_SIMILARITY, MANY_UNKNOWN = 0.16, 200  # the same for a query of words that no memory contains
 MIN_SHARE_OF_BEST = 0.4  # minimum similarity of a result, relative to the best one
 
 
@@ -154,7 +160,8 @@ def search_with_fallback(
     results = _search(memories, typed, limit, "hybrid", now)
     found = _select(results)
     if all(one.how is MatchKind.SEMANTIC for one in found):
-        is_known = len(results.unknown) < len(queries.parse_query(typed).words)
+        words = queries.parse_query(typed).words
+        is_known = not words or len(results.unknown) < len(words)
         min_match = min_semantic_similarity(memories[:MANY_MEMORIES].count(), is_known=is_known)
         found += _select(_search(memories, typed, limit, "semantic", now), min_match)
     if not found:
@@ -172,9 +179,11 @@ def min_semantic_similarity(memories: int, *, is_known: bool = True) -> float:
 
     ``is_known``: a memory contains a word of the query. Otherwise its words may mean nothing.
     """
-    least, many = (MIN_SIMILARITY, MANY_MEMORIES) if is_known else (MIN_UNKNOWN_SIMILARITY, MANY_UNKNOWN)
-    share = math.log(max(memories, FEW_MEMORIES) / FEW_MEMORIES) / math.log(many / FEW_MEMORIES)
-    return least + (MIN_MATCH["semantic"] - least) * min(share, 1.0)
+    least, most = MIN_SIMILARITY, MIN_MATCH["semantic"]
+    if not is_known:
+        least, most = MIN_UNKNOWN_SIMILARITY, MIN_UNKNOWN_MATCH
+    share = math.log(max(memories, FEW_MEMORIES) / FEW_MEMORIES) / math.log(MANY_MEMORIES / FEW_MEMORIES)
+    return least + (most - least) * min(share, 1.0)
 
 
 def _search(

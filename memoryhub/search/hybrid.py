@@ -35,6 +35,7 @@ MAX_LEADERS = 24  # best candidates whose neighbours are read
 # A weaker match is no result unless min_score is 0: it shares only common words, or its vector points in
 # about the same direction, as the vectors of any two texts of one store do.
 MIN_MATCH: dict[SearchMode, float] = {"lexical": 0.2, "semantic": 0.35, "hybrid": 0.4}
+MIN_UNKNOWN_MATCH = 0.45  # by meaning alone, if no memory contains a word of the query: it may mean nothing
 LEAST_MATCH = 0.00005  # a smaller one is 0.0000 in the answer
 
 
@@ -101,7 +102,7 @@ def search_memories(
     scorer = RowScorer(rows, weights or default_weights(), now or timezone.now())
     match = ranking.match_rows(scorer)
     scores = scorer.scores(match)
-    least = MIN_MATCH[ranking.mode] if min_score else LEAST_MATCH
+    least = ranking.min_match if min_score else LEAST_MATCH
     found = np.flatnonzero((scores >= min_score) & (np.round(match, 4) >= least))
     found = found[np.lexsort((-found, -match[found], -scores[found]))]
     page = [
@@ -185,7 +186,13 @@ class _Ranking:
 
     @property
     def unknown_words(self) -> tuple[str, ...]:
-        return tuple(word for word in self._query.words if word not in self._words.known_words)
+        known = set(self._words.known_words)
+        return tuple(word for word in self._query.words if word not in known)
+
+    @property
+    def min_match(self) -> float:
+        is_unknown = self._query.words and not self._words.known_words
+        return MIN_UNKNOWN_MATCH if self.mode == "semantic" and is_unknown else MIN_MATCH[self.mode]
 
     def match_rows(self, scorer: RowScorer) -> Scores:
         """Return the match of every row: an estimate, replaced by a close comparison for the best rows."""
