@@ -71,7 +71,9 @@ class Query:
 
 def parse_query(typed: str) -> Query:
     """Parse a query. Stop words and single characters are ignored unless it contains nothing else."""
-    typed = typed[:MAX_CHARS].replace("\x00", " ").encode("utf-8", "replace").decode()
+    if len(typed) > MAX_CHARS:
+        typed = typed[:MAX_CHARS].rpartition(" ")[0] or typed[:MAX_CHARS]  # no part of a word
+    typed = typed.replace("\x00", " ").encode("utf-8", "replace").decode()
     typed = unicodedata.normalize("NFC", typed)
     phrases = [_phrase_term(phrase) for phrase in _QUOTED.findall(typed) if phrase.strip()]
     chunks = _QUOTED.sub(" ", typed).split()

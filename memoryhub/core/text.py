@@ -65,9 +65,9 @@ def is_short(word: str) -> bool:
 
 
 def compile_text(text: str) -> re.Pattern[str]:
-    """Return a pattern for a folded text. A text of short words may not begin or end inside a word."""
-    pattern = re.escape(text)
-    if all(map(is_short, WORD.findall(text))):
+    """Return a pattern for a folded text. One with a single short word may not begin or end inside a word."""
+    pattern, found = re.escape(text), WORD.findall(text)
+    if len(found) == 1 and is_short(found[0]):
         before = r"(?<![^\W_])" if WORD.match(text) else ""
         after = r"(?![^\W_])" if WORD.match(text[-1:]) else ""
         pattern = f"{before}{pattern}{after}"
