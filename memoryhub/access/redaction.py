@@ -10,14 +10,14 @@ from typing import Any
 
 from memoryhub.access.policy import Sensitivity
 
-_UNREDACTED_LEVELS = (Sensitivity.PUBLIC.value, Sensitivity.PRIVATE.value)
+UNREDACTED_LEVELS = (Sensitivity.PUBLIC.value, Sensitivity.PRIVATE.value)
 _ID_CHARS = 6  # characters of the id
 REDACTED_NOTICE = "Secret: opening it shows what it says, and is noted in the journal."
 
 
 def is_redacted(level: str) -> bool:
     """Whether memories of this level are shown only on their own page. True for unknown levels."""
-    return level not in _UNREDACTED_LEVELS
+    return level not in UNREDACTED_LEVELS
 
 
 def display_name(memory: Any) -> str:

@@ -176,13 +176,19 @@ class DenseSide(BaseModel):
 
 
 class SearchResults(BaseModel):
-    """``total``: number of scored memories; more may match if ``total_is_exact`` is false."""
+    """``total``: number of scored memories; more may match if ``total_is_exact`` is false.
+
+    ``suggestions``: corrected queries if a word is misspelt. ``corrected``: the query found nothing, so the
+    results are those of the first suggestion.
+    """
 
     results: list[HitShape]
     total: int
     total_is_exact: bool
     mode: Literal["hybrid", "lexical", "semantic"]
     took_ms: float
+    suggestions: list[str]
+    corrected: bool
     dense: DenseSide
 
 

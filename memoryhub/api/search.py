@@ -28,7 +28,8 @@ from memoryhub.http.problems import json_response
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.replacements import visible_replacements
 from memoryhub.models import Memory, Session
-from memoryhub.search.hybrid import SearchMode, search_memories
+from memoryhub.search.fallback import search_or_correct
+from memoryhub.search.hybrid import SearchMode
 from memoryhub.search.recall import DEFAULT_TOKENS, MAX_TOKENS, MIN_TOKENS, Ranking
 from memoryhub.search.recall import RecallRequest as Wanted
 from memoryhub.search.recall import recall_memories as recall
@@ -56,10 +57,10 @@ def search_by_body(request: ApiRequest, params: SearchRequest) -> HttpResponse:
 
 def _search_response(request: ApiRequest, params: SearchRequest) -> HttpResponse:
     clearance = params.clearance(request.auth)
-    memories = params.select(clearance)
-    found = search_memories(
-        memories,
+    found = search_or_correct(
+        params.select(clearance),
         params.query,
+        known=MemoryFilter().select(clearance),
         limit=params.limit,
         min_score=params.min_score,
         mode=params.mode,
@@ -73,6 +74,8 @@ def _search_response(request: ApiRequest, params: SearchRequest) -> HttpResponse
             "total_is_exact": found.exact,
             "mode": found.mode,
             "took_ms": found.took_ms,
+            "suggestions": found.suggestions,
+            "corrected": found.is_corrected,
             "dense": {
                 "configured": settings.MEMORYHUB.embeddings != "none",
                 "used": bool(found.model),

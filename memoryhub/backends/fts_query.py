@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
-from memoryhub.core.text import CJK, STOP_WORDS, WORD, fold, stem, words
+from memoryhub.core.text import CJK, STOP_WORDS, WORD, fold, is_short, stem, words
 
 TRIGRAM_LENGTH = 3  # the shortest text that the trigram index can find
-_QUOTED = re.compile(r'"([^"]+)"')
+_QUOTED = re.compile(r'(?<!\S)"([^"]+)"(?!\w)')  # f("x") is code
+_JOINED_WORDS = re.compile(r"\w[\w\-]*")  # "--name" is code
 _EDGES = "\"'`,;:!?()[]{}<>…“”‘’。，、！？；：（）「」『』"
 _CJK_RUN = re.compile(f"(?:{CJK.pattern})+")
 MAX_TERMS = 32  # of one query that are searched for; more would add little
@@ -53,6 +54,11 @@ class Query:
         return tuple(islice(dict.fromkeys(word for term in self.terms for word in term.words), MAX_WORDS))
 
     @property
+    def is_literal(self) -> bool:
+        """Whether the query is one name, path, piece of code or quoted phrase."""
+        return len(self.terms) == 1 and bool(self.terms[0].literal)
+
+    @property
     def literals(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(term.literal for term in self.terms if term.literal))
 
@@ -64,15 +70,27 @@ class Query:
 
 
 def parse_query(typed: str) -> Query:
-    """Parse a query. Stop words are ignored unless the query contains nothing else."""
-    typed = typed[:MAX_CHARS].replace("\x00", " ").encode("utf-8", "replace").decode()
+    """Parse a query. Stop words and single characters are ignored unless it contains nothing else."""
+    if len(typed) > MAX_CHARS:
+        typed = typed[:MAX_CHARS].rpartition(" ")[0] or typed[:MAX_CHARS]  # no part of a word
+    typed = typed.replace("\x00", " ").encode("utf-8", "replace").decode()
     typed = unicodedata.normalize("NFC", typed)
-    terms = [_phrase_term(phrase) for phrase in _QUOTED.findall(typed) if phrase.strip()]
-    for chunk in _QUOTED.sub(" ", typed).split():
-        terms += _chunk_terms(chunk)
-    useful = [term for term in terms if term.literal or term.words[0] not in STOP_WORDS]
+    phrases = [_phrase_term(phrase) for phrase in _QUOTED.findall(typed) if phrase.strip()]
+    chunks = _QUOTED.sub(" ", typed).split()
+    terms = [term for chunk in chunks for term in _chunk_terms(chunk)]
+    useful = phrases + [term for term in terms if _is_useful(term)]
+    if not phrases and len(chunks) == 1 and len(useful) < len(terms) > 1:  # node_7, plan-b
+        useful = [_phrase_term(chunks[0].strip(_EDGES))]
     line = " ".join(typed.split())
     return Query(fold(line), tuple(dict.fromkeys(useful or terms))[:MAX_TERMS], line)
+
+
+def _is_useful(term: Term) -> bool:
+    """Return whether a term counts next to others: no stop word and no single character but CJK and emoji."""
+    text = term.literal or term.words[0]
+    if len(text) == 1:
+        return bool(CJK.match(text)) or unicodedata.category(text) == "So"
+    return bool(term.literal) or text not in STOP_WORDS
 
 
 def _chunk_terms(chunk: str) -> list[Term]:
@@ -81,7 +99,7 @@ def _chunk_terms(chunk: str) -> list[Term]:
     if CJK.search(bare):
         return _cjk_terms(bare)
     found = WORD.findall(bare)
-    if found and re.fullmatch(r"[\w\-]+", bare):
+    if found and _JOINED_WORDS.fullmatch(bare):
         return [_word_term(word) for word in found]
     return [_phrase_term(bare)]
 
@@ -104,9 +122,14 @@ def _word_term(typed: str) -> Term:
 
 
 def _phrase_term(chunk: str) -> Term:
-    """Return the term of a phrase, or of a name with punctuation such as ``foo.bar`` or ``C++``."""
-    found = words(chunk)[:MAX_TERMS]
+    """Return the term of a phrase, or of a name with punctuation such as ``foo.bar`` or ``C++``.
+
+    Its single letters count only as a part of the phrase.
+    """
     line = " ".join(chunk.split())
+    if WORD.fullmatch(line) and is_short(line):
+        return _word_term(line)
+    found = [word for word in words(chunk) if len(word) > 1][:MAX_TERMS]
     return Term(tuple(stem(word) for word in found), tuple(found), fold(line), line.lower())
 
 

@@ -17,7 +17,10 @@ from memoryhub.core.rule_files import RuleSchema, Words, load_rule_file
 
 WORD = re.compile(r"[^\W_]+")
 # Scripts without spaces, where a "word" of the tokenizer is a whole sentence.
-CJK = re.compile(r"[぀-ヿㇰ-ㇿ㐀-䶿一-鿿豈-﫿ｦ-ﾟ가-힯฀-๿\U00020000-\U0003FFFF]")
+CJK = re.compile(
+    r"[぀-ヿㇰ-ㇿ㐀-䶿一-鿿豈-﫿ｦ-ﾟ가-힯\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\U00020000-\U0003FFFF]"
+)
+SHORT_WORD_CHARS = 3  # letters of a word that matches whole words only: "go" is not in "mango"
 # Diacritics are removed only from Latin letters: й and и, が and か are different letters.
 _LATIN_MARKS = re.compile(r"(?<=[a-z])[\u0300-\u036f]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n\s*\n|(?<=[。！？])")
@@ -54,6 +57,21 @@ def fold(text: str) -> str:
 def words(text: str) -> list[str]:
     """Return the folded words of a text in order."""
     return WORD.findall(fold(text))
+
+
+def is_short(word: str) -> bool:
+    """Return whether a word matches whole words only. A word of a script without spaces does not."""
+    return len(word) <= SHORT_WORD_CHARS and not CJK.search(word)
+
+
+def compile_text(text: str) -> re.Pattern[str]:
+    """Return a pattern for a folded text. One with a single short word may not begin or end inside a word."""
+    pattern, found = re.escape(text), WORD.findall(text)
+    if len(found) == 1 and is_short(found[0]):
+        before = r"(?<![^\W_])" if WORD.match(text) else ""
+        after = r"(?![^\W_])" if WORD.match(text[-1:]) else ""
+        pattern = f"{before}{pattern}{after}"
+    return re.compile(pattern)
 
 
 @lru_cache(maxsize=50_000)

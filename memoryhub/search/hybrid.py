@@ -36,6 +36,7 @@ MAX_LEADERS = 24  # best candidates whose neighbours are read
 # A weaker match is no result unless min_score is 0: it shares only common words, or its vector points in
 # about the same direction, as the vectors of any two texts of one store do.
 MIN_MATCH: dict[SearchMode, float] = {"lexical": 0.2, "semantic": 0.35, "hybrid": 0.4}
+MIN_UNKNOWN_MATCH = 0.45  # by meaning alone, if no memory contains a word of the query: it may mean nothing
 LEAST_MATCH = 0.00005  # a smaller one is 0.0000 in the answer
 
 
@@ -55,7 +56,8 @@ class SearchResults:
 
     If more memories match than are scored, ``total`` is not ``exact``. ``mode`` is the mode that ran: lexical
     if vectors could not be used, with the reason in ``failure``. ``note``: the vectors are incomplete.
-    ``model``: the embedding model.
+    ``model``: the embedding model. ``unknown``: words of the query that no row contains. ``suggestions``:
+    corrected queries; if ``is_corrected``, the results are those of the first one.
     """
 
     hits: list[Hit] = field(default_factory=list)
@@ -67,6 +69,9 @@ class SearchResults:
     model: str = ""
     failure: str = ""
     note: str = ""
+    unknown: tuple[str, ...] = ()
+    suggestions: tuple[str, ...] = ()
+    is_corrected: bool = False
 
 
 def search_memories(
@@ -106,7 +111,7 @@ def search_memories(
     if not include_superseded:
         match = rows.move_to_replacements(match)
     scores = scorer.scores(match)
-    least = MIN_MATCH[ranking.mode] if min_score else LEAST_MATCH
+    least = ranking.min_match if min_score else LEAST_MATCH
     found = np.flatnonzero((scores >= min_score) & (np.round(match, 4) >= least))
     found = found[np.lexsort((-found, -match[found], -scores[found]))]
     page = [
@@ -123,6 +128,7 @@ def search_memories(
         model=ranking.meaning.model,
         failure=ranking.meaning.failure,
         note=ranking.meaning.note,
+        unknown=ranking.unknown_words,
     )
 
 
@@ -175,7 +181,8 @@ class _Ranking:
         if mode != "lexical":
             self.meaning = match_meaning(rows, query, frequencies)
         self.mode: SearchMode = "lexical" if self.meaning.failure else mode
-        self._weights = scoring.term_weights(query, frequencies.of_stems, frequencies.total)
+        phrases = self._words.phrase_frequencies
+        self._weights = scoring.term_weights(query, frequencies.of_stems, frequencies.total, phrases)
         # In semantic mode words do not count.
         weights = [0.0] * len(self._weights) if self.mode == "semantic" else self._weights
         self._question = Question.of(query.typed, weights)
@@ -184,6 +191,17 @@ class _Ranking:
             np.zeros(len(rows)) if cosines is None else np.nan_to_num(cosines).clip(0).astype(float)
         )
         self.is_exact = True
+        self._exact_positions: list[int] = []
+
+    @property
+    def unknown_words(self) -> tuple[str, ...]:
+        known = set(self._words.known_words)
+        return tuple(word for word in self._query.words if word not in known)
+
+    @property
+    def min_match(self) -> float:
+        is_unknown = self._query.words and not self._words.known_words
+        return MIN_UNKNOWN_MATCH if self.mode == "semantic" and is_unknown else MIN_MATCH[self.mode]
 
     def match_rows(self, scorer: RowScorer) -> Scores:
         """Return the match of every row: an estimate, replaced by a close comparison for the best rows."""
@@ -194,6 +212,7 @@ class _Ranking:
         substrings = self._find_substrings()
         # Reading a text is worthwhile only if its words can match better than the evidence.
         improvable = scoring.max_word_match(words.covered, words.total) > match
+        improvable |= bool(self._query.literals)
         closely = np.union1d(candidates[improvable[candidates]], substrings)
         candidates = np.union1d(candidates, substrings)
         leaders = candidates[np.argsort(-match[candidates], kind="stable")][:MAX_LEADERS]
@@ -203,6 +222,10 @@ class _Ranking:
         self.is_exact = len(candidates) >= int(np.count_nonzero(match >= MIN_MATCH[self.mode]))
         links = scoring.link_both_ways(neighbours)
         match[candidates] = self._compare(candidates, closely, by_words, links)
+        if self._exact_positions:
+            exact = np.maximum(match[self._exact_positions], scoring.EXACT_MATCH)
+            match = np.minimum(match, scoring.LOOSE_MATCH)
+            match[self._exact_positions] = exact
         return match
 
     def _estimate(self, words: lexical.WordScores) -> Scores:
@@ -251,6 +274,9 @@ class _Ranking:
             for position, (content, found) in zip(candidates.tolist(), compared, strict=True)
         }
         evidence = scoring.combine_evidence(self._question, signals, neighbours)
+        if self._query.is_literal and self.mode != "semantic":
+            exact = [found.is_exact for _, found in compared]
+            self._exact_positions = candidates[exact].tolist()
         return [
             self._combine(found, evidence[position])
             for position, (_, found) in zip(candidates.tolist(), compared, strict=True)

@@ -16,7 +16,7 @@ from memoryhub.backends import fts_query as queries
 from memoryhub.backends.fts_query import Query
 from memoryhub.backends.schema import TEXT_COLUMNS
 from memoryhub.backends.statements import matching_keys, read_texts
-from memoryhub.core.text import fold, stem
+from memoryhub.core.text import fold, is_short, stem, words
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
@@ -79,7 +79,7 @@ class TermMatches:
 
     def __init__(self, rows: VisibleRows, query: Query) -> None:
         self.rows, self.query = rows, query
-        phrases = [term.literal for term in query.terms if len(term.words) > 1]
+        phrases = [term.literal for term in query.terms if term.literal and term.words]
         words = [queries.match_any([word]) for word in query.words]
         titles = [f"{{title alias_text}} : {word}" for word in words]
         found = [
@@ -94,6 +94,11 @@ class TermMatches:
         self.frequencies = TermFrequencies(of_stems, len(rows))
 
     @property
+    def phrase_frequencies(self) -> dict[str, int]:
+        """Number of visible memories with the words of each literal, which are next to each other."""
+        return {text: len(positions) for text, positions in self._phrases.items() if len(words(text)) > 1}
+
+    @property
     def known_words(self) -> list[str]:
         return [word for word, positions in self._words.items() if len(positions)]
 
@@ -103,7 +108,7 @@ class TermMatches:
         scores = WordScores(covered, earned, shared, sum(weight for _, weight in terms))
         for number, weight in terms:
             term = self.query.terms[number]
-            if len(term.words) == 1:
+            if not term.literal:
                 word = term.words[0]
                 scores.add(self._words.get(word, _NOWHERE), weight, 1.0)
                 scores.earned[self._titles.get(word, _NOWHERE)] += weight * (1 - FIELD_CREDIT["content"])
@@ -134,7 +139,7 @@ class TermMatches:
         """Return the share of each term (column) that each of these rows (line) contains, 0..1."""
         shares = np.zeros((len(self.query.terms), len(positions)))
         for number, term in enumerate(self.query.terms):
-            if len(term.words) == 1:
+            if not term.literal:
                 shares[number] = np.isin(positions, self._words.get(term.words[0], _NOWHERE))
             elif term.words:
                 rows, found = self._phrase_shares(term)
@@ -143,10 +148,11 @@ class TermMatches:
 
     def _phrase_shares(self, term: queries.Term) -> tuple[Positions, Scores]:
         """Return the rows with words of a phrase, and the share of the credit that each earns."""
-        shares = np.zeros(len(self.rows))
+        shares, count = np.zeros(len(self.rows)), len(words(term.literal))
         for word in term.words:
-            shares[self._words.get(word, _NOWHERE)] += LOOSE_CREDIT / len(term.words)
-        shares[self._phrases[term.literal]] = 1.0
+            shares[self._words.get(word, _NOWHERE)] += LOOSE_CREDIT / count
+        if count > 1:  # the index ignores the punctuation of ``C++``
+            shares[self._phrases[term.literal]] = 1.0
         positions = np.flatnonzero(shares)
         return positions, shares[positions]
 
@@ -215,7 +221,8 @@ def find_substrings(
     substrings = query.spellings(_texts_inside_words(query, known, thorough=thorough))
     found = _keys(memories.containing(substrings), limit)
     if not found and not known:
-        found = _keys(memories.containing(query.spellings(query.words)), limit)
+        long = [word for word in query.words if not is_short(word)]
+        found = _keys(memories.containing(query.spellings(long)), limit)
     if any(len(text) < queries.TRIGRAM_LENGTH for text in substrings):
         for literal in _literals_to_scan(substrings, found, is_found=bool(found or known)):
             found += _keys(memories.holding(literal), limit)
@@ -227,11 +234,15 @@ def _keys(memories: MemoryQuerySet, limit: int) -> list[int]:
 
 
 def _texts_inside_words(query: Query, known: Collection[str], *, thorough: bool) -> list[str]:
-    """Return the texts to look for inside words: literals, CJK runs, and words that no memory contains."""
+    """Return the texts to look for inside words: literals, CJK runs, and longer words that are unknown."""
     runs = queries.cjk_trigrams(query.text)
     if not thorough:
         return [*(term.literal for term in query.terms if term.literal and not term.stems), *runs]
-    return [*query.literals, *runs, *(word for word in query.words if word not in known)]
+    return [
+        *query.literals,
+        *runs,
+        *(word for word in query.words if word not in known and not is_short(word)),
+    ]
 
 
 def _literals_to_scan(substrings: Iterable[str], found: Sequence[int], *, is_found: bool) -> list[str]:

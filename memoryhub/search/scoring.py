@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memoryhub.backends.fts_query import Query, Term
-from memoryhub.core.text import STOP_WORDS, WORD, fold, stem, words
+from memoryhub.core.text import STOP_WORDS, WORD, compile_text, fold, stem, words
 
 _Number = TypeVar("_Number", float, NDArray[np.float64])
 # Credit of a hit by its best field: title and one-line texts summarise the memory.
@@ -39,6 +39,9 @@ PHRASE_BONUS = 0.06  # the text contains the whole query as typed
 PHRASE_MATCH = 0.6  # minimum match in that case, also if the query starts or ends inside a word
 ACCESSES_FOR_HALF = 5  # number of accesses with a frequency of 0.5
 FOCUS_BONUS = 0.05  # the title contains few other words
+# If the query is a name, path or piece of code, texts that contain it come before those with its words,
+# whatever their age.
+EXACT_MATCH, LOOSE_MATCH = 0.92, 0.55
 
 
 @dataclass(frozen=True)
@@ -90,16 +93,21 @@ def idf(frequency: int, total: int) -> float:
     return math.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
 
 
-def term_weights(query: Query, frequencies: Mapping[str, int], total: int) -> list[float]:
+def term_weights(
+    query: Query, frequencies: Mapping[str, int], total: int, phrases: Mapping[str, int] | None = None
+) -> list[float]:
     """Return the idf of each term.
 
-    A phrase has the idf of its rarest word, a literal without words half of the maximum.
+    A phrase has its own idf if it occurs (``phrases``: the frequency of each literal), or else that of its
+    rarest word, a literal without words half of the maximum.
     """
     default = idf(0, total) / 2
-    return [
-        max((idf(frequencies.get(one, 0), total) for one in term.stems), default=default)
-        for term in query.terms
-    ]
+    weights = []
+    for term in query.terms:
+        counts = [frequencies.get(one, 0) for one in term.stems]
+        counts += filter(None, [phrases.get(term.literal)] if phrases else [])
+        weights.append(max((idf(count, total) for count in counts), default=default))
+    return weights
 
 
 def word_match(covered: _Number, earned: _Number, total: float) -> _Number:
@@ -121,6 +129,11 @@ class TextMatch(NamedTuple):
     match: float = 0.0
     weight: float = 0.0
     terms: tuple[float, ...] = ()
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all terms occur exactly."""
+        return bool(self.terms) and min(self.terms) == 1
 
     @property
     def found_terms(self) -> int:
@@ -213,6 +226,8 @@ class _TermMatcher:
 
     def __init__(self, term: Term) -> None:
         self._literal = term.literal
+        self._text = compile_text(term.literal or term.words[0])
+        self._literal_words = len(words(term.literal))
         self._stems = term.stems
         self._words = term.words
         self._at_start = re.compile(rf"(?<![^\W_]){re.escape(term.words[0])}") if term.at_start else None
@@ -221,7 +236,7 @@ class _TermMatcher:
 
     def is_inside(self, text: str) -> bool:
         """Whether the term is a word that occurs in the text, at least inside a word."""
-        return not self._literal and self._words[0] in text
+        return not self._literal and self._words[0] in text and bool(self._text.search(text))
 
     def credit(self, texts: Sequence[tuple[str, str]], *, is_word: bool = True) -> tuple[float, int]:
         """Return the credit of the best field, 0..1, and the number of hits in the title.
@@ -243,19 +258,18 @@ class _TermMatcher:
     def _count_hits(self, text: str, *, is_word: bool) -> tuple[int, float]:
         """Return the number of hits in a text and the share of credit that this kind of hit earns."""
         if self._literal:
-            if exact := text.count(self._literal):
+            if self._literal in text and (exact := len(self._text.findall(text))):
                 return exact, 1.0
             if not is_word:
                 return 0, 0.0
             counts = [self._count_words(number, text) for number in range(len(self._stems))]
             present = [hits for hits in counts if hits]
-            return (min(present), LOOSE_CREDIT * len(present) / len(counts)) if present else (0, 0.0)
+            return (min(present), LOOSE_CREDIT * len(present) / self._literal_words) if present else (0, 0.0)
         if is_word and (hits := self._count_words(0, text)):
             return hits, 1.0
-        inside = text.count(self._words[0])
-        if inside and self._at_start:
-            inside = len(self._at_start.findall(text))
-        return inside, SUBSTRING_CREDIT
+        if self._words[0] not in text:
+            return 0, 0.0
+        return len((self._at_start or self._text).findall(text)), SUBSTRING_CREDIT
 
     def _count_words(self, number: int, text: str) -> int:
         """Count the words of the text with this stem, up to the number that changes the credit."""

@@ -9,9 +9,12 @@ from collections.abc import Iterable
 from html import escape
 
 from memoryhub.backends.fts_query import Query
-from memoryhub.core.text import collapse_whitespace, fold, stem
+from memoryhub.core.text import collapse_whitespace, compile_text, fold, stem
 
 SNIPPET_WIDTH = 240
+_JOINER = "\u200d"  # joins emoji: 👩 and 🚀 to 👩\u200d🚀
+_MODIFIER = re.compile("[\u200c\u200d\u0e33\u0eb3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
+_FLAG_LETTERS = re.compile("[\U0001f1e6-\U0001f1ff]+\\Z")  # two of them are one flag
 
 
 def extract_snippet(query: Query, text: str, width: int = SNIPPET_WIDTH) -> str:
@@ -21,6 +24,7 @@ def extract_snippet(query: Query, text: str, width: int = SNIPPET_WIDTH) -> str:
     start = _densest_window(spans, width, len(line))
     end = min(len(line), start + width)
     start, end = _align_to_words(line, start, end)
+    start, end = _grapheme_end(line, start), _grapheme_start(line, end)
     parts = ["…"] if start else []
     position = start
     for left, right in spans:
@@ -62,10 +66,36 @@ def _find_hits(query: Query, line: str) -> list[tuple[int, int]]:
         starts = "|".join(sorted({re.escape(one[:-1] or one) for one in stems}))
         words = re.finditer(rf"(?<![^\W_])(?:{starts})[^\W_]*", folded)
         spans = [word.span() for word in words if stem(word.group()) in stems]
+    literals = [*query.literals, *([query.text] if query.is_literal else [])]
     # Words inside other words are marked only if there is no better hit.
-    for literal in [*query.literals, *(() if spans else query.words)]:
-        spans += [found.span() for found in re.finditer(re.escape(literal), folded)]
-    return _merge_spans(sorted(spans))
+    for literal in [*literals, *(() if spans else query.words)]:
+        spans += [found.span() for found in compile_text(literal).finditer(folded)]
+    graphemes = [(_grapheme_start(line, left), _grapheme_end(line, right)) for left, right in spans]
+    return _merge_spans(sorted(graphemes))
+
+
+def _grapheme_start(line: str, at: int) -> int:
+    while 0 < at < len(line) and _continues_grapheme(line, at):
+        at -= 1
+    return at
+
+
+def _grapheme_end(line: str, at: int) -> int:
+    while 0 < at < len(line) and _continues_grapheme(line, at):
+        at += 1
+    return at
+
+
+def _continues_grapheme(line: str, at: int) -> bool:
+    """Return whether the character at this position is shown as one with those before it."""
+    if line[at] <= "\u02ff":
+        return False
+    before = line[at - 1]
+    if _FLAG_LETTERS.match(line[at]) and _FLAG_LETTERS.match(before):
+        letters = _FLAG_LETTERS.search(line[:at])
+        return letters is not None and len(letters[0]) % 2 == 1
+    is_mark = unicodedata.category(line[at]).startswith("M")
+    return is_mark or before == _JOINER or bool(_MODIFIER.match(line[at]))
 
 
 def _merge_spans(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

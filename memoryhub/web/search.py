@@ -19,6 +19,7 @@ from memoryhub.backends.schema import TEXT_COLUMNS
 from memoryhub.core.text import collapse_whitespace, without_title_prefix
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.search.fallback import search_or_correct
 from memoryhub.search.hybrid import Hit, search_memories
 from memoryhub.search.snippets import extract_snippet, highlight_text, snippet_of_first_match
 from memoryhub.web.base.fields import parse_whole_number
@@ -70,16 +71,23 @@ def _results_context(request: HtmxHttpRequest, form: SearchFilter, clearance: Cl
     size = settings.MEMORYHUB.search_limit
     number = _page_number(request)
     memories = form.wanted().select(clearance)
-    results = search_memories(
-        memories, text, limit=size, offset=(number - 1) * size, min_score=min_score, snippets=False
+    results = search_or_correct(
+        memories,
+        text,
+        known=MemoryFilter().select(clearance),
+        limit=size,
+        offset=(number - 1) * size,
+        min_score=min_score,
+        snippets=False,
     )
     # A failure of semantic search is shown only if an embedding provider is configured.
     failure = results.failure if settings.MEMORYHUB.embeddings != "none" else ""
     context = {"results": results, "floor": min_score, "without_meaning": failure}
     if not results.total:
         return context | _advice_context(request, memories, form, clearance)
-    query = parse_query(text)
+    query = parse_query(results.suggestions[0] if results.is_corrected else text)
     return context | {
+        "suggestions": [(one, filter_url(request, q=one)) for one in results.suggestions],
         "found": [_to_search_hit(query, hit) for hit in results.hits],
         "number": number,
         "last": -(-results.total // size),

@@ -153,3 +153,32 @@ class TestWithoutScripts:
         page.get_by_role("button", name="Search").click()
         expect(page.get_by_role("link", name="Zebra crossing")).to_be_visible()
         expect(page.get_by_role("link", name="Zebra feeding")).to_have_count(0)
+
+
+def test_clicking_the_corrected_query_searches_for_it(open_page: Any, reader: Any, zoo: None) -> None:
+    page = open_page("/search/", reader)
+    box(page).press_sequentially("girafe", delay=20)
+    expect(page.get_by_text("Did you mean giraffe?")).to_be_visible()
+    expect(page.get_by_role("link", name="Giraffe sleep")).to_be_visible()
+    expect(page.locator("#found mark").first).to_have_text("Giraffe")
+    page.get_by_role("link", name="giraffe", exact=True).click()
+    expect(page).to_have_url(re.compile(r"/search/\?q=giraffe$"))
+    expect(box(page)).to_have_value("giraffe")
+    expect(page.get_by_role("link", name="Giraffe sleep")).to_be_visible()
+    expect(page.get_by_text("Did you mean")).to_have_count(0)
+
+
+def test_an_older_answer_does_not_replace_a_newer_one(open_page: Any, reader: Any, zoo: None) -> None:
+    page = open_page("/search/", reader)
+    waiting: list[Any] = []
+    page.route(re.compile(r"q=zebra(&|$)"), lambda route: waiting.append(route))
+    with page.expect_request(re.compile(r"q=zebra(&|$)")):
+        box(page).fill("zebra")
+    box(page).fill("giraffe")
+    expect(page.get_by_role("link", name="Giraffe sleep")).to_be_visible()
+    for route in waiting:
+        route.fulfill(status=200, content_type="text/html", body='<div id="found">an older answer</div>')
+    box(page).fill("giraffe sleep")
+    expect(page).to_have_url(re.compile(r"q=giraffe\+sleep$"))
+    expect(page.get_by_text("an older answer")).to_have_count(0)
+    expect(page.get_by_role("link", name="Giraffe sleep")).to_be_visible()

@@ -43,6 +43,40 @@ def zoo(remember: Callable[..., Any]) -> None:
     remember("giraffe house", title="Giraffe house", type="feature", project="land")
 
 
+class TestCorrections:
+    def test_misspelt_query_shows_results_and_the_corrected_query(self, visitor: Client, zoo: None) -> None:
+        response = visitor.get("/search/", {"q": "girafe", "project": "land"})
+        page = response.content.decode()
+        assert "Did you mean giraffe ?" in text(response)
+        assert "Nothing found for “girafe”" in text(response)
+        assert 'href="/search/?q=giraffe&amp;project=land"' in page
+        assert "<mark>Giraffe</mark> house" in page
+        assert "1 result for giraffe" in text(response)
+
+    def test_correction_is_offered_above_the_results_of_the_typed_query(
+        self, visitor: Client, zoo: None
+    ) -> None:
+        response = visitor.get("/search/", {"q": "zebra stabel", "min_score": "0"})
+        assert "Did you mean zebra stable ?" in text(response)
+        assert "Nothing found" not in text(response)
+        assert "results for zebra stabel" in text(response)
+
+    def test_known_words_have_no_suggestion(self, visitor: Client, zoo: None) -> None:
+        assert "Did you mean" not in text(visitor.get("/search/", {"q": "zebra"}))
+
+    def test_words_of_redacted_memories_are_not_suggested(self, insider: Client, remember: Any) -> None:
+        remember("The okapi sleeps", sensitivity="secret")
+        assert "Did you mean" not in text(insider.get("/search/", {"q": "okappi"}))
+
+    def test_search_starts_soon_after_the_last_key_and_only_the_newest_answer_is_shown(
+        self, visitor: Client
+    ) -> None:
+        page = visitor.get("/search/").content.decode()
+        [fields] = re.findall(r'<div id="search-fields"[^>]*>', page)
+        assert int(re.findall(r"delay:(\d+)ms", fields)[0]) <= 120
+        assert 'hx-sync="closest form:replace"' in fields
+
+
 class TestResults:
     def test_result_shows_text_without_markdown(self, visitor: Client, remember: Any) -> None:
         remember("We *convert* in `batches`: 2 * 3, `<b>zebra</b>`", title="Zebras", abstract="**zebra**")
