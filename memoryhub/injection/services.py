@@ -33,6 +33,7 @@ from memoryhub.search import scoring
 from memoryhub.search.hybrid import default_weights
 from memoryhub.search.lexical import score_parts
 from memoryhub.search.prompts import strip_context_blocks
+from memoryhub.search.visible_rows import load_in_background
 from memoryhub.security.secrets import redact
 
 logger = logging.getLogger(__name__)
@@ -182,6 +183,8 @@ def _inject(
     except DeadlinePassed:
         logger.warning("an injection was not ready after %g ms and left out", deadline.milliseconds)
         reason = f"injection: not ready after {deadline.milliseconds:g} ms"
+        # The first search of a large store reads all visible rows, which can take longer than the deadline.
+        load_in_background(injectable_memories(request.clearance(actor), request.project, now))
     except Exception:
         logger.exception("an injection failed and was left out")
         reason = "injection failed; the log has the details"

@@ -6,6 +6,7 @@ that it returns depends on a hidden memory. A cached copy is brought up to date 
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from collections import OrderedDict
@@ -42,6 +43,8 @@ COLUMNS = np.dtype(
         ("session", "i8"),
     ]
 )
+logger = logging.getLogger(__name__)
+_loading = threading.Lock()  # held by the thread of load_in_background
 MAX_CACHED_ROWS = 2_000_000  # of all querysets; a row takes 80 bytes
 MAX_REPLACEMENTS = 20  # of replacements of one memory that are followed
 _UNIX_EPOCH = 2_440_587.5  # in Julian days
@@ -136,6 +139,26 @@ def load_visible_rows(memories: MemoryQuerySet) -> VisibleRows:
         return rows
     expired = rows.columns["expires"] <= scope.now
     return rows.where(~expired) if expired.any() else rows
+
+
+def load_in_background(memories: MemoryQuerySet) -> None:
+    """Load the rows of a queryset in another thread, for the next call. The caller had no time to read them.
+
+    Does nothing inside a transaction, whose rows are not cached, and while another load is running.
+    """
+    if connection.in_atomic_block or not _loading.acquire(blocking=False):
+        return
+
+    def load() -> None:
+        try:
+            load_visible_rows(memories)
+        except Exception:
+            logger.exception("the rows for searches could not be loaded")
+        finally:
+            connection.close()
+            _loading.release()
+
+    threading.Thread(target=load, name="visible-rows", daemon=True).start()
 
 
 def clear_cache() -> None:

@@ -145,27 +145,20 @@ def test_crafted_memories_do_not_show_which_words_are_hidden(agent, remember, ac
 
 
 @pytest.mark.parametrize("attacker", ATTACKERS)
-@pytest.mark.parametrize("count", [31, 230])
-def test_hidden_memory_does_not_choose_among_more_matches_than_are_compared(
-    agent, remember, actor, attacker, count
-):
+def test_hidden_memory_does_not_choose_among_more_matches_than_are_compared(agent, remember, actor, attacker):
     """Two words are in equally many visible memories; a hidden memory makes one of them more common.
 
-    An injection ignores a word alone that many memories contain, and compares only 60 memories.
+    An injection ignores words that so many memories contain.
     """
     hidden = remember(f"the launch of {GUESS}", created_at=PAST, **HIDDEN[attacker])
-    texts = [f"{word} note {n:05}" for n in range(count) for word in (GUESS, CONTROL)]
-    drafts = [
-        MemoryDraft(content=one, created_at=PAST, project="a", importance=1.0, trust=1.0) for one in texts
-    ]
+    texts = [f"{word} note {n:05}" for n in range(230) for word in (GUESS, CONTROL)]
+    drafts = [MemoryDraft(content=one, created_at=PAST, project="a") for one in texts]
     memories.create_memories(drafts, actor)
     bot = agent("public", **ATTACKERS[attacker])
 
     def ask() -> Answers:
-        found = answers(bot, [f"{GUESS} {CONTROL}"], SOURCES if count > 31 else ["inject"])
-        assert all(
-            " note 00" in str(one) for (name, _), one in found.items() if count == 31 or name != "inject"
-        )
+        found = answers(bot, [f"{GUESS} {CONTROL}"], SOURCES)
+        assert all(" note 00" in str(one) for (name, _), one in found.items() if name != "inject")
         return found
 
     assert different(ask, [hidden]) == []
