@@ -26,7 +26,3 @@ def test_missed_injection_loads_the_rows_for_the_next_one(remember, monkeypatch)
             break
         time.sleep(0.05)
     assert [len(rows) for rows in visible_rows._cache._rows.values()] == [1]
-    assert (
-        len(visible_rows.load_visible_rows(injectable_memories(Clearance(), "", services.timezone.now())))
-        == 1
-    )
