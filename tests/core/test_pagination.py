@@ -137,7 +137,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("cursor", BAD)
+@pytest.mark.parametrize("cursor", BAD, ids=range(len(BAD)))
 def test_invalid_cursor_is_refused(db, cursor):
     with pytest.raises(InvalidCursor, match="next_cursor"):
         paginate(Memory.objects.all(), "updated_at", 5, cursor)
