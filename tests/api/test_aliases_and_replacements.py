@@ -72,16 +72,22 @@ QUERY = "zebra stripes"
 READS: dict[str, Finder] = {
     "get": lambda agent, uid: agent.get(f"/memories/{uid}").json(),
     "list": lambda agent, uid: agent.get("/memories", session_id="s").json()["items"][0],
-    "search": lambda agent, uid: agent.get("/search", query=QUERY).json()["results"][0]["memory"],
-    "recall": lambda agent, uid: agent.post("/recall", {"query": QUERY}).json()["details"][0],
+    "search": lambda agent, uid: agent.get("/search", query=QUERY, include_superseded=True).json()["results"][
+        0
+    ]["memory"],
     "timeline": lambda agent, uid: agent.get("/timeline", session_id="s").json()["items"][0]["memory"],
     "patch": lambda agent, uid: agent.patch(f"/memories/{uid}", {"trust": 0.5}).json()["memory"],
     "store again": lambda agent, uid: agent.post("/memories", {"content": QUERY}).json()["memory"],
     "restore": lambda agent, uid: agent.post(f"/memories/{uid}/restore").json()["memory"],
     "letsgo get": _tool("letsgo/get_memory", "memory", id=ID),
     "letsgo list": _tool("letsgo/list_memories", "memories", 0, session_id="s"),
-    "letsgo search": _tool("letsgo/search_memories", "results", 0, query=QUERY),
     "letsgo file": _tool("letsgo/search_by_file", "results", 0, path="a.py"),
+}
+# Reads that return the replacement itself if the caller may see it.
+FINDS: dict[str, Finder] = {
+    "search": lambda agent, uid: agent.get("/search", query=QUERY).json()["results"][0]["memory"],
+    "recall": lambda agent, uid: agent.post("/recall", {"query": QUERY}).json()["details"][0],
+    "letsgo search": _tool("letsgo/search_memories", "results", 0, query=QUERY),
     "memory-mcp recall": _tool("memory-mcp/memory_recall", "details", 0, query=QUERY),
 }
 
@@ -101,6 +107,20 @@ def test_every_answer_shows_the_replacement_only_to_those_who_see_it(
     assert found.get("superseded_by") is None
     Memory.objects.filter(uid=new).update(sensitivity="public")
     assert read(low, old)["superseded_by"] == new
+
+
+@pytest.mark.parametrize("read", FINDS.values(), ids=FINDS)
+def test_search_returns_the_replacement_to_those_who_see_it(
+    agent: Callable[..., Agent], read: Finder
+) -> None:
+    bot, low = agent(), agent("public", "low")
+    old = stored(bot, content=QUERY)["id"]
+    new = stored(bot, content="of another animal", sensitivity="private")["id"]
+    bot.patch(f"/memories/{old}", {"superseded_by": new})
+    found = read(low, old)
+    assert (found["id"], found.get("superseded_by")) == (old, None)
+    Memory.objects.filter(uid=new).update(sensitivity="public")
+    assert read(low, old)["id"] == new
 
 
 def test_a_read_that_does_not_ask_for_the_level_shows_no_replacement(bot: Agent) -> None:

@@ -259,7 +259,7 @@ def test_process_has_one_index_per_model_and_limits_them():
     assert vector_index.get_index("a", 4) is not one
 
 
-@pytest.mark.parametrize("column", schema.TEXT_COLUMNS)
+@pytest.mark.parametrize("column", schema.EMBEDDED_COLUMNS)
 def test_changed_text_deletes_the_vector(db, column):
     [one] = make_memories(1)
     insert_vectors([(one, unit(1))])
