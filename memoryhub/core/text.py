@@ -20,7 +20,7 @@ WORD = re.compile(r"[^\W_]+")
 CJK = re.compile(
     r"[぀-ヿㇰ-ㇿ㐀-䶿一-鿿豈-﫿ｦ-ﾟ가-힯\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\U00020000-\U0003FFFF]"
 )
-SHORT_WORD_CHARS = 3  # letters of a word that matches whole words only: "go" is not in "mango"
+SHORT_WORD_CHARS = 2  # letters of a word that matches whole words only: "go" is not in "mango"
 # Diacritics are removed only from Latin letters: й and и, が and か are different letters.
 _LATIN_MARKS = re.compile(r"(?<=[a-z])[\u0300-\u036f]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n\s*\n|(?<=[。！？])")

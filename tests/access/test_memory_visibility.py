@@ -259,7 +259,7 @@ def test_page_is_full_despite_higher_ranked_hidden_rows(db, actor, low, configur
     found = search_memories(MemoryFilter().select(low.clearance), "zebra", limit=30, min_score=0.0)
     assert len(found.hits) == found.total == 30
     assert (
-        len(search_memories(MemoryFilter().select(low.clearance), "ebra", limit=30, min_score=0.0).hits) == 30
+        len(search_memories(MemoryFilter().select(low.clearance), "ebr", limit=30, min_score=0.0).hits) == 30
     )
     assert len(paginate(MemoryFilter().select(low.clearance), "updated_at", 30, None).items) == 30
     entries, _ = load_timeline(low.clearance, MemoryFilter(), limit=30)

@@ -63,7 +63,7 @@ QUERIES = [
     ("ความจำ", "thai"),
     ("файл", "russian"),
     ("ФАЙЛ", "russian"),
-    ("айл", None),
+    ("айл", "russian"),
     ("онфиг", "russian"),
     ("найден", "russian"),
     ("конфигур", "russian"),
