@@ -63,6 +63,7 @@ def _warm_up() -> None:
     gc.freeze()
 
 
-# In a thread, so that the server answers a second earlier.
-threading.Thread(target=_warm_up, name="warm-up", daemon=True).start()
+# In a thread, so that the server answers a second earlier. Not a daemon: the interpreter would abort if it ended
+# while compiled libraries load.
+threading.Thread(target=_warm_up, name="warm-up").start()
 worker.start_workers(ExtractionWorker(), FlaggingWorker())

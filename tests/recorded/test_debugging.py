@@ -173,12 +173,3 @@ def test_injections_are_logged_with_the_time_of_their_prompts(played):
     assert {one.at for one in played.session.injections.all()} <= asked
     played.session.refresh_from_db()
     assert played.session.last_at == played.session.ended_at
-
-
-def test_memories_are_injected_again_after_compacting(played):
-    """The agent lost the earlier injections with its context."""
-    compacted = next(event.at for event in played.events if event.event == "session:checkpoint")
-    before = [one.injected for one in played.session.injections.filter(at__lt=compacted)]
-    after = [one.injected for one in played.session.injections.filter(at__gt=compacted)]
-    text = [{shown["id"] for one in part for shown in one} for part in (before, after)]
-    assert text[0] & text[1]

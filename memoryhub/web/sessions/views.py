@@ -30,8 +30,8 @@ from memoryhub.web.memories.filters import filter_url
 from memoryhub.web.sessions.picture import MAX_ITEMS, fit_to_bytes, render_picture
 
 PAGE_SIZE = 50
-ENTRIES_PER_PAGE = 25
-MAX_LIST_BYTES = 34_000  # of the entries on a page: fewer entries if they are long
+ENTRIES_PER_PAGE = 30
+MAX_LIST_BYTES = 29_000  # of the entries on a page: fewer entries if they are long
 CONTEXT_ENTRIES = 6  # entries before the one that the address names
 # The tabs of a session's page, with their labels and the kinds of entries that they show.
 KINDS = {
