@@ -63,7 +63,7 @@ def _warm_up() -> None:
     gc.freeze()
 
 
-# In a thread, so that the server answers a second earlier. Not a daemon: the interpreter would abort if it ended
-# while compiled libraries load.
+# In a thread, so that the server answers a second earlier. Not a daemon: the interpreter would abort if it
+# ended while compiled libraries load.
 threading.Thread(target=_warm_up, name="warm-up").start()
 worker.start_workers(ExtractionWorker(), FlaggingWorker())

@@ -20,6 +20,8 @@ from memoryhub.core.vocabulary import SCOPES
 Keys = NDArray[np.int64]
 
 TEXT_TABLE = "memoryhub_text"
+MAX_SPEAKER_CHARS = 95  # of a name at the beginning of a text, with a colon and a space
+QUESTION_TAIL_CHARS = 120  # a question mark in these last characters makes the text a question
 
 
 def key_list(keys: Iterable[int]) -> RawSQL:
@@ -42,9 +44,12 @@ def matching_keys(expressions: Sequence[str]) -> list[Keys]:
     return [np.fromstring(found[number] or "", np.int64, sep=",") for number in range(len(expressions))]
 
 
-# Columns of a memory that ranking needs: VisibleRows.columns has one field for each.
+# Columns of a memory that ranking needs, for the fields of VisibleRows.columns. A text whose beginning has a
+# colon may name its speaker.
 _RANKING_SQL = f"""SELECT id, julianday(updated_at), julianday(created_at), julianday(expires_at), importance,
-    trust, length(title), length(content), coalesce(superseded_by_id, 0), session_id, project
+    trust, length(title), length(content), coalesce(superseded_by_id, 0), session_id, project,
+    iif(instr(substr(content, 1, {MAX_SPEAKER_CHARS}), ':'), substr(content, 1, {MAX_SPEAKER_CHARS}), ''),
+    instr(replace(substr(content, -{QUESTION_TAIL_CHARS}), '？', '?'), '?') > 0
     FROM {MEMORY_TABLE} WHERE id IN (%s)"""
 
 

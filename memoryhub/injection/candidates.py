@@ -24,9 +24,9 @@ from memoryhub.search.lexical import (
     ScoredCandidate,
     Scores,
     TermMatches,
-    TextMatcher,
     best_positions,
     find_substrings,
+    match_texts,
 )
 from memoryhub.search.prompts import (
     ParsedPrompt,
@@ -35,6 +35,7 @@ from memoryhub.search.prompts import (
     parse_prompt,
     words_query,
 )
+from memoryhub.search.text_matching import TextMatch
 from memoryhub.search.visible_rows import VisibleRows, load_visible_rows
 
 # Limits of the parsed prompt.
@@ -196,17 +197,17 @@ def _match_candidates(
     best = best_positions(np.where(match > 0, scorer.scores(match), 0), MAX_COMPARED)
     inside = find_substrings(memories, matches, MAX_COMPARED, thorough=False)
     candidates = np.unique(np.concatenate([best, inside, rows.find(np.array(about_files, np.int64))]))
-    compared = TextMatcher(matches, weights, prompt_query.clauses).match(candidates, candidates, match)
+    compared = match_texts(matches, candidates, weights, prompt_query.clauses)
     matched = np.zeros(len(rows))
-    matched[candidates] = [found.match for _, found in compared]
+    matched[candidates] = [found.match for found in compared]
     matched = rows.move_to_replacements(np.maximum(matched, subject))
-    texts = {position: found for position, (_, found) in zip(candidates.tolist(), compared, strict=True)}
+    texts = dict(zip(candidates.tolist(), compared, strict=True))
     scored = []
     for position in np.union1d(best_positions(matched, MAX_COMPARED), candidates).tolist():
         components = scorer.parts(position, float(matched[position]))
         if components.match > 0:
             score = scoring.composite_score(components, default_weights())
-            found = texts.get(position, scoring.TextMatch())
+            found = texts.get(position, TextMatch())
             scored.append(ScoredCandidate(int(rows.pks[position]), score, components, found))
     return scored
 

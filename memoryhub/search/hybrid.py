@@ -7,6 +7,7 @@ and of their neighbours in the session are read and compared closely; the detail
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -21,9 +22,19 @@ from memoryhub.backends.schema import TEXT_COLUMNS
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import lexical, scoring
-from memoryhub.search.lexical import RowScorer, Scores, TermMatches, TextMatcher, best_positions
+from memoryhub.search.evidence import (
+    MATCH_CURVE,
+    NEIGHBOUR_WORD_SHARES,
+    Evidence,
+    Pairs,
+    Question,
+    Signals,
+    combine_evidence,
+    cosine_weight,
+    length_factor,
+)
+from memoryhub.search.lexical import RowScorer, Scores, TermMatches, best_positions, match_texts
 from memoryhub.search.prompts import match_prompt
-from memoryhub.search.scoring import NEIGHBOUR_WORD_SHARES, Neighbours, Question, Signals
 from memoryhub.search.semantic import SemanticMatches, match_meaning
 from memoryhub.search.snippets import snippet_of_first_match
 from memoryhub.search.visible_rows import Positions, VisibleRows, load_visible_rows
@@ -32,7 +43,7 @@ SearchMode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
 MAX_DISTANCE = len(NEIGHBOUR_WORD_SHARES)
 POOL_DIVISOR = 5  # each measure finds this part of the pool
 MAX_TITLES = 8  # memories with all words in the title that are candidates in any case
-MAX_LEADERS = 24  # best candidates whose neighbours are read
+MAX_LEADERS = 60  # best candidates whose neighbours are read
 # A weaker match is no result unless min_score is 0: it shares only common words, or its vector points in
 # about the same direction, as the vectors of any two texts of one store do.
 MIN_MATCH: dict[SearchMode, float] = {"lexical": 0.2, "semantic": 0.35, "hybrid": 0.4}
@@ -155,18 +166,6 @@ def _make_snippet(query: Query, memory: Memory) -> str:
     return snippet_of_first_match(query, (getattr(memory, name) for name in reversed(TEXT_COLUMNS)))
 
 
-def find_neighbours(rows: VisibleRows, positions: Positions) -> dict[int, Neighbours]:
-    """Return the neighbours, by position, of those rows that belong to a session."""
-    wanted, found = set(positions.tolist()), {}
-    for session in rows.sessions_of(positions):
-        members = session.tolist()
-        for place, position in enumerate(members):
-            if position in wanted:
-                before = members[max(place - MAX_DISTANCE, 0) : place][::-1]
-                found[position] = Neighbours(before, members[place + 1 : place + 1 + MAX_DISTANCE])
-    return found
-
-
 class _Ranking:
     """The match of every visible row with one query.
 
@@ -216,12 +215,10 @@ class _Ranking:
         closely = np.union1d(candidates[improvable[candidates]], substrings)
         candidates = np.union1d(candidates, substrings)
         leaders = candidates[np.argsort(-match[candidates], kind="stable")][:MAX_LEADERS]
-        neighbours = find_neighbours(self._rows, leaders)
-        around = (one for links in neighbours.values() for one in (*links.before, *links.after))
-        candidates = np.unique(np.array([*candidates.tolist(), *around], np.int64))
+        pairs = self._rows.session_pairs(leaders, MAX_DISTANCE)
+        candidates = np.unique(np.concatenate([candidates, *(one for pair in pairs for one in pair)]))
         self.is_exact = len(candidates) >= int(np.count_nonzero(match >= MIN_MATCH[self.mode]))
-        links = scoring.link_both_ways(neighbours)
-        match[candidates] = self._compare(candidates, closely, by_words, links)
+        match[candidates] = self._compare(candidates, closely, by_words, pairs)
         if self._exact_positions:
             exact = np.maximum(match[self._exact_positions], scoring.EXACT_MATCH)
             match = np.minimum(match, scoring.LOOSE_MATCH)
@@ -231,10 +228,10 @@ class _Ranking:
     def _estimate(self, words: lexical.WordScores) -> Scores:
         """Return the match by words and vectors, without phrases, parts of words and neighbours."""
         total = sum(self._question.weights)
-        chars = np.maximum(self._rows.columns["chars"], 1)
-        coverage = words.shared / total * scoring.length_factor(chars) if total else words.shared
-        evidence = coverage + scoring.cosine_weight(total) * self._cosines
-        match = np.maximum(1 - np.exp(-scoring.MATCH_CURVE * evidence), words.match)
+        lengths = length_factor(self._rows.columns["chars"])
+        coverage = words.shared / total * lengths if total else words.shared
+        evidence = coverage + cosine_weight(total) * self._cosines
+        match = np.maximum(1 - np.exp(-MATCH_CURVE * evidence), words.match)
         if self._needs_strong_meaning:
             match[(coverage == 0) & (match < MIN_MATCH["hybrid"])] = 0.0
         return np.asarray(match)
@@ -259,36 +256,34 @@ class _Ranking:
         return lexical.find_substrings(self._memories, self._words, settings.MEMORYHUB.search_pool)
 
     def _compare(
-        self, candidates: Positions, closely: Positions, by_words: Scores, neighbours: dict[int, Neighbours]
-    ) -> list[float]:
-        """Return the match of each candidate by its text, its vector and its neighbours."""
-        compared = TextMatcher(self._words, self._weights).match(candidates, closely, by_words)
-        signals = {
-            position: Signals(
-                terms=found.terms,
-                cosine=float(self._cosines[position]),
-                chars=len(content),
-                speaker=scoring.parse_speaker(content),
-                asks=scoring.ends_with_question(content),
-            )
-            for position, (content, found) in zip(candidates.tolist(), compared, strict=True)
-        }
-        evidence = scoring.combine_evidence(self._question, signals, neighbours)
-        if self._query.is_literal and self.mode != "semantic":
-            exact = [found.is_exact for _, found in compared]
-            self._exact_positions = candidates[exact].tolist()
-        return [
-            self._combine(found, evidence[position])
-            for position, (_, found) in zip(candidates.tolist(), compared, strict=True)
-        ]
+        self, candidates: Positions, closely: Positions, by_words: Scores, pairs: Sequence[Pairs]
+    ) -> Scores:
+        """Return the match of each candidate by its words, its vector and its neighbours.
 
-    def _combine(self, found: scoring.TextMatch, evidence: scoring.Evidence) -> float:
+        Only the texts of the rows ``closely`` are read.
+        """
+        compared = match_texts(self._words, closely, self._weights)
+        lines = np.searchsorted(candidates, closely)
+        terms, by_words = self._words.shares(candidates), by_words[candidates]
+        if compared:
+            terms[lines] = [found.terms for found in compared]
+            by_words[lines] = [found.match for found in compared]
+        columns = self._rows.columns[candidates]
+        signals = Signals(
+            terms, self._cosines[candidates], columns["chars"], columns["speaker"].tolist(), columns["asks"]
+        )
+        links = [Pairs(*(np.searchsorted(candidates, side) for side in pair)) for pair in pairs]
+        evidence = combine_evidence(self._question, signals, links)
+        if self._query.is_literal and self.mode != "semantic":
+            self._exact_positions = closely[[found.is_exact for found in compared]].tolist()
+        return self._combine(by_words, evidence)
+
+    def _combine(self, by_words: Scores, evidence: Evidence) -> Scores:
         """Return the match, 0..1: that of the evidence, or of the words alone if that is higher."""
+        match = evidence.match
         if self.mode == "semantic":
-            return evidence.match
-        by_words = found.match
-        if by_words < 1:
-            by_words *= evidence.speaker_factor
-        if self._needs_strong_meaning and not evidence.coverage and evidence.match < MIN_MATCH["hybrid"]:
-            return 0.0
-        return max(by_words, evidence.match)
+            return match
+        if self._needs_strong_meaning:
+            match[(evidence.coverage == 0) & (match < MIN_MATCH["hybrid"])] = 0.0
+        by_words = np.where(by_words < 1, by_words * evidence.speaker_factor, by_words)
+        return np.maximum(by_words, match)

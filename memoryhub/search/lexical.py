@@ -21,6 +21,7 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
 from memoryhub.search.scoring import FIELD_CREDIT, LOOSE_CREDIT
+from memoryhub.search.text_matching import QueryMatcher, TextMatch
 from memoryhub.search.visible_rows import Positions, VisibleRows, julian_day, load_visible_rows
 
 MAX_SCANNED_LITERALS = 3  # literals of one query that are too short for the trigram index
@@ -34,7 +35,7 @@ class ScoredCandidate:
     pk: int
     score: float
     parts: scoring.Components
-    text_match: scoring.TextMatch
+    text_match: TextMatch
 
 
 @dataclass(frozen=True)
@@ -140,10 +141,10 @@ class TermMatches:
         shares = np.zeros((len(self.query.terms), len(positions)))
         for number, term in enumerate(self.query.terms):
             if not term.literal:
-                shares[number] = np.isin(positions, self._words.get(term.words[0], _NOWHERE))
+                shares[number] = _is_among(positions, self._words.get(term.words[0], _NOWHERE))
             elif term.words:
                 rows, found = self._phrase_shares(term)
-                shares[number, np.isin(positions, rows)] = found[np.isin(rows, positions)]
+                shares[number, _is_among(positions, rows)] = found[_is_among(rows, positions)]
         return shares.T
 
     def _phrase_shares(self, term: queries.Term) -> tuple[Positions, Scores]:
@@ -158,6 +159,14 @@ class TermMatches:
 
 
 _NOWHERE: Positions = np.empty(0, np.int64)
+
+
+def _is_among(positions: Positions, ascending: Positions) -> NDArray[np.bool_]:
+    """Return whether each position is one of those that are in ascending order."""
+    if not len(ascending):
+        return np.zeros(len(positions), np.bool_)
+    places = np.minimum(np.searchsorted(ascending, positions), len(ascending) - 1)
+    return np.asarray(ascending[places] == positions)
 
 
 class WordScores(NamedTuple):
@@ -179,34 +188,20 @@ class WordScores(NamedTuple):
         return scoring.word_match(self.covered, self.earned, self.total)
 
 
-class TextMatcher:
-    """Reads the texts of candidates and matches the query with them."""
-
-    def __init__(self, matches: TermMatches, weights: Sequence[float], clauses: Sequence[Query] = ()) -> None:
-        self._matches = matches
-        self._matcher = scoring.QueryMatcher(matches.query, weights, clauses)
-
-    def match(
-        self, positions: Positions, closely: Positions, estimate: Scores
-    ) -> list[tuple[str, scoring.TextMatch]]:
-        """Return the content of each row (ascending) and its match. One statement.
-
-        Only the rows ``closely`` are compared; the others have the match of ``estimate`` by words.
-        """
-        keys = self._matches.rows.pks[positions].tolist()
-        texts = {pk: fields for pk, *fields in read_texts(keys)}
-        shares, compared = self._matches.shares(positions).tolist(), np.isin(positions, closely).tolist()
-        found = []
-        for pk, position, own, is_close in zip(keys, positions.tolist(), shares, compared, strict=True):
-            fields = texts.get(pk, ("",) * len(TEXT_COLUMNS))  # deleted meanwhile
-            if is_close:
-                named = dict(zip(TEXT_COLUMNS, fields, strict=True))
-                match = self._matcher.match(named, list(map(bool, own)))
-            else:
-                shares = self._matcher.shares_inside_words(fields, own)
-                match = scoring.TextMatch(float(estimate[position]), 0.0, shares)
-            found.append((fields[-1], match))
-        return found
+def match_texts(
+    matches: TermMatches, positions: Positions, weights: Sequence[float], clauses: Sequence[Query] = ()
+) -> list[TextMatch]:
+    """Read the texts of rows (ascending) and match the query with each. One statement."""
+    if not len(positions):
+        return []
+    matcher = QueryMatcher(matches.query, weights, clauses)
+    keys = matches.rows.pks[positions].tolist()
+    texts = {pk: dict(zip(TEXT_COLUMNS, fields, strict=True)) for pk, *fields in read_texts(keys)}
+    shares = matches.shares(positions).tolist()
+    return [
+        matcher.match(texts.get(pk, {}), list(map(bool, own)))  # a row may be deleted meanwhile
+        for pk, own in zip(keys, shares, strict=True)
+    ]
 
 
 def find_substrings(

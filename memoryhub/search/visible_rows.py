@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -26,6 +27,7 @@ from memoryhub.backends import change_log
 from memoryhub.backends.change_log import LogPosition
 from memoryhub.backends.statements import Keys, read_ranking_columns
 from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.search.evidence import Pairs, parse_speaker
 
 # Moments are Julian days; rows without expiry expire in an infinite time, rows without session or replacement
 # have 0.
@@ -41,11 +43,13 @@ COLUMNS = np.dtype(
         ("chars", "i8"),
         ("replacement", "i8"),
         ("session", "i8"),
+        ("speaker", "O"),
+        ("asks", "?"),
     ]
 )
 logger = logging.getLogger(__name__)
 _loading = threading.Lock()  # held by the thread of load_in_background
-MAX_CACHED_ROWS = 2_000_000  # of all querysets; a row takes 80 bytes
+MAX_CACHED_ROWS = 2_000_000  # of all querysets; a row takes 89 bytes
 MAX_REPLACEMENTS = 20  # of replacements of one memory that are followed
 _UNIX_EPOCH = 2_440_587.5  # in Julian days
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.]+([+-]\d\d:\d\d)?")
@@ -113,16 +117,21 @@ class VisibleRows:
     def where(self, mask: NDArray[np.bool_]) -> VisibleRows:
         return VisibleRows(self.position, self.columns[mask])
 
-    def sessions_of(self, positions: Positions) -> list[Positions]:
-        """Return the rows of each session that one of these rows belongs to, in order of time."""
+    def session_pairs(self, positions: Positions, max_distance: int) -> list[Pairs]:
+        """Return the neighbours in time of these rows in their sessions, at each distance from 1."""
         sessions = self.columns["session"]
         wanted = np.unique(sessions[positions])
         members = np.flatnonzero(np.isin(sessions, wanted[wanted != 0]))
         rows = self.columns[members]
-        order = np.lexsort((rows["pk"], rows["created"], rows["session"]))
-        members = members[order]
-        ends = np.flatnonzero(np.diff(sessions[members])) + 1
-        return np.split(members, ends) if len(members) else []
+        members = members[np.lexsort((rows["pk"], rows["created"], rows["session"]))]
+        is_wanted = np.isin(members, positions)
+        pairs = []
+        for distance in range(1, max_distance + 1):
+            earlier, later = members[:-distance], members[distance:]
+            linked = sessions[earlier] == sessions[later]
+            linked &= is_wanted[:-distance] | is_wanted[distance:]
+            pairs.append(Pairs(earlier[linked], later[linked]))
+        return pairs
 
 
 def load_visible_rows(memories: MemoryQuerySet) -> VisibleRows:
@@ -253,6 +262,7 @@ def _read_columns(scope: _Scope, keys: Iterable[int] | None = None) -> NDArray[n
 
 
 def _to_columns(row: Sequence[Any]) -> tuple[Any, ...]:
-    *values, session, project = row
+    *values, session, project, beginning, asks = row
     values[3] = np.inf if values[3] is None else values[3]
-    return (*values, hash((session, project)) or 1 if session else 0)
+    session_key = hash((session, project)) or 1 if session else 0
+    return (*values, session_key, sys.intern(parse_speaker(beginning)), asks)

@@ -13,7 +13,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.embeddings import EmbeddingError, provider
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory
-from memoryhub.search.hybrid import find_neighbours, search_memories
+from memoryhub.search.hybrid import search_memories
 from memoryhub.search.visible_rows import load_visible_rows
 
 pytestmark = [pytest.mark.usefixtures("embedding"), pytest.mark.django_db]
@@ -70,12 +70,12 @@ def test_hidden_neighbour_does_not_raise_the_match(talk, remember):
 def neighbours_of(memory, level="public"):
     """Return the keys of the neighbours before and after a memory, nearest first."""
     rows = load_visible_rows(seen(level))
-    found = find_neighbours(rows, rows.find(np.array([memory.pk])))
-    return [
-        [int(rows.pks[position]) for position in side]
-        for one in found.values()
-        for side in (one.before, one.after)
-    ]
+    own = int(rows.find(np.array([memory.pk]))[0])
+    before, after = [], []
+    for pairs in rows.session_pairs(np.array([own]), 2):
+        before += rows.pks[pairs.earlier[pairs.later == own]].tolist()
+        after += rows.pks[pairs.later[pairs.earlier == own]].tolist()
+    return [before, after]
 
 
 def test_neighbours_are_visible_memories_of_the_same_session_and_project(talk, remember):
@@ -97,7 +97,7 @@ def test_neighbours_with_equal_time_are_ordered_by_storage(remember):
 def test_memory_without_session_has_no_neighbours(remember):
     made = remember("alone", project="zoo")
     remember("alone too", project="zoo")
-    assert neighbours_of(made) == []
+    assert neighbours_of(made) == [[], []]
 
 
 def test_nonsense_finds_nothing(corpus):

@@ -8,16 +8,9 @@ from hypothesis import strategies as st
 
 from memoryhub.backends.fts_query import parse_query
 from memoryhub.core import text
-from memoryhub.search import scoring
-from memoryhub.search.scoring import (
-    Components,
-    QueryMatcher,
-    Weights,
-    composite_score,
-    idf,
-    recency,
-    term_weights,
-)
+from memoryhub.search import scoring, text_matching
+from memoryhub.search.scoring import Components, Weights, composite_score, idf, recency, term_weights
+from memoryhub.search.text_matching import QueryMatcher
 
 SHARE = st.floats(0, 1)
 WORDS = [
@@ -182,7 +175,7 @@ def test_phrase_counts_more_than_its_words():
 )
 def test_words_are_counted_by_stem_up_to_the_limit(words):
     written = " ".join(words)
-    matcher = scoring._TermMatcher(parse_query("cache").terms[0])
+    matcher = text_matching._TermMatcher(parse_query("cache").terms[0])
     there = sum(text.stem(word) == "cach" for word in text.words(written))
     assert matcher._count_words(0, text.fold(written)) == min(there, scoring.REPEATS + 1)
 
