@@ -79,6 +79,16 @@ def read_texts(keys: Iterable[int]) -> list[tuple[Any, ...]]:
     return rows
 
 
+def read_access_counts(keys: Sequence[int]) -> dict[int, int]:
+    """Return the number of accesses of memories by primary key."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT id, accessed_count FROM {MEMORY_TABLE} WHERE id IN (SELECT value FROM json_each(%s))",
+            [json.dumps(list(keys))],
+        )
+        return dict(cursor.fetchall())
+
+
 class StateBeforeStore(NamedTuple):
     """What a transaction that stores memories needs to know first.
 

@@ -191,25 +191,33 @@ def _match_candidates(
     counts = {one: max(count, least) for one, count in matches.frequencies.of_stems.items()}
     weights = scoring.term_weights(query, counts, len(rows))
     parts = [[query.terms.index(term) for term in part.terms] for part in (query, *prompt_query.clauses)]
-    by_words = [matches.add_up([(number, weights[number]) for number in part]).match for part in parts]
+    by_words = [matches.add_up([(number, weights[number]) for number in part]) for part in parts]
     scorer = RowScorer(rows, default_weights(), now)
-    match = np.max([*by_words, subject], axis=0)
+    match = np.max([*(one.match for one in by_words), subject], axis=0)
     best = best_positions(np.where(match > 0, scorer.scores(match), 0), MAX_COMPARED)
+    # Reading a text is worthwhile only if its words can match well enough.
+    highest = np.max([scoring.max_word_match(one.covered[best], one.total) for one in by_words], axis=0)
+    best = best[highest >= MIN_MATCH]
     inside = find_substrings(memories, matches, MAX_COMPARED, thorough=False)
-    candidates = np.unique(np.concatenate([best, inside, rows.find(np.array(about_files, np.int64))]))
+    about = rows.find(np.array(about_files, np.int64))
+    candidates = np.unique(np.concatenate([best, inside, about]))
     compared = match_texts(matches, candidates, weights, prompt_query.clauses)
     matched = np.zeros(len(rows))
     matched[candidates] = [found.match for found in compared]
-    matched = rows.move_to_replacements(np.maximum(matched, subject))
+    matched = np.round(rows.move_to_replacements(np.maximum(matched, subject)), 4)
     texts = dict(zip(candidates.tolist(), compared, strict=True))
-    scored = []
-    for position in np.union1d(best_positions(matched, MAX_COMPARED), candidates).tolist():
-        components = scorer.parts(position, float(matched[position]))
-        if components.match > 0:
-            score = scoring.composite_score(components, default_weights())
-            found = texts.get(position, TextMatch())
-            scored.append(ScoredCandidate(int(rows.pks[position]), score, components, found))
-    return scored
+    # The match of a row about a file of the prompt is raised later.
+    shown = np.union1d(best_positions(np.where(matched >= MIN_MATCH, matched, 0), MAX_COMPARED), about)
+    scores = scorer.scores(matched)
+    return [
+        ScoredCandidate(
+            int(rows.pks[position]),
+            float(scores[position]),
+            scorer.parts(position, float(matched[position])),
+            texts.get(position, TextMatch()),
+        )
+        for position in shown[matched[shown] > 0].tolist()
+    ]
 
 
 def min_shared_weight(total: int, *, is_lone: bool = False) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -177,7 +177,9 @@ def field_value(memory: Memory, name: str) -> Any:
 
 
 def list_values(memory: Memory, name: str) -> list[Any]:
-    """Return a list-valued field in the shape of the API. Uses prefetched rows, if there are any."""
+    """Return a list-valued field in the shape of the API. Uses loaded lists or prefetched rows, if any."""
+    if memory.loaded_lists is not None:
+        return list(memory.loaded_lists[name])
     if name == "entities":
         named = sorted((row.entity, row.entity_type) for row in memory.entities.all())
         return [{"entity": entity, "entity_type": entity_type} for entity, entity_type in named]
@@ -215,6 +217,7 @@ def replace_list_rows(memory: Memory, name: str, draft: Any) -> None:
     if name == "aliases":
         update_alias_text(memory, draft.aliases)
     memory._prefetched_objects_cache = {}  # type: ignore[attr-defined]
+    memory.loaded_lists = None
 
 
 def update_alias_text(memory: Memory, aliases: Iterable[str]) -> None:
@@ -256,6 +259,13 @@ _LIST_TABLES = (
 )
 
 ListValues = dict[str, list[Any]]
+
+
+def attach_lists(memories: Sequence[Memory]) -> None:
+    """Load the list-valued fields of memories in one statement, for :func:`list_values`."""
+    lists = load_lists(memories)
+    for memory in memories:
+        memory.loaded_lists = lists[memory.pk]
 
 
 def load_lists(memories: Iterable[Memory]) -> dict[int, ListValues]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from django.db import models
 from django.db.models import Q
@@ -107,6 +108,8 @@ class Memory(models.Model):
 
     # Set by a write that leaves the memory's quota above ``max_memories`` (``memories.delete``).
     over_cap = False
+    # The list-valued fields, if ``memories.rows.attach_lists`` loaded them.
+    loaded_lists: dict[str, list[Any]] | None = None
 
     objects = MemoryQuerySet.as_manager()
 

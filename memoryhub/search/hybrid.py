@@ -49,6 +49,7 @@ MAX_LEADERS = 60  # best candidates whose neighbours are read
 MIN_MATCH: dict[SearchMode, float] = {"lexical": 0.2, "semantic": 0.35, "hybrid": 0.4}
 MIN_UNKNOWN_MATCH = 0.45  # by meaning alone, if no memory contains a word of the query: it may mean nothing
 LEAST_MATCH = 0.00005  # a smaller one is 0.0000 in the answer
+MAX_REORDERED = 1000
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ def search_memories(
     offset: int = 0,
     min_score: float | None = None,
     weights: scoring.Weights | None = None,
+    order: scoring.Weights | None = None,
     now: datetime | None = None,
     mode: SearchMode = "hybrid",
     snippets: bool = True,
@@ -101,10 +103,12 @@ def search_memories(
 ) -> SearchResults:
     """Search ``memories``, a queryset of live rows that the caller can see.
 
-    ``limit`` and ``min_score`` default to the configuration. ``is_prompt``: memories whose subject the text
-    names match, however much else it says, and coincidences do not. Unless ``include_superseded``, a memory
-    that another one replaces is not found, and its words find the replacement. Without ``snippets``, the hits
-    have none. The number of queries does not depend on the results.
+    ``limit`` and ``min_score`` default to the configuration. ``weights`` decide what is found; ``order``, if
+    given, are the weights by which the best ``MAX_REORDERED`` results are ordered and scored. ``is_prompt``:
+    memories whose subject the text names match, however much else it says, and coincidences do not. Unless
+    ``include_superseded``, a memory that another one replaces is not found, and its words find the
+    replacement. Without ``snippets``, the hits have none. The number of queries does not depend on the
+    results.
     """
     began = time.perf_counter()
     config = settings.MEMORYHUB
@@ -125,6 +129,8 @@ def search_memories(
     least = ranking.min_match if min_score else LEAST_MATCH
     found = np.flatnonzero((scores >= min_score) & (np.round(match, 4) >= least))
     found = found[np.lexsort((-found, -match[found], -scores[found]))]
+    if order is not None:
+        found, scores = _reorder(RowScorer(rows, order, scorer.now), found, match)
     page = [
         (int(rows.pks[one]), float(scores[one]), scorer.parts(one, float(match[one])))
         for one in found[offset : offset + limit].tolist()
@@ -141,6 +147,14 @@ def search_memories(
         note=ranking.meaning.note,
         unknown=ranking.unknown_words,
     )
+
+
+def _reorder(scorer: RowScorer, found: Positions, match: Scores) -> tuple[Positions, Scores]:
+    """Order the best results by the weights of another scorer, and return the scores of all rows by them."""
+    best = found[:MAX_REORDERED]
+    scores = scorer.scores(match, best)
+    order = np.lexsort((-best, -match[best], -scores[best]))
+    return np.concatenate([best[order], found[MAX_REORDERED:]]), scores
 
 
 def default_weights() -> scoring.Weights:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from memoryhub.backends import fts_query as queries
 from memoryhub.backends.fts_query import Query
 from memoryhub.backends.schema import TEXT_COLUMNS
-from memoryhub.backends.statements import matching_keys, read_texts
+from memoryhub.backends.statements import matching_keys, read_access_counts, read_texts
 from memoryhub.core.text import fold, is_short, stem, words
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -258,11 +258,11 @@ class RowScorer:
     """Composite scores of visible rows, given their match."""
 
     def __init__(self, rows: VisibleRows, weights: scoring.Weights, now: datetime) -> None:
-        self._rows, self._weights, self._now = rows, weights, julian_day(now)
+        self._rows, self._weights, self.now = rows, weights, now
 
     @cached_property
     def recency(self) -> Scores:
-        ages = np.maximum(self._now - self._rows.columns["updated"], 0.0)
+        ages = np.maximum(julian_day(self.now) - self._rows.columns["updated"], 0.0)
         return np.asarray(0.5 ** (ages / settings.MEMORYHUB.recency_half_life_days))
 
     @cached_property
@@ -275,9 +275,17 @@ class RowScorer:
             + weights.trust * columns["trust"]
         )
 
-    def scores(self, match: Scores) -> Scores:
-        """Return the score of every row, 0..1, with four decimals."""
-        return np.round(self._weights.match * match + self._worth, 4)
+    def scores(self, match: Scores, used: Positions | None = None) -> Scores:
+        """Return the score of every row, 0..1, with four decimals.
+
+        The frequency of use counts only for the rows ``used``, whose accesses are read in one statement.
+        """
+        scores = self._weights.match * match + self._worth
+        if used is not None and self._weights.frequency:
+            counts = read_access_counts(self._rows.pks[used].tolist())
+            frequency = [scoring.access_frequency(counts.get(pk, 0)) for pk in self._rows.pks[used].tolist()]
+            scores[used] += self._weights.frequency * np.array(frequency)
+        return np.round(scores, 4)
 
     def parts(self, position: int, match: float) -> scoring.Components:
         row = self._rows.columns[position]

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 from django.conf import settings
-from django.db.models import prefetch_related_objects
 
 from memoryhub.config import Config
 from memoryhub.core.text import estimate_tokens, make_summary
+from memoryhub.memories.rows import attach_lists
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
-from memoryhub.models.querysets import DETAIL_RELATIONS, MemoryQuerySet
+from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.hybrid import SearchMode, SearchResults, search_memories
-from memoryhub.search.scoring import Weights, composite_score
+from memoryhub.search.scoring import Weights
 
 MIN_TOKENS, MAX_TOKENS, DEFAULT_TOKENS = 100, 100_000, 1000
 SUMMARY_WORDS = 20
@@ -29,7 +29,7 @@ INDEX_SHARE = 0.4  # of the budget
 _SHORTER_SUMMARIES = (10, 5, 2)  # words, if a summary of SUMMARY_WORDS is too expensive
 _MAX_ENTRY_TOKENS = 100  # a summary of emoji can have many more
 _QUERY_SHARES = (8, 24)  # divisors of the budget for repeating the query; the second if no entry fits
-_MAX_MATCHES = 1000
+_MIN_ENTRY_TOKENS = 25  # of an index entry with an id, a type, one word and an importance
 _SMALL_DETAIL = 200  # tokens; few details are smaller
 _DETAIL_OVERSAMPLING = 4  # details to choose from, relative to the number of small ones that fit
 _KNAPSACK_STEPS = 2000  # resolution of the knapsack for budgets with more tokens
@@ -105,14 +105,15 @@ def recall_memories(
     found = search_memories(
         memories,
         request.query,
-        limit=_MAX_MATCHES,
+        limit=request.max_tokens // _MIN_ENTRY_TOKENS,
         min_score=request.min_score,
+        order=ranking_weights(request.ranking, settings.MEMORYHUB),
         now=now,
         mode=request.mode,
         snippets=False,
         is_prompt=True,
     )
-    matches = _rank_matches(found, request.ranking)
+    matches = [_Match(hit.memory, hit.score) for hit in found.hits]
     answer, entries, room = _start_answer(found, matches, request, entry or serialize_entry)
     details = _serialize_details(matches[: request.most_details], detail, room, prepare)
     if short_detail and entries and details:
@@ -144,16 +145,6 @@ def serialize_entry(memory: Memory, words: int = SUMMARY_WORDS) -> JsonDict:
         "summary": make_summary(text, words),
         "importance": memory.importance,
     }
-
-
-def _rank_matches(found: SearchResults, ranking: Ranking) -> list[_Match]:
-    """Return all matches, best first by the ranking."""
-    weights = ranking_weights(ranking, settings.MEMORYHUB)
-    scored = [
-        (composite_score(hit.components, weights, hit.memory.accessed_count), hit) for hit in found.hits
-    ]
-    scored.sort(key=lambda one: (-one[0], -one[1].components.match, -one[1].memory.pk))
-    return [_Match(hit.memory, score) for score, hit in scored]
 
 
 def _start_answer(
@@ -227,7 +218,7 @@ def _serialize_details(
     limit = _DETAIL_OVERSAMPLING * (room // _SMALL_DETAIL + 1)
     short = [match for match in matches if len(match.memory.content) <= 4 * room][:limit]
     memories = [match.memory for match in short]
-    prefetch_related_objects(memories, *DETAIL_RELATIONS)
+    attach_lists(memories)
     if prepare:
         prepare(memories)
     serialized = [(match, detail(match.memory, match.score)) for match in short]
