@@ -60,7 +60,7 @@ def _search_response(request: ApiRequest, params: SearchRequest) -> HttpResponse
     found = search_or_correct(
         params.select(clearance),
         params.query,
-        known=MemoryFilter().select(clearance),
+        known=lambda: MemoryFilter().select(clearance),
         limit=params.limit,
         min_score=params.min_score,
         mode=params.mode,

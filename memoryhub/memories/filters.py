@@ -83,7 +83,8 @@ class MemoryFilter(BaseModel):
         plain |= {
             name: str(value) for name in ("type", "sensitivity", "scope") if (value := getattr(self, name))
         }
-        memories = memories.filter(**{name: value for name, value in plain.items() if value})
+        if wanted := {name: value for name, value in plain.items() if value}:
+            memories = memories.filter(**wanted)
         memories = memories.between("created_at", self.since, self.until)
         if self.session_id:
             memories = memories.in_session(self.session_id)

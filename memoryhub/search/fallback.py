@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -53,18 +53,22 @@ class Correction:
 
 
 def search_or_correct(
-    memories: MemoryQuerySet, typed: str, *, known: MemoryQuerySet | None = None, **options: Any
+    memories: MemoryQuerySet,
+    typed: str,
+    *,
+    known: Callable[[], MemoryQuerySet] | None = None,
+    **options: Any,
 ) -> SearchResults:
     """Search, and suggest a corrected query if a word of this one is misspelt.
 
-    If nothing is found, the results are those of the corrected query. ``known`` as in
-    :func:`correct_spelling`; the other options are those of :func:`search_memories`.
+    If nothing is found, the results are those of the corrected query. ``known`` returns the memories that
+    :func:`correct_spelling` calls so; the other options are those of :func:`search_memories`.
     """
     found = search_memories(memories, typed, **options)
     if not found.unknown:
         return found
     vocabulary = memories.filter(sensitivity__in=redaction.UNREDACTED_LEVELS)
-    correction = correct_spelling(vocabulary, typed, memories if known is None else known)
+    correction = correct_spelling(vocabulary, typed, memories if known is None else known())
     if correction is None:
         return found
     if found.total:

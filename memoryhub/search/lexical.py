@@ -214,7 +214,7 @@ def find_substrings(
     """
     query, rows, known = matches.query, matches.rows, matches.known_words
     substrings = query.spellings(_texts_inside_words(query, known, thorough=thorough))
-    found = _keys(memories.containing(substrings), limit)
+    found = _keys(memories.containing(substrings), limit) if substrings else []
     if not found and not known:
         long = [word for word in query.words if not is_short(word)]
         found = _keys(memories.containing(query.spellings(long)), limit)

@@ -121,7 +121,10 @@ class VisibleRows:
         """Return the neighbours in time of these rows in their sessions, at each distance from 1."""
         sessions = self.columns["session"]
         wanted = np.unique(sessions[positions])
-        members = np.flatnonzero(np.isin(sessions, wanted[wanted != 0]))
+        wanted = wanted[wanted != 0]
+        if not len(wanted):
+            return []
+        members = np.flatnonzero(np.isin(sessions, wanted))
         rows = self.columns[members]
         members = members[np.lexsort((rows["pk"], rows["created"], rows["session"]))]
         is_wanted = np.isin(members, positions)

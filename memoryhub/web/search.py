@@ -74,7 +74,7 @@ def _results_context(request: HtmxHttpRequest, form: SearchFilter, clearance: Cl
     results = search_or_correct(
         memories,
         text,
-        known=MemoryFilter().select(clearance),
+        known=lambda: MemoryFilter().select(clearance),
         limit=size,
         offset=(number - 1) * size,
         min_score=min_score,
