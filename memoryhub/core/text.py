@@ -188,6 +188,16 @@ def estimate_tokens(text: str) -> int:
     return max(found, (len(text) + 3) // 4)
 
 
+def cut_to_tokens(text: str, tokens: int) -> str:
+    """Return the longest beginning of a text that has at most so many tokens by :func:`estimate_tokens`."""
+    left = tokens
+    for piece in _TOKEN_PIECE.finditer(text):
+        left -= 3 if _ASTRAL.match(piece[0]) else 1
+        if left < 0:
+            return text[: min(piece.start(), 4 * tokens)]
+    return text[: 4 * tokens]
+
+
 def format_count(number: int, noun: str, plural: str = "") -> str:
     """Return ``1 memory`` or ``2 memories``."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"

@@ -50,7 +50,7 @@ CHANCE_MATCHES, CHANCE_MATCHES_OF_ONE = 20, 4
 SMALL_STORE, SMALL_STORE_FOR_ONE = 256, 64
 SMALL_STORE_SLOPE = 1.9
 # Limits of the candidates. An injection must be fast and shows few memories.
-MAX_COMPARED = 60  # memories whose text is compared with the prompt
+MAX_COMPARED = 40  # memories whose text is compared with the prompt
 MAX_CANDIDATES = 40
 # A new memory passes the minimum score by its recency alone, so it must match about half of the query.
 MIN_MATCH = 0.31

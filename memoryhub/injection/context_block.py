@@ -8,11 +8,10 @@ with a role such as "system:".
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from memoryhub.core.text import collapse_whitespace, estimate_tokens, shorten
+from memoryhub.core.text import collapse_whitespace, cut_to_tokens, estimate_tokens, shorten
 from memoryhub.security.prompt_injection.role_prefixes import strip_role_prefixes
 
 OPENING = (
@@ -106,12 +105,10 @@ def fit_texts(entries: Sequence[BlockEntry], budget: int) -> list[str] | None:
 def cut_text(text: str, tokens: int) -> str:
     """Cut a text to so many tokens, at the end of a sentence or word, with an ellipsis."""
     text = text.strip()
-    if estimate_tokens(text) <= tokens:
+    if cut_to_tokens(text, tokens) == text:
         return text
-    room = max(tokens - estimate_tokens(ELLIPSIS), 0)
-    lengths = range(1, min(len(text), 4 * room) + 1)
-    end = bisect_right(lengths, room, key=lambda length: estimate_tokens(text[:length]))
-    head = text[:end]
+    head = cut_to_tokens(text, max(tokens - estimate_tokens(ELLIPSIS), 0))
+    end = len(head)
     sentence_ends = [match.end() for match in _SENTENCE_END.finditer(head)]
     if sentence_ends and sentence_ends[-1] >= end // 2:
         head = head[: sentence_ends[-1]]

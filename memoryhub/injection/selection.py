@@ -14,6 +14,7 @@ from django.conf import settings
 
 from memoryhub.capabilities import TEMPORAL, call_capability
 from memoryhub.core.database import Deadline
+from memoryhub.core.text import without_title_line
 from memoryhub.injection import context_block
 from memoryhub.injection.candidates import Candidate
 from memoryhub.memories.rows import ListValues, load_lists
@@ -184,7 +185,7 @@ def _inspect_candidate(candidate: Candidate, scale: str, lists: ListValues, shar
     paths = [*lists["files_modified"], *lists["files_read"]]
     fields: dict[str, str | list[str]] = {
         "title": memory.title[:1000],
-        "text": context_block.cut_text(_text_without_title(memory), share),
+        "text": context_block.cut_text(without_title_line(memory.content, memory.title), share),
         "type": memory.type,
         "project": memory.project,
         "files": list(dict.fromkeys(paths))[: context_block.MAX_LABELS],
@@ -203,12 +204,6 @@ def _inspect_candidate(candidate: Candidate, scale: str, lists: ListValues, shar
         tags=tuple(verdict.clean["tags"]),
     )
     return InspectedCandidate(candidate, scale, fields, verdict, passage)
-
-
-def _text_without_title(memory: Memory) -> str:
-    """Return the content without a first line that repeats the title."""
-    first, _, rest = memory.content.strip().partition("\n")
-    return rest.strip() if first.strip() == memory.title.strip() else memory.content
 
 
 def _fit_budget(selection: Selection, budget: int) -> None:

@@ -185,3 +185,11 @@ def test_title_line_is_removed_unless_it_begins_a_paragraph(content, title, expe
 )
 def test_title_prefix_is_removed(line, title, expected):
     assert text.without_title_prefix(line, title) == expected
+
+
+@given(st.text(alphabet="abcdefgh .,;-\n0123ÅéП検索😀", max_size=200), st.integers(0, 40))
+def test_cut_text_is_the_longest_beginning_within_the_tokens(typed, tokens):
+    cut = text.cut_to_tokens(typed, tokens)
+    assert typed.startswith(cut)
+    assert text.estimate_tokens(cut) <= tokens
+    assert cut == typed or text.estimate_tokens(typed[: len(cut) + 1]) > tokens
