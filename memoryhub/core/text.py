@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
+from itertools import accumulate, islice
 from pathlib import Path
 
 import Stemmer
@@ -190,12 +191,14 @@ def estimate_tokens(text: str) -> int:
 
 def cut_to_tokens(text: str, tokens: int) -> str:
     """Return the longest beginning of a text that has at most so many tokens by :func:`estimate_tokens`."""
-    left = tokens
-    for piece in _TOKEN_PIECE.finditer(text):
-        left -= 3 if _ASTRAL.match(piece[0]) else 1
-        if left < 0:
-            return text[: min(piece.start(), 4 * tokens)]
-    return text[: 4 * tokens]
+    text = text[: 4 * tokens]
+    pieces = list(islice(_TOKEN_PIECE.finditer(text), tokens + 1))
+    if _ASTRAL.search(text):
+        totals = accumulate(3 if _ASTRAL.match(piece[0]) else 1 for piece in pieces)
+        following = next((piece for piece, total in zip(pieces, totals, strict=True) if total > tokens), None)
+    else:
+        following = pieces[tokens] if len(pieces) > tokens else None
+    return text[: following.start()] if following else text
 
 
 def format_count(number: int, noun: str, plural: str = "") -> str:
