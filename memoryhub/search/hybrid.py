@@ -31,7 +31,6 @@ from memoryhub.search.evidence import (
     Signals,
     combine_evidence,
     cosine_weight,
-    length_factor,
 )
 from memoryhub.search.lexical import RowScorer, Scores, TermMatches, best_positions, match_texts
 from memoryhub.search.prompts import match_prompt
@@ -242,8 +241,7 @@ class _Ranking:
     def _estimate(self, words: lexical.WordScores) -> Scores:
         """Return the match by words and vectors, without phrases, parts of words and neighbours."""
         total = sum(self._question.weights)
-        lengths = length_factor(self._rows.columns["chars"])
-        coverage = words.shared / total * lengths if total else words.shared
+        coverage = words.shared / total * self._rows.length_factors if total else words.shared
         evidence = coverage + cosine_weight(total) * self._cosines
         match = np.maximum(1 - np.exp(-MATCH_CURVE * evidence), words.match)
         if self._needs_strong_meaning:

@@ -22,7 +22,7 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
 from memoryhub.search.scoring import FIELD_CREDIT, LOOSE_CREDIT
 from memoryhub.search.text_matching import QueryMatcher, TextMatch
-from memoryhub.search.visible_rows import Positions, VisibleRows, julian_day, load_visible_rows
+from memoryhub.search.visible_rows import Positions, VisibleRows, is_among, julian_day, load_visible_rows
 
 MAX_SCANNED_LITERALS = 3  # literals of one query that are too short for the trigram index
 Scores = NDArray[np.float64]
@@ -141,10 +141,10 @@ class TermMatches:
         shares = np.zeros((len(self.query.terms), len(positions)))
         for number, term in enumerate(self.query.terms):
             if not term.literal:
-                shares[number] = _is_among(positions, self._words.get(term.words[0], _NOWHERE))
+                shares[number] = is_among(positions, self._words.get(term.words[0], _NOWHERE))
             elif term.words:
                 rows, found = self._phrase_shares(term)
-                shares[number, _is_among(positions, rows)] = found[_is_among(rows, positions)]
+                shares[number, is_among(positions, rows)] = found[is_among(rows, positions)]
         return shares.T
 
     def _phrase_shares(self, term: queries.Term) -> tuple[Positions, Scores]:
@@ -159,14 +159,6 @@ class TermMatches:
 
 
 _NOWHERE: Positions = np.empty(0, np.int64)
-
-
-def _is_among(positions: Positions, ascending: Positions) -> NDArray[np.bool_]:
-    """Return whether each position is one of those that are in ascending order."""
-    if not len(ascending):
-        return np.zeros(len(positions), np.bool_)
-    places = np.minimum(np.searchsorted(ascending, positions), len(ascending) - 1)
-    return np.asarray(ascending[places] == positions)
 
 
 class WordScores(NamedTuple):
@@ -262,8 +254,8 @@ class RowScorer:
 
     @cached_property
     def recency(self) -> Scores:
-        ages = np.maximum(julian_day(self.now) - self._rows.columns["updated"], 0.0)
-        return np.asarray(0.5 ** (ages / settings.MEMORYHUB.recency_half_life_days))
+        half_life = settings.MEMORYHUB.recency_half_life_days
+        return self._rows.recency(julian_day(self.now), half_life)
 
     @cached_property
     def _worth(self) -> Scores:

@@ -86,13 +86,14 @@ def nearest_positions(cosines: NDArray[np.float32], limit: int) -> Positions:
 def _visible_mean(rows: VisibleRows, vectors: VectorView, model: str) -> Vectors:
     """Return the mean vector of the rows, or of a sample that depends on nothing but these rows."""
     key = (model, vectors.position.last_vector, vectors.position.last_change)
-    if key not in rows.cached:
-        step = 1 << max((len(rows) // MIN_SAMPLE).bit_length() - 1, 0)
-        # By position: primary keys depend on the number of hidden rows.
-        mixed = (np.arange(len(rows), dtype=np.uint64) * _HASH_MULTIPLIER) >> np.uint64(32)
-        rows.cached.clear()
-        rows.cached[key] = vectors.mean(rows.pks[mixed % np.uint64(step) == 0])
-    mean: Vectors = rows.cached[key]
+    known: tuple[object, Vectors] | None = rows.cached.get("mean")
+    if known is not None and known[0] == key:
+        return known[1]
+    step = 1 << max((len(rows) // MIN_SAMPLE).bit_length() - 1, 0)
+    # By position: primary keys depend on the number of hidden rows.
+    mixed = (np.arange(len(rows), dtype=np.uint64) * _HASH_MULTIPLIER) >> np.uint64(32)
+    mean = vectors.mean(rows.pks[mixed % np.uint64(step) == 0])
+    rows.cached["mean"] = key, mean
     return mean
 
 

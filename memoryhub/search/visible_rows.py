@@ -27,7 +27,7 @@ from memoryhub.backends import change_log
 from memoryhub.backends.change_log import LogPosition
 from memoryhub.backends.statements import Keys, read_ranking_columns
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.evidence import Pairs, parse_speaker
+from memoryhub.search.evidence import Pairs, length_factor, parse_speaker
 
 # Moments are Julian days; rows without expiry expire in an infinite time, rows without session or replacement
 # have 0.
@@ -51,6 +51,7 @@ logger = logging.getLogger(__name__)
 _loading = threading.Lock()  # held by the thread of load_in_background
 MAX_CACHED_ROWS = 2_000_000  # of all querysets; a row takes 89 bytes
 MAX_REPLACEMENTS = 20  # of replacements of one memory that are followed
+MAX_HALF_LIVES = 1000  # that a row is in the future
 _UNIX_EPOCH = 2_440_587.5  # in Julian days
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.]+([+-]\d\d:\d\d)?")
 Positions = NDArray[np.int64]
@@ -59,6 +60,14 @@ Positions = NDArray[np.int64]
 def julian_day(moment: datetime) -> float:
     """Return a moment as SQLite's ``julianday`` does."""
     return moment.timestamp() / 86_400 + _UNIX_EPOCH
+
+
+def is_among(values: Positions, ascending: Positions) -> NDArray[np.bool_]:
+    """Return whether each value is one of those that are in ascending order."""
+    if not len(ascending):
+        return np.zeros(len(values), np.bool_)
+    places = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    return np.asarray(ascending[places] == values)
 
 
 @dataclass(frozen=True)
@@ -117,6 +126,30 @@ class VisibleRows:
     def where(self, mask: NDArray[np.bool_]) -> VisibleRows:
         return VisibleRows(self.position, self.columns[mask])
 
+    def live_at(self, now: float) -> VisibleRows:
+        """Return the rows without those that have expired."""
+        expired = self.columns["expires"] <= now
+        count = int(np.count_nonzero(expired))
+        if not count:
+            return self
+        live: VisibleRows | None = self.cached.get("live")
+        if live is None or len(live) != len(self) - count:  # rows only ever expire
+            self.cached["live"] = live = self.where(~expired)
+        return live
+
+    def recency(self, now: float, half_life_days: float) -> NDArray[np.float64]:
+        """Return the recency of each row: 1 for now and the future, halved every half-life."""
+        key = ("recency", half_life_days)
+        if key not in self.cached:
+            ages = np.maximum(now - self.columns["updated"], -MAX_HALF_LIVES * half_life_days)
+            self.cached[key] = now, 0.5 ** (ages / half_life_days)
+        since, recency = self.cached[key]
+        return np.asarray(np.minimum(recency * 0.5 ** ((now - since) / half_life_days), 1.0))
+
+    @cached_property
+    def length_factors(self) -> NDArray[np.float64]:
+        return length_factor(self.columns["chars"])
+
     def session_pairs(self, positions: Positions, max_distance: int) -> list[Pairs]:
         """Return the neighbours in time of these rows in their sessions, at each distance from 1."""
         sessions = self.columns["session"]
@@ -124,10 +157,10 @@ class VisibleRows:
         wanted = wanted[wanted != 0]
         if not len(wanted):
             return []
-        members = np.flatnonzero(np.isin(sessions, wanted))
+        members = np.flatnonzero(is_among(sessions, wanted))
         rows = self.columns[members]
         members = members[np.lexsort((rows["pk"], rows["created"], rows["session"]))]
-        is_wanted = np.isin(members, positions)
+        is_wanted = is_among(members, np.sort(positions))
         pairs = []
         for distance in range(1, max_distance + 1):
             earlier, later = members[:-distance], members[distance:]
@@ -149,8 +182,7 @@ def load_visible_rows(memories: MemoryQuerySet) -> VisibleRows:
     rows = _cache.load(scope, position)
     if scope.now is None:
         return rows
-    expired = rows.columns["expires"] <= scope.now
-    return rows.where(~expired) if expired.any() else rows
+    return rows.live_at(scope.now)
 
 
 def load_in_background(memories: MemoryQuerySet) -> None:
