@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Le
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -66,6 +66,8 @@ class Config(BaseModel):
     """The tunables. Ranges are inclusive. The names contain the units."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
+    # Django asks a setting for this at every access. Without it, pydantic builds an error each time.
+    _mask_wrapped: ClassVar[bool] = True
 
     # Store
     max_memories: Int = _tunable(1000, "cap of live memories for each project and owner; 0: none", 0, 10**9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shlex
 import sys
 import time
@@ -124,6 +125,7 @@ class Command(BaseCommand):
             if kept and not self._go_on(reading, kept):
                 reading = stack.enter_context(open_import(format, name, options))
             bar = stack.enter_context(self._bar(reading))
+            gc.freeze()  # full collections would search the loaded modules each time
             workers = stack.enter_context(TextWorkers(settings.MEMORYHUB.import_workers, local_settings()))
             for mark in load_items(reading, order, self.tally, ids, workers):
                 bar.set_postfix(stored=self.tally.stored, failed=self.tally.failed, refresh=False)
