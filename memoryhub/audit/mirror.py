@@ -210,5 +210,8 @@ def _last_line(whole: bytes) -> bytes:
     return whole[whole.rfind(b"\n", 0, -1) + 1 : -1]
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
 def _encode(line: dict[str, Any]) -> bytes:
-    return (json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n").encode("utf-8", "replace")
+    return (_ENCODER.encode(line) + "\n").encode("utf-8", "replace")

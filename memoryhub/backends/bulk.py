@@ -18,7 +18,7 @@ from memoryhub.core.database import batched
 
 # One statement for many rows, not executemany: triggers make SQLite open a savepoint for each statement, and
 # each savepoint makes FTS5 flush its buffer. Measured: 63 instead of 160 µs for a memory.
-MAX_ROWS = 250
+MAX_ROWS = 1000
 MAX_PARAMETERS = 32_766  # SQLite's limit on parameters of one statement
 
 Adapter = Callable[[Any], Any]
@@ -106,9 +106,11 @@ def insert_unless(one: models.Model, condition: str, params: Sequence[Any]) -> b
 
 
 def _adapted_values(one: models.Model) -> list[Any]:
-    names, _, adapters = _insert_plan(type(one))
-    values = attrgetter(*names)(one)
-    return [adapt(value) if adapt else value for adapt, value in zip(adapters, values, strict=True)]
+    read, _, adapters = _insert_plan(type(one))
+    values = list(read(one))
+    for position, adapt in adapters:
+        values[position] = adapt(values[position])
+    return values
 
 
 def _set_saved(one: models.Model, key: int) -> None:
@@ -124,9 +126,13 @@ def adapt_moment(at: Any) -> Any:
 
 
 @cache
-def _insert_plan(model: type[models.Model]) -> tuple[list[str], list[str], list[Adapter | None]]:
+def _insert_plan(
+    model: type[models.Model],
+) -> tuple[Callable[[models.Model], Iterable[Any]], list[str], list[tuple[int, Adapter]]]:
+    """Return a function that reads all values, the columns, and the adapters by position."""
     fields = [field for field in model._meta.concrete_fields if not field.primary_key]
-    return [f.attname for f in fields], [str(f.column) for f in fields], [_adapter(f) for f in fields]
+    adapters = [(position, adapt) for position, field in enumerate(fields) if (adapt := _adapter(field))]
+    return attrgetter(*(f.attname for f in fields)), [str(f.column) for f in fields], adapters
 
 
 def _adapter(field: models.Field[Any, Any]) -> Adapter | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Le
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -66,6 +66,8 @@ class Config(BaseModel):
     """The tunables. Ranges are inclusive. The names contain the units."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
+    # Django asks a setting for this at every access. Without it, pydantic builds an error each time.
+    _mask_wrapped: ClassVar[bool] = True
 
     # Store
     max_memories: Int = _tunable(1000, "cap of live memories for each project and owner; 0: none", 0, 10**9)
@@ -74,6 +76,9 @@ class Config(BaseModel):
     expiry_grace_days: Int = _tunable(30, "days the daily job keeps an expired memory revivable", 0, 36500)
     max_batch: Int = _tunable(1000, "most memories in one batch call", 1, 100_000)
     max_body_bytes: Int = _tunable(1_048_576, "largest request body, bytes", 1024, 2**31)
+    import_workers: Int = _tunable(
+        1, "processes that check and embed texts ahead of a large import_memories; 0: none", 0, 64
+    )
     block_secrets: Flag = _flag(True, "refuse to store what looks like a credential")
     preview_chars: Int = _tunable(200, "length of the preview in lists, characters", 1, 10_000)
     summary_words: Int = _tunable(20, "words of an automatic abstract and of a recall index entry", 1, 200)

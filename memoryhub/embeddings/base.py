@@ -86,5 +86,7 @@ def text_to_embed(title: str, subtitle: str, abstract: str, overview: str, conte
 def _starts_with(body: str, part: str) -> bool:
     """Return whether the text begins with these words, ignoring Markdown markup and an ellipsis."""
     opening = part.strip().removesuffix("…").rstrip(" ,;:-")
+    if body.startswith(opening) and opening == collapse_whitespace(opening):
+        return True  # the usual case: a generated title
     head = body[: len(part) * 8 + 1000]
     return any(collapse_whitespace(text).startswith(opening) for text in (first_line(head), head))

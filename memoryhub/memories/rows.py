@@ -13,6 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 from django.db.models import Exists, Model, OuterRef, Q
+from django.db.models.base import ModelState
 
 from memoryhub.access.policy import Actor
 from memoryhub.backends import bulk
@@ -109,13 +110,9 @@ def build_memory(
         "imported_at": imported_at,
         "expires_at": compute_expiry(values["ttl_days"], now),
     }
-    # By position: Django takes half as long as by name.
-    return Memory(*(values[column] for column in _column_names()))
-
-
-@cache
-def _column_names() -> list[str]:
-    return [field.attname for field in Memory._meta.concrete_fields]
+    memory = Memory.__new__(Memory)  # its constructor sets one attribute at a time
+    memory.__dict__.update(values, _state=ModelState())
+    return memory
 
 
 @cache

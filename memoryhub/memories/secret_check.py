@@ -39,15 +39,8 @@ def refuse_secrets(draft: Any, fields: Sequence[str]) -> None:
     Raise :class:`TooCostlyToCheck` for a field that cannot be checked. Call this before a write transaction
     is opened: other writers would have to wait for the check.
     """
-    if not settings.MEMORYHUB.block_secrets:
-        return
-    fields = [name for name in fields if getattr(draft, name)]
-    texts: list[str] = []
-    for name in fields:
-        value = getattr(draft, name)
-        texts += (value,) if isinstance(value, str) else _item_texts(value)
     # One check of all texts; the field matters only for the few drafts that are refused.
-    if len(texts) != 1 and not may_contain_secrets("\n\n".join(texts)):
+    if not settings.MEMORYHUB.block_secrets or not may_contain_secrets(join_texts(draft, fields)):
         return
     for name in fields:
         value = getattr(draft, name)
@@ -55,9 +48,18 @@ def refuse_secrets(draft: Any, fields: Sequence[str]) -> None:
             for kind, line in find_secrets_in_field(value, name):
                 raise SecretDetected(kind, line, name)
             continue
-        for number, item in enumerate(_item_texts(value), 1):
+        for number, item in enumerate(_item_texts(value or []), 1):
             for kind, _ in find_secrets_in_field(item, name):
                 raise SecretDetected(kind, number, name, unit="item")
+
+
+def join_texts(draft: Any, fields: Sequence[str]) -> str:
+    """Return all texts of these fields as one."""
+    texts: list[str] = []
+    for name in fields:
+        if value := getattr(draft, name):
+            texts += (value,) if isinstance(value, str) else _item_texts(value)
+    return "\n\n".join(texts)
 
 
 def find_secrets_in_field(text: str, field: str) -> list[DetectedSecret]:

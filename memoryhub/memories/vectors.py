@@ -18,6 +18,7 @@ from memoryhub.backends.vector_index import encode_vector
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.embeddings import Embedder, EmbeddingError, Vectors
 from memoryhub.embeddings.provider import log_failure
+from memoryhub.embeddings.settings import EmbeddingSettings
 from memoryhub.memories.rows import CHUNK_SIZE
 from memoryhub.models import Embedding, Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -32,12 +33,18 @@ def embedding_text(texts: Any) -> str:
 
 
 class PreparedVectors:
-    """Vectors that are computed before the transaction that writes their texts, so that it stays short."""
+    """Vectors that are computed before the transaction that writes their texts, so that it stays short.
 
-    def __init__(self, texts: Iterable[str] = ()) -> None:
+    ``made``: the vectors of these texts (without repeats), if another process has computed them.
+    """
+
+    def __init__(self, texts: Iterable[str] = (), made: Vectors | None = None) -> None:
         self._embedder = _local_provider()
         self._known: dict[str, Vectors] = {}
-        self._embed(texts)
+        if self._embedder is not None and made is not None:
+            self._known.update(zip(dict.fromkeys(texts), made, strict=True))
+        else:
+            self._embed(texts)
 
     def insert(self, memories: Sequence[Memory]) -> None:
         """Insert the vectors of new memories."""
@@ -81,6 +88,11 @@ def _local_provider() -> Embedder | None:
         log_failure(logger, STORED_WITHOUT_VECTORS, error)
         return None
     return embedder if embedder and embedder.in_process else None
+
+
+def local_settings() -> EmbeddingSettings | None:
+    """Return the settings of the provider if it runs in this process."""
+    return EmbeddingSettings.now() if _local_provider() else None
 
 
 def memories_without_vector(model: str) -> MemoryQuerySet:

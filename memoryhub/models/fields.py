@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from typing import Any
 
@@ -12,10 +11,12 @@ from django.db.models import Q
 
 from memoryhub.access.policy import Sensitivity
 
+_BASE32 = b"abcdefghijklmnopqrstuvwxyz234567" * 8  # a character for each byte, by its last five bits
+
 
 def new_uid() -> str:
     """Return an opaque id: 80 random bits as 16 characters of lower-case base32."""
-    return base64.b32encode(os.urandom(10)).decode().lower()
+    return os.urandom(16).translate(_BASE32).decode()
 
 
 def uid_field() -> models.CharField[str, str]:

@@ -167,6 +167,7 @@ def _import_step(
     """Make a step that reports numbers and reasons, but no texts. A dry run stores and rolls back here."""
     errors: list[tuple[str, Problem]] = []
     batch = Batch(items, replace(options, report=lambda place, problem: errors.append((place, problem))), ids)
+    batch.prepare()
 
     def store(run_uid: str = "") -> tuple[Change, ...]:
         errors.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,9 +19,10 @@ from memoryhub.core.database import write_transaction
 from memoryhub.facts import services
 from memoryhub.memories.delete import count_by_quota, fullest
 from memoryhub.memories.errors import NotFound, SecretDetected, StoreError
-from memoryhub.memories.imported_history import ImportedHistory
+from memoryhub.memories.imported_history import HISTORY_TEXT_FIELDS, ImportedHistory
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
-from memoryhub.memories.secret_check import refusal_change
+from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal, join_texts, refusal_change
+from memoryhub.memories.vectors import PreparedVectors, embedding_text
 from memoryhub.models import Fact, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.security.secrets import redact
@@ -38,6 +39,7 @@ from memoryhub.transfer.records import (
     UnmappedField,
 )
 from memoryhub.transfer.schema import READ_ONLY, JournalLine
+from memoryhub.transfer.text_workers import TextWorkers, take_result
 
 # Bounds the memory for a file with a new field name in every line.
 _MAX_NAMES = 200
@@ -113,27 +115,58 @@ class LoadOptions:
     restores: bool = False
 
 
-def load_items(reader: ImportReader, options: LoadOptions, tally: Tally, ids: IdMap) -> Iterator[ImportMark]:
+def load_items(
+    reader: ImportReader,
+    options: LoadOptions,
+    tally: Tally,
+    ids: IdMap,
+    workers: TextWorkers | None = None,
+) -> Iterator[ImportMark]:
     """Store the items; yield the mark after each batch.
 
     Invalid or refused items do not stop the others, unless ``strict`` is set.
     """
-    batch: list[Item] = []
+    for batch, mark, invalid in _look_ahead(_read_batches(reader, options, ids, workers)):
+        stops = bool(batch.store(tally)) and options.strict
+        if not stops:
+            yield mark
+        if invalid is not None:
+            _report_bad(invalid, options, tally)
+        if stops:
+            return
+
+
+_BatchRead = tuple["Batch", ImportMark, InvalidItem | None]
+
+
+def _read_batches(
+    reader: ImportReader, options: LoadOptions, ids: IdMap, workers: TextWorkers | None
+) -> Iterator[_BatchRead]:
+    """Yield batches, each with the mark after it, and with the invalid item after it that ends the import."""
+    items: list[Item] = []
     for item in reader:
         if options.strict and isinstance(item, InvalidItem):
-            mark = reader.mark(before=True)
-            if not Batch(batch, options, ids).store(tally):
-                yield mark
-            _report_bad(item, options, tally)
+            yield Batch(items, options, ids, workers), reader.mark(before=True), item
             return
-        batch.append(item)
-        if len(batch) >= BATCH_SIZE:
-            if Batch(batch, options, ids).store(tally) and options.strict:
-                return
-            batch = []
-            yield reader.mark()
-    if not (Batch(batch, options, ids).store(tally) and options.strict):
-        yield reader.mark()
+        items.append(item)
+        if len(items) >= BATCH_SIZE:
+            yield Batch(items, options, ids, workers), reader.mark(), None
+            items = []
+    yield Batch(items, options, ids, workers), reader.mark(), None
+
+
+def _look_ahead(batches: Iterator[_BatchRead]) -> Iterator[_BatchRead]:
+    """Yield batches in order while workers prepare later ones. An error follows the batches before it."""
+    waiting: deque[_BatchRead] = deque()
+    try:
+        for one in batches:
+            waiting.append(one)
+            if len(waiting) > one[0].ahead:
+                yield waiting.popleft()
+    except Exception:
+        yield from waiting
+        raise
+    yield from waiting
 
 
 def _report_bad(bad: InvalidItem, options: LoadOptions, tally: Tally) -> None:
@@ -149,21 +182,41 @@ class Batch:
     count from now, so that old memories do not expire or fade in the next night.
     """
 
-    def __init__(self, items: Sequence[Item], options: LoadOptions, ids: IdMap) -> None:
+    def __init__(
+        self, items: Sequence[Item], options: LoadOptions, ids: IdMap, workers: TextWorkers | None = None
+    ) -> None:
         self._items, self._options, self._ids = items, options, ids
         for item in items:
             if options.project:
                 _set_default_project(item, options.project)
-        self._vectors = store.embed_drafts(
-            item.draft for item in items if isinstance(item, Record) and isinstance(item.draft, MemoryDraft)
+        self.ahead = workers.count + 1 if workers else 0  # later batches to read before this one is stored
+        self._memories = [
+            item for item in items if isinstance(item, Record) and isinstance(item.draft, MemoryDraft)
+        ]
+        self._embedded = list(dict.fromkeys(embedding_text(one.draft) for one in self._memories))
+        self._task = (
+            workers.submit([join_texts(one.draft, MEMORY_FIELDS) for one in self._memories], self._embedded)
+            if workers
+            else None
         )
+        self._is_prepared = False
+
+    def prepare(self) -> None:
+        """Check the items for secrets and compute vectors. Call this before a transaction is opened."""
+        done = take_result(self._task)
+        suspects = done.suspect if done else [True] * len(self._memories)
+        self._clean = {id(one) for one, suspect in zip(self._memories, suspects, strict=True) if not suspect}
+        self._vectors = PreparedVectors(self._embedded, done.vectors if done else None)
+        self._refusals = {id(item): refusal for item in self._items if (refusal := self._screen(item))}
+        self._is_prepared = True
 
     def store(self, tally: Tally) -> int:
         """Store the items; return the number of refusals."""
         if not self._items:
             return 0
+        if not self._is_prepared:
+            self.prepare()
         failed, self._tally, now = tally.failed, tally, timezone.now()
-        self._refusals = {id(item): refusal for item in self._items if (refusal := self._screen(item))}
         with write_transaction():
             for kind, items in self._by_kind().items():
                 self._take(kind, items, now)
@@ -172,7 +225,7 @@ class Batch:
         return tally.failed - failed
 
     def _screen(self, item: Item) -> StoreError | None:
-        """Check an item for secrets before the transaction, without blocking other writers."""
+        """Check an item for secrets."""
         if isinstance(item, HistoryItem):
             kind = _kind_of(item)
             return restore.find_line_refusal(kind, item.shape) if self._options.restores else None
@@ -181,6 +234,8 @@ class Batch:
         past = self._past(item.past)
         if isinstance(item.draft, FactDraft):
             return services.check_fact_secrets(item.draft, past)
+        if id(item) in self._clean:
+            return find_refusal(past, HISTORY_TEXT_FIELDS) if past else None
         return store.check_drafts([item.draft], [past])[0]
 
     def _by_kind(self) -> dict[str, list[Item]]:
@@ -192,7 +247,7 @@ class Batch:
 
     def _take(self, kind: str, items: list[Item], now: datetime) -> None:
         if kind == "memory":
-            self._memories([item for item in items if isinstance(item, Record)], now)
+            self._store_memories([item for item in items if isinstance(item, Record)], now)
         elif kind == "fact":
             self._facts([item for item in items if isinstance(item, Record)], now)
         elif kind:
@@ -203,7 +258,7 @@ class Batch:
             elif isinstance(item, UnmappedField):
                 self._tally.unsupported(item.what, item.count)
 
-    def _memories(self, records: list[Record], now: datetime) -> None:
+    def _store_memories(self, records: list[Record], now: datetime) -> None:
         options = self._options
         drafts = [record.draft for record in records if isinstance(record.draft, MemoryDraft)]
         histories = [self._past(record.past) for record in records]

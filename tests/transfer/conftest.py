@@ -48,14 +48,14 @@ def bring_in(tmp_path: Path) -> Callable[..., Loaded]:
         raw = content if isinstance(content, bytes) else b"".join(map(as_line, content))
         path = tmp_path / how.pop("name", "file.jsonl")
         path.write_bytes(raw)
-        loaded = Loaded()
+        loaded, workers = Loaded(), how.pop("workers", None)
         order = LoadOptions(
             by,
             lambda place, problem: loaded.errors.append(f"{place}: {problem}"),
             **{"restores": by is OPERATOR, **how},
         )
         with open_import(FORMATS[OWN_FORMAT], str(path), ReadOptions()) as reading, IdMap() as ids:
-            list(load_items(reading, order, loaded.tally, ids))
+            list(load_items(reading, order, loaded.tally, ids, workers))
         return loaded
 
     return bring

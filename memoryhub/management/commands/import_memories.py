@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shlex
 import sys
 import time
@@ -18,6 +19,7 @@ from tqdm import tqdm
 
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.management.operator import operator, plural, short_name, shown
+from memoryhub.memories.vectors import local_settings
 from memoryhub.models import Memory
 from memoryhub.ops.checks import INSTALLATION
 from memoryhub.transfer.files import STDIN
@@ -33,6 +35,7 @@ from memoryhub.transfer.reader import (
     save_checkpoint,
 )
 from memoryhub.transfer.records import Problem, ReadOptions, UnreadableFile
+from memoryhub.transfer.text_workers import TextWorkers
 
 INTERRUPTED = 130
 OVER_CAP = (
@@ -122,7 +125,9 @@ class Command(BaseCommand):
             if kept and not self._go_on(reading, kept):
                 reading = stack.enter_context(open_import(format, name, options))
             bar = stack.enter_context(self._bar(reading))
-            for mark in load_items(reading, order, self.tally, ids):
+            gc.freeze()  # full collections would search the loaded modules each time
+            workers = stack.enter_context(TextWorkers(settings.MEMORYHUB.import_workers, local_settings()))
+            for mark in load_items(reading, order, self.tally, ids, workers):
                 bar.set_postfix(stored=self.tally.stored, failed=self.tally.failed, refresh=False)
                 bar.update(reading.done - bar.n)
                 if kept:

@@ -18,6 +18,9 @@ from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from memoryhub.security.secrets.checks import secret_span
 from memoryhub.security.secrets.nearby import find_near_service_names
 from memoryhub.security.secrets.secret_rules import (
@@ -132,14 +135,16 @@ def _find_spans(text: str) -> Iterator[_Span]:
 
 
 _KeywordRules = list[tuple[str, list[int]]]  # keywords, each with the positions of its rules
+_CODE_BITS = 6  # of each byte in the code of a trigram
 
 
 class _RuleIndex(NamedTuple):
-    """The rules, and their keywords by one of their trigrams: a text contains few of these trigrams."""
+    """The rules, and their keywords by the code of one trigram: a text contains few of these codes."""
 
     rules: tuple[SecretRule, ...]
-    short: _KeywordRules  # keywords of one or two characters
-    by_trigram: dict[str, _KeywordRules]
+    short: _KeywordRules  # keywords without a trigram
+    by_code: dict[int, _KeywordRules]
+    is_used: NDArray[np.bool_]  # for each code, whether ``by_code`` has it
 
 
 @cache
@@ -149,23 +154,31 @@ def _rule_index() -> _RuleIndex:
     for position, rule in enumerate(rules):
         for keyword in rule.keywords:
             positions.setdefault(keyword, []).append(position)
-    common = Counter(trigram for keyword in positions for trigram in _trigrams(keyword))
-    by_trigram: dict[str, _KeywordRules] = {}
+    codes = {keyword: _trigram_codes(keyword).tolist() for keyword in positions}
+    common = Counter(chain.from_iterable(codes.values()))
+    short: _KeywordRules = []
+    by_code: dict[int, _KeywordRules] = {}
     for keyword, numbers in positions.items():
-        rarest = min(_trigrams(keyword), key=lambda trigram: common[trigram], default="")
-        by_trigram.setdefault(rarest, []).append((keyword, numbers))
-    return _RuleIndex(rules, by_trigram.pop("", []), by_trigram)
+        named = min(codes[keyword], key=lambda code: common[code], default=None)
+        (short if named is None else by_code.setdefault(named, [])).append((keyword, numbers))
+    is_used = np.zeros(1 << 3 * _CODE_BITS, np.bool_)
+    is_used[list(by_code)] = True
+    return _RuleIndex(rules, short, by_code, is_used)
 
 
-def _trigrams(text: str) -> list[str]:
-    return [text[at : at + 3] for at in range(len(text) - 2)]
+def _trigram_codes(text: str) -> NDArray[np.integer]:
+    """Return a number for each three successive bytes. Equal bytes have equal numbers; others may, too."""
+    stored = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+    low = (stored & (1 << _CODE_BITS) - 1).astype(np.uint32)
+    return low[:-2] << 2 * _CODE_BITS | low[1:-1] << _CODE_BITS | low[2:]
 
 
 def _applicable_rules(lowered: str) -> Iterator[SecretRule]:
     """Yield the rules of which a lower-case text contains a keyword and a hint."""
-    rules, short, by_trigram = _rule_index()
-    present = by_trigram.keys() & map("".join, zip(lowered, lowered[1:], lowered[2:], strict=False))
-    keywords = chain(short, *(by_trigram[trigram] for trigram in present))
+    rules, short, by_code, is_used = _rule_index()
+    codes = _trigram_codes(lowered)
+    present = set(codes[is_used[codes]].tolist())
+    keywords = chain(short, *(by_code[code] for code in present))
     positions = {position for keyword, numbers in keywords if keyword in lowered for position in numbers}
     hinted: dict[tuple[str, ...], bool] = {(): True}
     for rule in (rules[position] for position in sorted(positions)):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from operator import add
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,12 +93,12 @@ def _has_token_form(value: str) -> bool:
 def _find_service(before: str, value: str) -> str:
     """Return the service that the text before the value names as its issuer, or ""."""
     names = load_service_names()
-    is_assigned = bool(_SEPARATOR.search(before))
     last_paragraph = before.rstrip(_OPENING + "=>:,|-?").rpartition("\n\n")[2]
     words = [word.lower() for word in _WORD.findall(last_paragraph)]
-    service = next((names.services[name] for name in _possible_names(words) if name in names.services), "")
-    if not service:
-        return ""
+    if names.services.keys().isdisjoint((*words, *map(add, words, words[1:]))):
+        return ""  # the usual case
+    service = next(names.services[name] for name in _possible_names(words) if name in names.services)
+    is_assigned = bool(_SEPARATOR.search(before))
     last, near = words[-1], words[-4:]
     has_key_word = not names.key_words.isdisjoint(near)
     if last in names.harmless_words and (last != "id" or "key" not in near[-2:]):

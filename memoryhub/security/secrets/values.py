@@ -95,18 +95,22 @@ def is_random(value: str) -> bool:
 
     Its runs of one character class are short, and most of it is not in runs that could be words.
     """
-    if len(set(value)) < 8 or _contains_placeholder(value):
-        return False
+    return len(set(value)) >= 8 and _looks_generated(value) and not _contains_placeholder(value)
+
+
+def _looks_generated(value: str) -> bool:
     runs = _RUN.findall(value)
     length = sum(map(len, runs))
     if length < 12 or len(runs) < 4:
         return length >= 14 and len(set(value)) >= 10 and is_unpronounceable(value)
     if not has_digit(value):
         return is_scrambled(value)
+    if length / len(runs) > 4.5:
+        return False
     in_words = sum(
         len(run) for run in runs if len(run) >= 4 and run.isalpha() and not is_unpronounceable(run)
     )
-    return length / len(runs) <= 4.5 and in_words <= 0.7 * length
+    return in_words <= 0.7 * length
 
 
 def is_scrambled(value: str) -> bool:
