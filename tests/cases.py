@@ -12,6 +12,7 @@ from django.core.cache import cache
 from django.db import transaction
 
 from memoryhub.search import visible_rows
+from memoryhub.stats import counts
 
 
 @contextmanager
@@ -24,6 +25,7 @@ def rolled_back() -> Iterator[None]:
 
 def clear_caches() -> None:
     visible_rows.clear_cache()
+    counts._cache.clear()
     cache.clear()
 
 

@@ -279,18 +279,17 @@ def _truncate_log_later() -> None:
 def file_sizes() -> dict[str, int]:
     """Return the bytes of the database file and of its free pages."""
     with connection.cursor() as cursor:
-        page, count, free = (_pragma(cursor, name) for name in ("page_size", "page_count", "freelist_count"))
+        cursor.execute("SELECT * FROM pragma_page_size, pragma_page_count, pragma_freelist_count")
+        page, count, free = cursor.fetchone()
     return {"database_bytes": page * count, "free_bytes": page * free}
 
 
 def index_bytes() -> int:
     """Return the bytes of the full-text indexes."""
+    sizes = (f"(SELECT coalesce(sum(length(block)), 0) FROM {table}_data)" for table in INDEXES)
     with connection.cursor() as cursor:
-        total = 0
-        for table in INDEXES:
-            cursor.execute(f"SELECT coalesce(sum(length(block)), 0) FROM {table}_data")
-            total += cursor.fetchone()[0]
-    return total
+        cursor.execute(f"SELECT {' + '.join(sizes)}")
+        return int(cursor.fetchone()[0])
 
 
 def _present_objects(kind: str) -> dict[str, str]:
@@ -317,8 +316,3 @@ def is_index_sound(table: str) -> bool:
     except DatabaseError:
         return False
     return True
-
-
-def _pragma(cursor: object, name: str) -> int:
-    cursor.execute(f"PRAGMA {name}")  # type: ignore[attr-defined]
-    return int(cursor.fetchone()[0])  # type: ignore[attr-defined]

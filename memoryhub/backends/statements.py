@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from django.db import connection
 from django.db.models.expressions import RawSQL
+from django.utils import timezone
 from numpy.typing import NDArray
 
 from memoryhub.access.policy import LEVELS
@@ -184,14 +185,30 @@ def checkpoint_log() -> None:
 
 _LAST_ROWS_SQL = """SELECT (SELECT hash FROM memoryhub_journalentry ORDER BY seq DESC LIMIT 1),
     (SELECT max(id) FROM memoryhub_event),
-    (SELECT max(id) FROM memoryhub_injection), (SELECT max(last_at) FROM memoryhub_session)"""
+    (SELECT max(id) FROM memoryhub_injection), (SELECT max(last_at) FROM memoryhub_session),
+    (SELECT min(expires_at) FROM memoryhub_memory WHERE expires_at > %s)"""
 
 
-def change_token() -> str:
-    """Return a text that differs after each change of the store. One query of four index lookups.
+class ChangeToken(NamedTuple):
+    """The newest rows of the store, and the next expiry of a memory."""
+
+    journal: str | None
+    event: int | None
+    injection: int | None
+    session: datetime | None
+    next_expiry: datetime | None
+
+    @property
+    def without_events(self) -> tuple[object, ...]:
+        """What differs after each change of memories and facts: those are journaled."""
+        return self.journal, self.next_expiry
+
+
+def change_token() -> ChangeToken:
+    """Return what differs after each change of the store and after each expiry. Five index lookups.
 
     Internal only: it depends on every project and level, so no response may contain it.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_LAST_ROWS_SQL)
-        return "/".join(map(str, cursor.fetchone()))
+        cursor.execute(_LAST_ROWS_SQL, [adapt_moment(timezone.now())])
+        return ChangeToken(*cursor.fetchone())

@@ -117,7 +117,7 @@ class ContradictionReport:
 def find_contradictions(
     clearance: Clearance, *, project: str = "", now: datetime | None = None
 ) -> ContradictionReport:
-    """Find contradictions among the current facts that the viewer can see. Three queries."""
+    """Find contradictions among the current facts that the viewer can see. At most three queries."""
     visible: FactQuerySet = Fact.objects.visible_to(clearance)
     visible = visible.filter(project=project) if project else visible
     read = visible.current(now).order_by().annotate(since=Coalesce("valid_from", "created_at"))
@@ -125,6 +125,8 @@ def find_contradictions(
     for row in map(CurrentFact._make, read.values_list(*CurrentFact._fields)):
         groups[row.key].append(row)
     several = {key: rows for key, rows in groups.items() if len(_distinct_objects(rows)) > 1}
+    if not several:
+        return ContradictionReport(())
     compatible = _COMPATIBLE.decided(clearance)
     settled = {key for key, rows in several.items() if compatible and _all_compatible(rows, compatible)}
     superseded = visible.filter(superseded_by__isnull=False).order_by().values_list("predicate", flat=True)

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from calendar import monthrange
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
-from django.db.models import Case, Count, F, IntegerField, QuerySet, TextField, Value, When, Window
+from django.db.models import (
+    Case,
+    Count,
+    Expression,
+    F,
+    IntegerField,
+    QuerySet,
+    TextField,
+    Value,
+    When,
+    Window,
+)
 from django.db.models.functions import Cast, RowNumber, Substr
 from django.utils import timezone
 
@@ -153,33 +164,55 @@ def _next_month(first: date) -> date:
 
 
 def count_by_day(rows: QuerySet[Any], column: str, kind: str) -> DailyCounts:
-    """Return ``(day, kind, count)`` by a time column, oldest first; a missing kind is empty.
+    """Return ``(day, kind, count)`` by a time column, oldest first; a missing kind is empty."""
+    return count_each_by_day(rows=(rows, column, F(kind)))["rows"]
 
-    Groups by a prefix of the stored text, which is in UTC, and converts the prefixes to days of the current
-    time zone. Django's Trunc functions would call Python for every row of an SQLite table.
-    """
-    found: Counter[tuple[date, str]] = Counter()
-    for _, day, name, count in count_parts_by_day(rows.annotate(whole=Value(0)), "whole", column, kind):
-        found[day, name] += count
-    return sorted((day, name, count) for (day, name), count in found.items())
+
+def count_each_by_day(**sources: tuple[QuerySet[Any], str, Expression | F]) -> dict[str, DailyCounts]:
+    """Return :func:`count_by_day` of each source (rows, time column, kind), all in one statement."""
+    first, *others = (
+        _count_pieces(rows, [Value(name)], column, kind) for name, (rows, column, kind) in sources.items()
+    )
+    found: dict[str, Counter[tuple[date, str]]] = {name: Counter() for name in sources}
+    for (name,), day, kind, count in _to_days(first.union(*others, all=True) if others else first):
+        found[name][day, kind] += count
+    return {
+        name: sorted((day, kind, count) for (day, kind), count in counted.items())
+        for name, counted in found.items()
+    }
 
 
 def count_parts_by_day(
-    rows: QuerySet[Any], part: str, column: str, kind: str
-) -> Iterator[tuple[Any, date, str, int]]:
-    """Yield ``(part, day, kind, count)`` for each value of a column or annotation; see :func:`count_by_day`.
+    rows: QuerySet[Any], parts: Sequence[Any], column: str, kind: str
+) -> Iterator[tuple[list[Any], date, str, int]]:
+    """Yield ``(parts, day, kind, count)`` for the values of columns or expressions.
 
     Unordered. A day can occur several times, because it contains parts of two UTC days.
     """
+    return _to_days(_count_pieces(rows, parts, column, F(kind)))
+
+
+def _count_pieces(
+    rows: QuerySet[Any], parts: Sequence[Any], column: str, kind: Expression | F
+) -> QuerySet[Any, Any]:
+    """Count by parts, by a prefix of the stored time, which is in UTC, and by kind.
+
+    Django's Trunc functions would call Python for every row of an SQLite table.
+    """
+    piece = Substr(Cast(column, TextField()), 1, _timestamp_chars(timezone.get_current_timezone()))
+    pieces: QuerySet[Any, Any] = rows.order_by().values_list(*parts, piece, kind).annotate(n=Count("pk"))
+    return pieces
+
+
+def _to_days(pieces: Iterable[tuple[Any, ...]]) -> Iterator[tuple[list[Any], date, str, int]]:
+    """Convert the prefixes to days of the current time zone."""
     zone = timezone.get_current_timezone()
-    piece = Substr(Cast(column, TextField()), 1, _timestamp_chars(zone))
-    pieces = rows.order_by().annotate(piece=piece).values_list(part, "piece", kind).annotate(n=Count("pk"))
     days: dict[str, date] = {}
-    for value, text, name, count in pieces:
+    for *values, text, name, count in pieces:
         if (day := days.get(text)) is None:
             at = datetime.fromisoformat(text).replace(tzinfo=UTC)
             day = days[text] = at.date() if len(text) == _DAY_CHARS else at.astimezone(zone).date()
-        yield value, day, name or "", count
+        yield values, day, name or "", count
 
 
 def _timestamp_chars(zone: tzinfo) -> int:

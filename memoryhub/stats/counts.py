@@ -6,11 +6,11 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Value
 from django.utils import timezone
 
 from memoryhub import embeddings
@@ -26,6 +26,7 @@ from memoryhub.stats import calendar
 # In the order of the access index, so SQLite counts while it reads and sorts nothing.
 COUNTED_COLUMNS = ("sensitivity", "scope", "project", "type", "category")
 MAX_CACHED = 32  # pairs of clearance and time zone; each takes 1.3 MB for 100,000 memories
+_PROJECT = COUNTED_COLUMNS.index("project")
 _MAX_SINGLE_BLOCKS = 8  # more blocks of one kind are cheaper to count in one query
 _FACET, _DAY, _SESSION, _QUOTA = "facet", "day", "session", "quota"
 BlockCounts = Counter[tuple[Any, ...]]  # keys start with one of the kinds above
@@ -95,9 +96,11 @@ def _update_counts(cached: _CachedCounts, clearance: Clearance, now: datetime) -
     return _CachedCounts(now, marks, parts, +whole)
 
 
-def _expired_blocks(since: datetime, now: datetime) -> set[Block]:
+def _expired_blocks(since: datetime, until: datetime) -> set[Block]:
     """Return the blocks with rows that expired between two times, which no trigger marked."""
-    expired = Memory.objects.filter(expires_at__gt=since, expires_at__lte=now).order_by()
+    if until <= since:
+        return set()
+    expired = Memory.objects.filter(expires_at__gt=since, expires_at__lte=until).order_by()
     memories = list(expired.values_list("pk", flat=True))
     if not memories:
         return set()
@@ -122,12 +125,14 @@ def _count_blocks(clearance: Clearance, now: datetime, blocks: list[Block]) -> d
     of_sessions = [number for kind, number in blocks if kind == change_blocks.SESSION]
     memories: MemoryQuerySet = Memory.objects.visible_to(clearance).live(now)
     for rows in _filter_blocks(memories, of_memories):
-        for block, *values, n in rows.values_list("block", *COUNTED_COLUMNS).annotate(n=Count("pk")):
-            add((change_blocks.MEMORY, block), (_FACET, *values), n)
-        for block, day, kind, n in calendar.count_parts_by_day(rows, "block", "created_at", "type"):
-            add((change_blocks.MEMORY, block), (_DAY, day, kind), n)
-        for block, *quota, n in rows.values_list("block", "project", "owner", AUTHOR).annotate(n=Count("pk")):
-            add((change_blocks.MEMORY, block), (_QUOTA, *quota), n)
+        parts = ("block", *COUNTED_COLUMNS, "owner", AUTHOR)
+        for (number, *facets, owner, author), day, kind, n in calendar.count_parts_by_day(
+            rows, parts, "created_at", "type"
+        ):
+            block = change_blocks.MEMORY, number
+            add(block, (_FACET, *facets), n)
+            add(block, (_DAY, day, kind), n)
+            add(block, (_QUOTA, facets[_PROJECT], owner, author), n)
     for rows in _filter_blocks(Session.objects.visible_to(clearance, now), of_sessions):
         for block, n in rows.values_list("block").annotate(n=Count("pk")):
             add((change_blocks.SESSION, block), (_SESSION,), n)
@@ -148,6 +153,14 @@ def _to_visible_counts(whole: BlockCounts) -> VisibleCounts:
     days = sorted((key[1], key[2], n) for key, n in whole.items() if key[0] == _DAY)
     quotas = {Quota(*key[1:]): n for key, n in whole.items() if key[0] == _QUOTA}
     return VisibleCounts(facets, days, whole[_SESSION,], quotas)
+
+
+def count_each(**querysets: QuerySet[Any]) -> dict[str, int]:
+    """Count the rows of each queryset, all in one statement."""
+    first, *others = (
+        rows.order_by().values_list(Value(name)).annotate(n=Count("pk")) for name, rows in querysets.items()
+    )
+    return dict.fromkeys(querysets, 0) | dict(first.union(*others, all=True))
 
 
 def count_values(memories: MemoryQuerySet, column: str, most: int | None = None) -> dict[str, int]:
@@ -171,9 +184,26 @@ def _group_by_facet(counted: Mapping[tuple[str, ...], int]) -> dict[str, dict[st
     return {column: dict(sorted(whole[column].items(), key=_by_count)) for column in FACETS}
 
 
+def facets_and_days(
+    clearance: Clearance, now: datetime | None = None
+) -> tuple[dict[str, dict[str, int]], calendar.DailyCounts]:
+    """Return the counts of each facet, and the memories created on each day by type."""
+    found = load_visible_counts(clearance, now)
+    return _group_by_facet(found.facets), found.days
+
+
 def top_facets(memories: MemoryQuerySet, limit: int = 20) -> dict[str, dict[str, int]]:
     """Return the most frequent values of each facet in a queryset of visible rows."""
-    return {column: dict(list(found.items())[:limit]) for column, found in count_facets(memories).items()}
+    return _first_values(count_facets(memories), limit)
+
+
+def top_visible_facets(clearance: Clearance, limit: int = 20) -> dict[str, dict[str, int]]:
+    """Return the most frequent values of each facet among all live memories that the viewer can see."""
+    return _first_values(facets_and_days(clearance)[0], limit)
+
+
+def _first_values(facets: Mapping[str, dict[str, int]], limit: int) -> dict[str, dict[str, int]]:
+    return {column: dict(list(found.items())[:limit]) for column, found in facets.items()}
 
 
 def _by_count(item: tuple[str, int]) -> tuple[int, str]:
@@ -197,10 +227,12 @@ def statistics_and_days(
     numbers = {
         "total": sum(found["sensitivity"].values()),
         **{f"by_{column}": values for column, values in found.items()},
-        "expiring": live.filter(expires_at__lte=now + timedelta(days=EXPIRING_DAYS)).count(),
-        "expired": visible.expired(now).count(),
-        "trashed": visible.trashed().count(),
-        "facts": Fact.objects.visible_to(clearance).count(),
+        **count_each(
+            expiring=live.filter(expires_at__lte=now + timedelta(days=EXPIRING_DAYS)),
+            expired=visible.expired(now),
+            trashed=visible.trashed(),
+            facts=Fact.objects.visible_to(clearance),
+        ),
         "sessions": visible_counts.sessions,
         "max_memories": settings.MEMORYHUB.max_memories,
         "near_cap": _quotas_near_cap(visible_counts.quotas),
@@ -249,8 +281,3 @@ def _quotas_near_cap(quotas: Mapping[Quota, int]) -> dict[str, int]:
         return {}
     limit = config.max_memories * config.cap_warning_share
     return {project: n for project, n in fullest(quotas).items() if n >= limit}
-
-
-def count_memories_by_day(memories: MemoryQuerySet) -> list[tuple[date, str, int]]:
-    """Return ``(day, type, count)`` of created memories, oldest first."""
-    return calendar.count_by_day(memories, "created_at", "type")

@@ -8,14 +8,26 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from django.db.models import Case, Count, Exists, IntegerField, OuterRef, Q, QuerySet, TextField, Value, When
+from django.db.models import (
+    Case,
+    Count,
+    Exists,
+    F,
+    IntegerField,
+    OuterRef,
+    Q,
+    Subquery,
+    TextField,
+    Value,
+    When,
+)
 from django.db.models.fields.json import KeyTextTransform
 from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
 from memoryhub.core.dates import start_of_day
 from memoryhub.memories.secret_check import SECRET_BLOCKED
-from memoryhub.models import Event, FileLink, Injection, JournalEntry
+from memoryhub.models import Event, FileLink, Injection, JournalEntry, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import calendar
 from memoryhub.stats.calendar import DailyCounts
@@ -105,46 +117,58 @@ def summarize_usage(live: MemoryQuerySet, now: datetime) -> MemoryUsage:
     return found
 
 
-def count_expiring(live: MemoryQuerySet, now: datetime) -> DailyCounts:
-    """Count the live memories that expire on each future day."""
-    rows = live.filter(expires_at__lt=now + timedelta(days=EXPIRING_DAYS))
-    return calendar.count_by_day(rows, "expires_at", "type")
+@dataclass
+class Activity:
+    """What happened since a moment, and what will expire within :data:`EXPIRING_DAYS`.
+
+    ``captured``: events that became a stored memory; ``skipped``: the reasons of the others. ``injections``:
+    "filled", or "empty" without memories. ``blocked_secrets``: refused secrets by kind. ``actions``: the
+    operations of each actor in the newest journal rows.
+    """
+
+    captured: int
+    skipped: Counter[str]
+    injections: DailyCounts
+    blocked_secrets: DailyCounts
+    expiring: DailyCounts
+    actions: dict[str, Counter[str]]
 
 
-def count_captured(clearance: Clearance, since: datetime) -> tuple[int, Counter[str]]:
-    """Return the number of events that became a stored memory, and the skip reasons of the others."""
-    events: QuerySet[Event] = Event.objects.visible_to(clearance).filter(at__gte=since).order_by()
-    rows = events.values_list("skip_reason").annotate(
-        kept=Count("pk", filter=Q(memory__isnull=False)), lost=Count("pk", filter=Q(memory__isnull=True))
+def count_activity(clearance: Clearance, since: datetime) -> Activity:
+    """Count what the viewer can see, in two statements."""
+    now = timezone.now()
+    events = Event.objects.visible_to(clearance).filter(at__gte=since)
+    injections = Injection.objects.visible_to(clearance).filter(at__gte=since)
+    secrets = JournalEntry.objects.visible_to(clearance).filter(operation=SECRET_BLOCKED, at__gte=since)
+    live = Memory.objects.visible_to(clearance).live(now)
+    expiring = live.filter(expires_at__lt=now + timedelta(days=EXPIRING_DAYS))
+    is_empty = Case(When(injected=[], then=Value("empty")), default=Value("filled"), output_field=TextField())
+    found = calendar.count_each_by_day(
+        captured=(events.filter(memory__isnull=False), "at", Value("")),
+        skipped=(events.filter(memory__isnull=True).exclude(skip_reason=""), "at", F("skip_reason")),
+        injections=(injections, "at", is_empty),
+        secrets=(secrets, "at", KeyTextTransform("kind", "detail")),
+        expiring=(expiring, "expires_at", F("type")),
     )
-    kept, skipped = 0, Counter[str]()
-    for reason, became, lost in rows:
-        kept += became
-        if reason and lost:
-            skipped[reason] += lost
-    return kept, skipped
+    skipped: Counter[str] = Counter()
+    for _, reason, count in found["skipped"]:
+        skipped[reason] += count
+    return Activity(
+        captured=sum(count for _, _, count in found["captured"]),
+        skipped=skipped,
+        injections=found["injections"],
+        blocked_secrets=found["secrets"],
+        expiring=found["expiring"],
+        actions=_count_actions(clearance, since),
+    )
 
 
-def count_injections(clearance: Clearance, since: datetime) -> DailyCounts:
-    """Count the injections of each day: "filled", or "empty" without memories."""
-    rows = Injection.objects.visible_to(clearance).filter(at__gte=since)
-    empty = Case(When(injected=[], then=Value("empty")), default=Value("filled"), output_field=TextField())
-    return calendar.count_by_day(rows.annotate(outcome=empty), "at", "outcome")
-
-
-def count_blocked_secrets(clearance: Clearance, since: datetime) -> DailyCounts:
-    """Count the refused secrets of each day, by kind."""
-    rows = JournalEntry.objects.visible_to(clearance).filter(operation=SECRET_BLOCKED, at__gte=since)
-    return calendar.count_by_day(rows.annotate(kind=KeyTextTransform("kind", "detail")), "at", "kind")
-
-
-def count_actions(clearance: Clearance, since: datetime) -> dict[str, Counter[str]]:
-    """Count the operations of each actor in the newest journal rows."""
-    last = JournalEntry.objects.order_by("-seq").values_list("seq", flat=True).first() or 0
-    newest = JournalEntry.objects.filter(seq__gt=last - MAX_JOURNAL_ROWS, at__gte=since)
-    rows = newest.visible_to(clearance).order_by().values_list("actor", "operation")
+def _count_actions(clearance: Clearance, since: datetime) -> dict[str, Counter[str]]:
+    newest = JournalEntry.objects.order_by("-seq").values("seq")[:1]
+    rows = JournalEntry.objects.filter(seq__gt=Subquery(newest) - MAX_JOURNAL_ROWS, at__gte=since)
+    actions = rows.visible_to(clearance).order_by().values_list("actor", "operation")
     found: dict[str, Counter[str]] = {}
-    for actor, operation, count in rows.annotate(n=Count("pk")):
+    for actor, operation, count in actions.annotate(n=Count("pk")):
         found.setdefault(actor, Counter())[operation] += count
     return found
 

@@ -41,7 +41,13 @@ VERIFICATION_TIMEOUT = 300  # seconds for which the verification of an unchanged
 def home_page(request: HttpRequest) -> HttpResponse:
     clearance = request_clearance(request)
     about = f"{clearance_key(clearance)} {timezone.get_current_timezone_name()}"
-    numbers, days = cached_until_change("home", about, lambda: counts.statistics_and_days(clearance))
+    numbers, days = cached_until_change(
+        request,
+        "home",
+        about,
+        lambda: counts.statistics_and_days(clearance),
+        depends_on_events=True,  # the number of sessions
+    )
     loss = _loss(request)
     context: dict[str, Any] = {
         "numbers": numbers,

@@ -16,6 +16,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.backends.fts_query import Query, parse_query
 from memoryhub.backends.schema import TEXT_COLUMNS
+from memoryhub.backends.statements import key_list
 from memoryhub.core.text import collapse_whitespace, without_title_prefix
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models.querysets import MemoryQuerySet
@@ -91,7 +92,7 @@ def _results_context(request: HtmxHttpRequest, form: SearchFilter, clearance: Cl
         "found": [_to_search_hit(query, hit) for hit in results.hits],
         "number": number,
         "last": -(-results.total // size),
-        "groups": build_facets(request, memories.filter(pk__in=results.ids)),
+        "groups": build_facets(request, memories.filter(pk__in=key_list(results.ids))),
     }
 
 

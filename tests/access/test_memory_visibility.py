@@ -16,7 +16,7 @@ from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.memories.versions import memory_journal, visible_revisions
 from memoryhub.models import Event, Fact, JournalEntry, Memory, Session
 from memoryhub.search.hybrid import search_memories
-from memoryhub.stats import counts
+from memoryhub.stats import calendar, counts
 from memoryhub.stats.timeline import load_timeline
 from tests.cases import each
 
@@ -127,7 +127,9 @@ def test_counts_facets_and_statistics(four_levels, clearance, seen):
     facets = counts.top_facets(MemoryFilter().select(clearance))
     assert set(facets["sensitivity"]) == seen
     assert sum(facets["type"].values()) == len(seen)
-    assert sum(row[2] for row in counts.count_memories_by_day(MemoryFilter().select(clearance))) == len(seen)
+    assert sum(
+        row[2] for row in calendar.count_by_day(MemoryFilter().select(clearance), "created_at", "type")
+    ) == len(seen)
 
 
 @through_each_clearance

@@ -18,6 +18,7 @@ from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.memories.versions import memory_journal, visible_revisions
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.search.hybrid import search_memories
+from memoryhub.stats import calendar
 from memoryhub.stats import counts as stats_counts
 from memoryhub.stats.timeline import load_timeline, sessions_with_counts
 from tests.cases import clear_caches
@@ -44,7 +45,7 @@ READS: dict[str, Callable[[], Any]] = {
     ),
     "the statistics": lambda: stats_counts.store_statistics(CLEARANCE),
     "the facets": lambda: stats_counts.top_facets(live()),
-    "the plot": lambda: stats_counts.count_memories_by_day(live()),
+    "the plot": lambda: calendar.count_by_day(live(), "created_at", "type"),
     "the facts": lambda: [serializers.fact(fact) for fact in services.query_facts(CLEARANCE)],
     "the sessions": lambda: [
         serializers.session(row, n=row.memory_count) for row in sessions_with_counts(CLEARANCE)

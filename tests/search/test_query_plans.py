@@ -12,7 +12,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Clearance
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.stats import counts, review_items
+from memoryhub.stats import calendar, counts, review_items
 from memoryhub.stats.review_items import Reviewer
 
 
@@ -43,7 +43,10 @@ def test_facets_are_counted_from_the_access_index_without_sorting(db: None) -> N
 
 
 def test_days_are_counted_from_the_access_index(db: None) -> None:
-    assert "USING COVERING INDEX memory_gate" in plan(lambda: counts.count_memories_by_day(live()))[0]
+    assert (
+        "USING COVERING INDEX memory_gate"
+        in plan(lambda: calendar.count_by_day(live(), "created_at", "type"))[0]
+    )
 
 
 def test_review_queue_uses_partial_indexes(db: None) -> None:

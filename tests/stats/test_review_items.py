@@ -64,9 +64,12 @@ class TestNew:
         assert waiting(NEW) == []
         assert len(waiting(NEW, who=Reviewer("user:eve", timezone.now() - timedelta(days=1)))) == 1
 
-    def test_first_visit_shows_two_weeks(self) -> None:
+    def test_first_visit_shows_two_weeks_and_a_part_of_an_hour(self) -> None:
         now = timezone.now()
-        assert Reviewer.of("user:ada", None, now).since == now - timedelta(days=review_items.DEFAULT_NEW_DAYS)
+        two_weeks = timedelta(days=review_items.DEFAULT_NEW_DAYS)
+        since = Reviewer.of("user:ada", None, now).since
+        assert (since.minute, since.second, since.microsecond) == (0, 0, 0)
+        assert timedelta() <= now - since - two_weeks < timedelta(hours=1)
         assert Reviewer.of("user:ada", now, now).since == now
 
 

@@ -8,15 +8,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.models import Embedding, Memory
+from memoryhub.models import Embedding, Event, Memory, Session
 from memoryhub.web.base import caching
 from memoryhub.web.base.caching import clearance_key
-from memoryhub.web.duplicates import views
+from memoryhub.web.duplicates import presenters
 
 Remember = Callable[..., Memory]
 
@@ -25,7 +25,12 @@ Remember = Callable[..., Memory]
 def ask(db: None) -> Callable[..., int]:
     """Each computed result is another number."""
     results = iter(range(100))
-    return lambda about="": caching.cached_until_change("question", about, lambda: next(results))
+
+    def asked(about: str = "") -> int:
+        request = RequestFactory().get("/")
+        return caching.cached_until_change(request, "question", about, lambda: next(results))
+
+    return asked
 
 
 def test_result_is_reused_while_nothing_changes(ask: Any) -> None:
@@ -36,6 +41,32 @@ def test_change_of_the_store_invalidates_the_result(ask: Any, remember: Remember
     ask()
     remember("a change")
     assert ask() == 1
+
+
+def test_event_invalidates_only_results_that_depend_on_events(db: None) -> None:
+    def ask(depends_on_events: bool) -> int:
+        return caching.cached_until_change(
+            RequestFactory().get("/"),
+            f"question-{depends_on_events}",
+            "",
+            Event.objects.count,
+            depends_on_events=depends_on_events,
+        )
+
+    session = Session.objects.create(session_id="night")
+    assert [ask(True), ask(False)] == [0, 0]
+    Event.objects.create(session=session, event="tool:post")
+    assert [ask(True), ask(False)] == [1, 0]
+
+
+def test_token_is_read_once_for_a_request_that_changes_nothing(
+    db: None, django_assert_num_queries: Any
+) -> None:
+    for method, statements in (("GET", 1), ("POST", 2)):
+        request = RequestFactory().generic(method, "/")
+        with django_assert_num_queries(statements):
+            caching.store_token(request)
+            caching.store_token(request)
 
 
 def test_expiry_of_a_memory_invalidates_the_result(
@@ -80,7 +111,7 @@ def test_home_counts_a_new_memory(visitor: Client, remember: Any) -> None:
 
 
 def test_home_does_not_count_again_without_a_change(visitor: Client, remember: Any) -> None:
-    remember("one zebra")
+    remember("one zebra", ttl_days=0)
     visitor.get("/")
     Memory.objects.all()._raw_delete(Memory.objects.db)  # without a journal entry
     assert visitor.get("/").context["numbers"]["total"] == 1
@@ -116,7 +147,7 @@ class TestStatsPage:
     def test_nothing_is_counted_again_without_a_change(
         self, visitor: Client, remember: Any, path: str
     ) -> None:
-        remember("one zebra")
+        remember("one zebra", ttl_days=0)
         assert without_files(visitor, path) == 1
         Memory.objects.all()._raw_delete(Memory.objects.db)  # without a journal entry
         assert without_files(visitor, path) == 1
@@ -140,7 +171,7 @@ class TestNearDuplicates:
         self, visitor: Client, alike: list[Memory], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         assert self.clusters(visitor) == 1
-        monkeypatch.setattr(views, "find_clusters", None)
+        monkeypatch.setattr(presenters, "find_clusters", None)
         assert self.clusters(visitor) == self.clusters(visitor, "?page=2") == 1
 
     def test_new_memory_and_trashed_memory_show_at_once(

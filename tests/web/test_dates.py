@@ -20,7 +20,7 @@ from memoryhub.core import dates
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Event, Injection, Memory, Profile, Session
-from memoryhub.stats import calendar, counts
+from memoryhub.stats import calendar
 from memoryhub.web.base import charts
 from memoryhub.web.templatetags.hub import when
 
@@ -92,7 +92,7 @@ def test_date_without_time_is_the_same_in_every_zone() -> None:
 def test_memories_are_counted_on_the_readers_day(remember: Any, zone: str, day: date) -> None:
     remember("late", created_at=NIGHT, type="decision")
     read_as(zone)
-    assert counts.count_memories_by_day(Memory.objects.all()) == [(day, "decision", 1)]
+    assert calendar.count_by_day(Memory.objects.all(), "created_at", "type") == [(day, "decision", 1)]
 
 
 def test_time_zones_with_quarter_hours_are_distinguished(remember: Any) -> None:

@@ -12,6 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from memoryhub.models import JournalEntry, Memory
+from memoryhub.web.duplicates import presenters
 from memoryhub.web.duplicates.presenters import MAX_UNITED_LINES, unite_texts
 from tests.web.duplicates_page import (
     CURATOR_PERMISSIONS,
@@ -127,6 +128,40 @@ class TestPage:
             remember(f"saying {number}"), remember(f"saying {number}!")
         count()
         assert count() == few
+
+
+class TestManyMemories:
+    """Comparing many memories takes a while, so a later request of the page does it."""
+
+    @pytest.fixture(autouse=True)
+    def _few_are_many(self, embedding: Any, alike: list[Memory], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(presenters, "MAX_COMPARED_AT_ONCE", 1)
+
+    def test_page_requests_the_clusters_later(self, curator: Client) -> None:
+        page = main(curator.get("/duplicates/?project=p"))
+        assert "Comparing all memories with each other." in page.words
+        assert "Kept:" not in page.words
+        [later] = [a for a in page.all("div") if "hx-get" in a]
+        assert (later["id"], later["hx-get"]) == ("clusters", "/duplicates/?project=p")
+        found = curator.get(later["hx-get"], headers={**HTMX, "HX-Target": later["id"]}).content.decode()
+        assert found.strip().startswith('<div id="clusters">')
+        assert "Kept: it says the most." in found
+
+    def test_link_compares_without_scripts(self, curator: Client) -> None:
+        page = main(curator.get("/duplicates/?project=p"))
+        [link] = [a["href"] for a in page.all("a") if "look=1" in a.get("href", "")]
+        assert "Kept: it says the most." in main(curator.get(f"/duplicates/{link}")).words
+
+    def test_known_clusters_show_at_once(self, curator: Client) -> None:
+        curator.get("/duplicates/?look=1")
+        assert "Kept: it says the most." in main(curator.get("/duplicates/")).words
+
+    def test_hidden_memories_do_not_count(
+        self, visitor: Client, remember: Remember, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(presenters, "MAX_COMPARED_AT_ONCE", 2)
+        remember("a secret", sensitivity="secret")
+        assert "Kept: it says the most." in main(visitor.get("/duplicates/")).words
 
 
 class TestVisibility:

@@ -18,6 +18,7 @@ from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.web.review import queue
+from tests.cases import clear_caches
 from tests.web.conftest import SignIn
 from tests.web.markup import Page
 from tests.web.review_page import EVE, HTMX, get_page, post_action
@@ -40,6 +41,7 @@ class TestPage:
     def test_first_tab_with_items_is_open(self, visitor: Client, unsure: Memory) -> None:
         assert visitor.get("/review/").context["tab"] == "new"
         Memory.objects.update(created_at=timezone.now() - timedelta(days=100))
+        clear_caches()
         assert visitor.get("/review/").context["tab"] == "unsure"
 
     def test_card_shows_what_is_needed_to_decide(self, visitor: Client, unsure: Memory) -> None:

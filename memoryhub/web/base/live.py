@@ -16,7 +16,7 @@ from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
 
 from memoryhub.accounts.clearance import request_clearance
-from memoryhub.backends import statements
+from memoryhub.web.base.caching import store_token
 
 ETAG_TIMEOUT = 3600  # seconds
 _ETAG_CHARS = 32
@@ -40,7 +40,7 @@ def answers_polls(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespon
         if not is_poll(request):
             return view(request, *arguments, **names)
         sent = request.headers["If-None-Match"].removeprefix("W/").strip('" ')
-        now = statements.change_token()  # before rendering: a change meanwhile is found by the next poll
+        now = store_token(request)  # before rendering: a change meanwhile is found by the next poll
         if cache.get(_cache_key(request, sent)) == now:
             return _not_modified(sent)
         response = view(request, *arguments, **names)

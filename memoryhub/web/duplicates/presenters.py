@@ -13,8 +13,10 @@ from typing import Any
 
 from django import forms
 from django.conf import settings
+from django.http import HttpRequest
 
 from memoryhub.access.policy import Clearance
+from memoryhub.accounts.clearance import request_clearance
 from memoryhub.core.text import decisive_words, words
 from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED
 from memoryhub.duplicates.clusters import (
@@ -24,13 +26,14 @@ from memoryhub.duplicates.clusters import (
     find_clusters,
     read_rows,
     similarities_to,
+    vectors_token,
 )
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.related import find_related
 from memoryhub.search.semantic import similarity_label
 from memoryhub.web.base import diffs
-from memoryhub.web.base.caching import cached_until_change, cached_value, clearance_key
+from memoryhub.web.base.caching import cached_value, cached_while, clearance_key, store_token
 from memoryhub.web.base.filters import ListFilter, ProjectField, WordField
 from memoryhub.web.memories.queries import live_memories
 
@@ -38,6 +41,7 @@ MAX_DIFF_ROWS = 30  # of a comparison of two near-duplicates
 MAX_UNITED_LINES = 300  # new lines of the other memories in a united text
 MAX_PAGE_BYTES = 60_000  # of the cards on a page, except the first
 MAX_MERGE_CANDIDATES = 5  # memories offered for merging with one
+MAX_COMPARED_AT_ONCE = 3000  # memories; comparing more takes longer than a page should
 _CACHE_NAME, _CACHE_SECONDS = "near-duplicates", 300
 _MEMBER_BYTES, _ROW_BYTES = 2_500, 300  # of markup for a memory, and for a row of a comparison
 _SIMILARITY_CHOICES = ("0.8", "0.9", "0.97")
@@ -55,11 +59,6 @@ class DuplicatesFilter(ListFilter):
         steps = [(step, step) for step in _SIMILARITY_CHOICES if float(step) > lowest]
         field: Any = self.fields["similarity"]
         field.choices = [("", f"{lowest:g}, as configured"), *steps, ("1", "1, the same words")]
-
-    def narrow(self, memories: MemoryQuerySet) -> MemoryQuerySet:
-        """Apply the filters of a valid form."""
-        filters = {name: value for name in ("project", "category") if (value := self.value(name))}
-        return memories.filter(**filters)
 
     def min_similarity(self) -> float | None:
         value = self.value("similarity")
@@ -273,17 +272,52 @@ class _WordSets:
         return True
 
 
-def cached_clusters(clearance: Clearance, project: str = "") -> DuplicateClusters:
-    """Return the clusters of one project or of all, found again after every change of the store."""
-    memories = live_memories(clearance, project)
-    about = repr((clearance_key(clearance), project))
-    return cached_until_change(_CACHE_NAME, about, lambda: find_clusters(memories, clearance), _CACHE_SECONDS)
+@dataclass(frozen=True)
+class Comparison:
+    """A comparison of memories, cached until a memory, a vector or a decision changes."""
 
+    request: HttpRequest
+    project: str = ""
+    category: str = ""
+    min_similarity: float | None = None
 
-def cached_count(clearance: Clearance, project: str = "") -> int | None:
-    """Return the last number of clusters, which may be outdated; None if it is not in the cache."""
-    found: DuplicateClusters | None = cached_value(_CACHE_NAME, repr((clearance_key(clearance), project)))
-    return None if found is None else len(found.near)
+    @property
+    def clearance(self) -> Clearance:
+        return request_clearance(self.request)
+
+    @property
+    def memories(self) -> MemoryQuerySet:
+        live = live_memories(self.clearance, self.project)
+        return live.filter(category=self.category) if self.category else live
+
+    def clusters(self) -> DuplicateClusters:
+        """Compare, unless the result is in the cache and current."""
+        return cached_while(self._token, _CACHE_NAME, self._about, self._compare, _CACHE_SECONDS)
+
+    def known_clusters(self) -> DuplicateClusters | None:
+        """Return the clusters if they are in the cache and current."""
+        found: DuplicateClusters | None = cached_value(_CACHE_NAME, self._about, self._token)
+        return found
+
+    def last_count(self) -> int | None:
+        """Return the last number of clusters, which may be outdated; None if it is not in the cache."""
+        found: DuplicateClusters | None = cached_value(_CACHE_NAME, self._about)
+        return None if found is None else len(found.near)
+
+    def is_slow(self) -> bool:
+        """Whether there are so many memories that comparing takes a while."""
+        return self.memories.order_by()[MAX_COMPARED_AT_ONCE : MAX_COMPARED_AT_ONCE + 1].exists()
+
+    def _compare(self) -> DuplicateClusters:
+        return find_clusters(self.memories, self.clearance, similarity=self.min_similarity)
+
+    @property
+    def _about(self) -> str:
+        return repr((clearance_key(self.clearance), self.project, self.category, self.min_similarity))
+
+    @cached_property
+    def _token(self) -> object:
+        return vectors_token(), store_token(self.request).without_events
 
 
 def build_first_cards(found: DuplicateClusters, clearance: Clearance, most: int) -> list[ClusterCard]:

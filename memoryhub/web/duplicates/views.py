@@ -17,15 +17,21 @@ from pydantic import ValidationError
 from memoryhub import memories
 from memoryhub.access import redaction
 from memoryhub.accounts.clearance import request_actor, request_clearance
-from memoryhub.duplicates.clusters import MAX_MEMBERS, DuplicateClusters, find_clusters, vectors_token
+from memoryhub.duplicates.clusters import MAX_MEMBERS, DuplicateClusters
 from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory
-from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.fields import normalize_newlines, parse_aware_datetime
-from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, return_url
+from memoryhub.web.base.requests import (
+    HtmxHttpRequest,
+    page_or_fragment,
+    patch_vary,
+    return_url,
+    wants_fragment,
+)
 from memoryhub.web.duplicates.presenters import (
     CardInput,
     ClusterCard,
+    Comparison,
     DuplicatesFilter,
     build_card,
     build_cards,
@@ -42,34 +48,33 @@ _NO_VERSION = datetime.min.replace(tzinfo=UTC)  # matches no version of a memory
 
 
 @require_safe
-def duplicates_page(request: HttpRequest) -> HttpResponse:
+def duplicates_page(request: HtmxHttpRequest) -> HttpResponse:
     """List the clusters; ``GET`` takes ``project``, ``category``, ``similarity`` and ``page``.
 
-    Comparing takes long, so all pages use one cached comparison until the store or a vector changes.
+    Comparing many memories takes a while. Then a later request for ``#clusters`` does it, or ``look=1``.
     """
     form = DuplicatesFilter(request.GET)
     if not form.is_valid():
         return render(request, "duplicates/page.html", {"form": form}, status=422)
-    clearance = request_clearance(request)
-    live = live_memories(clearance)
-    about = repr((clearance_key(clearance), sorted(form.cleaned_data.items()), vectors_token()))
+    comparison = Comparison(request, form.value("project"), form.value("category"), form.min_similarity())
+    may_wait = "look" in request.GET or wants_fragment(request, "clusters")
+    found = comparison.known_clusters()
+    if found is None and (may_wait or not comparison.is_slow()):
+        found = comparison.clusters()
+    context = {"form": form, "found": found}
+    if found:
+        context |= _clusters_context(request, found)
+    fragment = "duplicates/clusters.html"
+    return page_or_fragment(request, "duplicates/page.html", context, fragment=fragment, target="clusters")
 
-    def compare() -> DuplicateClusters:
-        return find_clusters(form.narrow(live), clearance, similarity=form.min_similarity())
 
-    found = cached_until_change("duplicates", about, compare)
+def _clusters_context(request: HttpRequest, found: DuplicateClusters) -> dict[str, Any]:
+    """Return a page of the clusters as cards."""
     page = Paginator(found.clusters, PAGE_SIZE).get_page(request.GET.get("page"))
-    cards = build_cards(list(page.object_list), live)
+    cards = build_cards(list(page.object_list), live_memories(request_clearance(request)))
     _reveal_secrets(request, cards)
-    context = {
-        "form": form,
-        "found": found,
-        "clusters": cards,
-        "number": page.number,
-        "last": page.paginator.num_pages,
-        **decision_rights(request),
-    }
-    return render(request, "duplicates/page.html", context)
+    last = page.paginator.num_pages
+    return {"clusters": cards, "number": page.number, "last": last, **decision_rights(request)}
 
 
 @require_POST

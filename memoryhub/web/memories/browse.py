@@ -47,12 +47,14 @@ def memory_list(request: HtmxHttpRequest) -> HttpResponse:
 def _list_context(request: HttpRequest, form: BrowseFilter, clearance: Clearance) -> dict[str, Any]:
     column = form.column()
     memories = form.select(clearance)
-    facet_counts = counts.top_facets(memories)
+    chips = form.chips(request)
+    # Without filters, the counts of all visible memories are known and updated by change.
+    facet_counts = counts.top_facets(memories) if chips else counts.top_visible_facets(clearance)
     return {
         "page": paginate(memories, column, PAGE_SIZE, request.GET.get("cursor")),
         "total": sum(facet_counts["sensitivity"].values()),  # every memory has one of few levels
         "first": not request.GET.get("cursor"),
-        "chips": form.chips(request),
+        "chips": chips,
         "groups": build_facets(request, memories, facet_counts),
         "orders": [
             {"title": title, "href": filter_url(request, order=order), "current": order == f"-{column}"}

@@ -14,7 +14,6 @@ from django.utils import timezone
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
-from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.core.text import without_title_line
 from memoryhub.facts import contradictions
@@ -106,18 +105,25 @@ def last_reviewed_at(request: HttpRequest) -> datetime | None:
     return profile.looked_at if profile is not None else None
 
 
-def count_by_tab(clearance: Clearance, reader: Reviewer, project: str = "") -> dict[str, int]:
+def count_by_tab(request: HttpRequest, reader: Reviewer, project: str = "") -> dict[str, int]:
     """Count the items of each tab except near-duplicates, and the memories of all tabs as ``all``."""
-    counts = review_items.count_by_reason(live_memories(clearance, project), reader)
-    return {**counts, CONTRADICTIONS: count_contradictions(clearance, project)}
+    clearance = request_clearance(request)
+    counts = cached_until_change(
+        request,
+        "review-tabs",
+        repr((clearance_key(clearance), reader, project)),
+        lambda: review_items.count_by_reason(live_memories(clearance, project), reader),
+    )
+    return {**counts, CONTRADICTIONS: count_contradictions(request, project)}
 
 
-def count_contradictions(clearance: Clearance, project: str = "") -> int:
+def count_contradictions(request: HttpRequest, project: str = "") -> int:
     """Count the open contradictions of facts."""
-    about = repr((clearance_key(clearance), project))
+    clearance = request_clearance(request)
     return cached_until_change(
+        request,
         "contradictions",
-        about,
+        repr((clearance_key(clearance), project)),
         lambda: len(contradictions.find_contradictions(clearance, project=project).open),
     )
 
@@ -134,13 +140,15 @@ def badge_text(request: HttpRequest) -> str:
 
 def _count_waiting(request: HttpRequest) -> int:
     clearance, reader = request_clearance(request), reader_for(request)
-    # For a person who has never reviewed, ``since`` moves with the clock: its date is precise enough.
-    about = repr((clearance_key(clearance), reader.name, reader.since.date(), last_reviewed_at(request)))
+    about = repr((clearance_key(clearance), reader))
     # Counting stops at one more than the badge shows.
     found = cached_until_change(
-        "review", about, lambda: review_items.count_waiting(live_memories(clearance), reader, MAX_BADGE + 1)
+        request,
+        "review",
+        about,
+        lambda: review_items.count_waiting(live_memories(clearance), reader, MAX_BADGE + 1),
     )
-    return found + count_contradictions(clearance)
+    return found + count_contradictions(request)
 
 
 def build_tabs(

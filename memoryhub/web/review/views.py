@@ -24,6 +24,7 @@ from memoryhub.stats import review_items
 from memoryhub.web.base.fields import parse_aware_datetime, parse_whole_number
 from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, return_url
 from memoryhub.web.duplicates import presenters
+from memoryhub.web.duplicates.presenters import Comparison
 from memoryhub.web.duplicates.views import decision_rights
 from memoryhub.web.facts.contradictions import contradiction_cards
 from memoryhub.web.memories import bulk_actions, queries
@@ -42,16 +43,16 @@ _ACTIONS = {
 def review_page(request: HttpRequest) -> HttpResponse:
     """Show a tab; ``GET`` takes ``tab``, ``project``, ``page`` and ``at``, the memory to show first."""
     form = ReviewFilter(request.GET)
-    clearance, reader = request_clearance(request), review_queue.reader_for(request)
+    reader = review_queue.reader_for(request)
     if not form.is_valid():
         error_text = " ".join(str(error) for errors in form.errors.values() for error in errors)
         tabs = review_queue.build_tabs(
-            review_queue.count_by_tab(clearance, reader), "", "", presenters.cached_count(clearance)
+            review_queue.count_by_tab(request, reader), "", "", Comparison(request).last_count()
         )
         invalid = {"form": form, "wrong": error_text, "tabs": tabs}
         return render(request, "review/page.html", invalid, status=422)
     project = form.value("project")
-    counted = review_queue.count_by_tab(clearance, reader, project)
+    counted = review_queue.count_by_tab(request, reader, project)
     tab = form.value("tab") or review_queue.first_nonempty_tab(counted)
     if not project:
         request.review_counted = counted  # type: ignore[attr-defined]  # reused by the badge
@@ -59,7 +60,7 @@ def review_page(request: HttpRequest) -> HttpResponse:
         "form": form,
         "tab": tab,
         "project": project,
-        "tabs": review_queue.build_tabs(counted, tab, project, presenters.cached_count(clearance, project)),
+        "tabs": review_queue.build_tabs(counted, tab, project, Comparison(request, project).last_count()),
         "left": counted.get(tab),
         "back": request.get_full_path(),
         "now": timezone.now(),
@@ -77,13 +78,14 @@ def review_page(request: HttpRequest) -> HttpResponse:
 @require_GET
 def review_tabs(request: HttpRequest) -> HttpResponse:
     """Return the tabs with new counts; with ``compare``, near-duplicates are found and counted too."""
-    form, clearance = _valid_filter(request), request_clearance(request)
+    form = _valid_filter(request)
     tab, project = form.value("tab") or NEW, form.value("project")
-    counted = review_queue.count_by_tab(clearance, review_queue.reader_for(request), project)
+    counted = review_queue.count_by_tab(request, review_queue.reader_for(request), project)
+    comparison = Comparison(request, project)
     if tab == DUPLICATES or "compare" in request.GET:
-        duplicates: int | None = len(presenters.cached_clusters(clearance, project).near)
+        duplicates: int | None = len(comparison.clusters().near)
     else:
-        duplicates = presenters.cached_count(clearance, project)
+        duplicates = comparison.last_count()
     context = {
         "tabs": review_queue.build_tabs(counted, tab, project, duplicates),
         "left": duplicates if tab == DUPLICATES else counted[tab],
@@ -232,7 +234,7 @@ def _load_cards(request: HttpRequest, memories: MemoryQuerySet, whole: bool = Fa
 
 def _duplicates_context(request: HttpRequest, project: str) -> dict[str, Any]:
     clearance = request_clearance(request)
-    found = presenters.cached_clusters(clearance, project)
+    found = Comparison(request, project).clusters()
     clusters = presenters.build_first_cards(found, clearance, PAGE_SIZE)
     for cluster in clusters:
         for memory in cluster.everyone:
