@@ -124,7 +124,7 @@ def _database() -> dict[str, Any]:
             "timeout": 20,
             "init_command": (
                 "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA recursive_triggers=ON;"
-                "PRAGMA wal_autocheckpoint=4000; PRAGMA cache_size=-65536; PRAGMA mmap_size=268435456;"
+                "PRAGMA wal_autocheckpoint=4000; PRAGMA cache_size=-8192; PRAGMA mmap_size=268435456;"
                 "PRAGMA temp_store=MEMORY; PRAGMA secure_delete=ON;"
             ),
         },

@@ -1,10 +1,12 @@
-"""The application as granian's workers load it (``ops/serving.py`` starts them).
+"""The application that granian's workers run (``ops/serving.py`` starts them).
 
-Granian ends its workers with SIGTERM. A Ctrl-C in the terminal reaches them too, so they ignore SIGINT: a
-worker that is still importing would crash with a traceback. When granian's main process is killed, no signal
-comes, so each worker checks for that itself.
+The server imports this module before it starts the workers, so that they share its memory and are ready at
+once. Nothing here may start a thread or open the database before :func:`create_application`.
 
-Each process also runs background threads: maintenance, extraction, and the inspection of new memories for
+Granian ends its workers with SIGTERM. A Ctrl-C in the terminal reaches them too, so they ignore SIGINT. When
+granian's main process is killed, no signal comes, so each worker checks for that itself.
+
+Each worker also runs background threads: maintenance, extraction, and the inspection of new memories for
 prompt injection.
 """
 
@@ -14,56 +16,53 @@ import os
 import signal
 import threading
 
-# Until granian sets its handler, this process has its parent's, which would swallow the signal.
-signal.signal(signal.SIGTERM, signal.SIG_DFL)
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+from django.conf import settings
+from django.db import connections
+from django.urls import get_resolver
 
-from memoryhub.ops import serving  # noqa: E402
-
-serving.end_with_main_process()  # first, since the main process may end while the rest loads
-
-from django.db import connections  # noqa: E402
-
-from memoryhub import wsgi  # noqa: E402
-from memoryhub.http.request_buffering import RequestBuffer  # noqa: E402
-
-application = RequestBuffer(
-    wsgi.application, int(os.environ.get(serving.THREADS_VARIABLE, "2")), leave=connections.close_all
-)
-
-__all__ = ["application"]
-
-from django.urls import get_resolver  # noqa: E402
-
-from memoryhub import embeddings  # noqa: E402 once the apps are loaded
-from memoryhub.capture.flagging_worker import FlaggingWorker  # noqa: E402
-from memoryhub.extraction.queue import ExtractionWorker  # noqa: E402
-from memoryhub.maintenance import worker  # noqa: E402
-from memoryhub.security import secrets  # noqa: E402
+from memoryhub import embeddings, wsgi
+from memoryhub.capture.flagging_worker import FlaggingWorker
+from memoryhub.extraction.queue import ExtractionWorker
+from memoryhub.http.request_buffering import RequestBuffer
+from memoryhub.maintenance import worker
+from memoryhub.ops import serving
+from memoryhub.security import secrets
 
 logger = logging.getLogger(__name__)
 
-len(get_resolver().url_patterns)  # load the views before the first request
 
-
-def _warm_up() -> None:
-    """Load rules and the embedding model, so that the first hook and search do not wait for them."""
+def load() -> None:
+    """Load what requests need, so that none waits for it and all workers share it."""
     import memoryhub.extraction.rules.extractor
     import memoryhub.security.prompt_injection.detector  # noqa: F401
 
+    len(get_resolver().url_patterns)
     secrets.compile_rules()
+    if settings.MEMORYHUB.embeddings == "wordllama":  # other providers have threads or connections
+        _load_embeddings()
+    # A garbage collection that scanned loaded objects would copy the memory that workers share, and block all
+    # threads for some 50 ms.
+    gc.freeze()
+
+
+def _load_embeddings() -> None:
     try:
         embeddings.configured()
     except embeddings.EmbeddingError as error:
         logger.warning("the hub starts without vectors: %s", error)
     except Exception:
         logger.exception("the hub starts without vectors")
-    # Freeze loaded objects: a full garbage collection would scan them and block all threads for some 50 ms.
-    gc.collect()
-    gc.freeze()
 
 
-# In a thread, so that the server answers a second earlier. Not a daemon: the interpreter would abort if it
-# ended while compiled libraries load.
-threading.Thread(target=_warm_up, name="warm-up").start()
-worker.start_workers(ExtractionWorker(), FlaggingWorker())
+def create_application() -> RequestBuffer:
+    """Return the application of a worker process and start its background threads."""
+    # Until granian sets its handler, this process has its parent's, which would swallow the signal.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    serving.end_with_main_process()
+    load()  # does nothing unless this process was spawned, as on macOS
+    # Not a daemon: the interpreter would abort if it ended while compiled libraries load.
+    threading.Thread(target=_load_embeddings, name="warm-up").start()
+    worker.start_workers(ExtractionWorker(), FlaggingWorker())
+    threads = int(os.environ.get(serving.THREADS_VARIABLE, "2"))
+    return RequestBuffer(wsgi.application, threads, leave=connections.close_all)

@@ -5,8 +5,6 @@ import os
 from django.core.wsgi import get_wsgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings")
-# Vectors are compared while the database is asked. More threads for it would be in the way of other workers.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 application = get_wsgi_application()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -56,16 +56,15 @@ _RANKING_SQL = f"""SELECT id, julianday(updated_at), julianday(created_at), juli
 
 def read_ranking_columns(
     sql: str, params: Sequence[Any], keys: Iterable[int] | None = None
-) -> list[tuple[Any, ...]]:
-    """Return the columns for ranking of the rows whose keys ``sql`` selects, or of those among ``keys``."""
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the columns for ranking of the rows whose keys ``sql`` selects, or of those among ``keys``."""
     statement = _RANKING_SQL.replace("%s", sql)
     if keys is not None:
         statement += " AND id IN (SELECT value FROM json_each(%s))"
         params = [*params, json.dumps(list(keys))]
     with connection.cursor() as cursor:
         cursor.execute(statement, params)
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-    return rows
+        yield from cursor
 
 
 def read_texts(keys: Iterable[int]) -> list[tuple[Any, ...]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from memoryhub.embeddings.base import (
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-MODEL = "l2_supercat"
+MODEL, DIMENSIONS = "l2_supercat", 256
 _CHUNK_CHARS = 65_536  # of one chunk; its token vectors take about 16 MB
 # A written word: letters and digits with combining marks.
 _WORD = re.compile(r"(?:[^\W_][\u0300-\u036f]*)+")
@@ -46,18 +47,22 @@ class StaticEmbedder:
         """
         disable_tokenizer_threads()
         try:
-            import wordllama
+            from safetensors import safe_open
+            from tokenizers import Tokenizer
 
-            # Pass the path as cache; otherwise the package looks for its tokenizer elsewhere, then online.
-            folder = Path(wordllama.__file__).parent
-            found: Any = wordllama.WordLlama.load(MODEL, cache_dir=folder, disable_download=True)
-        except (ImportError, OSError, ValueError) as error:
+            # The package itself is not imported: it loads an HTTP client and needs 0.4 s of processor time.
+            folder = Path(str(metadata.distribution("wordllama").locate_file("wordllama")))
+            tokenizer = Tokenizer.from_file(str(folder / "tokenizers" / f"{MODEL}_tokenizer_config.json"))
+            with safe_open(folder / "weights" / f"{MODEL}_{DIMENSIONS}.safetensors", framework="np") as file:
+                table = file.get_tensor("embedding.weight").astype(np.float32)
+        except Exception as error:  # both libraries raise plain Exceptions
             raise EmbeddingError(
                 f"wordllama cannot be loaded ({type(error).__name__}); install the package again, or set"
                 " embeddings to another provider"
             ) from error
-        found.tokenizer.no_padding()
-        return cls(found.embedding, found.tokenizer, f"wordllama/{MODEL}")
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return cls(table, tokenizer, f"wordllama/{MODEL}")
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         rows = [self._embed_chunk(chunk) for chunk in _text_chunks(texts)]

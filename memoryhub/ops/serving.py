@@ -1,4 +1,4 @@
-"""Serve with granian: check the address, then replace this process by the server."""
+"""Serve with granian: check the address, load the application, start the workers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import socket
 import sys
 import threading
 import time
-from pathlib import Path
-from typing import NoReturn
 
 from django.conf import settings
 from django.db import connections
+from granian.constants import HTTPModes, Interfaces
+from granian.log import LogLevels
+from granian.server import Server
 
 logger = logging.getLogger(__name__)
-APPLICATION = "memoryhub.worker:application"
+APPLICATION = "memoryhub.worker:create_application"
 # Processes: one per CPU, because threads share the interpreter lock. Few, because each needs memory.
 WORKERS = min(os.cpu_count() or 1, 4)
 # Threads per worker: more would wait for the interpreter lock; with one, a slow client would block the rest.
@@ -65,32 +66,36 @@ def _reason(error: OSError, host: str, port: int) -> str:
 
 def serve(
     host: str, port: int, *, workers: int = WORKERS, threads: int = THREADS, quiet: bool = False
-) -> NoReturn:
-    """Replace this process by the server. Relative paths of the environment are resolved first."""
-    environ = os.environ
-    environ["LETSGO_HOME"] = str(settings.HOME)
-    environ["LETSGO_MEMORY_DB"] = str(settings.MEMORY_DB)
-    environ["LETSGO_MEMORY_LOG"] = str(settings.MEMORY_LOG)
-    root = str(Path(settings.BASE_DIR))
-    environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, environ.get("PYTHONPATH")]))
+) -> None:
+    """Serve until a signal ends the server. Workers are forked once the application is loaded."""
+    from memoryhub import worker
+
+    # On systems that spawn workers, these read the settings again, in another folder perhaps.
+    os.environ["LETSGO_HOME"] = str(settings.HOME)
+    os.environ["LETSGO_MEMORY_DB"] = str(settings.MEMORY_DB)
+    os.environ["LETSGO_MEMORY_LOG"] = str(settings.MEMORY_LOG)
+    os.environ[THREADS_VARIABLE] = str(threads)
+    if sys.platform == "linux":
+        multiprocessing.set_start_method("fork", force=True)
+    worker.load()
     connections.close_all()
     sys.stdout.flush()
     sys.stderr.flush()
-    options = ["--interface", "rsgi", "--host", host, "--port", str(port), "--no-ws"]
-    environ[THREADS_VARIABLE] = str(threads)
-    # With HTTP/2, one connection could carry many requests.
-    options += [
-        "--http",
-        "1",
-        "--backpressure",
-        str(MAX_CONNECTIONS),
-        "--workers",
-        str(workers),
-    ]
-    # Else the end of one worker, by the system when memory is short for one, would be the end of all.
-    options += ["--respawn-failed-workers"]
-    options += ["--workers-kill-timeout", str(SECONDS_TO_END), "--log-level", "warning" if quiet else "info"]
-    os.execve(sys.executable, [sys.executable, "-m", "granian", *options, APPLICATION], environ)  # noqa: S606
+    Server(
+        APPLICATION,
+        host,
+        port,
+        interface=Interfaces.RSGI,
+        workers=workers,
+        http=HTTPModes.http1,  # with HTTP/2, one connection could carry many requests
+        websockets=False,
+        backpressure=MAX_CONNECTIONS,
+        log_level=LogLevels.warning if quiet else LogLevels.info,
+        # Else the end of one worker, by the system when memory is short for one, would be the end of all.
+        respawn_failed_workers=True,
+        workers_kill_timeout=SECONDS_TO_END,
+        factory=True,
+    ).serve()
 
 
 def end_with_main_process() -> None:

@@ -292,7 +292,7 @@ def _bring_up_to_date(known: VisibleRows, scope: _Scope, position: LogPosition) 
 
 def _read_columns(scope: _Scope, keys: Iterable[int] | None = None) -> NDArray[np.void]:
     rows = read_ranking_columns(scope.sql, scope.params, keys)
-    columns = np.array([_to_columns(row) for row in rows], COLUMNS)
+    columns = np.fromiter(map(_to_columns, rows), COLUMNS)
     return columns[np.argsort(columns["pk"], kind="stable")]
 
 

@@ -39,6 +39,10 @@ class Hub:
         """Run a developer tool to its end."""
         return self._run(["-m", "tools", *arguments], **more)
 
+    def run_code(self, code: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run Python code that uses the hub's settings."""
+        return self._run(["-c", code], DJANGO_SETTINGS_MODULE="memoryhub.settings", **more)
+
     def _run(self, arguments: list[str], **more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, *arguments],

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
+import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -240,17 +243,29 @@ def test_only_loopback_addresses_are_loopback():
     ]
 
 
-def test_the_path_of_the_sources_is_not_lost(monkeypatch, tmp_path):
-    """``manage.py`` may be started from anywhere, and the environment's own PYTHONPATH stays."""
-    became: list[dict[str, str]] = []
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(serving.os, "execve", lambda path, argv, environ: became.append(dict(environ)))
-    monkeypatch.setattr(serving.connections, "close_all", lambda: None)
-    for name in ("LETSGO_HOME", "LETSGO_MEMORY_DB", "LETSGO_MEMORY_LOG"):
-        monkeypatch.setenv(name, "relative")
-    serving.serve("127.0.0.1", 8000)
-    assert became[0]["PYTHONPATH"].split(os.pathsep) == [str(Path(hubs.ROOT)), str(tmp_path)]
-    assert Path(became[0]["LETSGO_MEMORY_DB"]).is_absolute()
+@pytest.mark.parametrize("provider", ["wordllama", "openai", "none"])
+def test_loading_leaves_nothing_that_a_fork_would_break(hub, provider):
+    """Threads do not survive a fork, and SQLite forbids to use a connection in two processes."""
+    code = """
+import json, os, threading
+import django; django.setup()
+from django.db import connection
+from memoryhub import worker
+worker.load()
+tasks = len(os.listdir("/proc/self/task"))
+print(json.dumps([threading.active_count(), tasks, connection.connection is None]))
+"""
+    done = hub.run_code(code, MEMORYHUB_EMBEDDINGS=provider, MEMORYHUB_EMBEDDINGS_URL="http://127.0.0.1:9/v1")
+    assert json.loads(done.stdout) == [1, 1, True], done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems spawn workers")
+def test_workers_share_the_memory_of_the_loaded_application(hub):
+    port = hubs.free_port()
+    with hub.serving(port, "serve", "--port", str(port), "--workers", "2") as process:
+        rollup = Path(f"/proc/{_children(process.pid)[0]}/smaps_rollup").read_text()
+        size = {name: int(kib) for name, kib in re.findall(r"^(\w+): +(\d+) kB", rollup, re.M)}
+    assert size["Shared_Dirty"] > size["Private_Dirty"]
 
 
 def test_behind_a_proxy_it_speaks_https_only(hub):

@@ -45,23 +45,8 @@ def test_command_imports_no_page_and_no_rules(
     assert loaded_by(code, tmp_path).isdisjoint(HEAVY)
 
 
-LOAD_WORKER = (
-    "import django\ndjango.setup()\nfrom memoryhub.maintenance import worker\n"
-    "worker.start_workers = lambda *more: []\nimport memoryhub.worker"
-)
-
-
-def test_worker_imports_views_before_its_first_request(tmp_path: Path) -> None:
-    assert loaded_by(LOAD_WORKER, tmp_path) >= {
-        "memoryhub.api.router",
-        "memoryhub.web.urls",
-        "memoryhub.admin",
-    }
-
-
-def test_worker_imports_the_rules_without_a_request(tmp_path: Path) -> None:
-    code = f"{LOAD_WORKER}\nimport threading\n"
-    code += "for thread in threading.enumerate():\n    if thread.name == 'warm-up':\n        thread.join()"
+def test_server_imports_views_and_rules_before_its_workers_start(tmp_path: Path) -> None:
+    code = "import django\ndjango.setup()\nfrom memoryhub import worker\nworker.load()"
 
     assert loaded_by(code, tmp_path).issuperset(HEAVY)
 

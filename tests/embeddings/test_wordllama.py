@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -128,12 +131,25 @@ def test_token_beyond_the_table_uses_the_last_row(static: StaticEmbedder):
     assert np.linalg.norm(row) == pytest.approx(1, abs=1e-5)
 
 
-@pytest.mark.parametrize("error", [ImportError("no"), FileNotFoundError("no"), ValueError("no")])
-def test_load_error_is_reported(monkeypatch, error):
-    def fail(*args: object, **kwargs: object) -> None:
-        raise error
+@pytest.mark.parametrize(
+    "content", ["", "no tensors", (b"\x02" + bytes(7)).decode() + "{}"], ids=["empty", "text", "no table"]
+)
+def test_load_error_is_reported(monkeypatch, tmp_path, content):
+    folder = Path(wordllama.__file__).parent
+    shutil.copytree(folder / "tokenizers", tmp_path / "wordllama" / "tokenizers")
+    (tmp_path / "wordllama" / "weights").mkdir()
+    weights = tmp_path / "wordllama" / "weights" / f"{module.MODEL}_{module.DIMENSIONS}.safetensors"
+    weights.write_text(content)
+    monkeypatch.setattr(metadata.PathDistribution, "locate_file", lambda self, name: tmp_path / name)
+    with pytest.raises(EmbeddingError, match="wordllama cannot be loaded"):
+        StaticEmbedder.load()
 
-    monkeypatch.setattr(wordllama.WordLlama, "load", fail)
+
+def test_missing_package_is_reported(monkeypatch):
+    def find(name: str) -> None:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "distribution", find)
     with pytest.raises(EmbeddingError, match="wordllama cannot be loaded"):
         StaticEmbedder.load()
 
@@ -148,14 +164,11 @@ def test_commands_that_do_not_embed_do_not_load_it():
     assert ran.stdout.strip() == "[]"
 
 
-def test_nothing_is_downloaded(monkeypatch, tmp_path):
-    import requests
-
+def test_missing_weights_are_not_downloaded(monkeypatch):
     def refuse(*args: object, **kwargs: object) -> None:
         raise AssertionError("it asked the network")
 
-    monkeypatch.setattr(requests, "get", refuse)
-    monkeypatch.setattr(wordllama.WordLlama, "DEFAULT_CACHE_DIR", tmp_path)
-    monkeypatch.setattr(module, "MODEL", "l3_supercat")  # its weights are not in the wheel
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr(module, "DIMENSIONS", 64)  # its weights are not in the wheel
     with pytest.raises(EmbeddingError, match="FileNotFoundError"):
         StaticEmbedder.load()
