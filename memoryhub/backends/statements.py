@@ -54,16 +54,10 @@ _RANKING_SQL = f"""SELECT id, julianday(updated_at), julianday(created_at), juli
     FROM {MEMORY_TABLE} WHERE id IN (%s)"""
 
 
-def read_ranking_columns(
-    sql: str, params: Sequence[Any], keys: Iterable[int] | None = None
-) -> Iterator[tuple[Any, ...]]:
-    """Yield the columns for ranking of the rows whose keys ``sql`` selects, or of those among ``keys``."""
-    statement = _RANKING_SQL.replace("%s", sql)
-    if keys is not None:
-        statement += " AND id IN (SELECT value FROM json_each(%s))"
-        params = [*params, json.dumps(list(keys))]
+def read_ranking_columns(sql: str, params: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield the columns for ranking of the rows whose keys ``sql`` selects."""
     with connection.cursor() as cursor:
-        cursor.execute(statement, params)
+        cursor.execute(_RANKING_SQL.replace("%s", sql), params)
         yield from cursor
 
 

@@ -281,9 +281,8 @@ class _Ranking:
             terms[lines] = [found.terms for found in compared]
             by_words[lines] = [found.match for found in compared]
         columns = self._rows.columns[candidates]
-        signals = Signals(
-            terms, self._cosines[candidates], columns["chars"], columns["speaker"].tolist(), columns["asks"]
-        )
+        speakers = self._rows.speakers(candidates)
+        signals = Signals(terms, self._cosines[candidates], columns["chars"], speakers, columns["asks"])
         links = [Pairs(*(np.searchsorted(candidates, side) for side in pair)) for pair in pairs]
         evidence = combine_evidence(self._question, signals, links)
         if self._query.is_literal and self.mode != "semantic":

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import re
-import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 
 from memoryhub.backends import change_log
 from memoryhub.backends.change_log import LogPosition
-from memoryhub.backends.statements import Keys, read_ranking_columns
+from memoryhub.backends.statements import Keys, key_list, read_ranking_columns
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.evidence import Pairs, length_factor, parse_speaker
 
 # Moments are Julian days; rows without expiry expire in an infinite time, rows without session or replacement
-# have 0.
+# have 0. Speakers are numbers of ``_speakers``.
 COLUMNS = np.dtype(
     [
         ("pk", "i8"),
@@ -43,7 +43,7 @@ COLUMNS = np.dtype(
         ("chars", "i8"),
         ("replacement", "i8"),
         ("session", "i8"),
-        ("speaker", "O"),
+        ("speaker", "i8"),
         ("asks", "?"),
     ]
 )
@@ -68,6 +68,23 @@ def is_among(values: Positions, ascending: Positions) -> NDArray[np.bool_]:
         return np.zeros(len(values), np.bool_)
     places = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
     return np.asarray(ascending[places] == values)
+
+
+class _Speakers:
+    """Numbers of the names of speakers, for arrays. Thread-safe; a name keeps its number."""
+
+    def __init__(self) -> None:
+        self._numbers, self.names, self._unused = {"": 0}, {0: ""}, count(1)
+
+    def number_of(self, name: str) -> int:
+        if name not in self._numbers:
+            number = next(self._unused)
+            self.names[number] = name
+            self._numbers[name] = number
+        return self._numbers[name]
+
+
+_speakers = _Speakers()
 
 
 @dataclass(frozen=True)
@@ -129,11 +146,11 @@ class VisibleRows:
     def live_at(self, now: float) -> VisibleRows:
         """Return the rows without those that have expired."""
         expired = self.columns["expires"] <= now
-        count = int(np.count_nonzero(expired))
-        if not count:
+        ended = int(np.count_nonzero(expired))
+        if not ended:
             return self
         live: VisibleRows | None = self.cached.get("live")
-        if live is None or len(live) != len(self) - count:  # rows only ever expire
+        if live is None or len(live) != len(self) - ended:  # rows only ever expire
             self.cached["live"] = live = self.where(~expired)
         return live
 
@@ -149,6 +166,9 @@ class VisibleRows:
     @cached_property
     def length_factors(self) -> NDArray[np.float64]:
         return length_factor(self.columns["chars"])
+
+    def speakers(self, positions: Positions) -> list[str]:
+        return [_speakers.names[number] for number in self.columns["speaker"][positions].tolist()]
 
     def session_pairs(self, positions: Positions, max_distance: int) -> list[Pairs]:
         """Return the neighbours in time of these rows in their sessions, at each distance from 1."""
@@ -213,6 +233,7 @@ def clear_cache() -> None:
 class _Scope(NamedTuple):
     """A compiled queryset. ``key`` is equal for equal filters; ``now``: the current time in its filters."""
 
+    memories: MemoryQuerySet
     key: tuple[Any, ...] | None
     sql: str
     params: tuple[Any, ...]
@@ -222,14 +243,20 @@ class _Scope(NamedTuple):
 def _compile_scope(memories: MemoryQuerySet) -> _Scope | None:
     """Compile a queryset, or return None for an empty one. One that reads other tables has no key."""
     try:
-        sql, params = memories.order_by().values("pk").query.sql_with_params()
+        sql, params = _compile(memories)
     except EmptyResultSet:
         return None
     moments = [_current_moment(one) for one in params]
     key = (sql, tuple(one for one, now in zip(params, moments, strict=True) if now is None))
     now = next(filter(None, moments), None)
     depends_on_others = "JOIN" in sql or sql.count("SELECT") > 1
-    return _Scope(None if depends_on_others else key, sql, params, now)
+    return _Scope(memories, None if depends_on_others else key, sql, params, now)
+
+
+def _compile(memories: MemoryQuerySet) -> tuple[str, tuple[Any, ...]]:
+    """Return the statement that selects the keys of a queryset, and its parameters."""
+    sql, params = memories.order_by().values("pk").query.sql_with_params()
+    return sql, params
 
 
 def _current_moment(param: object) -> float | None:
@@ -259,7 +286,7 @@ class _RowCache:
         if known is not None and position.follows(known.position):
             rows = _bring_up_to_date(known, scope, position)
         else:
-            rows = VisibleRows(position, _read_columns(scope))
+            rows = VisibleRows(position, _read_columns(scope.sql, scope.params))
         if scope.key and position.era[0] and not connection.in_atomic_block:
             self._store(scope.key, rows)
         return rows
@@ -285,14 +312,15 @@ def _bring_up_to_date(known: VisibleRows, scope: _Scope, position: LogPosition) 
     changed = change_log.memories_between(known.position, position)
     if not changed:
         return VisibleRows(position, known.columns, known.cached)
-    kept = known.columns[~np.isin(known.pks, changed)]
-    columns = np.concatenate([kept, _read_columns(scope, changed)])
+    kept = np.delete(known.columns, known.find(np.array(changed)))
+    # As a filter of the queryset: beside it, SQLite would read all its keys.
+    columns = _read_columns(*_compile(scope.memories.filter(pk__in=key_list(changed))))
+    columns = np.concatenate([kept, columns])
     return VisibleRows(position, columns[np.argsort(columns["pk"], kind="stable")])
 
 
-def _read_columns(scope: _Scope, keys: Iterable[int] | None = None) -> NDArray[np.void]:
-    rows = read_ranking_columns(scope.sql, scope.params, keys)
-    columns = np.fromiter(map(_to_columns, rows), COLUMNS)
+def _read_columns(sql: str, params: Sequence[Any]) -> NDArray[np.void]:
+    columns = np.fromiter(map(_to_columns, read_ranking_columns(sql, params)), COLUMNS)
     return columns[np.argsort(columns["pk"], kind="stable")]
 
 
@@ -300,4 +328,4 @@ def _to_columns(row: Sequence[Any]) -> tuple[Any, ...]:
     *values, session, project, beginning, asks = row
     values[3] = np.inf if values[3] is None else values[3]
     session_key = hash((session, project)) or 1 if session else 0
-    return (*values, session_key, sys.intern(parse_speaker(beginning)), asks)
+    return (*values, session_key, _speakers.number_of(parse_speaker(beginning)), asks)
