@@ -36,7 +36,7 @@ from memoryhub.search.prompts import (
     words_query,
 )
 from memoryhub.search.text_matching import TextMatch
-from memoryhub.search.visible_rows import VisibleRows, load_visible_rows
+from memoryhub.search.visible_rows import load_visible_rows
 
 # Limits of the parsed prompt.
 MAX_TERMS = 8  # about as many as in a normal search
@@ -98,7 +98,7 @@ def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> lis
         return []
     file_weights = _memories_about_files(memories, parsed.files, len(rows))
     subject = match_subjects(rows, words)
-    scored = _score_candidates(memories, rows, prompt_query, subject, file_weights, now)
+    scored = _score_candidates(memories, words, prompt_query, subject, file_weights, now)
     highest = max((one.parts.match for one in scored), default=0.0)
     least = max(MIN_MATCH, min_share_of_best(len(parsed.words)) * highest)
     scored = [one for one in scored if one.parts.match >= least]
@@ -155,17 +155,17 @@ def _memories_about_files(memories: MemoryQuerySet, files: tuple[str, ...], tota
 
 def _score_candidates(
     memories: MemoryQuerySet,
-    rows: VisibleRows,
+    words: TermMatches,
     prompt_query: PromptQuery,
     subject: Scores,
     file_weights: dict[int, float],
     now: datetime,
 ) -> list[ScoredCandidate]:
     """Score the memories that share enough with the prompt to exclude coincidence."""
-    total = len(rows)
+    total = len(words.rows)
     about_files = sorted(file_weights, key=lambda pk: -file_weights[pk])[:MAX_FILE_CANDIDATES]
     scored = []
-    for one in _match_candidates(memories, rows, prompt_query, subject, about_files, now):
+    for one in _match_candidates(memories, words, prompt_query, subject, about_files, now):
         file_weight = file_weights.get(one.pk, 0.0)
         is_lone = len(prompt_query.query.terms) > 1 and one.text_match.found_terms == 1 and not file_weight
         is_named = one.parts.match > one.text_match.match
@@ -177,15 +177,15 @@ def _score_candidates(
 
 def _match_candidates(
     memories: MemoryQuerySet,
-    rows: VisibleRows,
+    words: TermMatches,
     prompt_query: PromptQuery,
     subject: Scores,
     about_files: Sequence[int],
     now: datetime,
 ) -> list[ScoredCandidate]:
     """Match the prompt with the texts of the best rows by words, and with those about its files."""
-    query = prompt_query.query
-    matches = TermMatches(rows, query)
+    query, rows = prompt_query.query, words.rows
+    matches = TermMatches(rows, query, words)
     # An unknown word counts as no rarer than the rarest known one.
     least = min(filter(None, matches.frequencies.of_stems.values()), default=0)
     counts = {one: max(count, least) for one, count in matches.frequencies.of_stems.items()}

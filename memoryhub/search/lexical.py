@@ -76,20 +76,28 @@ def rows_sharing_words(
 
 
 class TermMatches:
-    """Where the terms of a query occur as words among visible rows. One statement."""
+    """Where the terms of a query occur as words among visible rows.
 
-    def __init__(self, rows: VisibleRows, query: Query) -> None:
+    One statement, or none if ``known``, the matches of another query with the same rows, has all its words.
+    """
+
+    _titles: dict[str, Positions]
+    _words: dict[str, Positions]
+
+    def __init__(self, rows: VisibleRows, query: Query, known: TermMatches | None = None) -> None:
         self.rows, self.query = rows, query
         phrases = [term.literal for term in query.terms if term.literal and term.words]
-        words = [queries.match_any([word]) for word in query.words]
-        titles = [f"{{title alias_text}} : {word}" for word in words]
-        found = [
-            rows.find(keys)
-            for keys in matching_keys([*words, *titles, *(queries.match_any([one]) for one in phrases)])
-        ]
-        count = len(words)
-        self._words = dict(zip(query.words, found[:count], strict=True))
-        self._titles = dict(zip(query.words, found[count : 2 * count], strict=True))
+        new = [word for word in query.words if known is None or word not in known._words]
+        in_titles = [f"{{title alias_text}} : {queries.match_any([word])}" for word in new]
+        anywhere = [queries.match_any([one]) for one in (*new, *phrases)]
+        found = [rows.find(keys) for keys in matching_keys([*in_titles, *anywhere])]
+        count = len(new)
+        titles = dict(zip(new, found[:count], strict=True))
+        words = dict(zip(new, found[count : 2 * count], strict=True))
+        if known is not None:
+            titles, words = known._titles | titles, known._words | words
+        self._titles = {word: titles[word] for word in query.words}
+        self._words = {word: words[word] for word in query.words}
         self._phrases = dict(zip(phrases, found[2 * count :], strict=True))
         of_stems = {stem(word): len(positions) for word, positions in self._words.items()}
         self.frequencies = TermFrequencies(of_stems, len(rows))

@@ -113,3 +113,37 @@ def test_stored_memory_is_returned_without_reading_it_back(bot):
     with CaptureQueriesContext(connection) as captured:
         bot.post("/memories", {"content": "x", "tags": ["a"], "files_read": ["b"]})
     assert not [row for row in captured if "SELECT" in row["sql"] and "memoryhub_label" in row["sql"]]
+
+
+SEARCHES = {
+    "search": ("/search", {"query": "zebra stripes"}, 6),
+    "recall": ("/recall", {"query": "why do zebras have stripes?"}, 9),
+    "inject": ("/inject", {"prompt": "Why do the zebras have stripes?"}, 8),
+}
+
+
+@pytest.mark.parametrize(("path", "body", "most"), SEARCHES.values(), ids=SEARCHES)
+@pytest.mark.usefixtures("transactional_db", "embedding")
+def test_search_takes_few_statements(bot, configure, path, body, most):
+    configure(injection_deadline_ms=60_000)
+    bot.post("/memories", {"content": "Zebras have stripes against flies", "tags": ["a"]})
+    assert bot.post(path, body).status_code == 200
+    with CaptureQueriesContext(connection) as captured:
+        assert "stripes" in bot.post(path, body).content.decode()
+    sent = [row["sql"] for row in captured if not row["sql"].startswith(("BEGIN", "COMMIT"))]
+    assert len(sent) <= most, "\n".join(sent)
+
+
+@pytest.mark.usefixtures("transactional_db", "embedding")
+def test_search_after_a_write_reads_only_the_changed_memory(bot):
+    fill(bot, 0, 8)
+    bot.get("/search?query=zebra")
+    bot.post("/memories", {"content": "Zebras have stripes against flies"})
+    with CaptureQueriesContext(connection) as captured:
+        bot.get("/search?query=zebra")
+    (sql,) = [row["sql"] for row in captured if "julianday" in row["sql"]]
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {sql}")
+        plan = str(cursor.fetchall())
+    assert "json_each" in plan
+    assert plan.count("SEARCH memoryhub_memory USING INTEGER PRIMARY KEY") == 2
