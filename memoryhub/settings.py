@@ -69,7 +69,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "csp.middleware.CSPMiddleware",
+    "memoryhub.http.middleware.PagePolicyMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "memoryhub.web.base.middleware.PageMiddleware",
     "memoryhub.web.base.middleware.PersonMiddleware",

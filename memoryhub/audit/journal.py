@@ -345,7 +345,7 @@ def check_chain(rows: Iterable[Sequence[bytes | None]]) -> Verification:
 
 def _digest(stored: Iterable[str], previous: str) -> str:
     """Return the SHA-256 over the texts of a row, each prefixed with its length, and the previous hash."""
-    whole = "".join(f"{len(text)}:{text}" for text in stored)
+    whole = "".join([f"{len(text)}:{text}" for text in stored])
     return hashlib.sha256((whole + previous).encode("utf-8", "surrogatepass")).hexdigest()
 
 

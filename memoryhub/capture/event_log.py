@@ -106,7 +106,7 @@ def _update_session(context: HookContext, end_reason: str) -> None:
         changes["ended_at = max(coalesce(ended_at, %s), %s), end_reason = %s"] = [at, at, end_reason]
     elif ended and context.at > ended:
         changes["ended_at = NULL, end_reason = ''"] = []
-    if event == names.PROMPT_SUBMIT:
+    if event == names.PROMPT_SUBMIT and not session.is_new:
         state = "json_set(state, '$.asked', %s, '$.prompted', json('true'))"
         changes[f"state = {state}, segment = max(segment, 1)"] = [CALLS_AFTER_PROMPT]
     if changes:
@@ -149,6 +149,8 @@ def _get_or_create_session(
     if session is None:
         first = {"agent": actor.name, "cwd": hook_event.cwd, "started_at": at, "last_at": at}
         session = Session(session_id=hook_event.session_id, project=project, **first)
+        if hook_event.event == names.PROMPT_SUBMIT:
+            session.state, session.segment = {"asked": CALLS_AFTER_PROMPT, "prompted": True}, 1
         with write_transaction():
             session.is_new = bulk.insert_unless(session, "FALSE", [])
         if not session.is_new:  # another process has inserted it

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from http import HTTPStatus
 
+from csp.middleware import CSPMiddleware
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -57,6 +58,15 @@ class SecurityHeadersMiddleware:
         for name, value in SECURITY_HEADERS.items():
             response.headers.setdefault(name, value)
         return response
+
+
+class PagePolicyMiddleware(CSPMiddleware):
+    """Adds the content security policy of pages. API responses get the one in :data:`SECURITY_HEADERS`."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        if is_api_path(request.path_info):
+            return response
+        return super().process_response(request, response)
 
 
 class ReadTimeoutMiddleware:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import posixpath
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -163,7 +162,7 @@ def _to_list_row(name: str, value: Any) -> tuple[type[Model], tuple[str, ...]]:
         return Entity, (value.entity, value.entity_type)
     if name in _LABEL_KINDS:
         return Label, (_LABEL_KINDS[name], value)
-    return FileLink, (name.removeprefix("files_"), value, posixpath.basename(value.rstrip("/")))
+    return FileLink, (name.removeprefix("files_"), value, value.rstrip("/").rpartition("/")[2])
 
 
 def field_value(memory: Memory, name: str) -> Any:

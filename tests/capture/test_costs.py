@@ -85,6 +85,13 @@ def test_prompt_of_a_known_session_takes_eight_statements_around_its_search(agen
     assert len([sql for sql in sent if not any(name in sql for name in search)]) <= 8
 
 
+def test_first_prompt_of_a_session_does_not_update_the_session(agent_session):
+    sent = counted(lambda: agent_session.ok("prompt:submit", {"prompt": "How does the planner work?"}))
+    assert not [sql for sql in sent if sql.startswith("UPDATE memoryhub_session")]
+    assert agent_session.row.state == {"asked": 3, "prompted": True}
+    assert agent_session.row.segment == 1
+
+
 def test_event_that_another_process_recorded_meanwhile_is_recorded_once(agent_session, monkeypatch):
     data = {"tool_name": "Read", "tool_input": {"file_path": "a.py"}, "tool_use_id": "t1"}
     agent_session.ok("tool:post", data)

@@ -127,7 +127,7 @@ def test_pages_load_only_from_the_hub_and_run_no_inline_script(db):
 
 
 def test_other_responses_may_load_nothing(db):
-    for path in ("/static/img/icon.svg", "/static/css/base.css"):
+    for path in ("/static/img/icon.svg", "/static/css/base.css", "/healthz", "/api/v1/memories"):
         response = Client().get(path)
         assert is_guarded(response)
         assert set(map(tuple, parse_policy(response).values())) == {("'none'",)}

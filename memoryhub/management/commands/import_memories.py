@@ -8,7 +8,7 @@ import sys
 import time
 from argparse import ArgumentParser
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,19 @@ OVER_CAP = (
     "  one of that owner to the trash. To keep them all set max_memories = 0 (no cap), or higher, in\n"
     "  memoryhub.toml in LETSGO_HOME, or MEMORYHUB_MAX_MEMORIES=0 in the server's environment."
 )
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Collect garbage rarely: each batch makes many objects, and nearly none of them are in cycles."""
+    usual = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(100_000, *usual[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+        gc.unfreeze()
 
 
 class Command(BaseCommand):
@@ -125,7 +138,7 @@ class Command(BaseCommand):
             if kept and not self._go_on(reading, kept):
                 reading = stack.enter_context(open_import(format, name, options))
             bar = stack.enter_context(self._bar(reading))
-            gc.freeze()  # full collections would search the loaded modules each time
+            stack.enter_context(_rare_collections())
             workers = stack.enter_context(TextWorkers(settings.MEMORYHUB.import_workers, local_settings()))
             for mark in load_items(reading, order, self.tally, ids, workers):
                 bar.set_postfix(stored=self.tally.stored, failed=self.tally.failed, refresh=False)

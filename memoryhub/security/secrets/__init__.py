@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain
 from typing import NamedTuple
@@ -135,15 +135,17 @@ def _find_spans(text: str) -> Iterator[_Span]:
 
 
 _KeywordRules = list[tuple[str, list[int]]]  # keywords, each with the positions of its rules
-_CODE_BITS = 6  # of each byte in the code of a trigram
+_LONG_TEXT = 150  # characters, from which NumPy is faster
+_CODE_BITS = 6  # of each character in the code of a trigram
 
 
 class _RuleIndex(NamedTuple):
-    """The rules, and their keywords by the code of one trigram: a text contains few of these codes."""
+    """The rules, and their keywords by one of their trigrams: a text contains few of these trigrams."""
 
     rules: tuple[SecretRule, ...]
-    short: _KeywordRules  # keywords without a trigram
-    by_code: dict[int, _KeywordRules]
+    short: _KeywordRules  # keywords of one or two characters
+    by_trigram: dict[str, _KeywordRules]
+    by_code: dict[int, _KeywordRules]  # the same keywords by the codes of these trigrams
     is_used: NDArray[np.bool_]  # for each code, whether ``by_code`` has it
 
 
@@ -154,34 +156,48 @@ def _rule_index() -> _RuleIndex:
     for position, rule in enumerate(rules):
         for keyword in rule.keywords:
             positions.setdefault(keyword, []).append(position)
-    codes = {keyword: _trigram_codes(keyword).tolist() for keyword in positions}
-    common = Counter(chain.from_iterable(codes.values()))
-    short: _KeywordRules = []
-    by_code: dict[int, _KeywordRules] = {}
+    common = Counter(trigram for keyword in positions for trigram in _trigrams(keyword))
+    by_trigram: dict[str, _KeywordRules] = {}
     for keyword, numbers in positions.items():
-        named = min(codes[keyword], key=lambda code: common[code], default=None)
-        (short if named is None else by_code.setdefault(named, [])).append((keyword, numbers))
+        rarest = min(_trigrams(keyword), key=lambda trigram: common[trigram], default="")
+        by_trigram.setdefault(rarest, []).append((keyword, numbers))
+    short = by_trigram.pop("", [])
+    by_code: dict[int, _KeywordRules] = {}
+    for trigram, keywords in by_trigram.items():
+        by_code.setdefault(int(_trigram_codes(trigram)[0]), []).extend(keywords)
     is_used = np.zeros(1 << 3 * _CODE_BITS, np.bool_)
     is_used[list(by_code)] = True
-    return _RuleIndex(rules, short, by_code, is_used)
+    return _RuleIndex(rules, short, by_trigram, by_code, is_used)
+
+
+def _trigrams(text: str) -> Iterable[str]:
+    return map("".join, zip(text, text[1:], text[2:], strict=False))
 
 
 def _trigram_codes(text: str) -> NDArray[np.integer]:
-    """Return a number for each three successive bytes. Equal bytes have equal numbers; others may, too."""
-    stored = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
-    low = (stored & (1 << _CODE_BITS) - 1).astype(np.uint32)
+    """Return a number for each trigram of a text. Equal trigrams have equal numbers; others may, too."""
+    characters = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    low = characters & (1 << _CODE_BITS) - 1
     return low[:-2] << 2 * _CODE_BITS | low[1:-1] << _CODE_BITS | low[2:]
+
+
+def _keywords_to_look_for(lowered: str, index: _RuleIndex) -> Iterator[tuple[str, list[int]]]:
+    """Yield keywords of which a lower-case text contains a trigram, and all short ones."""
+    if len(lowered) < _LONG_TEXT:
+        trigrams = index.by_trigram.keys() & _trigrams(lowered)
+        return chain(index.short, *(index.by_trigram[trigram] for trigram in trigrams))
+    codes = _trigram_codes(lowered)
+    found: set[int] = set(codes[index.is_used[codes]].tolist())
+    return chain(index.short, *(index.by_code[code] for code in found))
 
 
 def _applicable_rules(lowered: str) -> Iterator[SecretRule]:
     """Yield the rules of which a lower-case text contains a keyword and a hint."""
-    rules, short, by_code, is_used = _rule_index()
-    codes = _trigram_codes(lowered)
-    present = set(codes[is_used[codes]].tolist())
-    keywords = chain(short, *(by_code[code] for code in present))
+    index = _rule_index()
+    keywords = _keywords_to_look_for(lowered, index)
     positions = {position for keyword, numbers in keywords if keyword in lowered for position in numbers}
     hinted: dict[tuple[str, ...], bool] = {(): True}
-    for rule in (rules[position] for position in sorted(positions)):
+    for rule in (index.rules[position] for position in sorted(positions)):
         if rule.hints not in hinted:
             hinted[rule.hints] = contains_hint(rule.hints, lowered)
         if hinted[rule.hints]:

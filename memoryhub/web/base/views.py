@@ -68,6 +68,6 @@ def _error_page(request: HttpRequest, template: str, status: int) -> HttpRespons
 
 
 def _set_security_policy(page: HttpResponse) -> HttpResponse:
-    """Add the content security policy: an early refusal never reaches CSPMiddleware."""
+    """Add the content security policy: an early refusal never reaches PagePolicyMiddleware."""
     page.headers[HEADER] = build_policy()
     return page
