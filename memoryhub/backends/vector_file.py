@@ -74,7 +74,7 @@ def stored_models(database: str | Path) -> Iterator[tuple[str, int]]:
             if magic != _MAGIC:
                 raise ValueError
             yield model.rstrip(b"\0").decode(), dimensions
-        except FileNotFoundError:
+        except OSError:
             continue
         except (struct.error, ValueError):
             path.unlink(missing_ok=True)
@@ -86,17 +86,26 @@ class VectorFile:
     def __init__(self, file: int, path: Path | None, identity: Identity) -> None:
         self._file, self.path, self.identity = file, path, identity
         self._inode = os.fstat(file).st_ino
-        self._map()
+        self.records: Records = np.zeros(0, identity.record)
 
     def __del__(self) -> None:
         os.close(self._file)
+
+    def is_fit(self) -> bool:
+        """Whether it belongs to this model and store and is as long as its header says."""
+        header = os.pread(self._file, _HEADER.size, 0).ljust(_HEADER.size, b"\0")
+        magic, digest, _, rows, _, _ = _HEADER.unpack(header)
+        needed: int = _HEADER_BYTES + rows * self.identity.record.itemsize
+        if (magic, digest) != (_MAGIC, self.identity.digest()):
+            return False
+        return os.fstat(self._file).st_size >= needed
 
     def _map(self) -> None:
         """Map the file again after it has grown. Earlier views keep their mapping."""
         size = os.fstat(self._file).st_size
         mapped = mmap.mmap(self._file, size, access=mmap.ACCESS_READ)
         count = (size - _HEADER_BYTES) // self.identity.record.itemsize
-        self.records: Records = np.frombuffer(mapped, self.identity.record, count, _HEADER_BYTES)
+        self.records = np.frombuffer(mapped, self.identity.record, count, _HEADER_BYTES)
 
     def counts(self) -> tuple[int, int]:
         """Return the number of records and the last key of the table that they include. Needs the lock."""
@@ -152,8 +161,10 @@ class VectorFile:
 def locked(path: Path | None, identity: Identity, known: VectorFile | None) -> Iterator[VectorFile]:
     """Open the file, or use the one that is open already, and lock it. Raise OSError if that fails."""
     while True:
-        file = known if known and (known.path, known.identity) == (path, identity) else None
-        file = file or _open(path, identity) or _create(path, identity)
+        file = known if known and (known.path, known.identity) == (path, identity) else _open(path, identity)
+        known = None
+        if file is None:
+            continue
         fcntl.flock(file._file, fcntl.LOCK_EX)
         try:
             if file.is_in_place():
@@ -161,41 +172,35 @@ def locked(path: Path | None, identity: Identity, known: VectorFile | None) -> I
                 return
         finally:
             fcntl.flock(file._file, fcntl.LOCK_UN)
-        known = None
 
 
 def _open(path: Path | None, identity: Identity) -> VectorFile | None:
-    """Open an existing file, if it is complete and belongs to this model and store."""
+    """Open the file, or a new one. Return None if another process has just created or replaced it."""
     if path is None:
-        return None
+        return _create(None, identity)
     try:
-        file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        file = VectorFile(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), path, identity)
     except FileNotFoundError:
-        return None
-    header = os.pread(file, _HEADER.size, 0).ljust(_HEADER.size, b"\0")
-    magic, digest, _, rows, _, _ = _HEADER.unpack(header)
-    needed = _HEADER_BYTES + rows * identity.record.itemsize
-    if magic == _MAGIC and digest == identity.digest() and os.fstat(file).st_size >= needed:
-        return VectorFile(file, path, identity)
-    os.close(file)
+        return _create(path, identity)
+    if file.is_fit():
+        return file
+    if file.is_in_place():
+        file.remove()
     return None
 
 
-def _create(path: Path | None, identity: Identity) -> VectorFile:
-    """Create an empty file, in place of one that does not fit. The mode is 0600."""
+def _create(path: Path | None, identity: Identity) -> VectorFile | None:
+    """Create an empty file that its owner alone can read, unless there is one."""
     folder, prefix = (path.parent, f".{path.name}.") if path else (None, None)
-    file, name = tempfile.mkstemp(dir=folder, prefix=prefix)
+    handle, draft = tempfile.mkstemp(dir=folder, prefix=prefix)
+    file = VectorFile(handle, path, identity)
     try:
         model = identity.model.encode()
-        header = _HEADER.pack(_MAGIC, identity.digest(), identity.dimensions, 0, 0, model)
-        os.pwrite(file, header, 0)
-        os.truncate(file, _HEADER_BYTES + MIN_SPARE_RECORDS * identity.record.itemsize)
+        os.pwrite(handle, _HEADER.pack(_MAGIC, identity.digest(), identity.dimensions, 0, 0, model), 0)
         if path:
-            os.replace(name, path)
-        else:
-            os.unlink(name)
-        return VectorFile(file, path, identity)
-    except BaseException:
-        os.close(file)
-        Path(name).unlink(missing_ok=True)
-        raise
+            os.link(draft, path)
+    except FileExistsError:
+        return None
+    finally:
+        os.unlink(draft)
+    return file

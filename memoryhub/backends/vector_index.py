@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from memoryhub.backends import change_log, vector_file
 from memoryhub.backends.change_log import NO_POSITION, LogPosition
-from memoryhub.backends.vector_file import Identity, VectorFile
+from memoryhub.backends.vector_file import Identity, Records, VectorFile
 
 Vectors: TypeAlias = NDArray[np.float32]
 Keys: TypeAlias = NDArray[np.int64]
@@ -230,21 +230,22 @@ class VectorIndex:
         rows, last = file.counts()
         file.count(rows, max(last, now.last_vector))
         records = file.records[:rows]
-        added = records[known.rows :]
+        if known.position == NO_POSITION and not _is_sound(records):
+            return None
+        # Another process may be ahead: its records count at a later position.
+        rows = int(np.searchsorted(records["id"], now.last_vector, "right"))
         view = VectorView(
             position=now,
-            matrix=records["vector"],
-            ids=np.concatenate([known.ids, added["id"]]),
-            keys=np.concatenate([known.keys, added["key"]]),
+            matrix=records["vector"][:rows],
+            ids=np.concatenate([known.ids, records["id"][known.rows : rows]]),
+            keys=np.concatenate([known.keys, records["key"][known.rows : rows]]),
             dead=0,
             extra=np.zeros((0, self.dimensions), np.float32),
         )
-        if known.position != NO_POSITION:
-            gone = _find_rows(view, change_log.deleted_vectors_between(known.position, now))
-        elif _is_sound(view):
+        if known.position == NO_POSITION:
             gone = np.flatnonzero(~np.isin(view.ids, change_log.vector_ids(self.model)))
         else:
-            return None
+            gone = _find_rows(view, change_log.deleted_vectors_between(known.position, now))
         view.keys[gone] = 0
         file.erase(gone)
         view = replace(view, dead=int(np.count_nonzero(view.keys == 0)))
@@ -302,7 +303,8 @@ def _find_rows(view: VectorView, ids: list[int]) -> Keys:
     return here
 
 
-def _is_sound(view: VectorView) -> bool:
+def _is_sound(records: Records) -> bool:
     """Whether the keys of an opened file ascend, and its vectors have the length 1."""
-    lengths = np.linalg.norm(view.matrix, axis=1)[view.keys != 0]
-    return bool((np.diff(view.ids) > 0).all() and (np.abs(lengths - 1) < _MAX_LENGTH_ERROR).all())
+    vectors = records["vector"]
+    squares = np.einsum("ij,ij->i", vectors, vectors)[records["key"] != 0]
+    return bool((np.diff(records["id"]) > 0).all() and (np.abs(squares - 1) < _MAX_LENGTH_ERROR).all())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from memoryhub.backends import change_log, vector_file, vector_index
 from memoryhub.backends.vector_index import VectorIndex
@@ -99,6 +99,34 @@ def test_process_that_is_behind_finds_what_was_appended_and_deleted_meanwhile(ro
     assert fits_table(behind)
 
 
+def test_vectors_of_a_process_that_is_ahead_count_at_their_position(rows):
+    behind, ahead = new_index(), new_index()
+    position = change_log.current_position()
+    added = make_memories(1, project="more")
+    insert_vectors([(added[0], unit(0, 1))])
+    assert len(ahead) == 11
+    assert len(behind.view(position)) == 10
+    with transaction.atomic():
+        assert len(behind) == 11
+        assert fits_table(behind)
+    assert fits_table(behind)
+
+
+def test_processes_that_start_together_use_one_file(rows, path, monkeypatch):
+    path.unlink()
+    first, second = new_index(), new_index()
+    create = vector_file._create
+
+    def create_too_late(*args: object) -> object:
+        monkeypatch.setattr(vector_file, "_create", create)
+        assert len(second) == 10
+        return create(*args)
+
+    monkeypatch.setattr(vector_file, "_create", create_too_late)
+    assert len(first) == len(second) == 10
+    assert first._file._inode == second._file._inode == path.stat().st_ino
+
+
 def test_file_grows(rows):
     first, second = new_index(), new_index()
     assert len(first) == 10
@@ -154,19 +182,19 @@ def test_records_that_a_killed_process_did_not_count_are_ignored(rows, path):
 def test_file_of_another_store_is_replaced(rows, path):
     with connection.cursor() as cursor:
         change_log.start_tracking(cursor, restart=True)
-    inode = path.stat().st_ino
+    identity = path.read_bytes()[:48]
     Embedding.objects.filter(memory=rows[0]).delete()
     assert fits_table(new_index())
-    assert path.stat().st_ino != inode
+    assert path.read_bytes()[:48] != identity
 
 
 def test_file_of_an_earlier_boot_is_replaced(rows, path, monkeypatch, tmp_path):
-    inode = path.stat().st_ino
+    identity = path.read_bytes()[:48]
     boot = tmp_path / "boot_id"
     boot.write_text("another")
     monkeypatch.setattr(vector_file, "_BOOT_ID", boot)
     assert fits_table(new_index())
-    assert path.stat().st_ino != inode
+    assert path.read_bytes()[:48] != identity
 
 
 def test_deleted_vector_is_overwritten_by_the_next_process_that_opens_the_file(rows, path):
