@@ -169,6 +169,13 @@ def vectors_between(start: int, end: int, model: str, size: int, most: int) -> l
     return rows
 
 
+def vector_ids(model: str) -> list[int]:
+    """Return the keys of the vectors of a model."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT id FROM {VECTOR_TABLE} WHERE model = %s", [model])
+        return [row[0] for row in cursor.fetchall()]
+
+
 def count_vectors(model: str) -> int:
     """Return the number of vectors of a model."""
     with connection.cursor() as cursor:

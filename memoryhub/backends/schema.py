@@ -14,7 +14,7 @@ from django.apps import apps
 from django.db import DatabaseError, OperationalError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from memoryhub.backends import change_blocks, change_log
+from memoryhub.backends import change_blocks, change_log, vector_index
 
 logger = logging.getLogger(__name__)
 LOG_TRIES = 600  # seconds, with one try each, to empty the write-ahead log after an erase
@@ -205,11 +205,12 @@ def scrub_erased() -> None:
 
     Words of a deleted row stay in FTS5 segments until these are merged, pages stay in the file until VACUUM,
     and both stay in the write-ahead log until it is truncated. Inside a transaction the file is rewritten
-    after the commit.
+    after the commit. The files of vectors are overwritten first.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         for table in INDEXES:
             cursor.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
+    transaction.on_commit(vector_index.overwrite_deleted, robust=True)
     transaction.on_commit(_vacuum)
 
 

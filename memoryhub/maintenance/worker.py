@@ -54,10 +54,10 @@ class EmbeddingBackfill:
     def check(self) -> None:
         """If it is time, embed memories without a vector, or queue a run for many.
 
-        This also refreshes the vector index of this process, so that the first search does not wait for it,
-        and deleted vectors leave the memory of an idle process.
+        This also loads the vectors, so that the first search does not wait for them, and overwrites deleted
+        ones.
         """
-        vector_index.refresh_indexes()
+        vector_index.overwrite_deleted()
         start = time.monotonic()
         if start < self._due:
             return

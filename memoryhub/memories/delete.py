@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from django.conf import settings
+from django.db import transaction
 from django.db.models import Case, Count, F, Q, Value, When
 from django.utils import timezone
 
 from memoryhub.access.filters import memory_filter
 from memoryhub.access.policy import LEVELS, Actor, level_rank, stricter_level
 from memoryhub.audit import journal
-from memoryhub.backends import schema
+from memoryhub.backends import schema, vector_index
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.rows import CHUNK_SIZE, compute_expiry, fetch_by_uids, is_unchanged
@@ -214,6 +215,7 @@ def delete_memories(memories: MemoryQuerySet, actor: Actor, operation: str, now:
     with write_transaction():
         found = list(memories)
         _delete_chunk(found, actor, operation, now)
+        transaction.on_commit(vector_index.overwrite_deleted, robust=True)
     return found
 
 

@@ -54,7 +54,7 @@ def row_cosines(
     if not len(rows) or not len(vectors) or not query.any():
         return None
     mean = _visible_mean(rows, vectors, model) if centred else None
-    scores = vectors.scores(query, centred=centred, mean=mean)
+    scores = vectors.scores(query, mean)
     by_key = np.full(max(int(scores.pks.max(initial=0)), int(rows.pks[-1])) + 1, np.nan, np.float32)
     by_key[scores.pks] = scores.cosines
     cosines: NDArray[np.float32] = by_key[rows.pks]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from memoryhub.backends import vector_file
 from memoryhub.config import load_config
 from memoryhub.ops import checks
 from memoryhub.ops.checks import Mount
@@ -48,14 +49,18 @@ def test_files_that_others_may_read_are_found_and_closed(own_store, home):
     (home / "secret-key").write_text("x" * 60)
     (home / "secret-key").chmod(0o640)
     own_store.chmod(0o644)
+    vectors = vector_file.path_of(own_store, "a model")
+    vectors.touch()
+    vectors.chmod(0o644)
     home.chmod(0o755)
     assert {f.text.split()[-1] for f in named("file modes").findings()} == {
         str(own_store),
+        str(vectors),
         str(home / "secret-key"),
     }
     report = next(examine([named("file modes")], fix=True))
     assert report.status is Status.OK
-    assert len(report.fixed) == 2
+    assert len(report.fixed) == 3
     assert own_store.stat().st_mode & 0o777 == 0o600
     assert home.stat().st_mode & 0o777 == 0o755
 

@@ -16,6 +16,7 @@ from django.conf import settings
 from django.contrib.staticfiles import finders
 from django.core.checks import run_checks
 
+from memoryhub.backends import vector_file
 from memoryhub.ops import backup, checks
 from memoryhub.ops.doctor import Finding, check, fail, of_messages, ok, warn
 
@@ -65,6 +66,7 @@ def _files() -> list[Path]:
     found = [database, *(Path(f"{database}{end}") for end in ("-wal", "-shm"))]
     found += [Path(settings.HOME) / "secret-key", *sorted(logs.parent.glob(f"{logs.name}*"))]
     found += [*sorted(database.parent.glob(f"{database.stem}-before-restore-*"))]
+    found += vector_file.paths(database)
     found += sorted(backup.default_folder().glob("*"))
     return [path for path in found if path.is_file()]
 
