@@ -17,13 +17,19 @@ PHONE: ViewportSize = {"width": 390, "height": 844}
 # 320 px is 1280 at 400 %, the narrowest that WCAG 1.4.10 asks for; 640 is 1280 at 200 %.
 WIDTHS = (1280, 640, 390, 320)
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
+ONLY_VIOLATIONS = {"resultTypes": ["violations"], "preload": False}
 # The target size of 24 px is in WCAG 2.2, but not in the default rules of axe.
 # So are the words that a control shows, within its name (2.5.3), which axe counts as an experiment.
 EVERYTHING: dict[str, Any] = {
     "rules": {"target-size": {"enabled": True}, "label-content-name-mismatch": {"enabled": True}}
 }
-# What a theme changes: all other rules see the same page.
-COLOURS: dict[str, Any] = {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
+# The rules that a theme changes. They take three quarters of the time, so that they only see each look once.
+COLOUR_RULES = ("color-contrast", "link-in-text-block")
+COLOURS: dict[str, Any] = {"runOnly": {"type": "rule", "values": COLOUR_RULES}}
+WITHOUT_COLOURS: dict[str, Any] = {
+    "rules": {**EVERYTHING["rules"], **{rule: {"enabled": False} for rule in COLOUR_RULES}}
+}
+COMPARE_NEW_LOOKS = (Path(__file__).parent / "contrast.js").read_text()
 WAIT_FOR_FRAMES = """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"""
 TOO_WIDE = """() => {
   const room = document.documentElement.clientWidth;
@@ -75,18 +81,36 @@ def unfold(page: Page) -> None:
     }""")
 
 
-def find_problems(page: Page) -> Iterator[str]:
-    """Yield all problems of the page in both themes and at all widths."""
-    yield from find_excess_weight(page)
-    page.evaluate(AXE)
-    page.evaluate("document.activeElement.blur()")  # where a page gave it; the link to skip covers something
-    for viewport, theme, other in ((WIDE, "light", "dark"), (PHONE, "dark", "light")):
-        page.set_viewport_size(viewport)
-        set_theme(page, other)
-        yield from (f"{other}: {one}" for one in axe_problems(page, COLOURS))
-        set_theme(page, theme)
-        yield from (f"{theme}, {viewport['width']} px: {one}" for one in axe_problems(page, EVERYTHING))
-        yield from (f"{theme}, {viewport['width']} px: {one}" for one in page.evaluate(UNSEEN_FOCUS))
+class PageChecks:
+    """All checks of a page in both themes and at all widths; remembers which text they have compared."""
+
+    def __init__(self) -> None:
+        self.compared: dict[str, list[int]] = {"light": [], "dark": []}
+
+    def find_problems(self, page: Page) -> Iterator[str]:
+        yield from find_excess_weight(page)
+        page.evaluate(AXE)
+        # Where a page gave it; the link to skip covers something.
+        page.evaluate("document.activeElement.blur()")
+        for viewport, theme, other in ((WIDE, "light", "dark"), (PHONE, "dark", "light")):
+            page.set_viewport_size(viewport)
+            set_theme(page, other)
+            yield from (f"{other}, {viewport['width']} px: {one}" for one in self._faint_text(page, other))
+            set_theme(page, theme)
+            found = (*self._faint_text(page, theme), *axe_problems(page, WITHOUT_COLOURS))
+            for problem in (*found, *page.evaluate(UNSEEN_FOCUS)):
+                yield f"{theme}, {viewport['width']} px: {problem}"
+        yield from find_cut_content(page)
+
+    def _faint_text(self, page: Page, theme: str) -> Iterator[str]:
+        """Compare the colours of text that looks like none before in this theme."""
+        known = [self.compared[theme], {**ONLY_VIOLATIONS, **COLOURS}]
+        self.compared[theme], violations = page.evaluate(COMPARE_NEW_LOOKS, known)
+        yield from map(describe, violations)
+
+
+def find_cut_content(page: Page) -> Iterator[str]:
+    """Yield what does not fit, at every width and with wide letters."""
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 844})
         if wide := page.evaluate(TOO_WIDE):
@@ -112,7 +136,11 @@ def set_theme(page: Page, theme: str) -> None:
 
 
 def axe_problems(page: Page, options: dict[str, Any]) -> Iterator[str]:
-    asked = json.dumps({"resultTypes": ["violations"], "preload": False, **options})
-    for found in page.evaluate(f"axe.run({asked}).then((all) => all.violations)"):
-        nodes = [f"{node['target']}: {node['failureSummary']}" for node in found["nodes"][:4]]
-        yield f"{found['id']} ({len(found['nodes'])}): " + " | ".join(" ".join(one.split()) for one in nodes)
+    asked = json.dumps({**ONLY_VIOLATIONS, **options})
+    yield from map(describe, page.evaluate(f"axe.run({asked}).then((all) => all.violations)"))
+
+
+def describe(violation: dict[str, Any]) -> str:
+    nodes = [f"{node['target']}: {node['failureSummary']}" for node in violation["nodes"][:4]]
+    found = " | ".join(" ".join(one.split()) for one in nodes)
+    return f"{violation['id']} ({len(violation['nodes'])}): {found}"

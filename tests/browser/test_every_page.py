@@ -20,12 +20,17 @@ from memoryhub.models import Identity
 from memoryhub.web.stats import views
 from tests.browser import full_store
 from tests.browser.conftest import OpenPage, Watch
-from tests.browser.page_checks import Requests, find_problems, unfold
+from tests.browser.page_checks import PHONE, WIDE, PageChecks, Requests, unfold
 from tests.browser.site_walk import NOT_FOUND, SiteWalk
 from tests.clients import signed_in_client
 
 HERE = ""  # the page that is open
 LONG = "a-name-without-any-blank-" * 8
+MAKE_LABELS_FAINT = """(where) => {
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync(`${where} { label { color: #777 !important; background: #666 !important } }`);
+  document.adoptedStyleSheets = [sheet];
+}"""
 PARTS = 2  # processes that may share the walk
 
 
@@ -38,7 +43,7 @@ def home(settings: Any, tmp_path: Path) -> None:
 
 def look_at(page: Page, addresses: Iterable[str]) -> None:
     """Fail with the problems and their pages."""
-    requests = Requests(page)
+    requests, checks = Requests(page), PageChecks()
     page.keyboard.press("Tab")  # from here on the focus shows
     wrong: dict[str, list[str]] = defaultdict(list)
     for address in addresses:
@@ -46,7 +51,7 @@ def look_at(page: Page, addresses: Iterable[str]) -> None:
             page.goto(address)
         unfold(page)
         requests.settle()
-        for one in find_problems(page):
+        for one in checks.find_problems(page):
             wrong[one].append(address)
     assert not wrong, "\n" + "\n".join(f"{what}\n    on {places}" for what, places in wrong.items())
 
@@ -63,7 +68,7 @@ def test_nothing_is_to_be_mended_on_any_page(
     page.context.add_cookies(
         [{"name": "sessionid", "value": client.cookies["sessionid"].value, "url": live_server.url}]
     )
-    look_at(page, SiteWalk(client, boss).addresses()[part::PARTS])
+    look_at(page, SiteWalk(client, boss).addresses(part, PARTS))
 
 
 def test_nor_for_a_member_of_two_projects(open_page: OpenPage, watch: Watch) -> None:
@@ -155,3 +160,17 @@ def test_nor_where_someone_is_refused(open_page: OpenPage, reader: User, watch: 
     page.get_by_role("button", name="Sign in").click()
     page.wait_for_function("document.querySelector('main form') === null")
     look_at(page, [HERE])
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=lambda one: str(one["width"]))
+def test_text_that_is_faint_in_one_theme_and_width_is_found(
+    open_page: OpenPage, watch: Watch, viewport: Any, theme: str
+) -> None:
+    """Also after pages with the same text, which are not compared again."""
+    page, checks = open_page("/login/"), PageChecks()
+    assert not list(checks.find_problems(page))
+    faint = f"@media (width: {viewport['width']}px) and (prefers-color-scheme: {theme})"
+    page.evaluate(MAKE_LABELS_FAINT, faint)
+    [found] = checks.find_problems(page)
+    assert found.startswith(f"{theme}, {viewport['width']} px: color-contrast (")
