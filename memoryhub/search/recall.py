@@ -20,7 +20,7 @@ from memoryhub.memories.rows import attach_lists
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search.hybrid import SearchMode, SearchResults, search_memories
+from memoryhub.search.hybrid import MAX_REORDERED, SearchMode, SearchResults, search_memories
 from memoryhub.search.scoring import Weights
 
 MIN_TOKENS, MAX_TOKENS, DEFAULT_TOKENS = 100, 100_000, 1000
@@ -105,7 +105,7 @@ def recall_memories(
     found = search_memories(
         memories,
         request.query,
-        limit=request.max_tokens // _MIN_ENTRY_TOKENS,
+        limit=min(request.max_tokens // _MIN_ENTRY_TOKENS, MAX_REORDERED),
         min_score=request.min_score,
         order=ranking_weights(request.ranking, settings.MEMORYHUB),
         now=now,
