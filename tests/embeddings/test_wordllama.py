@@ -138,6 +138,7 @@ def test_load_error_is_reported(monkeypatch, error):
         StaticEmbedder.load()
 
 
+@pytest.mark.slow
 def test_commands_that_do_not_embed_do_not_load_it():
     code = (
         "import os, sys, django; os.environ['DJANGO_SETTINGS_MODULE'] = 'tests.settings'; django.setup();"
