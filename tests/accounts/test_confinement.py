@@ -75,6 +75,7 @@ def browser(ada: User) -> Client:
     return signed_in_client(ada, *LEVELS)
 
 
+@pytest.mark.slow
 @each("address", pages())
 def test_no_page_shows_a_foreign_project(world, browser, address):
     response = browser.get(address)
@@ -114,6 +115,7 @@ def test_a_membership_may_read_less_than_the_persons_permissions(world, member):
 OBJECTS = {"memories": Memory, "facts": Fact, "injections": Injection, "maintenance": MaintenanceRun}
 
 
+@pytest.mark.slow
 @each("address", [one for one in argued() if one.partition("/")[0] in OBJECTS])
 def test_foreign_or_higher_rows_are_not_found_on_any_page(world, browser, ada, address):
     ada.is_superuser = True  # so the permission is not the reason

@@ -113,6 +113,7 @@ def test_select_all_matching_covers_visible_rows_only(world, personal, browser, 
     assert Memory.objects.trashed().exists() == ("zoo" not in listed and listed != "/trash/")
 
 
+@pytest.mark.slow
 def test_no_page_shows_rows_of_other_owners(personal, browser):
     for address in pages():
         assert "evesown" not in browser.get(address).getvalue().decode(), address
@@ -120,6 +121,7 @@ def test_no_page_shows_rows_of_other_owners(personal, browser):
     assert "evesown" in browser.get("/memories/").getvalue().decode()
 
 
+@pytest.mark.slow
 def test_pages_of_rows_of_other_owners_are_not_found(personal, browser):
     before = hidden_state()
     about = [str(one.pattern) for one in urls.urlpatterns if "memories/<slug:uid>" in str(one.pattern)]

@@ -178,6 +178,7 @@ class TestSessions:
         assert "10.0.0.2" in text
         assert "Firefox on Linux" in text
 
+    @pytest.mark.slow
     def test_sessions_are_paged_with_the_current_one_first(self, ada):
         for number in range(profile.SESSIONS_PER_PAGE + 4):
             sign_in(address=f"10.0.1.{number}")
@@ -254,6 +255,7 @@ class TestPassword:
         assert User.objects.get(pk=ada.pk).check_password(BETTER)
         assert JournalEntry.objects.filter(operation="password_change", object_id="ada").count() == 1
 
+    @pytest.mark.slow
     def test_guessing_the_old_password_is_throttled(self, ada):
         client = sign_in()
         for _ in range(accounts_sign_in.PER_PAIR):
@@ -264,6 +266,7 @@ class TestPassword:
         assert "Wait 15 minutes, then try again" in held.content.decode()
         assert User.objects.get(pk=ada.pk).check_password(GOOD)
 
+    @pytest.mark.slow
     def test_wrong_old_passwords_are_journaled_and_throttled_ones_are_not(self, ada):
         client = sign_in()
         for _ in range(accounts_sign_in.PER_PAIR + 3):
@@ -273,6 +276,7 @@ class TestPassword:
         assert (rows[0].actor, rows[0].detail["asked_on"]) == ("user:ada", "/you/password/")
         assert rows[0].detail["from"] == "10.0.0.1"
 
+    @pytest.mark.slow
     def test_failures_at_login_and_on_the_page_count_together(self, ada):
         client = sign_in()
         for _ in range(accounts_sign_in.PER_PAIR - 1):

@@ -117,12 +117,14 @@ def test_address_that_tries_many_names_is_throttled(ada):
     assert sign_in(address="10.0.0.1").status_code == 302
 
 
+@pytest.mark.slow
 def test_name_tried_from_many_addresses_is_throttled(ada):
     for number in range(accounts_sign_in.PER_NAME):
         sign_in("guess", address=f"10.6.6.{number}")
     assert sign_in(address="10.0.0.1").status_code == 429
 
 
+@pytest.mark.slow
 def test_known_address_is_not_locked_out_by_a_distributed_attack(ada):
     assert sign_in(address="10.0.0.1").status_code == 302
     for number in range(accounts_sign_in.PER_NAME):

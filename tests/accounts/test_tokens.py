@@ -34,6 +34,7 @@ def listed(client: Client) -> set[tuple[str, str]]:
     return seen(response.content.decode())
 
 
+@pytest.mark.slow
 @each("endpoint", LIST_ENDPOINTS)
 def test_no_api_endpoint_shows_a_project_outside_the_owners(world, member, endpoint):
     member("view_private", farm="secret", barn="")

@@ -81,6 +81,7 @@ def pages():
     yield from (page(Memory) + "?q=number", page(Memory) + "?level=unknown", page(Memory) + "?_popup=1")
 
 
+@pytest.mark.slow
 def test_every_page_answers_and_holds_nothing_inline(boss, filled):
     turn_on_levels(boss, "private", "secret")
     for address in pages():
@@ -134,6 +135,7 @@ def test_a_search_costs_the_same_for_any_number_of_rows(boss, remember, actor):
     assert queries_of(boss, address) == few
 
 
+@pytest.mark.slow
 def test_a_memorys_page_costs_the_same_however_much_hangs_on_it(boss, remember, actor):
     memory = remember("one", tags=["a"], files_read=["a"], entities=[{"entity": "a"}])
     address = page(Memory, "change", memory.pk)

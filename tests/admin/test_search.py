@@ -132,6 +132,7 @@ def test_a_search_counts_what_it_found_over_its_pages(curator, remember):
     assert len(found(curator, q="zebra", p=2)) == 10
 
 
+@pytest.mark.slow
 @each("typed", HOSTILE)
 def test_no_search_breaks_a_list(boss, remember, typed):
     remember("foo.bar C++ 日本語 🦓 é")
@@ -256,6 +257,7 @@ def test_other_odd_parameters_are_no_error(boss, remember, query):
     assert boss.get(page(Memory), query).status_code == 200
 
 
+@pytest.mark.slow
 @each("name", ["project", "category", "type", "scope", "session_id"])
 @each("value", ["", "a\x00b", "'\"<", "x" * 5000, "日本"])
 def test_a_filter_is_safe_for_any_value(boss, remember, name, value):

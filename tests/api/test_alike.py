@@ -78,6 +78,7 @@ class TestRelated:
         count()
         assert count() <= few + 1
 
+    @pytest.mark.slow
     @each("flags", FLAGS)
     @each("clearance", LEVELS)
     @each("embeddings", ["wordllama", "none"])
@@ -132,6 +133,7 @@ class TestDuplicates:
         is_problem(bot.get("/duplicates", cursor="x"), 422)
         is_problem(bot.get("/duplicates", similarity=2), 422)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("flags", FLAGS, ids=lambda flags: "+".join(flags) or "unasked")
     @pytest.mark.parametrize("clearance", LEVELS)
     def test_levels_are_shown_if_requested_and_cleared(self, remember, agent, clearance, flags):

@@ -62,6 +62,7 @@ def queries_of_tool(bot, name):
     return [row["sql"] for row in captured]
 
 
+@pytest.mark.slow
 def test_query_counts_do_not_grow_with_rows(bot):
     def measure():
         endpoints = {name: queries_of(bot, *ENDPOINTS[name]) for name in ENDPOINTS}

@@ -117,6 +117,7 @@ def test_numbers_of_hidden_rows_are_not_shown(bot, agent, aged):
     assert body["result"]["changes"] == 3
 
 
+@pytest.mark.slow
 def test_reindexing_covers_everything_and_is_counted_for_no_one(bot, agent, aged):
     for one in (agent("public", "low"), agent("secret", "elsewhere", projects=["q"]), bot):
         for dry_run in (True, False):

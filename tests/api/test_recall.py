@@ -275,6 +275,7 @@ texts = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     memories=st.lists(st.tuples(texts, texts), min_size=1, max_size=12),

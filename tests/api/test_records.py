@@ -43,6 +43,7 @@ def test_timeline_has_every_kind_newest_first(busy):
     assert body["total"] == len(kinds) == 5 + 2 + 2 + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [1, 2, 3, 7])
 def test_pages_of_the_timeline_show_every_entry_once(busy, limit):
     seen, cursor = [], None

@@ -39,7 +39,7 @@ def busy(bot: Agent) -> Iterator[Agent]:
 @pytest.mark.slow
 @schema.parametrize()
 @settings(
-    max_examples=15,
+    max_examples=10,
     deadline=None,
     derandomize=True,
     database=None,

@@ -75,6 +75,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 @each("query", HOSTILE)
 def test_get_and_post_search_agree_for_any_query(bot, query):
     bot.post("/memories", {"content": 'foo.bar in C++ 日本語データベース 🦓 said "AND" <b>bold</b>'})

@@ -87,6 +87,7 @@ def request(caller, method, path, arguments):
     return caller.get(path, **arguments) if method == "get" else caller.post(path, arguments)
 
 
+@pytest.mark.slow
 @each("clearance", LEVELS)
 @each("endpoint", LIST_ENDPOINTS)
 def test_list_shows_requested_and_cleared_levels(zoo, agent, endpoint, clearance):

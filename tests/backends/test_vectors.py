@@ -229,6 +229,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps)
 def test_index_equals_the_table_after_any_steps(django_db_blocker, vector_rows, steps):

@@ -88,6 +88,7 @@ def other(journal_mirror) -> Iterator[Callable[[str], Any]]:
     process.wait()
 
 
+@pytest.mark.slow
 def test_writes_of_another_process_are_found_at_once(other, remember):
     remember("zebras have stripes")
     assert found("striped horses of Africa") == ["zebras have stripes"]
@@ -103,6 +104,7 @@ def test_writes_of_another_process_are_found_at_once(other, remember):
     assert found("boiling water in a kettle") == ["zebras have stripes"]
 
 
+@pytest.mark.slow
 def test_another_process_finds_our_writes(other, remember, actor):
     assert other("found('zebras')") == []
     one = remember("zebras have stripes")
@@ -113,6 +115,7 @@ def test_another_process_finds_our_writes(other, remember, actor):
     assert other("found('zebras')") == []
 
 
+@pytest.mark.slow
 def test_purge_by_another_process_is_noticed(other, remember):
     remember("zebras have stripes", ttl_days=1)
     assert found("zebras") == ["zebras have stripes"]

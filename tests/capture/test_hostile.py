@@ -52,6 +52,7 @@ def test_any_json_is_parsed_as_tool_call(tool, asked, response, cwd):
     assert all(path.encode() for path in call.files)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
@@ -79,6 +80,7 @@ def test_any_event_is_accepted_and_no_handler_fails(caplog, data):
     assert Event.objects.filter(pk=done.event.pk).exists()
 
 
+@pytest.mark.slow
 def test_deep_nesting_is_read_to_the_maximum_depth():
     nested: object = "the bottom"
     for _ in range(5000):

@@ -117,6 +117,13 @@ def wait_until_it_answers(process: subprocess.Popen[str], port: int) -> None:
     raise AssertionError(f"nothing answers at port {port}")
 
 
+def wait_until_it_ended(process: subprocess.Popen[str]) -> None:
+    """Wait until a server that was stopped has ended, and fail if it had to kill a worker."""
+    printed = process.communicate(timeout=120)  # a busy machine takes its time
+    assert process.returncode == 0, printed
+    assert not any("refused to gracefully stop" in text for text in printed), printed
+
+
 def press_ctrl_c(process: subprocess.Popen[str]) -> tuple[str, str]:
     """As a terminal does it: the whole group gets the signal. Returns what was printed."""
     os.killpg(process.pid, signal.SIGINT)

@@ -56,6 +56,7 @@ def test_a_failure_is_told_with_its_mend_and_ends_with_code_one(run, sound):
     assert "1 failure, 0 warnings" in ran.err
 
 
+@pytest.mark.slow
 def test_the_findings_can_be_had_as_json(run, sound):
     shape = json.loads(run("doctor", "--json").out)
     assert shape["ok"] is True

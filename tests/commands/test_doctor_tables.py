@@ -19,6 +19,7 @@ def test_missing_table_is_named_with_a_hint(run, sound):
     assert "cannot be read" not in ran.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["memory_key_once", "memoryhub_fact_updated_at_"])
 def test_missing_index_is_named_and_rebuilt(run, sound, name):
     with connection.cursor() as cursor:

@@ -75,6 +75,7 @@ def a_memory(**fields: Any) -> StoredMemory:
     return StoredMemory.model_validate({"id": "a", "content": "text", "age_days": 0, **fields})
 
 
+@pytest.mark.slow
 def test_prompts_are_run_through_injection_and_recall(folder, run, tmp_path):
     ran = run("evaluate", folder(), "--json", tmp_path / "figures.json", "--failures")
     assert ran.code == 0, ran.err

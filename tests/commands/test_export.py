@@ -253,6 +253,7 @@ def settable(raw: bytes) -> list[dict[str, object]]:
     return [{name: value for name, value in shape.items() if name not in READ_ONLY} for shape in shapes]
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60,
     deadline=None,

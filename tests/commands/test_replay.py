@@ -56,6 +56,7 @@ def test_a_session_is_played_and_what_was_kept_is_shown(run, transcript):
     assert (kept.project, kept.session_id) == ("shop", "s-1")
 
 
+@pytest.mark.slow
 def test_each_hook_is_a_line_that_says_what_became_of_it(run, transcript):
     lines = run("replay", transcript(*SESSION), "-v2").out.splitlines()
     kept = Memory.objects.get(type="bugfix")
@@ -170,6 +171,7 @@ def test_options_that_make_no_sense_are_named(run, transcript, monkeypatch, opti
     assert reason in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_running_hub_is_played_to_over_http(live_server, transcript, actor, capsys):
     _, token = issue_token("player", "ada", "secret", ["read", "write"], actor=actor)

@@ -100,6 +100,7 @@ def test_time_zone_is_utc_by_default():
     assert load(MEMORYHUB_TIME_ZONE="Europe/Berlin").time_zone == "Europe/Berlin"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [

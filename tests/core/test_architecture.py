@@ -26,6 +26,7 @@ def test_import_contracts_hold():
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", PURE)
 def test_pure_module_runs_without_django(module):
     """The import includes the parent packages, which the linter does not check."""

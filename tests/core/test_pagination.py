@@ -48,6 +48,7 @@ def test_pages_by_time_lose_and_repeat_nothing(db, times, limit, column):
         assert len(shown) == len(times)
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from([0.0, 0.1, 0.30000000000000004, 1 / 3, 1.0]), max_size=10), st.integers(1, 4))
 def test_pages_by_importance_lose_and_repeat_nothing(db, values, limit):
     with rolled_back():
@@ -87,6 +88,7 @@ def test_page_is_one_query(db, django_assert_num_queries):
         paginate(Memory.objects.all(), "updated_at", 3, None)
 
 
+@pytest.mark.slow
 @given(st.recursive(st.none() | st.integers() | st.text(), st.lists))
 def test_a_seal_opens_to_the_same_value_and_is_always_the_same(value):
     assert unseal(seal(value)) == value
@@ -225,6 +227,7 @@ def build(times, boundaries, starts) -> int:
 
 
 # Each reads a timeline from end to end: up to twenty pages, of six queries and more.
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(
     st.lists(MOMENTS, max_size=6),

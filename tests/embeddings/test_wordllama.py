@@ -154,6 +154,7 @@ def test_missing_package_is_reported(monkeypatch):
         StaticEmbedder.load()
 
 
+@pytest.mark.slow
 def test_commands_that_do_not_embed_do_not_load_it():
     code = (
         "import os, sys, django; os.environ['DJANGO_SETTINGS_MODULE'] = 'tests.settings'; django.setup();"

@@ -46,6 +46,7 @@ def not_kept(response):
     return "no-store" in response["Cache-Control"]
 
 
+@pytest.mark.slow
 def test_every_page_fragment_and_download_has_headers_and_is_not_cached(boss, remember):
     remember("hay", tags=["a"], session_id="s")
     client = enter(boss)
@@ -148,6 +149,7 @@ def started(code, **environment):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_cookies_are_secure_and_host_only_behind_tls(tmp_path):
     names = "SESSION_COOKIE_SECURE CSRF_COOKIE_SECURE SESSION_COOKIE_HTTPONLY CSRF_COOKIE_HTTPONLY"
     code = (

@@ -26,6 +26,8 @@ from tests.cases import rolled_back
 
 __all__ = ["agent"]
 
+pytestmark = pytest.mark.slow
+
 GUESS = "krasmodel"
 PAST = "2021-01-01T00:00:00Z"  # so long ago that recency does not change between two calls
 ATTACKERS: dict[str, dict[str, Any]] = {
@@ -61,7 +63,7 @@ CONTROLS = (
     f"{CONTROL} gluvarin pexatron wimbolux sarvondel nektabor jurplexi fandrolic ubrenyth cyblomar".split()
 )
 # Numbers of crafted memories, and how many of the words the attacker asks for then.
-STEPS = {63: 4, 256: 4, 512: 20}
+STEPS = {63: 4, 256: 4, 512: 8}
 
 
 @pytest.fixture(autouse=True)

@@ -132,6 +132,7 @@ def test_large_anonymous_form_is_refused_before_it_is_read(db, path, refused):
     assert stranger.generic("POST", path, **LARGE_FORM, **{"wsgi.input": Unread()}).status_code in refused
 
 
+@pytest.mark.slow
 def test_large_form_is_read_only_for_the_import(person):
     extra = {**LARGE_FORM, "wsgi.input": Unread()}
     assert person.generic("POST", "/memories/new/", **extra).status_code == 413

@@ -23,6 +23,8 @@ from memoryhub.models import Memory
 from tests.http import hostile_store, payloads
 from tests.http.url_walk import PARAMETERS, Walk, body, enter
 
+pytestmark = pytest.mark.slow
+
 HTML = "text/html"
 TEXTS = ("application/json", "application/x-ndjson", "text/markdown", "text/plain", "text/javascript")
 

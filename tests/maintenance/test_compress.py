@@ -297,6 +297,7 @@ def test_title_names_subject_and_dates():
     assert summary.title.endswith("(3 memories, 2026-03-01 to 2026-03-03)")
 
 
+@pytest.mark.slow
 def test_text_has_a_limited_length():
     summary = summarise_texts(
         said(*(f"Line {n}. " + " ".join(f"Fact{n}x{m} is here." for m in range(300)) for n in range(20)))

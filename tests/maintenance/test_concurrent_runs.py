@@ -310,7 +310,7 @@ def test_worker_survives_errors(actor, remember, lifting, worker_of, monkeypatch
     assert run.status == Status.DONE
 
 
-def test_worker_ends_quickly_and_requeues_its_run(actor, remember, lifting, worker_of):
+def test_worker_ends_before_its_run_and_requeues_it(actor, remember, lifting, worker_of):
     for n in range(200):
         remember(f"memory {n}")
     lifting.before = lambda number: time.sleep(0.05)
@@ -322,12 +322,11 @@ def test_worker_ends_quickly_and_requeues_its_run(actor, remember, lifting, work
         return run.done > 0
 
     until(begun)
-    began = time.monotonic()
     worker.stop_workers([one])
-    assert time.monotonic() - began < 5, "the rest of the run takes ten seconds"
     assert not one.is_alive()
     run.refresh_from_db()
     assert (run.status, run.cause) == (Status.QUEUED, "")
+    assert run.done < 200, "it finished the run first"
 
 
 def test_disabled_worker_is_not_started(configure):

@@ -115,6 +115,7 @@ class TestClients:
         url, headers = read(key, here(served, documented(key).text), served.token)
         assert over_http(url, headers, tools) == [tool.name for tool in TOOLSETS["letsgo"].tools]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("key", BY_COMMAND)
     def test_command_configuration_connects(self, served: Served, key: str, tmp_path: Path) -> None:
         server = json.loads(here(served, documented(key).text))["mcpServers"]["memoryhub"]
@@ -173,6 +174,7 @@ class TestPrograms:
         assert outcome in ("created", "refreshed")
         assert any("Tuesdays" in hit for hit in hits)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("toolset", sorted(TOOLSETS))
     def test_python_over_mcp(self, served: Served, tmp_path: Path, toolset: str) -> None:
         self.run(served, documented("python"), tmp_path)

@@ -54,6 +54,7 @@ def test_tool_without_its_right_does_nothing(mcp_agent: Any, toolset: str, tool:
     assert over_mcp["structuredContent"]["code"] == "missing_right"
 
 
+@pytest.mark.slow
 @EVERY
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())

@@ -123,6 +123,7 @@ def test_word_outside_the_filter_is_not_misspelt(bot: Agent, remember):
 UNHEARD = ["zzzzqqqq unheard", "zzzzqqqq", "flibbertigibbet", "qwfpgjluy blargh", "wombat", "xy", "q"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["few", "many"])
 def test_unheard_words_find_nothing_in_any_toolset(request, embedding, bot: Agent, remember, size):
     if size == "many":

@@ -203,6 +203,7 @@ def test_queryset_is_lazy(corpus, django_assert_num_queries):
     assert list(Memory.objects.search("")) == list(Memory.objects.search("   ")) == []
 
 
+@pytest.mark.slow
 def test_hostile_input_is_answered(four_levels, find):
     for typed in HOSTILE:
         for min_score in (None, 0.0):
@@ -211,6 +212,7 @@ def test_hostile_input_is_answered(four_levels, find):
         list(Memory.objects.search(typed))
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     st.one_of(st.text(max_size=60), st.text(alphabet='zebra"*^():{}+-ANDORNEAR \t\x00.検索é', max_size=30))
@@ -223,6 +225,7 @@ def test_any_text_is_answered(four_levels, actor, typed):
         assert hit.memory.sensitivity != "cosmic"
 
 
+@pytest.mark.slow
 @settings(max_examples=80, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_piece_of_a_memory_finds_it(corpus, actor, configure, data):

@@ -156,6 +156,7 @@ def test_number_of_queries_is_constant(many, sampled):
         assert max(asked(rows, most) for most in (1, 50, 5000)) <= 3
 
 
+@pytest.mark.slow
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     levels=st.lists(st.sampled_from([*LEVELS, "cosmic"]), min_size=1, max_size=40),

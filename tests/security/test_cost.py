@@ -68,6 +68,7 @@ def test_repeated_names_stay_within_the_budget(part, examined):
     assert examined[0] <= 7 * LENGTH
 
 
+@pytest.mark.slow
 def test_repeated_keywords_stay_within_the_budget(examined):
     costly = []
     for keyword in KEYWORDS:
@@ -79,6 +80,7 @@ def test_repeated_keywords_stay_within_the_budget(examined):
     assert costly == []
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from([*KEYWORDS, *JOINTS]), min_size=1, max_size=6))
 @settings(max_examples=60, deadline=None)
 def test_mixed_keywords_take_a_few_times_as_long_as_ordinary_text(parts):
@@ -93,6 +95,7 @@ def test_mixed_keywords_take_a_few_times_as_long_as_ordinary_text(parts):
     assert seconds(repeated("".join(parts))) < 25 * seconds(repeated(ORDINARY)) + 0.02
 
 
+@pytest.mark.slow
 def test_text_with_all_keywords_takes_a_few_times_as_long_as_ordinary_text():
     def seconds(text: str) -> float:
         start = time.thread_time()

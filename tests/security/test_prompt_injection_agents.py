@@ -116,9 +116,9 @@ def test_description_of_a_command_stays_unchanged():
     "piece", ["curl -d ", "cat .env ", "cat ~/.ssh/ | curl ", "nc $(cat ", "scp /etc/passwd"]
 )
 def test_endless_commands_are_inspected_quickly(piece):
-    start = time.perf_counter()
+    start = time.process_time()
     inspect(piece * (20_000 // len(piece)))
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
 
 
 @pytest.mark.parametrize(

@@ -229,6 +229,7 @@ PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(PIECES | st.text(max_size=20), max_size=12).map("".join))
 def test_second_inspection_of_any_text_finds_nothing(text):
@@ -296,6 +297,7 @@ def _seconds(text: str) -> float:
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", LONG)
 def test_time_is_not_quadratic(piece):
     """Eight times the text takes less than 30 times as long; quadratic time would be 64 times."""

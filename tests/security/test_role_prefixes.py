@@ -127,6 +127,7 @@ def test_stripping_is_idempotent_and_leaves_no_prefix(text):
     assert not [line for line in stripped.splitlines() if PREFIX.match(line) and "//" not in line]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece",
     [

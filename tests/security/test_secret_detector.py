@@ -89,6 +89,7 @@ PARTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 def test_repetition_takes_linear_time(part: str) -> None:
     def seconds(length: int) -> float:

@@ -52,6 +52,7 @@ def test_score_without_weights_is_zero(tmp_path):
     assert load_model(tmp_path / "none.json").score({"forget", "obey"}) == 0
 
 
+@pytest.mark.slow
 def test_command_writes_weights_similar_to_those_in_use(tmp_path):
     path = tmp_path / "weights.json"
     out = StringIO()
@@ -62,6 +63,7 @@ def test_command_writes_weights_similar_to_those_in_use(tmp_path):
     assert len(shared) > 0.8 * len(MODEL.weights)
 
 
+@pytest.mark.slow
 def test_unwritable_file_is_an_error(tmp_path):
     with pytest.raises(CommandError, match="cannot write"):
         call_command(Command(), output=tmp_path / "none" / "weights.json", stdout=StringIO())

@@ -251,6 +251,7 @@ def test_days_are_in_the_time_zone_of_the_viewer(world: dict[str, Memory]) -> No
             assert_counts_agree()
 
 
+@pytest.mark.slow
 def test_cache_size_is_limited(world: dict[str, Memory]) -> None:
     for number in range(MAX_CACHED + 3):
         load_visible_counts(Clearance(owner=f"reader {number}"))
@@ -317,7 +318,8 @@ def execute_step(step: tuple[Any, ...], actor: Actor, now: datetime) -> None:
             start_new_block()
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.slow
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=_STEPS)
 def test_update_equals_a_new_count(db: None, actor: Actor, steps: list[tuple[Any, ...]]) -> None:
     now = timezone.now()

@@ -35,6 +35,7 @@ def items_of(raw):
     return list(HubFormat().items(LineReader(io.BytesIO(raw))))
 
 
+@pytest.mark.slow
 @given(st.lists(shapes(), max_size=5))
 def test_lines_with_any_field_values_become_single_items(found):
     raw = b"".join(json.dumps(shape).encode() + b"\n" for shape in found)

@@ -196,6 +196,7 @@ def things(remember: Any, actor: Any) -> Memory:
     return made
 
 
+@pytest.mark.slow
 def test_relative_times_have_exact_ones_in_the_title(sign_in: Any, things: Memory) -> None:
     client = sign_in("view_maintenancerun", "add_maintenancerun")
     without, lacking = [], []

@@ -102,6 +102,7 @@ class TestEntriesOfASession:
         found = anchors(page)
         assert len(found) == len(set(found)) == views.ENTRIES_PER_PAGE
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("order", ["", "&order=newest"])
     def test_its_address_leads_to_the_part_of_the_list_that_has_it(
         self, visitor: Client, night: Session, order: str
@@ -135,6 +136,7 @@ class TestEntriesOfASession:
         page = visitor.get(address.partition("#")[0]).content.decode()
         assert address.partition("#")[2] in anchors(page)
 
+    @pytest.mark.slow
     def test_an_address_that_leads_nowhere_says_so(self, visitor: Client, remember: Any) -> None:
         remember("the only entry", session_id="night", project="zoo")
         for name in (

@@ -100,6 +100,7 @@ class TestReadability:
 
 
 class TestBounds:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("old", "new"),
         [

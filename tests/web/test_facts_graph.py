@@ -265,6 +265,7 @@ class TestMemories:
 
 
 class TestPage:
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", ["node", "find", "predicate", "project", "min_confidence"])
     def test_no_query_breaks_it(self, say: Say, visitor: Client, name: str) -> None:
         say("api")
@@ -292,6 +293,7 @@ class TestPage:
         assert "No facts yet" in main(visitor.get(GRAPH)).words
         assert "No fact fits" in main(visitor.get(GRAPH, {"predicate": "x"})).words
 
+    @pytest.mark.slow
     def test_five_thousand_facts_stay_a_light_page(self, visitor: Client, actor: Actor) -> None:
         Fact.objects.bulk_create(
             Fact(subject=f"service {n % 120}", predicate=f"p{n % 9}", object=f"thing {n * 7 % 2600}")

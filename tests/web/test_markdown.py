@@ -287,6 +287,7 @@ def test_no_letter_is_lost_or_added_outside_of_urls(text: str) -> None:
     assert [c for c in to_plain_text(text) if c in "ab<"] == [c for c in text if c in "ab<"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece", ["**a ", "*a", "`a ``b ", "[a", "```a\n", "__a ", "> ", "> # ", "- ", "![](", "*a*"]
 )

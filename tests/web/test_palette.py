@@ -31,6 +31,7 @@ def memories(page: Page) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_every_page_that_is_offered_opens(sign_in: Any) -> None:
     for client in (
         sign_in(name="bare"),

@@ -171,6 +171,7 @@ class TestAddresses:
 
         assert resolve(unquote(address)).kwargs == {"session_id": session_id}
 
+    @pytest.mark.slow
     def test_the_list_leads_to_each_page(self, visitor: Client, remember: Remember) -> None:
         for number, session_id in enumerate(self.IDS):
             remember(f"words of session {number}.", session_id=session_id, project="p/q")
@@ -214,6 +215,7 @@ class TestTimeline:
     def test_it_can_show_one_kind(self, visitor: Client, busy: Session, kind: str, seen: list[str]) -> None:
         assert self.order(visitor, kind=kind) == seen
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("order", ["", "newest"])
     def test_long_sessions_come_in_pages(
         self, visitor: Client, busy: Session, monkeypatch: pytest.MonkeyPatch, order: str

@@ -169,6 +169,7 @@ class TestOrder:
             if cursor is None:
                 return seen
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("limit", [1, 3, 100])
     def test_oldest_first_is_newest_first_turned_round(self, limit: int) -> None:
         newest = self.walk(limit)

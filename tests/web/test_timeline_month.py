@@ -185,6 +185,7 @@ class TestStrips:
         assert sorted(covered) == sorted(expected)
         assert not any(not one.day and not two.day for one, two in pairwise(shown)) or (len(types) > today)
 
+    @pytest.mark.slow
     @given(_types)
     def test_parts_lie_side_by_side_within_the_strip(self, types: dict[str, int]) -> None:
         parts = make_strip(types, max(sum(types.values()), 1))

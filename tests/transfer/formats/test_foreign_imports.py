@@ -272,6 +272,7 @@ def test_unpaired_surrogate_only_affects_its_item(tmp_path: Path, name: str) -> 
     assert not Memory.objects.exists()
 
 
+@pytest.mark.slow
 def test_interrupted_import_resumes(tmp_path: Path) -> None:
     rows = [{"id": str(i), "content": f"Thing number {i}", **WHEN} for i in range(2500)]
     path = sqlite_file(tmp_path / "letsgo.db", LETSGO, {"memories": rows})
@@ -304,6 +305,7 @@ def peak_while_reading(name: str, path: Path) -> tuple[int, int]:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_large_sqlite_file_is_read_with_bounded_memory(tmp_path: Path) -> None:
     path = sqlite_file(tmp_path / "memory.db", LETSGO, {"memories": map(wide, range(1500))})
     assert path.stat().st_size > 30_000_000
@@ -312,6 +314,7 @@ def test_large_sqlite_file_is_read_with_bounded_memory(tmp_path: Path) -> None:
     assert peak < 4_000_000
 
 
+@pytest.mark.slow
 def test_large_archive_is_read_with_bounded_memory(tmp_path: Path) -> None:
     rows = [{**wide(number), "state": "active"} for number in range(1500)]
     path = openmemory_zip(tmp_path / "o.zip", {"memories": rows}, rows)

@@ -181,6 +181,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pigo", "knowledge-graph", "openmemory"])
 @settings(max_examples=50)
 @given(data=st.data())
