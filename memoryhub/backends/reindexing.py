@@ -70,7 +70,6 @@ def begin_rebuild(table: str) -> None:
         )
         cursor.execute(f"INSERT OR REPLACE INTO {REINDEX_TABLE} VALUES (%s, 0)", [table])
         cursor.execute(schema.create_index(table, new))
-        cursor.execute(f"INSERT INTO {new}({new}, rank) VALUES ('rank', '{schema.RANK_FUNCTION}')")
         on_delete, on_update = schema.shadow_triggers(table)
         cursor.execute(
             f"CREATE TRIGGER {on_delete} AFTER DELETE ON {MEMORY_TABLE} {copied} BEGIN {remove} END"

@@ -23,14 +23,11 @@ MEMORY_TABLE = "memoryhub_memory"
 JOURNAL_TABLE = "memoryhub_journalentry"
 TEXT_COLUMNS = ("title", "alias_text", "subtitle", "abstract", "overview", "content")
 EMBEDDED_COLUMNS = tuple(column for column in TEXT_COLUMNS if column != "alias_text")
-# A match in the title counts more than one in a long content. Every ORDER BY rank uses them.
-BM25_WEIGHTS = (10.0, 10.0, 4.0, 3.0, 2.0, 1.0)
 INDEXES = {
     "memoryhub_text": "tokenize='porter unicode61 remove_diacritics 2'",
     "memoryhub_trigram": "tokenize='trigram', detail=none",
 }
-VOCABULARY_TABLE = "memoryhub_text_vocabulary"
-RANK_FUNCTION = f"bm25({', '.join(map(str, BM25_WEIGHTS))})"
+RETIRED_TABLES = ("memoryhub_text_vocabulary", *change_log.RETIRED_TABLES)
 REINDEX_TABLE = "memoryhub_reindexing"  # the progress of rebuilt indexes
 
 
@@ -55,11 +52,7 @@ STATISTICS = {
 
 
 def _tables() -> dict[str, str]:
-    made = {table: create_index(table) for table in INDEXES}
-    made[VOCABULARY_TABLE] = (
-        f"CREATE VIRTUAL TABLE {VOCABULARY_TABLE} USING fts5vocab('memoryhub_text', 'row')"
-    )
-    return made | change_log.TABLES | change_blocks.TABLES
+    return {table: create_index(table) for table in INDEXES} | change_log.TABLES | change_blocks.TABLES
 
 
 def create_index(table: str, name: str = "") -> str:
@@ -115,9 +108,7 @@ def install() -> None:
                     cursor.execute(f"DROP {kind} IF EXISTS {name}")
                     cursor.execute(statement)
                     made.add(name)
-        for table in INDEXES:
-            cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('rank', '{RANK_FUNCTION}')")
-        for table in change_log.RETIRED_TABLES:
+        for table in RETIRED_TABLES:
             cursor.execute(f"DROP TABLE IF EXISTS {table}")
         logged = change_log.trigger_bodies(MEMORY_TABLE, EMBEDDED_COLUMNS)
         change_log.start_tracking(cursor, restart=not made.isdisjoint(logged))
