@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import socket
+import sqlite3
 import threading
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.db import connection, transaction
 
-from tools.bench import corpus, in_process
+from tools.bench import corpus, in_process, typed
 from tools.bench.clients import Answer, Client, Measured
 from tools.bench.figures import Row, client_cell, percentile, spread, table
 from tools.bench.workloads import BATCH, Workload, make_queries, workloads
@@ -26,6 +28,15 @@ def test_percentile_is_the_nearest_rank(share: float, expected: int) -> None:
 
 def test_percentile_of_one_value_is_that_value() -> None:
     assert [percentile([4.2], share) for share in (0.0, 0.5, 0.95, 1.0)] == [4.2] * 4
+
+
+def test_typed_queries_are_words_of_titles(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "memory.db") as store:
+        store.execute("CREATE TABLE memoryhub_memory (uid TEXT, title TEXT)")
+        store.executemany("INSERT INTO memoryhub_memory VALUES (?, ?)", [("a", "night train"), ("b", "")])
+    queries = typed.read_queries(tmp_path, 3)
+    assert len(queries) == 3
+    assert {word for query in queries for word in query.split()} <= {"night", "train"}
 
 
 def test_spread_shows_a_dash_without_values() -> None:

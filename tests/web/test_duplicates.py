@@ -12,7 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.web.duplicates import presenters
+from memoryhub.web.duplicates import presenters, views
 from memoryhub.web.duplicates.presenters import MAX_UNITED_LINES, unite_texts
 from tests.web.duplicates_page import (
     CURATOR_PERMISSIONS,
@@ -103,6 +103,19 @@ class TestPage:
         assert "Page 1 of 3" in first.words
         assert (len(first.all("article")), len(last.all("article"))) == (5, 1)
         assert curator.get("/duplicates/?page=99").status_code == 200
+
+    def test_large_clusters_take_more_pages(
+        self, curator: Client, remember: Remember, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(views, "MAX_MEMBERS_ON_PAGE", 4)
+        for topic, size in (("zebra", 5), ("cake", 2), ("kettle", 2), ("harbour", 2)):
+            for n in range(size):
+                remember(f"the {topic} of {topic}s{'!' * n}", category=topic)
+        shown = [curator.get(f"/duplicates/?page={n}").context for n in (1, 2, 3)]
+        sizes = [sorted(len(card.everyone) for card in context["clusters"]) for context in shown]
+        assert shown[0]["last"] == len([page for page in sizes if page])
+        assert sorted(size for page in sizes for size in page) == [2, 2, 2, 5]
+        assert all(page == [5] or sum(page) <= 4 for page in sizes)
 
     def test_empty_store_is_reported(self, visitor: Client) -> None:
         assert "No duplicates" in main(visitor.get("/duplicates/")).words

@@ -1,4 +1,4 @@
-"""The number of statements of the busiest pages, with sign-in, on a store that has some of everything."""
+"""The number of statements of the busiest pages, including those of the sign-in."""
 
 from __future__ import annotations
 

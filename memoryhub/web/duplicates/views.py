@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from memoryhub import memories
 from memoryhub.access import redaction
 from memoryhub.accounts.clearance import request_actor, request_clearance
-from memoryhub.duplicates.clusters import MAX_MEMBERS, DuplicateClusters
+from memoryhub.duplicates.clusters import MAX_MEMBERS, Cluster, DuplicateClusters
 from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory
 from memoryhub.web.base.fields import normalize_newlines, parse_aware_datetime
@@ -39,7 +39,7 @@ from memoryhub.web.duplicates.presenters import (
 from memoryhub.web.memories import queries
 from memoryhub.web.memories.queries import live_memories
 
-PAGE_SIZE = 5
+PAGE_SIZE, MAX_MEMBERS_ON_PAGE = 5, 25  # clusters, and memories in them unless a single one has more
 _MERGE_PERMISSIONS = ("memoryhub.change_memory", "memoryhub.delete_memory")
 _DISMISS_PERMISSIONS = ("memoryhub.change_memory",)
 _DECISIONS = ("merge", "text", "apart")
@@ -70,11 +70,25 @@ def duplicates_page(request: HtmxHttpRequest) -> HttpResponse:
 
 def _clusters_context(request: HttpRequest, found: DuplicateClusters) -> dict[str, Any]:
     """Return a page of the clusters as cards."""
-    page = Paginator(found.clusters, PAGE_SIZE).get_page(request.GET.get("page"))
-    cards = build_cards(list(page.object_list), live_memories(request_clearance(request)))
+    page = Paginator(_split_into_pages(found.clusters), 1).get_page(request.GET.get("page"))
+    clusters = page.object_list[0] if page.object_list else []
+    cards = build_cards(clusters, live_memories(request_clearance(request)))
     _reveal_secrets(request, cards)
     last = page.paginator.num_pages
     return {"clusters": cards, "number": page.number, "last": last, **decision_rights(request)}
+
+
+def _split_into_pages(clusters: list[Cluster]) -> list[list[Cluster]]:
+    """Return pages of limited size: the text of each member is compared, which takes time and markup."""
+    pages: list[list[Cluster]] = []
+    members = MAX_MEMBERS_ON_PAGE
+    for cluster in clusters:
+        members += len(cluster.others) + 1
+        if members > MAX_MEMBERS_ON_PAGE or len(pages[-1]) == PAGE_SIZE:
+            pages.append([])
+            members = len(cluster.others) + 1
+        pages[-1].append(cluster)
+    return pages
 
 
 @require_POST
