@@ -21,7 +21,7 @@ import os
 import struct
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ _HEADER_BYTES = 1024
 _COUNTS = struct.Struct("<QQ")
 _COUNTS_OFFSET = 16 + 32 + 4
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_MAX_TRIES = 100  # to open the file while others replace it
 MIN_SPARE_RECORDS = 1024  # space for new records after the file has grown, at least
 logger = logging.getLogger(__name__)
 Records = NDArray[np.void]
@@ -160,10 +161,10 @@ class VectorFile:
 @contextmanager
 def locked(path: Path | None, identity: Identity, known: VectorFile | None) -> Iterator[VectorFile]:
     """Open the file, or use the one that is open already, and lock it. Raise OSError if that fails."""
-    while True:
+    for _ in range(_MAX_TRIES):
         file = known if known and (known.path, known.identity) == (path, identity) else _open(path, identity)
         known = None
-        if file is None:
+        if file is None:  # look again
             continue
         fcntl.flock(file._file, fcntl.LOCK_EX)
         try:
@@ -172,35 +173,36 @@ def locked(path: Path | None, identity: Identity, known: VectorFile | None) -> I
                 return
         finally:
             fcntl.flock(file._file, fcntl.LOCK_UN)
+    raise OSError(f"{path} is replaced again and again")
 
 
 def _open(path: Path | None, identity: Identity) -> VectorFile | None:
-    """Open the file, or a new one. Return None if another process has just created or replaced it."""
+    """Open the file. Return None if it was missing or did not fit; then there is a new one, or none."""
     if path is None:
-        return _create(None, identity)
+        with tempfile.TemporaryFile() as file:
+            _write_header(file.fileno(), identity)
+            return VectorFile(os.dup(file.fileno()), None, identity)
     try:
-        file = VectorFile(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), path, identity)
+        found = VectorFile(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), path, identity)
     except FileNotFoundError:
-        return _create(path, identity)
-    if file.is_fit():
-        return file
-    if file.is_in_place():
-        file.remove()
+        _create(path, identity)
+        return None
+    if found.is_fit():
+        return found
+    if found.is_in_place():
+        found.remove()
     return None
 
 
-def _create(path: Path | None, identity: Identity) -> VectorFile | None:
-    """Create an empty file that its owner alone can read, unless there is one."""
-    folder, prefix = (path.parent, f".{path.name}.") if path else (None, None)
-    handle, draft = tempfile.mkstemp(dir=folder, prefix=prefix)
-    file = VectorFile(handle, path, identity)
-    try:
-        model = identity.model.encode()
-        os.pwrite(handle, _HEADER.pack(_MAGIC, identity.digest(), identity.dimensions, 0, 0, model), 0)
-        if path:
-            os.link(draft, path)
-    except FileExistsError:
-        return None
-    finally:
-        os.unlink(draft)
-    return file
+def _create(path: Path, identity: Identity) -> None:
+    """Create an empty file that its owner alone can read, unless another process has just created it."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.") as draft:
+        _write_header(draft.fileno(), identity)
+        with suppress(FileExistsError):
+            os.link(draft.name, path)
+
+
+def _write_header(file: int, identity: Identity) -> None:
+    model = identity.model.encode()
+    header = _HEADER.pack(_MAGIC, identity.digest(), identity.dimensions, 0, 0, model)
+    os.pwrite(file, header.ljust(_HEADER_BYTES, b"\0"), 0)

@@ -230,8 +230,7 @@ def test_process_without_a_file_has_its_own_vectors(rows, path, monkeypatch, cap
         raise OSError(28, "No space left on device")
 
     path.unlink()
-    create = vector_file._create
-    monkeypatch.setattr(vector_file, "_create", lambda path, one: refuse() if path else create(path, one))
+    monkeypatch.setattr(vector_file, "_create", refuse)
     index = new_index()
     assert fits_table(index)
     insert_vectors([(make_memories(1, project="more")[0], unit(0, 1))])
