@@ -129,6 +129,14 @@ SESSION_OF_EVENT = f"""SELECT s.*, {IS_LATEST_EVENT % "s.id"} AS is_repeated, EX
     FROM memoryhub_session s WHERE s.session_id = %s AND s.project = %s"""
 
 
+def read_session_state(key: int) -> tuple[dict[str, Any], int] | None:
+    """Return the state and the segment of a session, None if it was deleted."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT state, segment FROM memoryhub_session WHERE id = %s", [key])
+        row = cursor.fetchone()
+    return (json.loads(row[0]), row[1]) if row else None
+
+
 def update_session(key: int, changes: Mapping[str, Sequence[Any]]) -> None:
     """Apply changes to a session: SQL assignments, each with its parameters."""
     params = [value for values in changes.values() for value in values]

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from memoryhub.backends import statements
 from memoryhub.capture.distillation import OpenWork
 from memoryhub.core.database import write_transaction
 from memoryhub.models import Session
@@ -61,10 +62,17 @@ class SessionState:
 def locked_state(session: Session) -> Iterator[SessionState]:
     """Yield the session's state under the write lock and save what the block changes."""
     with write_transaction():
-        row, segment = Session.objects.values_list("state", "segment").get(pk=session.pk)
+        stored = statements.read_session_state(session.pk)
+        if stored is None:
+            raise Session.DoesNotExist
+        row, segment = stored
         state = SessionState.from_row(row, segment)
         before = json.dumps(row)  # serialised now, because the block changes lists in place
         yield state
         after = state.as_state()
         if json.dumps(after) != before or state.segment != segment:
-            Session.objects.filter(pk=session.pk).update(state=after, segment=state.segment)
+            changes: dict[str, list[Any]] = {
+                "state = %s": [json.dumps(after)],
+                "segment = %s": [state.segment],
+            }
+            statements.update_session(session.pk, changes)
