@@ -31,8 +31,12 @@ from memoryhub.security import secrets
 logger = logging.getLogger(__name__)
 
 
+_is_loaded = False
+
+
 def load() -> None:
-    """Load what requests need, so that none waits for it and all workers share it."""
+    """Load rules, views and the embedding model, so that no request waits and all workers share them."""
+    global _is_loaded
     import memoryhub.extraction.rules.extractor
     import memoryhub.security.prompt_injection.detector  # noqa: F401
 
@@ -43,6 +47,7 @@ def load() -> None:
     # A garbage collection that scanned loaded objects would copy the memory that workers share, and block all
     # threads for some 50 ms.
     gc.freeze()
+    _is_loaded = True
 
 
 def _load_embeddings() -> None:
@@ -60,9 +65,11 @@ def create_application() -> RequestBuffer:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     serving.end_with_main_process()
-    load()  # does nothing unless this process was spawned, as on macOS
-    # Not a daemon: the interpreter would abort if it ended while compiled libraries load.
-    threading.Thread(target=_load_embeddings, name="warm-up").start()
+    if not _is_loaded:  # this process was spawned, as on macOS
+        load()
+    if settings.MEMORYHUB.embeddings != "wordllama":
+        # Not a daemon: the interpreter would abort if it ended while compiled libraries load.
+        threading.Thread(target=_load_embeddings, name="warm-up").start()
     worker.start_workers(ExtractionWorker(), FlaggingWorker())
     threads = int(os.environ.get(serving.THREADS_VARIABLE, "2"))
     return RequestBuffer(wsgi.application, threads, leave=connections.close_all)

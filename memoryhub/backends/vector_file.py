@@ -15,7 +15,6 @@ from __future__ import annotations
 import fcntl
 import glob
 import hashlib
-import logging
 import mmap
 import os
 import struct
@@ -36,12 +35,11 @@ _COUNTS_OFFSET = 16 + 32 + 4
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _MAX_TRIES = 100  # to open the file while others replace it
 MIN_SPARE_RECORDS = 1024  # space for new records after the file has grown, at least
-logger = logging.getLogger(__name__)
 Records = NDArray[np.void]
 
 
 class Identity(NamedTuple):
-    """What a file belongs to: a model and its dimensions, and the store (its era in the change log)."""
+    """The model of a file, its dimensions, and the store (its era in the change log)."""
 
     model: str
     dimensions: int
@@ -63,11 +61,11 @@ def path_of(database: str | Path, model: str) -> Path:
 
 def paths(database: str | Path) -> list[Path]:
     """Return the files of a database."""
-    return sorted(map(Path, glob.glob(f"{glob.escape(str(database))}-vectors-*")))
+    return sorted(map(Path, glob.glob(f"{glob.escape(str(database))}-vectors-{'[0-9a-f]' * 12}")))
 
 
 def stored_models(database: str | Path) -> Iterator[tuple[str, int]]:
-    """Yield the model and the dimensions of each file of a database. Remove unreadable files."""
+    """Yield the model and the dimensions of each file of a database. Remove invalid files."""
     for path in paths(database):
         try:
             with path.open("rb") as file:
@@ -187,6 +185,9 @@ def _open(path: Path | None, identity: Identity) -> VectorFile | None:
     except FileNotFoundError:
         _create(path, identity)
         return None
+    except PermissionError:  # another user made it
+        path.unlink(missing_ok=True)
+        return None
     if found.is_fit():
         return found
     if found.is_in_place():
@@ -198,6 +199,9 @@ def _create(path: Path, identity: Identity) -> None:
     """Create an empty file that its owner alone can read, unless another process has just created it."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.") as draft:
         _write_header(draft.fileno(), identity)
+        if os.geteuid() == 0:  # the server may run as the owner of the folder
+            folder = path.parent.stat()
+            os.fchown(draft.fileno(), folder.st_uid, folder.st_gid)
         with suppress(FileExistsError):
             os.link(draft.name, path)
 

@@ -9,7 +9,9 @@ Deleted vectors are overwritten at once. The file is written anew when a quarter
 from __future__ import annotations
 
 import logging
+import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,6 +36,7 @@ MAX_INDEXES = 2  # while vectors of a new model replace the old ones, there are 
 # A mean is computed as if this number of zero vectors took part, because the mean of a few vectors is noise.
 PRIOR = 32
 MAX_CACHED_MEANS = 4  # for which the distances to all vectors are cached
+RETRY_SECONDS = 60.0  # after the file could not be written
 _EPSILON = 1e-6  # the smallest divisor for a squared length
 _MAX_LENGTH_ERROR = 0.01  # of the vectors in an undamaged file
 logger = logging.getLogger(__name__)
@@ -153,7 +156,7 @@ class VectorIndex:
         self.model, self.dimensions = model, dimensions
         self._lock = threading.Lock()
         self._file: VectorFile | None = None
-        self._is_shared = True
+        self._retry_at = 0.0  # on the monotonic clock: when to try the shared file again
         self._cached = self._empty()
 
     def __len__(self) -> int:
@@ -202,12 +205,12 @@ class VectorIndex:
         """Bring the file up to date. Without a file that can be written, use one of this process."""
         identity = Identity(self.model, self.dimensions, now.era)
         database = connection.settings_dict["NAME"]
-        if self._is_shared and now.era[0]:
+        if now.era[0] and time.monotonic() >= self._retry_at:
             try:
                 return self._update_file(now, vector_file.path_of(database, self.model), identity)
             except OSError as error:
                 logger.warning("this process has its own copy of the vectors: %s", error)
-                self._is_shared = False
+                self._retry_at = time.monotonic() + RETRY_SECONDS
         return self._update_file(now, None, identity)
 
     def _update_file(self, now: LogPosition, path: Path | None, identity: Identity) -> VectorView:
@@ -223,7 +226,7 @@ class VectorIndex:
         return self._update_file(now, path, identity)
 
     def _advance(self, file: VectorFile, known: VectorView, now: LogPosition) -> VectorView | None:
-        """Append what is new and overwrite what was deleted. Return None for a file to write anew."""
+        """Append new vectors and overwrite deleted ones. Return None for a file to write anew."""
         _, last = file.counts()
         for page in self._read(last, now.last_vector):
             file.append(*page)
@@ -270,6 +273,7 @@ class VectorIndex:
 
 _indexes: OrderedDict[tuple[str, int], VectorIndex] = OrderedDict()
 _indexes_lock = threading.Lock()
+os.register_at_fork(after_in_child=_indexes.clear)  # a lock on an inherited file would not exclude the parent
 
 
 def get_index(model: str, dimensions: int) -> VectorIndex:
@@ -283,14 +287,19 @@ def get_index(model: str, dimensions: int) -> VectorIndex:
         return found
 
 
-def overwrite_deleted() -> None:
-    """Overwrite deleted vectors in the files of this store. Remove the file of a model that was replaced."""
+def overwrite_deleted(in_use: str = "") -> None:
+    """Overwrite deleted vectors in the files of this store. Remove the file of a model that was replaced.
+
+    ``in_use``: the configured model, which may have no vectors yet.
+    """
     database, now = connection.settings_dict["NAME"], change_log.current_position()
     for model, dimensions in vector_file.stored_models(database):
-        if now.models[0] == now.models[1] and now.models[0] not in ("", model):
+        if model != in_use and now.models[0] == now.models[1] and now.models[0] not in ("", model):
             vector_file.path_of(database, model).unlink(missing_ok=True)
         else:
             get_index(model, dimensions).view(now)
+    for index in list(_indexes.values()):  # also those without a file
+        index.view(now)
 
 
 def _find_rows(view: VectorView, ids: list[int]) -> Keys:

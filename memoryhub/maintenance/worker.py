@@ -50,6 +50,7 @@ class EmbeddingBackfill:
     def __init__(self) -> None:
         self._due = 0.0  # on the monotonic clock
         self._failures = 0
+        self._model = ""  # the configured one, once it is loaded
 
     def check(self) -> None:
         """If it is time, embed memories without a vector, or queue a run for many.
@@ -57,12 +58,16 @@ class EmbeddingBackfill:
         This also loads the vectors, so that the first search does not wait for them, and overwrites deleted
         ones.
         """
-        vector_index.overwrite_deleted()
+        try:
+            vector_index.overwrite_deleted(self._model)
+        except OSError:
+            logger.exception("deleted vectors were not overwritten")
         start = time.monotonic()
         if start < self._due:
             return
         try:
             embedder = embeddings.configured()
+            self._model = embedder.name if embedder else ""
             if embedder and embedder.dimensions:
                 vector_index.get_index(embedder.name, embedder.dimensions).view()
             counting = time.monotonic()

@@ -182,7 +182,7 @@ def _make_snippet(query: Query, memory: Memory) -> str:
 class _Ranking:
     """The match of every visible row with one query.
 
-    ``mode`` becomes lexical if vectors cannot be used. ``is_exact``: every matching text was compared.
+    ``mode`` becomes lexical if vectors cannot be used. ``is_exact``: every matching row was a candidate.
     """
 
     def __init__(self, memories: MemoryQuerySet, rows: VisibleRows, query: Query, mode: SearchMode) -> None:
@@ -226,6 +226,8 @@ class _Ranking:
         improvable = scoring.max_word_match(words.covered, words.total) > match
         improvable |= bool(self._query.literals)
         closely = np.union1d(candidates[improvable[candidates]], substrings)
+        if self.mode == "semantic":
+            closely = substrings  # none: words do not count
         candidates = np.union1d(candidates, substrings)
         leaders = candidates[np.argsort(-match[candidates], kind="stable")][:MAX_LEADERS]
         pairs = self._rows.session_pairs(leaders, MAX_DISTANCE)

@@ -114,5 +114,8 @@ def word_match(covered: _Number, earned: _Number, total: float) -> _Number:
 
 
 def max_word_match(covered: _Number, total: float) -> _Number:
-    """Return the highest match that terms which add up to ``covered`` of ``total`` can have in any text."""
+    """Return the highest match by whole words of terms that add up to ``covered`` of ``total``.
+
+    Only a phrase of common words, or a part of a word, can match better.
+    """
     return word_match(covered, covered, total) + PHRASE_BONUS + FOCUS_BONUS

@@ -119,7 +119,12 @@ def match_meaning(rows: VisibleRows, query: Query, frequencies: TermFrequencies)
         return SemanticMatches(failure=f"{LEXICAL_ONLY}: {error}")
     other_models = set(rows.position.models) - {embedder.name, ""}
     note = MODEL_CHANGING if other_models else ""
-    return SemanticMatches(row_cosines(rows, vector, embedder.name), embedder.name, note=note)
+    try:
+        cosines = row_cosines(rows, vector, embedder.name)
+    except OSError as error:
+        logger.warning("%s: the vectors cannot be read: %s", LEXICAL_ONLY, error)
+        return SemanticMatches(failure=f"{LEXICAL_ONLY}: the vectors cannot be read")
+    return SemanticMatches(cosines, embedder.name, note=note)
 
 
 def word_weights(query: Query, frequencies: TermFrequencies) -> Mapping[str, float]:

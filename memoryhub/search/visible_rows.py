@@ -11,7 +11,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import count
@@ -49,7 +49,7 @@ COLUMNS = np.dtype(
 )
 logger = logging.getLogger(__name__)
 _loading = threading.Lock()  # held by the thread of load_in_background
-MAX_CACHED_ROWS = 2_000_000  # of all querysets; a row takes 89 bytes
+MAX_CACHED_ROWS = 2_000_000  # of all querysets; a row takes 89 bytes, and up to as many for derived values
 MAX_REPLACEMENTS = 20  # of replacements of one memory that are followed
 MAX_HALF_LIVES = 1000  # that a row is in the future
 _UNIX_EPOCH = 2_440_587.5  # in Julian days
@@ -71,7 +71,7 @@ def is_among(values: Positions, ascending: Positions) -> NDArray[np.bool_]:
 
 
 class _Speakers:
-    """Numbers of the names of speakers, for arrays. Thread-safe; a name keeps its number."""
+    """Numbers of the names of speakers, for arrays. A name may have two if two threads add it at once."""
 
     def __init__(self) -> None:
         self._numbers, self.names, self._unused = {"": 0}, {0: ""}, count(1)
@@ -151,7 +151,10 @@ class VisibleRows:
             return self
         live: VisibleRows | None = self.cached.get("live")
         if live is None or len(live) != len(self) - ended:  # rows only ever expire
-            self.cached["live"] = live = self.where(~expired)
+            live = self.where(~expired)
+        elif live.position != self.position:
+            live = replace(live, position=self.position)
+        self.cached["live"] = live
         return live
 
     def recency(self, now: float, half_life_days: float) -> NDArray[np.float64]:

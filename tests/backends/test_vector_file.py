@@ -256,3 +256,25 @@ def test_backup_leaves_the_file_out(rows, path, tmp_path):
     saved = list((tmp_path / "saved").iterdir())
     assert saved
     assert not any("vectors" in one.name or vector in one.read_bytes() for one in saved)
+
+
+def test_file_of_a_new_model_without_vectors_is_kept(rows):
+    VectorIndex("new-model", SIZE).view()
+    vector_index.overwrite_deleted("new-model")
+    assert vector_file.path_of(connection.settings_dict["NAME"], "new-model").exists()
+
+
+def test_file_with_a_similar_name_is_not_removed(rows, path):
+    own = path.with_name(f"{path.name}.old")
+    own.write_bytes(b"not a file of vectors")
+    vector_index.overwrite_deleted()
+    assert own.exists()
+
+
+def test_forked_process_opens_the_file_itself(rows):
+    vector_index.get_index(MODEL, SIZE).view()
+    child = os.fork()
+    if not child:
+        os._exit(len(vector_index._indexes))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert vector_index._indexes

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.models import Memory
 from memoryhub.search import semantic
+from memoryhub.search.hybrid import search_memories
 from memoryhub.search.semantic import find_nearest
 from tests.vectors import MODEL, cosines, insert_vectors, make_memories, random_units, stored_vectors, unit
 
@@ -183,3 +184,15 @@ def test_search_equals_brute_force(empty, levels, asked, projects, most, centred
 @pytest.fixture
 def empty(db):
     """An empty store, filled by each example."""
+
+
+@pytest.mark.usefixtures("embedding", "corpus")
+def test_search_uses_words_alone_if_the_vectors_cannot_be_read(monkeypatch):
+    def refuse(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(semantic, "row_cosines", refuse)
+    found = search_memories(Memory.objects.all(), "webhook")
+    assert found.hits
+    assert found.mode == "lexical"
+    assert found.failure.endswith("the vectors cannot be read")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import numpy as np
 import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
@@ -12,10 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memoryhub.access.policy import LEVELS, Clearance
+from memoryhub.backends.change_log import LogPosition
 from memoryhub.models import Label, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import visible_rows
-from memoryhub.search.visible_rows import clear_cache, julian_day, load_visible_rows
+from memoryhub.search.visible_rows import (
+    COLUMNS,
+    VisibleRows,
+    clear_cache,
+    julian_day,
+    load_visible_rows,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -150,3 +158,13 @@ def test_rows_equal_the_queryset_for_any_clearance(db, rows, level, projects):
         )
     memories = Memory.objects.visible_to(Clearance.up_to(level, "ada", projects)).live()
     assert loaded(memories) == stored(memories)
+
+
+def test_live_rows_have_the_position_of_the_rows_they_come_from():
+    position = LogPosition(("era", 0, 0), last_vector=1, last_change=1, listed_from=1)
+    columns = np.zeros(2, COLUMNS)
+    columns["pk"], columns["expires"] = [1, 2], [10.0, np.inf]
+    rows = VisibleRows(position, columns)
+    assert rows.live_at(20.0).pks.tolist() == [2]
+    later = VisibleRows(position._replace(last_vector=2), columns, rows.cached)
+    assert later.live_at(20.0).position.last_vector == 2
