@@ -201,12 +201,12 @@ class ChangeToken(NamedTuple):
 
     @property
     def without_events(self) -> tuple[object, ...]:
-        """What differs after each change of memories and facts: those are journaled."""
+        """The part that changes with memories and facts, which are journaled, and not with events."""
         return self.journal, self.next_expiry
 
 
 def change_token() -> ChangeToken:
-    """Return what differs after each change of the store and after each expiry. Five index lookups.
+    """Return a token that differs after each change of the store and each expiry. Five index lookups.
 
     Internal only: it depends on every project and level, so no response may contain it.
     """

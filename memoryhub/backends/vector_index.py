@@ -191,12 +191,13 @@ class VectorIndex:
 
     def _transaction_view(self, cached: VectorView, now: LogPosition) -> VectorView:
         base = cached if now.follows(cached.position) else self._empty()
-        gone = _find_rows(base, change_log.deleted_vectors_between(base.position, now) if base.rows else [])
+        ids = change_log.deleted_vectors_between(base.position, now) if base.rows else []
+        deleted = _find_rows(base, ids)
         keys = base.keys.copy()
-        keys[gone] = 0
+        keys[deleted] = 0
         pages = [(base.ids, keys, base.extra), *self._read(base.position.last_vector, now.last_vector)]
         ids, keys, extra = (np.concatenate(parts) for parts in zip(*pages, strict=True))
-        dead = base.dead + len(gone)
+        dead = base.dead + len(deleted)
         return replace(
             base, position=now, ids=ids, keys=keys, dead=dead, extra=extra, distances=OrderedDict()
         )
@@ -246,11 +247,11 @@ class VectorIndex:
             extra=np.zeros((0, self.dimensions), np.float32),
         )
         if known.position == NO_POSITION:
-            gone = np.flatnonzero(~np.isin(view.ids, change_log.vector_ids(self.model)))
+            deleted = np.flatnonzero(~np.isin(view.ids, change_log.vector_ids(self.model)))
         else:
-            gone = _find_rows(view, change_log.deleted_vectors_between(known.position, now))
-        view.keys[gone] = 0
-        file.erase(gone)
+            deleted = _find_rows(view, change_log.deleted_vectors_between(known.position, now))
+        view.keys[deleted] = 0
+        file.erase(deleted)
         view = replace(view, dead=int(np.count_nonzero(view.keys == 0)))
         is_full = view.dead > max(MIN_DEAD_ROWS, MAX_DEAD_SHARE * view.rows)
         return None if is_full else view
@@ -295,6 +296,7 @@ def overwrite_deleted(in_use: str = "") -> None:
     database, now = connection.settings_dict["NAME"], change_log.current_position()
     for model, dimensions in vector_file.stored_models(database):
         if model != in_use and now.models[0] == now.models[1] and now.models[0] not in ("", model):
+            _indexes.pop((model, dimensions), None)
             vector_file.path_of(database, model).unlink(missing_ok=True)
         else:
             get_index(model, dimensions).view(now)

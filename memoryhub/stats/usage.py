@@ -119,7 +119,7 @@ def summarize_usage(live: MemoryQuerySet, now: datetime) -> MemoryUsage:
 
 @dataclass
 class Activity:
-    """What happened since a moment, and what will expire within :data:`EXPIRING_DAYS`.
+    """Counts of events since a moment, and of memories that expire within :data:`EXPIRING_DAYS`.
 
     ``captured``: events that became a stored memory; ``skipped``: the reasons of the others. ``injections``:
     "filled", or "empty" without memories. ``blocked_secrets``: refused secrets by kind. ``actions``: the
@@ -135,7 +135,7 @@ class Activity:
 
 
 def count_activity(clearance: Clearance, since: datetime) -> Activity:
-    """Count what the viewer can see, in two statements."""
+    """Count the rows that the viewer can see, in two statements."""
     now = timezone.now()
     events = Event.objects.visible_to(clearance).filter(at__gte=since)
     injections = Injection.objects.visible_to(clearance).filter(at__gte=since)
