@@ -191,8 +191,8 @@ class VectorIndex:
 
     def _transaction_view(self, cached: VectorView, now: LogPosition) -> VectorView:
         base = cached if now.follows(cached.position) else self._empty()
-        ids = change_log.deleted_vectors_between(base.position, now) if base.rows else []
-        deleted = _find_rows(base, ids)
+        removed = change_log.deleted_vectors_between(base.position, now) if base.rows else []
+        deleted = _find_rows(base, removed)
         keys = base.keys.copy()
         keys[deleted] = 0
         pages = [(base.ids, keys, base.extra), *self._read(base.position.last_vector, now.last_vector)]
