@@ -61,10 +61,11 @@ class SecurityHeadersMiddleware:
 
 
 class PagePolicyMiddleware(CSPMiddleware):
-    """Adds the content security policy of pages. API responses get the one in :data:`SECURITY_HEADERS`."""
+    """Adds the content security policy of pages. Data of the API gets the one in :data:`SECURITY_HEADERS`."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        if is_api_path(request.path_info):
+        is_page = response.headers.get("Content-Type", "").startswith("text/html")  # as are the API's docs
+        if is_api_path(request.path_info) and not is_page:
             return response
         return super().process_response(request, response)
 

@@ -88,5 +88,12 @@ def test_page_loads_nothing_from_other_sites(admin_client):
     assert '"validatorUrl": null' in page
 
 
+def test_policy_of_the_page_lets_its_scripts_run(admin_client):
+    assert "script-src 'self'" in admin_client.get("/api/v1/docs")["Content-Security-Policy"]
+    description = admin_client.get("/api/v1/openapi.json")["Content-Security-Policy"]
+    assert description.startswith("default-src 'none'")
+    assert "script-src" not in description
+
+
 def test_page_allows_only_safe_methods(admin_client):
     is_problem(admin_client.post("/api/v1/docs"), 405)
