@@ -278,3 +278,16 @@ def test_forked_process_opens_the_file_itself(rows):
         os._exit(len(vector_index._indexes))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert vector_index._indexes
+
+
+def test_file_that_another_user_made_is_replaced(rows, path, monkeypatch):
+    before, opened = path.stat().st_ino, os.open
+
+    def refuse_the_first(name: object, *args: int) -> int:
+        if name == path and path.stat().st_ino == before:
+            raise PermissionError(13, "Permission denied")
+        return opened(name, *args)
+
+    monkeypatch.setattr(vector_file.os, "open", refuse_the_first)
+    assert fits_table(new_index())
+    assert path.stat().st_mode & 0o777 == 0o600
