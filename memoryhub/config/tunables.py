@@ -99,8 +99,8 @@ class Config(BaseModel):
     embeddings: str = _text_tunable(
         "wordllama",
         "provider of the vectors that search by meaning compares",
-        "wordllama|onnx|openai|none",
-        "wordllama, onnx, openai or none",
+        "wordllama|minilm|onnx|openai|none",
+        "wordllama, minilm, onnx, openai or none",
     )
     embeddings_folder: str = _text_tunable(
         "", "onnx: full path of the folder with model.onnx and tokenizer.json", ".*", "a folder"
@@ -117,7 +117,7 @@ class Config(BaseModel):
     embeddings_timeout_seconds: Float = _tunable(
         30, "openai: how long one batch may take with all its tries, seconds", 0.1, 600
     )
-    embeddings_batch: Int = _tunable(64, "openai and onnx: texts that are embedded at once", 1, 2048)
+    embeddings_batch: Int = _tunable(64, "openai, onnx and minilm: texts that are embedded at once", 1, 2048)
 
     # Language model: reads conversations in the background; its key is MEMORYHUB_LLM_KEY, in the environment
     llm: str = _text_tunable(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from memoryhub.embeddings.base import (
     normalize_rows,
     replace_surrogates,
 )
+from memoryhub.embeddings.settings import MINILM_PACKAGE
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -34,7 +36,7 @@ class OnnxEmbedder:
 
     in_process = False
 
-    def __init__(self, session: Any, tokenizer: Tokenizer, folder_name: str, batch: int) -> None:
+    def __init__(self, session: Any, tokenizer: Tokenizer, name: str, batch: int) -> None:
         self._session, self._tokenizer, self._batch = session, tokenizer, batch
         self._inputs = _model_inputs(session)
         self._output = _model_output(session)
@@ -44,32 +46,30 @@ class OnnxEmbedder:
         tokenizer.enable_truncation(max_length=length)
         # A test run shows the dimensions, and that the model works.
         self.dimensions = int(self._run(["probe"]).shape[1])
-        self.name = f"onnx/{folder_name}/{self.dimensions}"
+        self.name = f"{name}/{self.dimensions}"
 
     @classmethod
     def load(cls, folder: Path, batch: int) -> OnnxEmbedder:
-        """Load the model. Raise EmbeddingError for a missing file or package, or an unusable model."""
-        disable_tokenizer_threads()
+        """Load the model of a folder. Raise EmbeddingError if a file, a package or the model is unusable."""
         try:
-            import onnxruntime
-            from tokenizers import Tokenizer
-        except ImportError as error:
-            raise EmbeddingError(
-                f"{error.name} cannot be imported; install the extra: pip install onnxruntime tokenizers"
-            ) from error
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3  # errors only; they are raised as well
+            name = f"onnx/{folder.resolve().name[:60]}@{_fingerprint(folder)}"
+        except OSError as error:
+            raise _unreadable(error) from error
+        return cls(*_open_model(str(folder / "model.onnx"), folder), name, batch)
+
+    @classmethod
+    def load_minilm(cls, batch: int) -> OnnxEmbedder:
+        """Load all-MiniLM-L6-v2 from its installed package. Raise EmbeddingError if that is not usable."""
         try:
-            fingerprint = _fingerprint(folder)
-            tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-            session = onnxruntime.InferenceSession(
-                str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:  # both libraries raise plain Exceptions
+            from memoryhub.embeddings.bert import bert_to_onnx
+
+            folder = _package_folder(MINILM_PACKAGE) / "model"
+            model = bert_to_onnx(folder)
+        except Exception as error:  # the libraries raise plain Exceptions
             raise EmbeddingError(
-                f"{_UNUSABLE}: model.onnx or tokenizer.json cannot be read ({type(error).__name__})"
+                f"all-MiniLM-L6-v2 cannot be loaded ({type(error).__name__}); install {MINILM_PACKAGE} again"
             ) from error
-        return cls(session, tokenizer, f"{folder.resolve().name[:60]}@{fingerprint}", batch)
+        return cls(*_open_model(model, folder), f"minilm/{hashlib.sha256(model).hexdigest()[:8]}", batch)
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         found = np.zeros((len(texts), self.dimensions), dtype=np.float32)
@@ -94,6 +94,39 @@ class OnnxEmbedder:
         except Exception as error:  # onnxruntime's exceptions have no common base class
             raise EmbeddingError(f"{_UNUSABLE}: it fails ({type(error).__name__})") from error
         return normalize_rows(_pool_tokens(answer, mask))
+
+
+def _package_folder(name: str) -> Path:
+    """Return the folder of an installed package without importing it. Raise ImportError if it is missing."""
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        raise ImportError(name)
+    return Path(spec.origin).parent
+
+
+def _open_model(model: str | bytes, folder: Path) -> tuple[Any, Tokenizer]:
+    """Return the session of a model (a path or the model itself) and the folder's tokenizer."""
+    disable_tokenizer_threads()
+    try:
+        import onnxruntime
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        raise EmbeddingError(
+            f"{error.name} cannot be imported; install the extra: pip install onnxruntime tokenizers"
+        ) from error
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors only; they are raised as well
+    try:
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"]), tokenizer
+    except Exception as error:  # both libraries raise plain Exceptions
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: Exception) -> EmbeddingError:
+    return EmbeddingError(
+        f"{_UNUSABLE}: model.onnx or tokenizer.json cannot be read ({type(error).__name__})"
+    )
 
 
 def _fingerprint(folder: Path) -> str:

@@ -100,9 +100,11 @@ def create_embedder(config: EmbeddingSettings) -> Embedder | None:
         from memoryhub.embeddings.wordllama import StaticEmbedder
 
         return CachedQueries(StaticEmbedder.load(), uses_weights=True)
-    if config.provider == "onnx":
+    if config.provider in ("onnx", "minilm"):
         from memoryhub.embeddings.onnx import OnnxEmbedder
 
+        if config.provider == "minilm":
+            return CachedQueries(OnnxEmbedder.load_minilm(config.batch), uses_weights=False)
         return CachedQueries(OnnxEmbedder.load(config.path, config.batch), uses_weights=False)
     if config.provider == "openai":
         from memoryhub.embeddings.endpoint import EndpointEmbedder

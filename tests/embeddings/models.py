@@ -29,7 +29,7 @@ def write_encoder(
     """Write a folder with model.onnx and tokenizer.json."""
     folder.mkdir(parents=True, exist_ok=True)
     onnx.save(_model(inputs, output, seed, kind, scale), str(folder / "model.onnx"))
-    _tokenizer(truncation).save(str(folder / "tokenizer.json"))
+    write_tokenizer(folder, truncation)
     return folder
 
 
@@ -38,7 +38,8 @@ def table(seed: int = 7) -> Any:
     return np.random.default_rng(seed).normal(size=(len(WORDS), DIMENSIONS)).astype(np.float32)
 
 
-def _tokenizer(truncation: int | None) -> Tokenizer:
+def write_tokenizer(folder: Path, truncation: int | None) -> None:
+    """Write tokenizer.json: one token for each of ``WORDS``."""
     made = Tokenizer(models.WordLevel({word: at for at, word in enumerate(WORDS)}, unk_token="[UNK]"))
     made.normalizer = normalizers.Lowercase()
     made.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -48,7 +49,7 @@ def _tokenizer(truncation: int | None) -> Tokenizer:
     made.enable_padding(length=32, pad_id=0, pad_token="[PAD]")  # as exported tokenizers often have
     if truncation:
         made.enable_truncation(max_length=truncation)
-    return made
+    made.save(str(folder / "tokenizer.json"))
 
 
 def _model(inputs: Sequence[str], output: str, seed: int, kind: int, scale: float) -> onnx.ModelProto:

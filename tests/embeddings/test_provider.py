@@ -273,7 +273,7 @@ def test_doctor_reports_an_unreachable_endpoint(configure):
 @pytest.mark.parametrize(
     ("variable", "value", "wanted"),
     [
-        ("MEMORYHUB_EMBEDDINGS", "bert", "wordllama, onnx, openai or none"),
+        ("MEMORYHUB_EMBEDDINGS", "bert", "wordllama, minilm, onnx, openai or none"),
         ("MEMORYHUB_EMBEDDINGS_URL", "host/v1", "an http or https address"),
         ("MEMORYHUB_EMBEDDINGS_URL", "ftp://host/v1", "an http or https address"),
         ("MEMORYHUB_EMBEDDINGS_URL", "https://me:pass@host/v1", "without a password"),
