@@ -73,7 +73,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
             yield
 
 
-# Test modules that start a server or a process of the hub. ``manage.py test --fast`` leaves them out.
+# Test modules that start a server or a process of the hub: ``manage.py test --served``.
 _SERVED = (
     "tests/commands/test_evaluate.py",
     "tests/commands/test_maintenance_served.py",

@@ -27,19 +27,23 @@ def test_arguments_and_exit_code_are_those_of_pytest(given):
     assert ended.value.code == 3
 
 
-def test_whole_suite_uses_all_processors(given, monkeypatch):
+def test_default_leaves_out_served_processes_and_uses_all_processors(given, monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 64)
     with pytest.raises(SystemExit):
         Command().run_from_argv(["manage.py", "test"])
-    assert given == [["-n", str(MAX_PROCESSES), "--dist", "worksteal"]]
+    assert given == [["-n", str(MAX_PROCESSES), "--dist", "worksteal", "-m", "not served"]]
 
 
-def test_fast_leaves_out_browsers_and_served_processes(given):
+@pytest.mark.parametrize(
+    ("option", "selection"),
+    [("--fast", "not browser and not served and not slow"), ("--served", "served")],
+)
+def test_option_selects_tests_by_their_markers(given, option, selection):
     with pytest.raises(SystemExit):
-        Command().run_from_argv(["manage.py", "test", "tests/web", "--fast"])
+        Command().run_from_argv(["manage.py", "test", "tests/web", option])
     [arguments] = given
     assert arguments[0] == "tests/web"
-    assert arguments[-2:] == ["-m", "not browser and not served and not slow"]
+    assert arguments[-2:] == ["-m", selection]
 
 
 @pytest.mark.parametrize(("command", "module"), [("test", "tests.settings"), ("check", "memoryhub.settings")])
