@@ -40,7 +40,8 @@ SUMMARY_TYPES = (
     MemoryType.CHECKPOINT.value,
 )
 
-# pigo's categories with a special rule for near-duplicates.
+# pigo's categories, and those with a special rule for near-duplicates.
+CATEGORIES = ("profile", "preferences", "entities", "events", "cases", "patterns")
 NEVER_MERGED = frozenset({"events", "cases"})
 ALWAYS_MERGED = "profile"
 

@@ -11,7 +11,7 @@ from memoryhub.access.policy import Sensitivity
 from memoryhub.capture.titles import make_title
 from memoryhub.core.text import CJK, NEGATIONS, STOP_WORDS, collapse_whitespace, jaccard, shorten, stem, words
 from memoryhub.core.vocabulary import MemoryType, Scope
-from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.memories.schemas import MemoryDraft, PersistentDraft
 
 ABSTRACT_CHARS, OVERVIEW_CHARS, CONTENT_CHARS = 200, 1000, 8000
 # pigo's categories and the memory type that each one is stored with.
@@ -46,7 +46,7 @@ class Candidate:
     def draft(self, destination: Destination) -> MemoryDraft:
         """Return the draft of the memory."""
         content = _replace_broken_characters(self.content).strip()[:CONTENT_CHARS]
-        return MemoryDraft(
+        return PersistentDraft(
             content=content,
             title=make_title(content)[:500],
             abstract=shorten(_replace_broken_characters(self.abstract) or content, ABSTRACT_CHARS),
@@ -144,6 +144,18 @@ def merge_texts(candidate: str, existing: str) -> str:
     """Append the sentences that the existing text lacks (for categories that always merge)."""
     old = _split_sentences(existing)
     return _join_texts(existing, old, _compare_sentences(_split_sentences(candidate), old, strict=False))
+
+
+def add_to_summary(candidate: str, existing: str, limit: int) -> str:
+    """Return an abstract or overview that covers both texts, in at most ``limit`` characters.
+
+    Where both do not fit, the candidate comes first, because the existing content has the rest. An existing
+    summary that covers the candidate stays as it is.
+    """
+    both = merge_texts(candidate, existing)
+    if both == existing or len(both) <= limit:
+        return both
+    return shorten(merge_texts(existing, candidate), limit)
 
 
 def word_overlap(one: str, other: str) -> float:

@@ -19,12 +19,22 @@ from memoryhub.core.database import write_transaction
 from memoryhub.core.text import STOP_WORDS, words
 from memoryhub.core.vocabulary import ALWAYS_MERGED, NEVER_MERGED, SUMMARY_TYPES
 from memoryhub.embeddings import Embedder, EmbeddingError, Vectors
-from memoryhub.extraction.comparison import Decision, Verdict, compare_texts, merge_texts, word_overlap
+from memoryhub.extraction.comparison import (
+    ABSTRACT_CHARS,
+    OVERVIEW_CHARS,
+    Decision,
+    Verdict,
+    add_to_summary,
+    compare_texts,
+    merge_texts,
+    word_overlap,
+)
 from memoryhub.extraction.rules.signs import name_different_people
 from memoryhub.memories.rows import (
     LIST_FIELDS,
     hash_content,
     list_values,
+    make_abstract,
     resolve_owner,
     resolve_project,
     unite_values,
@@ -169,7 +179,7 @@ def create_deduplicated(
     if choose and (neighbours := find_neighbours(query)):
         chosen = choose(draft, neighbours[:MAX_NEIGHBOURS])
     vectors = memories.embed_drafts([draft])
-    checked: set[str] = {""}
+    checked: list[dict[str, str]] = [{}]
     while True:
         with write_transaction():
             decision = (
@@ -177,26 +187,48 @@ def create_deduplicated(
                 if chosen
                 else decide_by_rules(draft, find_neighbours(query))
             )
-            is_merge = decision.memory is not None and decision.verdict.decision == Decision.MERGE
-            if not is_merge or decision.verdict.content in checked:
-                return _apply_decision(decision, draft, actor, now, vectors)
-        # Check the merged text for secrets outside of the transaction, then decide again.
-        content = decision.verdict.content
+            texts = _merged_texts(draft, decision)
+            if texts in checked:
+                return _apply_decision(decision, texts, draft, actor, now, vectors)
+        # Check the merged texts for secrets outside of the transaction, then decide again.
         with journal_refusals(draft, actor):
-            refuse_secrets(MemoryPatch(content=content), ["content"])
-        checked.add(content)
+            refuse_secrets(MemoryPatch.model_validate(texts), list(texts))
+        checked.append(texts)
+
+
+def _merged_texts(draft: MemoryDraft, decision: DedupDecision) -> dict[str, str]:
+    """Return the content, abstract and overview that the memory gets, as far as they change."""
+    memory = decision.memory
+    if memory is None or decision.verdict.decision == Decision.CREATE:
+        return {}
+    is_merge = decision.verdict.decision == Decision.MERGE
+    abstract = draft.abstract or (make_abstract(draft.content) if is_merge else "")
+    overview = draft.overview or (abstract if memory.overview else "")
+    texts = {
+        "content": decision.verdict.content if is_merge else "",
+        "abstract": add_to_summary(abstract, memory.abstract, ABSTRACT_CHARS),
+        "overview": add_to_summary(overview, memory.overview or memory.abstract, OVERVIEW_CHARS)
+        if overview
+        else "",
+    }
+    return {name: text for name, text in texts.items() if text and text != getattr(memory, name)}
 
 
 def _apply_decision(
-    decision: DedupDecision, draft: MemoryDraft, actor: Actor, now: datetime, vectors: PreparedVectors
+    decision: DedupDecision,
+    texts: dict[str, str],
+    draft: MemoryDraft,
+    actor: Actor,
+    now: datetime,
+    vectors: PreparedVectors,
 ) -> memories.StoreResult:
     """Skip, merge or create in the caller's transaction. All texts are already checked for secrets."""
     if decision.memory is not None and decision.verdict.decision == Decision.SKIP:
-        return _skip_draft(draft, decision.memory, actor, now)
+        return _skip_draft(draft, decision.memory, texts, actor, now)
     if decision.memory is not None and decision.verdict.decision == Decision.MERGE:
         # The merged text equals a third memory. Store the candidate separately.
         with suppress(memories.Conflict):
-            return _merge_draft(draft, decision.memory, decision.verdict.content, actor, now)
+            return _merge_draft(draft, decision.memory, texts, actor, now)
     [result] = memories.create_memories([draft], actor, now, vectors=vectors, refusals=[None])
     if isinstance(result, memories.StoreError):
         raise result
@@ -266,8 +298,10 @@ def _apply_category_rules(draft: MemoryDraft, decision: DedupDecision) -> DedupD
     return decision
 
 
-def _skip_draft(draft: MemoryDraft, memory: Memory, actor: Actor, now: datetime) -> memories.StoreResult:
-    """Change nothing, and journal the hash of the skipped text.
+def _skip_draft(
+    draft: MemoryDraft, memory: Memory, texts: dict[str, str], actor: Actor, now: datetime
+) -> memories.StoreResult:
+    """Keep the content, add to the summaries, and journal the hash of the skipped text.
 
     The row gets the stricter level of both texts, because readers of a hash can verify guesses of the text.
     """
@@ -276,15 +310,19 @@ def _skip_draft(draft: MemoryDraft, memory: Memory, actor: Actor, now: datetime)
     change = journal.memory_change(SKIP_OPERATION, memory, **skipped)
     change = replace(change, sensitivity=stricter_level(memory.sensitivity, level))
     journal.record(actor, [change], now)
+    if texts:
+        patch = MemoryPatch.model_validate(texts)
+        memory = memories.update_memory(memory.uid, patch, actor, now, reason="merge", checked=True)
     return memories.StoreResult("skipped", memory)
 
 
 def _merge_draft(
-    draft: MemoryDraft, memory: Memory, content: str, actor: Actor, now: datetime
+    draft: MemoryDraft, memory: Memory, texts: dict[str, str], actor: Actor, now: datetime
 ) -> memories.StoreResult:
-    """Add the candidate's content to the memory; the previous content stays as a revision."""
-    values: dict[str, object] = {"content": content or memory.content}
-    values |= {name: getattr(draft, name) for name in ("subtitle", "overview") if not getattr(memory, name)}
+    """Add the candidate's texts to the memory; the previous content stays as a revision."""
+    values: dict[str, object] = {"content": memory.content, **texts}
+    if draft.subtitle and not memory.subtitle:
+        values["subtitle"] = draft.subtitle
     for name in LIST_FIELDS:
         brought = [v.model_dump() if hasattr(v, "model_dump") else v for v in getattr(draft, name)]
         values[name] = unite_values(name, list_values(memory, name), brought)

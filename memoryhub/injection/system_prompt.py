@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from memoryhub.core.text import shorten
+from memoryhub.core.vocabulary import CATEGORIES
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.security.prompt_injection import INSTRUCTION_REMOVED, inspect_fields
@@ -50,8 +51,16 @@ def format_most_used(memories: MemoryQuerySet, limit: int) -> SystemPromptMemori
         result.shown.append(memory)
     if not result.shown:
         return result
-    parts = [f"### {name}\n\n" + "\n".join(lines) + "\n" for name, lines in groups.items()]
+    parts = [
+        f"### {name}\n\n" + "\n".join(groups[name]) + "\n" for name in sorted(groups, key=_category_order)
+    ]
     return SystemPromptMemories("\n".join([HEADING, *parts]), result.shown, result.withheld)
+
+
+def _category_order(name: str) -> tuple[int, str]:
+    """Sort pigo's categories in the order of its document, then others by name."""
+    known = CATEGORIES.index(name) if name in CATEGORIES else len(CATEGORIES)
+    return known, name
 
 
 def _format_line(text: str, chars: int) -> str:

@@ -21,7 +21,7 @@ from memoryhub.memories.errors import (
     StoreError,
     TooCostlyToCheck,
 )
-from memoryhub.memories.evidence import create_memory_in_session
+from memoryhub.memories.evidence import count_sessions, create_memory_in_session
 from memoryhub.memories.merge import MergeResult, merge_memories, undo_merge
 from memoryhub.memories.pair_decisions import dismiss_duplicates, undo_dismissal
 from memoryhub.memories.update import (
@@ -47,6 +47,7 @@ __all__ = [
     "check_drafts",
     "count_access",
     "count_accesses",
+    "count_sessions",
     "create_memories",
     "create_memory",
     "create_memory_in_session",

@@ -87,6 +87,12 @@ def undo_merge_evidence(memory: Memory, united_at: datetime) -> None:
     Evidence.objects.filter(memory=memory, at=united_at).delete()
 
 
+def count_sessions(memories: Sequence[Memory]) -> dict[int, int]:
+    """Return the number of sessions that stored each memory, at least 1, by primary key."""
+    recorded = _recorded_sessions(memories)
+    return {memory.pk: max(len(recorded[memory.pk]), 1) for memory in memories}
+
+
 def _sessions_by_memory(memories: Sequence[Memory]) -> dict[int, set[str]]:
     """Return the sessions of each memory by primary key. Empty if none of the memories has evidence."""
     found = _recorded_sessions(memories)

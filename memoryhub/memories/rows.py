@@ -87,7 +87,8 @@ def build_memory(
     ``owner``: the owner, if it does not follow from the actor and the scope.
     """
     values = {name: getattr(draft, name) for name in SCALAR_FIELDS}
-    values["ttl_days"] = draft.ttl_days if "ttl_days" in draft.given else settings.MEMORYHUB.default_ttl_days
+    if "ttl_days" not in draft.given and draft.expires_by_default:
+        values["ttl_days"] = settings.MEMORYHUB.default_ttl_days
     values["ttl_days"] = values["ttl_days"] or None
     values["title"] = draft.title or make_title(draft.content)
     values["abstract"] = draft.abstract or make_abstract(draft.content)

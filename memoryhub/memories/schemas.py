@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     AfterValidator,
@@ -213,10 +213,18 @@ class _MemoryFields(BaseModel):
 class MemoryDraft(_MemoryFields):
     """A memory to store. A missing title or abstract is made from the content."""
 
+    expires_by_default: ClassVar[bool] = True
+
     content: Content = Field(description="Full text of the memory.")
     created_at: Moment | None = Field(
         default=None, description="Time of creation, for imports; default: now."
     )
+
+
+class PersistentDraft(MemoryDraft):
+    """A memory that expires only if ``ttl_days`` is given, as Mira and pigo have it."""
+
+    expires_by_default: ClassVar[bool] = False
 
 
 class MemoryPatch(_MemoryFields):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sized
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
@@ -20,7 +21,15 @@ from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.http.problems import Problem, field_error, pydantic_field_errors
 from memoryhub.memories import NotFound, SecretDetected
 from memoryhub.memories.filters import MemoryFilter, TextFilter
-from memoryhub.memories.schemas import MAX_CONTENT, Labels, MemoryDraft, MemoryPatch, Name
+from memoryhub.memories.schemas import (
+    MAX_CONTENT,
+    Labels,
+    MemoryDraft,
+    MemoryPatch,
+    Name,
+    PersistentDraft,
+    TtlDays,
+)
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -28,6 +37,7 @@ from memoryhub.search.fallback import SimilarMemory, search_with_fallback
 from memoryhub.toolsets.base import ToolArguments, Toolset, int_to_text
 
 DEFAULT_LIMIT = 10
+CONFIRMING_SESSIONS = 2  # that remembered a memory; until then it is tentative
 _FACT_TYPES = ("preference", "decision", "context")  # the fourth, general, covers all other types
 _MAX_SESSION_CHARS = 100
 # Found in every project: team memories, and the reader's own personal ones.
@@ -75,6 +85,10 @@ class MemoryArguments(ToolArguments, AccessParams):
         DEFAULT_LIMIT, description="Max results for recall."
     )
     id: IdText = Field("", description="Memory ID to delete. Required for forget.")
+    hard: bool = Field(
+        False, description="For forget: erase it and its vector. Default: move it to the trash."
+    )
+    ttl_days: TtlDays | None = Field(None, description="For remember: days until it expires. Default: never.")
     project: Name = Field(
         "",
         description="For remember: the project it belongs to. For recall: this project's memories beside the "
@@ -87,7 +101,7 @@ class MemoryArguments(ToolArguments, AccessParams):
     tags: Labels = Field(default_factory=list, description="For remember: words to find it by.")
 
 
-class MiraDraft(MemoryDraft):
+class MiraDraft(PersistentDraft):
     """A draft with Mira's defaults."""
 
     type: MemoryType = MemoryType.GENERAL
@@ -119,19 +133,21 @@ def recall(caller: Caller, args: MemoryArguments) -> list[dict[str, Any]]:
     found = search_with_fallback(_filter_memories(visible, args), args.query, limit=args.limit, known=visible)
     record_reveals((one.memory for one in found), caller.actor, "mira recall")
     count_accesses_and_promote(one.memory for one in found)
-    return [_serialize_found(one) for one in found]
+    sessions = store.count_sessions([one.memory for one in found])
+    return [_serialize_found(one, sessions[one.memory.pk]) for one in found]
 
 
 def forget(caller: Caller, args: MemoryArguments) -> str:
     caller.require(Right.WRITE)
     _require_value(args.id, "id", "forget")
-    trashed = store.trash_memories([args.id], caller.actor)
-    return f"Memory {args.id} deleted." if trashed else f"Memory {args.id} not found."
+    remove: Callable[..., Sized] = store.erase_memories if args.hard else store.trash_memories
+    removed = remove([args.id], caller.actor)
+    return f"Memory {args.id} deleted." if removed else f"Memory {args.id} not found."
 
 
 def _draft(args: MemoryArguments) -> MemoryDraft:
     """Return a draft of the given values only: an upsert by key leaves the others unchanged."""
-    names = ("content", "key", "category", "confidence", "scope", "project", "sensitivity", "tags")
+    names = "content key category confidence scope project sensitivity tags ttl_days".split()
     values = {name: getattr(args, name) for name in names if name in args.model_fields_set}
     if "fact_type" in args.model_fields_set:
         values["type"] = args.fact_type
@@ -179,7 +195,7 @@ def _filter_memories(memories: MemoryQuerySet, args: MemoryArguments) -> MemoryQ
     return memories.exclude(type__in=_FACT_TYPES)
 
 
-def _serialize_found(result: SimilarMemory) -> dict[str, Any]:
+def _serialize_found(result: SimilarMemory, sessions: int) -> dict[str, Any]:
     row: Memory = result.memory
     return {
         "id": row.uid,
@@ -188,6 +204,8 @@ def _serialize_found(result: SimilarMemory) -> dict[str, Any]:
         "fact_type": row.type if row.type in _FACT_TYPES else "general",
         "category": row.category,
         "confidence": row.confidence,
+        "status": "confirmed" if sessions >= CONFIRMING_SESSIONS else "tentative",
+        "sessions": sessions,
         "key": row.key,
         "scope": row.scope,
         "project": row.project,

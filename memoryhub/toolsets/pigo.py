@@ -15,7 +15,7 @@ from memoryhub.core.vocabulary import Right, Scope
 from memoryhub.extraction.deduplication import create_deduplicated
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.memories.filters import MemoryFilter, TextFilter
-from memoryhub.memories.schemas import Content, Labels, MemoryDraft, Name, Text
+from memoryhub.memories.schemas import Content, Labels, Name, PersistentDraft, Text, TtlDays
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.fallback import SimilarMemory, search_with_fallback
@@ -67,6 +67,7 @@ class RememberArguments(ToolArguments):
     scope: Scope = Field(Scope.PROJECT, description="Scope: personal, project or team.")
     sensitivity: Sensitivity = Field(Sensitivity.PUBLIC, description="Level: public, private or secret.")
     session_id: Name = Field("", description="Session in which it was created.")
+    ttl_days: TtlDays | None = Field(None, description="Days until it expires; default: never.")
 
 
 class ForgetArguments(ToolArguments):
@@ -100,7 +101,7 @@ def memory_remember(caller: Caller, args: RememberArguments) -> dict[str, Any]:
         "type": TYPE_BY_CATEGORY[args.category],
         "overview": args.overview or args.abstract,
     }
-    draft = MemoryDraft.model_validate(values)
+    draft = PersistentDraft.model_validate(values)
     result = create_deduplicated(draft, caller.actor)
     stored = results.serialize_written_memory(result, draft, caller.actor)
     decision = "CREATE" if result.revived else _DECISIONS[result.outcome]

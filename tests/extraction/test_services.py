@@ -43,6 +43,11 @@ def test_model_candidates_are_stored_in_the_destination(model: Any, said: list[T
     assert (memory.project, memory.session_id, memory.author) == ("p", "s", actor.name)
 
 
+def test_extracted_memories_do_not_expire(model: Any, said: list[Turn], actor: Actor) -> None:
+    services.extract_by_model(said, PLACE, actor)
+    assert Memory.objects.get().expires_at is None
+
+
 def test_unpaired_surrogates_lose_no_candidate(
     model: servers.ChatServer, said: list[Turn], actor: Actor
 ) -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from memoryhub.models import Memory
+from memoryhub.models import Embedding, Memory
 from tests.api.conftest import is_problem
 from tests.toolsets.conftest import id_in, result, run
 
@@ -307,3 +307,36 @@ def test_confined_token_stays_in_its_projects(ada, agent):
     assert Memory.objects.get(uid=own).project == "q"
     refused = run(confined, "mira", "memory", action="remember", content="x", project="p")
     assert refused.status_code == 403
+
+
+def test_memory_does_not_expire_unless_asked(mira):
+    mira("remember", content="We use tabs")
+    mira("remember", content="The demo is on Friday", ttl_days=3)
+    assert [memory.expires_at is None for memory in Memory.objects.order_by("pk")] == [True, False]
+
+
+def test_repeated_memory_keeps_its_expiry(mira):
+    mira("remember", content="The demo is on Friday", ttl_days=3)
+    mira("remember", content="The demo is on Friday")
+    assert Memory.objects.get().ttl_days == 3
+
+
+def test_recall_shows_the_status_and_the_number_of_sessions(mira):
+    def status():
+        [found] = mira("recall", query="tabs")
+        return found["status"], found["sessions"]
+
+    mira("remember", content="We use tabs", session_id="s1")
+    mira("remember", content="We use tabs", session_id="s1")
+    assert status() == ("tentative", 1)
+    mira("remember", content="We use tabs", session_id="s2")
+    assert status() == ("confirmed", 2)
+
+
+def test_hard_forget_erases_the_memory_and_its_vector(embedding, mira):
+    uid = id_in(mira("remember", content="We use tabs"))
+    assert Embedding.objects.exists()
+    assert mira("forget", id=uid, hard=True) == f"Memory {uid} deleted."
+    assert not Memory.objects.exists()
+    assert not Embedding.objects.exists()
+    assert mira("forget", id=uid, hard=True) == f"Memory {uid} not found."

@@ -133,3 +133,53 @@ def test_forget_deletes_by_id(bot, pigo):
     assert pigo("forget", id=made["id"]) == {"id": made["id"], "outcome": "trashed"}
     assert pigo("recall", query="Oslo")["results"] == []
     is_problem(run(bot, "pigo", "memory_forget", id=made["id"]), 404, "not_found")
+
+
+def test_merge_adds_to_the_abstract_and_the_overview(embedding, pigo, bot):
+    text = "The nightly export job writes its files to the bucket in Oslo."
+    layers = {"abstract": "Who owns exports.", "overview": "The export runs at night."}
+    pigo("remember", category="entities", content=text, **layers)
+    added = pigo("remember", category="entities", content=f"{text} Ingrid looks after it.")
+    assert added["decision"] == "MERGE"
+    memory = Memory.objects.get()
+    assert memory.abstract == f"Who owns exports. {text} Ingrid looks after it."
+    assert "Ingrid" in memory.overview
+    assert "Ingrid" in bot.get("/memories/prompt").json()["prompt"]
+
+
+def test_news_come_first_in_an_abstract_that_is_too_long(embedding, pigo):
+    old = "The nightly export job writes the files of every customer to the bucket in Oslo, one folder each."
+    pigo(
+        "remember", category="entities", content=old, abstract=old + " It began in May with forty customers."
+    )
+    news = "Since June the export job also writes a manifest with the checksum of each file next to it."
+    added = pigo("remember", category="entities", content=f"{old} {news}", abstract=news)
+    assert added["decision"] == "MERGE"
+    memory = Memory.objects.get()
+    assert memory.abstract.startswith(news)
+    assert len(memory.abstract) <= 200
+
+
+def test_skipped_memory_takes_a_new_abstract(embedding, pigo):
+    text = "The nightly export job writes its files to the bucket in Oslo."
+    pigo("remember", category="entities", content=text, abstract="The export job.")
+    known = pigo("remember", category="entities", content=text.rstrip("."), abstract="Ingrid owns the job.")
+    assert known["decision"] == "SKIP"
+    memory = Memory.objects.get()
+    assert (memory.content, memory.abstract) == (text, "The export job. Ingrid owns the job.")
+
+
+def test_secret_across_merged_summaries_is_refused(embedding, pigo, bot):
+    text = "The nightly export job writes its files to the bucket in Oslo."
+    pigo("remember", category="entities", content=text, abstract="The password is")
+    value = "hunter2" + "hunter2xyz9"
+    again = {"category": "entities", "content": text.rstrip("."), "abstract": f"password = {value}"}
+    refused = run(bot, "pigo", "memory_remember", **again)
+    is_problem(refused, 422, "secret_detected")
+    assert Memory.objects.get().abstract == "The password is"
+
+
+def test_memory_does_not_expire_unless_asked(pigo):
+    pigo("remember", category="events", content="The move to Oslo was finished in May.")
+    pigo("remember", category="events", content="The move to Bergen was finished in June.", ttl_days=3)
+    assert [memory.expires_at is None for memory in Memory.objects.order_by("pk")] == [True, False]

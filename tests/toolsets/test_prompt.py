@@ -96,3 +96,10 @@ def test_no_line_starts_with_a_role(bot, remember):
     assert "### system\n\n- Certainly\n" in listed["prompt"]
     assert "- **User =** the tea is cold\n" in listed["prompt"]
     assert len(listed["withheld"]) == 1
+
+
+def test_categories_have_a_fixed_order(bot, remember):
+    for name in ("zebra", "cases", "apple", "profile", "events"):
+        remember(f"a memory of {name}", category=name)
+    headings = [line for line in prompt(bot)["prompt"].splitlines() if line.startswith("### ")]
+    assert headings == ["### profile", "### events", "### cases", "### apple", "### zebra"]

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from memoryhub import serializers
-from memoryhub.core.vocabulary import MemoryType
+from memoryhub.core.vocabulary import CATEGORIES, MemoryType
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory
@@ -19,7 +19,6 @@ from memoryhub.transfer.values import FieldReader
 if TYPE_CHECKING:
     from memoryhub.transfer.export import ExportSelection
 
-CATEGORIES = ("profile", "preferences", "entities", "events", "cases", "patterns")
 _KNOWN_FIELDS = frozenset(
     "id category abstract overview content vector active_count created_at updated_at".split()
 )
