@@ -156,6 +156,9 @@ class ForgetArguments(ToolArguments):
     )
 
 
+# Fields that storing the same content again changes. The others are its place and its level.
+_REPEATABLE_FIELDS = frozenset("type importance summary entities tags title category ttl_days".split())
+
 MEMORY_MCP = Toolset(
     "memory-mcp", "Memory MCP: store with entities and importance, recall in two parts, forget."
 )
@@ -165,7 +168,7 @@ MEMORY_MCP = Toolset(
 def memory_store(caller: Caller, args: StoreArguments) -> dict[str, Any]:
     """Store a memory, or update the one with the given id. Entities, a summary of 20 words and the
     importance are derived from the content if omitted. A memory lives importance x 30 days; from importance
-    4 on, each recall renews this time. Storing the same content again refreshes the existing memory.
+    4 on, each recall renews this time. Storing the same content again updates the fields that are given.
     """
     if args.id:
         return _update(caller, args, args.id)
@@ -185,9 +188,11 @@ def memory_store(caller: Caller, args: StoreArguments) -> dict[str, Any]:
     }
     draft = MemoryDraft.model_validate(values)
     result = store.create_memory(draft, caller.actor)
-    if known and result.outcome == "refreshed" and args.importance is not None:
-        # The same content again may change its importance, and nothing else.
-        patch = StoreArguments(id=result.memory.uid, importance=args.importance, ttl_days=args.ttl_days)
+    given = _REPEATABLE_FIELDS & args.model_fields_set
+    if known and result.outcome == "refreshed" and given:
+        patch = StoreArguments.model_validate(
+            {"id": result.memory.uid, **{name: getattr(args, name) for name in given}}
+        )
         return {**_update(caller, patch, result.memory.uid), "outcome": result.outcome}
     stored = results.serialize_written_memory(result, draft, caller.actor)
     reasons = {"importance_reasons": list(score.reasons)} if score.reasons else {}

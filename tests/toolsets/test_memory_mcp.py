@@ -360,6 +360,18 @@ def test_reason_that_quotes_a_memory_is_dropped(mcp):
     assert "lithium" not in json.dumps(list(JournalEntry.objects.values("detail")))
 
 
+def test_storing_the_same_content_again_updates_the_given_fields(mcp):
+    first = mcp("store", content="Ada leads the export team", tags=["people"])
+    again = mcp(
+        "store", content="Ada leads the export team", type="relationship", tags=["team"], summary="Ada leads."
+    )
+    assert (again["id"], again["outcome"]) == (first["id"], "refreshed")
+    memory = Memory.objects.get()
+    assert (memory.type, memory.abstract) == ("relationship", "Ada leads.")
+    assert again["tags"] == ["team"]
+    assert again["entities"] == first["entities"]
+
+
 def test_reason_with_a_credential_is_refused(bot, mcp):
     made = mcp("store", content="export at dawn")
     reason = "key AKIA" + "QWERTYUIOP234567"
