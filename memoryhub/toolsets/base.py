@@ -69,7 +69,7 @@ Arguments = TypeVar("Arguments", bound=BaseModel)
 
 @dataclass(frozen=True)
 class ToolOutcome:
-    """The result of a tool (an object, a sentence or a list) and the names of unknown arguments."""
+    """The result of a tool (an object, a sentence or a list) and the names of ignored arguments."""
 
     result: Any
     ignored: list[str]
@@ -124,7 +124,9 @@ class Tool(Generic[Arguments]):
         if self.right:
             caller.require(self.right)
         parsed = self._parse(arguments)
-        return ToolOutcome(self.handler(caller, parsed), sorted(parsed.model_extra or {}))
+        result = self.handler(caller, parsed)
+        # A handler that ignores more than unknown arguments returns an outcome.
+        return result if isinstance(result, ToolOutcome) else ToolOutcome(result, unknown_arguments(parsed))
 
     def _parse(self, arguments: dict[str, Any]) -> Arguments:
         try:
@@ -169,6 +171,11 @@ class Toolset:
 
     def find(self, name: str) -> Tool[Any] | None:
         return next((tool for tool in self.tools if tool.name == name), None)
+
+
+def unknown_arguments(parsed: BaseModel) -> list[str]:
+    """Return the names of the given arguments that the tool does not have."""
+    return sorted(parsed.model_extra or {})
 
 
 def int_to_text(value: object) -> object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from django.conf import settings
 from django.http import Http404
@@ -16,6 +16,7 @@ from memoryhub.facts import services
 from memoryhub.http.authentication import Caller, FactQuery, Limit, Ratio
 from memoryhub.maintenance.operations import summarize_old as operations_summarize_old
 from memoryhub.memories.filters import MemoryFilter, TextFilter
+from memoryhub.memories.rows import list_values, unite_values
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch, Word
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
@@ -28,12 +29,39 @@ from memoryhub.toolsets.base import (
     IdArguments,
     ReadArguments,
     ToolArguments,
+    ToolOutcome,
     Toolset,
     without_nulls,
 )
 
+# Arguments of LetsGo's own tool whose names differ here.
+_UPSTREAM_NAMES = {
+    "file_path": "path",
+    "object_value": "object",
+    "source_entry_id": "memory_id",
+    "memory_id": "id",
+    "fact_id": "id",
+    "max_age_days": "older_than_days",
+}
 
-class GetArguments(ReadArguments):
+
+class UpstreamNames(BaseModel):
+    """Accepts the argument names of LetsGo's own tool where this tool has no argument of that name."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rename(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        renamed = {
+            name: new
+            for name, new in _UPSTREAM_NAMES.items()
+            if name not in cls.model_fields and new in cls.model_fields and new not in data
+        }
+        return {renamed.get(name, name): value for name, value in data.items()}
+
+
+class GetArguments(UpstreamNames, ReadArguments):
     id: Id
 
 
@@ -61,9 +89,12 @@ class SearchArguments(FilterArguments):
 
 class ListArguments(FilterArguments):
     limit: Limit = 50
+    offset: Annotated[int, Field(ge=0, le=1_000_000_000)] = Field(
+        0, description="Number of memories to skip."
+    )
 
 
-class FileArguments(ReadArguments):
+class FileArguments(UpstreamNames, ReadArguments):
     path: Annotated[Word, Field(max_length=1000)] = Field(
         description="A path, the end of one, a basename or a directory."
     )
@@ -85,7 +116,7 @@ class TimelineArguments(ReadArguments):
     session_id: TextFilter = Field(None, description="Only entries of this session.")
 
 
-class FactArguments(ToolArguments, FactQuery):
+class FactArguments(UpstreamNames, ToolArguments, FactQuery):
     limit: Limit = 50
 
 
@@ -102,7 +133,7 @@ class NewMemory(_NullableTtl, MemoryDraft):
     """The arguments of ``store_memory``."""
 
 
-class NewFact(FactDraft):
+class NewFact(UpstreamNames, FactDraft):
     """The arguments of ``store_fact``. Null means absent."""
 
     @model_validator(mode="before")
@@ -111,7 +142,7 @@ class NewFact(FactDraft):
         return without_nulls(data)
 
 
-class UpdateArguments(_NullableTtl, MemoryPatch):
+class UpdateArguments(UpstreamNames, _NullableTtl, MemoryPatch):
     """The arguments of ``update_memory``. ``id`` is not one of the fields to set."""
 
     id: Id
@@ -121,7 +152,11 @@ class UpdateArguments(_NullableTtl, MemoryPatch):
         return super().given - {"id"}
 
 
-class SummarizeArguments(ToolArguments):
+class TargetArguments(UpstreamNames, IdArguments):
+    """The arguments of the tools that delete."""
+
+
+class SummarizeArguments(UpstreamNames, ToolArguments):
     older_than_days: Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)] = Field(
         default_factory=lambda: settings.MEMORYHUB.summarize_older_than_days,
         description="Minimum number of days since the last change; default: 30 unless configured otherwise.",
@@ -132,16 +167,39 @@ class SummarizeArguments(ToolArguments):
     )
 
 
+_MERGED_LISTS = frozenset({"files_read", "files_modified", "tags", "concepts"})
+_UNCHANGED_FIELDS = frozenset("title subtitle abstract overview category type trust confidence".split())
+
 LETSGO = Toolset("letsgo", "LetsGo's memory store: memories, facts, timeline and maintenance.")
 
 
 @LETSGO.tool(Right.WRITE, idempotent=True)
-def store_memory(caller: Caller, draft: NewMemory) -> dict[str, Any]:
+def store_memory(caller: Caller, draft: NewMemory) -> ToolOutcome:
     """Store a decision, a discovery, or a change and its reason. Storing the same content again refreshes
-    the existing memory.
+    the existing memory, adds files, tags and concepts, and may raise the importance.
     """
     result = store.create_memory(draft, caller.actor)
-    return {"id": result.memory.uid, "outcome": result.outcome, **results.write_warnings(result.memory)}
+    ignored = _merge_repeat(result.memory, draft, caller) if result.outcome == "refreshed" else []
+    answer = {"id": result.memory.uid, "outcome": result.outcome, **results.write_warnings(result.memory)}
+    return ToolOutcome(answer, sorted({*ignored, *draft.ignored}))
+
+
+def _merge_repeat(memory: Memory, draft: MemoryDraft, caller: Caller) -> list[str]:
+    """Merge the given lists and the importance into a memory that is stored again.
+
+    Return the names of the given fields that differ and stay unchanged. A hidden memory stays as it is.
+    """
+    if not Memory.objects.visible_to(caller.actor.clearance).filter(pk=memory.pk).exists():
+        return []
+    values: dict[str, Any] = {
+        name: unite_values(name, list_values(memory, name), getattr(draft, name))
+        for name in draft.given & _MERGED_LISTS
+    }
+    if "importance" in draft.given:
+        values["importance"] = max(memory.importance, draft.importance)
+    if values:
+        store.update_memory(memory.uid, MemoryPatch.model_validate(values), caller.actor)
+    return [name for name in draft.given & _UNCHANGED_FIELDS if getattr(draft, name) != getattr(memory, name)]
 
 
 @LETSGO.tool(Right.READ)
@@ -160,10 +218,14 @@ def search_memories(caller: Caller, args: SearchArguments) -> dict[str, Any]:
 
 @LETSGO.tool(Right.READ)
 def list_memories(caller: Caller, args: ListArguments) -> dict[str, Any]:
-    """List the newest memories with previews, filtered by category, type, project or session."""
-    found = _newest(args.memories(caller), args.limit)
-    record_reveals(found, caller.actor, "letsgo list_memories")
-    return {"memories": serializers.memories(found, args.clearance(caller), serializers.preview)}
+    """List the newest memories with previews, filtered by category, type, project or session. Continue
+    with offset while has_more is true.
+    """
+    found = _newest(args.memories(caller), args.limit + 1, args.offset)
+    page = found[: args.limit]
+    record_reveals(page, caller.actor, "letsgo list_memories")
+    previews = serializers.memories(page, args.clearance(caller), serializers.preview)
+    return {"memories": previews, "has_more": len(found) > args.limit}
 
 
 @LETSGO.tool(Right.READ)
@@ -186,7 +248,7 @@ def update_memory(caller: Caller, change: UpdateArguments) -> dict[str, Any]:
 
 
 @LETSGO.tool(Right.WRITE, destructive=True)
-def delete_memory(caller: Caller, args: IdArguments) -> dict[str, Any]:
+def delete_memory(caller: Caller, args: TargetArguments) -> dict[str, Any]:
     """Move a memory to the trash, where a person can restore it."""
     if not store.trash_memories([args.id], caller.actor):
         raise Http404
@@ -232,7 +294,7 @@ def query_facts(caller: Caller, args: FactArguments) -> dict[str, Any]:
 
 
 @LETSGO.tool(Right.WRITE, destructive=True)
-def delete_fact(caller: Caller, args: IdArguments) -> dict[str, Any]:
+def delete_fact(caller: Caller, args: TargetArguments) -> dict[str, Any]:
     """Delete a fact."""
     services.delete_fact(args.id, caller.actor)
     return {"id": args.id, "outcome": "deleted"}
@@ -253,5 +315,20 @@ def summarize_old(caller: Caller, args: SummarizeArguments) -> dict[str, Any]:
     return {"summarized": counts.summarised, "created": counts.created}
 
 
-def _newest(memories: MemoryQuerySet, limit: int) -> list[Memory]:
-    return list(memories.order_by("-updated_at", "-pk")[:limit])
+def _newest(memories: MemoryQuerySet, limit: int, offset: int = 0) -> list[Memory]:
+    return list(memories.order_by("-updated_at", "-pk")[offset : offset + limit])
+
+
+class OperationArguments(ToolArguments):
+    """The arguments of ``memory``: the operation, and the arguments of the tool of that name."""
+
+    operation: Literal[tuple(tool.name for tool in LETSGO.tools)] = Field(  # type: ignore[valid-type]
+        description="The tool to run."
+    )
+
+
+@LETSGO.tool(None, destructive=True)
+def memory(caller: Caller, args: OperationArguments) -> ToolOutcome:
+    """Run the tool that operation names, with its arguments next to operation."""
+    [tool] = [tool for tool in LETSGO.tools if tool.name == args.operation]
+    return tool.run(caller, args.model_extra or {})

@@ -118,7 +118,7 @@ def test_api_key_header_works(served: Served) -> None:
     async def count(client: Client) -> int:
         return len((await client.list_tools()).tools)
 
-    assert over_http(served.url("letsgo"), {"X-API-Key": served.token}, count) == 14
+    assert over_http(served.url("letsgo"), {"X-API-Key": served.token}, count) == 15
 
 
 async def done(client: Client, name: str, **arguments: Any) -> Any:

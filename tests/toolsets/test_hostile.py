@@ -38,6 +38,7 @@ LETSGO = {
     "delete_fact": {"id": "x"},
     "purge_expired": {},
     "summarize_old": {},
+    "memory": {"operation": "list_memories"},
 }
 CALLS = [
     *((*place, good) for place, good in GOOD.items()),

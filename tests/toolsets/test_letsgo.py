@@ -14,7 +14,7 @@ from tests.toolsets.conftest import result, run
 NAMES = [
     *("store_memory", "search_memories", "list_memories", "get_memory", "update_memory", "delete_memory"),
     *("search_by_file", "search_by_concept", "get_timeline", "store_fact", "query_facts", "delete_fact"),
-    *("purge_expired", "summarize_old"),
+    *("purge_expired", "summarize_old", "memory"),
 ]
 REQUIRED = {
     "store_memory": ["content"],
@@ -26,6 +26,7 @@ REQUIRED = {
     "search_by_concept": ["concept"],
     "store_fact": ["subject", "predicate", "object"],
     "delete_fact": ["id"],
+    "memory": ["operation"],
 }
 READS = [
     *(
@@ -227,3 +228,83 @@ def test_null_in_an_update_clears_nothing(bot):
     assert (done["outcome"], memory.title, memory.key, memory.content) == ("updated", "U", "k", "x is y")
     assert memory.labels.count() == 1
     assert memory.expires_at is not None
+
+
+# The call shapes of LetsGo's own tool
+
+
+def test_memory_runs_the_named_operation(bot):
+    made = result(run(bot, "letsgo", "memory", operation="store_memory", content="zebra herd"))
+    shown = result(run(bot, "letsgo", "memory", operation="get_memory", memory_id=made["id"]))
+    assert shown["memory"]["content"] == "zebra herd"
+
+
+def test_memory_needs_the_right_of_the_operation(agent):
+    reader = agent(rights=["read"])
+    assert run(reader, "letsgo", "memory", operation="list_memories").status_code == 200
+    is_problem(run(reader, "letsgo", "memory", operation="store_memory", content="x"), 403)
+    assert not Memory.objects.exists()
+
+
+def test_memory_refuses_an_unknown_operation_and_itself(bot):
+    for operation in ("dance", "memory"):
+        assert bad_fields(run(bot, "letsgo", "memory", operation=operation)) == {"operation"}
+    assert bad_fields(run(bot, "letsgo", "memory")) == {"operation"}
+
+
+def test_memory_names_the_ignored_arguments_of_the_operation(bot):
+    response = run(bot, "letsgo", "memory", operation="list_memories", limit=3, colour="red")
+    assert response.json()["ignored"] == ["colour"]
+
+
+def test_upstream_argument_names_are_accepted(bot, remember):
+    source = remember("about a file", files_read=["src/app.py"])
+    [found] = result(run(bot, "letsgo", "search_by_file", file_path="src/app.py"))["results"]
+    assert found["id"] == source.uid
+    fact = {"subject": "app", "predicate": "uses", "object_value": "Redis", "source_entry_id": source.uid}
+    made = result(run(bot, "letsgo", "store_fact", **fact))
+    assert Fact.objects.get().memory == source
+    [known] = result(run(bot, "letsgo", "query_facts", object_value="Redis"))["facts"]
+    assert known["id"] == made["id"]
+    result(run(bot, "letsgo", "delete_fact", fact_id=made["id"]))
+    assert not Fact.objects.exists()
+    assert result(run(bot, "letsgo", "summarize_old", max_age_days=3, min_entries=2))["created"] == 0
+
+
+def test_list_continues_at_an_offset(bot, remember):
+    made = [remember(f"memory number {n}").uid for n in range(5)]
+    first = result(run(bot, "letsgo", "list_memories", limit=3))
+    rest = result(run(bot, "letsgo", "list_memories", limit=3, offset=3))
+    assert [one["id"] for one in (*first["memories"], *rest["memories"])] == made[::-1]
+    assert (first["has_more"], rest["has_more"]) == (True, False)
+
+
+def test_repeat_merges_lists_and_importance_and_names_the_rest(bot):
+    run(bot, "letsgo", "store_memory", content="zebra", tags=["a"], files_read=["x.py"], importance=0.4)
+    again = {
+        "tags": ["b"],
+        "files_read": ["y.py"],
+        "importance": 0.7,
+        "title": "Other",
+        "category": "general",
+    }
+    response = run(bot, "letsgo", "store_memory", content="zebra", **again)
+    assert result(response)["outcome"] == "refreshed"
+    assert response.json()["ignored"] == ["title"]
+    shown = result(run(bot, "letsgo", "get_memory", id=result(response)["id"]))["memory"]
+    assert (shown["tags"], shown["files_read"]) == (["a", "b"], ["x.py", "y.py"])
+    assert shown["importance"] == 0.7
+
+
+def test_repeat_does_not_lower_the_importance(bot):
+    run(bot, "letsgo", "store_memory", content="zebra", importance=0.9)
+    run(bot, "letsgo", "store_memory", content="zebra", importance=0.1)
+    assert Memory.objects.get().importance == 0.9
+
+
+def test_repeat_of_a_hidden_memory_changes_nothing(agent, remember):
+    hidden = remember("zebra", sensitivity="secret", tags=["a"])
+    run(agent(), "letsgo", "store_memory", content="zebra", tags=["b"], importance=0.9)
+    hidden.refresh_from_db()
+    assert hidden.importance == 0.5
+    assert list(hidden.labels.values_list("value", flat=True)) == ["a"]
