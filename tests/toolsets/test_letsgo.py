@@ -304,7 +304,7 @@ def test_repeat_does_not_lower_the_importance(bot):
 
 def test_repeat_of_a_hidden_memory_changes_nothing(agent, remember):
     hidden = remember("zebra", sensitivity="secret", tags=["a"])
-    run(agent(), "letsgo", "store_memory", content="zebra", tags=["b"], importance=0.9)
+    run(agent("public"), "letsgo", "store_memory", content="zebra", tags=["b"], importance=0.9)
     hidden.refresh_from_db()
     assert hidden.importance == 0.5
     assert list(hidden.labels.values_list("value", flat=True)) == ["a"]
