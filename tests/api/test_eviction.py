@@ -41,10 +41,10 @@ STORE_TOOLS: dict[str, tuple[str, dict[str, Any]]] = {
 # Facts that the rules of extraction, of memorability and of deduplication accept as five memories.
 TEXTS = [
     "We decided to use PostgreSQL for the billing ledger, because the planner of SQLite chose a bad index.",
-    "The deployment of the parser failed, because the container had no write permission for its cache folder.",
+    "The deployment of the parser failed, because the container had no write permission for its cache.",
     "I always prefer tabs over spaces in Makefiles, because the linter rejects them otherwise.",
     "The login page was slow, since the session middleware loaded every permission twice on each request.",
-    "Grace works on the invoice importer, which reads each file once and remembers the encoding of the header.",
+    "Grace works on the invoice importer, which reads each file once and remembers its encoding.",
 ]
 
 
