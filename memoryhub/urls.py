@@ -6,12 +6,14 @@ from django.views.generic import RedirectView
 
 from memoryhub.api import health
 from memoryhub.mcp import http as mcp
+from memoryhub.web.accounts.sign_in import admin_login
 
 admin.autodiscover()  # not when the apps are loaded: most commands need no page
 
 urlpatterns = [
     # The profile page also ends other sessions and writes to the journal.
     path("admin/password_change/", RedirectView.as_view(pattern_name="you")),
+    path("admin/login/", admin_login),
     path("admin/", admin.site.urls),
     path("api/v1/", include("memoryhub.api.router")),
     re_path(r"^mcp(?:/(?P<toolset>[^/]+))?/?$", mcp.mcp_endpoint),

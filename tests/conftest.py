@@ -82,6 +82,7 @@ _SERVED = (
     "tests/commands/test_restore_backup.py::test_a_killed_restore_leaves_a_whole_store",
     "tests/commands/test_serve.py",
     "tests/commands/test_start.py",
+    "tests/http/test_raw_sockets.py",
     "tests/http/test_request_buffering.py",
     "tests/mcp/test_python_client.py",
     "tests/mcp/test_stdio.py",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from django.conf import settings
 from django.http import Http404, HttpResponse
@@ -51,7 +51,8 @@ class Conversation(BaseModel):
 
 class ExtractedShape(BaseModel):
     """The outcome of one candidate: created, merged, skipped, refreshed, or refused with ``code`` and
-    ``detail``. ``why``: the reasons for the candidate."""
+    ``detail``. ``why``: the reasons for the candidate. ``warnings`` contains ``over_cap`` if the project has
+    more than ``max_memories`` of the agent now."""
 
     outcome: str
     id: str | None
@@ -60,6 +61,7 @@ class ExtractedShape(BaseModel):
     why: str = ""
     code: str = ""
     detail: str = ""
+    warnings: list[Literal["over_cap"]] = []
 
 
 class ExtractionShape(BaseModel):

@@ -235,9 +235,11 @@ def _run_maintenance(operation: str, mode: str, context: HookContext) -> Handler
     """Run an operation now in a small project; queue it in a large one, so that the agent does not wait."""
     if mode != AUTO:
         return "skipped", "set to manual; the schedule and people run it"
+    if _is_hidden_end(context):
+        return "skipped", "the end of this session is not public; the schedule and people run it"
     session = context.session
     # The journal shows changes at the level of each memory. Readers who cannot see part of this session must
-    # not learn its id or that it ended.
+    # not learn its id from them.
     is_guarded = _has_non_public_events(context)
     actor = _maintenance_actor("upkeep" if is_guarded else "session-end", context)
     project = {"project": session.project}
@@ -250,11 +252,19 @@ def _run_maintenance(operation: str, mode: str, context: HookContext) -> Handler
     return "ok", f"{ran.changed} of {ran.seen} memories changed" if ran.seen else "no memories to maintain"
 
 
+def _is_hidden_end(context: HookContext) -> bool:
+    """Whether the event is above public. Readers of public memories must see no effect of it on them.
+
+    An event is visible only with its memory, here the summary.
+    """
+    event = context.event
+    levels = [event.sensitivity, *([event.memory.sensitivity] if event.memory else [])]
+    return any(level != Sensitivity.PUBLIC.value for level in levels)
+
+
 def _has_non_public_events(context: HookContext) -> bool:
-    public = Sensitivity.PUBLIC.value
-    if context.hook_event.sensitivity != public:
-        return True
-    return Event.objects.filter(session=context.session).exclude(sensitivity=public).exists()
+    events = Event.objects.filter(session=context.session)
+    return events.exclude(sensitivity=Sensitivity.PUBLIC.value).exists()
 
 
 def _maintenance_actor(name: str, context: HookContext) -> Actor:

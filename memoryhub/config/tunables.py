@@ -119,6 +119,10 @@ class Config(BaseModel):
     )
     embeddings_batch: Int = _tunable(64, "openai, onnx and minilm: texts that are embedded at once", 1, 2048)
 
+    endpoint_private_names: Flag = _flag(
+        False, "names in embeddings_url and llm_url that are in public DNS may lead into the private network"
+    )
+
     # Language model: reads conversations in the background; its key is MEMORYHUB_LLM_KEY, in the environment
     llm: str = _text_tunable(
         "none",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -80,14 +82,49 @@ def with_path(url: str, tail: str) -> str:
     return urlunsplit(parts._replace(path=path if path.endswith(tail) else f"{path}{tail}"))
 
 
+# Names that public DNS does not serve. One without a dot is of the machine or of its network, too.
+_PRIVATE_SUFFIXES = (".localhost", ".local", ".lan", ".internal", ".home.arpa")
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+def is_allowed_peer(host: str, address: str, *, private_names: bool) -> bool:
+    """Whether a request for this host may be sent to the address that its name led to.
+
+    Never to link-local addresses, where clouds serve credentials. An address that the operator wrote and a
+    name of the private network may lead anywhere else, a public name only to public addresses, unless
+    ``private_names``.
+    """
+    ip = _unwrap_address(address)
+    if ip.is_link_local:
+        return False
+    return ip.is_global or private_names or _is_private_name(host)
+
+
+def _unwrap_address(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Parse an address. Return the IPv4 address that an IPv6 address contains, if there is one."""
+    ip = ipaddress.ip_address(address)
+    if not isinstance(ip, ipaddress.IPv6Address):
+        return ip
+    if ip in _NAT64:
+        return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+    return ip.ipv4_mapped or ip.sixtofour or ip
+
+
+def _is_private_name(host: str) -> bool:
+    with suppress(ValueError):
+        return bool(ipaddress.ip_address(host))
+    name = host.rstrip(".").lower()
+    return "." not in name or name.endswith(_PRIVATE_SUFFIXES)
+
+
 class Unreachable(Exception):
     """No HTTP response in time. The message contains no header.
 
-    ``sent``: the request was sent, so the server may have processed it.
+    ``sent``: the request was sent, so the server may have processed it. ``passes``: a retry may succeed.
     """
 
-    def __init__(self, why: str, *, sent: bool = False) -> None:
-        self.sent = sent
+    def __init__(self, why: str, *, sent: bool = False, passes: bool = True) -> None:
+        self.sent, self.passes = sent, passes
         super().__init__(why)
 
 
@@ -100,10 +137,19 @@ class HttpAnswer:
     body: bytes
 
 
-def post_json(url: str, sent: dict[str, Any], key: str, seconds: float, most_bytes: int) -> HttpAnswer:
+def post_json(
+    url: str,
+    sent: dict[str, Any],
+    key: str,
+    seconds: float,
+    most_bytes: int,
+    *,
+    private_names: bool = False,
+) -> HttpAnswer:
     """Post JSON and return the response, all within ``seconds`` except the DNS lookup.
 
-    Raise Unreachable, also for a response of more than ``most_bytes``. Ignore redirects and proxy variables.
+    Raise Unreachable, also for a response of more than ``most_bytes`` and for an address that
+    :func:`is_allowed_peer` refuses. Ignore redirects and proxy variables.
     """
     import asyncio
 
@@ -114,6 +160,9 @@ def post_json(url: str, sent: dict[str, Any], key: str, seconds: float, most_byt
 
     async def note_step(step: str, info: dict[str, Any]) -> None:
         done.add(step)
+        if step == "connection.connect_tcp.complete":
+            # The address of the open connection: a second lookup could give another one (DNS rebinding).
+            await _check_peer(urlsplit(url).hostname or "", info["return_value"], private_names)
 
     async def send() -> HttpAnswer:
         # httpx limits the time of each read, and would accept a slow trickle. A task has a total limit.
@@ -131,6 +180,18 @@ def post_json(url: str, sent: dict[str, Any], key: str, seconds: float, most_byt
         return asyncio.run(send())
     except (OSError, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
         raise Unreachable(_describe_error(error), sent="http11.send_request_body.complete" in done) from None
+
+
+async def _check_peer(host: str, stream: Any, private_names: bool) -> None:
+    """Close the connection and raise Unreachable if its address is not allowed for the host."""
+    address = str(stream.get_extra_info("server_addr")[0])
+    if is_allowed_peer(host, address, private_names=private_names):
+        return
+    await stream.aclose()
+    fix = "no endpoint has such an address"
+    if not _unwrap_address(address).is_link_local:
+        fix = "write the address instead of the name, or set endpoint_private_names"
+    raise Unreachable(f"has a name that leads to {address}, inside of the network: {fix}", passes=False)
 
 
 async def _read_body(response: httpx2.Response, most_bytes: int) -> bytes:

@@ -143,9 +143,16 @@ class EndpointEmbedder:
         max_bytes = _BASE_RESPONSE_BYTES + len(texts) * _BYTES_PER_VECTOR
         payload = {"model": self._config.model, "input": texts}
         try:
-            answer = http_client.post_json(self._url, payload, self._config.key, seconds, max_bytes)
+            answer = http_client.post_json(
+                self._url,
+                payload,
+                self._config.key,
+                seconds,
+                max_bytes,
+                private_names=self._config.private_names,
+            )
         except http_client.Unreachable as error:
-            raise RequestFailed(f"{_ENDPOINT_LABEL} {error}", passes=True) from None
+            raise RequestFailed(f"{_ENDPOINT_LABEL} {error}", passes=error.passes) from None
         if answer.status != HTTPStatus.OK:
             raise _to_error(answer)
         try:

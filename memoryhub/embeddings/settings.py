@@ -35,6 +35,7 @@ class EmbeddingSettings:
     timeout_seconds: float = 30.0
     batch: int = 64
     key: str = field(default="", repr=False)
+    private_names: bool = False
 
     @classmethod
     def now(cls) -> EmbeddingSettings:
@@ -48,6 +49,7 @@ class EmbeddingSettings:
             config.embeddings_timeout_seconds,
             config.embeddings_batch,
             settings.EMBEDDINGS_KEY,
+            config.endpoint_private_names,
         )
 
     @property

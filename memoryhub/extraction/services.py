@@ -160,13 +160,15 @@ def _store_candidate(
     candidate: Candidate, destination: Destination, actor: Actor, choose: Any = None
 ) -> dict[str, Any]:
     """Return the outcome of one candidate, or its refusal."""
-    details = {"category": candidate.category, "why": candidate.why}
+    details: dict[str, Any] = {"category": candidate.category, "why": candidate.why}
     try:
         draft = candidate.draft(destination)
         stored = create_deduplicated(draft, actor, choose=choose)
     except StoreError as refusal:
         return {"outcome": "refused", "id": None, "code": refusal.code, "detail": refusal.message, **details}
     abstract = stored.memory.abstract if _is_visible(stored.memory, actor) else draft.abstract
+    if stored.memory.over_cap:
+        details["warnings"] = ["over_cap"]
     return {"outcome": stored.outcome, "id": stored.memory.uid, "abstract": abstract, **details}
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from http import HTTPStatus
 
+from csp.constants import HEADER
 from csp.middleware import CSPMiddleware
+from csp.utils import build_policy
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -60,6 +62,15 @@ class SecurityHeadersMiddleware:
         return response
 
 
+def page_policy() -> str:
+    """Return the content security policy of pages, with the directives in the order of the settings.
+
+    django-csp puts them in another order in each process, so that responses of two workers would differ.
+    """
+    parts = {part.partition(" ")[0]: part for part in build_policy().split("; ")}
+    return "; ".join(parts[name] for name in settings.CONTENT_SECURITY_POLICY["DIRECTIVES"] if name in parts)
+
+
 class PagePolicyMiddleware(CSPMiddleware):
     """Adds the content security policy of pages. Data of the API gets the one in :data:`SECURITY_HEADERS`."""
 
@@ -67,6 +78,7 @@ class PagePolicyMiddleware(CSPMiddleware):
         is_page = response.headers.get("Content-Type", "").startswith("text/html")  # as are the API's docs
         if is_api_path(request.path_info) and not is_page:
             return response
+        response.headers.setdefault(HEADER, page_policy())
         return super().process_response(request, response)
 
 

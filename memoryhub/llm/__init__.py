@@ -71,6 +71,7 @@ class LlmSettings:
     timeout_seconds: float = 120.0
     tries: int = 3
     key: str = field(default="", repr=False)
+    private_names: bool = False
 
     @classmethod
     def now(cls) -> LlmSettings:
@@ -83,6 +84,7 @@ class LlmSettings:
             config.llm_timeout_seconds,
             config.llm_tries,
             settings.LLM_KEY,
+            config.endpoint_private_names,
         )
 
 

@@ -152,10 +152,17 @@ class EndpointChat:
     def _send(self, body: dict[str, Any], charge: Charge, sent_tokens: int, seconds: float) -> Reply:
         """Send one request. It is charged if the model may have processed it, even without an answer."""
         try:
-            answer = http_client.post_json(self._url, body, self._config.key, seconds, _MAX_RESPONSE_BYTES)
+            answer = http_client.post_json(
+                self._url,
+                body,
+                self._config.key,
+                seconds,
+                _MAX_RESPONSE_BYTES,
+                private_names=self._config.private_names,
+            )
         except http_client.Unreachable as error:
             charge.settle(sent_tokens if error.sent else 0, 0, failed=True)
-            raise RequestFailed(f"{_ENDPOINT_LABEL} {error}", passes=True) from None
+            raise RequestFailed(f"{_ENDPOINT_LABEL} {error}", passes=error.passes) from None
         if answer.status != HTTPStatus.OK:
             charge.settle(0, 0, failed=True)
             if answer.status in _FORM_ERRORS:

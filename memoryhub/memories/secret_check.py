@@ -12,7 +12,7 @@ from typing import Any
 
 from django.conf import settings
 
-from memoryhub.access.policy import Actor
+from memoryhub.access.policy import LEVELS, Actor, Sensitivity
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import Scope
@@ -96,8 +96,8 @@ def refusal_change(
 ) -> journal.Change:
     """Return the journal row of a refusal.
 
-    It has the level, project and owner of a stored memory. For a new one it is public in the named project,
-    because it contains no text.
+    It has the level, project and owner of the stored memory, or else the level of the draft in the named
+    project.
     """
     refusal.noted = True
     detail = {"kind": refusal.kind, "field": refusal.field, refusal.unit: refusal.line}
@@ -109,12 +109,14 @@ def refusal_change(
         refusal.field != "project" and isinstance(project, str) and actor.clearance.includes_project(project)
     )
     personal = str(getattr(draft, "scope", "")) == Scope.PERSONAL.value
+    level = str(getattr(draft, "sensitivity", ""))
     return journal.Change(
         SECRET_BLOCKED,
         object_type,
         uid,
         detail,
         project=project if is_open else "",
+        sensitivity=level if level in LEVELS else Sensitivity.PUBLIC.value,
         owner=actor.owner if personal else "",
     )
 

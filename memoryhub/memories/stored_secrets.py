@@ -252,13 +252,12 @@ def redact_findings(
                 rows_ = list(place.model._default_manager.filter(pk__in=keys))
                 changes = []
                 for row in rows_:
-                    change = _to_change("redact", row, found[row.pk])
                     try:
                         _redact_row(place, row)
                     except CheckTooCostly:
                         left += found[row.pk]
                         continue
-                    changes.append(change)
+                    changes.append(_to_change("redact", row, found[row.pk]))
                 journal.record(actor, changes, now)
                 changed[place.name] += len(changes)
     if changed:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import posixpath
+from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import product
@@ -292,7 +294,63 @@ class InjectionQuerySet(AccessQuerySet):
 _END_OPERATIONS = Q(operation__in=("erase", "purge")) | Q(operation="delete", object_type="fact")
 
 
+def _is_memory_hash(row: Any) -> bool:
+    """Whether the row has the hash of a memory's text. Deferred columns are not loaded."""
+    values = row.__dict__
+    return values.get("object_type") == "memory" and "content_hash" in (values.get("detail") or ())
+
+
+def _earlier_hashes(uids: Iterable[str]) -> dict[tuple[str, str], set[str]]:
+    """Return the levels under which the versions of memories store a text, by id and hash of the text."""
+    found: dict[tuple[str, str], set[str]] = defaultdict(set)
+    if not uids:
+        return found
+    revisions = apps.get_model("memoryhub", "Revision").objects.filter(
+        memory__uid__in=uids, before__has_key="content"
+    )
+    rows = revisions.order_by().values_list("memory__uid", "before__content", "sensitivity")
+    for uid, content, level in rows.iterator():
+        found[uid, hashlib.sha256(content.encode()).hexdigest()].add(level)
+    return found
+
+
 class JournalQuerySet(AccessQuerySet):
+    """Journal rows. Rows for a reader are loaded without the hashes of texts that the reader cannot read."""
+
+    _reader: Clearance | None = None
+
+    def _clone(self) -> Self:
+        clone: Self = super()._clone()  # type: ignore[misc]
+        clone._reader = self._reader
+        return clone
+
+    def _fetch_all(self) -> None:
+        is_new = self._result_cache is None
+        super()._fetch_all()
+        if is_new and self._reader is not None:
+            self._omit_hashes(self._result_cache or (), self._reader)
+
+    def _omit_hashes(self, rows: Iterable[Any], reader: Clearance) -> None:
+        """Omit ``content_hash`` unless it is of the memory's text, or of an earlier one in a visible version.
+
+        A hash verifies a guess. The text can be gone since: redacted, erased or purged.
+        """
+        hashed = [row for row in rows if isinstance(row, self.model) and _is_memory_hash(row)]
+        uids = {row.object_id for row in hashed}
+        memories = apps.get_model("memoryhub", "Memory").objects.filter(uid__in=uids)
+        current = dict(memories.values_list("uid", "content_hash")) if uids else {}
+        unknown = [row for row in hashed if row.detail["content_hash"] != current.get(row.object_id)]
+        texts = _earlier_hashes({row.object_id for row in unknown} & current.keys())
+        for row in unknown:
+            levels = texts.get((row.object_id, row.detail["content_hash"]), set())
+            if levels.isdisjoint(reader.levels_in(row.project)):
+                row.detail = {name: value for name, value in row.detail.items() if name != "content_hash"}
+
+    def _for_reader(self, clearance: Clearance) -> Self:
+        rows = self._clone()
+        rows._reader = clearance
+        return rows
+
     def visible_to(self, clearance: Clearance) -> Self:
         """Return rows that were visible when they were written, except those about objects that are hidden
         now.
@@ -309,6 +367,7 @@ class JournalQuerySet(AccessQuerySet):
             .exclude(object_type="fact", object_id__in=fact.objects.hidden_from(clearance).values("uid"))
             .exclude(object_id__in=ended_hidden.values("object_id"))
             .exclude(hidden_session_filter(clearance))
+            ._for_reader(clearance)
         )
 
     def visible_as_recorded(self, clearance: Clearance) -> Self:
@@ -334,7 +393,8 @@ class JournalQuerySet(AccessQuerySet):
 
         The same rows as with :meth:`visible_to`, without the search for hidden objects.
         """
-        return self.visible_as_recorded(clearance).filter(object_type="memory", object_id=memory.uid)
+        rows = self.visible_as_recorded(clearance).filter(object_type="memory", object_id=memory.uid)
+        return rows._for_reader(clearance)
 
     def about_person(self, name: str) -> Self:
         """Return the sign-ins of an account and the changes to it, newest first. For people managers."""

@@ -75,12 +75,22 @@ def test_right_password_is_refused_after_five_failures(ada, door):
     assert not JournalEntry.objects.filter(operation="login").exists()
 
 
-def test_login_page_shows_the_wait(ada):
+@pytest.mark.parametrize("door", ["/login/", "/admin/login/"])
+def test_login_page_shows_the_wait(ada, door):
     fail(accounts_sign_in.PER_PAIR)
-    answer = sign_in()
+    answer = sign_in(door=door)
     assert answer.status_code == 429
     assert 0 < int(answer["Retry-After"]) <= accounts_sign_in.FAILURE_WINDOW.total_seconds() + 1
     assert b"Wait 15 minutes" in answer.content
+
+
+@pytest.mark.parametrize("door", ["/login/", "/admin/login/"])
+def test_form_of_a_throttled_login_leads_back_to_the_page(ada, door):
+    fail(accounts_sign_in.PER_PAIR)
+    form = {"username": "ada", "password": GOOD, "next": "/admin/memoryhub/"}
+    page = Client(REMOTE_ADDR="10.0.0.1").post(door, form).content.decode()
+    assert 'name="next" value="/admin/memoryhub/"' in page
+    assert "action=" not in page  # sent to the same address again
 
 
 def test_throttled_attempt_does_not_extend_the_wait(ada):

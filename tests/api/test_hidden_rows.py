@@ -9,6 +9,7 @@ from django.db import transaction
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
+from memoryhub.memories.stored_secrets import redact_findings, scan_store
 from memoryhub.models import JournalEntry, Memory
 from tests.api.conftest import is_problem, stored
 
@@ -146,3 +147,68 @@ def test_toolset_has_an_old_row_without_the_hash(old_row: Memory, agent: Any) ->
 def test_masked_row_leaves_the_chain_whole(old_row: Memory) -> None:
     assert JournalEntry.objects.filter(detail__candidate_hash=DIGEST).exists()
     assert journal.verify().ok
+
+
+class TestHashOfATextThatIsGone:
+    """A journal row shows ``content_hash`` only while the caller can read the text."""
+
+    @pytest.fixture
+    def memory(self, bot: Any) -> Memory:
+        return Memory.objects.get(uid=stored(bot, content=TEXT)["id"])
+
+    def answers(self, caller: Any, uid: str) -> str:
+        """Return everything that shows journal rows of a memory."""
+        bodies = [
+            caller.get("/journal", **ALL).content,
+            caller.get(f"/memories/{uid}/history", **ALL).content,
+            b"".join(caller.get("/export", whole="true").streaming_content),
+        ]
+        return b"".join(bodies).decode()
+
+    def test_hash_of_a_readable_memory_stays(self, memory: Memory, agent: Any) -> None:
+        [row] = agent("public").get("/journal", object_id=memory.uid).json()["items"]
+        assert row["detail"] == {"content_hash": memory.content_hash}
+
+    def test_hash_of_a_trashed_memory_stays(self, memory: Memory, bot: Any) -> None:
+        bot.delete(f"/memories/{memory.uid}")
+        rows = bot.get("/journal", object_id=memory.uid).json()["items"]
+        assert [row["detail"]["content_hash"] for row in rows] == [memory.content_hash] * 2
+
+    def test_hash_of_a_visible_version_stays(self, memory: Memory, bot: Any, agent: Any) -> None:
+        bot.patch(f"/memories/{memory.uid}", {"content": "Grace leads the billing team"})
+        assert memory.content_hash in self.answers(agent("public"), memory.uid)
+
+    def test_hash_of_a_version_above_the_clearance_is_omitted(
+        self, memory: Memory, bot: Any, agent: Any
+    ) -> None:
+        bot.patch(f"/memories/{memory.uid}", {"content": "Grace leads the billing team"})
+        memory.revisions.update(sensitivity="secret")
+        assert memory.content_hash in self.answers(bot, memory.uid)
+        assert memory.content_hash not in self.answers(agent("public"), memory.uid)
+
+    def test_hash_of_a_redacted_text_is_omitted(self, memory: Memory, actor: Any, bot: Any) -> None:
+        secret = "password = " + "Xk3vQ9" + "zP1mLw8"
+        Memory.objects.filter(pk=memory.pk).update(content=f"{TEXT}: {secret}")
+        redact_findings(scan_store(), actor)
+        after = Memory.objects.get(pk=memory.pk).content_hash
+        assert after != memory.content_hash
+        shown = self.answers(bot, memory.uid)
+        assert memory.content_hash not in shown
+        assert after in shown
+        [row] = JournalEntry.objects.filter(operation="redact")
+        assert row.detail["content_hash"] == after
+
+    def test_hash_of_an_erased_text_is_omitted(self, memory: Memory, bot: Any) -> None:
+        forgotten = bot.post("/tools/memory-mcp/memory_forget", {"id": memory.uid, "hard": True})
+        assert forgotten.json()["result"]["outcome"] == "erased"
+        assert memory.content_hash not in forgotten.content.decode()
+        assert memory.content_hash not in self.answers(bot, memory.uid)
+        assert JournalEntry.objects.get(operation="erase").detail["content_hash"] == memory.content_hash
+
+
+def test_refusal_of_a_secret_draft_is_journaled_at_its_level(bot: Any, agent: Any) -> None:
+    secret = {"content": "password = " + "Xk3vQ9" + "zP1mLw8", "sensitivity": "secret"}
+    assert bot.post("/memories", secret).status_code == 422
+    asked = {"operation": "secret_blocked", **ALL}
+    assert agent("private").get("/journal", **asked).json()["items"] == []
+    assert len(agent("secret").get("/journal", **asked).json()["items"]) == 1

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
-from memoryhub.models import Event, Fact, Injection, JournalEntry, Memory
+from memoryhub.models import Event, Fact, Injection, JournalEntry, MaintenanceRun, Memory
 from tests.capture.conftest import DATABASE, DESIGN, FIX, AgentSession
 
 LEVELS = ("public", "private", "secret")
@@ -160,24 +160,41 @@ def _idle(remember):
     Memory.objects.filter(pk=remember("idle words", project="shop").pk).update(updated_at=old, created_at=old)
 
 
-def _upkeep(open_session, remember, level):
-    """End a session at a level in a project that needs maintenance; return the new journal rows."""
-    _idle(remember)
-    open_session("hidden-one").ok("prompt:submit", {"prompt": "what is due?"}, sensitivity=level)
-    open_session("hidden-one", name="other").end(sensitivity=level)
-    return list(JournalEntry.objects.filter(operation="consolidate"))
-
-
 @pytest.mark.parametrize("level", ["private", "secret"])
-def test_maintenance_after_a_guarded_session_does_not_reveal_it(open_session, remember, agent, level):
-    [row] = _upkeep(open_session, remember, level)
-    assert row.sensitivity == "public"
-    public = agent("public", "reader")
+def test_end_of_a_hidden_session_changes_no_public_memory(open_session, remember, agent, level):
+    public, hidden = agent("public", "reader"), open_session("hidden-one")
+    _idle(remember)
+    before = _answers(public)
+    hidden.ok("prompt:submit", {"prompt": "what is due?"}, sensitivity=level)
+    hidden.end(sensitivity=level)
     assert public.get("/sessions/hidden-one").status_code == 404
-    journal_page = public.get("/journal").content.decode()
-    assert row.object_id in journal_page
-    assert "hidden-one" not in journal_page
-    assert "session-end" not in journal_page
+    assert _answers(public) == before
+
+
+def test_end_of_a_session_with_a_hidden_summary_changes_no_public_memory(open_session, remember, agent):
+    """The end is sent as public, but it is hidden with the secret summary."""
+    public, hidden = agent("public", "reader"), open_session("hidden-one")
+    _idle(remember)
+    before = _answers(public)
+    hidden.commit(FIX, sensitivity="secret")
+    hidden.end()
+    assert Event.objects.latest("pk").memory.sensitivity == "secret"
+    assert public.get("/sessions/hidden-one").status_code == 404
+    assert _answers(public) == before
+
+
+def test_end_of_a_hidden_session_in_a_large_project_queues_no_run(open_session, remember, configure):
+    configure(inline_maintenance_limit=0)
+    _idle(remember)
+    open_session("hidden-one").end(sensitivity="secret")
+    assert not MaintenanceRun.objects.exists()
+    assert not JournalEntry.objects.filter(object_type="run").exists()
+
+
+def _answers(reader):
+    """Return the memories, the statistics and the journal as a public agent sees them."""
+    paths = ("/memories", "/stats", "/journal", "/timeline", "/sessions")
+    return [reader.get(path).content for path in paths]
 
 
 def test_one_guarded_event_hides_the_session_id(open_session, remember):

@@ -127,6 +127,13 @@ def test_pages_load_only_from_the_hub_and_run_no_inline_script(db):
     assert not {"object-src", "frame-src", "worker-src", "media-src"} & set(allowed)  # so 'none', by default
 
 
+def test_policy_of_pages_has_its_directives_in_the_order_of_the_settings(db, settings):
+    shown = list(parse_policy(Client().get("/login/")))
+    assert shown == [name for name in settings.CONTENT_SECURITY_POLICY["DIRECTIVES"] if name in shown]
+    assert len(shown) == 10
+    assert list(parse_policy(Client().get("/nowhere/"))) == shown
+
+
 def test_other_responses_may_load_nothing(db):
     for path in ("/static/img/icon.svg", "/static/css/base.css", "/healthz", "/api/v1/memories"):
         response = Client().get(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -216,3 +217,17 @@ def test_refusal_and_empty_answer_are_reported(endpoint: Any, chat: Any, behavio
 def test_answer_in_parts_is_joined(endpoint: Any, chat: Callable[..., Any]) -> None:
     endpoint.usual = saying([{"type": "text", "text": "one "}, {"type": "text", "text": "two"}])
     assert chat().ask(MESSAGES, 100).text == "one two"
+
+
+def test_public_name_that_leads_inside_is_sent_nothing(
+    endpoint: Any, chat: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_up(host: Any, port: Any, *args: Any, **kwargs: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    url = endpoint.url.replace("127.0.0.1", "llm.example.com")
+    with pytest.raises(ModelError, match="endpoint_private_names"):
+        chat(url=url).ask(MESSAGES, 10)
+    assert endpoint.asked == []
+    assert chat(url=url, private_names=True).ask(MESSAGES, 10).text == "fine"

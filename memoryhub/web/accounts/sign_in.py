@@ -6,11 +6,13 @@ import logging
 from typing import Any
 
 from django.conf import settings
+from django.contrib import admin
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import LoginView, LogoutView
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from memoryhub.accounts import sign_in
@@ -26,12 +28,26 @@ class Login(LoginView):
         return {**super().get_context_data(**kwargs), "organisation": organisation}
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        if seconds := sign_in.login_wait(request, request.POST.get("username", "")):
-            context = self.get_context_data(form=self.get_form_class()(request), minutes=-(-seconds // 60))
-            response = self.render_to_response(context, status=429)
-            response["Retry-After"] = str(seconds)
-            return response
+        if seconds := _password_wait(request):
+            context = self.get_context_data(form=self.get_form_class()(request))
+            return _render_wait(request, seconds, {**context, "minutes": -(-seconds // 60)})
         return super().post(request, *args, **kwargs)
+
+
+@login_not_required
+@never_cache
+def admin_login(request: HttpRequest) -> HttpResponse:
+    """The sign-in page of the admin, with the same response after too many wrong passwords."""
+    if request.method == "POST" and (seconds := _password_wait(request)):
+        context = {"minutes": -(-seconds // 60), "next": request.POST.get("next", "")}
+        return _render_wait(request, seconds, context)
+    response: HttpResponse = admin.site.login(request)
+    return response
+
+
+def _password_wait(request: HttpRequest) -> int:
+    """Return the seconds until the password of this form is checked; 0 for now."""
+    return sign_in.login_wait(request, request.POST.get("username", ""))
 
 
 class Logout(LogoutView):
@@ -65,20 +81,17 @@ def single_sign_on_return(request: HttpRequest) -> HttpResponse:
     if not settings.OIDC_ISSUER:
         raise Http404
     if seconds := sign_in.single_sign_on_wait(request):
-        return _render_wait(request, seconds)
+        # The page accepts a password meanwhile.
+        context = {"organisation": settings.OIDC_NAME, "action": reverse("login")}
+        return _render_wait(request, seconds, {**context, "organisation_minutes": -(-seconds // 60)})
     from memoryhub.accounts.single_sign_on import SingleSignOnCallbackView
 
     response: HttpResponse = SingleSignOnCallbackView.as_view()(request)
     return response
 
 
-def _render_wait(request: HttpRequest, seconds: int) -> HttpResponse:
-    """Render the sign-in page, which accepts a password meanwhile."""
-    context = {
-        "organisation": settings.OIDC_NAME,
-        "organisation_minutes": -(-seconds // 60),
-        "action": reverse("login"),
-    }
+def _render_wait(request: HttpRequest, seconds: int, context: dict[str, Any]) -> HttpResponse:
+    """Render the sign-in page with the wait."""
     response = render(request, "registration/login.html", context, status=429)
     response["Retry-After"] = str(seconds)
     return response

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from csp.constants import HEADER
-from csp.utils import build_policy
 from django.core.exceptions import DisallowedHost, PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -11,6 +10,7 @@ from django.template.loader import render_to_string
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.accounts.clearance import SWITCHABLE_LEVELS, may_view_level, request_clearance, show_level
+from memoryhub.http.middleware import page_policy
 from memoryhub.models import Memory
 from memoryhub.stats.counts import count_values
 from memoryhub.web.base.middleware import mark_as_page
@@ -69,5 +69,5 @@ def _error_page(request: HttpRequest, template: str, status: int) -> HttpRespons
 
 def _set_security_policy(page: HttpResponse) -> HttpResponse:
     """Add the content security policy: an early refusal never reaches PagePolicyMiddleware."""
-    page.headers[HEADER] = build_policy()
+    page.headers[HEADER] = page_policy()
     return page

@@ -37,6 +37,7 @@ NO_TOKEN = "mh_..."  # noqa: S105 placeholder
 class HubConnection:
     """The address of the hub, and the paths of ``manage.py`` and the store for clients on the same machine.
 
+    The page shows placeholders for the paths: they are of no use elsewhere, and a host name proves nothing.
     ``token`` is for clients that cannot read it from the environment.
     """
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from django import forms
-from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -25,7 +21,6 @@ from memoryhub.accounts.clearance import (
     user_clearance,
 )
 from memoryhub.core import claude_code
-from memoryhub.core.client_ip import is_loopback
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, Event
 from memoryhub.models.account import default_rights
@@ -144,14 +139,9 @@ def _render_page(
 
 
 def _hub_connection(request: HttpRequest, base: str, secret: str | None) -> HubConnection:
-    """Return the addresses of the hub. Only users on the same machine get its paths."""
-    hub = HubConnection(
-        base, token=secret or snippets.NO_TOKEN, toolset=_toolset(request.POST or request.GET)
-    )
-    if is_loopback(urlsplit(base).hostname or ""):
-        manage = str(Path(settings.BASE_DIR) / "manage.py")
-        return replace(hub, manage=manage, home=str(settings.HOME))
-    return hub
+    """Return the address of the hub, without the paths on its machine."""
+    toolset = _toolset(request.POST or request.GET)
+    return HubConnection(base, token=secret or snippets.NO_TOKEN, toolset=toolset)
 
 
 def _toolset(parameters: Mapping[str, Any]) -> str:
