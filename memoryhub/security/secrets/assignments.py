@@ -31,6 +31,7 @@ from memoryhub.security.secrets.values import (
 MIN_LENGTH = 8
 _NAME_LENGTH = 24  # characters before the end of a name, which its other words are in
 _MIN_HEX, _MIN_HEX_IN_PROSE = 16, 32
+_MIN_BASE64 = 32  # of a value that could be a path
 _MIN_LETTERS = 16  # a longer run of small letters is rarely a word
 
 _Ends = Annotated[tuple[str, ...], BeforeValidator(str.split)]  # as str.endswith takes them
@@ -55,8 +56,9 @@ _PUNCTUATION = re.compile(r"[!$%^&*?+~#@]")  # without hyphens and dots, which a
 _PUNCTUATION_INSIDE = re.compile(r"\w[!$%^&*?#@](?:\w|$)")
 _JOINT = re.compile(r"[-_.]")
 _CODE = re.compile(r"[()\[\]{}<>|]|::")
+_REGEX = re.compile(r"\(\?|[azAZ09]-|\\")
 _WORD_AND_NUMBER = re.compile(r"[A-Za-z]{3,}\d{2,}")
-_LETTERS_AND_DIGITS = re.compile(r"[a-z]+|[A-Z]+|\d+")
+_MIXED = re.compile(r"[A-Za-z]\d+[A-Za-z]+\d|[A-Za-z]\d{2,}[A-Za-z]")
 _ALGORITHM = re.compile(
     r"sha\d|md5|aes|rsa|hmac|pbkdf|argon|bcrypt|scrypt|base\d|utf|oauth|x509|ed25519|[hrep]s256|jwt|rfc|iso",
     re.IGNORECASE,
@@ -119,7 +121,7 @@ def is_secret_assignment(match: re.Match[str]) -> bool:
         return _may_be_uuid(match, name)
     if name == "some_key" and not (match["quote"] and len(value) >= 32 and not HEX.fullmatch(value)):
         return False
-    if names_other_value(value):
+    if names_other_value(value) and not (value[0] == "/" and len(value) >= _MIN_BASE64 and is_random(value)):
         return False
     if value.isalnum() and value.isascii():
         return _is_secret_run(match, name, value)
@@ -151,7 +153,7 @@ def _is_secret_run(match: re.Match[str], name: str, value: str) -> bool:
         return _is_secret_letters(match, of_password, value)
     if HEX.fullmatch(value) and len(value) >= _MIN_HEX:
         is_harmless = name.endswith("token") and is_harmless_token(text_before(match, match.start("name")))
-        return entropy(value) > 2.9 and not is_harmless
+        return entropy(value) > 2.6 and not is_harmless
     if _ALGORITHM.match(value) or entropy(value) < 2.5:
         return False
     if CAMEL_WORDS.fullmatch(value) and not is_random(value):
@@ -169,8 +171,7 @@ def _is_secret_in_prose(match: re.Match[str], of_password: bool, value: str) -> 
         return is_scrambled(value)
     if _ALGORITHM.match(value) or HEX.fullmatch(value):
         return False
-    is_mixed = count_classes(value) == 3 and not CAMEL_WORDS.fullmatch(value)
-    return is_mixed or bool(_WORD_AND_NUMBER.fullmatch(value)) or is_random(value)
+    return bool(_WORD_AND_NUMBER.fullmatch(value) or _MIXED.search(value)) or is_random(value)
 
 
 def _is_secret_letters(match: re.Match[str], of_password: bool, value: str) -> bool:
@@ -191,8 +192,8 @@ def _is_secret_letters(match: re.Match[str], of_password: bool, value: str) -> b
 def _is_secret_value(match: re.Match[str], name: str, value: str) -> bool:
     """Separate secrets from code, words and names by the characters, the length and the separator."""
     quoted = bool(match["quote"])
-    if not quoted and _CODE.search(value):
-        return False  # code: a call, an index, a type
+    if "(?" in value or (not quoted and _CODE.search(value)):
+        return False  # a regex, or code: a call, an index, a type
     of_password = name.startswith(_WORDS.passwords)
     is_strong = count_classes(match["value"]) == 4 and bool(_PUNCTUATION.search(match["value"]))
     may_be_words = of_password and (quoted or is_strong or "=" in match["sep"])
@@ -205,9 +206,16 @@ def _is_secret_value(match: re.Match[str], name: str, value: str) -> bool:
     if not may_be_words and CAMEL_WORDS.fullmatch(value) and not is_random(value):
         return False
     if not has_digit(value) or not any(c.isalpha() for c in value):
+        if quoted and _has_many_symbols(value):
+            return True
         has_odd_characters = is_scrambled(value) or _PUNCTUATION_INSIDE.search(value)
         return (len(value) >= 24 and is_random(value)) or bool(may_be_words and quoted and has_odd_characters)
     return entropy(value) >= 2.5 and (count_classes(value) >= 3 or len(value) >= (10 if may_be_words else 16))
+
+
+def _has_many_symbols(value: str) -> bool:
+    """Return True for letters with many symbols between them that are no regex."""
+    return len({c for c in value if not c.isalnum()}) >= 5 and not _REGEX.search(value)
 
 
 def _is_long_random(value: str) -> bool:

@@ -175,11 +175,20 @@ def is_client_argument(match: re.Match[str]) -> bool:
 
 @_register
 def is_jwt(match: re.Match[str]) -> bool:
-    try:
-        header = json.loads(decode_base64(match["header"]))
-    except ValueError:
+    """Return True for an object with a usual key. Without a signature, the payload must be an object too."""
+    header = _decode_object(match["header"])
+    if header.keys().isdisjoint({"alg", "typ", "enc", "kid"}):
         return False
-    return isinstance(header, dict) and bool({"alg", "typ", "enc", "kid"} & header.keys())
+    return len(match["signature"] or "") >= 16 or bool(_decode_object(match["payload"]))
+
+
+def _decode_object(text: str) -> dict[str, object]:
+    """Decode a JSON object in base64. Return an empty one for anything else."""
+    try:
+        decoded = json.loads(decode_base64(text))
+    except ValueError:
+        return {}
+    return decoded if isinstance(decoded, dict) else {}
 
 
 @_register
@@ -206,6 +215,13 @@ def is_base64_of_text(match: re.Match[str]) -> bool:
 
 
 @_register
+def is_base64_of_pair(match: re.Match[str]) -> bool:
+    """The user and the password of a registry: readable text with a colon."""
+    user, _, password = decode_base64(match["value"]).partition(b":")
+    return bool(user) and len(password) >= 4 and (user + password).isascii()
+
+
+@_register
 def is_discord_token(match: re.Match[str]) -> bool:
     """The first part is the bot's number in base64."""
     return decode_base64(match["id"]).isdigit()
@@ -214,11 +230,6 @@ def is_discord_token(match: re.Match[str]) -> bool:
 # ---- text around the value
 
 _CONSONANTS = re.compile(r"(?<![a-z])[bcdfghjklmnpqrstvwxz]{4}(?![a-z])")
-
-
-@_register
-def is_near_twilio(match: re.Match[str]) -> bool:
-    return "twilio" in match.string[max(0, match.start() - 100) : match.end() + 100].lower()
 
 
 @_register

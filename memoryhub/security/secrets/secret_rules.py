@@ -41,6 +41,7 @@ UNITS_PER_CHARACTER = 4
 MIN_UNITS = 10_000
 UNITS_PER_CANDIDATE = 15  # in addition to one unit per character of the candidate
 MAX_CPU_SECONDS = 5.0  # a backstop for slow machines; the units are used up much earlier
+CHARACTERS_AROUND = 100  # of a match, in which ``near`` must match
 _CANDIDATES_PER_CLOCK_CHECK = 64
 
 
@@ -100,6 +101,7 @@ class SecretRule(RuleSchema):
     ``keywords``: every match contains one of them. They are in lower case.
     ``hints``: regexes of which one must match the lower-case text, if there are any.
     ``check``: the function that separates secrets from placeholders. ``precheck``: a cheap test before it.
+    ``near``: a regex that must match the lower-case text around a match.
     ``standalone``: the regex matches a whole token and never a part of a longer word.
     ``anchored``: every match starts where a hint matches, so the regex is tried only there.
     """
@@ -113,6 +115,7 @@ class SecretRule(RuleSchema):
     hints: tuple[Annotated[str, AfterValidator(_join_lines)], ...] = ()
     check: Annotated[Check, BeforeValidator(_find_check)] = has_variety
     precheck: Annotated[Check, BeforeValidator(_find_check)] | None = None
+    near: str = ""
     standalone: bool = False
     anchored: bool = False
 
@@ -227,6 +230,11 @@ def _examine(
         budget.spend(0)
     else:
         budget.spend(end - match.start())
-        if rule.check(match):
+        if rule.check(match) and (not rule.near or _is_near(rule.near, match)):
             return True, end
     return False, max(start, match.start() + 1)
+
+
+def _is_near(regex: str, match: re.Match[str]) -> bool:
+    start, end = match.start() - CHARACTERS_AROUND, match.end() + CHARACTERS_AROUND
+    return contains_hint((regex,), match.string[max(0, start) : end].lower())

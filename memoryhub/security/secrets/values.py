@@ -9,7 +9,8 @@ import re
 
 _PLACEHOLDER = re.compile(
     r"your|example|change.?me|place.?holder|dummy|redacted|replace|(?-i:xxx|XXX)|\*\*\*|\.\.\.|…|todo|foobar|lorem"
-    r"|environ|getenv|process\.env|%\(|secrets\.|vault:|encrypted:|\$\{[\w.]*(?:[}:|-]|$)|\{\{[\w .|-]*(?:\}\}|$)",
+    r"|environ|getenv|process\.env|%\(|secrets\.|vault:|encrypted:"
+    r"|\$\{[\w.]*(?:[}:|-]|$)|\{\{[\w .|-]*(?:\}\}|$)",
     re.IGNORECASE,
 )
 # Each lower-case match of _PLACEHOLDER contains one of these. Searching for them is many times faster.
