@@ -155,9 +155,17 @@ def _pair(rng: random.Random, length: int) -> str:
 
 
 def _jwt(rng: random.Random, _: int) -> str:
-    parts = ({"alg": "HS256", "typ": "JWT"}, {"sub": _random_characters(rng, "d", 9), "name": "Ada"})
-    head = (base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
-    return ".".join([*head, _random_characters(rng, "w", 43)])
+    head = _join_jwt({"alg": "HS256", "typ": "JWT"}, {"sub": _random_characters(rng, "d", 9), "name": "Ada"})
+    return f"{head}.{_random_characters(rng, 'w', 43)}"
+
+
+def _unsigned_jwt(rng: random.Random, _: int) -> str:
+    return _join_jwt({"alg": "none", "typ": "JWT"}, {"sub": _random_characters(rng, "d", 9), "name": "Ada"})
+
+
+def _join_jwt(*parts: dict[str, str]) -> str:
+    texts = (json.dumps(part).encode() for part in parts)
+    return ".".join(base64.urlsafe_b64encode(text).decode().rstrip("=") for text in texts)
 
 
 def _bot(rng: random.Random, _: int) -> str:
@@ -171,5 +179,6 @@ _GENERATORS: dict[str, Callable[[random.Random, int], str]] = {
     "readable": _in_base64,
     "pair": _pair,
     "jwt": _jwt,
+    "unsigned": _unsigned_jwt,
     "bot": _bot,
 }

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import cache
 from itertools import chain
 from typing import NamedTuple
@@ -30,6 +30,7 @@ from memoryhub.security.secrets.secret_rules import (
     contains_hint,
     find_matches,
     load_rules,
+    lower_case,
 )
 
 __all__ = [
@@ -72,12 +73,17 @@ def compile_rules() -> None:
 def find_secrets(text: str) -> list[DetectedSecret]:
     """Return the secrets in a text, by line. Secrets of one kind on one line count once.
 
-    Raise :class:`CheckTooCostly` if the check needs more work than the text's length allows.
+    If the check needs more work than the text's length allows, return the secrets that were found up to then.
+    Raise :class:`CheckTooCostly` if there are none.
     """
     kinds: dict[int, str] = {}
-    for start, _, kind in _find_spans(text):
-        if kinds.get(start, GENERIC_KIND) == GENERIC_KIND:  # a more specific kind replaces the generic one
-            kinds[start] = kind
+    try:
+        for start, _, kind in _find_spans(text):
+            if kinds.get(start, GENERIC_KIND) == GENERIC_KIND:  # a more specific kind replaces it
+                kinds[start] = kind
+    except CheckTooCostly:
+        if not kinds:
+            raise
     found, line, counted = set(), 1, 0
     for start in sorted(kinds):
         line += text.count("\n", counted, start)
@@ -89,7 +95,7 @@ def find_secrets(text: str) -> list[DetectedSecret]:
 def may_contain_secrets(text: str) -> bool:
     """Return True if the text contains a secret or is too costly to check."""
     try:
-        return bool(find_secrets(text))
+        return any(True for _ in _find_spans(text))
     except CheckTooCostly:
         return True
 
@@ -116,22 +122,34 @@ def redact_checked(text: str) -> str:
 
 
 def _find_spans(text: str) -> Iterator[_Span]:
-    budget = Budget(len(text))
-    for rule in _applicable_rules(text.lower()):
-        budget.check_time()
-        closing: re.Match[str] | None = None
-        for match in find_matches(rule, text, budget):
-            start, end = secret_span(match)
-            if "-----BEGIN" in match[0]:
-                if closing is None or closing.start() < end:  # many keys may share one end: search it once
-                    closing = _PEM_END.search(text, end)
-                if not closing:
-                    yield _Span(start, len(text), rule.kind)
-                    break  # the rest is redacted; searching the end for each key would take quadratic time
-                end = closing.end()
-            yield _Span(start, end, rule.kind)
-    for kind, start, end in find_near_service_names(text, budget):
-        yield _Span(start, end, kind)
+    """Yield the secrets, those of a specific kind first. A value that one rule found is not checked again."""
+    budget, rules = Budget(len(text)), list(_applicable_rules(lower_case(text)))
+    found: set[int] = set()
+    specific = (_find_by_rule(rule, text, budget, found) for rule in rules if not _is_generic(rule))
+    nearby = (_Span(start, end, kind) for kind, start, end in find_near_service_names(text, budget))
+    generic = (_find_by_rule(rule, text, budget, found) for rule in rules if _is_generic(rule))
+    for span in chain(chain.from_iterable(specific), nearby, chain.from_iterable(generic)):
+        found.add(span.start)
+        yield span
+
+
+def _is_generic(rule: SecretRule) -> bool:
+    return rule.kind == GENERIC_KIND
+
+
+def _find_by_rule(rule: SecretRule, text: str, budget: Budget, found: Container[int]) -> Iterator[_Span]:
+    budget.check_time()
+    closing: re.Match[str] | None = None
+    for match in find_matches(rule, text, budget, found):
+        start, end = secret_span(match)
+        if "-----BEGIN" in match[0]:
+            if closing is None or closing.start() < end:  # many keys may share one end: search it once
+                closing = _PEM_END.search(text, end)
+            if not closing:
+                yield _Span(start, len(text), rule.kind)
+                return  # the rest is redacted; searching the end for each key would take quadratic time
+            end = closing.end()
+        yield _Span(start, end, rule.kind)
 
 
 _KeywordRules = list[tuple[str, list[int]]]  # keywords, each with the positions of its rules

@@ -6,8 +6,8 @@ import json
 import re
 from collections.abc import Callable
 
+from memoryhub.security.secrets import assignments
 from memoryhub.security.secrets.values import (
-    CAMEL_WORDS,
     ENV_NAME,
     HEX,
     UUID,
@@ -19,7 +19,6 @@ from memoryhub.security.secrets.values import (
     is_random,
     is_reference,
     is_scrambled,
-    is_unpronounceable,
     is_varied,
 )
 
@@ -34,12 +33,12 @@ def _register(check: Check) -> Check:
 
 def secret_value(match: re.Match[str]) -> str:
     """Return the group ``value`` of a match, or the whole match if the rule has no such group."""
-    return match["value"] if "value" in match.re.groupindex else match[0]
+    return str(match[match.re.groupindex.get("value", 0)])
 
 
 def secret_span(match: re.Match[str]) -> tuple[int, int]:
     """Return the start and the end of :func:`secret_value`."""
-    return match.span("value" if "value" in match.re.groupindex else 0)
+    return match.span(match.re.groupindex.get("value", 0))
 
 
 @_register
@@ -176,11 +175,20 @@ def is_client_argument(match: re.Match[str]) -> bool:
 
 @_register
 def is_jwt(match: re.Match[str]) -> bool:
-    try:
-        header = json.loads(decode_base64(match["header"]))
-    except ValueError:
+    """Return True for an object with a usual key. Without a signature, the payload must be an object too."""
+    header = _decode_object(match["header"])
+    if header.keys().isdisjoint({"alg", "typ", "enc", "kid"}):
         return False
-    return isinstance(header, dict) and bool({"alg", "typ", "enc", "kid"} & header.keys())
+    return len(match["signature"] or "") >= 16 or bool(_decode_object(match["payload"]))
+
+
+def _decode_object(text: str) -> dict[str, object]:
+    """Decode a JSON object in base64. Return an empty one for anything else."""
+    try:
+        decoded = json.loads(decode_base64(text))
+    except ValueError:
+        return {}
+    return decoded if isinstance(decoded, dict) else {}
 
 
 @_register
@@ -207,6 +215,13 @@ def is_base64_of_text(match: re.Match[str]) -> bool:
 
 
 @_register
+def is_base64_of_pair(match: re.Match[str]) -> bool:
+    """The user and the password of a registry: readable text with a colon."""
+    user, _, password = decode_base64(match["value"]).partition(b":")
+    return bool(user) and len(password) >= 4 and (user + password).isascii()
+
+
+@_register
 def is_discord_token(match: re.Match[str]) -> bool:
     """The first part is the bot's number in base64."""
     return decode_base64(match["id"]).isdigit()
@@ -214,22 +229,7 @@ def is_discord_token(match: re.Match[str]) -> bool:
 
 # ---- text around the value
 
-# Tokens with these names mark a position or a request.
-_HARMLESS_TOKEN = re.compile(
-    r"(?:csrf|xsrf|page|cursor|sync|continuation|cancell?ation|session|request|push|device|invite|resume"
-    r"|idempotency|correlation|next|delta|state|trace|span|client|transaction)[ _-]?$",
-    re.IGNORECASE,
-)
 _CONSONANTS = re.compile(r"(?<![a-z])[bcdfghjklmnpqrstvwxz]{4}(?![a-z])")
-
-
-def _text_before(match: re.Match[str], start: int) -> str:
-    return match.string[max(0, start - 24) : start]
-
-
-@_register
-def is_near_twilio(match: re.Match[str]) -> bool:
-    return "twilio" in match.string[max(0, match.start() - 100) : match.end() + 100].lower()
 
 
 @_register
@@ -242,8 +242,8 @@ def is_in_json_web_key(match: re.Match[str]) -> bool:
 def is_named_in_prose(match: re.Match[str]) -> bool:
     """A long random value soon after its name. Hexadecimal must be closer: commits look the same."""
     value, between = match["value"], match["between"].strip()
-    before = _text_before(match, match.start())
-    if is_placeholder(value) or UUID.fullmatch(value) or _HARMLESS_TOKEN.search(before):
+    before = assignments.text_before(match, match.start())
+    if is_placeholder(value) or UUID.fullmatch(value) or assignments.is_harmless_token(before):
         return False
     if HEX.fullmatch(value):
         return len(value) >= 32 and len(set(value)) >= 8 and (not between or between.endswith("is"))
@@ -257,113 +257,12 @@ def has_no_words(match: re.Match[str]) -> bool:
 
 # ---- assignments: ``password = ...``
 
-_PUNCTUATION = re.compile(r"[!$%^&*?+~#@]")  # without hyphens and dots, which also join words
-_PUNCTUATION_INSIDE = re.compile(r"\w[!$%^&*?#@](?:\w|$)")
-_JOINT = re.compile(r"[-_.]")
-_BEFORE_KEY = re.compile(
-    r"(?:api|access|auth|private|preshared|signing|encryption|master|licen[cs]e|shared|subscription|account"
-    r"|service|app|application|consumer|admin|write|server|webhook|deploy|security|bot|user|project|team"
-    r"|integration|management|secret|storage|session|provisionDevice|priv|wi-?fi|wlan)[ _-]?$",
-    re.IGNORECASE,
-)
-_BEFORE_TOKEN = re.compile(r"[A-Za-z][_-]?$")
-_BEFORE_PAT = re.compile(r"(?:dd|ci|do|ado|gh|gl)[_-]$", re.IGNORECASE)
-_BEFORE_PASS = re.compile(r"[_-]$|[a-z]$")
-# Keys with these names give no access.
-_HARMLESS_KEY = re.compile(
-    r"(?:public|pub|cache|primary|foreign|partition|sort|range|query|object|s3|host|idempotency|hash|row|dedupe"
-    r"|lookup|group|map|site|publishable|index|i18n|storage|blob|file|upload|image|trace|redis|lock|message"
-    r"|routing|event|translation|record|item|content|sha|etag|anon)[_-]?$",
-    re.IGNORECASE,
-)
-_BEFORE_UUID = re.compile(r"(?:api|access|auth|secret|private|admin)[_-]?$", re.IGNORECASE)
-_HASHED = re.compile(r"(?:hash|hashed|encrypted|salted)[_-]?$", re.IGNORECASE)
-
-
-def _assigned_name(match: re.Match[str]) -> str:
-    """Return the name in lower case, or "" if it is not the name of a secret, as in ``primary_key``.
-
-    Keys and tokens get a common name: ``api_key`` for names that mean an API key, ``some_key`` for others.
-    """
-    end, before = match["name"], _text_before(match, match.start("name"))
-    lowered = end.lower()
-    if _HASHED.search(before):
-        return ""
-    if lowered == "key":
-        return "api_key" if _BEFORE_KEY.search(before) else _other_key(before, end)
-    if lowered == "pat":
-        return lowered if _BEFORE_PAT.search(before) else ""
-    if lowered == "pass":
-        is_joined = before.endswith(("_", "-", "$")) or (end == "Pass" and _BEFORE_PASS.search(before))
-        return lowered if is_joined else ""
-    if lowered == "token":
-        return "some_token" if _BEFORE_TOKEN.search(before) else lowered
-    return lowered
-
-
-def _other_key(before: str, end: str) -> str:
-    """Return ``some_key`` for a name such as ``acmeKey``: only the value can show that it is secret."""
-    is_joined = (end == "Key" and before[-1:].isalnum()) or before.endswith(("_", "-"))
-    return "some_key" if is_joined and not _HARMLESS_KEY.search(before) else ""
-
 
 @_register
 def has_secret_name(match: re.Match[str]) -> bool:
-    return bool(_assigned_name(match))
+    return bool(assignments.assigned_name(match))
 
 
 @_register
 def is_assigned_secret(match: re.Match[str]) -> bool:
-    value, name = match["value"].rstrip(".!?:\\") or "-", _assigned_name(match)
-    if not name or len(value) < 8 or is_placeholder(value):
-        return False
-    if UUID.fullmatch(value):
-        return _may_be_uuid(match, name)
-    if name == "some_key" and not (match["quote"] and len(value) >= 32 and not HEX.fullmatch(value)):
-        return False
-    return not is_reference(value) and _is_secret_value(match, name, value)
-
-
-def _may_be_uuid(match: re.Match[str], name: str) -> bool:
-    """Return True if a UUID with this name is a secret and not an id."""
-    before = _text_before(match, match.start("name"))
-    if name == "api_key":
-        return bool(_BEFORE_UUID.search(before))
-    if name == "some_token":
-        return not _HARMLESS_TOKEN.search(before)
-    return name.startswith(("secret", "pass"))
-
-
-def _is_secret_value(match: re.Match[str], name: str, value: str) -> bool:
-    """Separate secrets from code, words and names by the characters, the length and the separator."""
-    quoted = bool(match["quote"])
-    if not quoted and re.search(r"[()\[\]{}<>|]|::", value):
-        return False  # code: a call, an index, a type
-    of_password = name.startswith(("pass", "contrase")) or name == "pwd"
-    is_strong = count_classes(match["value"]) == 4 and bool(_PUNCTUATION.search(match["value"]))
-    may_be_words = of_password and (quoted or is_strong or "=" in match["sep"])
-    separator = match["sep"].strip(" \t:")
-    # Prose about tokens and keys, or about changing a password to something.
-    if separator in ("is", "to") and not (of_password or _is_long_random(value)):
-        return False
-    if separator == "to" and not is_scrambled(value):
-        return False
-    if not may_be_words and CAMEL_WORDS.fullmatch(value) and not is_random(value):
-        return False
-    if HEX.fullmatch(value):
-        return not of_password and name != "token" and len(value) >= 32 and entropy(value) > 3
-    if not has_digit(value) or not any(c.isalpha() for c in value):
-        has_odd_characters = is_scrambled(value) or _PUNCTUATION_INSIDE.search(value)
-        return (len(value) >= 24 and is_random(value)) or bool(may_be_words and quoted and has_odd_characters)
-    return entropy(value) >= 2.5 and (count_classes(value) >= 3 or len(value) >= (10 if may_be_words else 16))
-
-
-def _is_long_random(value: str) -> bool:
-    """Return True for 20 or more random letters and digits that are no joined words."""
-    if any(
-        len(part) >= 5 and part.isalpha() and not is_unpronounceable(part) for part in _JOINT.split(value)
-    ):
-        return False
-    if HEX.fullmatch(value):
-        return len(value) >= 32 and entropy(value) > 3
-    return len(value) >= 20 and has_digit(value) and is_random(value)
+    return assignments.is_secret_assignment(match)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from operator import add
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,18 +56,44 @@ class NearbySecret(NamedTuple):
 
 def find_near_service_names(text: str, budget: Budget) -> Iterator[NearbySecret]:
     """Yield the random values after the name of a service, and values in the usual form of a token."""
+    mentions = _Mentions(text)
     for run in _VALUE.finditer(text):
         start, value = run.start(), run[0]
         budget.spend(len(value))
         if name := _NAME_IN_VALUE.match(value):
             start, value = start + name.end(), value[name.end() :]
         value = value.rstrip(".:")
-        if _may_be_secret(value):
-            before = text[max(0, start - _MAX_CHARACTERS_BEFORE) : start]
-            if service := _find_service(before, value):
-                yield NearbySecret(f"{service} key", start, start + len(value))
-            elif _has_token_form(value):
-                yield NearbySecret("token", start, start + len(value))
+        if not _may_be_secret(value):
+            continue
+        service = ""
+        if mentions.has_one_before(start):
+            budget.spend(_MAX_CHARACTERS_BEFORE)
+            service = _find_service(text[max(0, start - _MAX_CHARACTERS_BEFORE) : start], value)
+        if service:
+            yield NearbySecret(f"{service} key", start, start + len(value))
+        elif _has_token_form(value):
+            yield NearbySecret("token", start, start + len(value))
+
+
+class _Mentions:
+    """The names of services before the values of a text. Each part of the text is read once."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._read = 0  # the end of the part that was read
+        self._latest = -1  # the position of the last name in it
+
+    def has_one_before(self, position: int) -> bool:
+        """Return True if the text just before a position contains the name of a service."""
+        services, first = load_service_names().services, max(0, position - _MAX_CHARACTERS_BEFORE)
+        previous = ""
+        for match in _WORD.finditer(self._text, max(first, self._read), position):
+            word = match[0].lower()
+            if word in services or previous + word in services:
+                self._latest = match.start()
+            previous = word
+        self._read = position
+        return self._latest >= first
 
 
 def _may_be_secret(value: str) -> bool:
@@ -95,9 +120,9 @@ def _find_service(before: str, value: str) -> str:
     names = load_service_names()
     last_paragraph = before.rstrip(_OPENING + "=>:,|-?").rpartition("\n\n")[2]
     words = [word.lower() for word in _WORD.findall(last_paragraph)]
-    if names.services.keys().isdisjoint((*words, *map(add, words, words[1:]))):
-        return ""  # the usual case
-    service = next(names.services[name] for name in _possible_names(words) if name in names.services)
+    service = next((names.services[name] for name in _possible_names(words) if name in names.services), "")
+    if not service:
+        return ""
     is_assigned = bool(_SEPARATOR.search(before))
     last, near = words[-1], words[-4:]
     has_key_word = not names.key_words.isdisjoint(near)

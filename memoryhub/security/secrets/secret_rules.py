@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,11 +35,13 @@ _WORD_START = r"(?:(?<![\w-])|(?<=\\[nrt]))"
 _WORD_END = r"(?![\w-])"
 _LITERAL_START = re.compile(r"(?:[\w-]|\\[.$+])+(?![*+?{])", re.ASCII)
 
-# Ordinary prose, code and logs of more than 2,000 characters use at most 1.3 units per character.
-UNITS_PER_CHARACTER = 6
+# Ordinary prose, code and logs of more than 2,000 characters use at most 1.3 units per character; lists of
+# ids and files of settings use at most 3.
+UNITS_PER_CHARACTER = 4
 MIN_UNITS = 10_000
-UNITS_PER_CANDIDATE = 10  # in addition to one unit per character of the candidate
+UNITS_PER_CANDIDATE = 15  # in addition to one unit per character of the candidate
 MAX_CPU_SECONDS = 5.0  # a backstop for slow machines; the units are used up much earlier
+CHARACTERS_AROUND = 100  # of a match, in which ``near`` must match
 _CANDIDATES_PER_CLOCK_CHECK = 64
 
 
@@ -99,7 +101,9 @@ class SecretRule(RuleSchema):
     ``keywords``: every match contains one of them. They are in lower case.
     ``hints``: regexes of which one must match the lower-case text, if there are any.
     ``check``: the function that separates secrets from placeholders. ``precheck``: a cheap test before it.
+    ``near``: a regex that must match the lower-case text around a match.
     ``standalone``: the regex matches a whole token and never a part of a longer word.
+    ``anchored``: every match starts where a hint matches, so the regex is tried only there.
     """
 
     id: str = Field(pattern=r"^[a-z0-9-]+$")
@@ -111,7 +115,9 @@ class SecretRule(RuleSchema):
     hints: tuple[Annotated[str, AfterValidator(_join_lines)], ...] = ()
     check: Annotated[Check, BeforeValidator(_find_check)] = has_variety
     precheck: Annotated[Check, BeforeValidator(_find_check)] | None = None
+    near: str = ""
     standalone: bool = False
+    anchored: bool = False
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -155,6 +161,17 @@ def _as_standalone(regex: str) -> str:
     return f"{head}{start}(?:{regex[len(head) :]}){_WORD_END}"
 
 
+def lower_case(text: str) -> str:
+    """Return the text in lower case, with every character in its place."""
+    lowered = text.lower()
+    return lowered if len(lowered) == len(text) else "".join(map(_lower_character, text))
+
+
+def _lower_character(character: str) -> str:
+    lowered = character.lower()
+    return lowered if len(lowered) == 1 else character
+
+
 def contains_hint(hints: tuple[str, ...], lowered: str) -> bool:
     """Return True if one of the hints matches the lower-case text."""
     return any(_compile_hint(hint).search(lowered) for hint in hints)
@@ -165,23 +182,59 @@ def _compile_hint(regex: str) -> re.Pattern[str]:
     return re.compile(regex, re.ASCII)
 
 
-def find_matches(rule: SecretRule, text: str, budget: Budget) -> Iterator[re.Match[str]]:
-    """Yield the matches that are secrets. After a placeholder, search again from the start of its value.
+def _find_anchors(hints: tuple[str, ...], lowered: str) -> list[int]:
+    """Return the positions in the lower-case text where a hint matches, in order."""
+    return sorted({match.start() for hint in hints for match in _compile_hint(hint).finditer(lowered)})
 
-    Values may overlap, so one character can be examined many times. The budget limits that.
+
+def find_matches(
+    rule: SecretRule, text: str, budget: Budget, found: Container[int] = ()
+) -> Iterator[re.Match[str]]:
+    """Yield the matches that are secrets, except values that start at a position in ``found``.
+
+    After a placeholder, search again from the start of its value. So values may overlap, and one character
+    can be examined many times. The budget limits that.
     """
+    if rule.anchored:
+        return _search_at_anchors(rule, text, budget, found)
+    return _search(rule, text, budget, found)
+
+
+def _search(rule: SecretRule, text: str, budget: Budget, found: Container[int]) -> Iterator[re.Match[str]]:
     position = 0
     while match := rule.pattern.search(text, position):
-        if _is_secret(rule, match, budget):
+        is_secret, position = _examine(rule, match, budget, found)
+        if is_secret:
             yield match
-            position = match.end()
-        else:
-            position = max(secret_span(match)[0], match.start() + 1)
 
 
-def _is_secret(rule: SecretRule, match: re.Match[str], budget: Budget) -> bool:
+def _search_at_anchors(
+    rule: SecretRule, text: str, budget: Budget, found: Container[int]
+) -> Iterator[re.Match[str]]:
+    position = 0
+    for anchor in _find_anchors(rule.hints, lower_case(text)):
+        if anchor >= position and (match := rule.pattern.match(text, anchor)):
+            is_secret, position = _examine(rule, match, budget, found)
+            if is_secret:
+                yield match
+
+
+def _examine(
+    rule: SecretRule, match: re.Match[str], budget: Budget, found: Container[int]
+) -> tuple[bool, int]:
+    """Return whether a match is a secret, and the position to search on from."""
+    start, end = secret_span(match)[0], match.end()
+    if start in found:
+        return False, end
     if rule.precheck and not rule.precheck(match):
         budget.spend(0)
-        return False
-    budget.spend(match.end() - match.start())
-    return rule.check(match)
+    else:
+        budget.spend(end - match.start())
+        if rule.check(match) and (not rule.near or _is_near(rule.near, match)):
+            return True, end
+    return False, max(start, match.start() + 1)
+
+
+def _is_near(regex: str, match: re.Match[str]) -> bool:
+    start, end = match.start() - CHARACTERS_AROUND, match.end() + CHARACTERS_AROUND
+    return contains_hint((regex,), match.string[max(0, start) : end].lower())

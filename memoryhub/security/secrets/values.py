@@ -6,23 +6,22 @@ import base64
 import binascii
 import math
 import re
-from collections import Counter
 
 _PLACEHOLDER = re.compile(
     r"your|example|change.?me|place.?holder|dummy|redacted|replace|(?-i:xxx|XXX)|\*\*\*|\.\.\.|…|todo|foobar|lorem"
-    r"|environ|getenv|process\.env|\$\{|\{\{|%\(|secrets\.|vault:|encrypted:",
+    r"|environ|getenv|process\.env|%\(|secrets\.|vault:|encrypted:"
+    r"|\$\{[\w.]*(?:[}:|-]|$)|\{\{[\w .|-]*(?:\}\}|$)",
     re.IGNORECASE,
 )
-# Each match of _PLACEHOLDER contains one of these words. Searching for them is many times faster.
-_PLACEHOLDER_WORDS = (
-    *("your", "example", "change", "place", "dummy", "redacted", "xxx", "***", "...", "todo", "foobar"),
-    *("lorem", "environ", "getenv", "process.env", "${", "{{", "%(", "secrets.", "vault:", "encrypted:"),
+# Each lower-case match of _PLACEHOLDER contains one of these. Searching for them is many times faster.
+_PLACEHOLDER_WORD = re.compile(
+    r"your|example|change|place|dummy|redacted|xxx|\*{3}|\.{3}|…|todo|foobar|lorem|environ|getenv|process\.env"
+    r"|[$]\{|\{{2}|%\(|secrets\.|vault:|encrypted:"
 )
 _ASKS_TO_BE_REPLACED = re.compile(r"your|x{4}|\*{3}|\.{3}", re.IGNORECASE)
 # Words that made-up values consist of. Only the rest of a value can be a secret.
 _FILLER = re.compile(
-    r"my|the|test|fake|some|secret|passw(?:or)?d|token|api|key|here|value|super|user|admin|abc|1234*5?6?7?8?9?0?",
-    re.IGNORECASE,
+    r"my|the|test|fake|some|secret|passw(?:or)?d|token|api|key|here|value|super|user|admin|abc|1234*5?6?7?8?9?0?"
 )
 _FILLER_SAMPLE = 160  # characters at the start of a long value that usually show it is no filler
 _LONGEST_FILLER = 10
@@ -36,6 +35,7 @@ _PLAIN_WORDS = re.compile(r"(?:(?:[a-z]+\d{0,3}|\d{1,4}|[a-z]\d[a-z])(?:[^A-Za-z
 CAMEL_WORDS = re.compile(r"(?:[A-Za-z]*+\d{0,4}+(?:[^A-Za-z0-9]++|$))++")  # possessive: else exponential
 # A run of one character class: a word, capitals or digits. Random values change the class often.
 _RUN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
+_DIGIT = re.compile(r"\d")
 _VOWEL = re.compile(r"[aeiouy]", re.IGNORECASE)
 _CONSONANTS = re.compile(r"[bcdfghjklmnpqrstvwxz]{5}", re.IGNORECASE)
 
@@ -46,43 +46,50 @@ def is_varied(value: str) -> bool:
 
 
 def has_digit(value: str) -> bool:
-    return any(c.isdigit() for c in value)
+    return _DIGIT.search(value) is not None
 
 
 def entropy(text: str) -> float:
     """Return the Shannon entropy in bits per character."""
-    return -sum(n / len(text) * math.log2(n / len(text)) for n in Counter(text).values())
+    counts = [text.count(character) for character in set(text)]
+    return math.log2(len(text)) - sum(n * math.log2(n) for n in counts if n > 1) / len(text)
 
 
 def count_classes(text: str) -> int:
     """Return how many of these the text contains: lower case, upper case, digits, other characters."""
-    classes = (str.islower, str.isupper, str.isdigit, lambda c: not c.isalnum())
-    return sum(any(is_in(c) for c in text) for is_in in classes)
+    has_lower, has_upper = text.upper() != text, text.lower() != text
+    return has_lower + has_upper + has_digit(text) + (not text.isalnum())
 
 
 def is_placeholder(value: str) -> bool:
     if _contains_placeholder(value) or value[0] in "<$%{[&@#":
         return True
+    lowered = value.lower()
     if len(value) > _FILLER_SAMPLE:
-        rest = _FILLER.sub("", value[:_FILLER_SAMPLE])[:-_LONGEST_FILLER]  # the cut may split a word
+        rest = _FILLER.sub("", lowered[:_FILLER_SAMPLE])[:-_LONGEST_FILLER]  # the cut may split a word
         if len(rest.strip("-_.!")) >= 5:
             return False
-    return len(_FILLER.sub("", value).strip("-_.!")) < 5
+    return len(_FILLER.sub("", lowered).strip("-_.!")) < 5
 
 
 def _contains_placeholder(value: str) -> bool:
-    if value.isascii():
-        lowered = value.lower()
-        if not any(word in lowered for word in _PLACEHOLDER_WORDS):
-            return False
-    return bool(_PLACEHOLDER.search(value))
+    return bool(_PLACEHOLDER_WORD.search(value.lower()) and _PLACEHOLDER.search(value))
 
 
 def is_reference(value: str) -> bool:
-    """Return True for a name, a path or a digest: it refers to a value or is derived from one."""
+    """Return True for words, a name, a path or a digest: it refers to a value or is derived from one."""
+    return is_plain_words(value) or names_other_value(value)
+
+
+def is_plain_words(value: str) -> bool:
+    """Return True for words and small numbers with joints between them."""
+    return _PLAIN_WORDS.fullmatch(value) is not None
+
+
+def names_other_value(value: str) -> bool:
+    """Return True for a path, a dotted name, a constant, an id or a digest."""
     return bool(
-        _PLAIN_WORDS.fullmatch(value)
-        or _PATH.match(value)
+        _PATH.match(value)
         or _DOTTED_NAME.fullmatch(value)
         or ENV_NAME.fullmatch(value)
         or UUID.fullmatch(value)
@@ -100,17 +107,15 @@ def is_random(value: str) -> bool:
 
 def _looks_generated(value: str) -> bool:
     runs = _RUN.findall(value)
-    length = sum(map(len, runs))
+    length = len("".join(runs))
     if length < 12 or len(runs) < 4:
         return length >= 14 and len(set(value)) >= 10 and is_unpronounceable(value)
     if not has_digit(value):
         return is_scrambled(value)
     if length / len(runs) > 4.5:
         return False
-    in_words = sum(
-        len(run) for run in runs if len(run) >= 4 and run.isalpha() and not is_unpronounceable(run)
-    )
-    return in_words <= 0.7 * length
+    words = [run for run in runs if len(run) >= 4 and run.isalpha()]
+    return sum(len(run) for run in words if not is_unpronounceable(run)) <= 0.7 * length
 
 
 def is_scrambled(value: str) -> bool:

@@ -1,0 +1,229 @@
+"""Assignments such as ``password = …``: which names with which values are secrets. No Django.
+
+A telling name, a separator and eight or more characters are a secret, unless the value is a placeholder, a
+word that describes secrets, or refers to a value elsewhere (a variable, a path, a call).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+from memoryhub.core.rule_files import RuleSchema, Words, load_rule_file
+from memoryhub.security.secrets.values import (
+    CAMEL_WORDS,
+    HEX,
+    UUID,
+    count_classes,
+    entropy,
+    has_digit,
+    is_placeholder,
+    is_plain_words,
+    is_random,
+    is_scrambled,
+    is_unpronounceable,
+    names_other_value,
+)
+
+MIN_LENGTH = 8
+_NAME_LENGTH = 24  # characters before the end of a name, which its other words are in
+_MIN_HEX, _MIN_HEX_IN_PROSE = 16, 32
+_MIN_BASE64 = 32  # of a value that could be a path
+_MIN_LETTERS = 16  # a longer run of small letters is rarely a word
+
+_Ends = Annotated[tuple[str, ...], BeforeValidator(str.split)]  # as str.endswith takes them
+
+
+class AssignmentWords(RuleSchema):
+    """Words in names and values; the file describes them."""
+
+    passwords: _Ends
+    access_keys: _Ends
+    harmless_keys: _Ends
+    harmless_tokens: _Ends
+    derived: _Ends
+    uuid_keys: _Ends
+    token_issuers: _Ends
+    descriptions: Words
+
+
+_WORDS: AssignmentWords = load_rule_file(Path(__file__).with_suffix(".toml"), AssignmentWords)
+
+_PUNCTUATION = re.compile(r"[!$%^&*?+~#@]")  # without hyphens and dots, which also join words
+_PUNCTUATION_INSIDE = re.compile(r"\w[!$%^&*?#@](?:\w|$)")
+_JOINT = re.compile(r"[-_.]")
+_CODE = re.compile(r"[()\[\]{}<>|]|::")
+_REGEX = re.compile(r"\(\?|[azAZ09]-|\\")
+_WORD_AND_NUMBER = re.compile(r"[A-Za-z]{3,}\d{2,}")
+_MIXED = re.compile(r"[A-Za-z]\d+[A-Za-z]+\d|[A-Za-z]\d{2,}[A-Za-z]")
+_ALGORITHM = re.compile(
+    r"sha\d|md5|aes|rsa|hmac|pbkdf|argon|bcrypt|scrypt|base\d|utf|oauth|x509|ed25519|[hrep]s256|jwt|rfc|iso",
+    re.IGNORECASE,
+)
+_LITERAL_QUOTES = ('"', "'", '\\"', "\\'")
+_TELLING_WORD = re.compile(r"pass|pwd|secret|token|key|cred|auth|user|login|hash|crypt", re.IGNORECASE)
+
+
+def text_before(match: re.Match[str], start: int) -> str:
+    """Return the lower-case text before a name that can be a part of it, without one joint at its end."""
+    before = match.string[max(0, start - _NAME_LENGTH) : start].lower()
+    return before[:-1] if before.endswith((" ", "_", "-")) else before
+
+
+def is_harmless_token(before: str) -> bool:
+    """Return True if the words before ``token`` say that it marks a position or a request."""
+    return before.endswith(_WORDS.harmless_tokens)
+
+
+def assigned_name(match: re.Match[str]) -> str:
+    """Return the name in lower case, or "" if it is not the name of a secret, as in ``primary_key``.
+
+    Keys and tokens get a common name: ``api_key`` for names that mean an API key, ``some_key`` and
+    ``some_token`` for others.
+    """
+    end, start = match["name"], match.start("name")
+    before, last = text_before(match, start), match.string[max(0, start - 1) : start]
+    lowered = end.lower()
+    if before.endswith(_WORDS.derived):
+        return ""
+    if lowered == "key":
+        return "api_key" if before.endswith(_WORDS.access_keys) else _other_key(before, last, end)
+    if lowered == "pat":
+        return lowered if last in ("_", "-") and before.endswith(_WORDS.token_issuers) else ""
+    if lowered in ("pass", "pw"):
+        is_joined = last in ("_", "-", "$") or (end == "Pass" and last.isalpha())
+        return lowered if is_joined or (lowered == "pw" and not last.isalnum()) else ""
+    if lowered == "token":
+        return "some_token" if before[-1:].isalpha() and last != " " else lowered
+    return lowered
+
+
+def _other_key(before: str, last: str, end: str) -> str:
+    """Return ``some_key`` for a name such as ``acmeKey``: only the value can show that it is secret."""
+    is_joined = (end == "Key" and last.isalnum()) or last in ("_", "-")
+    return "some_key" if is_joined and last and not before.endswith(_WORDS.harmless_keys) else ""
+
+
+def is_secret_assignment(match: re.Match[str]) -> bool:
+    """Return True if the value of an assignment is a secret."""
+    name = assigned_name(match)
+    if not name:
+        return False
+    value = match["value"].rstrip(".!?:\\")
+    if name.startswith("cred"):
+        value = value.rpartition(":")[2]  # a user and a password
+    if len(value) < MIN_LENGTH or is_placeholder(value):
+        return False
+    if UUID.fullmatch(value):
+        return _may_be_uuid(match, name)
+    if name == "some_key" and not (match["quote"] and len(value) >= 32 and not HEX.fullmatch(value)):
+        return False
+    if names_other_value(value) and not (value[0] == "/" and len(value) >= _MIN_BASE64 and is_random(value)):
+        return False
+    if value.isalnum() and value.isascii():
+        return _is_secret_run(match, name, value)
+    return not is_plain_words(value) and _is_secret_value(match, name, value)
+
+
+def _may_be_uuid(match: re.Match[str], name: str) -> bool:
+    """Return True if a UUID with this name is a secret and not an id."""
+    before = text_before(match, match.start("name"))
+    if name == "api_key":
+        return before.endswith(_WORDS.uuid_keys)
+    if name == "some_token":
+        return not is_harmless_token(before)
+    return name.startswith(("secret", "pass"))
+
+
+def _separator(match: re.Match[str]) -> str:
+    return match["sep"].strip(" \t:")
+
+
+def _is_secret_run(match: re.Match[str], name: str, value: str) -> bool:
+    """Decide on a value of ASCII letters and digits."""
+    of_password, in_prose = name.startswith(_WORDS.passwords), _separator(match) in ("is", "to")
+    if value.isdigit():
+        return of_password and not in_prose and len(set(value)) >= 4
+    if in_prose and not match["quote"]:
+        return _is_secret_in_prose(match, of_password, value)
+    if value.isalpha():
+        return _is_secret_letters(match, of_password, value)
+    if HEX.fullmatch(value) and len(value) >= _MIN_HEX:
+        is_harmless = name.endswith("token") and is_harmless_token(text_before(match, match.start("name")))
+        return entropy(value) > 2.6 and not is_harmless
+    if _ALGORITHM.match(value) or entropy(value) < 2.5:
+        return False
+    if CAMEL_WORDS.fullmatch(value) and not is_random(value):
+        return of_password or bool(match["quote"] and name.startswith("secret"))
+    return True
+
+
+def _is_secret_in_prose(match: re.Match[str], of_password: bool, value: str) -> bool:
+    """Decide on a value after ``is`` or ``to``, where most values are words."""
+    if _separator(match) == "to":
+        return is_scrambled(value) and (of_password or _is_long_random(value))
+    if not of_password:
+        return _is_long_random(value)
+    if value.isalpha():
+        return is_scrambled(value)
+    if _ALGORITHM.match(value) or HEX.fullmatch(value):
+        return False
+    return bool(_WORD_AND_NUMBER.fullmatch(value) or _MIXED.search(value)) or is_random(value)
+
+
+def _is_secret_letters(match: re.Match[str], of_password: bool, value: str) -> bool:
+    """Decide on letters: a name, a word or a secret."""
+    if not (value[1:].islower() or value.isupper()):
+        return is_scrambled(value) or (len(value) >= 24 and is_random(value))
+    if value.lower() in _WORDS.descriptions or len(set(value)) < 5:
+        return False
+    if "," in match["sep"]:
+        return False  # a list of names
+    if of_password and match["quote"] in _LITERAL_QUOTES:
+        return len(value) >= _MIN_LETTERS or not _TELLING_WORD.search(value)
+    if _TELLING_WORD.search(value):
+        return False
+    return len(set(value)) >= 8 and (len(value) >= _MIN_LETTERS or is_unpronounceable(value))
+
+
+def _is_secret_value(match: re.Match[str], name: str, value: str) -> bool:
+    """Separate secrets from code, words and names by the characters, the length and the separator."""
+    quoted = bool(match["quote"])
+    if "(?" in value or (not quoted and _CODE.search(value)):
+        return False  # a regex, or code: a call, an index, a type
+    of_password = name.startswith(_WORDS.passwords)
+    is_strong = count_classes(match["value"]) == 4 and bool(_PUNCTUATION.search(match["value"]))
+    may_be_words = of_password and (quoted or is_strong or "=" in match["sep"])
+    separator = _separator(match)
+    # Prose about tokens and keys, or about changing a password to something.
+    if separator in ("is", "to") and not (of_password or _is_long_random(value)):
+        return False
+    if separator == "to" and not is_scrambled(value):
+        return False
+    if not may_be_words and CAMEL_WORDS.fullmatch(value) and not is_random(value):
+        return False
+    if not has_digit(value) or not any(c.isalpha() for c in value):
+        if quoted and _has_many_symbols(value):
+            return True
+        has_odd_characters = is_scrambled(value) or _PUNCTUATION_INSIDE.search(value)
+        return (len(value) >= 24 and is_random(value)) or bool(may_be_words and quoted and has_odd_characters)
+    return entropy(value) >= 2.5 and (count_classes(value) >= 3 or len(value) >= (10 if may_be_words else 16))
+
+
+def _has_many_symbols(value: str) -> bool:
+    """Return True for letters with many symbols between them that are no regex."""
+    return len({c for c in value if not c.isalnum()}) >= 5 and not _REGEX.search(value)
+
+
+def _is_long_random(value: str) -> bool:
+    """Return True for 20 or more random letters and digits that are no joined words."""
+    if any(
+        len(part) >= 5 and part.isalpha() and not is_unpronounceable(part) for part in _JOINT.split(value)
+    ):
+        return False
+    if HEX.fullmatch(value):
+        return len(value) >= _MIN_HEX_IN_PROSE and entropy(value) > 3
+    return len(value) >= 20 and has_digit(value) and is_random(value)

@@ -1,0 +1,102 @@
+"""Telling names with a separator and a value: secrets, placeholders and words."""
+
+from __future__ import annotations
+
+import pytest
+
+from memoryhub.security.secrets import REDACTED, find_secrets, redact
+from tools.secret_examples import fill_template
+
+from .test_secret_detector import CHANCE
+
+SECRETS = (
+    "secret = abcdefghijklmnopqrstuvwxyz",
+    "token = 0123456789abcdef0123",
+    "passwd: sunshine42",
+    "password is hunter2024",
+    "the password is q1w2e3r4",
+    "The default password is 'blooberry'",
+    "pwd=letmein99",
+    "pw: kite7lamp",
+    "smtp_pass = kite7lamp",
+    "creds = deploy:kite7lamp",
+    'password = "swordfish"',
+    "password => 'thisismypassword'",
+    'db_pass := "m{{h}o)p${e]nob(ody[f>-_$#one}}"',
+    "access_token = {h16}",
+    "api_key: {b24}",
+    "SESSION_TOKEN=/{b80}",
+    "user.set_password('kite7lamp!')",
+)
+OTHERS = (
+    "token = <your-token>",
+    "token = xxxx",
+    "token = xxxxxxxxxxxx",
+    "secret = changeme",
+    "token = ${TOKEN}",
+    "token = $TOKEN_OF_CI",
+    "api_key = example",
+    "password = example123",
+    'password = "{{ vault_password }}"',
+    'password: "required"',
+    "password: required",
+    "the password is incorrect",
+    "the password is argon2id hashed",
+    "secret = generateSecret()",
+    "token: authenticated",
+    "password=password, token=token",
+    '["username", "password", "repository"]',
+    'password: "^(?=.*[A-Z])(?=.*[0-9]).{8,}$"',
+    "next page token: {h32}",
+    "primary_key = {h16}",
+    "creds = load_credentials(path)",
+)
+
+
+@pytest.mark.parametrize("template", SECRETS)
+def test_value_with_a_telling_name_is_refused(template: str) -> None:
+    text = fill_template(template, CHANCE)
+    assert find_secrets(f"first\n{text}\nlast")
+    assert REDACTED in redact(text)
+    assert find_secrets(redact(text)) == []
+
+
+@pytest.mark.parametrize("template", OTHERS)
+def test_placeholder_or_word_is_not_refused(template: str) -> None:
+    assert find_secrets(fill_template(template, CHANCE)) == []
+
+
+BODY = "MIIEpAIBAAKCAQEA" + "{b48}\n{b64}\n{b64}"
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        f"before\n{BODY}\nafter",
+        f"before\n# -----BEGIN RSA PRI¦VATE KEY-----\n# {BODY}\n# -----END RSA PRIVATE KEY-----\nafter",
+        'before\n"-----BEGIN RSA PRI¦VATE KEY-----\\n" +\n"'
+        + BODY
+        + '"\n-----END RSA PRIVATE KEY-----\nafter',
+    ],
+)
+def test_all_lines_of_a_private_key_are_removed(template: str) -> None:
+    text = fill_template(template, CHANCE)
+    removed = redact(text)
+    assert removed.startswith("before\n")
+    assert removed.endswith("after")
+    assert [line for line in text.split("\n") if len(line) > 50 and line in removed] == []
+
+
+@pytest.mark.parametrize("signature", ["", ".", ".{w43}"])
+def test_token_without_or_with_a_signature_is_found(signature: str) -> None:
+    text = fill_template("{unsigned}" + signature, CHANCE)
+    assert [found.kind for found in find_secrets(text)] == ["JSON Web Token"]
+
+
+@pytest.mark.parametrize(
+    ("near", "far"),
+    [("sumo: su{a10}7Q", "su{a10}7Q"), ("artifactory AP5{a20}7Q", "AP5{a20}7Q")],
+)
+def test_value_with_a_short_prefix_counts_near_its_issuer(near: str, far: str) -> None:
+    assert find_secrets(fill_template(near, CHANCE))
+    assert find_secrets(fill_template(far, CHANCE)) == []
