@@ -272,12 +272,10 @@ class RowScorer:
     @cached_property
     def _worth(self) -> Scores:
         """The part of the score that does not depend on the query."""
-        weights, columns = self._weights, self._rows.columns
-        return np.asarray(
-            weights.recency * self.recency
-            + weights.importance * columns["importance"]
-            + weights.trust * columns["trust"]
-        )
+        weights, columns, cached = self._weights, self._rows.columns, self._rows.cached
+        if weights not in cached:
+            cached[weights] = weights.importance * columns["importance"] + weights.trust * columns["trust"]
+        return np.asarray(weights.recency * self.recency + cached[weights])
 
     def scores(self, match: Scores, used: Positions | None = None) -> Scores:
         """Return the score of every row, 0..1, with four decimals.

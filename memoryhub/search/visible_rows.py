@@ -55,6 +55,7 @@ _loading = threading.Lock()  # held by the thread of load_in_background
 MAX_CACHED_ROWS = 2_000_000  # of all querysets; a row takes 89 bytes, and up to as many for derived values
 MAX_REPLACEMENTS = 20  # of replacements of one memory that are followed
 MAX_HALF_LIVES = 1000  # that a row is in the future
+SESSION_HASHES = 1 << 16
 MAX_AGE_OF_NOW = 2.0  # seconds
 _UNIX_EPOCH = 2_440_587.5  # in Julian days
 Positions = NDArray[np.int64]
@@ -104,10 +105,19 @@ class VisibleRows:
     def __len__(self) -> int:
         return len(self.columns)
 
-    @property
+    # Columns that are read as a whole, each in one block of memory: much faster than in lines.
+
+    @cached_property
     def pks(self) -> Keys:
-        keys: Keys = self.columns["pk"]
-        return keys
+        return np.ascontiguousarray(self.columns["pk"])
+
+    @cached_property
+    def _sessions(self) -> Keys:
+        return np.ascontiguousarray(self.columns["session"])
+
+    @cached_property
+    def _next_expiry(self) -> float:
+        return float(self.columns["expires"].min(initial=np.inf))
 
     @cached_property
     def _positions(self) -> NDArray[np.int32]:
@@ -138,6 +148,8 @@ class VisibleRows:
     def move_to_replacements(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the values of rows with those of replaced rows moved to their replacement, if higher."""
         old, last = self._replacements
+        if not len(old):
+            return values
         moved = values.copy()
         np.maximum.at(moved, last, values[old])
         moved[old] = 0.0
@@ -148,13 +160,11 @@ class VisibleRows:
 
     def live_at(self, now: float) -> VisibleRows:
         """Return the rows without those that have expired."""
-        expired = self.columns["expires"] <= now
-        ended = int(np.count_nonzero(expired))
-        if not ended:
+        if now < self._next_expiry:
             return self
         live: VisibleRows | None = self.cached.get("live")
-        if live is None or len(live) != len(self) - ended:  # rows only ever expire
-            live = self.where(~expired)
+        if live is None or now >= live._next_expiry:
+            live = self.where(self.columns["expires"] > now)
         elif live.position != self.position:
             live = replace(live, position=self.position)
         self.cached["live"] = live
@@ -178,12 +188,15 @@ class VisibleRows:
 
     def session_pairs(self, positions: Positions, max_distance: int) -> list[Pairs]:
         """Return the neighbours in time of these rows in their sessions, at each distance from 1."""
-        sessions = self.columns["session"]
+        sessions = self._sessions
         wanted = np.unique(sessions[positions])
         wanted = wanted[wanted != 0]
         if not len(wanted):
             return []
-        members = np.flatnonzero(is_among(sessions, wanted))
+        hashes = np.zeros(SESSION_HASHES, np.bool_)  # to leave most rows out before the exact comparison
+        hashes[wanted & (SESSION_HASHES - 1)] = True
+        members = np.flatnonzero(hashes[sessions & (SESSION_HASHES - 1)])
+        members = members[is_among(sessions[members], wanted)]
         rows = self.columns[members]
         members = members[np.lexsort((rows["pk"], rows["created"], rows["session"]))]
         is_wanted = is_among(members, np.sort(positions))
