@@ -219,6 +219,15 @@ def load_visible_rows(memories: MemoryQuerySet) -> VisibleRows:
     return rows if scope.now is None else rows.live_at(scope.now)
 
 
+def count_rows(memories: MemoryQuerySet) -> int:
+    """Return the number of rows of a queryset: in memory if a search has read them, else in the database."""
+    scope = _Scope.of(memories)
+    rows = _cache.find(scope)
+    if rows is None or rows.position != change_log.current_position():
+        return memories.count()
+    return len(rows if scope.now is None else rows.live_at(scope.now))
+
+
 def load_in_background(memories: MemoryQuerySet) -> None:
     """Load the rows of a queryset in another thread, for the next call. The caller had no time to read them.
 
@@ -297,8 +306,11 @@ class _RowCache:
         self._lock = threading.Lock()
         self._rows: OrderedDict[tuple[Any, ...], VisibleRows] = OrderedDict()
 
+    def find(self, scope: _Scope) -> VisibleRows | None:
+        return self._rows.get(scope.key) if scope.key else None
+
     def load(self, scope: _Scope, position: LogPosition) -> VisibleRows:
-        known = self._rows.get(scope.key) if scope.key else None
+        known = self.find(scope)
         if known is not None and known.position == position:
             return known
         if known is not None and position.follows(known.position):

@@ -23,6 +23,7 @@ from memoryhub.search.visible_rows import (
     COLUMNS,
     VisibleRows,
     clear_cache,
+    count_rows,
     julian_day,
     load_visible_rows,
 )
@@ -95,6 +96,20 @@ class TestBetweenTransactions:
         with CaptureQueriesContext(connection) as queries:
             load_visible_rows(seen())
         assert len(queries) == 1
+
+    def test_rows_that_a_search_has_read_are_counted_without_the_database(self, remember, monkeypatch):
+        for n in range(3):
+            remember(f"text {n}")
+        assert count_rows(seen()) == 3
+        load_visible_rows(seen())
+        with CaptureQueriesContext(connection) as queries:
+            assert count_rows(seen()) == 3
+        assert not any("COUNT" in query["sql"] for query in queries)
+        remember("another")
+        assert count_rows(seen()) == 4
+        later = timezone.now() + timedelta(days=900)
+        monkeypatch.setattr(timezone, "now", lambda: later)
+        assert count_rows(seen()) == 0
 
     def test_rollback_leaves_no_trace(self, remember):
         remember("text")
