@@ -10,11 +10,13 @@ Each worker also runs background threads: maintenance, extraction, and the inspe
 prompt injection.
 """
 
+import ctypes
 import gc
 import logging
 import os
 import signal
 import threading
+from contextlib import suppress
 
 from django.conf import settings
 from django.db import connections
@@ -32,11 +34,13 @@ logger = logging.getLogger(__name__)
 
 
 _is_loaded = False
+M_ARENA_MAX = -8  # a parameter of glibc's mallopt
 
 
 def load() -> None:
     """Load rules, views and the embedding model, so that no request waits and all workers share them."""
     global _is_loaded
+    _use_one_heap()
     import memoryhub.extraction.rules.extractor
     import memoryhub.security.prompt_injection.detector  # noqa: F401
 
@@ -48,6 +52,12 @@ def load() -> None:
     # threads for some 50 ms.
     gc.freeze()
     _is_loaded = True
+
+
+def _use_one_heap() -> None:
+    """Let all threads allocate from one heap. Those that glibc makes for each thread keep what is freed."""
+    with suppress(OSError, AttributeError):  # other C libraries have no such heaps
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 
 
 def _load_embeddings() -> None:

@@ -7,16 +7,14 @@ SHA-256: a random secret needs no slower hash, and every request looks one up.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import secrets
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
-from functools import cache
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser, User
-from django.db import OperationalError, connection, models
+from django.db import OperationalError, connection
 from django.db.models import Q
 from django.db.models.signals import pre_delete
 from django.utils import timezone
@@ -25,6 +23,7 @@ from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity, level
 from memoryhub.accounts import identities
 from memoryhub.accounts.clearance import confined_owner_clearance, user_clearance
 from memoryhub.audit import journal
+from memoryhub.backends.bulk import column_names, to_object
 from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import RIGHTS, Right
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
@@ -35,12 +34,10 @@ logger = logging.getLogger(__name__)
 
 PREFIX = "mh_"
 _PREFIX_CHARS = 10  # characters of a token shown in lists
-_COLUMNS = [str(field.column) for field in AgentToken._meta.concrete_fields]
-_ATTRIBUTES = [field.attname for field in AgentToken._meta.concrete_fields]
 # Runs on every request, several times faster than through the ORM. Includes whether the owner's account, if
 # there is one, is active and confined.
 _TOKEN_SQL = (
-    f"SELECT {', '.join(f't.{name}' for name in _COLUMNS)}, u.is_active, p.confined"  # noqa: S608 constants
+    f"SELECT {column_names(AgentToken, 't.')}, u.is_active, p.confined"  # noqa: S608 constants
     f" FROM {AgentToken._meta.db_table} t LEFT JOIN {User._meta.db_table} u ON u.username = t.owner"
     f" LEFT JOIN {Profile._meta.db_table} p ON p.user_id = u.id WHERE t.digest = %s"
 )
@@ -154,21 +151,9 @@ def _find_by_digest(value: str) -> AgentToken | None:
     if row is None:
         return None
     *cells, is_active, is_confined = row
-    read = [convert(cell) if convert else cell for convert, cell in zip(_converters(), cells, strict=True)]
-    token = AgentToken.from_db(connection.alias, _ATTRIBUTES, read)
+    token = to_object(AgentToken, cells)
     token.owner_is_gone, token.owner_is_confined = is_active == 0, bool(is_confined)
     return token
-
-
-@cache
-def _converters() -> list[Callable[[Any], Any] | None]:
-    """Return, for each column, the function from SQLite's value to the model's; None if they are equal."""
-    by_kind: dict[type, Callable[[Any], Any]] = {models.DateTimeField: _to_utc, models.JSONField: json.loads}
-    return [by_kind.get(type(field)) for field in AgentToken._meta.concrete_fields]
-
-
-def _to_utc(stored: datetime | None) -> datetime | None:
-    return stored and stored.replace(tzinfo=UTC)
 
 
 def revoke_token(uid: str, actor: Actor, now: datetime | None = None) -> AgentToken:

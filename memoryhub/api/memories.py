@@ -35,6 +35,7 @@ from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.search.visible_rows import count_rows
 from memoryhub.toolsets import results as toolsets_results
 
 router = Router(tags=["memory"])
@@ -102,7 +103,7 @@ def list_memories(request: ApiRequest, params: Query[MemoryList]) -> HttpRespons
         {
             "items": serializers.memories(page.items, params.clearance(request.auth), serializers.preview),
             "next_cursor": page.next_cursor,
-            "total": memories.count() if params.cursor or page.next_cursor else len(page.items),
+            "total": count_rows(memories) if params.cursor or page.next_cursor else len(page.items),
         }
     )
 

@@ -1,18 +1,20 @@
-"""Insert and update many rows, an order of magnitude faster than ``bulk_create``.
+"""Insert, update and read rows, several times faster than querysets do.
 
-Django prepares every value of every row in several layers. This module looks up the adapter of a column once.
+Django converts every value of every row in several layers. This module looks up the adapter of a column once.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from functools import cache, lru_cache
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import connection, models
+from django.db.models.base import ModelState
 
 from memoryhub.core.database import batched
 
@@ -22,6 +24,7 @@ MAX_ROWS = 1000
 MAX_PARAMETERS = 32_766  # SQLite's limit on parameters of one statement
 
 Adapter = Callable[[Any], Any]
+Saved = TypeVar("Saved", bound=models.Model)
 
 
 def insert(
@@ -103,6 +106,38 @@ def insert_unless(one: models.Model, condition: str, params: Sequence[Any]) -> b
             return False
         _set_saved(one, cursor.lastrowid)
     return True
+
+
+def column_names(model: type[models.Model], prefix: str = "") -> str:
+    """Return the columns for :func:`to_object`, as SQL."""
+    return ", ".join(f'{prefix}"{field.column}"' for field in model._meta.concrete_fields)
+
+
+def to_object(model: type[Saved], cells: Sequence[Any]) -> Saved:
+    """Return a saved object, given the cells of all its columns in the order of :func:`column_names`."""
+    names, converters = _read_plan(model)
+    values = list(cells)
+    for position, convert in converters:
+        if values[position] is not None:
+            values[position] = convert(values[position])
+    found = model.__new__(model)  # like unpickling; to call it sends signals and sets each attribute
+    found.__dict__ = dict(zip(names, values, strict=True))
+    found._state = ModelState()
+    found._state.adding, found._state.db = False, connection.alias
+    return found
+
+
+@cache
+def _read_plan(model: type[models.Model]) -> tuple[list[str], list[tuple[int, Adapter]]]:
+    """Return the names of all attributes, and the converters by position."""
+    by_kind: dict[type, Adapter] = {models.DateTimeField: _to_utc, models.JSONField: json.loads}
+    fields = model._meta.concrete_fields
+    converters = [(at, by_kind[type(field)]) for at, field in enumerate(fields) if type(field) in by_kind]
+    return [field.attname for field in fields], converters
+
+
+def _to_utc(stored: datetime) -> datetime:
+    return stored.replace(tzinfo=UTC)
 
 
 def _adapted_values(one: models.Model) -> list[Any]:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BooleanField, F, FloatField, Func, QuerySet, Subquery, Value
-from django.db.models.expressions import CombinedExpression
+from django.db.models.expressions import CombinedExpression, Expression
 from django.db.models.sql.compiler import SQLCompiler
+from django.utils import timezone
 
 if TYPE_CHECKING:
     _TextField = models.TextField[str, str]
@@ -31,6 +32,15 @@ class Match(models.Lookup):
         left, left_params = self.process_lhs(compiler, connection)
         right, right_params = self.process_rhs(compiler, connection)
         return f"{left} MATCH {right}", (*left_params, *right_params)
+
+
+class CurrentMoment(Expression):
+    """The time when the statement runs, so that a queryset can be used again later."""
+
+    output_field = models.DateTimeField()
+
+    def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, tuple[Any, ...]]:
+        return "%s", (connection.ops.adapt_datetimefield_value(timezone.now()),)
 
 
 def days_since(column: str) -> CombinedExpression:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from memoryhub.access.policy import LEVELS
 from memoryhub.backends.bulk import adapt_moment
-from memoryhub.backends.schema import JOURNAL_TABLE, MEMORY_TABLE, TEXT_COLUMNS
+from memoryhub.backends.schema import JOURNAL_TABLE, MEMORY_TABLE
 from memoryhub.core.vocabulary import SCOPES
 
 Keys = NDArray[np.int64]
@@ -61,26 +61,15 @@ def read_ranking_columns(sql: str, params: Sequence[Any]) -> Iterator[tuple[Any,
         yield from cursor
 
 
-def read_texts(keys: Iterable[int]) -> list[tuple[Any, ...]]:
-    """Return the key and the texts of memories. The caller has checked access."""
+def read_memories(columns: str, keys: Iterable[int]) -> list[tuple[Any, ...]]:
+    """Return columns of memories, in no order. The caller has checked access."""
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT id, {', '.join(TEXT_COLUMNS)} FROM {MEMORY_TABLE}"
-            " WHERE id IN (SELECT value FROM json_each(%s))",
+            f"SELECT {columns} FROM {MEMORY_TABLE} WHERE id IN (SELECT value FROM json_each(%s))",
             [json.dumps([int(key) for key in keys])],
         )
         rows: list[tuple[Any, ...]] = cursor.fetchall()
     return rows
-
-
-def read_access_counts(keys: Sequence[int]) -> dict[int, int]:
-    """Return the number of accesses of memories by primary key."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT id, accessed_count FROM {MEMORY_TABLE} WHERE id IN (SELECT value FROM json_each(%s))",
-            [json.dumps(list(keys))],
-        )
-        return dict(cursor.fetchall())
 
 
 class StateBeforeStore(NamedTuple):

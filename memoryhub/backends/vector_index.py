@@ -93,6 +93,8 @@ class VectorView:
         if not len(self) or not query.any():
             return Scores(np.empty(0, np.int64), np.empty(0, np.float32))
         cosines = self._times(query) if mean is None else self._centred(query, mean)
+        if not self.dead:
+            return Scores(self.keys, cosines)
         present = self.keys != 0
         return Scores(self.keys[present], cosines[present])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 
 
 def is_loopback(host: str) -> bool:
@@ -10,6 +11,7 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or host.startswith("127.") or host == "::1"
 
 
+@lru_cache(maxsize=1024)
 def client_network(address: str) -> str | None:
     """Return the key for rate limits: an IPv4 address, or the /64 network of an IPv6 address.
 

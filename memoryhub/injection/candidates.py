@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 
 import numpy as np
 from django.db.models import Q
@@ -16,7 +17,7 @@ from memoryhub.backends.fts_query import Query, Term
 from memoryhub.core.text import fold
 from memoryhub.core.vocabulary import Scope
 from memoryhub.models import Memory
-from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.models.querysets import MemoryQuerySet, live_memories
 from memoryhub.search import scoring
 from memoryhub.search.hybrid import default_weights
 from memoryhub.search.lexical import (
@@ -82,7 +83,13 @@ def injectable_memories(clearance: Clearance, project: str, now: datetime) -> Me
 
     A prompt may arrive late with an earlier ``now``; memories that have expired since are excluded.
     """
-    memories = Memory.objects.visible_to(clearance).live(max(now, timezone.now()))
+    memories = _injectable_memories(clearance, project)
+    return memories.live(now) if now > timezone.now() else memories.all()
+
+
+@lru_cache(maxsize=256)
+def _injectable_memories(clearance: Clearance, project: str) -> MemoryQuerySet:
+    memories = live_memories(clearance)
     if project:
         memories = memories.filter(Q(project__in=(project, "")) | Q(scope=Scope.TEAM.value))
     return memories

@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from django.utils import timezone
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, Field
 
 from memoryhub.access.policy import Clearance, Sensitivity
 from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.models import Label, Memory
-from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.models.querysets import MemoryQuerySet, live_memories
 
 ORDERS = ("-updated_at", "-created_at", "-importance", "-accessed_count")
 Order = Literal["-updated_at", "-created_at", "-importance", "-accessed_count"]
@@ -71,6 +70,8 @@ class MemoryFilter(BaseModel):
 
     def select(self, clearance: Clearance, now: datetime | None = None) -> MemoryQuerySet:
         """Return the matching memories that are visible with this clearance. Lazy."""
+        if now is None and not self.trashed:
+            return self._apply(live_memories(clearance))
         return self.narrow(Memory.objects.visible_to(clearance), now)
 
     def narrow(self, memories: MemoryQuerySet, now: datetime | None = None) -> MemoryQuerySet:
@@ -78,7 +79,10 @@ class MemoryFilter(BaseModel):
 
         The result contains live memories or, with ``trashed``, those in the trash.
         """
-        memories = memories.trashed() if self.trashed else memories.live(now or timezone.now())
+        return self._apply(memories.trashed() if self.trashed else memories.live(now))
+
+    def _apply(self, memories: MemoryQuerySet) -> MemoryQuerySet:
+        """Apply the filters other than ``trashed``."""
         plain = {name: getattr(self, name) for name in ("project", "category")}
         plain |= {
             name: str(value) for name in ("type", "sensitivity", "scope") if (value := getattr(self, name))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import posixpath
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import product
 from typing import Any, Self
 
@@ -37,6 +37,7 @@ from memoryhub.access.filters import (
     token_filter,
 )
 from memoryhub.access.policy import LEVELS, Clearance
+from memoryhub.backends.bulk import column_names, to_object
 from memoryhub.backends.fts_query import (
     TRIGRAM_LENGTH,
     match_any,
@@ -45,8 +46,9 @@ from memoryhub.backends.fts_query import (
     trigram_expression,
     word_expression,
 )
-from memoryhub.backends.lookups import DocumentContains
+from memoryhub.backends.lookups import CurrentMoment, DocumentContains
 from memoryhub.backends.schema import TEXT_COLUMNS
+from memoryhub.backends.statements import read_memories
 
 DETAIL_RELATIONS = ("labels", "files", "entities")  # the list-valued fields of a memory
 
@@ -111,9 +113,12 @@ class MemoryQuerySet(AccessQuerySet):
         return rows.filter(project_filter(clearance) & owner_filter(clearance))
 
     def live(self, now: datetime | None = None) -> Self:
-        """Return memories that are neither in the trash nor expired: those without ``has_ended(now)``."""
-        now = now or timezone.now()
-        return self.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now), deleted_at__isnull=True)
+        """Return memories that are neither in the trash nor expired: those without ``has_ended(now)``.
+
+        ``now`` defaults to the time when the statement runs.
+        """
+        later = Q(expires_at__gt=now or CurrentMoment())
+        return self.filter(Q(expires_at__isnull=True) | later, deleted_at__isnull=True)
 
     def in_session(self, session_id: Any, **more: Any) -> Self:
         """Return the memories of a session. The exclusion lets the database use the partial index."""
@@ -192,12 +197,23 @@ class MemoryQuerySet(AccessQuerySet):
 
     def load(self, keys: Iterable[int]) -> dict[int, Any]:
         """Return whole memories by primary key, in fixed SQL without filters: the caller checked access."""
-        sql = f"SELECT * FROM {self.model._meta.db_table} WHERE id IN (SELECT value FROM json_each(%s))"  # noqa: S608
-        return {row.pk: row for row in self.model.objects.raw(sql, [json.dumps(list(keys))])}
+        rows = read_memories(column_names(self.model), keys)
+        return {one.pk: one for one in (to_object(self.model, row) for row in rows)}
 
     def with_details(self) -> Self:
         """Prefetch labels, files and entities in three queries."""
         return self.prefetch_related(*DETAIL_RELATIONS)
+
+
+@lru_cache(maxsize=256)
+def _live_memories(clearance: Clearance) -> MemoryQuerySet:
+    found: MemoryQuerySet = apps.get_model("memoryhub", "Memory").objects.visible_to(clearance).live()
+    return found
+
+
+def live_memories(clearance: Clearance) -> MemoryQuerySet:
+    """Return the live memories that are visible. Lazy. Builds its conditions once for each clearance."""
+    return _live_memories(clearance).all()
 
 
 class FactQuerySet(AccessQuerySet):

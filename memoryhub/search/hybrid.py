@@ -199,9 +199,8 @@ class _Ranking:
         weights = [0.0] * len(self._weights) if self.mode == "semantic" else self._weights
         self._question = Question.of(query.typed, weights)
         cosines = self.meaning.cosines
-        self._cosines = (
-            np.zeros(len(rows)) if cosines is None else np.nan_to_num(cosines).clip(0).astype(float)
-        )
+        # fmax ignores NaN: rows without a vector have 0.
+        self._cosines = np.zeros(len(rows)) if cosines is None else np.fmax(cosines, 0).astype(float)
         self.is_exact = True
         self._exact_positions: list[int] = []
 
@@ -218,14 +217,15 @@ class _Ranking:
     def match_rows(self, scorer: RowScorer) -> Scores:
         """Return the match of every row: an estimate, replaced by a close comparison for the best rows."""
         words = self._words.add_up(list(enumerate(self._question.weights)))
-        match = self._estimate(words)
-        by_words = words.match if self.mode != "semantic" else match
+        words_alone = words.match
+        match = self._estimate(words, words_alone)
+        by_words = words_alone if self.mode != "semantic" else match
         candidates = self._select_candidates(match, by_words, scorer)
         substrings = self._find_substrings()
         # Reading a text is worthwhile only if its words can match better than the evidence.
-        improvable = scoring.max_word_match(words.covered, words.total) > match
-        improvable |= bool(self._query.literals)
-        closely = np.union1d(candidates[improvable[candidates]], substrings)
+        highest = scoring.max_word_match(words.covered[candidates], words.total)
+        improvable = (highest > match[candidates]) | bool(self._query.literals)
+        closely = np.union1d(candidates[improvable], substrings)
         if self.mode == "semantic":
             closely = substrings  # none: words do not count
         candidates = np.union1d(candidates, substrings)
@@ -240,12 +240,12 @@ class _Ranking:
             match[self._exact_positions] = exact
         return match
 
-    def _estimate(self, words: lexical.WordScores) -> Scores:
+    def _estimate(self, words: lexical.WordScores, words_alone: Scores) -> Scores:
         """Return the match by words and vectors, without phrases, parts of words and neighbours."""
         total = sum(self._question.weights)
         coverage = words.shared / total * self._rows.length_factors if total else words.shared
         evidence = coverage + cosine_weight(total) * self._cosines
-        match = np.maximum(1 - np.exp(-MATCH_CURVE * evidence), words.match)
+        match = np.maximum(1 - np.exp(-MATCH_CURVE * evidence), words_alone)
         if self._needs_strong_meaning:
             match[(coverage == 0) & (match < MIN_MATCH["hybrid"])] = 0.0
         return np.asarray(match)

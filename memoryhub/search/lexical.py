@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from django.conf import settings
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from memoryhub.backends import fts_query as queries
 from memoryhub.backends.fts_query import Query
 from memoryhub.backends.schema import TEXT_COLUMNS
-from memoryhub.backends.statements import matching_keys, read_access_counts, read_texts
+from memoryhub.backends.statements import matching_keys, read_memories
 from memoryhub.core.text import fold, is_short, stem, words
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -196,12 +196,16 @@ def match_texts(
         return []
     matcher = QueryMatcher(matches.query, weights, clauses)
     keys = matches.rows.pks[positions].tolist()
-    texts = {pk: dict(zip(TEXT_COLUMNS, fields, strict=True)) for pk, *fields in read_texts(keys)}
+    texts = {pk: dict(zip(TEXT_COLUMNS, fields, strict=True)) for pk, *fields in _read_texts(keys)}
     shares = matches.shares(positions).tolist()
     return [
         matcher.match(texts.get(pk, {}), list(map(bool, own)))  # a row may be deleted meanwhile
         for pk, own in zip(keys, shares, strict=True)
     ]
+
+
+def _read_texts(keys: Iterable[int]) -> list[tuple[Any, ...]]:
+    return read_memories(f"id, {', '.join(TEXT_COLUMNS)}", keys)
 
 
 def find_substrings(
@@ -247,7 +251,7 @@ def _literals_to_scan(substrings: Iterable[str], found: Sequence[int], *, is_fou
     """
     short = [text for text in substrings if len(text) < queries.TRIGRAM_LENGTH]
     if is_found:
-        texts = [fold(" ".join(fields)) for _, *fields in read_texts(found)]
+        texts = [fold(" ".join(fields)) for _, *fields in _read_texts(found)]
         short = [
             one for one in short if any(map(str.isalnum, one)) and not any(one in text for text in texts)
         ]
@@ -268,12 +272,10 @@ class RowScorer:
     @cached_property
     def _worth(self) -> Scores:
         """The part of the score that does not depend on the query."""
-        weights, columns = self._weights, self._rows.columns
-        return np.asarray(
-            weights.recency * self.recency
-            + weights.importance * columns["importance"]
-            + weights.trust * columns["trust"]
-        )
+        weights, columns, cached = self._weights, self._rows.columns, self._rows.cached
+        if weights not in cached:
+            cached[weights] = weights.importance * columns["importance"] + weights.trust * columns["trust"]
+        return np.asarray(weights.recency * self.recency + cached[weights])
 
     def scores(self, match: Scores, used: Positions | None = None) -> Scores:
         """Return the score of every row, 0..1, with four decimals.
@@ -282,7 +284,7 @@ class RowScorer:
         """
         scores = self._weights.match * match + self._worth
         if used is not None and self._weights.frequency:
-            counts = read_access_counts(self._rows.pks[used].tolist())
+            counts = dict(read_memories("id, accessed_count", self._rows.pks[used]))
             frequency = [scoring.access_frequency(counts.get(pk, 0)) for pk in self._rows.pks[used].tolist()]
             scores[used] += self._weights.frequency * np.array(frequency)
         return np.round(scores, 4)

@@ -6,7 +6,9 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from functools import lru_cache
 from html import escape
+from typing import NamedTuple
 
 from memoryhub.backends.fts_query import Query
 from memoryhub.core.text import collapse_whitespace, compile_text, fold, stem
@@ -59,19 +61,33 @@ def _find_hits(query: Query, line: str) -> list[tuple[int, int]]:
     folded = fold(line)
     if len(folded) != len(line):  # positions must be the same in both
         folded = "".join(fold(char)[:1] for char in line)
-    stems = {one for term in query.terms for one in term.stems}
-    spans = []
-    if stems:
-        # Porter changes a final y to i, so the last letter of a stem is left open.
-        starts = "|".join(sorted({re.escape(one[:-1] or one) for one in stems}))
-        words = re.finditer(rf"(?<![^\W_])(?:{starts})[^\W_]*", folded)
-        spans = [word.span() for word in words if stem(word.group()) in stems]
-    literals = [*query.literals, *([query.text] if query.is_literal else [])]
+    stems, words, literals, parts = _patterns(query)
+    spans = [word.span() for word in words.finditer(folded) if stem(word[0]) in stems] if words else []
     # Words inside other words are marked only if there is no better hit.
-    for literal in [*literals, *(() if spans else query.words)]:
-        spans += [found.span() for found in compile_text(literal).finditer(folded)]
-    graphemes = [(_grapheme_start(line, left), _grapheme_end(line, right)) for left, right in spans]
-    return _merge_spans(sorted(graphemes))
+    for text in literals if spans else (*literals, *parts):
+        spans += [found.span() for found in text.finditer(folded)]
+    if not line.isascii():
+        spans = [(_grapheme_start(line, left), _grapheme_end(line, right)) for left, right in spans]
+    return _merge_spans(sorted(spans))
+
+
+class _Patterns(NamedTuple):
+    """What is marked: words with one of these stems, literals, and words of the query inside words."""
+
+    stems: frozenset[str]
+    words: re.Pattern[str] | None
+    literals: tuple[re.Pattern[str], ...]
+    parts: tuple[re.Pattern[str], ...]
+
+
+@lru_cache(maxsize=128)
+def _patterns(query: Query) -> _Patterns:
+    stems = frozenset(one for term in query.terms for one in term.stems)
+    # Porter changes a final y to i, so the last letter of a stem is left open.
+    starts = "|".join(sorted({re.escape(one[:-1] or one) for one in stems}))
+    words = re.compile(rf"(?<![^\W_])(?:{starts})[^\W_]*") if stems else None
+    literals = [*query.literals, *([query.text] if query.is_literal else [])]
+    return _Patterns(stems, words, tuple(map(compile_text, literals)), tuple(map(compile_text, query.words)))
 
 
 def _grapheme_start(line: str, at: int) -> int:

@@ -7,12 +7,11 @@ that it returns depends on a hidden memory. A cached copy is brought up to date 
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from itertools import count
 from typing import Any, NamedTuple
@@ -20,11 +19,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from django.core.exceptions import EmptyResultSet
 from django.db import connection
+from django.db.models import Lookup
+from django.db.models.expressions import Col
+from django.db.models.sql.where import WhereNode
 from django.utils import timezone
 from numpy.typing import NDArray
 
 from memoryhub.backends import change_log
 from memoryhub.backends.change_log import LogPosition
+from memoryhub.backends.lookups import CurrentMoment
 from memoryhub.backends.statements import Keys, key_list, read_ranking_columns
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.evidence import Pairs, length_factor, parse_speaker
@@ -52,8 +55,9 @@ _loading = threading.Lock()  # held by the thread of load_in_background
 MAX_CACHED_ROWS = 2_000_000  # of all querysets; a row takes 89 bytes, and up to as many for derived values
 MAX_REPLACEMENTS = 20  # of replacements of one memory that are followed
 MAX_HALF_LIVES = 1000  # that a row is in the future
+SESSION_HASHES = 1 << 16
+MAX_AGE_OF_NOW = 2.0  # seconds
 _UNIX_EPOCH = 2_440_587.5  # in Julian days
-_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T][\d:.]+([+-]\d\d:\d\d)?")
 Positions = NDArray[np.int64]
 
 
@@ -101,10 +105,19 @@ class VisibleRows:
     def __len__(self) -> int:
         return len(self.columns)
 
-    @property
+    # Columns that are read as a whole, each in one block of memory: much faster than in lines.
+
+    @cached_property
     def pks(self) -> Keys:
-        keys: Keys = self.columns["pk"]
-        return keys
+        return np.ascontiguousarray(self.columns["pk"])
+
+    @cached_property
+    def _sessions(self) -> Keys:
+        return np.ascontiguousarray(self.columns["session"])
+
+    @cached_property
+    def _next_expiry(self) -> float:
+        return float(self.columns["expires"].min(initial=np.inf))
 
     @cached_property
     def _positions(self) -> NDArray[np.int32]:
@@ -135,6 +148,8 @@ class VisibleRows:
     def move_to_replacements(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the values of rows with those of replaced rows moved to their replacement, if higher."""
         old, last = self._replacements
+        if not len(old):
+            return values
         moved = values.copy()
         np.maximum.at(moved, last, values[old])
         moved[old] = 0.0
@@ -145,13 +160,11 @@ class VisibleRows:
 
     def live_at(self, now: float) -> VisibleRows:
         """Return the rows without those that have expired."""
-        expired = self.columns["expires"] <= now
-        ended = int(np.count_nonzero(expired))
-        if not ended:
+        if now < self._next_expiry:
             return self
         live: VisibleRows | None = self.cached.get("live")
-        if live is None or len(live) != len(self) - ended:  # rows only ever expire
-            live = self.where(~expired)
+        if live is None or now >= live._next_expiry:
+            live = self.where(self.columns["expires"] > now)
         elif live.position != self.position:
             live = replace(live, position=self.position)
         self.cached["live"] = live
@@ -175,12 +188,15 @@ class VisibleRows:
 
     def session_pairs(self, positions: Positions, max_distance: int) -> list[Pairs]:
         """Return the neighbours in time of these rows in their sessions, at each distance from 1."""
-        sessions = self.columns["session"]
+        sessions = self._sessions
         wanted = np.unique(sessions[positions])
         wanted = wanted[wanted != 0]
         if not len(wanted):
             return []
-        members = np.flatnonzero(is_among(sessions, wanted))
+        hashes = np.zeros(SESSION_HASHES, np.bool_)  # to leave most rows out before the exact comparison
+        hashes[wanted & (SESSION_HASHES - 1)] = True
+        members = np.flatnonzero(hashes[sessions & (SESSION_HASHES - 1)])
+        members = members[is_among(sessions[members], wanted)]
         rows = self.columns[members]
         members = members[np.lexsort((rows["pk"], rows["created"], rows["session"]))]
         is_wanted = is_among(members, np.sort(positions))
@@ -198,14 +214,18 @@ def load_visible_rows(memories: MemoryQuerySet) -> VisibleRows:
 
     One statement if nothing changed, three after changes. Rows of an open transaction are not cached.
     """
-    position = change_log.current_position()
-    scope = _compile_scope(memories)
-    if scope is None:
-        return VisibleRows(position, np.empty(0, COLUMNS))
+    position, scope = change_log.current_position(), _Scope.of(memories)
     rows = _cache.load(scope, position)
-    if scope.now is None:
-        return rows
-    return rows.live_at(scope.now)
+    return rows if scope.now is None else rows.live_at(scope.now)
+
+
+def count_rows(memories: MemoryQuerySet) -> int:
+    """Return the number of rows of a queryset: in memory if a search has read them, else in the database."""
+    scope = _Scope.of(memories)
+    rows = _cache.find(scope)
+    if rows is None or rows.position != change_log.current_position():
+        return memories.count()
+    return len(rows if scope.now is None else rows.live_at(scope.now))
 
 
 def load_in_background(memories: MemoryQuerySet) -> None:
@@ -234,45 +254,49 @@ def clear_cache() -> None:
 
 
 class _Scope(NamedTuple):
-    """A compiled queryset. ``key`` is equal for equal filters; ``now``: the current time in its filters."""
+    """A queryset. ``key`` is equal for equal filters; ``now``: the current time in its filters."""
 
     memories: MemoryQuerySet
     key: tuple[Any, ...] | None
-    sql: str
-    params: tuple[Any, ...]
     now: float | None
 
+    @classmethod
+    def of(cls, memories: MemoryQuerySet) -> _Scope:
+        """Return the scope of a queryset. It has no key if it reads other tables."""
+        moments: list[datetime] = []
+        is_plain = not memories.query.combinator
+        key = _filter_key(memories.query.where, memories.query.base_table, moments) if is_plain else None
+        return cls(memories, key, julian_day(moments[0]) if moments else None)
 
-def _compile_scope(memories: MemoryQuerySet) -> _Scope | None:
-    """Compile a queryset, or return None for an empty one. One that reads other tables has no key."""
-    try:
-        sql, params = _compile(memories)
-    except EmptyResultSet:
+
+def _filter_key(node: Any, table: str | None, moments: list[datetime]) -> tuple[Any, ...] | None:
+    """Return what a condition compares, or None if that is not only columns of this table with values.
+
+    Much faster than to compile the condition. The current time is added to ``moments``: rows of the same
+    condition differ only by those that have expired.
+    """
+    if isinstance(node, WhereNode):
+        parts = [_filter_key(child, table, moments) for child in node.children]
+        return None if None in parts else (node.connector, node.negated, *parts)
+    if not isinstance(node, Lookup) or not isinstance(node.lhs, Col) or node.lhs.alias != table:
         return None
-    moments = [_current_moment(one) for one in params]
-    key = (sql, tuple(one for one, now in zip(params, moments, strict=True) if now is None))
-    now = next(filter(None, moments), None)
-    depends_on_others = "JOIN" in sql or sql.count("SELECT") > 1
-    return _Scope(memories, None if depends_on_others else key, sql, params, now)
-
-
-def _compile(memories: MemoryQuerySet) -> tuple[str, tuple[Any, ...]]:
-    """Return the statement that selects the keys of a queryset, and its parameters."""
-    sql, params = memories.order_by().values("pk").query.sql_with_params()
-    return sql, params
-
-
-def _current_moment(param: object) -> float | None:
-    """Return the Julian day of a parameter that is the current time, else None."""
-    if not isinstance(param, str | datetime) or not _TIMESTAMP.fullmatch(str(param)):
+    column, value = node.lhs.target.column, node.rhs
+    if column == "expires_at" and node.lookup_name == "gt" and (now := _current_moment(value)):
+        moments.append(now)
+        value = None
+    values = value if isinstance(value, list | tuple) else (value,)
+    if not all(one is None or isinstance(one, str | int | float | datetime) for one in values):
         return None
-    try:
-        moment = datetime.fromisoformat(str(param))
-    except ValueError:
-        return None
-    moment = moment.replace(tzinfo=moment.tzinfo or UTC)
-    is_current = abs((moment - timezone.now()).total_seconds()) < 2
-    return julian_day(moment) if is_current else None
+    return column, node.lookup_name, *values
+
+
+def _current_moment(value: object) -> datetime | None:
+    """Return the current time if this is it, or was a moment ago."""
+    now = timezone.now()
+    if isinstance(value, CurrentMoment):
+        return now
+    is_current = isinstance(value, datetime) and abs((value - now).total_seconds()) < MAX_AGE_OF_NOW
+    return value if is_current else None  # type: ignore[return-value]
 
 
 class _RowCache:
@@ -282,14 +306,17 @@ class _RowCache:
         self._lock = threading.Lock()
         self._rows: OrderedDict[tuple[Any, ...], VisibleRows] = OrderedDict()
 
+    def find(self, scope: _Scope) -> VisibleRows | None:
+        return self._rows.get(scope.key) if scope.key else None
+
     def load(self, scope: _Scope, position: LogPosition) -> VisibleRows:
-        known = self._rows.get(scope.key) if scope.key else None
+        known = self.find(scope)
         if known is not None and known.position == position:
             return known
         if known is not None and position.follows(known.position):
             rows = _bring_up_to_date(known, scope, position)
         else:
-            rows = VisibleRows(position, _read_columns(scope.sql, scope.params))
+            rows = VisibleRows(position, _read_columns(scope.memories))
         if scope.key and position.era[0] and not connection.in_atomic_block:
             self._store(scope.key, rows)
         return rows
@@ -317,12 +344,16 @@ def _bring_up_to_date(known: VisibleRows, scope: _Scope, position: LogPosition) 
         return VisibleRows(position, known.columns, known.cached)
     kept = np.delete(known.columns, known.find(np.array(changed)))
     # As a filter of the queryset: beside it, SQLite would read all its keys.
-    columns = _read_columns(*_compile(scope.memories.filter(pk__in=key_list(changed))))
+    columns = _read_columns(scope.memories.filter(pk__in=key_list(changed)))
     columns = np.concatenate([kept, columns])
     return VisibleRows(position, columns[np.argsort(columns["pk"], kind="stable")])
 
 
-def _read_columns(sql: str, params: Sequence[Any]) -> NDArray[np.void]:
+def _read_columns(memories: MemoryQuerySet) -> NDArray[np.void]:
+    try:
+        sql, params = memories.order_by().values("pk").query.sql_with_params()
+    except EmptyResultSet:
+        return np.empty(0, COLUMNS)
     columns = np.fromiter(map(_to_columns, read_ranking_columns(sql, params)), COLUMNS)
     return columns[np.argsort(columns["pk"], kind="stable")]
 

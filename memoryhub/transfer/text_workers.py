@@ -30,18 +30,18 @@ class PreparedTexts(NamedTuple):
 
 
 Task = Future[PreparedTexts]
-_TEXTS_WORTH_A_WORKER = 500  # starting one takes about a second of CPU
+_TEXTS_WORTH_A_WORKER = 1500  # starting one takes about a second of CPU
 
 
 class TextWorkers:
-    """A pool of workers that starts with the first task of many texts.
+    """A pool of workers that starts with the second full batch of an import: one is done before it helps.
 
     Each worker starts as a new interpreter: a fork would copy locks that other threads hold. Until the first
     one is ready, the caller does the work.
     """
 
     def __init__(self, count: int, config: EmbeddingSettings | None) -> None:
-        self.count, self._config = count, config
+        self.count, self._config, self._texts = count, config, 0
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Self:
@@ -55,7 +55,8 @@ class TextWorkers:
 
     def submit(self, checked: Sequence[str], embedded: Sequence[str]) -> Task | None:
         """Give texts to a worker. Return None if there is none: the caller does the work."""
-        if self._pool is None and self.count and len(checked) >= _TEXTS_WORTH_A_WORKER:
+        self._texts += len(checked)
+        if self._pool is None and self.count and self._texts >= _TEXTS_WORTH_A_WORKER:
             spawn = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(self.count, spawn, initializer=_start, initargs=(self._config,))
             self._ready = self._pool.submit(prepare_texts, [], [])

@@ -7,6 +7,8 @@ from datetime import timedelta
 import numpy as np
 import pytest
 from django.db import connection, transaction
+from django.db.models import Q
+from django.db.models.sql.compiler import SQLCompiler
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
@@ -15,12 +17,13 @@ from hypothesis import strategies as st
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.backends.change_log import LogPosition
 from memoryhub.models import Label, Memory
-from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.models.querysets import MemoryQuerySet, live_memories
 from memoryhub.search import visible_rows
 from memoryhub.search.visible_rows import (
     COLUMNS,
     VisibleRows,
     clear_cache,
+    count_rows,
     julian_day,
     load_visible_rows,
 )
@@ -94,6 +97,20 @@ class TestBetweenTransactions:
             load_visible_rows(seen())
         assert len(queries) == 1
 
+    def test_rows_that_a_search_has_read_are_counted_without_the_database(self, remember, monkeypatch):
+        for n in range(3):
+            remember(f"text {n}")
+        assert count_rows(seen()) == 3
+        load_visible_rows(seen())
+        with CaptureQueriesContext(connection) as queries:
+            assert count_rows(seen()) == 3
+        assert not any("COUNT" in query["sql"] for query in queries)
+        remember("another")
+        assert count_rows(seen()) == 4
+        later = timezone.now() + timedelta(days=900)
+        monkeypatch.setattr(timezone, "now", lambda: later)
+        assert count_rows(seen()) == 0
+
     def test_rollback_leaves_no_trace(self, remember):
         remember("text")
         before = loaded(seen())
@@ -111,6 +128,44 @@ class TestBetweenTransactions:
         assert loaded(seen()) == [made.pk]
         monkeypatch.setattr(timezone, "now", lambda: later)
         assert loaded(Memory.objects.visible_to(Clearance()).live(later)) == []
+
+    def test_queryset_that_is_used_again_later_leaves_out_what_has_expired(self, remember, monkeypatch):
+        made, memories = remember("text"), live_memories(Clearance())
+        assert loaded(memories) == stored(memories) == [made.pk]
+        later = made.expires_at + timedelta(seconds=1)
+        monkeypatch.setattr(timezone, "now", lambda: later)
+        memories = live_memories(Clearance())
+        assert loaded(memories) == stored(memories) == []
+
+    def test_cached_rows_are_found_without_compiling_the_queryset(self, remember, monkeypatch):
+        made = remember("text")
+        load_visible_rows(seen())
+        monkeypatch.setattr(SQLCompiler, "as_sql", None)
+        assert loaded(seen()) == [made.pk]
+
+    @pytest.mark.parametrize(
+        "narrow",
+        [
+            lambda rows: rows.filter(project="zoo"),
+            lambda rows: rows.exclude(project="zoo"),
+            lambda rows: rows.filter(Q(project="zoo") | Q(project="farm")),
+            lambda rows: rows.filter(project__in=["zoo", "farm"]),
+            lambda rows: rows.filter(created_at__gt=timezone.now() - timedelta(hours=1)),
+            lambda rows: rows.filter(expires_at__gt=timezone.now() + timedelta(days=1000)),
+            lambda rows: rows.filter(pk__in=Memory.objects.filter(project="zoo")),
+            lambda rows: rows.filter(labels__value="cat"),
+            lambda rows: rows.filter(content__contains="1"),
+            lambda rows: rows.filter(flags=["odd"]),
+            lambda rows: rows.filter(pk__in=[]),
+            lambda rows: rows.none(),
+        ],
+    )
+    def test_rows_of_one_filter_are_not_those_of_another(self, remember, narrow):
+        for number, project in enumerate(("zoo", "farm", "town")):
+            remember(f"text {number}", project=project, tags=["cat"] if number else [])
+        load_visible_rows(seen())
+        for memories in (narrow(seen()), seen(), narrow(seen())):
+            assert loaded(memories) == stored(memories)
 
     def test_queryset_on_labels_follows_their_changes(self, remember):
         made = remember("text", tags=["zoo"])

@@ -101,6 +101,14 @@ def test_few_texts_start_no_worker():
         assert workers._pool is None
 
 
+def test_a_worker_starts_with_the_second_full_batch():
+    with TextWorkers(1, None) as workers:
+        workers.submit([""] * loader.BATCH_SIZE, [])
+        assert workers._pool is None
+        workers.submit([""] * loader.BATCH_SIZE, [])
+        assert workers._pool is not None
+
+
 def test_without_workers_the_caller_prepares_the_texts():
     with TextWorkers(0, None) as workers:
         assert workers.submit(["text"] * 1000, []) is None
@@ -127,7 +135,7 @@ import sys, time
 from memoryhub.transfer.text_workers import TextWorkers
 if __name__ == "__main__":
     workers = TextWorkers(1, None)
-    workers.submit([""] * 1000, [])
+    workers.submit([""] * 2000, [])
     workers._ready.result(60)
     print(*workers._pool._processes, flush=True)
     time.sleep(60)
