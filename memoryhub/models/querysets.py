@@ -45,6 +45,7 @@ from memoryhub.backends.fts_query import (
 )
 from memoryhub.backends.lookups import DocumentContains
 from memoryhub.backends.schema import TEXT_COLUMNS
+from memoryhub.core.clock import expiry_time
 
 DETAIL_RELATIONS = ("labels", "files", "entities")  # the list-valued fields of a memory
 
@@ -110,8 +111,8 @@ class MemoryQuerySet(AccessQuerySet):
 
     def live(self, now: datetime | None = None) -> Self:
         """Return memories that are neither in the trash nor expired: those without ``has_ended(now)``."""
-        now = now or timezone.now()
-        return self.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now), deleted_at__isnull=True)
+        moment = expiry_time(now or timezone.now())
+        return self.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=moment), deleted_at__isnull=True)
 
     def in_session(self, session_id: Any, **more: Any) -> Self:
         """Return the memories of a session. The exclusion lets the database use the partial index."""
@@ -122,7 +123,7 @@ class MemoryQuerySet(AccessQuerySet):
 
     def expired(self, now: datetime | None = None) -> Self:
         """Return expired memories that are not in the trash."""
-        return self.filter(expires_at__lte=now or timezone.now(), deleted_at__isnull=True)
+        return self.filter(expires_at__lte=expiry_time(now or timezone.now()), deleted_at__isnull=True)
 
     def labelled(self, kind: str, value: str) -> Self:
         """Return memories with this tag, concept or alias."""

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from memoryhub.backends import change_log
 from memoryhub.backends.change_log import LogPosition
 from memoryhub.backends.statements import Keys, key_list, read_ranking_columns
+from memoryhub.core.clock import expiry_time
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.evidence import Pairs, length_factor, parse_speaker
 
@@ -271,7 +272,7 @@ def _current_moment(param: object) -> float | None:
     except ValueError:
         return None
     moment = moment.replace(tzinfo=moment.tzinfo or UTC)
-    is_current = abs((moment - timezone.now()).total_seconds()) < 2
+    is_current = abs((moment - expiry_time(timezone.now())).total_seconds()) < 2
     return julian_day(moment) if is_current else None
 
 

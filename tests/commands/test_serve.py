@@ -290,7 +290,7 @@ def test_few_open_files_mean_fewer_connections(monkeypatch):
 def test_too_few_open_files_are_refused(monkeypatch):
     limit(monkeypatch, resource.RLIMIT_NOFILE, 32, 32)
     monkeypatch.setattr(resource, "setrlimit", lambda *limits: None)
-    with pytest.raises(CommandError, match="may open only 32 files here, .* ulimit -n 608"):
+    with pytest.raises(CommandError, match=r"may open only 32 files here, .* ulimit -n 608"):
         call_command("serve")
 
 

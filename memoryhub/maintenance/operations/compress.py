@@ -165,6 +165,7 @@ Group = tuple[str, str, str]
 class Compress(Operation[ProjectParams]):
     name = "compress"
     label = "Compress"
+    depends_on_age = True
     help = (
         "Replaces at least compression_min_members old memories of a project with similar wording by one "
         "summary. The sources go to the trash. Undo takes them out again and the summary goes there."
