@@ -31,6 +31,7 @@ class MemoryhubConfig(AppConfig):
         sign_in.connect_signals()
         tokens.connect_signals()
         post_migrate.connect(roles.install_roles, sender=self)
+        pre_migrate.connect(_require_known_schema, sender=self)
         pre_migrate.connect(_drop_triggers, sender=self)
         post_migrate.connect(_install_schema, sender=self)
 
@@ -47,6 +48,32 @@ def _check_admin(**kwargs: Any) -> list[system_checks.CheckMessage]:
     admin.autodiscover()
     found: list[system_checks.CheckMessage] = check_admin_app(**kwargs)
     return found
+
+
+def _require_known_schema(apps: Any, plan: Any, **kwargs: Any) -> None:
+    """Refuse a store whose tables are not those of its recorded migrations.
+
+    ``apps``: the models after these migrations.
+    """
+    if not plan:
+        return
+    from django.core.management import CommandError
+    from django.db import connection
+
+    introspection = connection.introspection
+    models = [one for one in apps.get_models(include_auto_created=True) if one._meta.app_label == "memoryhub"]
+    with connection.cursor() as cursor:
+        tables = introspection.table_names(cursor)
+        for meta in (model._meta for model in models if model._meta.managed):
+            table = meta.db_table
+            found = introspection.get_table_description(cursor, table) if table in tables else ()
+            missing = {field.column for field in meta.local_concrete_fields} - {one.name for one in found}
+            if missing:
+                raise CommandError(
+                    f"this store was made by an unknown version: its table {table} lacks"
+                    f" {', '.join(sorted(missing))}. Nothing was changed. Export its memories with that"
+                    " version (manage.py export_memories), and import them into a new store."
+                )
 
 
 def _drop_triggers(**kwargs: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,16 @@ TEMPLATES = [
 ]
 
 
+def _mapped_bytes() -> int:
+    """Return how much of the store each connection maps: less if the address space is limited.
+
+    A process has up to eight connections, and needs a gigabyte without any map.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    wanted = 256 * 1024 * 1024
+    return wanted if limit == resource.RLIM_INFINITY else min(wanted, max(limit - 2**30, 0) // 16)
+
+
 def _database() -> dict[str, Any]:
     """SQLite tuned for one writer and many readers; DESIGN §4 has the measurements behind each option."""
     try:
@@ -115,6 +126,7 @@ def _database() -> dict[str, Any]:
         raise ImproperlyConfigured(
             "DATABASE_URL: only sqlite:////path/of/a/file is served so far; unset it to use LETSGO_MEMORY_DB"
         )
+    flushed = "FULL" if MEMORYHUB.durability == "power-loss" else "NORMAL"
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": parsed.get("NAME") or MEMORY_DB,
@@ -123,9 +135,9 @@ def _database() -> dict[str, Any]:
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,
             "init_command": (
-                "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA recursive_triggers=ON;"
-                "PRAGMA wal_autocheckpoint=4000; PRAGMA cache_size=-8192; PRAGMA mmap_size=268435456;"
-                "PRAGMA temp_store=MEMORY; PRAGMA secure_delete=ON;"
+                f"PRAGMA journal_mode=WAL; PRAGMA synchronous={flushed}; PRAGMA recursive_triggers=ON;"
+                "PRAGMA wal_autocheckpoint=4000; PRAGMA cache_size=-8192;"
+                f"PRAGMA mmap_size={_mapped_bytes()}; PRAGMA temp_store=MEMORY; PRAGMA secure_delete=ON;"
             ),
         },
     }

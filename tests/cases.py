@@ -6,11 +6,13 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from django.core.cache import cache
 from django.db import transaction
 
+from memoryhub.core import clock
 from memoryhub.search import visible_rows
 from memoryhub.stats import counts
 
@@ -27,6 +29,7 @@ def clear_caches() -> None:
     visible_rows.clear_cache()
     counts._cache.clear()
     cache.clear()
+    clock.set_lead(timedelta(0))
 
 
 def each(names: str, values: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

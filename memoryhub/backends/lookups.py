@@ -11,6 +11,8 @@ from django.db.models.expressions import CombinedExpression, Expression
 from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 
+from memoryhub.core.clock import expiry_time
+
 if TYPE_CHECKING:
     _TextField = models.TextField[str, str]
 else:
@@ -35,12 +37,12 @@ class Match(models.Lookup):
 
 
 class CurrentMoment(Expression):
-    """The time when the statement runs, so that a queryset can be used again later."""
+    """The expiry time when the statement runs, so that a queryset can be used again later."""
 
     output_field = models.DateTimeField()
 
     def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, tuple[Any, ...]]:
-        return "%s", (connection.ops.adapt_datetimefield_value(timezone.now()),)
+        return "%s", (connection.ops.adapt_datetimefield_value(expiry_time(timezone.now())),)
 
 
 def days_since(column: str) -> CombinedExpression:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from memoryhub.access.policy import LEVELS
 from memoryhub.backends.bulk import adapt_moment
 from memoryhub.backends.schema import JOURNAL_TABLE, MEMORY_TABLE
+from memoryhub.core.clock import expiry_time
 from memoryhub.core.vocabulary import SCOPES
 
 Keys = NDArray[np.int64]
@@ -101,7 +102,12 @@ def read_state_before_store(
 
     ``cap``: limit of live memories, here of all these projects together.
     """
-    params = [json.dumps(hashes), json.dumps(list(projects)), adapt_moment(now), max(cap - len(hashes), 0)]
+    params = [
+        json.dumps(hashes),
+        json.dumps(list(projects)),
+        adapt_moment(expiry_time(now)),
+        max(cap - len(hashes), 0),
+    ]
     with connection.cursor() as cursor:
         has_twins, has_room, *end = cursor.execute(_STATE_SQL, params).fetchone()
     journal_end = (end[0], end[1]) if end[0] else None
@@ -200,5 +206,5 @@ def change_token() -> ChangeToken:
     Internal only: it depends on every project and level, so no response may contain it.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_LAST_ROWS_SQL, [adapt_moment(timezone.now())])
+        cursor.execute(_LAST_ROWS_SQL, [adapt_moment(expiry_time(timezone.now()))])
         return ChangeToken(*cursor.fetchone())

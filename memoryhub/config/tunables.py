@@ -79,6 +79,12 @@ class Config(BaseModel):
     import_workers: Int = _tunable(
         1, "processes that check and embed texts ahead of a large import_memories; 0: none", 0, 64
     )
+    durability: str = _text_tunable(
+        "power-loss",
+        "what a stored memory survives: power-loss (commits are flushed to the disk) or crash",
+        "power-loss|crash",
+        "power-loss or crash",
+    )
     block_secrets: Flag = _flag(True, "refuse to store what looks like a credential")
     preview_chars: Int = _tunable(200, "length of the preview in lists, characters", 1, 10_000)
     summary_words: Int = _tunable(20, "words of an automatic abstract and of a recall index entry", 1, 200)

@@ -22,7 +22,7 @@ from memoryhub.access.policy import Actor
 from memoryhub.backends import statements
 from memoryhub.core.database import is_database_busy, write_transaction
 from memoryhub.maintenance import results
-from memoryhub.maintenance.operations import find_operation
+from memoryhub.maintenance.operations import find_operation, require_confirmed_clock
 from memoryhub.maintenance.operations.base import Change, Operation, Step, count_memories
 from memoryhub.maintenance.results import MAX_LISTED_CHANGES
 from memoryhub.memories import StoreError
@@ -199,6 +199,8 @@ class _Execution:
             self._claimed_row().update(status=status, **values)
 
     def _make_steps(self, operation: Operation[Any]) -> None:
+        if not self.run.dry_run:
+            require_confirmed_clock(operation)
         # A resumed run uses the time of its resumption, because the journal and the trash must show when
         # something really happened. Its position prevents it from repeating steps.
         now = timezone.now()

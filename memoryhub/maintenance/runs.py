@@ -20,7 +20,7 @@ from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.maintenance import results
 from memoryhub.maintenance.executor import execute, mark_interrupted
-from memoryhub.maintenance.operations import OPERATIONS, find_operation
+from memoryhub.maintenance.operations import OPERATIONS, find_operation, require_confirmed_clock
 from memoryhub.maintenance.operations.base import Operation
 from memoryhub.maintenance.results import (
     MAX_LISTED_CHANGES,
@@ -86,6 +86,8 @@ def enqueue(
     if is_switched_off(operation.name):
         message = capabilities.disabled_message(_CAPABILITIES[operation.name])
         raise StoreError(f"{message} in the configuration; switch it on", "operation")
+    if not dry_run:
+        require_confirmed_clock(operation)
     stored = validate_params(operation, params)
     project = str(stored.get("project") or "")
     if project and not actor.clearance.includes_project(project):

@@ -12,6 +12,7 @@ from django.db.models import Max, Min
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, system_actor
+from memoryhub.audit import clock
 from memoryhub.core.database import write_transaction
 from memoryhub.maintenance import runs
 from memoryhub.maintenance.operations import OPERATIONS
@@ -78,7 +79,7 @@ def enqueue_due(now: datetime | None = None) -> list[MaintenanceRun]:
     """Queue the daily runs if they are due and no other process has queued them."""
     now = now or timezone.now()
     due = last_due_time(now)
-    if due is None or not is_due(now):
+    if due is None or not is_due(now) or clock.current_pause():
         return []
     delete_old_records(now)
     with write_transaction():

@@ -21,6 +21,7 @@ from django.utils import timezone
 
 from memoryhub import embeddings
 from memoryhub.access.policy import system_actor
+from memoryhub.audit import clock
 from memoryhub.backends import vector_index
 from memoryhub.embeddings import Embedder, EmbeddingError
 from memoryhub.maintenance import runs, scheduler
@@ -220,6 +221,7 @@ class Worker(BackgroundThread):
     def run_once(self) -> bool:
         """Execute the next run; return False if there is none."""
         if not self.dry_runs:
+            clock.check()
             scheduler.enqueue_due()
             self.backfill.check()
         run = next_run(self.dry_runs)

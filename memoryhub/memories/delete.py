@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 from django.conf import settings
@@ -14,8 +14,9 @@ from django.utils import timezone
 
 from memoryhub.access.filters import memory_filter
 from memoryhub.access.policy import LEVELS, Actor, level_rank, stricter_level
-from memoryhub.audit import journal
+from memoryhub.audit import clock, journal
 from memoryhub.backends import schema, vector_index
+from memoryhub.core.clock import is_in_doubt
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories.rows import CHUNK_SIZE, compute_expiry, fetch_by_uids, is_unchanged
@@ -121,8 +122,8 @@ def purge_expired(actor: Actor, grace_days: float = 0, now: datetime | None = No
 
 
 def purgeable_memories(actor: Actor, grace_days: float, now: datetime) -> MemoryQuerySet:
-    """Return the memories that :func:`purge_expired` would delete."""
-    return _visible_memories(actor).expired(now - timedelta(days=grace_days))
+    """Return the memories that :func:`purge_expired` would delete. The grace period counts days of uptime."""
+    return _visible_memories(actor).expired(clock.removal_limit(grace_days, now))
 
 
 def evict_memories(
@@ -132,7 +133,7 @@ def evict_memories(
 
     The order is fewest accesses, oldest change, lowest importance. Memories in ``spare`` go last.
     """
-    if not actor.may_delete:
+    if not actor.may_delete or is_in_doubt():
         return []
     spared = Case(When(pk__in=[memory.pk for memory in spare], then=1), default=0)
     with write_transaction():

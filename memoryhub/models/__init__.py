@@ -1,6 +1,7 @@
 """The database models (docs/model.md)."""
 
 from memoryhub.models.account import AgentToken, Identity, Membership, Profile, SavedSearch
+from memoryhub.models.clock import ClockState
 from memoryhub.models.fact import Fact
 from memoryhub.models.journal import JournalEntry
 from memoryhub.models.memory import (
@@ -19,6 +20,7 @@ from memoryhub.models.session import Event, Injection, Session
 
 __all__ = [
     "AgentToken",
+    "ClockState",
     "Embedding",
     "Entity",
     "Event",

@@ -10,6 +10,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from memoryhub.backends.lookups import MatchField
+from memoryhub.core.clock import expiry_time
 from memoryhub.core.vocabulary import SCOPES, TYPES, MemoryType, Scope, TrashReason
 from memoryhub.models.fields import (
     name_field,
@@ -178,7 +179,7 @@ class Memory(models.Model):
         return self.title or self.uid
 
     def is_expired(self, now: datetime) -> bool:
-        return self.expires_at is not None and self.expires_at <= now
+        return self.expires_at is not None and self.expires_at <= expiry_time(now)
 
     def has_ended(self, now: datetime) -> bool:
         """Whether the memory is in the trash or expired: not in ``Memory.objects.live(now)``."""

@@ -49,6 +49,7 @@ from memoryhub.backends.fts_query import (
 from memoryhub.backends.lookups import CurrentMoment, DocumentContains
 from memoryhub.backends.schema import TEXT_COLUMNS
 from memoryhub.backends.statements import read_memories
+from memoryhub.core.clock import expiry_time
 
 DETAIL_RELATIONS = ("labels", "files", "entities")  # the list-valued fields of a memory
 
@@ -117,8 +118,8 @@ class MemoryQuerySet(AccessQuerySet):
 
         ``now`` defaults to the time when the statement runs.
         """
-        later = Q(expires_at__gt=now or CurrentMoment())
-        return self.filter(Q(expires_at__isnull=True) | later, deleted_at__isnull=True)
+        moment = expiry_time(now) if now else CurrentMoment()
+        return self.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=moment), deleted_at__isnull=True)
 
     def in_session(self, session_id: Any, **more: Any) -> Self:
         """Return the memories of a session. The exclusion lets the database use the partial index."""
@@ -129,7 +130,7 @@ class MemoryQuerySet(AccessQuerySet):
 
     def expired(self, now: datetime | None = None) -> Self:
         """Return expired memories that are not in the trash."""
-        return self.filter(expires_at__lte=now or timezone.now(), deleted_at__isnull=True)
+        return self.filter(expires_at__lte=expiry_time(now or timezone.now()), deleted_at__isnull=True)
 
     def labelled(self, kind: str, value: str) -> Self:
         """Return memories with this tag, concept or alias."""

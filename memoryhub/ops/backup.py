@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import hashlib
 import os
 import re
 import secrets
@@ -54,6 +55,8 @@ class Contents:
     newest: str
     chain: journal.Verification
     migrations: frozenset[tuple[str, str]]
+    altered: tuple[str, ...] = ()
+    """The ids of memories whose text does not have the hash that was stored with it."""
 
     def summary(self) -> str:
         """Return the summary on one line."""
@@ -65,8 +68,12 @@ class Contents:
         )
 
     def damage(self) -> str:
-        """The defect of its journal, or an empty string."""
-        return "" if self.chain.ok else f"the journal's chain is broken at row {self.chain.first_bad_seq}"
+        """The defects of its journal and its texts, or an empty string."""
+        found = [] if self.chain.ok else [f"the journal's chain is broken at row {self.chain.first_bad_seq}"]
+        if self.altered:
+            ids = ", ".join(self.altered[:5]) + (", …" if len(self.altered) > 5 else "")
+            found.append(f"the text of {len(self.altered):,} memories was changed outside the hub: {ids}")
+        return "; ".join(found)
 
 
 def live_path() -> Path:
@@ -150,7 +157,16 @@ def _contents(path: Path, file: sqlite3.Connection, name: Path) -> Contents:
         newest=str(file.execute(f"SELECT max(at) FROM {schema.JOURNAL_TABLE}").fetchone()[0] or ""),  # noqa: S608
         chain=journal.check_chain(file.execute(journal.STORED_BYTES_SQL)),
         migrations=frozenset(file.execute("SELECT app, name FROM django_migrations")),
+        altered=tuple(_altered_memories(file)),
     )
+
+
+def _altered_memories(file: sqlite3.Connection) -> Iterator[str]:
+    """Yield the ids of memories whose text does not match its hash. Bytes: a changed byte may be no UTF-8."""
+    sql = f"SELECT uid, CAST(content AS BLOB), content_hash FROM {schema.MEMORY_TABLE}"  # noqa: S608 own name
+    for uid, content, digest in file.execute(sql):
+        if hashlib.sha256(content or b"").hexdigest() != digest:
+            yield str(uid)
 
 
 def unknown_migrations(contents: Contents) -> list[str]:

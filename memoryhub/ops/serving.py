@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import logging
 import multiprocessing
 import os
+import resource
 import signal
 import socket
 import sys
@@ -26,32 +28,47 @@ WORKERS = min(os.cpu_count() or 1, 4)
 THREADS = 2
 THREADS_VARIABLE = "HUB_THREADS"  # environment variable of a worker process: number of its threads
 MAX_CONNECTIONS = 512  # connections of one worker process
+MIN_CONNECTIONS = 32
+MIN_ADDRESS_SPACE = 2**30  # of a process: half of it is for libraries, the rest for threads
+RESERVED_FILES = 96  # files that a worker process opens besides connections: store, logs, libraries
 # A worker that has not ended after this time is killed.
 SECONDS_TO_END = 10
-# Interval at which a worker checks that its main process is alive.
+# Interval at which a worker checks that its main process is alive, where the kernel does not tell it.
 SECONDS_BETWEEN_CHECKS = 1.0
+# How long a start waits for the port: workers of a killed server need some time to end.
+SECONDS_TO_FREE_PORT = 3.0
+_PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
 
 
 class CannotServe(Exception):
     """The server cannot listen there; the message says why and what to do."""
 
 
-def require_free(host: str, port: int) -> None:
+def require_free(host: str, port: int, patience: float = 0) -> None:
     """Raise :class:`CannotServe` unless this address belongs to this machine and is free.
 
     Checked before the start, because granian would share a port with another granian.
+    ``patience``: seconds to wait for a port that is taken.
     """
     if not 0 < port < 65_536:
         raise CannotServe(f"--port must be between 1 and 65535, not {port}")
-    try:
-        [family, kind, protocol, _, address], *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-    except socket.gaierror as error:
-        raise CannotServe(f"--host {host}: {error.strerror or error}") from None
-    except OSError as error:
-        raise CannotServe(_reason(error, host, port)) from None
+    until = time.monotonic() + patience
+    while True:
+        try:
+            return _bind(host, port)
+        except socket.gaierror as error:
+            raise CannotServe(f"--host {host}: {error.strerror or error}") from None
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() >= until:
+                raise CannotServe(_reason(error, host, port)) from None
+        time.sleep(0.1)
+
+
+def _bind(host: str, port: int) -> None:
+    [family, kind, protocol, _, address], *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
 
 
 def _reason(error: OSError, host: str, port: int) -> str:
@@ -64,11 +81,41 @@ def _reason(error: OSError, host: str, port: int) -> str:
     return f"cannot listen at {host} port {port}: {error.strerror}"
 
 
+def require_limits() -> int:
+    """Return how many connections a worker may have under the limits of the system.
+
+    Raise the limit of open files as far as allowed. Raise :class:`CannotServe` if a limit is too low.
+    """
+    space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if resource.RLIM_INFINITY != space < MIN_ADDRESS_SPACE:
+        raise CannotServe(
+            f"the address space of a process is limited to {space / 1e6:,.0f} MB here, and a worker needs"
+            f" {MIN_ADDRESS_SPACE / 1e6:,.0f} MB; raise the limit: ulimit -v {MIN_ADDRESS_SPACE // 1024}"
+        )
+    wanted = MAX_CONNECTIONS + RESERVED_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY != soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if soft < MIN_CONNECTIONS + RESERVED_FILES:
+            raise CannotServe(
+                f"a process may open only {soft} files here, and a worker needs"
+                f" {MIN_CONNECTIONS + RESERVED_FILES}; raise the limit: ulimit -n {wanted}"
+            )
+        return min(MAX_CONNECTIONS, soft - RESERVED_FILES)
+    return MAX_CONNECTIONS
+
+
 def serve(
     host: str, port: int, *, workers: int = WORKERS, threads: int = THREADS, quiet: bool = False
 ) -> None:
-    """Serve until a signal ends the server. Workers are forked once the application is loaded."""
+    """Serve until a signal ends the server. Workers are forked once the application is loaded.
+
+    Raise :class:`CannotServe` if the limits of the system are too low.
+    """
     from memoryhub import worker
+
+    max_connections = require_limits()
 
     # On systems that spawn workers, these read the settings again, in another folder perhaps.
     os.environ["LETSGO_HOME"] = str(settings.HOME)
@@ -89,7 +136,7 @@ def serve(
         workers=workers,
         http=HTTPModes.http1,  # with HTTP/2, one connection could carry many requests
         websockets=False,
-        backpressure=MAX_CONNECTIONS,
+        backpressure=max_connections,
         log_level=LogLevels.warning if quiet else LogLevels.info,
         # Else the end of one worker, by the system when memory is short for one, would be the end of all.
         respawn_failed_workers=True,
@@ -101,16 +148,19 @@ def serve(
 def end_with_main_process() -> None:
     """End this worker when the main process ends without stopping it, as after SIGKILL.
 
-    Do nothing in a process that multiprocessing did not start.
+    Linux sends SIGTERM at that moment. Elsewhere a thread does it. The thread also ends a worker that does
+    not end itself. Do nothing in a process that multiprocessing did not start.
     """
     main = multiprocessing.parent_process()
     if main is not None and main.pid is not None:
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         threading.Thread(target=_end_after, args=(main.pid,), name="main-process-watch", daemon=True).start()
 
 
 def _end_after(main: int) -> None:
     """Stop in good order when another process than ``main`` is the parent, or else after some seconds."""
-    while os.getppid() == main:
+    while os.getppid() == main:  # also finds a main process that ended before prctl
         time.sleep(SECONDS_BETWEEN_CHECKS)
     logger.error(
         "The server's main process %d ended without stopping this worker. The worker ends now.", main

@@ -29,6 +29,7 @@ from memoryhub.backends import change_log
 from memoryhub.backends.change_log import LogPosition
 from memoryhub.backends.lookups import CurrentMoment
 from memoryhub.backends.statements import Keys, key_list, read_ranking_columns
+from memoryhub.core.clock import expiry_time
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.evidence import Pairs, length_factor, parse_speaker
 
@@ -292,7 +293,7 @@ def _filter_key(node: Any, table: str | None, moments: list[datetime]) -> tuple[
 
 def _current_moment(value: object) -> datetime | None:
     """Return the current time if this is it, or was a moment ago."""
-    now = timezone.now()
+    now = expiry_time(timezone.now())
     if isinstance(value, CurrentMoment):
         return now
     is_current = isinstance(value, datetime) and abs((value - now).total_seconds()) < MAX_AGE_OF_NOW

@@ -17,6 +17,7 @@ from memoryhub import embeddings
 from memoryhub.access.policy import Clearance
 from memoryhub.backends import change_blocks, change_log, schema
 from memoryhub.backends.change_blocks import Block
+from memoryhub.core.clock import expiry_time
 from memoryhub.embeddings import EmbeddingError
 from memoryhub.memories.delete import AUTHOR, Quota, count_by_quota, fullest
 from memoryhub.models import Embedding, Event, Fact, Memory, Session
@@ -67,7 +68,7 @@ def load_visible_counts(clearance: Clearance, now: datetime | None = None) -> Vi
     key = (clearance, timezone.get_current_timezone_name())
     with _lock:
         cached = _cache.get(key)
-    counts = _update_counts(cached or _CachedCounts(now), clearance, now)
+    counts = _update_counts(cached or _CachedCounts(expiry_time(now)), clearance, now)
     with _lock:
         _cache[key] = counts
         _cache.move_to_end(key)
@@ -80,11 +81,12 @@ def _update_counts(cached: _CachedCounts, clearance: Clearance, now: datetime) -
     """Count the blocks again that changed, or in which rows expired."""
     marks = change_blocks.read_marks()  # before counting, so rows written meanwhile are counted next time
     unchanged = {block for block, mark in marks.items() if mark and cached.marks.get(block) == mark}
-    unchanged -= _expired_blocks(cached.at, now)
-    if now < cached.at:
+    at = expiry_time(now)
+    unchanged -= _expired_blocks(cached.at, at)
+    if at < cached.at:
         unchanged = set()  # expired rows are live again
     if len(unchanged) == len(marks) == len(cached.parts):
-        return replace(cached, at=now)
+        return replace(cached, at=at)
     counted = _count_blocks(clearance, now, [block for block in marks if block not in unchanged])
     whole = Counter(cached.whole)
     for block, part in cached.parts.items():
@@ -93,7 +95,7 @@ def _update_counts(cached: _CachedCounts, clearance: Clearance, now: datetime) -
     for part in counted.values():
         whole.update(part)
     parts = {block: part for block, part in cached.parts.items() if block in unchanged} | counted
-    return _CachedCounts(now, marks, parts, +whole)
+    return _CachedCounts(at, marks, parts, +whole)
 
 
 def _expired_blocks(since: datetime, until: datetime) -> set[Block]:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from django import forms
 from django.conf import settings
+from django.contrib import messages
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.db.models import Max
 from django.http import HttpRequest, HttpResponse
@@ -21,6 +22,8 @@ from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import is_confined, request_actor, request_clearance
+from memoryhub.accounts.people import may_manage_people
+from memoryhub.audit import clock
 from memoryhub.extraction import llm_budget
 from memoryhub.extraction import queue as extraction_queue
 from memoryhub.llm import LlmSettings, find_problems, sends_in_clear
@@ -114,6 +117,18 @@ def run_start(request: HttpRequest) -> HttpResponse:
     return redirect("run", run.uid)
 
 
+@require_POST
+def clock_confirm(request: HttpRequest) -> HttpResponse:
+    """Accept the clock as right, and end the pause after a jump."""
+    if not may_manage_people(request.user):
+        raise PermissionDenied
+    if clock.confirm(request_actor(request)):
+        messages.success(request, "Clock confirmed. Maintenance goes on.")
+    else:
+        messages.warning(request, "Nothing to confirm. The clock was corrected or confirmed.")
+    return redirect("maintenance")
+
+
 def error_status(refusal: StoreError) -> int:
     """Return the HTTP status of a refusal."""
     for kind, status in ((NotFound, 404), (Forbidden, 403), (Conflict, 409)):
@@ -131,6 +146,8 @@ def _render_page(request: HttpRequest, wrong: RunForm | None = None, status: int
         "cards": _operation_cards(request, wrong),
         "wrong": wrong,
         "recent": list(recent),
+        "pause": clock.current_pause(),
+        "may_confirm_clock": may_manage_people(request.user),
     }
     return render(request, "maintenance/page.html", context, status=status)
 

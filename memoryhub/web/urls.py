@@ -129,6 +129,7 @@ urlpatterns: list[URLPattern] = [
     path("journal/<int:seq>/", journal.journal_row, name="journal-row"),
     path("trash/", trash.trash_page, name="trash"),
     path("maintenance/", maintenance.maintenance, name="maintenance"),
+    path("maintenance/clock/", maintenance.clock_confirm, name="clock-confirm"),
     path("maintenance/start/", maintenance.run_start, name="run-start"),
     path("maintenance/language-model/", maintenance.language_model, name="language-model"),
     path("maintenance/runs/", runs.run_list, name="runs"),

@@ -56,20 +56,25 @@ class Hub:
 
     @contextmanager
     def serving(
-        self, port: int, *arguments: str, output: IO[str] | None = None, **more: str
+        self,
+        port: int,
+        *arguments: str,
+        output: IO[str] | None = None,
+        program: str = "manage.py",
+        **more: str,
     ) -> Iterator[subprocess.Popen[str]]:
         """A command that serves at ``port``, in a process group of its own; ended at the end."""
-        with self.starting(*arguments, output=output, **more) as process:
+        with self.starting(*arguments, output=output, program=program, **more) as process:
             wait_until_it_answers(process, port)
             yield process
 
     @contextmanager
     def starting(
-        self, *arguments: str, output: IO[str] | None = None, **more: str
+        self, *arguments: str, output: IO[str] | None = None, program: str = "manage.py", **more: str
     ) -> Iterator[subprocess.Popen[str]]:
         """A command in a process group of its own; ended at the end."""
         process = subprocess.Popen(
-            [sys.executable, "manage.py", *arguments],
+            [sys.executable, program, *arguments],
             cwd=self.folder,
             env=self.environment(**more),
             stdout=output or subprocess.PIPE,

@@ -245,6 +245,23 @@ def test_a_tampered_backup_is_taken_only_by_force(run, saved):
     assert schema.find_problems() == []
 
 
+def test_a_backup_with_a_changed_text_is_taken_only_by_force(run, saved):
+    tamper(saved, "UPDATE memoryhub_memory SET content = 'of bEfore'")
+    ran = run("restore_backup", saved, "--yes")
+    assert ran.code == 1
+    assert "the text of 1 memories was changed" in ran.out
+    assert "--force takes it as it is" in ran.err
+    assert run("restore_backup", saved, "--yes", "--force").code == 0
+
+
+def test_a_backup_of_a_store_with_a_changed_text_says_so(run, own_store):
+    uid = remember("of before").uid
+    tamper(own_store, "UPDATE memoryhub_memory SET content = 'of bEfore'")
+    ran = run("backup")
+    assert ran.code == 1
+    assert uid in ran.out
+
+
 def test_triggers_that_the_backup_lacks_are_installed(run, saved):
     tamper(
         saved, *(f"DROP TRIGGER {name}" for name in ("memoryhub_text_insert", "memoryhub_journal_no_delete"))

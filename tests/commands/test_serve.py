@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
+from memoryhub import settings
 from memoryhub.core.client_ip import is_loopback
 from memoryhub.http.request_buffering import BUFFER_BYTES
 from memoryhub.ops import serving
@@ -99,6 +101,38 @@ def test_workers_end_when_the_main_process_is_killed(hub, workers):
         finally:
             for child in filter(_lives, children):
                 os.kill(child, signal.SIGKILL)
+
+
+def test_a_killed_server_starts_again_on_the_same_port(hub):
+    port = hubs.free_port()
+    with hub.serving(port, "serve", "--port", str(port), "--workers", "2") as killed:
+        os.kill(killed.pid, signal.SIGKILL)
+        killed.wait(timeout=20)
+        with hub.starting("serve", "--port", str(port), "--workers", "1") as started:
+            _wait_until(lambda: started.poll() is not None or bool(_children(started.pid)))
+            hubs.wait_until_it_answers(started, port)
+            assert status(port) == 401
+
+
+WITHOUT_WATCH = """
+import os, runpy
+os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
+from memoryhub.ops import serving
+serving.SECONDS_BETWEEN_CHECKS = 3600
+runpy.run_path("manage.py", run_name="__main__")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux sends a signal when the parent ends")
+def test_the_kernel_ends_workers_of_a_killed_main_process(hub):
+    port = hubs.free_port()
+    (hub.folder / "without_watch.py").write_text(WITHOUT_WATCH)
+    arguments = ("serve", "--port", str(port), "--workers", "2")
+    with hub.serving(port, *arguments, program="without_watch.py") as process:
+        children = _children(process.pid)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(timeout=20)
+        _wait_until(lambda: not any(map(_lives, children)))
 
 
 def test_a_worker_that_loads_ends_when_the_main_process_is_killed(hub):
@@ -231,6 +265,47 @@ def test_a_taken_port_is_not_shared():
 def test_an_address_that_cannot_be_is_explained(host, port, words):
     with pytest.raises(serving.CannotServe, match=words):
         serving.require_free(host, port)
+
+
+def limit(monkeypatch, kind: int, soft: int, hard: int) -> None:
+    monkeypatch.setattr(
+        resource, "getrlimit", lambda asked: (soft, hard) if asked == kind else (resource.RLIM_INFINITY,) * 2
+    )
+
+
+def test_the_limit_of_open_files_is_raised(monkeypatch):
+    raised = []
+    limit(monkeypatch, resource.RLIMIT_NOFILE, 64, 4096)
+    monkeypatch.setattr(resource, "setrlimit", lambda *limits: raised.append(limits))
+    assert serving.require_limits() == serving.MAX_CONNECTIONS
+    assert raised == [(resource.RLIMIT_NOFILE, (serving.MAX_CONNECTIONS + serving.RESERVED_FILES, 4096))]
+
+
+def test_few_open_files_mean_fewer_connections(monkeypatch):
+    limit(monkeypatch, resource.RLIMIT_NOFILE, 64, 200)
+    monkeypatch.setattr(resource, "setrlimit", lambda *limits: None)
+    assert serving.require_limits() == 200 - serving.RESERVED_FILES
+
+
+def test_too_few_open_files_are_refused(monkeypatch):
+    limit(monkeypatch, resource.RLIMIT_NOFILE, 32, 32)
+    monkeypatch.setattr(resource, "setrlimit", lambda *limits: None)
+    with pytest.raises(CommandError, match=r"may open only 32 files here, .* ulimit -n 608"):
+        call_command("serve")
+
+
+def test_too_little_address_space_is_refused(monkeypatch):
+    limit(monkeypatch, resource.RLIMIT_AS, 500_000_000, 500_000_000)
+    with pytest.raises(CommandError, match="limited to 500 MB here, and a worker needs 1,074 MB"):
+        call_command("serve")
+
+
+@pytest.mark.parametrize(
+    ("space", "mapped"), [(resource.RLIM_INFINITY, 2**28), (8 * 2**30, 2**28), (2**31, 2**26), (2**29, 0)]
+)
+def test_limited_address_space_means_a_smaller_map_of_the_store(monkeypatch, space, mapped):
+    limit(monkeypatch, resource.RLIMIT_AS, space, space)
+    assert settings._mapped_bytes() == mapped
 
 
 def test_only_loopback_addresses_are_loopback():

@@ -8,7 +8,8 @@ import pytest
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance, system_actor
-from memoryhub.maintenance.operations import OPERATIONS, base
+from memoryhub.maintenance import runs
+from memoryhub.maintenance.operations import OPERATIONS, base, compress
 from memoryhub.maintenance.operations.base import Pace
 from memoryhub.maintenance.operations.compress import single_linkage
 from memoryhub.maintenance.operations.summaries import (
@@ -350,3 +351,16 @@ def test_interrupted_undo_continues_with_the_summary(alike, run, actor, now, mon
     made.refresh_from_db()
     assert made.deleted_at
     assert set(Memory.objects.live()) == set(sources)
+
+
+@pytest.mark.parametrize("steps", [1, 3, 4])
+def test_a_resumed_run_counts_no_memory_twice(alike, actor, steps, monkeypatch):
+    monkeypatch.setattr(compress, "_PAGE", 4)
+    alike(5)
+    alike(5, project="p")
+    seen = []
+    run = runs.enqueue("compress", {}, actor)
+    runs.execute(run, watcher=seen.append, is_stopping=lambda: len(seen) == steps)
+    assert runs.execute(run)
+    assert (run.done, run.total) == (10, 10)
+    assert sum(change.change.action == "merge" for change in runs.list_changes(run, actor.clearance)) == 2

@@ -11,6 +11,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from memoryhub.access.policy import Actor
+from memoryhub.audit import clock
 from memoryhub.maintenance.operations.base import Operation
 from memoryhub.maintenance.operations.compress import Compress
 from memoryhub.maintenance.operations.consolidate import Consolidate
@@ -18,6 +19,7 @@ from memoryhub.maintenance.operations.evict import Evict
 from memoryhub.maintenance.operations.purge import EmptyTrash, PruneEvents, PurgeExpired
 from memoryhub.maintenance.operations.reindex import Embed, Reindex
 from memoryhub.maintenance.operations.summarize_old import SummarizeOld
+from memoryhub.memories.errors import Conflict
 
 _BUILT_IN: tuple[Operation[Any], ...] = (
     PurgeExpired(),
@@ -49,6 +51,16 @@ def find_operation(name: str) -> Operation[Any] | None:
     return OPERATIONS.get(name)
 
 
+def require_confirmed_clock(operation: Operation[Any]) -> None:
+    """Raise Conflict if the operation is paused because the clock is in doubt."""
+    pause = clock.check() if operation.depends_on_age else None
+    if pause:
+        raise Conflict(
+            f"{operation.name} is paused because {pause.summary()}; check the time of this machine, then"
+            " confirm it on the maintenance page or with manage.py maintain --confirm-clock"
+        )
+
+
 @dataclass
 class OperationResult:
     """How many memories an operation looked at, and how many it changed."""
@@ -65,11 +77,15 @@ def run_now(
     run_uid: str = "",
     now: datetime | None = None,
 ) -> OperationResult:
-    """Apply all steps immediately. ``run_uid`` identifies the run in the journal (a run or a session).
+    """Apply all steps immediately. An operation that is paused changes nothing.
+
+    ``run_uid`` identifies the run in the journal (a run or a session).
 
     KeyError if the operation does not exist, pydantic's ValidationError if the parameters are invalid.
     """
     operation, result = OPERATIONS[name], OperationResult()
+    if operation.depends_on_age and clock.check():
+        return result
     for step in operation.steps(operation.Params(**params), actor, now or timezone.now()):
         result.changed += step.apply(run_uid)
         result.seen += step.seen

@@ -254,6 +254,8 @@ class Operation(ABC, Generic[P]):
     inverse_records: ClassVar[tuple[str, ...]] = ()
     # Whether it covers the whole store regardless of its actor, so that its progress counts hidden memories.
     whole_store: ClassVar[bool] = False
+    # Whether it depends on the age of memories. Such operations pause while the clock is in doubt.
+    depends_on_age: ClassVar[bool] = False
     Params: type[P]
 
     @abstractmethod

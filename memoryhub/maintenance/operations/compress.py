@@ -165,6 +165,7 @@ Group = tuple[str, str, str]
 class Compress(Operation[ProjectParams]):
     name = "compress"
     label = "Compress"
+    depends_on_age = True
     help = (
         "Replaces at least compression_min_members old memories of a project with similar wording by one "
         "summary. The sources go to the trash. Undo takes them out again and the summary goes there."
@@ -182,8 +183,8 @@ class Compress(Operation[ProjectParams]):
         reached: Group = tuple(position.get("group", ("", "", "")))
         for group, _ in _eligible_groups(params, actor, now):
             if group >= reached:
-                after = position.get("after", 0) if group == reached else 0
-                yield from _group_steps(group, after, params, actor, now)
+                reached_in_group = position if group == reached else {}
+                yield from _group_steps(group, reached_in_group, params, actor, now)
 
 
 def _eligible(params: ProjectParams, actor: Actor, now: datetime) -> MemoryQuerySet:
@@ -198,10 +199,13 @@ def _eligible_groups(params: ProjectParams, actor: Actor, now: datetime) -> list
 
 
 def _group_steps(
-    group: Group, after: int, params: ProjectParams, actor: Actor, now: datetime
+    group: Group, position: dict[str, Any], params: ProjectParams, actor: Actor, now: datetime
 ) -> Iterator[Step]:
-    """Yield steps without changes while reading the texts, then one for each cluster or part of one."""
-    config = settings.MEMORYHUB
+    """Yield steps without changes while reading the texts, then one for each cluster or part of one.
+
+    A resumed run reads the texts again, but does not count those that it has counted.
+    """
+    config, after, counted = settings.MEMORYHUB, position.get("after", 0), position.get("counted", 0)
     eligible = _eligible(params, actor, now).filter(**dict(zip(_GROUP, group, strict=True)))
     keys, texts, numbers = array("Q"), list["array[int]"](), dict[str, int]()
     for page in _pages(eligible):
@@ -210,12 +214,16 @@ def _group_steps(
             keys.append(pk)
             texts.append(array("I", [numbers.setdefault(term, len(numbers)) for term in found]))
             time.sleep(0)  # let other threads run
-        yield Step((), {"group": list(group), "after": after}, len(page))
+        seen = max(len(keys) - counted, 0)
+        counted += seen
+        yield Step((), {"group": list(group), "after": after, "counted": counted}, seen)
     clusters = single_linkage(texts, config.compression_similarity, config.compression_min_members)
     pace = Pace()
     for members in sorted(chain.from_iterable(map(split_evenly, clusters)), key=lambda part: part[0]):
         if keys[members[0]] > after:
-            step = _cluster_step(group, [keys[index] for index in members], eligible, actor, now)
+            chosen = [keys[index] for index in members]
+            reached = {"group": list(group), "after": chosen[0], "counted": counted}
+            step = _cluster_step(chosen, eligible, reached, actor, now)
             yield step
             pace.after(step)
 
@@ -229,10 +237,9 @@ def _pages(eligible: MemoryQuerySet) -> Iterator[list[tuple[int, str, str]]]:
 
 
 def _cluster_step(
-    group: Group, keys: Sequence[int], eligible: MemoryQuerySet, actor: Actor, now: datetime
+    keys: Sequence[int], eligible: MemoryQuerySet, position: dict[str, Any], actor: Actor, now: datetime
 ) -> Step:
     memories = list(eligible.filter(pk__in=keys).order_by("created_at", "pk").with_details())
-    position = {"group": list(group), "after": keys[0]}
     if len(memories) < len(keys):
         return Step((), position)  # changed meanwhile; left to the next run
     summary = summarise_texts(

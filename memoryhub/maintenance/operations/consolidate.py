@@ -107,6 +107,7 @@ class _PlannedChange(NamedTuple):
 class Consolidate(Operation[ProjectParams]):
     name = "consolidate"
     label = "Consolidate"
+    depends_on_age = True
     help = (
         "Raises the importance of memories that were used since the last consolidation and lowers that of "
         "unused ones (decisions and discoveries at half the rate). Faded memories that were not used for a "

@@ -45,6 +45,7 @@ class _Candidate(NamedTuple):
 class Evict(Operation[ProjectParams]):
     name = "evict"
     label = "Evict"
+    depends_on_age = True
     help = (
         "Moves faded memories that were not used for a long time to the trash. Then, where an owner has more "
         "than max_memories in a project, moves the least used, longest unchanged and least important ones "

@@ -14,6 +14,7 @@ from django.db.models.functions import Length
 from pydantic import Field
 
 from memoryhub.access.policy import LEVELS, Actor
+from memoryhub.audit import clock
 from memoryhub.backends import schema
 from memoryhub.core.database import write_transaction
 from memoryhub.core.text import format_count
@@ -43,6 +44,7 @@ class PurgeParams(ProjectParams):
 class PurgeExpired(Operation[PurgeParams]):
     name = "purge_expired"
     label = "Purge expired"
+    depends_on_age = True
     help = (
         "Permanently deletes expired memories. The daily run spares those that expired in the last days "
         "(expiry_grace_days), so that they can still be revived. It cannot be undone."
@@ -105,6 +107,7 @@ class PruneParams(ProjectParams):
 class PruneEvents(Operation[PruneParams]):
     name = "prune_events"
     label = "Prune events"
+    depends_on_age = True
     help = (
         "Permanently deletes events and injections older than event_retention_days, and sessions that are "
         "empty then. Memories stay. It cannot be undone."
@@ -131,7 +134,8 @@ def _prunable_rows(params: PruneParams, actor: Actor, now: datetime) -> list[tup
     days = settings.MEMORYHUB.event_retention_days if given is None else given
     if not days:
         return []
-    before, clearance = now - timedelta(days=days), actor.clearance
+    spared_since = clock.removal_limit(settings.MEMORYHUB.expiry_grace_days, now)
+    before, clearance = min(now - timedelta(days=days), spared_since), actor.clearance
     events = Event.objects.visible_to(clearance).filter(at__lt=before)
     if params.project is not None:
         events = events.filter(session__project=params.project)
@@ -201,6 +205,7 @@ class EmptyTrashParams(ProjectParams):
 class EmptyTrash(Operation[EmptyTrashParams]):
     name = "empty_trash"
     label = "Empty the trash"
+    depends_on_age = True
     help = (
         "Permanently deletes the memories in the trash: rows, words in the indexes and bytes in the file. It "
         "cannot be undone. The file keeps its size; the freed space contains zeros and is used again. With "

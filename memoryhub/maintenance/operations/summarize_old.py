@@ -62,6 +62,7 @@ class SummaryCounts:
 class SummarizeOld(Operation[SummarizeOldParams]):
     name = "summarize_old"
     label = "Summarise old"
+    depends_on_age = True
     help = (
         "Replaces all memories of a project and category that were not changed for summarize_older_than_days "
         "with one summary, if there are at least summarize_min_entries. The sources go to the trash. Undo "

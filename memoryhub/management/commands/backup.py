@@ -42,10 +42,12 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from None
         self.stdout.write(self.style.SUCCESS(f"Backed up to {target}"))
         self.stdout.write(f"  {contents.summary()}")
-        if not contents.chain.ok:
+        if contents.damage():
             self.stdout.write(self.style.ERROR(f"  {contents.damage()}"))
         if options["keep"]:
             for path in backup.prune(target.parent, options["keep"]):
                 self.stdout.write(f"Removed {path}")
         if not contents.chain.ok:
             raise CommandError("the copy is faithful, but the journal was tampered with; see verify_journal")
+        if contents.altered:
+            raise CommandError("the copy is faithful, but texts were changed outside the hub")

@@ -17,6 +17,7 @@ from django.utils import timezone
 from tqdm import tqdm
 
 from memoryhub.access.policy import Clearance, Sensitivity, system_actor
+from memoryhub.audit import clock
 from memoryhub.core.vocabulary import Scope
 from memoryhub.maintenance import runs, scheduler
 from memoryhub.maintenance.operations import OPERATIONS
@@ -109,12 +110,20 @@ class Command(BaseCommand):
         parser.add_argument("--list", action="store_true", help="list the operations and the latest runs")
         parser.add_argument("--resume", metavar="ID", help="let a failed, interrupted or stopped run go on")
         parser.add_argument("--undo", metavar="ID", help="take a run back")
+        parser.add_argument(
+            "--confirm-clock",
+            action="store_true",
+            help="confirm that the clock is right, and end the pause after a jump; this is journaled",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         gc.freeze()  # a full collection in the middle of a step would let agents' writes wait for it
         self.actor = operator(system_actor("maintain").clearance)
         self.failed: list[MaintenanceRun] = []
         runs.mark_interrupted()
+        if options["confirm_clock"]:
+            self._confirm_clock()
+            return
         if options["list"]:
             for line in overview(self.actor.clearance):
                 self.stdout.write(line)
@@ -131,6 +140,13 @@ class Command(BaseCommand):
             raise CommandError(
                 "failed: " + "; ".join(f"{run.operation} ({run.error})" for run in self.failed)
             )
+
+    def _confirm_clock(self) -> None:
+        pause = clock.confirm(self.actor)
+        if pause:
+            self.stdout.write(f"Confirmed: {pause.summary()}. Expiry, decay, purge and eviction go on.")
+        else:
+            self.stdout.write("Nothing to confirm: the clock is not in doubt.")
 
     def _wanted(self, options: dict[str, Any]) -> list[MaintenanceRun]:
         """The runs to work on, queued."""

@@ -52,6 +52,7 @@ class Command(BaseCommand):
             raise CommandError("the demo needs its own folder; start it as: python3 manage.py quickstart")
         try:
             if not options["prepare_only"]:
+                serving.require_limits()
                 serving.require_free(HOST, options["port"])
             with _alone():
                 self.prepare(options["no_demo"])

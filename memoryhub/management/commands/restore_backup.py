@@ -29,7 +29,7 @@ class Command(BaseCommand):
             "--yes", action="store_true", help="put it in the place of the store that is there"
         )
         parser.add_argument("--dry-run", action="store_true", help="only verify and describe the backup")
-        parser.add_argument("--force", action="store_true", help="take it even with a broken journal")
+        parser.add_argument("--force", action="store_true", help="take it even with changed texts or journal")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -49,10 +49,11 @@ class Command(BaseCommand):
             raise backup.BackupError(
                 f"a newer version of memoryhub wrote it ({', '.join(newer)}); install that version first"
             )
-        if not contents.chain.ok:
+        if contents.damage():
             self.stdout.write(self.style.ERROR(f"  {contents.damage()}"))
             if not options["force"]:
-                raise backup.BackupError("the backup's journal was tampered with; --force takes it as it is")
+                what = "texts were changed" if contents.chain.ok else "journal was tampered with"
+                raise backup.BackupError(f"the backup's {what}; --force takes it as it is")
         return contents
 
     def _put_in_place(self, copy: Path, contents: backup.Contents, options: dict[str, Any]) -> None:

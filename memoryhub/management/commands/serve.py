@@ -40,7 +40,8 @@ class Command(BaseCommand):
             if options[name] < 1:
                 raise CommandError(f"--{name} must be at least 1, not {options[name]}")
         try:
-            serving.require_free(options["host"], options["port"])
+            serving.require_limits()
+            serving.require_free(options["host"], options["port"], serving.SECONDS_TO_FREE_PORT)
         except serving.CannotServe as problem:
             raise CommandError(str(problem)) from None
         executor = MigrationExecutor(connection)

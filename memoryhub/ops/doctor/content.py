@@ -13,6 +13,7 @@ from django.db.models import Min
 from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS
+from memoryhub.audit import clock as jumps
 from memoryhub.backends import change_log
 from memoryhub.embeddings import EmbeddingError, configured
 from memoryhub.embeddings.settings import EmbeddingSettings, find_problems
@@ -86,7 +87,12 @@ def expiry() -> Iterator[Finding]:
 
 @check("clock", needs="tables")
 def clock() -> Iterator[Finding]:
-    now = timezone.now()
+    now, pause = timezone.now(), jumps.check()
+    if pause:
+        yield fail(
+            f"{pause.summary()}; expiry, decay, purge and eviction are paused",
+            "Correct this machine's clock. If it is right: manage.py maintain --confirm-clock.",
+        )
     newest = JournalEntry.objects.order_by("-seq").values_list("at", flat=True).first()
     ahead = Memory.objects.filter(created_at__gt=now + _DATE_TOLERANCE).count()
     set_clock = "Set this machine's clock (timedatectl set-ntp true)."
@@ -96,7 +102,7 @@ def clock() -> Iterator[Finding]:
         yield warn(f"the journal's newest row is of {newest:%Y-%m-%d %H:%M} UTC, in the future", set_clock)
     if ahead:
         yield warn(f"{ahead:,} memories were created in the future: they stay on top", "Correct their dates.")
-    if now >= _RELEASED and not ahead and not (newest and newest > now + _CLOCK_TOLERANCE):
+    if now >= _RELEASED and not pause and not ahead and not (newest and newest > now + _CLOCK_TOLERANCE):
         yield ok(f"{now:%Y-%m-%d %H:%M} UTC")
 
 
