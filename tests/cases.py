@@ -11,6 +11,7 @@ from typing import Any
 from django.core.cache import cache
 from django.db import transaction
 
+from memoryhub.api import health
 from memoryhub.search import visible_rows
 from memoryhub.stats import counts
 
@@ -27,6 +28,7 @@ def clear_caches() -> None:
     visible_rows.clear_cache()
     counts._cache.clear()
     cache.clear()
+    health._written_at.clear()
 
 
 def each(names: str, values: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

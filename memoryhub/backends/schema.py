@@ -7,14 +7,15 @@ Django rebuilds an SQLite table to alter it, which silently drops its triggers. 
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
 import time
 
 from django.apps import apps
-from django.db import DatabaseError, OperationalError, connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from memoryhub.backends import change_blocks, change_log, vector_index
+from memoryhub.backends import change_blocks, change_log, release, vector_index
 
 logger = logging.getLogger(__name__)
 LOG_TRIES = 600  # seconds, with one try each, to empty the write-ahead log after an erase
@@ -114,6 +115,7 @@ def install() -> None:
         change_log.start_tracking(cursor, restart=not made.isdisjoint(logged))
         change_blocks.start_tracking(cursor, restart=not made.isdisjoint(change_blocks.trigger_bodies()))
         _set_statistics(cursor)
+    release.record()
     for table in INDEXES:
         if not is_index_sound(table):
             rebuild_indexes(table)
@@ -303,8 +305,9 @@ def _is_complete(table: str) -> bool:
 def is_index_sound(table: str) -> bool:
     """Whether every row of an index equals its memory. Slow, and takes the write lock."""
     try:
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('integrity-check', 1)")
-    except DatabaseError:
+        with transaction.atomic():
+            # Not through Django's cursor, which would record a difference as damage of the file.
+            connection.connection.execute(f"INSERT INTO {table}({table}, rank) VALUES ('integrity-check', 1)")
+    except sqlite3.DatabaseError:
         return False
     return True

@@ -23,10 +23,9 @@ from pathlib import Path
 from django.conf import settings
 from django.core.management import call_command
 from django.db import connection, connections
-from django.db.migrations.loader import MigrationLoader
 
 from memoryhub.audit import journal, mirror
-from memoryhub.backends import schema
+from memoryhub.backends import release, schema
 
 SUFFIX, MIRROR_SUFFIX = ".db", ".journal.jsonl"
 _BEFORE_RESTORE = "-before-restore-"
@@ -53,7 +52,8 @@ class Contents:
     users: int
     newest: str
     chain: journal.Verification
-    migrations: frozenset[tuple[str, str]]
+    refusal: str
+    """Why this release may not serve the store, or an empty string."""
 
     def summary(self) -> str:
         """Return the summary on one line."""
@@ -149,15 +149,11 @@ def _contents(path: Path, file: sqlite3.Connection, name: Path) -> Contents:
         users=count("auth_user"),
         newest=str(file.execute(f"SELECT max(at) FROM {schema.JOURNAL_TABLE}").fetchone()[0] or ""),  # noqa: S608
         chain=journal.check_chain(file.execute(journal.STORED_BYTES_SQL)),
-        migrations=frozenset(file.execute("SELECT app, name FROM django_migrations")),
+        refusal=release.refusal(
+            file.execute(release.READ_SQL).fetchone()[0],
+            file.execute("SELECT app, name FROM django_migrations"),
+        ),
     )
-
-
-def unknown_migrations(contents: Contents) -> list[str]:
-    """Return the applied migrations that this version does not know: a newer version wrote the file."""
-    loader = MigrationLoader(None, ignore_no_migrations=True)
-    known = set(loader.disk_migrations or {})
-    return sorted(f"{app}.{name}" for app, name in contents.migrations - known if app in loader.migrated_apps)
 
 
 @contextlib.contextmanager

@@ -48,6 +48,7 @@ SUGGESTED_OPERATIONS = (
         "run_undo",
         "journal_loss",
         "journal_loss_acknowledged",
+        "repair_schema",
     ),
 )
 

@@ -10,8 +10,9 @@ from django.db import DatabaseError, connection, models
 from django.db.migrations.executor import MigrationExecutor
 
 from memoryhub.audit import journal, mirror, verification
-from memoryhub.backends import reindexing, schema
-from memoryhub.ops import backup
+from memoryhub.backends import reindexing, release, schema
+from memoryhub.core import damage
+from memoryhub.ops import backup, checks
 from memoryhub.ops.doctor import RESTORE, Finding, check, fail, ok, warn
 
 
@@ -62,10 +63,9 @@ def write_ahead_log() -> Iterator[Finding]:
 def migrations() -> Iterator[Finding]:
     executor = MigrationExecutor(connection)
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    known = set(executor.loader.disk_migrations or {})
-    newer = [key for key in executor.loader.applied_migrations if key not in known and key[0] == "memoryhub"]
+    newer = release.find_refusal()
     if newer:
-        yield fail("a newer version of memoryhub has used this store", "Install that version again.")
+        yield fail(newer, checks.INSTALL_NEWER)
     if plan:
         names = ", ".join(f"{migration.app_label}.{migration.name}" for migration, _ in plan[:3])
         more = f" and {len(plan) - 3} more" if len(plan) > 3 else ""
@@ -114,14 +114,15 @@ def text_index() -> Iterator[Finding]:
 def integrity() -> Iterator[Finding]:
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA integrity_check(5)")
-        damage = [row[0] for row in cursor.fetchall() if row[0] != "ok"]
+        lines = [row[0] for row in cursor.fetchall() if row[0] != "ok"]
         cursor.execute("PRAGMA foreign_key_check")
         orphans = len(cursor.fetchall())
-    for line in damage:
+    for line in lines:
         yield fail(f"the file is damaged: {line}", RESTORE)
     if orphans:
         yield fail(f"{orphans} rows belong to rows that are gone", RESTORE)
-    if not damage and not orphans:
+    if not lines and not orphans:
+        damage.clear()
         yield ok("the file is whole")
 
 
