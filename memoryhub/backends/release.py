@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
 
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
@@ -48,6 +51,13 @@ def find_refusal() -> str:
         cursor.execute(READ_SQL)
         oldest = cursor.fetchone()[0]
     return refusal(oldest, MigrationRecorder(connection).applied_migrations())
+
+
+def find_refusal_of(path: Path) -> str:
+    """Return why this release may not serve the store in a file, or an empty string."""
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+        [oldest] = file.execute(READ_SQL).fetchone()
+        return refusal(oldest, file.execute("SELECT app, name FROM django_migrations"))
 
 
 def refusal(oldest: int, applied: Iterable[tuple[str, str]]) -> str:

@@ -16,6 +16,7 @@ from django.db import OperationalError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from memoryhub.backends import change_blocks, change_log, release, vector_index
+from memoryhub.core import drafts
 
 logger = logging.getLogger(__name__)
 LOG_TRIES = 600  # seconds, with one try each, to empty the write-ahead log after an erase
@@ -50,6 +51,11 @@ STATISTICS = {
     "memory_unsure": "1000 10",
     "memory_flagged": "1000 1000 1000",
 }
+
+
+def derived_tables() -> frozenset[str]:
+    """Return the tables that :func:`install` makes, with what it needs from the others."""
+    return frozenset({*_tables(), *RETIRED_TABLES, REINDEX_TABLE})
 
 
 def _tables() -> dict[str, str]:
@@ -198,12 +204,13 @@ def scrub_erased() -> None:
 
     Words of a deleted row stay in FTS5 segments until these are merged, pages stay in the file until VACUUM,
     and both stay in the write-ahead log until it is truncated. Inside a transaction the file is rewritten
-    after the commit. The files of vectors are overwritten first.
+    after the commit. The files of vectors are overwritten first, and unfinished copies are removed.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         for table in INDEXES:
             cursor.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
     transaction.on_commit(vector_index.overwrite_deleted, robust=True)
+    transaction.on_commit(drafts.remove_abandoned, robust=True)
     transaction.on_commit(_vacuum)
 
 

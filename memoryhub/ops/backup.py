@@ -11,7 +11,6 @@ import contextlib
 import glob
 import os
 import re
-import secrets
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -26,6 +25,8 @@ from django.db import connection, connections
 
 from memoryhub.audit import journal, mirror
 from memoryhub.backends import release, schema
+from memoryhub.core import damage
+from memoryhub.core.drafts import draft_folder
 
 SUFFIX, MIRROR_SUFFIX = ".db", ".journal.jsonl"
 _BEFORE_RESTORE = "-before-restore-"
@@ -93,8 +94,8 @@ def back_up(target: Path) -> Contents:
         raise BackupError(f"{target} exists; name another file, or a folder")
     try:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _draft(target.parent) as folder:
-            copied_mirror = _copy_mirror(folder / "mirror")
+        with draft_folder(target.parent) as folder:
+            copied_mirror = copy_mirror(folder / "mirror")
             copy = folder / "copy"
             _copy_live(copy)
             contents = inspect(copy, live_path())
@@ -165,13 +166,18 @@ def staged(file: Path) -> Iterator[Path]:
     if live.exists() and file.samefile(live):
         raise BackupError(f"{file} is the store in use; name a backup")
     live.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _draft(live.parent) as folder:
+    with draft_folder(live.parent) as folder:
         copy = folder / live.name
-        for end in ("", "-wal"):
-            with contextlib.suppress(FileNotFoundError):
-                _copy_privately(Path(f"{file}{end}"), Path(f"{copy}{end}"))
-        _into_one_file(copy, file)
+        copy_with_log(file, copy)
+        into_one_file(copy, file)
         yield copy
+
+
+def copy_with_log(file: Path, copy: Path) -> None:
+    """Copy a store that is not in use, and its write-ahead log."""
+    for end in ("", "-wal"):
+        with contextlib.suppress(FileNotFoundError):
+            _copy_privately(Path(f"{file}{end}"), Path(f"{copy}{end}"))
 
 
 def put_in_place(copy: Path, copy_of: Path) -> Path | None:
@@ -184,7 +190,7 @@ def put_in_place(copy: Path, copy_of: Path) -> Path | None:
     connections.close_all()
     _remove_second_names(live)
     kept = live.with_name(f"{live.stem}{_BEFORE_RESTORE}{stamp()}{SUFFIX}")
-    with _claimed(live):
+    with claimed(live):
         _own_like(copy, live if live.exists() else live.parent)
         _sync(copy)
         _keep(live, log, kept)
@@ -256,7 +262,7 @@ def _link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:  # a file system without hard links
-        with _draft(target.parent) as folder:
+        with draft_folder(target.parent) as folder:
             _copy_privately(source, folder / target.name)
             _own_like(folder / target.name, source)
             _sync(folder / target.name)
@@ -268,13 +274,14 @@ def _replace(live: Path, copy: Path) -> None:
     for path in _logs(live):
         path.unlink(missing_ok=True)
     copy.replace(live)
+    damage.clear()
     _sync(live.parent)
 
 
 def _put_mirror(source: Path, target: Path) -> None:
     if source.is_file():
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _draft(target.parent) as folder:
+        with draft_folder(target.parent) as folder:
             _copy_privately(source, folder / target.name)
             (folder / target.name).replace(target)
 
@@ -324,7 +331,7 @@ def _copy_live(target: Path) -> None:
     _sync(target)
 
 
-def _copy_mirror(target: Path) -> bool:
+def copy_mirror(target: Path) -> bool:
     """Copy the mirror before the store, so that no line is ahead of the copied rows."""
     if not mirror.mirror_path().is_file():
         return False
@@ -343,7 +350,7 @@ def _copy_privately(source: Path, target: Path) -> None:
         shutil.copyfileobj(read, write, 1024 * 1024)
 
 
-def _into_one_file(copy: Path, file: Path) -> None:
+def into_one_file(copy: Path, file: Path) -> None:
     """Checkpoint a write-ahead log that was next to the file."""
     try:
         with closing(_open(copy)) as connected:
@@ -353,7 +360,7 @@ def _into_one_file(copy: Path, file: Path) -> None:
 
 
 @contextlib.contextmanager
-def _claimed(live: Path) -> Iterator[None]:
+def claimed(live: Path) -> Iterator[None]:
     """Lock the store exclusively and checkpoint its log, so that the file is complete."""
     if not live.exists():
         yield
@@ -387,17 +394,6 @@ def _own_like(file: Path, example: Path) -> None:
 
 def _open(path: Path, timeout: float = _BUSY_SECONDS) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout, uri=True, isolation_level=None)
-
-
-@contextlib.contextmanager
-def _draft(parent: Path) -> Iterator[Path]:
-    """Create a temporary folder for incomplete files, on the disk of their destination."""
-    folder = parent / f".memoryhub-{secrets.token_hex(6)}"
-    folder.mkdir(mode=0o700)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sync(path: Path) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError
 
 from memoryhub.backends import release
 
@@ -156,9 +155,9 @@ def store_is_not_newer(**kwargs: Any) -> list[CheckMessage]:
     from memoryhub.ops import backup
 
     path = backup.live_path()
-    try:  # a connection would make a file
-        newer = release.find_refusal() if path.is_file() and path.stat().st_size else ""
-    except DatabaseError:  # damaged; the command or doctor reports it
+    try:
+        newer = release.find_refusal_of(path)
+    except sqlite3.DatabaseError:  # missing, empty or damaged: the command or doctor reports it
         return []
     if not newer:
         return []

@@ -22,7 +22,7 @@ from granian.server import Server
 from memoryhub.access.policy import system_actor
 from memoryhub.audit import journal
 from memoryhub.backends import schema
-from memoryhub.core import damage
+from memoryhub.core import damage, drafts
 from memoryhub.core.database import write_transaction
 
 logger = logging.getLogger(__name__)
@@ -67,6 +67,8 @@ def prepare_store() -> Iterator[str]:
 
     Repairs the schema. Raises :class:`CannotServe` if that is impossible.
     """
+    if left := drafts.remove_abandoned():
+        yield f"Removed files that a killed process had left: {', '.join(map(str, left))}"
     if problems := schema.find_problems():
         _repair_schema(problems)
         yield f"Repaired at the start: {'; '.join(problems)}"
