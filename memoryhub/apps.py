@@ -19,12 +19,13 @@ class MemoryhubConfig(AppConfig):
 
     def ready(self) -> None:
         from memoryhub.accounts import clearance, identities, roles, sign_in, tokens
-        from memoryhub.core import database
+        from memoryhub.core import damage, database
         from memoryhub.maintenance import operations
         from memoryhub.ops import checks  # noqa: F401  checks register themselves
 
         operations.register("import", "memoryhub.transfer.jobs.IMPORT_OPERATION")
 
+        damage.watch_connections()
         database.watch_connections()
         clearance.connect_signals()
         identities.connect_signals()

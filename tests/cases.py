@@ -12,6 +12,7 @@ from typing import Any
 from django.core.cache import cache
 from django.db import transaction
 
+from memoryhub.api import health
 from memoryhub.core import clock
 from memoryhub.search import visible_rows
 from memoryhub.stats import counts
@@ -30,6 +31,7 @@ def clear_caches() -> None:
     counts._cache.clear()
     cache.clear()
     clock.set_lead(timedelta(0))
+    health._written_at.clear()
 
 
 def each(names: str, values: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from django.conf import settings
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
+from django.contrib.sessions.backends.base import UpdateError
 from django.contrib.sessions.models import Session
 from django.http import HttpRequest
 from django.utils import timezone
@@ -20,7 +22,7 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.core.client_ip import client_network
-from memoryhub.core.database import write_transaction
+from memoryhub.core.database import side_write, write_transaction
 from memoryhub.models import JournalEntry
 
 PERSON_TYPE = "person"  # object_type of journal rows about people
@@ -256,14 +258,18 @@ class BrowserSession:
 def touch_session(request: HttpRequest, now: datetime | None = None) -> None:
     """Record that the session is in use, at most every five minutes: a read must not always write.
 
-    Sessions created by scripts are ignored.
+    Sessions created by scripts are ignored. Failure is logged, not raised: the page can be shown.
     """
     now = now or timezone.now()
     if not request.session.get("device"):
         return
     seen = _parse_moment(request.session.get("seen"))
     if seen is None or now - seen >= TOUCH_INTERVAL:
+        is_modified = request.session.modified
         request.session["seen"] = now.isoformat(timespec="seconds")
+        with suppress(UpdateError):  # raised by Django if the row cannot be written
+            side_write("use of a session was not recorded", request.session.save)
+        request.session.modified = is_modified
 
 
 def list_sessions(request: HttpRequest) -> list[BrowserSession]:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser, User
-from django.db import OperationalError, connection
+from django.db import DatabaseError, connection
 from django.db.models import Q
 from django.db.models.signals import pre_delete
 from django.utils import timezone
@@ -258,8 +258,8 @@ def hash_token(raw: str) -> str:
 
 
 def _record_use(token: AgentToken, address: str, now: datetime) -> None:
-    """Record the last use, at most once a minute: a read must not become a write. A busy database is no
-    error.
+    """Record the last use, at most once a minute: a read must not become a write. Failure is logged,
+    not raised.
     """
     if token.last_used_at and now - token.last_used_at < USE_WRITE_INTERVAL:
         return
@@ -268,7 +268,7 @@ def _record_use(token: AgentToken, address: str, now: datetime) -> None:
         with write_transaction(patience=USE_WRITE_TIMEOUT):
             used = AgentToken.objects.filter(stale, pk=token.pk)
             used.update(last_used_at=now, last_used_from=address[:45])
-    except OperationalError as error:
+    except DatabaseError as error:
         logger.warning("use of token %s not recorded: %s", token.prefix, error)
 
 

@@ -16,10 +16,11 @@ from pydantic import BaseModel, Field
 from memoryhub import capture
 from memoryhub.access.policy import Sensitivity
 from memoryhub.api.schemas import documented
+from memoryhub.core.damage import is_recorded
 from memoryhub.core.database import lock_timeout
 from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import WRITE, AccessParams, ApiRequest, Caller
-from memoryhub.http.problems import field_error, invalid_fields, json_response
+from memoryhub.http.problems import DAMAGED_HOOK, field_error, invalid_fields, json_response
 from memoryhub.memories import StoreError
 from memoryhub.memories.schemas import Moment, Name, Text, Word
 
@@ -52,6 +53,8 @@ def handle_hook(
 ) -> dict[str, Any]:
     """Process one hook of Claude Code; return ``{}`` if there is nothing to add or the hub failed.
 
+    While the store is damaged, Claude Code shows its user a warning.
+
     ``at``: time of the event, for late or replayed hooks, because Claude Code sends none. Errors of the
     caller (a project outside its clearance, no session_id) are problems as everywhere.
     """
@@ -80,10 +83,13 @@ def handle_hook(
         raise
     except Exception:
         logger.exception("hook of Claude Code failed: %s", event)
+        context = ""
+    if name not in _CONTEXT_HOOKS:
         return {}
-    if not context or name not in _CONTEXT_HOOKS or len(context) > MAX_CONTEXT_CHARS:
-        return {}
-    return {"hookSpecificOutput": {"hookEventName": name, "additionalContext": context}}
+    warning = DAMAGED_HOOK if is_recorded() else {}
+    if not context or len(context) > MAX_CONTEXT_CHARS:
+        return warning
+    return {**warning, "hookSpecificOutput": {"hookEventName": name, "additionalContext": context}}
 
 
 def _event_data(hook: Mapping[str, Any]) -> dict[str, Any]:

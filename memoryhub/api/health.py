@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
@@ -11,8 +14,11 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_safe
 from ninja import Router
 
-from memoryhub.api.schemas import Alive, ProblemShape
-from memoryhub.backends import schema
+from memoryhub.api.schemas import Alive, ProblemShape, Ready
+from memoryhub.audit import journal
+from memoryhub.backends import release, schema
+from memoryhub.core import damage
+from memoryhub.core.database import is_database_busy, write_transaction
 from memoryhub.http.problems import RETRY_AFTER, Problem, field_error, json_response
 
 router = Router(tags=["health"], auth=None)
@@ -24,12 +30,13 @@ def healthz(request: HttpRequest) -> HttpResponse:
     return json_response({"status": "ok"})
 
 
-@router.get("/readyz", response={200: Alive, 503: ProblemShape}, summary="Check readiness")
+@router.get("/readyz", response={200: Ready, 503: ProblemShape}, summary="Check readiness")
 def readyz(request: HttpRequest) -> HttpResponse:
-    """Returns 200 if database, tables, triggers and index are intact, else 503 with the problems."""
+    """Returns 200 if the store is intact and can be written to, else 503 with the problems."""
     if errors := find_store_errors():
         raise Problem(503, "not_ready", "the store is not sound", errors, {"Retry-After": RETRY_AFTER})
-    return json_response({"status": "ok"})
+    warnings = _find_warnings()
+    return json_response({"status": "ok", **({"warnings": warnings} if warnings else {})})
 
 
 def serve_at_root(view: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponseBase]:
@@ -53,8 +60,45 @@ def find_store_errors() -> list[dict[str, str]]:
             field_error("schema", f"{problem}; run manage.py doctor for the fix")
             for problem in schema.find_problems()
         ]
+        if newer := release.find_refusal():
+            errors.append(field_error("release", f"{newer}; install that version again"))
     except DatabaseError as error:
         return [field_error("database", f"{type(error).__name__}: {error}")]
     if pending:
         errors.append(field_error("migrations", f"{len(pending)} not applied; run manage.py migrate"))
+    if damage.is_recorded():
+        errors.append(field_error("database", f"{damage.ADVICE}, which also ends this report"))
+    elif failure := _write_failure():
+        errors.append(field_error("database", f"nothing can be written: {failure}; run manage.py doctor"))
     return errors
+
+
+MIN_FREE_BYTES = 1_000_000  # a log with room for a small write would hide a full disk
+_BUSY_SECONDS = 0.2
+_SECONDS_BETWEEN_WRITES = 1.0  # anyone may ask, and each answer would write
+_written_at: dict[str, float] = {}  # when a store could last be written to, on the monotonic clock
+
+
+def _write_failure() -> str:
+    """Return why the store cannot be written to, or an empty string. Another writer proves that it can."""
+    name = str(connection.settings_dict["NAME"])
+    if shutil.disk_usage(Path(name).parent).free < MIN_FREE_BYTES:
+        return "the disk is full"
+    if time.monotonic() - _written_at.get(name, -_SECONDS_BETWEEN_WRITES) < _SECONDS_BETWEEN_WRITES:
+        return ""
+    try:
+        with write_transaction(patience=_BUSY_SECONDS):
+            release.rewrite_record()
+    except DatabaseError as error:
+        if not is_database_busy(error):
+            return str(error)
+    _written_at[name] = time.monotonic()
+    return ""
+
+
+def _find_warnings() -> list[dict[str, str]]:
+    """Return what needs a person's attention. Callers are anonymous: it has no numbers and no names."""
+    if not journal.has_lost_rows():
+        return []
+    text = "journal rows were lost, and no one has acknowledged it; run manage.py verify_journal"
+    return [field_error("journal", text)]

@@ -355,6 +355,17 @@ class Alive(BaseModel):
     status: Literal["ok"]
 
 
+class StoreWarning(BaseModel):
+    field: str
+    message: str
+
+
+class Ready(Alive):
+    """``warnings`` is only present if an operator should look into something. The store can be used."""
+
+    warnings: list[StoreWarning] | None = None
+
+
 def documented(shape: Any, *, status: int = 200, errors: tuple[int, ...] = ()) -> dict[Any, Any]:
     """Return the ``response`` of an operation with a token: its schema, and the possible problems."""
     problems = (400, 401, 403, 413, 415, 422, 429, 503, *errors)

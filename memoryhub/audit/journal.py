@@ -73,6 +73,11 @@ def pending(through: int | None = None) -> Loss | None:
     )
 
 
+def has_lost_rows() -> bool:
+    """Whether rows were lost that no person has acknowledged, recorded or not."""
+    return pending() is not None or detect(*_last_row()) is not None
+
+
 def _recorded() -> list[tuple[int, str, dict[str, Any]]]:
     rows = JournalEntry.objects.filter(operation__in=(LOSS, ACKNOWLEDGED)).order_by("seq")
     found = rows.values_list("seq", "operation", "detail")
@@ -83,7 +88,7 @@ def _recorded() -> list[tuple[int, str, dict[str, Any]]]:
 def detect(last: int, digest: str) -> dict[str, Any] | None:
     """Return the detail of a new loss row, or None. ``last`` and ``digest``: of the journal's newest row.
 
-    Must run in a write transaction: then every line of the mirror is of a row that was committed before.
+    A row is committed before its line is written, so a line without a row is a loss.
     """
     try:
         end = mirror.last()
@@ -95,7 +100,6 @@ def detect(last: int, digest: str) -> dict[str, Any] | None:
         return None
     if common is None:
         return None
-    logger.error("journal rows %s to %s are lost; see manage.py verify_journal", common + 1, end[0])
     return {
         "first_seq": common + 1,
         "last_seq": end[0],
@@ -245,6 +249,9 @@ def _write(entries: Iterable[tuple[datetime, str, Change]], last: int, before: s
 
 
 def _of_loss(lost: dict[str, Any]) -> tuple[datetime, str, Change]:
+    logger.error(
+        "journal rows %s to %s are lost; see manage.py verify_journal", lost["first_seq"], lost["last_seq"]
+    )
     return timezone.now(), system_actor("journal").name, _of_journal(mirror.LOSS, **lost)
 
 
@@ -253,15 +260,27 @@ def _of_journal(operation: str, **detail: Any) -> Change:
     return Change(operation, "journal", "", detail, sensitivity=Sensitivity.SECRET.value)
 
 
+def record_loss() -> Loss | None:
+    """Record a loss that the mirror proves, before the next change does. Return all that is pending."""
+    if detect(*_last_row()):
+        with write_transaction():
+            _record_detected()
+    return pending()
+
+
+def _record_detected() -> None:
+    end = _last_row()
+    if lost := detect(*end):
+        _write([_of_loss(lost)], *end)
+
+
 def acknowledge_loss(actor: Actor, through: int | None = None) -> Loss | None:
     """Stop reporting the losses recorded up to row ``through`` (default: all). Return the losses, if any.
 
     Must run in a write transaction.
     """
     if through is None:
-        end = _last_row()
-        if lost := detect(*end):
-            _write([_of_loss(lost)], *end)
+        _record_detected()
     loss = pending(through)
     if loss:
         record(actor, [_of_journal(ACKNOWLEDGED, through=loss.recorded_in, rows=loss.rows)])
@@ -317,9 +336,8 @@ def _first_lost_seq(rows: int) -> int | None:
     first, first_hash = mirror.number_and_hash(beginning)
     if rows and not JournalEntry.objects.filter(seq=first, hash=first_hash).exists():
         return None
-    if end[0] > rows:
-        return rows + 1
-    return None if JournalEntry.objects.filter(seq=end[0], hash=end[1]).exists() else end[0]
+    # The row may have been written after the others were counted.
+    return None if _is_row(*end) else min(end[0], rows + 1)
 
 
 # Bytes: parsing could hide a changed byte, and invalid UTF-8 could not be fetched.

@@ -15,6 +15,7 @@ from django.db import connection
 
 from memoryhub.backends import schema
 from memoryhub.backends.schema import INDEXES, MEMORY_TABLE, REINDEX_TABLE, TEXT_COLUMNS
+from memoryhub.core.drafts import draft_folder
 
 
 def find_unsound_indexes() -> list[str]:
@@ -28,7 +29,8 @@ def find_unsound_indexes() -> list[str]:
     folder = Path(connection.settings_dict["NAME"]).parent
     connection.ensure_connection()
     with (
-        tempfile.TemporaryDirectory(dir=folder, prefix="examined-") as place,
+        draft_folder(folder) as draft,
+        tempfile.TemporaryDirectory(dir=draft) as place,
         closing(sqlite3.connect(Path(place) / "copy.db")) as copy,
     ):
         connection.connection.backup(copy)

@@ -7,14 +7,16 @@ Django rebuilds an SQLite table to alter it, which silently drops its triggers. 
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
 import time
 
 from django.apps import apps
-from django.db import DatabaseError, OperationalError, connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from memoryhub.backends import change_blocks, change_log, vector_index
+from memoryhub.backends import change_blocks, change_log, release, vector_index
+from memoryhub.core import drafts
 
 logger = logging.getLogger(__name__)
 LOG_TRIES = 600  # seconds, with one try each, to empty the write-ahead log after an erase
@@ -49,6 +51,11 @@ STATISTICS = {
     "memory_unsure": "1000 10",
     "memory_flagged": "1000 1000 1000",
 }
+
+
+def derived_tables() -> frozenset[str]:
+    """Return the tables that :func:`install` makes, with what it needs from the others."""
+    return frozenset({*_tables(), *RETIRED_TABLES, REINDEX_TABLE})
 
 
 def _tables() -> dict[str, str]:
@@ -114,6 +121,7 @@ def install() -> None:
         change_log.start_tracking(cursor, restart=not made.isdisjoint(logged))
         change_blocks.start_tracking(cursor, restart=not made.isdisjoint(change_blocks.trigger_bodies()))
         _set_statistics(cursor)
+    release.record()
     for table in INDEXES:
         if not is_index_sound(table):
             rebuild_indexes(table)
@@ -196,12 +204,13 @@ def scrub_erased() -> None:
 
     Words of a deleted row stay in FTS5 segments until these are merged, pages stay in the file until VACUUM,
     and both stay in the write-ahead log until it is truncated. Inside a transaction the file is rewritten
-    after the commit. The files of vectors are overwritten first.
+    after the commit. The files of vectors are overwritten first, and unfinished copies are removed.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         for table in INDEXES:
             cursor.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
     transaction.on_commit(vector_index.overwrite_deleted, robust=True)
+    transaction.on_commit(drafts.remove_abandoned, robust=True)
     transaction.on_commit(_vacuum)
 
 
@@ -303,8 +312,9 @@ def _is_complete(table: str) -> bool:
 def is_index_sound(table: str) -> bool:
     """Whether every row of an index equals its memory. Slow, and takes the write lock."""
     try:
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(f"INSERT INTO {table}({table}, rank) VALUES ('integrity-check', 1)")
-    except DatabaseError:
+        with transaction.atomic():
+            # Not through Django's cursor, which would record a difference as damage of the file.
+            connection.connection.execute(f"INSERT INTO {table}({table}, rank) VALUES ('integrity-check', 1)")
+    except sqlite3.DatabaseError:
         return False
     return True

@@ -29,6 +29,7 @@ from memoryhub.capture.events import (
     HookEvent,
 )
 from memoryhub.capture.session_state import SessionState, locked_state
+from memoryhub.core import damage
 from memoryhub.core.database import is_database_busy
 from memoryhub.core.dates import parse_moment
 from memoryhub.injection.services import (
@@ -327,6 +328,8 @@ def _failure_reason(error: Exception) -> str:
     """Return why a handler failed, without any content that it worked on."""
     if isinstance(error, StoreError):
         return f"refused: {error.code} {error.field}".strip()
+    if damage.is_damage(error):
+        return damage.ADVICE
     if is_database_busy(error):
         return "the database is busy"
     if isinstance(error, DatabaseError):

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from itertools import islice
 from typing import Any, TypeVar
 
-from django.db import OperationalError, connection, transaction
+from django.db import DatabaseError, OperationalError, connection, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
+logger = logging.getLogger(__name__)
 _writer_lock = threading.RLock()  # reentrant: an on-commit callback may write
 LOCK_TIMEOUT_SECONDS = 20.0  # seconds
 _RETRY_SECONDS = 0.001  # between two checks whether another process is writing
@@ -76,6 +79,29 @@ def _begin(transactions: ExitStack, until: float) -> None:
                 time.sleep(_RETRY_SECONDS)
     finally:
         ask(f"PRAGMA busy_timeout = {usual:d}")
+
+
+SIDE_WRITE_SECONDS = 1.0  # that a read waits for other writers
+
+
+def side_write(what: str, write: Callable[[], object]) -> bool:
+    """Make a write that belongs to a read. Return whether it succeeded: a failure is logged, not raised."""
+    try:
+        # Inside a transaction a savepoint would not help: its owner commits or fails.
+        with nullcontext() if connection.in_atomic_block else write_transaction(SIDE_WRITE_SECONDS):
+            write()
+    except DatabaseError as error:
+        logger.warning("%s: %s", what, error)
+        return False
+    return True
+
+
+_UNAVAILABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+
+
+def is_store_unavailable(error: BaseException) -> bool:
+    """Whether the disk refused: it is full, read-only or failing, or the file cannot be opened."""
+    return getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF in _UNAVAILABLE
 
 
 def is_database_busy(error: BaseException) -> bool:

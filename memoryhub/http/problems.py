@@ -20,7 +20,7 @@ from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.parser import Parser
 
-from memoryhub.core import claude_code
+from memoryhub.core import claude_code, damage
 from memoryhub.core.claude_code import HOOK_PATH
 from memoryhub.core.database import is_database_busy, is_interrupted
 from memoryhub.core.pagination import InvalidCursor
@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = "1"  # seconds until a busy database is worth another try
 INTERNAL_ERROR_DETAIL = "something went wrong here; the log has the details under this request_id"
+DAMAGED = "store_damaged"
+# The response to a hook: Claude Code shows it to its user.
+DAMAGED_HOOK = {"systemMessage": f"memoryhub: {damage.ADVICE}"}
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _RATE_LIMIT_DETAILS = {
     "rate_per_token": "this token is used too often",
@@ -141,13 +144,19 @@ def handle_exception(request: HttpRequest, exc: Exception | type[Exception]) -> 
             "%s %s %s: %s", get_request_id(request), request.method, request.path, problem.code, exc_info=exc
         )
         if request.path_info == claude_code.HOOK_PATH:
-            return HttpResponse(b"{}", content_type="application/json")  # an error never blocks the agent
+            # An error never blocks the agent.
+            return json_response(DAMAGED_HOOK if problem.code == DAMAGED else {})
     return problem.response(request)
 
 
 @singledispatch
 def to_problem(exc: Exception) -> Problem:
-    """Return the problem for an exception; ``internal_error`` for an unexpected one."""
+    """Return the problem for an exception; ``internal_error`` for an unexpected one.
+
+    Damage can also appear as values that no code expects.
+    """
+    if damage.is_damage(exc) or damage.is_recorded():
+        return Problem(503, DAMAGED, damage.ADVICE)
     return Problem(500, "internal_error", INTERNAL_ERROR_DETAIL)
 
 
@@ -205,6 +214,8 @@ def _(exc: Http404) -> Problem:
 @to_problem.register
 def _(exc: OperationalError) -> Problem:
     code, detail = "database_unavailable", "the database cannot serve this; see /readyz"
+    if damage.is_damage(exc):
+        return Problem(503, DAMAGED, damage.ADVICE)
     if is_database_busy(exc):
         code, detail = "database_busy", "the database is busy; try again"
     elif is_interrupted(exc):

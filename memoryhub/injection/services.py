@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance, Sensitivity, stricter_level
 from memoryhub.backends import bulk, statements
+from memoryhub.core import damage
 from memoryhub.core.database import Deadline, DeadlinePassed, is_database_busy, write_transaction
 from memoryhub.core.text import shorten
 from memoryhub.core.vocabulary import MemoryType
@@ -185,9 +186,10 @@ def _inject(
         reason = f"injection: not ready after {deadline.milliseconds:g} ms"
         # The first search of a large store reads all visible rows, which can take longer than the deadline.
         load_in_background(injectable_memories(request.clearance(actor), request.project, now))
-    except Exception:
+    except Exception as error:
         logger.exception("an injection failed and was left out")
-        reason = "injection failed; the log has the details"
+        cause = damage.ADVICE if damage.is_damage(error) else "the log has the details"
+        reason = f"injection failed; {cause}"
     missed = InjectionResult(skipped=[reason], took_ms=deadline.took())
     if record:
         try:

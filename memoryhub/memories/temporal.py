@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import TypeVar
 
 from django.conf import settings
@@ -12,6 +13,7 @@ from django.utils import timezone
 
 from memoryhub import memories as store
 from memoryhub.capabilities import TEMPORAL, is_enabled
+from memoryhub.core.database import side_write
 from memoryhub.models import Memory
 
 T = TypeVar("T")
@@ -82,12 +84,15 @@ def count_accesses_and_promote(memories: Iterable[Memory], now: datetime | None 
     """Count one access of each memory, in one statement, and promote memories that are accessed often.
 
     Every ``promotion_accesses``-th access promotes a memory if its previous access was in the same scale.
-    Accesses in two different scales do not add up to a promotion.
+    Accesses in two different scales do not add up to a promotion. A store that cannot be written to is
+    logged, not raised, because the memories were read.
     """
     now = now or timezone.now()
     memories = list(memories)
     above = _find_promotions(memories, now) if is_enabled(TEMPORAL) else {}
-    store.count_accesses(memories, now, promotions=above, every=settings.MEMORYHUB.promotion_accesses)
+    every = settings.MEMORYHUB.promotion_accesses
+    count = partial(store.count_accesses, memories, now, promotions=above, every=every)
+    side_write("accesses were not counted", count)
 
 
 def _find_promotions(memories: Iterable[Memory], now: datetime) -> dict[int, str]:

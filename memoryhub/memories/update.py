@@ -14,7 +14,7 @@ from memoryhub.access.filters import memory_filter
 from memoryhub.access.policy import Actor, Sensitivity
 from memoryhub.audit import journal
 from memoryhub.backends import statements
-from memoryhub.core.database import write_transaction
+from memoryhub.core.database import side_write, write_transaction
 from memoryhub.core.text import make_title
 from memoryhub.memories import rows
 from memoryhub.memories import vectors as memories_vectors
@@ -295,9 +295,10 @@ def renew_expiry(uids: Iterable[str], least: float, now: datetime | None = None)
             renewed[memory.uid] = end
     if renewed:
         ends = Case(*(When(pk__in=keys, then=Value(end)) for end, keys in by_end.items()))
-        with write_transaction():
-            # Skips memories that ended in the meantime or got a later expiry.
-            live.filter(uid__in=list(renewed), expires_at__lt=ends).update(expires_at=ends)
+        # Skips memories that ended in the meantime or got a later expiry.
+        current = live.filter(uid__in=list(renewed), expires_at__lt=ends)
+        if not side_write("expiry was not renewed", lambda: current.update(expires_at=ends)):
+            return {}
     return renewed
 
 

@@ -12,7 +12,6 @@ import glob
 import hashlib
 import os
 import re
-import secrets
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -24,10 +23,11 @@ from pathlib import Path
 from django.conf import settings
 from django.core.management import call_command
 from django.db import connection, connections
-from django.db.migrations.loader import MigrationLoader
 
 from memoryhub.audit import journal, mirror
-from memoryhub.backends import schema
+from memoryhub.backends import release, schema
+from memoryhub.core import damage
+from memoryhub.core.drafts import draft_folder
 
 SUFFIX, MIRROR_SUFFIX = ".db", ".journal.jsonl"
 _BEFORE_RESTORE = "-before-restore-"
@@ -54,7 +54,8 @@ class Contents:
     users: int
     newest: str
     chain: journal.Verification
-    migrations: frozenset[tuple[str, str]]
+    refusal: str
+    """Why this release may not serve the store, or an empty string."""
     altered: tuple[str, ...] = ()
     """The ids of memories whose text does not have the hash that was stored with it."""
 
@@ -100,8 +101,8 @@ def back_up(target: Path) -> Contents:
         raise BackupError(f"{target} exists; name another file, or a folder")
     try:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _draft(target.parent) as folder:
-            copied_mirror = _copy_mirror(folder / "mirror")
+        with draft_folder(target.parent) as folder:
+            copied_mirror = copy_mirror(folder / "mirror")
             copy = folder / "copy"
             _copy_live(copy)
             contents = inspect(copy, live_path())
@@ -156,7 +157,10 @@ def _contents(path: Path, file: sqlite3.Connection, name: Path) -> Contents:
         users=count("auth_user"),
         newest=str(file.execute(f"SELECT max(at) FROM {schema.JOURNAL_TABLE}").fetchone()[0] or ""),  # noqa: S608
         chain=journal.check_chain(file.execute(journal.STORED_BYTES_SQL)),
-        migrations=frozenset(file.execute("SELECT app, name FROM django_migrations")),
+        refusal=release.refusal(
+            file.execute(release.READ_SQL).fetchone()[0],
+            file.execute("SELECT app, name FROM django_migrations"),
+        ),
         altered=tuple(_altered_memories(file)),
     )
 
@@ -169,13 +173,6 @@ def _altered_memories(file: sqlite3.Connection) -> Iterator[str]:
             yield str(uid)
 
 
-def unknown_migrations(contents: Contents) -> list[str]:
-    """Return the applied migrations that this version does not know: a newer version wrote the file."""
-    loader = MigrationLoader(None, ignore_no_migrations=True)
-    known = set(loader.disk_migrations or {})
-    return sorted(f"{app}.{name}" for app, name in contents.migrations - known if app in loader.migrated_apps)
-
-
 @contextlib.contextmanager
 def staged(file: Path) -> Iterator[Path]:
     """Copy ``file`` next to the live store, ready to replace it. The file itself is only read."""
@@ -185,13 +182,18 @@ def staged(file: Path) -> Iterator[Path]:
     if live.exists() and file.samefile(live):
         raise BackupError(f"{file} is the store in use; name a backup")
     live.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _draft(live.parent) as folder:
+    with draft_folder(live.parent) as folder:
         copy = folder / live.name
-        for end in ("", "-wal"):
-            with contextlib.suppress(FileNotFoundError):
-                _copy_privately(Path(f"{file}{end}"), Path(f"{copy}{end}"))
-        _into_one_file(copy, file)
+        copy_with_log(file, copy)
+        into_one_file(copy, file)
         yield copy
+
+
+def copy_with_log(file: Path, copy: Path) -> None:
+    """Copy a store that is not in use, and its write-ahead log."""
+    for end in ("", "-wal"):
+        with contextlib.suppress(FileNotFoundError):
+            _copy_privately(Path(f"{file}{end}"), Path(f"{copy}{end}"))
 
 
 def put_in_place(copy: Path, copy_of: Path) -> Path | None:
@@ -204,7 +206,7 @@ def put_in_place(copy: Path, copy_of: Path) -> Path | None:
     connections.close_all()
     _remove_second_names(live)
     kept = live.with_name(f"{live.stem}{_BEFORE_RESTORE}{stamp()}{SUFFIX}")
-    with _claimed(live):
+    with claimed(live):
         _own_like(copy, live if live.exists() else live.parent)
         _sync(copy)
         _keep(live, log, kept)
@@ -276,7 +278,7 @@ def _link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:  # a file system without hard links
-        with _draft(target.parent) as folder:
+        with draft_folder(target.parent) as folder:
             _copy_privately(source, folder / target.name)
             _own_like(folder / target.name, source)
             _sync(folder / target.name)
@@ -288,13 +290,14 @@ def _replace(live: Path, copy: Path) -> None:
     for path in _logs(live):
         path.unlink(missing_ok=True)
     copy.replace(live)
+    damage.clear()
     _sync(live.parent)
 
 
 def _put_mirror(source: Path, target: Path) -> None:
     if source.is_file():
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _draft(target.parent) as folder:
+        with draft_folder(target.parent) as folder:
             _copy_privately(source, folder / target.name)
             (folder / target.name).replace(target)
 
@@ -344,7 +347,7 @@ def _copy_live(target: Path) -> None:
     _sync(target)
 
 
-def _copy_mirror(target: Path) -> bool:
+def copy_mirror(target: Path) -> bool:
     """Copy the mirror before the store, so that no line is ahead of the copied rows."""
     if not mirror.mirror_path().is_file():
         return False
@@ -363,7 +366,7 @@ def _copy_privately(source: Path, target: Path) -> None:
         shutil.copyfileobj(read, write, 1024 * 1024)
 
 
-def _into_one_file(copy: Path, file: Path) -> None:
+def into_one_file(copy: Path, file: Path) -> None:
     """Checkpoint a write-ahead log that was next to the file."""
     try:
         with closing(_open(copy)) as connected:
@@ -373,7 +376,7 @@ def _into_one_file(copy: Path, file: Path) -> None:
 
 
 @contextlib.contextmanager
-def _claimed(live: Path) -> Iterator[None]:
+def claimed(live: Path) -> Iterator[None]:
     """Lock the store exclusively and checkpoint its log, so that the file is complete."""
     if not live.exists():
         yield
@@ -407,17 +410,6 @@ def _own_like(file: Path, example: Path) -> None:
 
 def _open(path: Path, timeout: float = _BUSY_SECONDS) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout, uri=True, isolation_level=None)
-
-
-@contextlib.contextmanager
-def _draft(parent: Path) -> Iterator[Path]:
-    """Create a temporary folder for incomplete files, on the disk of their destination."""
-    folder = parent / f".memoryhub-{secrets.token_hex(6)}"
-    folder.mkdir(mode=0o700)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sync(path: Path) -> None:

@@ -15,6 +15,8 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 
+from memoryhub.backends import release
+
 # The tag of the checks that commands run first. Django's other checks load every page, so only
 # `manage.py check` runs them.
 INSTALLATION = "installation"
@@ -144,9 +146,27 @@ def store_is_there(**kwargs: Any) -> list[CheckMessage]:
     ]
 
 
+INSTALL_NEWER = "Install that version again, or restore a backup from before the upgrade."
+
+
+@register(INSTALLATION)
+def store_is_not_newer(**kwargs: Any) -> list[CheckMessage]:
+    """Refuse a store of a newer version, which this one could misread or harm."""
+    from memoryhub.ops import backup
+
+    path = backup.live_path()
+    try:
+        newer = release.find_refusal_of(path)
+    except sqlite3.DatabaseError:  # missing, empty or damaged: the command or doctor reports it
+        return []
+    if not newer:
+        return []
+    return [Error(f"The store {path} cannot be used: {newer}", hint=INSTALL_NEWER, id="memoryhub.E006")]
+
+
 def require_usable_store() -> None:
     """Raise ImproperlyConfigured if the store cannot be used. For servers that run no system checks."""
-    for message in (*database_is_local(), *store_is_there()):
+    for message in (*database_is_local(), *store_is_there(), *store_is_not_newer()):
         if message.is_serious():
             raise ImproperlyConfigured(f"{message.msg}. {message.hint}")
 

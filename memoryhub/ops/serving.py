@@ -13,12 +13,19 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
 
 from django.conf import settings
-from django.db import connections
+from django.db import DatabaseError, connections
 from granian.constants import HTTPModes, Interfaces
 from granian.log import LogLevels
 from granian.server import Server
+
+from memoryhub.access.policy import system_actor
+from memoryhub.audit import journal
+from memoryhub.backends import schema
+from memoryhub.core import damage, drafts
+from memoryhub.core.database import write_transaction
 
 logger = logging.getLogger(__name__)
 APPLICATION = "memoryhub.worker:create_application"
@@ -34,6 +41,8 @@ RESERVED_FILES = 96  # files that a worker process opens besides connections: st
 # A worker that has not ended after this time is killed.
 SECONDS_TO_END = 10
 # Interval at which a worker checks that its main process is alive, where the kernel does not tell it.
+MAX_NAMED = 20  # problems in one journal row
+# Interval at which a worker checks that its main process is alive.
 SECONDS_BETWEEN_CHECKS = 1.0
 # How long a start waits for the port: workers of a killed server need some time to end.
 SECONDS_TO_FREE_PORT = 3.0
@@ -69,6 +78,36 @@ def _bind(host: str, port: int) -> None:
     with socket.socket(family, kind, protocol) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(address)
+
+
+def prepare_store() -> Iterator[str]:
+    """Check the store before it is served. Yield what a person should know.
+
+    Repairs the schema. Raises :class:`CannotServe` if that is impossible.
+    """
+    if left := drafts.remove_abandoned():
+        yield f"Removed files that a killed process had left: {', '.join(map(str, left))}"
+    if problems := schema.find_problems():
+        _repair_schema(problems)
+        yield f"Repaired at the start: {'; '.join(problems)}"
+    if loss := journal.record_loss():
+        yield f"{loss.summary()}. Find out why, then run: manage.py verify_journal --acknowledge-loss"
+    if damage.is_recorded():
+        yield f"Damage was met before, and /readyz is 503: {damage.ADVICE}"
+
+
+def _repair_schema(problems: list[str]) -> None:
+    """Install missing triggers and indexes again. What was written without them is not in the journal."""
+    try:
+        with write_transaction():
+            schema.install()
+            problems_left = schema.find_problems()
+            change = journal.Change("repair_schema", "store", "", {"problems": problems[:MAX_NAMED]})
+            journal.record(system_actor("serve"), [change])
+    except DatabaseError:
+        problems_left = problems
+    if problems_left:
+        raise CannotServe(f"{'; '.join(problems_left)}; run: manage.py doctor")
 
 
 def _reason(error: OSError, host: str, port: int) -> str:

@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import io
 import os
-import secrets
 import stat
 import sys
 import zipfile
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
+from memoryhub.core.drafts import draft_file
 from memoryhub.transfer.records import UnreadableFile
 
 # JSON compresses 10 to 20 times; a larger expansion is an attack.
@@ -110,8 +110,7 @@ def write_atomically(path: Path, lines: Iterable[bytes]) -> None:
 
     A name that ends in ``.gz`` is compressed.
     """
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
+    with draft_file(path) as draft:
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             if path.suffix == ".gz":
                 with gzip.GzipFile(path.name, "wb", fileobj=file) as packed:
@@ -121,8 +120,6 @@ def write_atomically(path: Path, lines: Iterable[bytes]) -> None:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 _ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError)

@@ -49,6 +49,7 @@ SUGGESTED_OPERATIONS = (
         "journal_loss",
         "journal_loss_acknowledged",
         "clock_confirmed",
+        "repair_schema",
     ),
 )
 

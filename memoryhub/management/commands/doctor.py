@@ -20,19 +20,20 @@ CHECKS: tuple[Check, ...] = (
     installation.home,
     installation.modes,
     installation.owner,
+    installation.temporary_files,
     installation.file_system,
     installation.disk_space,
     installation.secret_key,
     content.provider,
     store.database,
     store.write_ahead_log,
+    store.integrity,
     store.migrations,
     store.present,
     store.indexes,
     store.triggers,
     store.text_index,
     content.vectors,
-    store.integrity,
     store.journal_chain,
     store.lost_rows,
     store.journal_mirror,
@@ -61,7 +62,8 @@ class Command(BaseCommand):
         parser.add_argument(
             "--fix",
             action="store_true",
-            help="repair what is safe to repair: file modes, triggers, text index, the end of the mirror",
+            help="repair what is safe to repair: file modes, indexes, triggers, the end of the mirror;"
+            " remove temporary files",
         )
         parser.add_argument("--quick", action="store_true", help="skip checks that read the whole store")
         parser.add_argument("--json", action="store_true", help="the findings as one JSON object")

@@ -68,6 +68,8 @@ class Command(BaseCommand):
     def prepare(self, real: bool) -> None:
         self.stdout.write(f"memoryhub {memoryhub.__version__}\n\n")
         call_command("migrate", verbosity=0)
+        for sentence in serving.prepare_store():
+            self.stderr.write(sentence)
         loaded = False
         if not real:
             demo.mark()

@@ -45,10 +45,8 @@ class Command(BaseCommand):
     def _verified(self, copy: Path, options: dict[str, Any]) -> backup.Contents:
         contents = backup.inspect(copy, options["file"])
         self.stdout.write(f"{options['file']} holds {contents.summary()}")
-        if newer := backup.unknown_migrations(contents):
-            raise backup.BackupError(
-                f"a newer version of memoryhub wrote it ({', '.join(newer)}); install that version first"
-            )
+        if contents.refusal:
+            raise backup.BackupError(f"{contents.refusal}; install that version first")
         if contents.damage():
             self.stdout.write(self.style.ERROR(f"  {contents.damage()}"))
             if not options["force"]:

@@ -47,6 +47,11 @@ class Command(BaseCommand):
         executor = MigrationExecutor(connection)
         if executor.migration_plan(executor.loader.graph.leaf_nodes()):
             raise CommandError(f"the store in {settings.HOME} is not up to date; run: manage.py migrate")
+        try:
+            for sentence in serving.prepare_store():
+                self.stderr.write(sentence)
+        except serving.CannotServe as problem:
+            raise CommandError(str(problem)) from None
         if not is_loopback(options["host"]) and set(settings.ALLOWED_HOSTS) <= set(settings.LOOPBACK_HOSTS):
             self.stderr.write(
                 "Requests to other names than localhost will be refused: set MEMORYHUB_ALLOWED_HOSTS to the"

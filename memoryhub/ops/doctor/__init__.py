@@ -13,7 +13,13 @@ from enum import StrEnum
 from django.core.checks import CheckMessage
 from django.db import DatabaseError
 
+from memoryhub.ops.backup import BackupError
+
 RESTORE = "Restore a backup: manage.py restore_backup FILE."
+REBUILD = (
+    "doctor --fix rebuilds indexes. If rows are lost, restore a backup (manage.py restore_backup FILE), or"
+    " copy what is left (manage.py salvage FILE)."
+)
 _BUSY = "Another process keeps the store busy; run doctor again."
 
 
@@ -79,7 +85,7 @@ class Check:
         try:
             return list(self.run())
         except DatabaseError as error:
-            return [fail(f"the store cannot be read: {error}", _BUSY if is_busy(error) else RESTORE)]
+            return [fail(f"the store cannot be read: {error}", _BUSY if is_busy(error) else REBUILD)]
         except OSError as error:
             return [
                 fail(f"{error.filename or 'the system'}: {error.strerror or error}", "Make it accessible.")
@@ -108,6 +114,17 @@ class Report:
         return next((s for s in worst if any(f.status is s for f in self.findings)), Status.OK)
 
 
+def _fix(name: str, fix: Fix, one: Check) -> Report:
+    """Apply a fix and check again. A fix that fails is a finding too."""
+    done: list[str] = []
+    failed: list[Finding] = []
+    try:
+        done += fix()
+    except (DatabaseError, OSError, BackupError) as error:
+        failed.append(fail(f"could not be fixed: {error}", "See the other findings."))
+    return Report(name, [*one.findings(), *failed], done)
+
+
 def examine(checks: Iterable[Check], *, quick: bool = False, fix: bool = False) -> Iterator[Report]:
     """Run the checks in order. ``quick`` leaves out those that read the whole store."""
     failed: set[str] = set()
@@ -121,8 +138,7 @@ def examine(checks: Iterable[Check], *, quick: bool = False, fix: bool = False) 
             continue
         report = Report(one.name, one.findings(), [])
         if fix and one.fix and report.status in (Status.WARN, Status.FAIL):
-            done = list(one.fix())
-            report = Report(one.name, one.findings(), done)
+            report = _fix(one.name, one.fix, one)
         if report.status is Status.FAIL:
             failed.add(one.name)
         yield report

@@ -17,6 +17,7 @@ from django.contrib.staticfiles import finders
 from django.core.checks import run_checks
 
 from memoryhub.backends import vector_file
+from memoryhub.core import drafts
 from memoryhub.ops import backup, checks
 from memoryhub.ops.doctor import Finding, check, fail, of_messages, ok, warn
 
@@ -103,6 +104,23 @@ def modes() -> Iterator[Finding]:
         yield warn(f"others on this machine may read {path}", f"doctor --fix, or: chmod 600 {path}")
     if not _open_folders() and not _exposed():
         yield ok("only their owner may read the store and what belongs to it")
+
+
+def _remove_drafts() -> Iterator[str]:
+    for path in drafts.remove_abandoned():
+        yield f"removed {path}"
+
+
+@check("temporary files", needs="home", fix=_remove_drafts)
+def temporary_files() -> Iterator[Finding]:
+    found = drafts.find_abandoned()
+    for path in found:
+        yield warn(
+            f"{path} contains memories and was left by a process that was killed",
+            "doctor --fix removes it, as the next start of the server and the next backup do.",
+        )
+    if not found:
+        yield ok("none was left behind")
 
 
 @check("file owner", needs="home")

@@ -6,13 +6,14 @@ import sqlite3
 from collections.abc import Iterator
 
 from django.apps import apps
-from django.db import DatabaseError, connection, models
+from django.db import DatabaseError, connection, connections, models
 from django.db.migrations.executor import MigrationExecutor
 
 from memoryhub.audit import journal, mirror, verification
-from memoryhub.backends import reindexing, schema
-from memoryhub.ops import backup
-from memoryhub.ops.doctor import RESTORE, Finding, check, fail, ok, warn
+from memoryhub.backends import reindexing, release, schema
+from memoryhub.core import damage
+from memoryhub.ops import backup, checks, salvage
+from memoryhub.ops.doctor import REBUILD, RESTORE, Finding, check, fail, is_busy, ok, warn
 
 
 @check("store", needs="home")
@@ -62,10 +63,9 @@ def write_ahead_log() -> Iterator[Finding]:
 def migrations() -> Iterator[Finding]:
     executor = MigrationExecutor(connection)
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    known = set(executor.loader.disk_migrations or {})
-    newer = [key for key in executor.loader.applied_migrations if key not in known and key[0] == "memoryhub"]
+    newer = release.find_refusal()
     if newer:
-        yield fail("a newer version of memoryhub has used this store", "Install that version again.")
+        yield fail(newer, checks.INSTALL_NEWER)
     if plan:
         names = ", ".join(f"{migration.app_label}.{migration.name}" for migration, _ in plan[:3])
         more = f" and {len(plan) - 3} more" if len(plan) > 3 else ""
@@ -80,8 +80,20 @@ def _reinstall() -> Iterator[str]:
 
 
 def _rebuild() -> Iterator[str]:
-    schema.rebuild_indexes()
-    yield "rebuilt the index"
+    """Make all indexes anew from the rows. If their old pages are in the way, make a new file."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("REINDEX")
+        schema.rebuild_indexes()
+        if not _damaged_lines():
+            yield "rebuilt the indexes"
+            return
+    except DatabaseError as error:
+        if is_busy(error):
+            raise
+    connections.close_all()
+    kept = salvage.rebuild_file()
+    yield f"made the store anew from its rows; the damaged file is {kept}"
 
 
 @check("triggers", needs="tables", fix=_reinstall)
@@ -110,18 +122,24 @@ def text_index() -> Iterator[Finding]:
         yield ok(f"fits the memories, {schema.index_bytes() / 1e6:,.1f} MB")
 
 
-@check("integrity", needs="store", slow=True)
-def integrity() -> Iterator[Finding]:
+def _damaged_lines() -> list[str]:
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA integrity_check(5)")
-        damage = [row[0] for row in cursor.fetchall() if row[0] != "ok"]
+        return [row[0] for row in cursor.fetchall() if row[0] != "ok"]
+
+
+@check("integrity", needs="store", slow=True, fix=_rebuild)
+def integrity() -> Iterator[Finding]:
+    lines = _damaged_lines()
+    with connection.cursor() as cursor:
         cursor.execute("PRAGMA foreign_key_check")
         orphans = len(cursor.fetchall())
-    for line in damage:
-        yield fail(f"the file is damaged: {line}", RESTORE)
+    for line in lines:
+        yield fail(f"the file is damaged: {line}", REBUILD)
     if orphans:
         yield fail(f"{orphans} rows belong to rows that are gone", RESTORE)
-    if not damage and not orphans:
+    if not lines and not orphans:
+        damage.clear()
         yield ok("the file is whole")
 
 

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.http import HttpResponseRedirect as Redirect
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
+from django.template.loader import render_to_string
 from django.urls import Resolver404, resolve
 from django.utils import timezone
 from django.utils.cache import patch_cache_control
@@ -19,7 +20,8 @@ from django_htmx.middleware import HtmxDetails
 
 from memoryhub.accounts import sign_in
 from memoryhub.core import dates
-from memoryhub.core.database import is_database_busy, is_interrupted
+from memoryhub.core.damage import is_damage, is_recorded
+from memoryhub.core.database import is_database_busy, is_interrupted, is_store_unavailable
 from memoryhub.core.pagination import InvalidCursor
 from memoryhub.web.base import live
 from memoryhub.web.base.requests import patch_vary
@@ -49,18 +51,13 @@ class PageMiddleware(LoginRequiredMiddleware):
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
-        """Respond 503 if the database stayed locked or a query timed out, here and in the admin.
+        """Respond 503 if the store cannot serve this now, here and in the admin.
 
         Respond 400 if a cursor from the address does not fit the list.
         """
         if isinstance(exception, InvalidCursor):
             return render(request, "400.html", status=400)
-        is_slow = is_interrupted(exception)
-        if not is_slow and not is_database_busy(exception):
-            return None
-        page = render(request, "503.html", {"is_slow": is_slow}, status=503)
-        page["Retry-After"] = "5"
-        return page
+        return store_error_page(exception)
 
     def process_view(
         self, request: HttpRequest, view_func: Callable[..., Any], view_args: Any, view_kwargs: Any
@@ -103,6 +100,24 @@ class PersonMiddleware:
         if not live.is_poll(request):
             sign_in.touch_session(request)
         dates.activate(getattr(request.user, "profile", None), request.COOKIES.get(ZONE_COOKIE, ""))
+
+
+def store_error_page(exception: BaseException) -> HttpResponse | None:
+    """Return the page for an error of the store, or None for another error.
+
+    Rendered without the request context, which may ask the database.
+    """
+    reasons = {
+        "slow": is_interrupted(exception),
+        "busy": is_database_busy(exception),
+        "damaged": is_damage(exception) or is_recorded(),
+        "unavailable": is_store_unavailable(exception),
+    }
+    reason = next((name for name, applies in reasons.items() if applies), None)
+    if reason is None:
+        return None
+    headers = {"Retry-After": "5"} if reason in ("slow", "busy") else None
+    return HttpResponse(render_to_string("503.html", {"reason": reason}), status=503, headers=headers)
 
 
 def _is_page_or_admin(request: HttpRequest) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from csp.constants import HEADER
 from django.core.exceptions import DisallowedHost, PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
@@ -13,7 +15,7 @@ from memoryhub.accounts.clearance import SWITCHABLE_LEVELS, may_view_level, requ
 from memoryhub.http.middleware import page_policy
 from memoryhub.models import Memory
 from memoryhub.stats.counts import count_values
-from memoryhub.web.base.middleware import mark_as_page
+from memoryhub.web.base.middleware import mark_as_page, store_error_page
 from memoryhub.web.base.requests import return_url
 
 MAX_PROJECT_NAMES = 200
@@ -57,8 +59,14 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Render without the request context: a context processor may be what failed."""
+    """Render without the request context: a context processor may be what failed.
+
+    Errors of the store in middleware, which no ``process_exception`` gets, arrive here.
+    """
     mark_as_page(request)
+    error = sys.exception()
+    if error is not None and (page := store_error_page(error)) is not None:
+        return _set_security_policy(page)
     return _set_security_policy(HttpResponse(render_to_string("500.html"), status=500))
 
 

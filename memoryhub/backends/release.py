@@ -1,0 +1,80 @@
+"""The releases that may serve a store: it records the oldest one, and the migrations that it needs."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
+
+import memoryhub
+
+# Raise this when an earlier release would misread or harm a store that this release has written to.
+OLDEST_RELEASE = "0.1.0"
+READ_SQL = "PRAGMA user_version"
+_MAX_PART = 1000
+
+
+def to_number(release: str) -> int:
+    """Return a release such as ``1.2.3`` as the number that the header of the store contains."""
+    major, minor, patch = ([int(part) for part in re.findall(r"\d+", release)] + [0, 0])[:3]
+    return (major * _MAX_PART + minor) * _MAX_PART + patch
+
+
+def _to_release(number: int) -> str:
+    return f"{number // _MAX_PART**2}.{number // _MAX_PART % _MAX_PART}.{number % _MAX_PART}"
+
+
+def record() -> None:
+    """Record the oldest release that may serve the store. A later one in the record stays."""
+    with connection.cursor() as cursor:
+        cursor.execute(READ_SQL)
+        if cursor.fetchone()[0] < to_number(OLDEST_RELEASE):
+            cursor.execute(f"PRAGMA user_version = {to_number(OLDEST_RELEASE)}")
+
+
+def rewrite_record() -> None:
+    """Write the record as it is: the smallest write that shows whether the store can be written to."""
+    with connection.cursor() as cursor:
+        cursor.execute(READ_SQL)
+        cursor.execute(f"PRAGMA user_version = {int(cursor.fetchone()[0])}")
+
+
+def find_refusal() -> str:
+    """Return why this release may not serve the store in use, or an empty string."""
+    with connection.cursor() as cursor:
+        cursor.execute(READ_SQL)
+        oldest = cursor.fetchone()[0]
+    return refusal(oldest, MigrationRecorder(connection).applied_migrations())
+
+
+def find_refusal_of(path: Path) -> str:
+    """Return why this release may not serve the store in a file, or an empty string."""
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+        [oldest] = file.execute(READ_SQL).fetchone()
+        return refusal(oldest, file.execute("SELECT app, name FROM django_migrations"))
+
+
+def refusal(oldest: int, applied: Iterable[tuple[str, str]]) -> str:
+    """Return why this release may not serve such a store, or an empty string.
+
+    ``oldest``: the recorded number of the oldest release. ``applied``: the migrations.
+    """
+    if oldest > to_number(memoryhub.__version__):
+        return (
+            f"a newer version of memoryhub wrote it; it needs {_to_release(oldest)} or newer,"
+            f" and this is {memoryhub.__version__}"
+        )
+    loader = MigrationLoader(None, ignore_no_migrations=True)
+    known = set(loader.disk_migrations or {})
+    unknown = sorted(
+        f"{app}.{name}" for app, name in applied if app in loader.migrated_apps and (app, name) not in known
+    )
+    if unknown:
+        return f"a newer version of memoryhub wrote it ({', '.join(unknown)})"
+    return ""

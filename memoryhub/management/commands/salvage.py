@@ -1,0 +1,54 @@
+"""``salvage FILE``: copy what can be read of a damaged store into a new one."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connections
+
+from memoryhub.management.operator import plural
+from memoryhub.ops import backup, salvage
+
+MAX_LISTED = 50
+
+
+class Command(BaseCommand):
+    help = (
+        "Copy everything that can be read of a damaged store into a new file, and list what is lost. "
+        "Stop the server first. Exit code 1 if anything is lost."
+    )
+    # A damaged store must not keep this from running.
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("file", metavar="FILE", type=Path, help="the new store, which must not exist")
+        parser.add_argument(
+            "--from", dest="source", type=Path, metavar="STORE", help="the damaged file (the store in use)"
+        )
+        parser.add_argument("--all", action="store_true", help=f"list all losses, not the first {MAX_LISTED}")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        connections.close_all()
+        try:
+            found = salvage.salvage(options["source"] or backup.live_path(), options["file"])
+        except (backup.BackupError, OSError) as error:
+            raise CommandError(str(error)) from None
+        for table, count in sorted(found.rows.items()):
+            if count:
+                self.stdout.write(f"{count:>10,}  {table}")
+        self.stdout.write(
+            self.style.SUCCESS(f"Copied {plural(found.rows.total(), 'row')} to {options['file']}")
+        )
+        force = "" if found.chain.ok else " --force"
+        self.stdout.write(f"Use it: manage.py restore_backup {options['file']} --yes{force}")
+        losses = list(found.losses())
+        shown = losses if options["all"] else losses[:MAX_LISTED]
+        for sentence in shown:
+            self.stdout.write(self.style.ERROR(f"Lost: {sentence}"))
+        if len(losses) > len(shown):
+            self.stdout.write(f"Lost: {len(losses) - len(shown):,} more; list them with --all")
+        if losses:
+            raise CommandError("not everything could be read")

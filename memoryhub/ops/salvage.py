@@ -1,0 +1,237 @@
+"""Copy all readable rows of a damaged store into a new one, and list what is lost.
+
+The result has every table and index, but neither triggers nor text indexes: the next ``migrate`` or
+``restore_backup`` makes these from the rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from memoryhub.audit import journal
+from memoryhub.backends import schema
+from memoryhub.backends.page_reader import SCHEMA_ROOT, Damaged, PageReader, Row
+from memoryhub.core.drafts import draft_folder
+from memoryhub.ops import backup
+from memoryhub.ops.backup import BackupError
+
+MAX_REPEATS = 20  # rows that lost their row are removed, then those that belonged to them
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the damaged file. ``root``: its first page."""
+
+    name: str
+    sql: str
+    root: int
+
+
+@dataclass
+class Salvaged:
+    """What was copied, and what is lost, by table."""
+
+    rows: Counter[str] = field(default_factory=Counter)
+    damage: dict[str, list[str]] = field(default_factory=dict)
+    """What could not be read."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """Rows that were read, but contradict others or belong to lost ones."""
+    altered: Counter[str] = field(default_factory=Counter)
+    """Rows with a text in which characters were replaced."""
+    unassigned: int = 0
+    """Rows of damaged tables that cannot be told apart."""
+    lost_memories: list[str] = field(default_factory=list)
+    """Ids that the journal names, and that no row has."""
+    chain: journal.Verification = field(default_factory=lambda: journal.Verification(True, 0))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every row was copied as it was."""
+        return self.chain.ok and not (
+            self.damage or self.refused or self.altered or self.unassigned or self.lost_memories
+        )
+
+    def losses(self) -> Iterator[str]:
+        """Yield a sentence for each kind of loss."""
+        for table, parts in self.damage.items():
+            yield f"{table}: unreadable: {', '.join(parts[:5])}" + (
+                f" and {len(parts) - 5:,} more" if len(parts) > 5 else ""
+            )
+        for table, count in self.refused.items():
+            yield f"{table}: left out {count:,} rows that contradict others or belong to lost rows"
+        for table, count in self.altered.items():
+            yield f"{table}: {count:,} rows contain texts with replaced characters"
+        if self.unassigned:
+            yield f"{self.unassigned:,} rows that may belong to more than one table"
+        if not self.chain.ok:
+            yield f"the journal is not whole: row {self.chain.first_bad_seq} is missing or different"
+        for uid in self.lost_memories:
+            yield f"memory {uid}"
+
+
+def salvage(source: Path, target: Path) -> Salvaged:
+    """Copy the store ``source``, which no process may use, into the new file ``target``."""
+    if target.exists():
+        raise BackupError(f"{target} exists; name another file")
+    if not source.is_file() or not source.stat().st_size:
+        raise BackupError(f"there is no store at {source}")
+    with draft_folder(target.parent) as folder:
+        copy, made = folder / "copy", folder / "new"
+        with backup.claimed(source):
+            backup.copy_with_log(source, copy)
+        with contextlib.suppress(BackupError):  # without its log, if that cannot be applied
+            backup.into_one_file(copy, source)
+        made.touch(mode=0o600)
+        try:
+            with PageReader(copy) as reader, closing(sqlite3.connect(made, isolation_level=None)) as new:
+                found = _copy_tables(reader, new)
+        except Damaged as error:
+            raise BackupError(f"{source} cannot be read: {error}. Restore a backup.") from None
+        made.replace(target)
+    return found
+
+
+def rebuild_file() -> Path | None:
+    """Replace the live store with a copy of its rows, if all are readable. Return the name of the old one."""
+    live = backup.live_path()
+    with draft_folder(live.parent) as folder:
+        copy = folder / live.name
+        found = salvage(live, copy)
+        if not found.is_whole:
+            raise BackupError(
+                "rows are lost too. Restore a backup, or copy what is left: manage.py salvage FILE"
+            )
+        backup.copy_mirror(backup.mirror_beside(copy))
+        return backup.put_in_place(copy, copy)
+
+
+def _copy_tables(reader: PageReader, new: sqlite3.Connection) -> Salvaged:
+    found = Salvaged()
+    new.execute("PRAGMA foreign_keys = OFF")
+    new.execute("BEGIN")
+    tables, ignored = _make_schema(reader, new, found)
+    for table in tables:
+        damage: list[str] = []
+        _insert(new, table.name, reader.read_table(table.root, damage), found)
+        if damage:
+            found.damage[table.name] = damage
+    for root in ignored:  # so that their pages are not taken for lost ones
+        for _ in reader.read_table(root, []):
+            pass
+    _insert_orphans(reader, new, found)
+    _remove_dangling(new, found)
+    found.lost_memories = _lost_memories(new)
+    found.chain = journal.check_chain(new.execute(journal.STORED_BYTES_SQL))
+    new.execute(f"PRAGMA user_version = {reader.user_version}")
+    new.execute("COMMIT")
+    return found
+
+
+def _make_schema(
+    reader: PageReader, new: sqlite3.Connection, found: Salvaged
+) -> tuple[list[Table], list[int]]:
+    """Create the tables and indexes. Return the tables, and the first pages of those that are not copied."""
+    damage: list[str] = []
+    rows = [row.values for row in reader.read_table(SCHEMA_ROOT, damage)]
+    if damage:
+        found.damage["schema"] = damage
+    tables, ignored, indexes = [], [], []
+    for kind, name, table, root, sql in rows:
+        if kind == "index" and sql and _is_copied(str(table), ""):
+            indexes.append(str(sql))
+        elif kind == "table" and _is_copied(str(name), str(sql)):
+            tables.append(Table(str(name), str(sql), int(str(root))))
+        elif kind == "table" and root and "WITHOUT ROWID" not in str(sql):
+            ignored.append(int(str(root)))
+    for one in tables:
+        if one.name != "sqlite_sequence":  # comes with the first table that needs it
+            new.execute(one.sql)
+    for sql in indexes:
+        new.execute(sql)
+    if missing := {schema.MEMORY_TABLE, schema.JOURNAL_TABLE} - {one.name for one in tables}:
+        raise Damaged(f"its schema lacks {', '.join(sorted(missing))}")
+    return tables, ignored
+
+
+def _is_copied(name: str, sql: str) -> bool:
+    """Whether a table has content of its own. Text indexes consist of several tables."""
+    derived = schema.derived_tables()
+    parts = tuple(f"{table}_" for table in schema.INDEXES)
+    return not (
+        name in derived
+        or name.startswith(parts)
+        or name.startswith("sqlite_stat")
+        or "WITHOUT ROWID" in sql
+        or sql.upper().startswith("CREATE VIRTUAL")
+    )
+
+
+def _insert(new: sqlite3.Connection, table: str, rows: Iterator[Row], found: Salvaged) -> None:
+    """Insert rows. A missing value at the end of an old row gets the default of its column."""
+    columns = new.execute("SELECT name, type, pk FROM pragma_table_info(?)", [table]).fetchall()
+    names = [f'"{name}"' for name, _, _ in columns]
+    key = next((n for n, (_, kind, pk) in enumerate(columns) if pk and kind.upper() == "INTEGER"), None)
+    if table == "sqlite_sequence":
+        new.execute("DELETE FROM sqlite_sequence")
+    for row in rows:
+        values = row.values[: len(names)]
+        if key is not None and key < len(values) and values[key] is None:
+            values[key] = row.rowid
+        places = ", ".join("?" * len(values))
+        sql = f"INSERT OR IGNORE INTO {table} ({', '.join(names[: len(values)])}) VALUES ({places})"  # noqa: S608
+        inserted = new.execute(sql, values).rowcount
+        found.rows[table] += inserted
+        if not inserted:
+            found.refused[table] += 1
+        elif not row.is_exact:
+            found.altered[table] += 1
+
+
+def _insert_orphans(reader: PageReader, new: sqlite3.Connection, found: Salvaged) -> None:
+    """Insert the rows of pages that no readable page leads to, if only one damaged table fits them."""
+    sizes = {
+        table: new.execute("SELECT count(*) FROM pragma_table_info(?)", [table]).fetchone()[0]
+        for table in found.damage
+        if table != "schema"
+    }
+    for rows in reader.orphans():
+        length = max(len(row.values) for row in rows)
+        fitting = [table for table, size in sizes.items() if size == length]
+        if len(fitting) == 1:
+            _insert(new, fitting[0], iter(rows), found)
+        elif fitting:
+            found.unassigned += len(rows)
+
+
+def _remove_dangling(new: sqlite3.Connection, found: Salvaged) -> None:
+    """Clear references to lost rows. A row that cannot be without one is removed."""
+    for _ in range(MAX_REPEATS):
+        broken = new.execute("PRAGMA foreign_key_check").fetchall()
+        if not broken:
+            return
+        for table, rowid, _, number in broken:
+            key = next(row for row in new.execute(f"PRAGMA foreign_key_list({table})") if row[0] == number)
+            nullable = not new.execute(
+                'SELECT "notnull" FROM pragma_table_info(?) WHERE name = ?', [table, key[3]]
+            ).fetchone()[0]
+            if nullable:
+                new.execute(f'UPDATE {table} SET "{key[3]}" = NULL WHERE rowid = ?', [rowid])  # noqa: S608
+            else:
+                found.rows[table] -= new.execute(f"DELETE FROM {table} WHERE rowid = ?", [rowid]).rowcount  # noqa: S608
+                found.refused[table] += 1
+
+
+def _lost_memories(new: sqlite3.Connection) -> list[str]:
+    """Return the ids of memories whose newest journal row is not their removal, and that have no row."""
+    sql = f"""
+        SELECT object_id FROM {schema.JOURNAL_TABLE} WHERE object_type = 'memory' AND object_id != ''
+            AND object_id NOT IN (SELECT uid FROM {schema.MEMORY_TABLE})
+        GROUP BY object_id HAVING sum(operation IN ('erase', 'purge')) = 0 ORDER BY max(seq)
+    """  # noqa: S608 own names
+    return [uid for (uid,) in new.execute(sql)]

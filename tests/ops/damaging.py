@@ -1,0 +1,34 @@
+"""Overwrite pages of a store's file."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from django.db import connection
+
+
+def leaf_pages(path: Path, name: str) -> list[int]:
+    """Return the leaf pages of a table or index, in the order of their keys."""
+    with closing(sqlite3.connect(path)) as file:
+        sql = "SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf' ORDER BY path"
+        return [page for (page,) in file.execute(sql, [name])]
+
+
+def root_page(path: Path, name: str) -> int:
+    with closing(sqlite3.connect(path)) as file:
+        [page] = file.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", [name]).fetchone()
+        return int(page)
+
+
+def overwrite_pages(path: Path, *pages: int) -> None:
+    """Fill pages with the same byte, as a failing disk might."""
+    connection.close()
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        [[size]] = file.execute("PRAGMA page_size")
+    with path.open("r+b") as damaged:
+        for page in pages:
+            damaged.seek((page - 1) * size)
+            damaged.write(b"\xaa" * size)

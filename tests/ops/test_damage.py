@@ -1,0 +1,129 @@
+"""A damaged page: 503 with advice everywhere, and recorded until ``doctor`` finds the file whole."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from memoryhub.core import damage
+from memoryhub.ops.doctor import Status
+from tests.api.conftest import Agent, agent, is_problem, stored  # noqa: F401 a fixture
+from tests.commands.conftest import home, own_store  # noqa: F401 fixtures
+from tests.commands.examining import named
+from tests.ops.damaging import leaf_pages, overwrite_pages, root_page
+
+pytestmark = pytest.mark.django_db(transaction=True)
+READS = ["/memories", "/search?query=zebra", "/stats", "/recall", "/export", "/timeline"]
+PAGES = ["/", "/memories/", "/search/?q=zebra", "/trash/", "/stats/", "/admin/memoryhub/memory/"]
+
+
+@pytest.fixture
+def damaged(own_store, agent):  # noqa: F811
+    """An agent that may do everything, and a store with a damaged page in its table of memories."""
+    bot = agent()
+    for n in range(30):
+        stored(bot, content=f"zebra {n} " + "grass " * 300)
+    User.objects.create_superuser("grace", password="x")
+    overwrite_pages(own_store, *leaf_pages(own_store, "memoryhub_memory")[5:])
+    return bot
+
+
+@pytest.fixture
+def person(damaged) -> Client:
+    client = Client(raise_request_exception=False)
+    assert client.login(username="grace", password="x")
+    return client
+
+
+@pytest.mark.parametrize("path", READS)
+def test_api_answers_503_with_advice(damaged, path):
+    if path == "/recall":
+        response = damaged.post(path, {"query": "zebra"})
+    else:
+        response = damaged.http.get(f"/api/v1{path}")
+    if response.status_code == 200:  # a file whose lines are read while it is sent
+        with pytest.raises(Exception, match="malformed"):
+            b"".join(response.streaming_content)
+        return
+    problem = is_problem(response, 503, "store_damaged")
+    assert "manage.py doctor" in problem["detail"]
+
+
+def test_memory_on_another_page_is_still_read(damaged):
+    assert damaged.get("/facts").status_code == 200
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_page_is_503_with_advice(person, path):
+    page = person.get(path)
+    assert page.status_code == 503
+    assert "The store is damaged" in page.content.decode()
+    assert "manage.py doctor" in page.content.decode()
+
+
+def test_damaged_sessions_of_people_are_503(person, own_store):  # noqa: F811
+    overwrite_pages(own_store, root_page(own_store, "django_session"))
+    page = person.get("/")
+    assert page.status_code == 503
+    assert "The store is damaged" in page.content.decode()
+
+
+def test_mcp_tool_returns_the_advice(damaged):
+    call = {"name": "search_memories", "arguments": {"query": "zebra"}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    headers = {"accept": "application/json, text/event-stream"}
+    response = damaged.http.post("/mcp/letsgo", body, content_type="application/json", headers=headers)
+    result = response.json()["result"]
+    assert result["isError"]
+    assert "manage.py doctor" in result["content"][0]["text"]
+    assert result["structuredContent"]["status"] == 503
+
+
+def test_hook_of_claude_code_warns_its_user(damaged):
+    hook = {"hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt": "What does the zebra eat?"}
+    response = damaged.post("/hooks/claude-code", hook)
+    assert response.status_code == 200
+    assert "manage.py doctor" in response.json()["systemMessage"]
+
+
+def test_event_reports_the_damage(damaged):
+    event = {"event": "prompt:submit", "session_id": "s", "data": {"prompt": "What does the zebra eat?"}}
+    [handler] = damaged.post("/events", event).json()["handlers"]
+    assert "manage.py doctor" in handler["detail"]
+
+
+def test_damaged_tokens_are_503(damaged, own_store):  # noqa: F811
+    overwrite_pages(own_store, root_page(own_store, "memoryhub_agenttoken"))
+    is_problem(damaged.get("/facts"), 503, "store_damaged")
+
+
+def test_readyz_is_503_once_damage_was_met(damaged):
+    damaged.get("/search?query=zebra")
+    errors = is_problem(Agent().http.get("/readyz"), 503, "not_ready")["errors"]
+    assert "the store is damaged" in errors[-1]["message"]
+
+
+def test_record_of_damage_is_readable_for_its_owner_only(damaged):
+    damaged.get("/search?query=zebra")
+    assert damage.is_recorded()
+    assert damage.record_path().stat().st_mode & 0o777 == 0o600
+    assert "malformed" in damage.record_path().read_text()
+
+
+def test_damage_is_recorded_in_a_folder_that_cannot_be_written_to(damaged, monkeypatch):
+    def refuse(*arguments):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(damage.os, "open", refuse)
+    damaged.get("/search?query=zebra")
+    assert damage.is_recorded()
+    damage.clear()
+
+
+def test_record_ends_when_doctor_finds_the_file_whole(own_store, agent):  # noqa: F811
+    damage.record(OSError("database disk image is malformed"))
+    assert Agent().http.get("/readyz").status_code == 503
+    assert {one.status for one in named("integrity").findings()} == {Status.OK}
+    assert not damage.is_recorded()
+    assert Agent().http.get("/readyz").status_code == 200
