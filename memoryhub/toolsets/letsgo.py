@@ -300,13 +300,13 @@ def delete_fact(caller: Caller, args: TargetArguments) -> dict[str, Any]:
     return {"id": args.id, "outcome": "deleted"}
 
 
-@LETSGO.tool(Right.MAINTAIN, destructive=True, idempotent=True)
+@LETSGO.tool(Right.WRITE, destructive=True, idempotent=True)
 def purge_expired(caller: Caller, nothing: ToolArguments) -> dict[str, Any]:
     """Delete expired memories permanently."""
     return {"purged": store.purge_expired(caller.actor)}
 
 
-@LETSGO.tool(Right.MAINTAIN, destructive=True, idempotent=True)
+@LETSGO.tool(Right.WRITE, destructive=True, idempotent=True)
 def summarize_old(caller: Caller, args: SummarizeArguments) -> dict[str, Any]:
     """Summarize the old memories of each category. The originals are moved to the trash."""
     counts = operations_summarize_old.summarise_old(

@@ -141,10 +141,10 @@ def test_writing_needs_the_right_to_write(agent):
 
 
 @pytest.mark.parametrize("tool", ["purge_expired", "summarize_old"])
-def test_maintaining_needs_the_right_to_maintain(agent, tool):
-    answer = agent(rights=["read", "write"]).post(f"/tools/letsgo/{tool}", {})
-    assert "'maintain'" in is_problem(answer, 403, "missing_right")["detail"]
-    assert agent(rights=["maintain"]).post(f"/tools/letsgo/{tool}", {}).status_code == 200
+def test_maintaining_as_a_tool_needs_the_right_to_write(agent, tool):
+    answer = agent(rights=["read", "maintain"]).post(f"/tools/letsgo/{tool}", {})
+    assert "'write'" in is_problem(answer, 403, "missing_right")["detail"]
+    assert agent(rights=["write"]).post(f"/tools/letsgo/{tool}", {}).status_code == 200
 
 
 def test_use_is_recorded_once_a_minute(issue, django_assert_num_queries):

@@ -308,3 +308,13 @@ def test_repeat_of_a_hidden_memory_changes_nothing(agent, remember):
     hidden.refresh_from_db()
     assert hidden.importance == 0.5
     assert list(hidden.labels.values_list("value", flat=True)) == ["a"]
+
+
+def test_purge_deletes_only_what_the_token_sees(agent, remember):
+    expired = timezone.now() - timedelta(days=1)
+    for level in ("public", "secret"):
+        remember(f"a {level} memory", sensitivity=level)
+    Memory.objects.update(expires_at=expired)
+    caller = agent("public", rights=["write"])
+    assert result(run(caller, "letsgo", "purge_expired")) == {"purged": 1}
+    assert Memory.objects.get().sensitivity == "secret"
