@@ -72,7 +72,12 @@ class Config(BaseModel):
     # Store
     max_memories: Int = _tunable(1000, "cap of live memories for each project and owner; 0: none", 0, 10**9)
     cap_warning_share: Float = _tunable(0.9, "share of the cap at which the dashboard warns", 0, 1)
-    default_ttl_days: Int = _tunable(90, "days until a memory expires that names no ttl; 0: never", 0, 36500)
+    default_ttl_days: Int = _tunable(
+        90,
+        "days until a memory without ttl_days expires, except from Mira, pigo and /extract; 0: never",
+        0,
+        36500,
+    )
     expiry_grace_days: Int = _tunable(30, "days the daily job keeps an expired memory revivable", 0, 36500)
     max_batch: Int = _tunable(1000, "most memories in one batch call", 1, 100_000)
     max_body_bytes: Int = _tunable(1_048_576, "largest request body, bytes", 1024, 2**31)
