@@ -17,6 +17,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit import journal
 from memoryhub.backends import schema
+from memoryhub.memories import erase_memories
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.web import journal as views
@@ -63,6 +64,23 @@ class TestSkippedHash:
         html = boss.get(f"/admin/memoryhub/journalentry/{old_skip.seq}/change/").content.decode()
         assert "dedup_skip" in html
         assert "5f5f" not in html
+
+
+class TestHashOfErasedText:
+    """Pages show the hash of a text only while it can be read."""
+
+    def test_pages_and_admin_omit_it(
+        self, overseer: Client, boss: Client, remember: Remember, actor: Actor
+    ) -> None:
+        kept, gone = remember("a text that stays"), remember("a text that goes")
+        erase_memories([gone.uid], actor)
+        row = JournalEntry.objects.get(operation="erase")
+        pages = [(overseer, f"/journal/{end}") for end in ("", f"{row.seq}/")]
+        pages += [(boss, f"/admin/memoryhub/journalentry/{end}") for end in ("", f"{row.seq}/change/")]
+        shown = [client.get(path).content.decode() for client, path in pages]
+        assert all(gone.uid in html for html in shown)
+        assert not any(gone.content_hash[:12] in html for html in shown)
+        assert kept.content_hash[:12] in shown[0]
 
 
 class TestVisibility:
