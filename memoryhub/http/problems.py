@@ -30,6 +30,7 @@ from memoryhub.memories import Conflict, Forbidden, NotFound, StoreError
 logger = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = "1"  # seconds until a busy database is worth another try
+RETRY_AFTER_DAMAGE = "60"  # seconds; a person has to act first
 INTERNAL_ERROR_DETAIL = "something went wrong here; the log has the details under this request_id"
 DAMAGED = "store_damaged"
 # The response to a hook: Claude Code shows it to its user.
@@ -128,6 +129,10 @@ def unreadable_body() -> Problem:
     return Problem(400, "unreadable_body", "the request body is incomplete; send it again")
 
 
+def store_damaged() -> Problem:
+    return Problem(503, DAMAGED, damage.ADVICE, headers={"Retry-After": RETRY_AFTER_DAMAGE})
+
+
 def too_many_requests(error: RateLimitExceeded) -> Problem:
     """Return a 429 with the wait, and with the setting that an operator can change."""
     reason = _RATE_LIMIT_DETAILS[error.setting]
@@ -156,7 +161,7 @@ def to_problem(exc: Exception) -> Problem:
     Damage can also appear as values that no code expects.
     """
     if damage.is_damage(exc) or damage.is_recorded():
-        return Problem(503, DAMAGED, damage.ADVICE)
+        return store_damaged()
     return Problem(500, "internal_error", INTERNAL_ERROR_DETAIL)
 
 
@@ -215,7 +220,7 @@ def _(exc: Http404) -> Problem:
 def _(exc: OperationalError) -> Problem:
     code, detail = "database_unavailable", "the database cannot serve this; see /readyz"
     if damage.is_damage(exc):
-        return Problem(503, DAMAGED, damage.ADVICE)
+        return store_damaged()
     if is_database_busy(exc):
         code, detail = "database_busy", "the database is busy; try again"
     elif is_interrupted(exc):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import socket
@@ -16,6 +17,8 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 from granian.rsgi import HTTPProtocol, Scope  # type: ignore[attr-defined] # not in its stubs
+
+from memoryhub.http.problems import MEDIA_TYPE, Problem, to_problem
 
 WsgiApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 CLIENT_READ_TIMEOUT = 60  # seconds that a client may read nothing of its response
@@ -39,11 +42,17 @@ class StreamedResponse:
     def send(self) -> None:
         """Send the response until its end or until the client leaves, then close it.
 
-        Exceptions of the response propagate. If some of it was sent, the connection is shut down first.
+        An exception before anything was sent becomes a problem. Others propagate, after the connection was
+        shut down.
         """
         try:
             chunks = iter(self.chunks)
-            start = _read_start(chunks)
+            try:
+                start = _read_start(chunks)
+            except Exception as error:
+                logger.exception("a response failed before any of it was sent")
+                self._send_problem(to_problem(error))
+                return
             if len(start) < MAX_UNSTREAMED_BYTES:
                 self.protocol.response_bytes(self.status, self.headers, start)
             else:
@@ -52,6 +61,12 @@ class StreamedResponse:
             logger.info("client disconnected before the end of the response")
         finally:
             _close_response(self.chunks)
+
+    def _send_problem(self, problem: Problem) -> None:
+        headers = {name.lower(): value for name, value in self.headers}
+        kept = [(name, value) for name, value in headers.items() if not name.startswith("content-")]
+        body = json.dumps(problem.as_dict(headers.get("x-request-id", ""))).encode()
+        self.protocol.response_bytes(problem.status, [*kept, ("content-type", MEDIA_TYPE)], body)
 
     def _stream_through_pipe(self, start: bytes, chunks: Iterator[bytes]) -> None:
         """Give granian a named pipe as the response file. A full pipe blocks the writer: back-pressure."""

@@ -17,7 +17,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor, Clearance, Sensitivity, stricter_level
 from memoryhub.backends import bulk, statements
 from memoryhub.core import damage
-from memoryhub.core.database import Deadline, DeadlinePassed, is_database_busy, write_transaction
+from memoryhub.core.database import Deadline, DeadlinePassed, write_transaction
 from memoryhub.core.text import shorten
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.injection import context_block, selection
@@ -273,7 +273,7 @@ def record_injection(
 ) -> bool:
     """Log an injection, count an access of each shown memory, and flag detected prompt injections.
 
-    Returns whether the result may be shown: False if the log could not be written in time. An empty result
+    Returns whether the result may be shown: False if the log could not be written. An empty result
     is logged too, but not in a project that the actor cannot access.
     """
     if request.project and not clearance.includes_project(request.project):
@@ -288,8 +288,6 @@ def record_injection(
             count_accesses_and_promote([one.candidate.memory for one in result.shown], now)
             flag_memories(_flags_by_memory(result), actor, now)
     except OperationalError as error:
-        if not is_database_busy(error):
-            raise
         logger.warning("an injection could not be logged: %s", error)
         return not result.injected
     return True

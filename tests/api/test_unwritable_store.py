@@ -11,8 +11,10 @@ import pytest
 from django.db import connection
 
 from memoryhub.models import Memory
+from memoryhub.ops.doctor import Status
 from memoryhub.toolsets import TOOLSETS
 from tests.api.conftest import Agent, is_problem, stored
+from tests.commands.examining import look, named
 
 pytestmark = pytest.mark.django_db(transaction=True)
 READ_CALLS = {
@@ -51,9 +53,12 @@ def test_recall_works_when_accesses_cannot_be_counted(zebra):
     assert [one["id"] for one in response.json()["details"]] == [uid]
 
 
-def test_injection_does_not_fail(zebra):
+def test_injection_that_cannot_be_logged_is_empty(zebra, configure):
+    configure(injection_deadline_ms=60_000)
     bot, _ = zebra
-    assert bot.post("/inject", {"prompt": "What does the zebra eat?"}).status_code == 200
+    response = bot.post("/inject", {"prompt": "What does the zebra eat?"})
+    assert (response.status_code, response.json()["context"]) == (200, "")
+    assert "could not be logged" in response.json()["skipped"][-1]
 
 
 @pytest.mark.parametrize("tool", READ_CALLS)
@@ -89,6 +94,12 @@ def test_write_of_a_page_is_503(zebra, client, django_user_model):
     response = client.post("/login/", {"username": "grace", "password": "x"})
     assert response.status_code == 503
     assert "cannot be written" in response.content.decode()
+
+
+def test_doctor_fails(zebra):
+    found = look(named("writing"))
+    assert found.status is Status.FAIL
+    assert "attempt to write a readonly database" in found.text
 
 
 def test_readyz_is_503(zebra):

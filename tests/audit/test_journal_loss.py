@@ -51,6 +51,18 @@ def test_mirror_of_another_store_is_ignored(five_rows, journal_mirror):
     assert journal.verify().ok
 
 
+def test_row_written_during_the_verification_is_not_lost(five_rows, remember, monkeypatch):
+    verify_chain = journal.verify_chain
+
+    def verify_while_another_writes():
+        found = verify_chain()
+        remember("meanwhile")
+        return found
+
+    monkeypatch.setattr(journal, "verify_chain", verify_while_another_writes)
+    assert journal.verify().ok
+
+
 def test_row_cannot_be_replaced_with_default_settings(five_rows):
     file = sqlite3.connect(connection.settings_dict["NAME"])
     try:

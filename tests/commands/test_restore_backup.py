@@ -233,6 +233,13 @@ def test_a_backup_of_a_newer_version_is_refused(run, saved):
     assert "a newer version of memoryhub wrote it (memoryhub.9999_later)" in ran.err
 
 
+def test_a_backup_that_needs_a_newer_version_is_refused(run, saved):
+    tamper(saved, "PRAGMA user_version = 99001002")
+    ran = run("restore_backup", saved, "--yes")
+    assert ran.code == 1
+    assert "it needs 99.1.2 or newer" in ran.err
+
+
 def test_a_tampered_backup_is_taken_only_by_force(run, saved):
     tamper(saved, "DROP TRIGGER memoryhub_journal_no_update", "UPDATE memoryhub_journalentry SET actor = 'x'")
     remember("of after")

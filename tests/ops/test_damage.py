@@ -48,6 +48,7 @@ def test_api_answers_503_with_advice(damaged, path):
         return
     problem = is_problem(response, 503, "store_damaged")
     assert "manage.py doctor" in problem["detail"]
+    assert response["Retry-After"] == "60"
 
 
 def test_memory_on_another_page_is_still_read(damaged):

@@ -27,6 +27,7 @@ CHECKS: tuple[Check, ...] = (
     content.provider,
     store.database,
     store.write_ahead_log,
+    store.writing,
     store.integrity,
     store.migrations,
     store.present,

@@ -6,12 +6,13 @@ import sqlite3
 from collections.abc import Iterator
 
 from django.apps import apps
-from django.db import DatabaseError, connection, connections, models
+from django.db import DatabaseError, OperationalError, connection, connections, models
 from django.db.migrations.executor import MigrationExecutor
 
 from memoryhub.audit import journal, mirror, verification
 from memoryhub.backends import reindexing, release, schema
 from memoryhub.core import damage
+from memoryhub.core.database import write_transaction
 from memoryhub.ops import backup, checks, salvage
 from memoryhub.ops.doctor import REBUILD, RESTORE, Finding, check, fail, is_busy, ok, warn
 
@@ -57,6 +58,22 @@ def write_ahead_log() -> Iterator[Finding]:
         )
         return
     yield ok("on")
+
+
+@check("writing", needs="store")
+def writing() -> Iterator[Finding]:
+    try:
+        with write_transaction():
+            release.rewrite_record()
+    except OperationalError as error:
+        if is_busy(error):
+            raise
+        yield fail(
+            f"nothing can be written: {error}",
+            "Make room on the disk, and let the user that runs the hub write to the store and its folder.",
+        )
+        return
+    yield ok("the store takes writes")
 
 
 @check("migrations", needs="store")
