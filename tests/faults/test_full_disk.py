@@ -55,14 +55,11 @@ def store_on_small_disk(own_store: Path, small_disk: Path, settings: Any) -> Ite
 
 def store_until_full(remember: Any) -> list[str]:
     """Store memories until the disk is full; return the ids of those that were stored."""
-    stored = []
-    for number in range(1000):
-        try:
+    stored: list[str] = []
+    with pytest.raises(OperationalError, match="full"):
+        for number in range(1000):
             stored.append(remember(f"memory {number} {'x' * 20_000}").uid)
-        except OperationalError as error:
-            assert "full" in str(error)
-            return stored
-    raise AssertionError("the disk was never full")
+    return stored
 
 
 def test_a_full_disk_refuses_writes_and_loses_nothing(store_on_small_disk, remember):
