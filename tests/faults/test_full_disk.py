@@ -56,7 +56,7 @@ def store_on_small_disk(own_store: Path, small_disk: Path, settings: Any) -> Ite
 def store_until_full(remember: Any) -> list[str]:
     """Store memories until the disk is full; return the ids of those that were stored."""
     stored: list[str] = []
-    with pytest.raises(OperationalError, match="full"):
+    with pytest.raises(OperationalError, match="full"):  # noqa: PT012 until one fails
         for number in range(1000):
             stored.append(remember(f"memory {number} {'x' * 20_000}").uid)
     return stored
