@@ -79,7 +79,6 @@ _SERVED = (
     "tests/commands/test_maintenance_served.py",
     "tests/commands/test_quickstart.py",
     "tests/commands/test_readme.py",
-    "tests/commands/test_restore_backup.py::test_a_killed_restore_leaves_a_whole_store",
     "tests/commands/test_serve.py",
     "tests/commands/test_start.py",
     "tests/http/test_raw_sockets.py",

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -386,44 +384,6 @@ def whole_store(live: Path) -> set[str]:
     with closing(sqlite3.connect(live)) as file:
         assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         return {content for (content,) in file.execute("SELECT content FROM memoryhub_memory")}
-
-
-KILLED = """
-import os, sys
-name, when = sys.argv[1], int(sys.argv[2])
-import django; django.setup()
-from django.core.management import call_command
-usual = getattr(os, name)
-def killed(*arguments, **named):
-    global when
-    if any("memory" in str(one) for one in arguments):
-        when -= 1
-        if not when:
-            os.kill(os.getpid(), 9)
-    return usual(*arguments, **named)
-setattr(os, name, killed)
-call_command("restore_backup", sys.argv[3], "--yes")
-"""
-
-
-@pytest.mark.parametrize(
-    ("step", "number"), [("link", 1), ("rename", 1), ("unlink", 1), ("replace", 1), ("replace", 2)]
-)
-def test_a_killed_restore_leaves_a_whole_store(run, saved, own_store, settings, step, number):
-    remember("of after")
-    connection.close()
-    environ = {**os.environ, "LETSGO_HOME": str(own_store.parent), "PYTHONPATH": str(settings.BASE_DIR)}
-    environ |= {"DJANGO_SETTINGS_MODULE": "memoryhub.settings"}
-    for name in ("LETSGO_MEMORY_DB", "LETSGO_MEMORY_LOG", "DATABASE_URL"):
-        environ.pop(name, None)
-    done = subprocess.run([sys.executable, "-c", KILLED, step, str(number), str(saved)], env=environ)
-    assert done.returncode == -9
-    assert whole_store(own_store) in ({"of before"}, {"of before", "of after"})
-    remember("another")
-    assert journal.verify().ok
-    assert run("restore_backup", saved, "--yes").code == 0
-    assert backup.second_names(own_store) == []
-    assert contents() == {"of before"}
 
 
 @pytest.mark.parametrize("failing", ["link", "replace", "unlink"])

@@ -65,6 +65,14 @@ class Client:
             first_byte, content, status = time.perf_counter() - began, b"", 0
         return Answer(first_byte, time.perf_counter() - began, status), content
 
+    @staticmethod
+    def decode(content: bytes) -> Any:
+        """Return the JSON of an answer, or {} for another one."""
+        try:
+            return json.loads(content)
+        except ValueError:
+            return {}
+
     def close(self) -> None:
         self._connection.close()
 

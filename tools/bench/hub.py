@@ -66,15 +66,15 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """Return the CPU time that its processes have used."""
-        fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in self._pids()]
+        fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in self.pids()]
         return sum(int(one[11]) + int(one[12]) for one in fields) / _TICKS
 
     def worker_megabytes(self) -> float:
         """Return the proportional set size of its largest process."""
-        rollups = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in self._pids()]
+        rollups = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in self.pids()]
         return max(int(re.findall(r"^Pss: +(\d+) kB", text, re.M)[0]) for text in rollups) / 1024
 
-    def _pids(self) -> list[int]:
+    def pids(self) -> list[int]:
         """Return its processes: the first one and all that descend from it."""
         pids = [self.pid]
         for pid in pids:
@@ -85,12 +85,20 @@ class Server:
 
 @contextmanager
 def start(
-    command: Sequence[str | Path], environment: dict[str, str], ready_path: str, log: int | Path
+    command: Sequence[str | Path],
+    environment: dict[str, str],
+    ready_path: str,
+    log: int | Path,
+    port: int = 0,
 ) -> Iterator[Server]:
-    """Run a server; ``{port}`` in its command becomes a free port. It is ready when the path answers 200."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    """Run a server; ``{port}`` in its command becomes a free port. It is ready when the path answers 200.
+
+    ``port``: of a command that names its port.
+    """
+    if not port:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
     arguments = [str(one).replace("{port}", str(port)) for one in command]
     output = log.open("w") if isinstance(log, Path) else log
     began = time.perf_counter()

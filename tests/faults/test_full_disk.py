@@ -1,0 +1,87 @@
+"""A full disk refuses writes and loses nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection
+
+from memoryhub.audit import journal
+from memoryhub.models import Memory
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+MEGABYTE = 1024 * 1024
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 16 MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if os.geteuid() or not shutil.which("mount"):
+        pytest.skip("only root can mount a small file system")
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", folder], capture_output=True, text=True
+    )
+    if done.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        connection.close()
+        subprocess.run(["umount", folder], check=True)
+
+
+@pytest.fixture
+def store_on_small_disk(own_store: Path, small_disk: Path, settings: Any) -> Iterator[Path]:
+    """The store of the test, moved to the small disk, with a file that takes half of the space left."""
+    connection.close()
+    shutil.copytree(own_store.parent, small_disk / "home")
+    settings.HOME = small_disk / "home"
+    settings.MEMORY_LOG = settings.HOME / "logs" / "memory-journal.jsonl"
+    connection.settings_dict["NAME"] = str(settings.HOME / "memory.db")
+    free = shutil.disk_usage(small_disk).free
+    (small_disk / "filler").write_bytes(bytes(free - 3 * MEGABYTE))
+    yield settings.HOME
+    connection.close()
+    connection.settings_dict["NAME"] = str(own_store)
+
+
+def store_until_full(remember: Any) -> list[str]:
+    """Store memories until the disk is full; return the ids of those that were stored."""
+    stored: list[str] = []
+    with pytest.raises(OperationalError, match="full"):  # noqa: PT012 until one fails
+        for number in range(1000):
+            stored.append(remember(f"memory {number} {'x' * 20_000}").uid)
+    return stored
+
+
+def test_a_full_disk_refuses_writes_and_loses_nothing(store_on_small_disk, remember):
+    stored = store_until_full(remember)
+    assert stored
+    assert set(Memory.objects.values_list("uid", flat=True)) == set(stored)
+    connection.close()  # as after a restart
+    assert set(Memory.objects.values_list("uid", flat=True)) == set(stored)
+    assert journal.verify_chain().ok
+
+
+def test_writes_go_on_when_there_is_space_again(store_on_small_disk, remember):
+    stored = store_until_full(remember)
+    (store_on_small_disk.parent / "filler").unlink()
+    stored.append(remember("after the disk was full").uid)
+    assert set(Memory.objects.values_list("uid", flat=True)) == set(stored)
+    assert journal.verify().ok
+
+
+def test_a_backup_to_a_full_disk_leaves_nothing_behind(own_store, remember, small_disk, run):
+    remember("saved")
+    (small_disk / "filler").write_bytes(bytes(shutil.disk_usage(small_disk).free - MEGABYTE // 4))
+    ran = run("backup", small_disk / "copy.db")
+    assert ran.code == 1
+    assert [path.name for path in small_disk.iterdir()] == ["filler"]
