@@ -16,6 +16,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.backends.fts_query import Query, Term
 from memoryhub.core.text import fold
 from memoryhub.core.vocabulary import Scope
+from memoryhub.memories.rows import load_memories
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet, live_memories
 from memoryhub.search import scoring
@@ -110,7 +111,7 @@ def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> lis
     least = max(MIN_MATCH, min_share_of_best(len(parsed.words)) * highest)
     scored = [one for one in scored if one.parts.match >= least]
     best = sorted(scored, key=lambda one: (-one.score, -one.parts.match, -one.pk))[:MAX_CANDIDATES]
-    found = Memory.objects.load(one.pk for one in best)
+    found = load_memories(one.pk for one in best)
     return [Candidate(found[one.pk], one.score, one.parts) for one in best if one.pk in found]
 
 

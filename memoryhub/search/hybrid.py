@@ -19,6 +19,7 @@ from django.utils import timezone
 from memoryhub.backends import fts_query as queries
 from memoryhub.backends.fts_query import Query
 from memoryhub.backends.schema import TEXT_COLUMNS
+from memoryhub.memories.rows import load_memories
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import lexical, scoring
@@ -166,7 +167,7 @@ def default_weights() -> scoring.Weights:
 
 def _load_hits(page: list[tuple[int, float, scoring.Components]], query: Query | None) -> list[Hit]:
     """Load the memories of a page, with snippets and details if the query is given."""
-    memories = Memory.objects.load(pk for pk, _, _ in page)
+    memories = load_memories(pk for pk, _, _ in page)
     return [
         Hit(memory, score, parts, _make_snippet(query, memory) if query is not None else "")
         for pk, score, parts in page
