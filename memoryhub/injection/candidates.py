@@ -38,7 +38,6 @@ from memoryhub.search.prompts import (
     words_query,
 )
 from memoryhub.search.text_matching import TextMatch
-from memoryhub.search.visible_rows import load_visible_rows
 
 # Limits of the parsed prompt.
 MAX_TERMS = 8  # about as many as in a normal search
@@ -99,8 +98,8 @@ def _injectable_memories(clearance: Clearance, project: str) -> MemoryQuerySet:
 def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> list[Candidate]:
     """Return the best candidates, also those below the minimum score; none if no term is informative."""
     parsed = parse_prompt(prompt)
-    rows = load_visible_rows(memories)
-    words = TermMatches(rows, words_query(parsed.words))
+    words = TermMatches.load(memories, words_query(parsed.words))
+    rows = words.rows
     prompt_query = build_query(parsed, words.frequencies.of_stems, len(rows))
     if prompt_query is None:
         return []

@@ -37,7 +37,7 @@ from memoryhub.search.lexical import RowScorer, Scores, TermMatches, best_positi
 from memoryhub.search.prompts import match_prompt
 from memoryhub.search.semantic import SemanticMatches, match_meaning
 from memoryhub.search.snippets import snippet_of_first_match
-from memoryhub.search.visible_rows import Positions, VisibleRows, load_visible_rows
+from memoryhub.search.visible_rows import Positions
 
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
 MAX_DISTANCE = len(NEIGHBOUR_WORD_SHARES)
@@ -117,8 +117,9 @@ def search_memories(
     query = queries.parse_query(typed)
     if not query.terms:
         return SearchResults(mode=mode)
-    rows = load_visible_rows(memories)
-    ranking = _Ranking(memories, rows, query, mode)
+    words = TermMatches.load(memories, query)
+    rows = words.rows
+    ranking = _Ranking(memories, words, mode)
     scorer = RowScorer(rows, weights or default_weights(), now or timezone.now())
     match = ranking.match_rows(scorer)
     if is_prompt:
@@ -186,9 +187,10 @@ class _Ranking:
     ``mode`` becomes lexical if vectors cannot be used. ``is_exact``: every matching row was a candidate.
     """
 
-    def __init__(self, memories: MemoryQuerySet, rows: VisibleRows, query: Query, mode: SearchMode) -> None:
-        self._memories, self._rows, self._query = memories, rows, query
-        self._words = TermMatches(rows, query)
+    def __init__(self, memories: MemoryQuerySet, words: TermMatches, mode: SearchMode) -> None:
+        self._memories, self._words = memories, words
+        rows, query = words.rows, words.query
+        self._rows, self._query = rows, query
         frequencies = self._words.frequencies
         self.meaning = SemanticMatches()
         if mode != "lexical":
