@@ -8,9 +8,10 @@ different.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.apps import apps
 from django.db import connection
@@ -105,21 +106,30 @@ class LogPosition(NamedTuple):
         )
 
 
-_POSITION_SQL = (
-    f"SELECT (SELECT era FROM {ERA_TABLE}),"
+_POSITION_COLUMNS = (
+    f"(SELECT era FROM {ERA_TABLE}),"
     f" (SELECT seq FROM sqlite_sequence WHERE name = '{VECTOR_TABLE}'),"
     f" (SELECT seq FROM sqlite_sequence WHERE name = '{CHANGE_TABLE}'),"
     f" (SELECT min(id) FROM {CHANGE_TABLE}),"
     f" (SELECT min(model) FROM {VECTOR_TABLE}), (SELECT max(model) FROM {VECTOR_TABLE})"
 )
+POSITION_AS_JSON = f"json_array({_POSITION_COLUMNS})"  # for parse_position
 NO_POSITION = LogPosition(("", 0, 0), 0, 0, 0)
 
 
 def current_position() -> LogPosition:
     """Return the position as this connection sees it, including its own transaction."""
     with connection.cursor() as cursor:
-        cursor.execute(_POSITION_SQL)
-        era, last_vector, last_change, listed_from, *models = cursor.fetchone()
+        cursor.execute(f"SELECT {_POSITION_COLUMNS}")
+        return _to_position(cursor.fetchone())
+
+
+def parse_position(stored: str) -> LogPosition:
+    return _to_position(json.loads(stored))
+
+
+def _to_position(row: Sequence[Any]) -> LogPosition:
+    era, last_vector, last_change, listed_from, *models = row
     first, last = (model or "" for model in models)
     era = (era or "", *_file_id())
     return LogPosition(era, last_vector or 0, last_change or 0, listed_from or 0, (first, last))

@@ -14,7 +14,9 @@ from django.utils import timezone
 from numpy.typing import NDArray
 
 from memoryhub.access.policy import LEVELS
+from memoryhub.backends import change_log
 from memoryhub.backends.bulk import adapt_moment
+from memoryhub.backends.change_log import LogPosition
 from memoryhub.backends.schema import JOURNAL_TABLE, MEMORY_TABLE
 from memoryhub.core.clock import expiry_time
 from memoryhub.core.vocabulary import SCOPES
@@ -36,14 +38,19 @@ def matching_keys(expressions: Sequence[str]) -> list[Keys]:
 
     Store-wide: the caller intersects them with visible rows and shows nothing else of them.
     """
-    if not expressions:
-        return []
+    return matching_keys_and_position(expressions)[0] if expressions else []
+
+
+def matching_keys_and_position(expressions: Sequence[str]) -> tuple[list[Keys], LogPosition]:
+    """Return :func:`matching_keys` and the position of the change log, in one statement."""
     one = f"SELECT %s, group_concat(rowid) FROM {TEXT_TABLE} WHERE {TEXT_TABLE} MATCH %s"
     params = [value for pair in enumerate(expressions) for value in pair]
     with connection.cursor() as cursor:
-        cursor.execute(" UNION ALL ".join([one] * len(expressions)), params)
+        selects = [f"SELECT -1, {change_log.POSITION_AS_JSON}", *[one] * len(expressions)]
+        cursor.execute(" UNION ALL ".join(selects), params)
         found = dict(cursor.fetchall())
-    return [np.fromstring(found[number] or "", np.int64, sep=",") for number in range(len(expressions))]
+    keys = [np.fromstring(found[number] or "", np.int64, sep=",") for number in range(len(expressions))]
+    return keys, change_log.parse_position(found[-1])
 
 
 # Columns of a memory that ranking needs, for the fields of VisibleRows.columns. A text whose beginning has a

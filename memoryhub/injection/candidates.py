@@ -16,6 +16,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.backends.fts_query import Query, Term
 from memoryhub.core.text import fold
 from memoryhub.core.vocabulary import Scope
+from memoryhub.memories.rows import load_memories
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet, live_memories
 from memoryhub.search import scoring
@@ -37,7 +38,6 @@ from memoryhub.search.prompts import (
     words_query,
 )
 from memoryhub.search.text_matching import TextMatch
-from memoryhub.search.visible_rows import load_visible_rows
 
 # Limits of the parsed prompt.
 MAX_TERMS = 8  # about as many as in a normal search
@@ -98,8 +98,8 @@ def _injectable_memories(clearance: Clearance, project: str) -> MemoryQuerySet:
 def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> list[Candidate]:
     """Return the best candidates, also those below the minimum score; none if no term is informative."""
     parsed = parse_prompt(prompt)
-    rows = load_visible_rows(memories)
-    words = TermMatches(rows, words_query(parsed.words))
+    words = TermMatches.load(memories, words_query(parsed.words))
+    rows = words.rows
     prompt_query = build_query(parsed, words.frequencies.of_stems, len(rows))
     if prompt_query is None:
         return []
@@ -110,7 +110,7 @@ def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> lis
     least = max(MIN_MATCH, min_share_of_best(len(parsed.words)) * highest)
     scored = [one for one in scored if one.parts.match >= least]
     best = sorted(scored, key=lambda one: (-one.score, -one.parts.match, -one.pk))[:MAX_CANDIDATES]
-    found = Memory.objects.load(one.pk for one in best)
+    found = load_memories(one.pk for one in best)
     return [Candidate(found[one.pk], one.score, one.parts) for one in best if one.pk in found]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -10,12 +11,12 @@ from functools import cache
 from typing import Any
 
 from django.conf import settings
-from django.db import connection
 from django.db.models import Exists, Model, OuterRef, Q
 from django.db.models.base import ModelState
 
 from memoryhub.access.policy import Actor
 from memoryhub.backends import bulk
+from memoryhub.backends.statements import read_memories
 from memoryhub.core.database import batched
 from memoryhub.core.text import make_summary, make_title
 from memoryhub.core.vocabulary import Scope
@@ -249,17 +250,35 @@ def fetch_by_uids(memories: MemoryQuerySet, uids: Iterable[str]) -> list[Memory]
 
 _FIELD_NAMES = {kind: name for name, kind in _LABEL_KINDS.items()}
 _FIELD_NAMES |= {"read": "files_read", "modified": "files_modified"}
-_LIST_TABLES = (
-    (Label, "kind", "value", "''"),
-    (FileLink, "access", "path", "''"),
-    (Entity, "''", "entity", "entity_type"),
+# The lists of a memory as JSON, in the order of the API: [kind, value, extra] of each item.
+_LISTS_SQL = " UNION ALL ".join(
+    f"SELECT {kind} AS kind, {value} AS value, {extra} AS extra FROM {model._meta.db_table}"  # noqa: S608
+    f" WHERE memory_id = {Memory._meta.db_table}.id"
+    for model, kind, value, extra in (
+        (Label, "kind", "value", "''"),
+        (FileLink, "access", "path", "''"),
+        (Entity, "''", "entity", "entity_type"),
+    )
 )
-
+_LISTS_SQL = f"(SELECT json_group_array(json_array(kind, value, extra)) FROM ({_LISTS_SQL} ORDER BY 2, 3))"  # noqa: S608
 ListValues = dict[str, list[Any]]
 
 
+def load_memories(keys: Iterable[int]) -> dict[int, Memory]:
+    """Return memories with their list-valued fields by primary key, in one statement of fixed SQL.
+
+    The caller has checked access.
+    """
+    found = {}
+    for *cells, lists in read_memories(f"{bulk.column_names(Memory)}, {_LISTS_SQL}", keys):
+        memory = bulk.to_object(Memory, cells)
+        memory.loaded_lists = _parse_lists(lists)
+        found[memory.pk] = memory
+    return found
+
+
 def attach_lists(memories: Sequence[Memory]) -> None:
-    """Load the list-valued fields of memories in one statement, for :func:`list_values`."""
+    """Load the list-valued fields of memories, for :func:`list_values`."""
     lists = load_lists(memories)
     for memory in memories:
         memory.loaded_lists = lists[memory.pk]
@@ -268,23 +287,21 @@ def attach_lists(memories: Sequence[Memory]) -> None:
 def load_lists(memories: Iterable[Memory]) -> dict[int, ListValues]:
     """Return the list-valued fields of memories by primary key, in the shape and order of the API.
 
-    One statement. ``with_details()`` makes an object of every label and path, which is slow for a page of
-    memories that name a thousand files.
+    One statement for those that have none yet. ``with_details()`` makes an object of every label and path,
+    which is slow for a page of memories that name a thousand files.
     """
-    found: dict[int, ListValues] = {memory.pk: {name: [] for name in LIST_FIELDS} for memory in memories}
-    if not found:
-        return found
-    placeholders = ", ".join(["%s"] * len(found))
-    statement = " UNION ALL ".join(
-        f"SELECT memory_id, {kind}, {value} AS value, {extra} AS extra FROM {model._meta.db_table} "  # noqa: S608
-        f"WHERE memory_id IN ({placeholders})"
-        for model, kind, value, extra in _LIST_TABLES
-    )
-    with connection.cursor() as cursor:
-        cursor.execute(f"{statement} ORDER BY value, extra", [*found] * len(_LIST_TABLES))
-        for key, kind, value, extra in cursor.fetchall():
-            if kind:
-                found[key][_FIELD_NAMES[kind]].append(value)
-            else:
-                found[key]["entities"].append({"entity": value, "entity_type": extra})
-    return found
+    found = {memory.pk: memory.loaded_lists for memory in memories}
+    if missing := [key for key, lists in found.items() if lists is None]:
+        found |= {key: _parse_lists(lists) for key, lists in read_memories(f"id, {_LISTS_SQL}", missing)}
+    # A memory may be deleted meanwhile.
+    return {key: _parse_lists("[]") if lists is None else lists for key, lists in found.items()}
+
+
+def _parse_lists(stored: str) -> ListValues:
+    lists: ListValues = {name: [] for name in LIST_FIELDS}
+    for kind, value, extra in json.loads(stored):
+        if kind:
+            lists[_FIELD_NAMES[kind]].append(value)
+        else:
+            lists["entities"].append({"entity": value, "entity_type": extra})
+    return lists

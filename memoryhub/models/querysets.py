@@ -37,7 +37,6 @@ from memoryhub.access.filters import (
     token_filter,
 )
 from memoryhub.access.policy import LEVELS, Clearance
-from memoryhub.backends.bulk import column_names, to_object
 from memoryhub.backends.fts_query import (
     TRIGRAM_LENGTH,
     match_any,
@@ -48,7 +47,6 @@ from memoryhub.backends.fts_query import (
 )
 from memoryhub.backends.lookups import CurrentMoment, DocumentContains
 from memoryhub.backends.schema import TEXT_COLUMNS
-from memoryhub.backends.statements import read_memories
 from memoryhub.core.clock import expiry_time
 
 DETAIL_RELATIONS = ("labels", "files", "entities")  # the list-valued fields of a memory
@@ -195,11 +193,6 @@ class MemoryQuerySet(AccessQuerySet):
         ``memoryhub.search`` adds the composite score, substrings and scripts without spaces.
         """
         return self.matching(word_expression(parse_query(typed)))
-
-    def load(self, keys: Iterable[int]) -> dict[int, Any]:
-        """Return whole memories by primary key, in fixed SQL without filters: the caller checked access."""
-        rows = read_memories(column_names(self.model), keys)
-        return {one.pk: one for one in (to_object(self.model, row) for row in rows)}
 
     def with_details(self) -> Self:
         """Prefetch labels, files and entities in three queries."""

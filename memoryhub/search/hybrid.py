@@ -19,6 +19,7 @@ from django.utils import timezone
 from memoryhub.backends import fts_query as queries
 from memoryhub.backends.fts_query import Query
 from memoryhub.backends.schema import TEXT_COLUMNS
+from memoryhub.memories.rows import load_memories
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import lexical, scoring
@@ -36,7 +37,7 @@ from memoryhub.search.lexical import RowScorer, Scores, TermMatches, best_positi
 from memoryhub.search.prompts import match_prompt
 from memoryhub.search.semantic import SemanticMatches, match_meaning
 from memoryhub.search.snippets import snippet_of_first_match
-from memoryhub.search.visible_rows import Positions, VisibleRows, load_visible_rows
+from memoryhub.search.visible_rows import Positions
 
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
 MAX_DISTANCE = len(NEIGHBOUR_WORD_SHARES)
@@ -116,8 +117,9 @@ def search_memories(
     query = queries.parse_query(typed)
     if not query.terms:
         return SearchResults(mode=mode)
-    rows = load_visible_rows(memories)
-    ranking = _Ranking(memories, rows, query, mode)
+    words = TermMatches.load(memories, query)
+    rows = words.rows
+    ranking = _Ranking(memories, words, mode)
     scorer = RowScorer(rows, weights or default_weights(), now or timezone.now())
     match = ranking.match_rows(scorer)
     if is_prompt:
@@ -166,7 +168,7 @@ def default_weights() -> scoring.Weights:
 
 def _load_hits(page: list[tuple[int, float, scoring.Components]], query: Query | None) -> list[Hit]:
     """Load the memories of a page, with snippets and details if the query is given."""
-    memories = Memory.objects.load(pk for pk, _, _ in page)
+    memories = load_memories(pk for pk, _, _ in page)
     return [
         Hit(memory, score, parts, _make_snippet(query, memory) if query is not None else "")
         for pk, score, parts in page
@@ -185,9 +187,10 @@ class _Ranking:
     ``mode`` becomes lexical if vectors cannot be used. ``is_exact``: every matching row was a candidate.
     """
 
-    def __init__(self, memories: MemoryQuerySet, rows: VisibleRows, query: Query, mode: SearchMode) -> None:
-        self._memories, self._rows, self._query = memories, rows, query
-        self._words = TermMatches(rows, query)
+    def __init__(self, memories: MemoryQuerySet, words: TermMatches, mode: SearchMode) -> None:
+        self._memories, self._words = memories, words
+        rows, query = words.rows, words.query
+        self._rows, self._query = rows, query
         frequencies = self._words.frequencies
         self.meaning = SemanticMatches()
         if mode != "lexical":

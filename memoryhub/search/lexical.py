@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from memoryhub.backends import fts_query as queries
 from memoryhub.backends.fts_query import Query
 from memoryhub.backends.schema import TEXT_COLUMNS
-from memoryhub.backends.statements import matching_keys, read_memories
+from memoryhub.backends.statements import Keys, matching_keys, matching_keys_and_position, read_memories
 from memoryhub.core.text import fold, is_short, stem, words
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -78,19 +78,25 @@ def rows_sharing_words(
 class TermMatches:
     """Where the terms of a query occur as words among visible rows.
 
-    One statement, or none if ``known``, the matches of another query with the same rows, has all its words.
+    One statement, or none if ``known``, the matches of another query with the same rows, has all its words,
+    or with ``keys``, the result of that statement.
     """
 
     _titles: dict[str, Positions]
     _words: dict[str, Positions]
 
-    def __init__(self, rows: VisibleRows, query: Query, known: TermMatches | None = None) -> None:
+    def __init__(
+        self,
+        rows: VisibleRows,
+        query: Query,
+        known: TermMatches | None = None,
+        keys: Sequence[Keys] | None = None,
+    ) -> None:
         self.rows, self.query = rows, query
-        phrases = [term.literal for term in query.terms if term.literal and term.words]
         new = [word for word in query.words if known is None or word not in known._words]
-        in_titles = [f"{{title alias_text}} : {queries.match_any([word])}" for word in new]
-        anywhere = [queries.match_any([one]) for one in (*new, *phrases)]
-        found = [rows.find(keys) for keys in matching_keys([*in_titles, *anywhere])]
+        if keys is None:
+            keys = matching_keys(_expressions(new, query))
+        found = [rows.find(one) for one in keys]
         count = len(new)
         titles = dict(zip(new, found[:count], strict=True))
         words = dict(zip(new, found[count : 2 * count], strict=True))
@@ -98,9 +104,15 @@ class TermMatches:
             titles, words = known._titles | titles, known._words | words
         self._titles = {word: titles[word] for word in query.words}
         self._words = {word: words[word] for word in query.words}
-        self._phrases = dict(zip(phrases, found[2 * count :], strict=True))
+        self._phrases = dict(zip(_phrases(query), found[2 * count :], strict=True))
         of_stems = {stem(word): len(positions) for word, positions in self._words.items()}
         self.frequencies = TermFrequencies(of_stems, len(rows))
+
+    @classmethod
+    def load(cls, memories: MemoryQuerySet, query: Query) -> TermMatches:
+        """Load the visible rows and the matches in one statement, or in three after changes."""
+        keys, position = matching_keys_and_position(_expressions(query.words, query))
+        return cls(load_visible_rows(memories, position), query, keys=keys)
 
     @property
     def phrase_frequencies(self) -> dict[str, int]:
@@ -164,6 +176,16 @@ class TermMatches:
             shares[self._phrases[term.literal]] = 1.0
         positions = np.flatnonzero(shares)
         return positions, shares[positions]
+
+
+def _expressions(words: Sequence[str], query: Query) -> list[str]:
+    """Return what to look for: each word in titles and aliases, each word anywhere, and each phrase."""
+    in_titles = [f"{{title alias_text}} : {queries.match_any([word])}" for word in words]
+    return [*in_titles, *(queries.match_any([one]) for one in (*words, *_phrases(query)))]
+
+
+def _phrases(query: Query) -> list[str]:
+    return [term.literal for term in query.terms if term.literal and term.words]
 
 
 _NOWHERE: Positions = np.empty(0, np.int64)

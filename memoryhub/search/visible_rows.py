@@ -210,13 +210,14 @@ class VisibleRows:
         return pairs
 
 
-def load_visible_rows(memories: MemoryQuerySet) -> VisibleRows:
+def load_visible_rows(memories: MemoryQuerySet, position: LogPosition | None = None) -> VisibleRows:
     """Return the rows of a queryset of memories that the caller can see.
 
+    ``position``: the current position of the change log, if the caller has read it.
     One statement if nothing changed, three after changes. Rows of an open transaction are not cached.
     """
-    position, scope = change_log.current_position(), _Scope.of(memories)
-    rows = _cache.load(scope, position)
+    scope = _Scope.of(memories)
+    rows = _cache.load(scope, position or change_log.current_position())
     return rows if scope.now is None else rows.live_at(scope.now)
 
 

@@ -6,8 +6,17 @@ import pytest
 
 from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
+from memoryhub.memories.rows import LIST_FIELDS, list_values, load_memories
 from memoryhub.models import AgentToken, Memory
 
+MORE = {
+    "session_id": "s",
+    "ttl_days": 3,
+    "aliases": ["it's", 'a "quote"'],
+    "files_read": ["x/y.py"],
+    "files_modified": ["é.py", "a.py"],
+    "entities": [{"entity": "Ada", "entity_type": "person"}, {"entity": "ada"}],
+}
 pytestmark = pytest.mark.django_db
 
 
@@ -16,17 +25,20 @@ def values(one):
 
 
 def test_loaded_memory_equals_that_of_the_queryset(remember):
-    made = remember("text", title="t", importance=0.4, tags=["a"], session_id="s", ttl_days=3)
+    made = remember("text", title="t", importance=0.4, tags=["b", "a"], concepts=["c"], **MORE)
     Memory.objects.filter(pk=made.pk).update(flags=["odd", "old"])
-    loaded, read = Memory.objects.load([made.pk])[made.pk], Memory.objects.get(pk=made.pk)
+    loaded, read = load_memories([made.pk])[made.pk], Memory.objects.get(pk=made.pk)
     assert values(loaded) == values(read)
+    assert [list_values(loaded, name) for name in LIST_FIELDS] == [
+        list_values(read, name) for name in LIST_FIELDS
+    ]
     assert loaded == read
     assert not loaded._state.adding
 
 
 def test_loaded_memory_can_be_saved(remember):
     made = remember("text")
-    loaded = Memory.objects.load([made.pk])[made.pk]
+    loaded = load_memories([made.pk])[made.pk]
     loaded.title = "new"
     loaded.save(update_fields=["title"])
     assert Memory.objects.get(pk=made.pk).title == "new"
