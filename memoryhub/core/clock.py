@@ -53,6 +53,11 @@ def set_lead(lead: timedelta) -> None:
     _lead = lead
 
 
+def unconfirmed_lead() -> timedelta:
+    """Return how far the wall clock is ahead without confirmation."""
+    return _lead
+
+
 def expiry_time(now: datetime) -> datetime:
     """Return the moment up to which memories have expired: ``now`` without an unconfirmed jump."""
     return now - _lead

@@ -310,6 +310,9 @@ def _is_memory_hash(row: Any) -> bool:
     return values.get("object_type") == "memory" and "content_hash" in (values.get("detail") or ())
 
 
+MAX_HASHED_VERSIONS = 500  # for a page of the journal; hashes of older ones are omitted
+
+
 def _earlier_hashes(uids: Iterable[str]) -> dict[tuple[str, str], set[str]]:
     """Return the levels under which the versions of memories store a text, by id and hash of the text."""
     found: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -318,8 +321,8 @@ def _earlier_hashes(uids: Iterable[str]) -> dict[tuple[str, str], set[str]]:
     revisions = apps.get_model("memoryhub", "Revision").objects.filter(
         memory__uid__in=uids, before__has_key="content"
     )
-    rows = revisions.order_by().values_list("memory__uid", "before__content", "sensitivity")
-    for uid, content, level in rows.iterator():
+    rows = revisions.order_by("-pk").values_list("memory__uid", "before__content", "sensitivity")
+    for uid, content, level in rows[:MAX_HASHED_VERSIONS].iterator():
         found[uid, hashlib.sha256(content.encode()).hexdigest()].add(level)
     return found
 

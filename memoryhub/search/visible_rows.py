@@ -29,7 +29,7 @@ from memoryhub.backends import change_log
 from memoryhub.backends.change_log import LogPosition
 from memoryhub.backends.lookups import CurrentMoment
 from memoryhub.backends.statements import Keys, key_list, read_ranking_columns
-from memoryhub.core.clock import expiry_time
+from memoryhub.core.clock import expiry_time, unconfirmed_lead
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.evidence import Pairs, length_factor, parse_speaker
 
@@ -268,6 +268,8 @@ class _Scope(NamedTuple):
         moments: list[datetime] = []
         is_plain = not memories.query.combinator
         key = _filter_key(memories.query.where, memories.query.base_table, moments) if is_plain else None
+        if key and moments:
+            key = (unconfirmed_lead(), *key)  # when it changes, expired rows are live again
         return cls(memories, key, julian_day(moments[0]) if moments else None)
 
 

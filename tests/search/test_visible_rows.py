@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.backends.change_log import LogPosition
+from memoryhub.core import clock
 from memoryhub.models import Label, Memory
 from memoryhub.models.querysets import MemoryQuerySet, live_memories
 from memoryhub.search import visible_rows
@@ -223,3 +224,11 @@ def test_live_rows_have_the_position_of_the_rows_they_come_from():
     assert rows.live_at(20.0).pks.tolist() == [2]
     later = VisibleRows(position._replace(last_vector=2), columns, rows.cached)
     assert later.live_at(20.0).position.last_vector == 2
+
+
+def test_expired_rows_are_live_again_when_the_clock_is_found_ahead(transactional_db, remember):
+    memory = remember("zebra")
+    Memory.objects.update(expires_at=timezone.now() - timedelta(days=1))
+    assert not len(load_visible_rows(Memory.objects.live()))
+    clock.set_lead(timedelta(days=30))
+    assert load_visible_rows(Memory.objects.live()).pks.tolist() == [memory.pk]
