@@ -158,7 +158,8 @@ def update_memory(request: ApiRequest, id: str, patch: MemoryPatch) -> HttpRespo
     "/memories/{id}", auth=WRITE, response=documented(Ended, errors=(404,)), summary="Delete a memory"
 )
 def delete_memory(request: ApiRequest, id: str, hard: bool = False) -> HttpResponse:
-    """Moves the memory to the trash. ``hard=true`` erases it; only a hash remains in the journal."""
+    """Moves the memory to the trash. ``hard=true`` erases it; only a hash remains, in the
+    stored journal, and no answer shows it."""
     deleted: list[Any] = (store.erase_memories if hard else store.trash_memories)([id], request.auth.actor)
     if not deleted:
         raise Http404

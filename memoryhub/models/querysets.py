@@ -306,8 +306,10 @@ _END_OPERATIONS = Q(operation__in=("erase", "purge")) | Q(operation="delete", ob
 
 def _is_memory_hash(row: Any) -> bool:
     """Whether the row has the hash of a memory's text. Deferred columns are not loaded."""
-    values = row.__dict__
-    return values.get("object_type") == "memory" and "content_hash" in (values.get("detail") or ())
+    detail = row.__dict__.get("detail")
+    return (
+        row.__dict__.get("object_type") == "memory" and isinstance(detail, dict) and "content_hash" in detail
+    )
 
 
 MAX_HASHED_VERSIONS = 500  # for a page of the journal; hashes of older ones are omitted
@@ -321,9 +323,12 @@ def _earlier_hashes(uids: Iterable[str]) -> dict[tuple[str, str], set[str]]:
     revisions = apps.get_model("memoryhub", "Revision").objects.filter(
         memory__uid__in=uids, before__has_key="content"
     )
-    rows = revisions.order_by("-pk").values_list("memory__uid", "before__content", "sensitivity")
-    for uid, content, level in rows[:MAX_HASHED_VERSIONS].iterator():
-        found[uid, hashlib.sha256(content.encode()).hexdigest()].add(level)
+    # The whole document: SQLite cannot return every text of it, such as half of a surrogate pair.
+    rows = revisions.order_by("-pk").values_list("memory__uid", "before", "sensitivity")
+    for uid, before, level in rows[:MAX_HASHED_VERSIONS].iterator():
+        if isinstance(content := before["content"], str):  # an import may bring anything
+            digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+            found[uid, digest].add(level)
     return found
 
 
@@ -355,7 +360,7 @@ class JournalQuerySet(AccessQuerySet):
         unknown = [row for row in hashed if row.detail["content_hash"] != current.get(row.object_id)]
         texts = _earlier_hashes({row.object_id for row in unknown} & current.keys())
         for row in unknown:
-            levels = texts.get((row.object_id, row.detail["content_hash"]), set())
+            levels = texts.get((row.object_id, str(row.detail["content_hash"])), set())
             if levels.isdisjoint(reader.levels_in(row.project)):
                 row.detail = {name: value for name, value in row.detail.items() if name != "content_hash"}
 

@@ -198,6 +198,15 @@ class TestHashOfATextThatIsGone:
         [row] = JournalEntry.objects.filter(operation="redact")
         assert row.detail["content_hash"] == after
 
+    @pytest.mark.parametrize("odd", [None, 5, ["x"], {"a": 1}, "\ud800"])
+    def test_odd_imported_values_are_no_hash(self, memory: Memory, bot: Any, odd: Any) -> None:
+        change = journal.Change("update", "memory", memory.uid, {"content_hash": odd, "imported": {"seq": 1}})
+        with transaction.atomic():
+            journal.record(Actor("token:old"), [change])
+        memory.revisions.create(number=1, before={"content": odd})
+        [row] = bot.get("/journal", operation="update").json()["items"]
+        assert "content_hash" not in row["detail"]
+
     def test_hash_of_an_erased_text_is_omitted(self, memory: Memory, bot: Any) -> None:
         forgotten = bot.post("/tools/memory-mcp/memory_forget", {"id": memory.uid, "hard": True})
         assert forgotten.json()["result"]["outcome"] == "erased"
