@@ -8,15 +8,19 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from functools import lru_cache
 from html import escape
+from itertools import islice
 from typing import NamedTuple
 
 from memoryhub.backends.fts_query import Query
 from memoryhub.core.text import collapse_whitespace, compile_text, fold, stem
 
 SNIPPET_WIDTH = 240
+_MAX_HITS = 1000  # of one word in a text; the densest window is one of those with these
+_MAX_GRAPHEME = 64  # characters
 _JOINER = "\u200d"  # joins emoji: 👩 and 🚀 to 👩\u200d🚀
 _MODIFIER = re.compile("[\u200c\u200d\u0e33\u0eb3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
-_FLAG_LETTERS = re.compile("[\U0001f1e6-\U0001f1ff]+\\Z")  # two of them are one flag
+_FLAG_LETTER = re.compile("[\U0001f1e6-\U0001f1ff]")  # two of them are one flag
+_LAST_PLAIN = "\u02ff"  # no character up to this one is shown as one with the character before it
 
 
 def extract_snippet(query: Query, text: str, width: int = SNIPPET_WIDTH) -> str:
@@ -26,10 +30,12 @@ def extract_snippet(query: Query, text: str, width: int = SNIPPET_WIDTH) -> str:
     start = _densest_window(spans, width, len(line))
     end = min(len(line), start + width)
     start, end = _align_to_words(line, start, end)
-    start, end = _grapheme_end(line, start), _grapheme_start(line, end)
+    graphemes = _Graphemes(line, start, end)
+    start, end = graphemes.end(start), graphemes.start(end)
+    shown = [(graphemes.start(left), graphemes.end(right)) for left, right in spans if start <= left < end]
     parts = ["…"] if start else []
     position = start
-    for left, right in spans:
+    for left, right in _merge_spans(shown):
         if left < position or right > end:
             continue
         parts += [escape(line[position:left]), "<mark>", escape(line[left:right]), "</mark>"]
@@ -60,14 +66,14 @@ def _find_hits(query: Query, line: str) -> list[tuple[int, int]]:
     """Return the positions of words with a matching stem and of literals, ordered, without overlaps."""
     folded = fold(line)
     if len(folded) != len(line):  # positions must be the same in both
-        folded = "".join(fold(char)[:1] for char in line)
+        folded = line.translate({ord(char): fold(char)[:1] for char in set(line)})
     stems, words, literals, parts = _patterns(query)
-    spans = [word.span() for word in words.finditer(folded) if stem(word[0]) in stems] if words else []
+    spans: list[tuple[int, int]] = []
+    if words:
+        spans += islice((word.span() for word in words.finditer(folded) if stem(word[0]) in stems), _MAX_HITS)
     # Words inside other words are marked only if there is no better hit.
     for text in literals if spans else (*literals, *parts):
-        spans += [found.span() for found in text.finditer(folded)]
-    if not line.isascii():
-        spans = [(_grapheme_start(line, left), _grapheme_end(line, right)) for left, right in spans]
+        spans += [found.span() for found in islice(text.finditer(folded), _MAX_HITS)]
     return _merge_spans(sorted(spans))
 
 
@@ -90,28 +96,49 @@ def _patterns(query: Query) -> _Patterns:
     return _Patterns(stems, words, tuple(map(compile_text, literals)), tuple(map(compile_text, query.words)))
 
 
-def _grapheme_start(line: str, at: int) -> int:
-    while 0 < at < len(line) and _continues_grapheme(line, at):
-        at -= 1
-    return at
+class _Graphemes:
+    """The positions in a part of a line where a grapheme starts: a character and those shown as one with it.
+
+    Found once, so that the time is linear for runs of marks, joined emoji and flags too. A grapheme that is
+    longer than :data:`_MAX_GRAPHEME` may be split.
+    """
+
+    def __init__(self, line: str, first: int, last: int) -> None:
+        self._first, self._last = max(0, first - _MAX_GRAPHEME), min(len(line), last + _MAX_GRAPHEME)
+        part = line[self._first : self._last]
+        self._starts = _grapheme_starts(part) if max(part, default="") > _LAST_PLAIN else None
+
+    def start(self, at: int) -> int:
+        """Return the position, or the start of the grapheme that it is inside."""
+        if self._starts is None or not self._first < at < self._last:
+            return at
+        return self._first + self._starts[bisect_right(self._starts, at - self._first) - 1]
+
+    def end(self, at: int) -> int:
+        """Return the position, or the end of the grapheme that it is inside."""
+        if self._starts is None or not self._first < at < self._last:
+            return at
+        following = bisect_left(self._starts, at - self._first)
+        return self._first + self._starts[following] if following < len(self._starts) else self._last
 
 
-def _grapheme_end(line: str, at: int) -> int:
-    while 0 < at < len(line) and _continues_grapheme(line, at):
-        at += 1
-    return at
+def _grapheme_starts(line: str) -> list[int]:
+    starts, before, flag_letters = [0], "", 0
+    for at, character in enumerate(line):
+        is_second_letter = flag_letters % 2 == 1 and bool(_FLAG_LETTER.match(character))
+        if at and not is_second_letter and not _continues_grapheme(before, character):
+            starts.append(at)
+        flag_letters = flag_letters + 1 if _FLAG_LETTER.match(character) else 0
+        before = character
+    return starts
 
 
-def _continues_grapheme(line: str, at: int) -> bool:
-    """Return whether the character at this position is shown as one with those before it."""
-    if line[at] <= "\u02ff":
+def _continues_grapheme(before: str, character: str) -> bool:
+    """Return whether a character is shown as one with the character before it."""
+    if character <= _LAST_PLAIN:
         return False
-    before = line[at - 1]
-    if _FLAG_LETTERS.match(line[at]) and _FLAG_LETTERS.match(before):
-        letters = _FLAG_LETTERS.search(line[:at])
-        return letters is not None and len(letters[0]) % 2 == 1
-    is_mark = unicodedata.category(line[at]).startswith("M")
-    return is_mark or before == _JOINER or bool(_MODIFIER.match(line[at]))
+    is_mark = unicodedata.category(character).startswith("M")
+    return is_mark or before == _JOINER or bool(_MODIFIER.match(character))
 
 
 def _merge_spans(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from memoryhub.backends.fts_query import parse_query
 from memoryhub.core.text import collapse_whitespace
 from memoryhub.search.snippets import SNIPPET_WIDTH, extract_snippet, highlight_text
+from tests.cost import cost_ratio
 
 MARKUP = st.text(alphabet="<>&\"'/=;abz ém日\u0301\n", max_size=200)
 
@@ -105,3 +106,25 @@ def test_long_text_full_of_hits_is_fast():
 def test_snippet_is_cut_at_words():
     html = extract_snippet(parse_query("needle"), "straw " * 300 + "needle " + "straw " * 300)
     assert set(visible_text(html).strip("…").split()) == {"straw", "needle"}
+
+
+@pytest.mark.parametrize(
+    ("query", "part"),
+    [
+        ("👩", "👩\u200d"),
+        ("🇩", "🇩🇪"),
+        ("🇩🇪 x", "x 🇩🇪🇩🇪 "),
+        ("e", "e" + "\u0301" * 50),
+        ("中", "中"),
+        ("the", "the "),
+    ],
+)
+def test_snippet_of_a_hostile_text_takes_linear_time(query: str, part: str) -> None:
+    parsed = parse_query(query)
+    short, long = (part * (length // len(part)) for length in (1000, 8000))
+    assert cost_ratio(lambda text: extract_snippet(parsed, text), long, short, enough=16) <= 16
+
+
+def test_hits_after_the_thousandth_do_not_change_the_snippet() -> None:
+    query = parse_query("zebra")
+    assert extract_snippet(query, "zebra " * 1000 + "okapi") == extract_snippet(query, "zebra " * 9000)

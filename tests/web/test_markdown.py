@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from memoryhub.web.base import markdown
 from memoryhub.web.base.markdown import MarkedSpan, render, to_plain_text
+from tests.cost import cost_ratio
 from tests.web.markup import PAYLOADS, Page, find_dangers
 
 
@@ -90,6 +91,31 @@ class TestBounds:
         html = render(text)
         assert len(html) < 1_000_000
         assert Page(html).links(), "the first ones are links"
+
+    @pytest.mark.parametrize("part", ["![", "[", "*a**)[", "http://(((([[[["])
+    def test_text_that_is_costly_to_parse_shows_as_typed(self, part: str) -> None:
+        text = part * (5_000 // len(part))
+        assert render(text) == f'<pre tabindex="0">{text}</pre>'
+        assert to_plain_text(text) == text
+
+    def test_table_with_more_missing_cells_than_characters_shows_as_text(self) -> None:
+        text = "|a" * 300 + "\n" + "|-" * 300 + "\n" + "|\n" * 1000
+        assert "<table" not in render(text)
+
+    def test_small_table_with_missing_cells_is_a_table(self) -> None:
+        assert "<table" in render("|a|b|c|\n|-|-|-|\n|1|\n|2|\n")
+
+    @pytest.mark.parametrize(
+        "part",
+        ["![", "[a](", "[a][b]", "*a**", "a|b\n-|-\n", "|a", "http://a.b", "&#~~~\n", "> - ", "[a]: b\n"],
+    )
+    def test_hostile_text_takes_linear_time(self, part: str) -> None:
+        short, long = (part * (length // len(part)) for length in (1500, 12_000))
+        assert cost_ratio(render, long, short, enough=16) <= 16
+
+    def test_list_of_urls_stays_a_list_of_links(self) -> None:
+        text = "\n".join(f"- https://docs.internal/guide/page-{n}.html" for n in range(100))
+        assert len(Page(render(text)).links()) == 100
 
 
 class TestReadability:

@@ -12,8 +12,11 @@ import nh3
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
+from markdown_it.parser_inline import ParserInline
 from markdown_it.renderer import RendererHTML
+from markdown_it.rules_block import StateBlock, table
 from markdown_it.rules_core import StateCore
+from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
@@ -111,6 +114,10 @@ _SAFE_LINK = re.compile(r"(?:https?://|mailto:)[^\s]", re.IGNORECASE)
 _MIN_WRAPPED_LINE = 60
 # One long reference definition, used ten thousand times, would turn a small text into megabytes.
 _MAX_LINK_CHARS = 200_000
+# Lists and tables of single letters need up to 1.1 units for each character, other texts a tenth of that.
+_MIN_WORK, _WORK_PER_CHARACTER, _WORK_PER_BLOCK = 1000, 1.2, 3
+# In a text with more URLs than that, bare URLs are no links: finding them takes long in "http://http://…".
+_MIN_URLS, _CHARACTERS_PER_URL = 20, 40
 
 _TAGS = {
     *("p", "br", "hr", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code", "em", "strong"),
@@ -134,7 +141,10 @@ def render(text: str, *, below: int = 2, spans: Sequence[MarkedSpan] = (), links
     text followed by its URL, so that no one follows an untrusted link.
     """
     source = insert_markers(replace_marker_characters(text), spans) if spans else text
-    html = _parser().render(source, {"below": below, "links": links})
+    try:
+        html = _parser(source).render(source, {"below": below, "links": links, "work": _work_limit(source)})
+    except _TooCostly:
+        html = f'<pre tabindex="0">{escape(source)}</pre>'
     html = markers_to_html(html, span_kinds(spans)) if spans else html
     clean = nh3.clean(
         html,
@@ -170,9 +180,48 @@ class _Renderer(RendererHTML):
         return "</table></div>\n"
 
 
-def _parser() -> MarkdownIt:
+class _TooCostly(Exception):
+    """Parsing a text takes more work than its length allows; it is shown as typed."""
+
+
+def _work_limit(text: str) -> int:
+    return _MIN_WORK + int(_WORK_PER_CHARACTER * len(text))
+
+
+class _BoundedInline(ParserInline):
+    """Count the work on cells, paragraphs and the ends of links, which grows faster than the text."""
+
+    def parse(self, src: str, md: MarkdownIt, env: EnvType, tokens: list[Token]) -> list[Token]:
+        _spend(env, _WORK_PER_BLOCK)
+        return super().parse(src, md, env, tokens)
+
+    def skipToken(self, state: StateInline) -> None:
+        _spend(state.env, 1)
+        super().skipToken(state)
+
+
+def _parse_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Parse a table unless it could have more cells, most of them missing in the text, than characters."""
+    columns = state.src.count("|", state.bMarks[start], state.eMarks[min(start + 1, end - 1)])
+    if columns * (end - start) > len(state.src) + _MIN_WORK:
+        return False
+    return table(state, start, end, silent)
+
+
+def _spend(env: EnvType, work: int) -> None:
+    env["work"] -= work
+    if env["work"] < 0:
+        raise _TooCostly
+
+
+def _parser(text: str) -> MarkdownIt:
+    """Return a parser for a text. Bare URLs become links unless the text consists of their beginnings."""
     parser = MarkdownIt("commonmark", {"html": False, "linkify": True}, renderer_cls=_Renderer)
+    parser.inline = _BoundedInline()
     parser.enable(["table", "strikethrough", "linkify"])
+    parser.block.ruler.at("table", _parse_table, {"alt": ["paragraph", "reference"]})
+    if text.count("//") + text.count("mailto:") > _MIN_URLS + len(text) // _CHARACTERS_PER_URL:
+        parser.disable("linkify")
     parser.validateLink = _is_safe_link  # type: ignore[method-assign]
     assert parser.linkify is not None  # noqa: S101 the option above asks for it
     parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False})
@@ -267,6 +316,8 @@ def _keep_deliberate_breaks(token: Token) -> None:
 
 
 _PLAIN_PARSER = MarkdownIt("commonmark", {"html": False}).enable("strikethrough")
+_PLAIN_PARSER.inline = _BoundedInline()
+_PLAIN_PARSER.disable("linkify")
 _MARKS = re.compile(r"[*_`~\[#>|\\&]|^[ \t]*(?:[-+=]|\d+[.)])|^(?: {4}|\t)", re.MULTILINE)
 _TABLE_RULE = re.compile(r"^[ \t]*[|:-][|: \t-]*\|[|: \t-]*$", re.MULTILINE)
 # Titles are cut to a length, so the end of a mark or of a URL may be missing.
@@ -279,8 +330,12 @@ def to_plain_text(text: str) -> str:
     """Return the text of each block on its own lines, without Markdown; links become their text."""
     if not _MARKS.search(text):
         return text
+    try:
+        tokens = _PLAIN_PARSER.parse(text, {"work": _work_limit(text)})
+    except _TooCostly:
+        return text
     blocks, mark = [], ""
-    for token in _PLAIN_PARSER.parse(text):
+    for token in tokens:
         if token.type == "list_item_open":
             mark = f"{token.info}{token.markup} " if token.info else "- "
         elif token.type in ("fence", "code_block"):
