@@ -232,8 +232,9 @@ def _read_leet(word: str) -> str | None:
         return None
     readings = [""]
     for letter in word:
-        readings = [start + plain for start in readings for plain in LEET.get(letter, letter)][:32]
-    return next((reading for reading in readings if reading in _WORDS or _correct_spelling(reading)), None)
+        readings = [start + plain for start in readings for plain in LEET.get(letter, letter)][:16]
+    known = next((reading for reading in readings if reading in _WORDS), None)
+    return known or next(filter(_correct_spelling, readings[:2]), None)
 
 
 def _correct_spelling(word: str) -> str | None:
