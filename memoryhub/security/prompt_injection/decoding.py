@@ -26,7 +26,8 @@ _COMMON_WORDS = frozenset(
     instructions prompt reveal""".split()
 )
 _PLAIN_WORD = re.compile(r"[a-z]{2,12}")
-_MIN_COMMON_WORDS = 2
+_MIN_COMMON_WORDS = 2  # in a line
+_MIN_COMMON_SHARE = 0.15  # of its words
 _MIN_CODE_LENGTH = 16
 _MAX_CANDIDATES = 40  # in one text
 _MIN_READABLE_SHARE = 0.9  # share of letters, digits, blanks and punctuation in decoded text
@@ -86,10 +87,15 @@ def _is_plainer(turned: str, plain: str) -> bool:
     """Return True if a line of the turned text has more common words than before."""
     if not _COMMON_WORDS.intersection(_PLAIN_WORD.findall(turned)):
         return False
-    return any(
-        _count_common_words(new) >= max(_MIN_COMMON_WORDS, 2 * _count_common_words(old))
-        for new, old in _line_pairs(turned, plain)
-    )
+    return any(_is_plainer_line(new, old) for new, old in _line_pairs(turned, plain))
+
+
+def _is_plainer_line(turned: str, plain: str) -> bool:
+    words = _PLAIN_WORD.findall(turned)
+    common = sum(word in _COMMON_WORDS for word in words)
+    if common < max(_MIN_COMMON_WORDS, _MIN_COMMON_SHARE * len(words)):
+        return False
+    return common >= 2 * sum(word in _COMMON_WORDS for word in _PLAIN_WORD.findall(plain))
 
 
 def _line_pairs(turned: str, plain: str) -> Iterator[tuple[str, str]]:
@@ -100,10 +106,6 @@ def _line_pairs(turned: str, plain: str) -> Iterator[tuple[str, str]]:
         end = start + len(line)
         yield line, plain[len(plain) - end : len(plain) - start] if is_reversed else plain[start:end]
         start = end + 1
-
-
-def _count_common_words(line: str) -> int:
-    return sum(word in _COMMON_WORDS for word in _PLAIN_WORD.findall(line))
 
 
 def _decode_base64(code: str) -> str:
