@@ -20,6 +20,7 @@ from tools.prompt_injection.evaluation import (
     Score,
     compute_score,
     compute_scores_by,
+    default_sets,
     inspect_samples,
     load_samples,
     seconds_per_typical_text,
@@ -85,7 +86,7 @@ class Command(BaseCommand):
 def _load_samples(files: list[Path], half: str) -> list[LabelledText]:
     own = Path(settings.BASE_DIR) / "fixtures" / "governor"
     try:
-        samples = load_samples(files or sorted(own.glob("*.jsonl")))
+        samples = load_samples(files or default_sets(own))
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from error
     found = [sample for sample in samples if half in ("all", sample.half)]

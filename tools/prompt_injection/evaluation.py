@@ -1,8 +1,8 @@
 """Evaluation of prompt-injection detection on labelled texts: precision, recall, false alarms. No Django.
 
 A labelled set is a file of JSON lines ``{"text", "label", "kind", "language"}``. The label is ``injection``
-or ``ordinary``. A hash of the text splits each set in two halves: authors of rules may look at the ``dev``
-half and measure on the ``unseen`` one.
+or ``ordinary``. Each set has two halves: authors of rules may look at the ``dev`` half and measure on the
+``unseen`` one. A line may name its ``half``; otherwise a hash of the text decides.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ class LabelledText:
     label: str
     kind: str
     language: str
+    half: str = ""  # ``dev`` or ``unseen``
 
-    @property
-    def half(self) -> str:
-        """Return ``dev`` or ``unseen``."""
-        return HALVES[sha256(self.text.encode("utf-8", "surrogatepass")).digest()[0] % 2]
+    def __post_init__(self) -> None:
+        if not self.half:
+            digest = sha256(self.text.encode("utf-8", "surrogatepass")).digest()
+            object.__setattr__(self, "half", HALVES[digest[0] % 2])
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,11 @@ class Score:
         return self.alarms / self.ordinary if self.ordinary else 0.0
 
 
+def default_sets(folder: Path) -> list[Path]:
+    """Return the labelled sets of a folder, without those that are only for training."""
+    return sorted([*folder.glob("*.jsonl"), *folder.glob("varied/*.jsonl")])
+
+
 def load_samples(paths: Iterable[Path]) -> list[LabelledText]:
     """Load labelled texts. A wrong line raises a ValueError with its file and number."""
     found: list[LabelledText] = []
@@ -82,11 +88,15 @@ def load_samples(paths: Iterable[Path]) -> list[LabelledText]:
                 continue
             try:
                 row = json.loads(line)
-                sample = LabelledText(row["text"], row["label"], row["kind"], row["language"])
+                sample = LabelledText(
+                    row["text"], row["label"], row["kind"], row["language"], row.get("half", "")
+                )
             except (ValueError, KeyError, TypeError) as error:
                 raise ValueError(f"{path}:{number}: not a labelled text: {error}") from error
             if sample.label not in LABELS:
                 raise ValueError(f"{path}:{number}: label must be one of {', '.join(LABELS)}")
+            if sample.half not in HALVES:
+                raise ValueError(f"{path}:{number}: half must be one of {', '.join(HALVES)}")
             found.append(sample)
     return found
 

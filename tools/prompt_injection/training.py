@@ -1,67 +1,140 @@
-"""Training of the weights of the wording: deterministic logistic regression. No Django."""
+"""Training of the classifier: logistic regression in numpy. The same texts give the same weights. No Django.
+
+The units of a text are its sentences and its passages. Every unit of an ordinary text is ordinary. Of a long
+injection only some units are an order, and nobody labelled which: after the first round, those with the
+highest scores count.
+"""
 
 from __future__ import annotations
 
-import json
-import math
-import random
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from memoryhub.security.prompt_injection.classifier import (
+    TABLE_BITS,
+    Classifier,
+    Features,
+    Floats,
+    HashedText,
+    Integers,
+)
+from memoryhub.security.prompt_injection.detector import split_units
 from memoryhub.security.prompt_injection.normalisation import normalise
 from memoryhub.security.prompt_injection.tokeniser import tokenise
-from memoryhub.security.prompt_injection.weights import SMOOTHING, WordingModel, extract_features
 from tools.prompt_injection.evaluation import LabelledText
 
-ROUNDS = 8
-LEARNING_RATE = 0.5
-MIN_WEIGHT = 0.05  # smaller weights are dropped
+ROUNDS = 2
+STEPS = 80  # of gradient descent in a round
+LEARNING_RATE = 0.08
+DECAY = 2e-6
+MOMENTUM, SQUARED_MOMENTUM = 0.9, 0.99  # of the Adam optimiser
+MAX_UNITS = 3  # units of an injection that all count as orders; of longer ones, a quarter
 # Kinds of which most texts are not plain words.
-EXCLUDED_KINDS = frozenset({"indirect", "obfuscated", "markup", "role"})
+EXCLUDED_KINDS = frozenset({"indirect", "obfuscated", "markup", "role", "encoded"})
 
 
-def extract_text_features(text: str) -> set[str]:
+@dataclass(frozen=True)
+class Example:
+    """A labelled text with the buckets, the values and the scale of each unit."""
+
+    is_injection: bool
+    units: list[tuple[Integers, Floats, float]]
+
+
+@dataclass
+class Model:
+    """The weights during training."""
+
+    bias: float
+    table: Floats
+
+
+def extract_units(text: str) -> list[Features]:
+    """Return the features of the sentences of a text, and of its passages if it has several sentences."""
     plain = normalise(text)
-    return extract_features(plain.text, tokenise(plain, text).symbols)
+    line = tokenise(plain, text)
+    sentences, passages = split_units(plain.text, line)
+    hashed = HashedText(plain.text, line)
+    return [hashed.features(units) for units in (sentences, passages)[: min(len(sentences), 2)]]
 
 
-def train_model(samples: Iterable[LabelledText], ordinary: Iterable[str]) -> WordingModel:
-    """Train a model. ``ordinary``: further ordinary texts, such as documentation."""
-    examples = [
-        (sorted(extract_text_features(sample.text)), sample.label == "injection")
-        for sample in samples
-        if sample.kind not in EXCLUDED_KINDS
-    ]
-    examples += [(sorted(extract_text_features(text)), False) for text in ordinary]
-    weights: dict[str, float] = {}
-    steps: dict[str, float] = {}
-    bias = 0.0
-    shuffle = random.Random(0).shuffle
+def train_model(samples: Sequence[LabelledText]) -> Classifier:
+    """Train a classifier on labelled texts."""
+    kinds = {label: EXCLUDED_KINDS if label == "injection" else () for label in ("injection", "ordinary")}
+    examples = [_to_example(sample) for sample in samples if sample.kind not in kinds[sample.label]]
+    examples = [example for example in examples if example.units]
+    model: Model | None = None
     for _ in range(ROUNDS):
-        shuffle(examples)
-        for names, is_injection in examples:
-            bias -= 0.02 * _learn_example(names, is_injection, bias, weights, steps)
-    kept = {name: round(weight, 2) for name, weight in sorted(weights.items()) if abs(weight) >= MIN_WEIGHT}
-    return WordingModel(round(bias, 3), kept)
+        model = _fit(*_select_units(examples, model))
+    assert model
+    unit = float(np.abs(model.table).max()) / 127 or 1.0
+    return Classifier(round(model.bias, 6), round(unit, 8), np.round(model.table / unit).astype(np.int8))
 
 
-def _learn_example(
-    names: list[str], is_injection: bool, bias: float, weights: dict[str, float], steps: dict[str, float]
-) -> float:
-    """Adapt the weights to one example with AdaGrad, and return the error before."""
-    share = 1 / math.sqrt(len(names) + SMOOTHING)
-    score = bias + sum(weights.get(name, 0.0) for name in names) * share
-    error = 1 / (1 + math.exp(-max(-30.0, min(30.0, score)))) - is_injection
-    for name in names:
-        slope = error * share
-        steps[name] = steps.get(name, 0.01) + slope * slope
-        weights[name] = weights.get(name, 0.0) - LEARNING_RATE * slope / math.sqrt(steps[name])
-    return error
+def save_model(model: Classifier, path: Path) -> None:
+    np.savez_compressed(path, bias=model.bias, unit=model.unit, table=model.table)
 
 
-def save_model(model: WordingModel, path: Path) -> None:
-    """Write the model as JSON with one weight per line, so that diffs are readable."""
-    lines = ",\n".join(
-        f"{json.dumps(name, ensure_ascii=False)}: {weight}" for name, weight in model.weights.items()
-    )
-    path.write_text(f'{{"bias": {model.bias}, "weights": {{\n{lines}\n}}}}\n', "utf-8")
+def _to_example(sample: LabelledText) -> Example:
+    units: list[tuple[Integers, Floats, float]] = []
+    for found in extract_units(sample.text):
+        cuts = np.searchsorted(found.units, np.arange(1, len(found.scales)))
+        buckets, values = np.split(found.buckets, cuts), np.split(found.values, cuts)
+        units += zip(buckets, values, found.scales.tolist(), strict=True)
+    return Example(sample.label == "injection", units)
+
+
+def _select_units(
+    examples: Sequence[Example], model: Model | None
+) -> tuple[list[tuple[Integers, Floats, float]], Floats, Floats]:
+    """Return the units to learn from, whether each is an order (0 or 1), and its weight."""
+    units: list[tuple[Integers, Floats, float]] = []
+    labels: list[float] = []
+    weights: list[float] = []
+    for example in examples:
+        selected = example.units
+        weight = 1 / np.sqrt(len(selected))
+        if example.is_injection:
+            selected = _likely_orders(example.units, model)
+            weight = 1 / len(selected)
+        units += selected
+        labels += [float(example.is_injection)] * len(selected)
+        weights += [weight] * len(selected)
+    return units, np.array(labels), np.array(weights)
+
+
+def _likely_orders(
+    units: list[tuple[Integers, Floats, float]], model: Model | None
+) -> list[tuple[Integers, Floats, float]]:
+    if len(units) <= MAX_UNITS:
+        return units
+    if model is None:
+        return units[-1:]  # the last passage
+    table = model.table
+    scores = [table[buckets] @ values * scale for buckets, values, scale in units]
+    best = np.argsort(-np.array(scores), kind="stable")[: max(1, len(units) // 4)]
+    return [units[place] for place in best]
+
+
+def _fit(units: list[tuple[Integers, Floats, float]], labels: Floats, weights: Floats) -> Model:
+    """Minimise the weighted logistic loss with Adam. The whole set is one batch."""
+    sizes = [len(buckets) for buckets, _, _ in units]
+    rows = np.repeat(np.arange(len(units)), sizes)
+    buckets = np.concatenate([found for found, _, _ in units])
+    values = np.concatenate([found * scale for _, found, scale in units])
+    weights = weights / weights.sum()
+    table = np.zeros((1 << TABLE_BITS) + 1)  # the last one is the bias
+    mean, square = np.zeros_like(table), np.zeros_like(table)
+    for step in range(1, STEPS + 1):
+        scores = table[-1] + np.bincount(rows, table[buckets] * values, len(units))
+        errors = (1 / (1 + np.exp(-np.clip(scores, -30, 30))) - labels) * weights
+        slope = np.append(np.bincount(buckets, errors[rows] * values, 1 << TABLE_BITS), errors.sum())
+        slope[:-1] += DECAY * table[:-1]
+        mean = MOMENTUM * mean + (1 - MOMENTUM) * slope
+        square = SQUARED_MOMENTUM * square + (1 - SQUARED_MOMENTUM) * slope**2
+        rate = LEARNING_RATE * np.sqrt(1 - SQUARED_MOMENTUM**step) / (1 - MOMENTUM**step)
+        table -= rate * mean / (np.sqrt(square) + 1e-9)
+    return Model(float(table[-1]), table[:-1])

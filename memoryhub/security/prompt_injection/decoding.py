@@ -1,4 +1,4 @@
-"""Decoding of hidden text: base64, hexadecimal, character codes, rot13 and reversed text. No Django."""
+"""Decoding of hidden text: base64, base32, hexadecimal, binary, character codes, rot13. No Django."""
 
 from __future__ import annotations
 
@@ -16,9 +16,18 @@ _MAYBE_SPACED_CODE = re.compile(
 )
 _HEX = re.compile(r"(?<![0-9a-fA-F])(?:[0-9a-fA-F]{2}[ :]?){11,4000}[0-9a-fA-F]{2}(?![0-9a-fA-F])")
 _CHARACTER_CODES = re.compile(r"(?<!\d)(?:\d{2,3}[ ,]{1,2}){11,2000}\d{2,3}(?!\d)")
-# Words of orders in rot13 and reversed. Texts without one of them are not decoded.
-_ROT13 = ("vtaber", "qvfertneq", "sbetrg", "vafgehpgvba", "cebzcg", "cerivbhf", "erirny")
-_REVERSED = ("erongi", "draggersid", "tegrof", "noitcurtsni", "tpmorp", "suoiverp", "laever")
+_BASE32 = re.compile(r"(?<![\w+/])[A-Z2-7]{16,8000}={0,6}(?![\w+/])")
+_MAYBE_BINARY = "0" * 3
+_BINARY = re.compile(r"(?<!\d)(?:[01]{8}[ ,]{0,2}){8,4000}(?!\d)")
+# Frequent words of English, of German and of orders. A line with more of them once it is decoded was encoded.
+_COMMON_WORDS = frozenset(
+    """the and you your that what all with now are from not this say tell me to of is in it for
+    der die das und ist nicht alle dein deine mir ein eine den auf mit ignore disregard forget previous
+    instructions prompt reveal""".split()
+)
+_PLAIN_WORD = re.compile(r"[a-z]{2,12}")
+_MIN_COMMON_WORDS = 2  # in a line
+_MIN_COMMON_SHARE = 0.15  # of its words
 _MIN_CODE_LENGTH = 16
 _MAX_CANDIDATES = 40  # in one text
 _MIN_READABLE_SHARE = 0.9  # share of letters, digits, blanks and punctuation in decoded text
@@ -49,10 +58,12 @@ def _candidates(text: str) -> Iterator[tuple[re.Match[str], str, Callable[[str],
             continue
         start = text.index(word, end)
         end = start + len(word)
-        for match in _BASE64.finditer(text, start, end):
-            yield match, "base64", _decode_base64
-        for match in _HEX.finditer(text, start, end):
-            yield match, "hexadecimal", _decode_hex
+        for pattern, code, decode in _CODES:
+            for match in pattern.finditer(text, start, end):
+                yield match, code, decode
+    if _MAYBE_BINARY in text:
+        for match in _BINARY.finditer(text):
+            yield match, "binary", _decode_binary
     if _MAYBE_SPACED_CODE.search(text):
         for match in _HEX.finditer(text):
             yield match, "hexadecimal", _decode_hex
@@ -62,12 +73,39 @@ def _candidates(text: str) -> Iterator[tuple[re.Match[str], str, Callable[[str],
 
 def decode_rot13(plain: str) -> str | None:
     """Return the decoded text if the normalised text may be in rot13."""
-    return codecs.encode(plain, "rot13") if any(word in plain for word in _ROT13) else None
+    turned = codecs.encode(plain, "rot13")
+    return turned if _is_plainer(turned, plain) else None
 
 
 def reverse_text(plain: str) -> str | None:
     """Return the reversed text if the normalised text may be written backwards."""
-    return plain[::-1] if any(word in plain for word in _REVERSED) else None
+    turned = plain[::-1]
+    return turned if _is_plainer(turned, plain) else None
+
+
+def _is_plainer(turned: str, plain: str) -> bool:
+    """Return True if a line of the turned text has more common words than before."""
+    if not _COMMON_WORDS.intersection(_PLAIN_WORD.findall(turned)):
+        return False
+    return any(_is_plainer_line(new, old) for new, old in _line_pairs(turned, plain))
+
+
+def _is_plainer_line(turned: str, plain: str) -> bool:
+    words = _PLAIN_WORD.findall(turned)
+    common = sum(word in _COMMON_WORDS for word in words)
+    if common < max(_MIN_COMMON_WORDS, _MIN_COMMON_SHARE * len(words)):
+        return False
+    return common >= 2 * sum(word in _COMMON_WORDS for word in _PLAIN_WORD.findall(plain))
+
+
+def _line_pairs(turned: str, plain: str) -> Iterator[tuple[str, str]]:
+    """Yield each line of the turned text with the characters at the same distance from its end or start."""
+    start = 0
+    is_reversed = turned[:1] == plain[-1:] and turned == plain[::-1]
+    for line in turned.split("\n"):
+        end = start + len(line)
+        yield line, plain[len(plain) - end : len(plain) - start] if is_reversed else plain[start:end]
+        start = end + 1
 
 
 def _decode_base64(code: str) -> str:
@@ -81,6 +119,19 @@ def _decode_base64(code: str) -> str:
     return _to_readable_text(raw)
 
 
+def _decode_base32(code: str) -> str:
+    body = code.rstrip("=")
+    try:
+        return _to_readable_text(base64.b32decode(body + "=" * (-len(body) % 8)))
+    except binascii.Error:
+        return ""
+
+
+def _decode_binary(code: str) -> str:
+    digits = code.replace(" ", "").replace(",", "")
+    return _to_readable_text(int(digits, 2).to_bytes(len(digits) // 8, "big"))
+
+
 def _decode_hex(code: str) -> str:
     digits = code.replace(" ", "").replace(":", "")
     return _to_readable_text(bytes.fromhex(digits)) if len(digits) % 2 == 0 else ""
@@ -89,6 +140,13 @@ def _decode_hex(code: str) -> str:
 def _decode_character_codes(code: str) -> str:
     numbers = [int(number) for number in re.findall(r"\d+", code)]
     return _to_readable_text(bytes(numbers)) if max(numbers) < 256 else ""
+
+
+_CODES = (
+    (_BASE64, "base64", _decode_base64),
+    (_HEX, "hexadecimal", _decode_hex),
+    (_BASE32, "base32", _decode_base32),
+)
 
 
 def _to_readable_text(raw: bytes) -> str:

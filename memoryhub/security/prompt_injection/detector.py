@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import log
 
+import numpy as np
+
+from memoryhub.security.prompt_injection.classifier import CLASSIFIER, Floats, HashedText, Spans
 from memoryhub.security.prompt_injection.findings import WORDING_EVIDENCE
 from memoryhub.security.prompt_injection.lexicon import LEXICON, WALL
 from memoryhub.security.prompt_injection.patterns import Branch, EvidenceRule, possible_branches
 from memoryhub.security.prompt_injection.tokeniser import SymbolLine
-from memoryhub.security.prompt_injection.weights import MODEL, extract_features
 
 THRESHOLD = 0.9
 BEGINNING_SHARE = 0.5  # share of evidence for the sentence in which it starts, if it ends in a later one
@@ -26,12 +28,17 @@ MAX_NEIGHBOURS = 3  # sentences on each side whose evidence supports a suspicion
 NEIGHBOUR_SHARE = 0.5  # share of the neighbours' evidence
 MIN_OWN_SCORE = 0.4  # score that a sentence needs before its neighbours support it
 MAX_PASSAGE_WORDS = 60  # words of a passage whose wording is weighed as a whole
-WORDING_WEIGHT = 0.3  # weight of one point of wording
-PASSAGE_COUNT_PENALTY = 0.7  # times the logarithm of their number: one of many passages is odd by chance
-HARMLESS_WORDING = -1.5  # a score below speaks against an order
-HARMLESS_WORDING_PENALTY = -0.15
+WORDING_WEIGHT = 0.6  # weight of one point of wording, without evidence by rules
+SUPPORTING_WORDING_WEIGHT = 0.3  # with evidence by rules
+HARMLESS_WORDING_WEIGHT = 0.2  # of points that speak against an order
+MAX_HARMLESS_WORDING = 0.6  # weight that they have at most
+UNIT_COUNT_PENALTY = 0.2  # times the logarithm of their number: one of many sentences is odd by chance
+CONTRAST_WEIGHT = 0.4  # weight of a point by which most sentences of the text are harmless
+MAX_CONTRAST = 3.0  # points
+MIN_CONTRAST_SENTENCES = 3
 _MAX_WORDS_BEFORE = 6  # words before an order that are skipped: "please", "now"
 _KINDS_ABOUT_THE_MODEL = frozenset({"persona", "leak"})  # no evidence in a description of a model
+_KINDS_OF_COMMANDS = frozenset({"destructive", "exfiltration"})  # commands are no prose, whose wording counts
 _MAX_QUOTATIONS = 5  # quotations of one sentence that are examined
 _GLUE = ("-", "_", "/", ".", "\\")
 _MAX_CONTEXT_WORDS = 60  # words on each side of a quotation that may describe it
@@ -44,7 +51,6 @@ _QUOTED = re.compile(
 )
 _MEMBERS = LEXICON.members
 _YOU = _MEMBERS["you"] | _MEMBERS["your"]
-_ADDRESSING = frozenset().union(*(_MEMBERS[part] for part in ("you", "your", "me", "ignore", "instead")))
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ class _Sentence:
     first: int
     last: int
     found: dict[tuple[str, str], list[tuple[float, str]]] = field(default_factory=dict)
-    wording: float = 0.0  # positive if the wording speaks for an order
+    wording: float = 0.0  # points; positive if the wording speaks for an order
 
     def score(self, known: Container[str] = ()) -> float:
         """Return the weight of the evidence without that which is ``known``."""
@@ -74,6 +80,16 @@ class _Sentence:
             ranked = sorted((weight for weight, text in weights if text not in known), reverse=True)
             total += sum(ranked[:1]) + REPEATED_SHARE * sum(ranked[1:])
         return total
+
+    def total(self) -> float:
+        """Return the weight of the evidence and of the wording."""
+        if not self.found:
+            return 0.0
+        if self.wording < 0 and self.kind() not in _KINDS_OF_COMMANDS:
+            harmless = min(MAX_HARMLESS_WORDING, -HARMLESS_WORDING_WEIGHT * self.wording)
+            return max(0.0, self.score() - harmless)
+        wording = max(0.0, self.wording)
+        return max(self.score() + SUPPORTING_WORDING_WEIGHT * wording, WORDING_WEIGHT * wording)
 
     def kind(self) -> str:
         return max(self.found, key=lambda part: max(weight for weight, _ in self.found[part]))[0]
@@ -91,6 +107,11 @@ def detect(text: str, line: SymbolLine) -> list[Detection]:
     return _Detector(text, line).detect()
 
 
+def split_units(text: str, line: SymbolLine) -> tuple[Spans, Spans]:
+    """Return the sentences and the passages of a normalised text, as spans."""
+    return _Detector(text, line).split_units()
+
+
 class _Detector:
     def __init__(self, text: str, line: SymbolLine) -> None:
         self.text, self.line, self.symbols = text, line, line.symbols
@@ -104,7 +125,7 @@ class _Detector:
         self._weigh_wording()
         if not any(sentence.found for sentence in self.sentences):
             return []
-        scores = [max(0.0, sentence.score() + sentence.wording) for sentence in self.sentences]
+        scores = [sentence.total() for sentence in self.sentences]
         return [
             Detection(
                 sentence.kind(),
@@ -278,28 +299,29 @@ class _Detector:
     # ---- wording
 
     def _weigh_wording(self) -> None:
-        """Weigh the wording of passages with evidence, and of those that address someone."""
-        passages = list(self._split_passages())
-        penalty = PASSAGE_COUNT_PENALTY * log(len(passages)) if passages else 0.0
-        for first, last in passages:
-            inside = self.sentences[first:last]
-            addresses = not _ADDRESSING.isdisjoint(self.symbols[inside[0].first : inside[-1].last])
-            if addresses or any(sentence.found for sentence in inside):
-                self._weigh_passage(inside, penalty)
-
-    def _weigh_passage(self, inside: list[_Sentence], penalty: float) -> None:
-        """Weigh each sentence: half by the wording of the passage, half by its own."""
-        whole = self._wording_score(inside[0].first, inside[-1].last)
-        if whole < 0 and not any(sentence.found for sentence in inside):
+        """Weigh each sentence by its own wording, or by the mean with that of its passage."""
+        if not self.sentences:
             return
-        for sentence in inside:
-            own = self._wording_score(sentence.first, sentence.last) if len(inside) > 1 else whole
-            mean = (whole + own) / 2
-            if own > 0 and mean - penalty > 0 and not self._is_report(sentence):
-                sentence.wording = WORDING_WEIGHT * (mean - penalty)
+        sentences, passages = self.split_units()
+        hashed = HashedText(self.text, self.line)
+        own = CLASSIFIER.score(hashed.features(sentences))
+        whole = CLASSIFIER.score(hashed.features(passages)) if len(sentences) > 1 else own
+        starts = [start for start, _ in sentences]
+        means = (own + whole[np.searchsorted([start for start, _ in passages], starts, "right") - 1]) / 2
+        shift = _contrast(own) - UNIT_COUNT_PENALTY * log(len(sentences) + len(passages))
+        scores = np.where(own > 0, np.maximum(own, means), own) + shift
+        for sentence, score, mean in zip(self.sentences, scores.tolist(), means.tolist(), strict=True):
+            if score > 0 and not self._is_report(sentence):
+                sentence.wording = score
                 sentence.found.setdefault(("wording", ""), []).append((0.0, WORDING_EVIDENCE))
-            elif mean < HARMLESS_WORDING:
-                sentence.wording = HARMLESS_WORDING_PENALTY
+            elif mean < 0:
+                sentence.wording = mean
+
+    def split_units(self) -> tuple[Spans, Spans]:
+        """Return the spans of the sentences and of the passages in the text."""
+        sentences = [self._text_span(sentence.first, sentence.last) for sentence in self.sentences]
+        passages = [(sentences[first][0], sentences[last - 1][1]) for first, last in self._split_passages()]
+        return sentences, passages
 
     def _is_report(self, sentence: _Sentence) -> bool:
         """Return True if a sentence is about a model or attacks, or quotes an order to describe it."""
@@ -316,10 +338,6 @@ class _Detector:
                 return True
         return False
 
-    def _wording_score(self, first: int, last: int) -> float:
-        start, end = self._text_span(first, last)
-        return MODEL.score(extract_features(self.text[start:end], self.symbols[first:last]))
-
     def _split_passages(self) -> Iterator[tuple[int, int]]:
         """Yield runs of sentences with up to 60 words. A list item or a table cell starts a new one."""
         first = words = 0
@@ -332,3 +350,10 @@ class _Detector:
             words += size
         if self.sentences:
             yield first, len(self.sentences)
+
+
+def _contrast(scores: Floats) -> float:
+    """Return the points that a sentence gains if most sentences of its text are harmless."""
+    if len(scores) < MIN_CONTRAST_SENTENCES:
+        return 0.0
+    return CONTRAST_WEIGHT * min(MAX_CONTRAST, max(0.0, -float(np.median(scores))))

@@ -163,6 +163,7 @@ def _build_tree(symbols: dict[str, str]) -> dict[str, PhraseNode]:
 
 UNKNOWN: tuple[str, frozenset[str], tuple[PhraseNode, ...]] = (OTHER, frozenset(), ())
 MIN_JOINED_LENGTH = 14  # letters of a word that may be several joined words
+_MAX_JOINED_WORD = 14  # letters of a word in such a word
 _MAX_WORD_LENGTH = 40  # letters of a word that may be in the lexicon
 _FILES = load_words()
 LEXICON = _build_lexicon(_FILES)
@@ -232,8 +233,9 @@ def _read_leet(word: str) -> str | None:
         return None
     readings = [""]
     for letter in word:
-        readings = [start + plain for start in readings for plain in LEET.get(letter, letter)][:32]
-    return next((reading for reading in readings if reading in _WORDS or _correct_spelling(reading)), None)
+        readings = [start + plain for start in readings for plain in LEET.get(letter, letter)][:16]
+    known = next((reading for reading in readings if reading in _WORDS), None)
+    return known or next(filter(_correct_spelling, readings[:2]), None)
 
 
 def _correct_spelling(word: str) -> str | None:
@@ -254,12 +256,12 @@ def split_joined_words(word: str) -> tuple[str, ...]:
     if not MIN_JOINED_LENGTH <= len(word) <= 120 or not word.isascii() or not word.isalpha():
         return ()
     best: list[tuple[str, ...] | None] = [()] + [None] * len(word)  # the shortest split of each beginning
-    for end in range(1, len(word) + 1):
-        for start in range(max(0, end - 14), end):
-            before, shortest = best[start], best[end]
-            if before is None or word[start:end] not in _JOINABLE:
-                continue
-            if shortest is None or len(before) + 1 < len(shortest):
+    for start, before in enumerate(best):
+        if before is None:
+            continue
+        for end in range(start + 1, min(start + _MAX_JOINED_WORD, len(word)) + 1):
+            shortest = best[end]
+            if word[start:end] in _JOINABLE and (shortest is None or len(before) + 1 < len(shortest)):
                 best[end] = (*before, word[start:end])
     found = best[-1]
     return found if found and len(found) > 2 else ()

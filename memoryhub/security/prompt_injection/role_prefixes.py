@@ -30,11 +30,13 @@ _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _COLONS = "：﹕︓\u02d0\u0589\u05c3\u2236\ua789"  # full-width ones, and letters and signs that look like one
 _ROLE = "|".join(f"{_INVISIBLE}*+".join(role.replace(" ", "-")) for role in _ROLES).replace("-", "[ _-]")
 
+# The markup of turns in Llama templates. It is not part of a name in brackets, such as "[install]".
+_TURN_MARKUP = r"(?:\[/?inst\]|<</?sys>>|</?(?:inst|sys)>)"
 # Anything but letters may come before a role at the start of a line, and also "a)" and "[x]". A quotation
 # mark after the role makes it a key of JSON. "system::load", "tool:post" and "system://" are names.
 _PREFIX = re.compile(
-    r"(?P<lead>(?:\[instruction removed\]|[\W\d_]|[^\W\d_](?=[.)\]]))*+)"
-    rf"(?P<role>{_ROLE})[*_~\])}}> {_INVISIBLE}]*+"
+    rf"(?P<lead>(?:\[instruction removed\]|{_TURN_MARKUP}|[\W\d_]|[^\W\d_](?=[.)\]]))*+)"
+    rf"(?P<role>{_ROLE}|(?<=### )(?:instruction|response|input))[*_~\])}}> {_INVISIBLE}]*+"
     rf"(?P<colon>[:：](?!//|:++\w|(?<=tool:)\w|(?<=function:)\w)[:：]*+)[*_~\])}}>]*+{_BLANK}*+"
 )
 _LINE = re.compile(r"[^\n]+")
@@ -43,7 +45,7 @@ _ROLE_TAG = re.compile(
     rf"(?:(?<!\w)|(?=<[ /]*+system))<{_BLANK}{{0,3}}/?{_BLANK}{{0,3}}(?:{_ROLE})(?=[ />])[^<>\n]{{0,80}}>?"
 )
 _CHAT_TOKEN = re.compile(
-    r"<(?:\|[a-z]{2}[^|<>:：\n]{0,38}+\||/?(?:start|end)_of_turn)>"
+    r"(?:<(?:\|[a-z]{2}[^|<>:：\n]{0,38}+\||/?(?:start|end)_of_turn)>|\[/?inst\]|<</?sys>>)"
     rf"(?P<roles>(?:{_BLANK}*+(?:{_ROLE})\b)*+)"
 )
 
@@ -64,7 +66,7 @@ def strip_role_prefixes(text: str) -> str:
             position = end
         text = "".join([*pieces, text[position:]])
         folded = _fold(text)
-    if "<" in folded:
+    if "<" in folded or "[" in folded:
         text = _without_chat_tokens(text, folded)
         text = _without_role_tags(text, _fold(text))
     return text
@@ -91,6 +93,8 @@ def _without_opening_marks(lead: str) -> str:
     """Return what comes before a prefix without emphasis, brackets and quote marks; list marks stay."""
     lead = lead.rstrip("*_~[({<")
     bare = lead.rstrip(f" {_INVISIBLE}")
+    if re.search(f"{_TURN_MARKUP}$", bare):
+        return lead
     return bare.rstrip(f"> {_INVISIBLE}") if bare.endswith(">") else lead
 
 
@@ -118,7 +122,9 @@ def _without_chat_tokens(text: str, folded: str) -> str:
     characters = list(text)
     for match in _CHAT_TOKEN.finditer(folded):
         start, end = match.span("roles")
-        characters[match.start()], characters[start - 1] = "‹", "›"
+        doubled = match.group().startswith("<<")
+        characters[match.start() : match.start() + 1 + doubled] = ["‹", *[""] * doubled]
+        characters[start - 1 - doubled : start] = [*[""] * doubled, "›"]
         characters[start:end] = [""] * (end - start)
     return "".join(characters)
 
