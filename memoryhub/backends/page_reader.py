@@ -15,6 +15,7 @@ from typing import NamedTuple, Self
 
 _MAGIC = b"SQLite format 3\x00"
 _INTERIOR, _LEAF = 5, 13  # the kinds of pages of a table
+_DEFAULT_SIZE = 4096
 SCHEMA_ROOT = 1
 Value = None | int | float | str | bytes
 
@@ -38,11 +39,14 @@ class PageReader:
             self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         size = int.from_bytes(self._bytes[16:18], "big")
         self._size = 65_536 if size == 1 else size
-        if self._bytes[:16] != _MAGIC or self._size < 512 or self._size & (self._size - 1):
-            raise Damaged("its first page is damaged")
-        self._usable = self._size - self._bytes[20]
-        self._pages = len(self._bytes) // self._size
+        reserved = self._bytes[20]
         self.user_version = int.from_bytes(self._bytes[60:64], "big")
+        if self._bytes[:16] != _MAGIC:  # the first page is damaged: assume what SQLite uses by default
+            self._size, reserved, self.user_version = _DEFAULT_SIZE, 0, 0
+        if self._size < 512 or self._size & (self._size - 1):
+            raise Damaged("its header is damaged")
+        self._usable = self._size - reserved
+        self._pages = len(self._bytes) // self._size
         self._visited: set[int] = set(self._free_pages())
 
     def __enter__(self) -> Self:
@@ -151,6 +155,8 @@ class PageReader:
 
     def _free_pages(self) -> Iterator[int]:
         """Yield the unused pages, which may contain deleted rows."""
+        if self._bytes[:16] != _MAGIC:
+            return
         [trunk] = struct.unpack_from(">I", self._bytes, 32)
         seen: set[int] = set()
         while 1 < trunk <= self._pages and trunk not in seen:

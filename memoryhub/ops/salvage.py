@@ -6,21 +6,25 @@ The result has every table and index, but neither triggers nor text indexes: the
 
 from __future__ import annotations
 
-import contextlib
 import sqlite3
+import struct
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from django.db import connection, connections
+from django.db.migrations.executor import MigrationExecutor
+
 from memoryhub.audit import journal
 from memoryhub.backends import schema
-from memoryhub.backends.page_reader import SCHEMA_ROOT, Damaged, PageReader, Row
+from memoryhub.backends.page_reader import SCHEMA_ROOT, Damaged, PageReader, Row, Value
 from memoryhub.core.drafts import draft_folder
 from memoryhub.ops import backup
 from memoryhub.ops.backup import BackupError
 
+_BLANK = "blank"
 MAX_REPEATS = 20  # rows that lost their row are removed, then those that belonged to them
 
 
@@ -85,16 +89,30 @@ def salvage(source: Path, target: Path) -> Salvaged:
         copy, made = folder / "copy", folder / "new"
         with backup.claimed(source):
             backup.copy_with_log(source, copy)
-        with contextlib.suppress(BackupError):  # without its log, if that cannot be applied
-            backup.into_one_file(copy, source)
+        has_log = _apply_log(copy)
         made.touch(mode=0o600)
         try:
             with PageReader(copy) as reader, closing(sqlite3.connect(made, isolation_level=None)) as new:
                 found = _copy_tables(reader, new)
-        except Damaged as error:
+        except (Damaged, ValueError, struct.error) as error:
             raise BackupError(f"{source} cannot be read: {error}. Restore a backup.") from None
+        if found.damage and not (found.rows[schema.JOURNAL_TABLE] or found.rows[schema.MEMORY_TABLE]):
+            raise BackupError(f"{source} contains no readable rows of a store. Restore a backup.")
+        if not has_log:
+            found.damage["write-ahead log"] = ["the newest changes"]
         made.replace(target)
     return found
+
+
+def _apply_log(copy: Path) -> bool:
+    """Move the write-ahead log into the file. Return False if there is one that cannot be applied."""
+    log = Path(f"{copy}-wal")
+    has_changes = log.is_file() and log.stat().st_size > 0
+    try:
+        backup.into_one_file(copy, copy)
+    except BackupError:
+        return not has_changes
+    return True
 
 
 def rebuild_file() -> Path | None:
@@ -138,17 +156,19 @@ def _make_schema(
 ) -> tuple[list[Table], list[int]]:
     """Create the tables and indexes. Return the tables, and the first pages of those that are not copied."""
     damage: list[str] = []
-    rows = [row.values for row in reader.read_table(SCHEMA_ROOT, damage)]
+    rows = [[str(value or "") for value in row.values] for row in reader.read_table(SCHEMA_ROOT, damage)]
     if damage:
         found.damage["schema"] = damage
+        names = {row[1] for row in rows}
+        rows += [row for row in _blank_schema() if row[1] not in names]
     tables, ignored, indexes = [], [], []
     for kind, name, table, root, sql in rows:
-        if kind == "index" and sql and _is_copied(str(table), ""):
-            indexes.append(str(sql))
-        elif kind == "table" and _is_copied(str(name), str(sql)):
-            tables.append(Table(str(name), str(sql), int(str(root))))
-        elif kind == "table" and root and "WITHOUT ROWID" not in str(sql):
-            ignored.append(int(str(root)))
+        if kind == "index" and sql and _is_copied(table, ""):
+            indexes.append(sql)
+        elif kind == "table" and _is_copied(name, sql):
+            tables.append(Table(name, sql, int(root or 0)))
+        elif kind == "table" and root and "WITHOUT ROWID" not in sql:
+            ignored.append(int(root))
     for one in tables:
         if one.name != "sqlite_sequence":  # comes with the first table that needs it
             new.execute(one.sql)
@@ -157,6 +177,21 @@ def _make_schema(
     if missing := {schema.MEMORY_TABLE, schema.JOURNAL_TABLE} - {one.name for one in tables}:
         raise Damaged(f"its schema lacks {', '.join(sorted(missing))}")
     return tables, ignored
+
+
+def _blank_schema() -> list[list[str]]:
+    """Return the rows of the schema that the migrations make, without the pages: where these are is lost."""
+    blank = connection.copy(_BLANK)
+    blank.settings_dict["NAME"] = ":memory:"
+    connections[_BLANK] = blank
+    try:
+        executor = MigrationExecutor(blank)
+        executor.migrate(executor.loader.graph.leaf_nodes())
+        with blank.cursor() as cursor:
+            cursor.execute("SELECT type, name, tbl_name, '', coalesce(sql, '') FROM sqlite_master")
+            return [list(row) for row in cursor.fetchall()]
+    finally:
+        del connections[_BLANK]
 
 
 def _is_copied(name: str, sql: str) -> bool:
@@ -195,18 +230,32 @@ def _insert(new: sqlite3.Connection, table: str, rows: Iterator[Row], found: Sal
 
 def _insert_orphans(reader: PageReader, new: sqlite3.Connection, found: Salvaged) -> None:
     """Insert the rows of pages that no readable page leads to, if only one damaged table fits them."""
-    sizes = {
-        table: new.execute("SELECT count(*) FROM pragma_table_info(?)", [table]).fetchone()[0]
+    columns = {
+        table: new.execute('SELECT type, "notnull", pk FROM pragma_table_info(?)', [table]).fetchall()
         for table in found.damage
         if table != "schema"
     }
     for rows in reader.orphans():
-        length = max(len(row.values) for row in rows)
-        fitting = [table for table, size in sizes.items() if size == length]
+        fitting = [
+            table for table, expected in columns.items() if all(_fits(row.values, expected) for row in rows)
+        ]
         if len(fitting) == 1:
             _insert(new, fitting[0], iter(rows), found)
         elif fitting:
             found.unassigned += len(rows)
+
+
+def _fits(values: list[Value], columns: list[tuple[str, int, int]]) -> bool:
+    """Whether a record can be a row of a table with columns of these types."""
+    if len(values) != len(columns):
+        return False
+    for value, (kind, notnull, pk) in zip(values, columns, strict=True):
+        if value is None:
+            if notnull and not pk:
+                return False
+        elif isinstance(value, str) != kind.lower().startswith(("varchar", "text", "char", "date")):
+            return False
+    return True
 
 
 def _remove_dangling(new: sqlite3.Connection, found: Salvaged) -> None:

@@ -104,6 +104,21 @@ def test_all_rows_are_copied_if_only_the_first_page_of_a_table_is_damaged(store,
     assert journal.verify().ok
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_rows_are_copied_if_pages_of_the_schema_are_damaged(store, target, run, first):  # noqa: F811
+    before = contents()
+    with closing(sqlite3.connect(store)) as file:
+        where = "WHERE name = 'sqlite_master' OR name = 'sqlite_schema'"
+        pages = [row[0] for row in file.execute(f"SELECT pageno FROM dbstat {where}")]
+    assert len(pages) > 2
+    overwrite_pages(store, *sorted(pages)[first:])
+    run("salvage", target)
+    assert run("restore_backup", target, "--yes").code == 0
+    assert contents() == before
+    assert Fact.objects.count() == 1
+    assert journal.verify().ok
+
+
 def test_rows_that_belong_to_lost_memories_are_removed(store, target, run):  # noqa: F811
     overwrite_pages(store, *leaf_pages(store, "memoryhub_memory")[:4])
     run("salvage", target)
