@@ -51,7 +51,7 @@ def _check_admin(**kwargs: Any) -> list[system_checks.CheckMessage]:
     return found
 
 
-def _require_known_schema(apps: Any, plan: Any, **kwargs: Any) -> None:
+def _require_known_schema(apps: Any = None, plan: Any = None, **kwargs: Any) -> None:
     """Refuse a store whose tables are not those of its recorded migrations.
 
     ``apps``: the models after these migrations.

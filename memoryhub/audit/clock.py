@@ -60,6 +60,12 @@ def current_pause() -> Pause | None:
     return _apply(state) if state else None
 
 
+def inspect() -> Pause | None:
+    """Read the clock like :func:`check`, but write nothing."""
+    state = ClockState.objects.first()
+    return _apply(_advance(state, clock.read())) if state else None
+
+
 def confirm(actor: Actor) -> Pause | None:
     """Accept the wall clock as right, and journal that. Return the pause that this ends, if any."""
     with write_transaction():

@@ -250,7 +250,9 @@ def test_the_command_confirms_the_clock(machine):
 
 def test_doctor_reports_a_jump(machine):
     machine.at += 135 * DAY
+    before = list(ClockState.objects.values())
     [report] = doctor.examine([content.clock])
+    assert list(ClockState.objects.values()) == before, "doctor also examines stores that cannot be written"
     assert report.status is doctor.Status.FAIL
     assert "the clock jumped 135 days ahead" in report.findings[0].text
     assert "maintain --confirm-clock" in report.findings[0].hint

@@ -94,7 +94,7 @@ class Soak:
 
     def run_kills(self, rounds: int) -> Figures:
         """Kill the server under load, again and again, and check what it acknowledged after each time."""
-        left_behind, restarted, lost = 0, list[float](), set[str]()
+        left_behind, restarted, lost = list[str](), list[float](), set[str]()
         for number, target in zip(range(rounds), itertools.cycle(TARGETS)):
             with self.serve() as server:
                 restarted.append(server.ready_seconds)
@@ -106,12 +106,12 @@ class Soak:
             lost.update(find_lost(self.home / "memory.db", self.record))
             print(f"{number + 1} of {rounds}: killed {target}, lost {len(lost)}", file=sys.stderr)
         if left_behind:
-            self.failures.append(f"{left_behind} processes were left behind")
+            self.failures.append(f"processes were left behind: {left_behind}")
         return [
             ("kills", f"{rounds:,} ({', '.join(TARGETS)}, in turn)"),
             ("answers by status (0: none, because of the kill)", describe(self.record)),
             ("restart on the same port until ready, s: p50 / longest", spread(restarted)),
-            ("processes left behind", str(left_behind)),
+            ("processes left behind", str(len(left_behind))),
             *self.check(),
         ]
 
@@ -139,8 +139,8 @@ class Soak:
         return found
 
 
-def kill(server: Server, target: str) -> int:
-    """Kill processes of the server; return how many others are left behind after some time."""
+def kill(server: Server, target: str) -> list[str]:
+    """Kill processes of the server; describe the others that are left behind after some time."""
     pids = server.pids()
     if target == "a worker":
         os.kill(random.choice(pids[1:]), signal.SIGKILL)
@@ -151,14 +151,24 @@ def kill(server: Server, target: str) -> int:
     until = time.monotonic() + SECONDS_TO_END
     while (alive := [pid for pid in pids if is_alive(pid)]) and time.monotonic() < until:
         time.sleep(0.05)
+    found = [describe_process(pid) for pid in alive]
     for pid in alive:
         end(pid)
-    return len(alive)
+    return found
 
 
 def end(pid: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
+
+
+def describe_process(pid: int) -> str:
+    """Return the state of each thread and what it waits for in the kernel."""
+    threads = Path(f"/proc/{pid}/task").glob("*")
+    with suppress(OSError):
+        states = [(one / "stat").read_text().rpartition(")")[2].split()[0] for one in threads]
+        return f"{pid}: {' '.join(states)} {Path(f'/proc/{pid}/wchan').read_text()}"
+    return f"{pid}: ended late"
 
 
 def is_alive(pid: int) -> bool:

@@ -62,10 +62,8 @@ class Crowd:
             try:
                 client = client or Client(self._port, self._headers)
                 self._send_one(client, pick, own)
-            except OSError:  # the server is not there
+            except OSError:  # the server does not listen
                 self._count(_NO_ANSWER, 0)
-                client = None
-                time.sleep(PAUSE_SECONDS)
         if client:
             client.close()
 
@@ -125,6 +123,8 @@ class Crowd:
             self.record.statuses[status] += 1
             if status:
                 self.record.times.append((time.monotonic(), seconds))
+        if status == _NO_ANSWER:
+            time.sleep(PAUSE_SECONDS)
 
 
 def find_lost(database: Path, record: Record) -> list[str]:

@@ -87,7 +87,7 @@ def expiry() -> Iterator[Finding]:
 
 @check("clock", needs="tables")
 def clock() -> Iterator[Finding]:
-    now, pause = timezone.now(), jumps.check()
+    now, pause = timezone.now(), jumps.inspect()
     if pause:
         yield fail(
             f"{pause.summary()}; expiry, decay, purge and eviction are paused",
