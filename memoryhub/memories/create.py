@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import accumulate
 from typing import Any
 
 from django.conf import settings
@@ -18,7 +19,7 @@ from memoryhub.access.filters import memory_filter
 from memoryhub.access.policy import LEVELS, Actor, level_rank, stricter_level
 from memoryhub.audit import journal
 from memoryhub.backends import bulk, statements
-from memoryhub.core.database import batched, is_database_busy, write_transaction
+from memoryhub.core.database import is_database_busy, write_transaction
 from memoryhub.memories import imported_history, rows
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import evict_over_cap
@@ -29,7 +30,10 @@ from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal, refusal
 from memoryhub.memories.update import apply_patch, find_twins
 from memoryhub.models import Memory
 
-CHUNK_SIZE = 100  # drafts stored in one transaction
+CHUNK_SIZE = 100  # drafts stored in one transaction; an update by key counts as UPDATE_COST of them
+UPDATE_COST = 20
+CHUNK_CHARACTERS = 30_000  # of the texts stored in one transaction, unless it is a single draft
+ITEM_CHARACTERS = 60  # that writing one tag, file or entity takes as long as
 NESTED_CHUNK_SIZE = 1000  # drafts stored together inside a transaction of the caller
 PAUSE_SECONDS = 0.02  # between two transactions, so that waiting writers get a chance
 _GroupKey = tuple[str, str, str, str]  # content hash or key, project, scope, owner
@@ -68,8 +72,10 @@ def create_memories(
     vectors: memories_vectors.PreparedVectors | None = None,
     histories: Sequence[ImportedHistory | None] | None = None,
 ) -> list[StoreResult | StoreError]:
-    """Store drafts in order, :data:`CHUNK_SIZE` in one transaction. A refused draft does not affect the
-    others.
+    """Store drafts in order, in chunks of one transaction each. A refused draft does not affect the others.
+
+    A chunk is so small that other writers wait for less than 100 ms: at most :data:`CHUNK_SIZE` drafts and
+    :data:`CHUNK_CHARACTERS`. Inside a transaction of the caller, drafts are stored in large chunks.
 
     If the database stays busy after some chunks were stored, the other drafts are refused as :class:`Busy`.
 
@@ -87,13 +93,16 @@ def create_memories(
     vectors = vectors or embed_drafts(accepted)
     results: list[StoreResult | StoreError] = []
     is_nested = connection.in_atomic_block
-    size = NESTED_CHUNK_SIZE if is_nested else CHUNK_SIZE
-    for chunk in batched(zip(drafts, histories, refusals, strict=True), size):
+    items = list(zip(drafts, histories, refusals, strict=True))
+    while len(results) < len(items):
         if results and not is_nested:
             time.sleep(PAUSE_SECONDS)
+        chunk = items[len(results) : len(results) + NESTED_CHUNK_SIZE]
         batch = _Batch(actor, now, vectors, imported_at)
         try:
-            results += _store_chunk(batch, chunk, enforce_cap)
+            results += _store_chunk(
+                batch, chunk if is_nested else _first_chunk(chunk), enforce_cap, is_nested
+            )
         except OperationalError as error:
             if is_nested or not results or not is_database_busy(error):
                 raise
@@ -105,10 +114,24 @@ def create_memories(
 _BatchItem = tuple[MemoryDraft, ImportedHistory | None, StoreError | None]
 
 
+def _first_chunk(items: Sequence[_BatchItem]) -> Sequence[_BatchItem]:
+    """Return the first items that are stored in one transaction."""
+    sizes = accumulate(_size(draft) for draft, _, _ in items[:CHUNK_SIZE])
+    return items[: max(1, sum(size <= CHUNK_CHARACTERS for size in sizes))]
+
+
+def _size(draft: MemoryDraft) -> int:
+    """Return the characters that writing a draft takes as long as."""
+    values = [value for name in MEMORY_FIELDS if (value := getattr(draft, name))]
+    return sum(len(value) if isinstance(value, str) else ITEM_CHARACTERS * len(value) for value in values)
+
+
 def _store_chunk(
-    batch: _Batch, items: Sequence[_BatchItem], enforce_cap: bool
+    batch: _Batch, items: Sequence[_BatchItem], enforce_cap: bool, is_nested: bool
 ) -> list[StoreResult | StoreError]:
+    """Store items in one transaction: all of them, or the first ones if many update a memory by its key."""
     results: list[StoreResult | StoreError] = []
+    cost = 0
     with write_transaction():
         batch.prepare(
             [draft for draft, _, _ in items],
@@ -122,6 +145,9 @@ def _store_chunk(
                 results.append(refusal or batch.store(draft, history))
             except StoreError as error:
                 results.append(error)
+            cost += UPDATE_COST if getattr(results[-1], "outcome", "") == "updated" else 1
+            if cost >= CHUNK_SIZE and not is_nested:
+                break
         batch.save()
         if enforce_cap and not batch.has_room:
             evict_over_cap(batch.added(), batch.actor, batch.now)

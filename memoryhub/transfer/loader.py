@@ -96,6 +96,7 @@ def _add_counts(counts: Counter[str], names: list[str], by: int = 1) -> None:
 
 
 BATCH_SIZE = 1000
+BATCH_CHARACTERS = 500_000  # of the contents of one batch, which is stored in one transaction
 _OPEN_KIND = "replacement"  # the only history that every import includes: an ordinary field of a memory
 _RESTORE_ONLY = "only an import that may restore the store includes it"
 
@@ -144,14 +145,17 @@ def _read_batches(
 ) -> Iterator[_BatchRead]:
     """Yield batches, each with the mark after it, and with the invalid item after it that ends the import."""
     items: list[Item] = []
+    characters = 0
     for item in reader:
         if options.strict and isinstance(item, InvalidItem):
             yield Batch(items, options, ids, workers), reader.mark(before=True), item
             return
         items.append(item)
-        if len(items) >= BATCH_SIZE:
+        if isinstance(item, Record) and isinstance(item.draft, MemoryDraft):
+            characters += len(item.draft.content)
+        if len(items) >= BATCH_SIZE or characters >= BATCH_CHARACTERS:
             yield Batch(items, options, ids, workers), reader.mark(), None
-            items = []
+            items, characters = [], 0
     yield Batch(items, options, ids, workers), reader.mark(), None
 
 

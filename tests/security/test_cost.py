@@ -351,6 +351,50 @@ class TestChunks:
         with pytest.raises(OperationalError):
             memories.create_memories(self.drafts("a", "b", "c"), actor)
 
+    def test_long_texts_are_stored_in_their_own_transactions(self, actor: Actor, monkeypatch, written):
+        monkeypatch.setattr(create, "CHUNK_SIZE", 100)
+        monkeypatch.setattr(create, "CHUNK_CHARACTERS", 1000)
+        drafts = self.drafts("a" * 600, "b" * 300, "c" * 300, "d" * 5000, "e")
+        done = memories.create_memories(drafts, actor)
+        assert [one.memory.content[0] for one in done] == list("abcde")
+        assert len(written) == 4
+
+    def test_many_lists_are_stored_in_several_transactions(self, actor: Actor, monkeypatch, written):
+        monkeypatch.setattr(create, "CHUNK_SIZE", 100)
+        drafts = [MemoryDraft(content=f"zebra {n}", tags=[f"t{i}" for i in range(30)]) for n in range(40)]
+        memories.create_memories(drafts, actor)
+        assert len(written) == 3
+
+    def test_updates_by_key_are_stored_a_few_at_a_time(self, actor: Actor, monkeypatch, written):
+        monkeypatch.setattr(create, "CHUNK_SIZE", 100)
+        done = memories.create_memories(self.drafts(*"abcdefghijk", key="k"), actor)
+        assert [one.outcome for one in done] == ["created", *["updated"] * 10]
+        assert len(written) == 2
+        assert Memory.objects.get().content == "k"
+
+    @pytest.fixture
+    def written(self, monkeypatch) -> list[int]:
+        """Count the transactions."""
+        begun: list[int] = []
+        original = create.write_transaction
+        monkeypatch.setattr(create, "write_transaction", lambda: begun.append(1) or original())
+        return begun
+
+
+@pytest.mark.django_db(transaction=True)
+def test_long_texts_of_an_import_are_stored_in_several_transactions(tmp_path, settings, monkeypatch):
+    settings.HOME = tmp_path
+    written = []
+    loader = import_module("memoryhub.transfer.loader")
+    original = loader.write_transaction
+    monkeypatch.setattr(loader, "BATCH_CHARACTERS", 1000)
+    monkeypatch.setattr(loader, "write_transaction", lambda: written.append(1) or original())
+    path = tmp_path / "lines.jsonl"
+    path.write_text("\n".join(json.dumps({"content": f"zebra {n} " * 100}) for n in range(4)))
+    call_command("import_memories", str(path), stdout=StringIO())
+    assert Memory.objects.count() == 4
+    assert len(written) >= 2
+
 
 @pytest.mark.django_db(transaction=True)
 def test_batch_of_a_thousand_is_stored_in_several_transactions(actor: Actor, monkeypatch):
