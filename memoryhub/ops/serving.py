@@ -187,23 +187,23 @@ def serve(
 def end_with_main_process() -> None:
     """End this worker when the main process ends without stopping it, as after SIGKILL.
 
-    Linux sends SIGTERM at that moment. Elsewhere a thread does it. The thread also ends a worker that does
-    not end itself. Do nothing in a process that multiprocessing did not start.
+    Linux kills it at that moment. SIGTERM would not do: granian may wait for ever with the interpreter lock,
+    and only the main process ends such workers. On other systems, and if the main process has already ended,
+    a thread stops the worker. Do nothing in a process that multiprocessing did not start.
     """
     main = multiprocessing.parent_process()
     if main is not None and main.pid is not None:
         if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         threading.Thread(target=_end_after, args=(main.pid,), name="main-process-watch", daemon=True).start()
 
 
 def _end_after(main: int) -> None:
     """Stop in good order when another process than ``main`` is the parent, or else after some seconds."""
-    while os.getppid() == main:  # also finds a main process that ended before prctl
+    while os.getppid() == main:
         time.sleep(SECONDS_BETWEEN_CHECKS)
     logger.error(
         "The server's main process %d ended without stopping this worker. The worker ends now.", main
     )
+    signal.alarm(SECONDS_TO_END)  # the system ends the process then, without the interpreter lock
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(SECONDS_TO_END)
-    os._exit(1)
