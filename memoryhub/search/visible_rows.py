@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from django.core.exceptions import EmptyResultSet
-from django.db import connection
+from django.db import OperationalError, connection
 from django.db.models import Lookup
 from django.db.models.expressions import Col
 from django.db.models.sql.where import WhereNode
@@ -213,11 +213,16 @@ class VisibleRows:
 def load_visible_rows(memories: MemoryQuerySet, position: LogPosition | None = None) -> VisibleRows:
     """Return the rows of a queryset of memories that the caller can see.
 
-    ``position``: the current position of the change log, if the caller has read it.
+    ``position``: the current position of the change log, if the caller has read it. If there was not enough
+    time to read the rows, another thread does it for the next call.
     One statement if nothing changed, three after changes. Rows of an open transaction are not cached.
     """
     scope = _Scope.of(memories)
-    rows = _cache.load(scope, position or change_log.current_position())
+    try:
+        rows = _cache.load(scope, position or change_log.current_position())
+    except OperationalError:
+        load_in_background(memories)
+        raise
     return rows if scope.now is None else rows.live_at(scope.now)
 
 

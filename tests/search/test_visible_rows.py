@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.db.models import Q
 from django.db.models.sql.compiler import SQLCompiler
 from django.test.utils import CaptureQueriesContext
@@ -214,6 +214,21 @@ def test_rows_equal_the_queryset_for_any_clearance(db, rows, level, projects):
         )
     memories = Memory.objects.visible_to(Clearance.up_to(level, "ada", projects)).live()
     assert loaded(memories) == stored(memories)
+
+
+def test_rows_that_a_request_had_no_time_to_read_are_read_in_the_background(db, monkeypatch):
+    started: list[MemoryQuerySet] = []
+
+    def interrupt(memories: MemoryQuerySet) -> None:
+        raise OperationalError("interrupted")
+
+    monkeypatch.setattr(visible_rows, "_read_columns", interrupt)
+    monkeypatch.setattr(visible_rows, "load_in_background", started.append)
+    memories = seen()
+    with pytest.raises(OperationalError):
+        load_visible_rows(memories)
+    assert len(started) == 1
+    assert started[0] is memories
 
 
 def test_live_rows_have_the_position_of_the_rows_they_come_from():
