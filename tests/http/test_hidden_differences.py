@@ -191,6 +191,7 @@ def tool_reads(one: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
     recalls = [{**one, "max_tokens": 20_000} for one in searches]
     return {
         **{("letsgo", tool): bodies for tool, bodies in letsgo.items()},
+        ("letsgo", "memory"): [{"operation": "search_memories", **one} for one in searches],
         ("memory-mcp", "memory_recall"): recalls,
         ("mira", "memory"): [{"action": "recall", **one} for one in searches],
         ("pigo", "memory_recall"): searches,
