@@ -49,7 +49,7 @@ CLOSED = {
     *("sensitivity", "scope", "type", "uid", "content_hash", "hash", "digest", "prefix", "kind", "access"),
     *("object_type", "mark", "clearance", "rights", "reach", "operation", "status", "cause", "page", "event"),
     *("theme", "time_zone", "language", "scale", "owner", "worker", "extractor", "trash_reason", "position"),
-    *("state", "memorability_parts", "basename", "last_used_from", "result", "changes"),
+    *("state", "memorability_parts", "basename", "last_used_from", "result", "changes", "boot", "days"),
 }
 OURS = [model for model in apps.get_app_config("memoryhub").get_models() if model._meta.managed]
 
