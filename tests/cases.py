@@ -14,6 +14,7 @@ from django.db import transaction
 
 from memoryhub.api import health
 from memoryhub.core import clock
+from memoryhub.models import querysets
 from memoryhub.search import visible_rows
 from memoryhub.stats import counts
 
@@ -28,6 +29,7 @@ def rolled_back() -> Iterator[None]:
 
 def clear_caches() -> None:
     visible_rows.clear_cache()
+    querysets._live_memories.cache_clear()
     counts._cache.clear()
     cache.clear()
     clock.set_lead(timedelta(0))

@@ -209,7 +209,7 @@ NOT_PICTURED = {
         *("memory-title", "memory-tags", "memory-importance", "memory-sensitivity", "memory-row"),
         *("review-card", "review-alike", "review-counts"),
     ),
-    "deeds": (
+    "actions": (
         *("logout", "memory-trash", "memory-restore", "switch"),
         *("duplicates-decide", "duplicates-undo", "fact-decide", "fact-undo", "fact-delete"),
         *("import-start", "import-stop", "import-resume", "import-for-good", "journal-verify"),
@@ -217,7 +217,7 @@ NOT_PICTURED = {
         *("facts-delete", "facts-end", "facts-end-undo", "you-tokens-revoke"),
         *("act", "act-undo", "review-act", "review-undo", "review-looked"),
         *("version-restore", "version-undo", "search-rename", "search-delete"),
-        *("run-start", "run-stop", "run-resume"),
+        *("run-start", "run-stop", "run-resume", "clock-confirm"),
         *("you-preferences", "you-password", "you-token-new", "you-token-rotate", "you-token-revoke"),
         *("you-sessions-end", "connect-revoke"),
         *("person-rights", "person-join", "person-leave", "person-open", "person-password"),
