@@ -28,9 +28,6 @@ def test_every_value_is_shown_with_its_source(run, loaded):
     assert "min_score = 0.2  [MEMORYHUB_MIN_SCORE]" in out
     assert "default_ttl_days = 90  [default]" in out
     assert "except from Mira, pigo and /extract; 0: never (0 to 36,500)" in out
-        "days until a memory without ttl_days expires, except from Mira, pigo and /extract; 0: never (0 to 36,500)"
-        in out
-    )
 
 
 def test_a_misspelt_variable_is_pointed_out(run, loaded):
