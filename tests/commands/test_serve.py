@@ -117,6 +117,8 @@ def test_a_killed_server_starts_again_on_the_same_port(hub):
 WITHOUT_WATCH = """
 import os, runpy
 os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings"
+import django
+django.setup()
 from memoryhub.ops import serving
 serving.SECONDS_BETWEEN_CHECKS = 3600
 runpy.run_path("manage.py", run_name="__main__")

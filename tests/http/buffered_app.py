@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 
-from memoryhub.http.request_buffering import RequestBuffer
+import django
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
+django.setup()
+
+from memoryhub.http.request_buffering import RequestBuffer  # noqa: E402 needs Django
 
 SECONDS = 0.5  # body timeout and client read timeout
 PIECE = b"0123456789abcdef" * 4096

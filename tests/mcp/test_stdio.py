@@ -107,10 +107,10 @@ def test_python_client_calls_and_is_refused(served: Served, mode: str) -> None:
 def test_process_shows_a_reader_what_http_shows(served: Served) -> None:
     """``tests/mcp/test_access.py`` compares every tool and caller; here a real process and a real server."""
     levels = ("public", "secret")
-    drafts = [{"content": f"the numbat of level {level}", "sensitivity": level} for level in levels]
+    drafts = [{"content": f"the dunnart of level {level}", "sensitivity": level} for level in levels]
     stored = [_call("store_memory", draft) for draft in drafts]
     assert run(served, ["letsgo"], HELLO, *stored, MEMORYHUB_TOKEN=served.token).returncode == 0
-    arguments = {"query": "numbat", "min_score": 0, "allow_private": True, "allow_secret": True}
+    arguments = {"query": "dunnart", "min_score": 0, "allow_private": True, "allow_secret": True}
     call = _call("search_memories", arguments)
     shown = {}
     for name, token in (("bot", served.token), ("reader", served.reader)):
@@ -125,8 +125,8 @@ def test_process_shows_a_reader_what_http_shows(served: Served) -> None:
         printed = run(served, ["letsgo"], HELLO, call, MEMORYHUB_TOKEN=token).stdout.splitlines()
         assert _contents(json.loads(printed[-1])) == over_http
         shown[name] = over_http
-    assert shown["reader"] == {"the numbat of level public"}
-    assert shown["bot"] == {"the numbat of level public", "the numbat of level secret"}
+    assert shown["reader"] == {"the dunnart of level public"}
+    assert shown["bot"] == {"the dunnart of level public", "the dunnart of level secret"}
 
 
 def _call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
