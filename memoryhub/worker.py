@@ -55,7 +55,7 @@ def load() -> None:
 
 
 def _use_one_heap() -> None:
-    """Let all threads allocate from one heap. Those that glibc makes for each thread keep what is freed."""
+    """Let all threads allocate from one heap: the heap of a single thread keeps memory that was freed."""
     with suppress(OSError, AttributeError):  # other C libraries have no such heaps
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 

@@ -49,7 +49,7 @@ class Salvaged:
     altered: Counter[str] = field(default_factory=Counter)
     """Rows with a text in which characters were replaced."""
     unassigned: int = 0
-    """Rows of damaged tables that cannot be told apart."""
+    """Rows that may belong to more than one damaged table."""
     lost_memories: list[str] = field(default_factory=list)
     """Ids that the journal names, and that no row has."""
     chain: journal.Verification = field(default_factory=lambda: journal.Verification(True, 0))

@@ -123,7 +123,7 @@ def clock_confirm(request: HttpRequest) -> HttpResponse:
     if not may_manage_people(request.user):
         raise PermissionDenied
     if clock.confirm(request_actor(request)):
-        messages.success(request, "Clock confirmed. Maintenance goes on.")
+        messages.success(request, "Clock confirmed. Maintenance continues.")
     else:
         messages.warning(request, "Nothing to confirm. The clock was corrected or confirmed.")
     return redirect("maintenance")

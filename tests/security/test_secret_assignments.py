@@ -1,4 +1,4 @@
-"""Telling names with a separator and a value: secrets, placeholders and words."""
+"""Credential names with a separator and a value: secrets, placeholders and words."""
 
 from __future__ import annotations
 

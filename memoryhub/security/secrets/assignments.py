@@ -1,6 +1,6 @@
 """Assignments such as ``password = …``: which names with which values are secrets. No Django.
 
-A telling name, a separator and eight or more characters are a secret, unless the value is a placeholder, a
+A credential name, a separator and eight or more characters are a secret, unless the value is a placeholder, a
 word that describes secrets, or refers to a value elsewhere (a variable, a path, a call).
 """
 
