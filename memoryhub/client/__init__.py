@@ -1,0 +1,1 @@
+"""The Python client of a hub, and the command line for people."""

@@ -1,0 +1,24 @@
+"""The command ``memoryhub``, also run by ``manage.py``: commands that talk to a hub, and management commands.
+
+Imports only the standard library: ``manage.py`` imports this module before the requirements are installed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from memoryhub.ops import bootstrap
+
+COMMANDS = ("search", "remember", "recall", "sessions", "connect")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run a command. ``argv`` begins with the name of the program, like ``sys.argv``."""
+    argv = list(sys.argv if argv is None else argv)
+    is_client_command = argv[1:2] and argv[1] in COMMANDS
+    bootstrap.main(argv, _run_client_command if is_client_command else bootstrap.run_management_command)
+
+
+def _run_client_command(argv: list[str]) -> None:
+    sys.exit(f"{argv[1]}: not available yet")
