@@ -371,7 +371,7 @@ def _build_log_row(request: InjectionRequest, result: InjectionResult) -> Inject
         project=request.project,
         sensitivity=level,
         prompt_preview=_preview_prompt(request.prompt),
-        token_budget=request.budget,
+        token_budget=_total_budget(request, result),
         tokens_used=result.tokens_used,
         injected=[{"id": one.uid, "score": one.score, "scale": one.scale} for one in result.injected],
         withheld=[
@@ -379,6 +379,13 @@ def _build_log_row(request: InjectionRequest, result: InjectionResult) -> Inject
             for one in result.withheld
         ],
     )
+
+
+def _total_budget(request: InjectionRequest, result: InjectionResult) -> int:
+    """Return the tokens that the block could have, with those of its pinned memories."""
+    has_pinned = any(one.scale == selection.PINNED for one in result.injected)
+    total = request.budget + has_pinned * settings.MEMORYHUB.pinned_token_budget
+    return total if request.max_tokens is None else min(total, request.max_tokens)
 
 
 def _preview_prompt(prompt: str) -> str:
