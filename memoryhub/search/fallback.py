@@ -164,8 +164,8 @@ def search_with_fallback(
 ) -> list[SimilarMemory]:
     """Return the most similar of ``memories``, a queryset of live rows that the caller can see.
 
-    Searches by meaning and words, and again with corrected spelling. ``known``: all visible memories,
-    unfiltered; their words are spelt correctly.
+    Pinned matches come first. Searches by meaning and words, and again with corrected spelling. ``known``:
+    all visible memories, unfiltered; their words are spelt correctly.
     """
     results = _search(memories, typed, limit, "hybrid", now)
     found = _select(results)
@@ -211,6 +211,7 @@ def _search(
         now=now,
         mode=mode,
         snippets=False,
+        pinned_first=True,
     )
 
 
@@ -271,7 +272,10 @@ def _related_queries(memories: MemoryQuerySet, typed: str) -> list[str]:
 
 
 def _deduplicate(found: Iterable[SimilarMemory]) -> list[SimilarMemory]:
-    """Return each memory with its best similarity, best first, without those far below the best."""
+    """Return each memory with its best similarity, without those far below the best.
+
+    Pinned ones come first, then the best.
+    """
     best: dict[int, SimilarMemory] = {}
     for one in found:
         known = best.get(one.memory.pk)
@@ -279,4 +283,4 @@ def _deduplicate(found: Iterable[SimilarMemory]) -> list[SimilarMemory]:
             best[one.memory.pk] = one
     least = MIN_SHARE_OF_BEST * max((one.similarity for one in best.values()), default=0.0)
     good = [one for one in best.values() if one.similarity >= least]
-    return sorted(good, key=lambda one: (-one.similarity, -one.memory.pk))
+    return sorted(good, key=lambda one: (not one.memory.pinned, -one.similarity, -one.memory.pk))

@@ -48,6 +48,7 @@ def memory_detail(memory: Memory, score: float, provenance: Provenance) -> dict[
         "tags": list_values(memory, "tags"),
         "aliases": list_values(memory, "aliases"),
         "superseded_by": versions.current_value(memory, "superseded_by", provenance.clearance),
+        "pinned": memory.pinned,
         "provenance": [provenance_row(one) for one in provenance.rows.get(memory.uid, [])],
     }
     return {
