@@ -26,7 +26,7 @@ from memoryhub.mcp.jsonrpc import HEADER_MISMATCH, VERSION_KEY, Request, RpcErro
 from memoryhub.mcp.server import Server, is_stateless, requested_version, unsupported_version
 from memoryhub.models import AgentToken
 from memoryhub.toolsets import TOOLSETS
-from memoryhub.toolsets.base import Toolset
+from memoryhub.toolsets.base import Toolset, did_you_mean
 
 SESSION_LIFETIME = timedelta(days=30)
 
@@ -134,7 +134,8 @@ def _handle_request(request: HttpRequest, toolset: str) -> HttpResponse:
         raise Problem(405, "method_not_allowed", detail, headers={"Allow": ", ".join(_METHODS)})
     token = require_token(request)
     if toolset not in TOOLSETS:
-        raise Problem(404, "unknown_toolset", f"unknown toolset; available: {', '.join(TOOLSETS)}")
+        hint = did_you_mean(toolset, TOOLSETS) or ";"
+        raise Problem(404, "unknown_toolset", f"unknown toolset{hint} available: {', '.join(TOOLSETS)}")
     exchange = _McpExchange(request, token, TOOLSETS[toolset])
     return exchange.end() if request.method == "DELETE" else exchange.post()
 

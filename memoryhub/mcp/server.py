@@ -23,7 +23,7 @@ from memoryhub.mcp.jsonrpc import (
     Request,
     RpcError,
 )
-from memoryhub.toolsets.base import Toolset
+from memoryhub.toolsets.base import ToolOutcome, Toolset, did_you_mean
 
 
 def describe_tools(toolset: Toolset) -> list[dict[str, Any]]:
@@ -48,7 +48,8 @@ def call_tool(toolset: Toolset, caller: Caller, params: dict[str, Any], referenc
         raise RpcError(INVALID_PARAMS, "params.arguments must be an object")
     tool = toolset.find(name)
     if tool is None:
-        raise RpcError(INVALID_PARAMS, "Unknown tool: tools/list names those of this toolset")
+        hint = did_you_mean(name, (one.name for one in toolset.tools))
+        raise RpcError(INVALID_PARAMS, f"Unknown tool{hint or ':'} tools/list names those of this toolset")
     try:
         outcome = tool.run(caller, arguments)
     except Exception as exc:
@@ -56,18 +57,23 @@ def call_tool(toolset: Toolset, caller: Caller, params: dict[str, Any], referenc
         if problem.status >= 500:
             logger.exception("%s %s/%s: %s", reference, toolset.name, tool.name, problem.code)
         return _error_result(problem, reference)
-    return _success_result(outcome.result, outcome.ignored)
+    return _success_result(outcome)
 
 
-def _success_result(value: Any, ignored: list[str]) -> dict[str, Any]:
+def _success_result(outcome: ToolOutcome) -> dict[str, Any]:
     """Return the result as text for every client, and as a JSON object for those that read it."""
+    value, suggestions = outcome.result, outcome.suggestions or {}
     content = [
         _text_content(
             value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         )
     ]
-    if ignored:
-        content.append(_text_content(f"These arguments are not known and were ignored: {', '.join(ignored)}"))
+    if outcome.ignored:
+        names = [
+            f"{name} (did you mean {suggestions[name]}?)" if name in suggestions else name
+            for name in outcome.ignored
+        ]
+        content.append(_text_content(f"These arguments were ignored: {', '.join(names)}"))
     structured = value if isinstance(value, dict) else {"result": value}
     return {"content": content, "structuredContent": structured, "isError": False}
 

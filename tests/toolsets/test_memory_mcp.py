@@ -172,14 +172,14 @@ def test_null_means_absent(mcp):
 def test_recall_returns_index_and_details(mcp):
     for place in ("Oslo", "Rome", "Lima"):
         mcp("store", content=f"The cluster in {place} runs the nightly export. " * 2, importance=7)
-    answer = mcp("recall", query="nightly export cluster", max_tokens=5000)
+    answer = mcp("recall", query="nightly export cluster", max_tokens=5000, times=True, provenance=True)
     assert {*answer} >= {"index", "details", "total_count", "has_more", "tokens_used", "query"}
     assert len(answer["index"]) == len(answer["details"]) == answer["total_count"] == 3
     assert all(set(one) == {"id", "type", "summary", "importance"} for one in answer["index"])
     assert all(one["importance"] == 7 for one in answer["index"])
     assert all(len(one["summary"].split()) <= 20 for one in answer["index"])
     detail = answer["details"][0]
-    columns = {"id", "content", "summary", "type", "importance", "created_at", "last_accessed"}
+    columns = {"id", "content", "type", "importance", "created_at", "last_accessed"}
     assert {*detail} >= columns | {"access_count", "expires_at", "entities", "provenance", "score"}
     assert not {"project", "tags"} & {*detail}, "what is empty says nothing"
     assert (detail["importance"], detail["type"]) == (7, "fact")
@@ -203,11 +203,69 @@ def test_small_budget_shows_the_best_match_whole(mcp, chars, is_brief):
     best = mcp("store", content="The export queue. " + "Lorem ipsum. " * (chars // 13), importance=10)["id"]
     for n in range(20):
         mcp("store", content=f"Export number {n}", importance=1)
-    answer = mcp("recall", query="export queue", max_tokens=450)
+    answer = mcp("recall", query="export queue", max_tokens=450, times=True)
     assert (answer["details"][0]["id"], answer["index"][0]["id"]) == (best, best)
     assert answer["tokens_used"] <= 450
     assert ("created_at" not in answer["details"][0]) is is_brief
     assert answer["details"][0]["content"].count("Lorem") == chars // 13
+
+
+def tokens(value):
+    return estimate_tokens(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def test_thousand_tokens_show_the_whole_index_of_thirty_memories(mcp):
+    for n in range(30):
+        mcp("store", content=f"{LONG} number {n}", importance=5)
+    answer = mcp("recall", query="nightly export queue")
+    assert (len(answer["index"]), answer["has_more"]) == (30, False)
+    assert answer["details"]
+    assert max(tokens(line) for line in answer["index"]) <= 30
+
+
+def test_thousand_tokens_show_several_details(mcp):
+    for n in range(4):
+        mcp("store", content=f"{LONG * 4} number {n}", importance=5)
+    answer = mcp("recall", query="nightly export queue")
+    assert (len(answer["index"]), len(answer["details"])) == (4, 4)
+
+
+def test_detail_costs_little_beyond_its_text(mcp):
+    mcp("store", content=LONG * 3, importance=5, tags=["ops", "cron"], project="hub", summary="Exports moved")
+    [detail] = mcp("recall", query="nightly export queue", project="hub")["details"]
+    assert detail["summary"] == "Exports moved"
+    assert tokens(detail) - tokens(detail["content"]) <= 200
+
+
+def test_times_and_provenance_are_shown_only_when_asked_for(mcp):
+    mcp("store", content="export at dawn")
+    [detail] = mcp("recall", query="export")["details"]
+    times = {"created_at", "last_accessed", "access_count", "expires_at"}
+    assert not {*times, "provenance", "summary"} & {*detail}
+    [detail] = mcp("recall", query="export", times=True)["details"]
+    assert {*times} <= {*detail}
+    assert "provenance" not in detail
+
+
+def test_empty_summary_makes_it_from_the_content_again(mcp):
+    made = mcp("store", content="export at dawn", summary="Dawn.")
+    assert mcp("store", id=made["id"], summary="")["summary"] == "export at dawn"
+
+
+def test_repeat_names_what_it_does_not_change(bot):
+    content = {"content": "Ada leads the export team"}
+    run(bot, "memory-mcp", "memory_store", **content, session_id="one", sensitivity="private")
+    again = {**content, "type": "self", "tags": ["t"], "session_id": "two", "sensitivity": "public"}
+    response = run(bot, "memory-mcp", "memory_store", **again, colour="red")
+    assert response.json()["ignored"] == ["colour", "sensitivity", "session_id"]
+    memory = Memory.objects.get()
+    assert (memory.type, memory.session_id, memory.sensitivity) == ("self", "one", "private")
+
+
+def test_dropped_reason_is_named(bot, mcp):
+    made = mcp("store", content="Ada takes lithium every morning")
+    response = run(bot, "memory-mcp", "memory_forget", id=made["id"], reason="takes lithium every morning")
+    assert response.json()["ignored"] == ["reason"]
 
 
 def test_default_budget_is_a_thousand_tokens(mcp):
@@ -257,7 +315,7 @@ def test_access_renews_the_expiry_of_important_memories(mcp):
     temporary = mcp("store", content="export at noon", importance=3)["id"]
     soon = timezone.now() + timedelta(days=2)
     Memory.objects.update(expires_at=soon)
-    shown = mcp("recall", query="export", max_tokens=3000)["details"]
+    shown = mcp("recall", query="export", max_tokens=3000, times=True)["details"]
     assert days_left(Memory.objects.get(uid=important)) == pytest.approx(120, abs=0.01)
     assert Memory.objects.get(uid=temporary).expires_at == soon
     expiry = {one["id"]: one["expires_at"] for one in shown}
@@ -316,7 +374,7 @@ def test_recall_does_not_change_updated_at(mcp):
 def test_details_include_provenance(mcp):
     made = mcp("store", content="export at dawn")
     mcp("store", id=made["id"], content="export at noon")
-    [detail] = mcp("recall", query="export")["details"]
+    [detail] = mcp("recall", query="export", provenance=True)["details"]
     [row] = detail["provenance"]
     assert (row["operation"], row["actor"]) == ("update", "token:bot")
     assert row["timestamp"].endswith("Z")
