@@ -21,6 +21,7 @@ def days_left(memory: Memory) -> float:
     return (memory.expires_at - timezone.now()) / timedelta(days=1)
 
 
+@pytest.mark.conformance("mcp-9")
 def test_memory_store_creates_without_an_id(mcp):
     made = mcp("store", content="The staging database is in Oslo", type="fact", importance=8, tags=["db"])
     memory = Memory.objects.get()
@@ -29,6 +30,7 @@ def test_memory_store_creates_without_an_id(mcp):
     assert (made["importance"], made["tags"]) == (8, ["db"])
 
 
+@pytest.mark.conformance("mcp-10")
 def test_memory_store_updates_with_an_id(mcp):
     made = mcp("store", content="The staging database is in Oslo")
     again = mcp("store", id=made["id"], content="The staging database is in Bergen", type="entity")
@@ -54,6 +56,7 @@ def test_update_keeps_other_fields(mcp):
     assert [label.value for label in memory.labels.all()] == ["drink"]
 
 
+@pytest.mark.conformance("mcp-22", "mcp-23", "mcp-24", "mcp-28")
 @pytest.mark.parametrize("importance", [1, 4, 8, 10, 2.5])
 def test_ttl_is_importance_times_thirty_days(mcp, importance):
     mcp("store", content="x is y", importance=importance)
@@ -62,6 +65,7 @@ def test_ttl_is_importance_times_thirty_days(mcp, importance):
     assert days_left(memory) == pytest.approx(importance * 30, abs=0.01)
 
 
+@pytest.mark.conformance("mcp-21")
 def test_importance_zero_lives_one_day(mcp):
     mcp("store", content="x is y", importance=0)
     assert days_left(Memory.objects.get()) == pytest.approx(1, abs=0.01)
@@ -79,6 +83,7 @@ def test_given_importance_is_not_explained(mcp):
     assert "importance_reasons" not in mcp("store", content="x is y", importance=5)
 
 
+@pytest.mark.conformance("mcp-5", "mcp-43")
 def test_missing_entities_are_extracted(mcp):
     made = mcp("store", content="Grace Hopper works at Acme Corp in Berlin and uses PostgreSQL.")
     assert {(one["entity"], one["entity_type"]) for one in made["entities"]} == {
@@ -109,6 +114,7 @@ def test_extracted_entities_follow_new_content_and_given_ones_stay(mcp):
     assert [one["entity"] for one in kept["entities"]] == ["export"]
 
 
+@pytest.mark.conformance("mcp-42")
 def test_summary_has_twenty_words_unless_given(mcp):
     assert len(mcp("store", content=LONG * 3)["summary"].split()) == 20
     assert mcp("store", content=LONG * 2, summary="Exports moved")["summary"] == "Exports moved"
@@ -141,6 +147,7 @@ def test_same_content_without_importance_keeps_its_own(mcp):
     assert days_left(Memory.objects.get()) == pytest.approx(270, abs=0.01)
 
 
+@pytest.mark.conformance("mcp-20", "mcp-21")
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
@@ -164,11 +171,13 @@ def test_empty_update_or_unknown_id_is_refused(bot, mcp):
     is_problem(run(bot, "memory-mcp", "memory_store", id="nothere", content="z"), 404, "not_found")
 
 
+@pytest.mark.conformance("mcp-16")
 def test_null_means_absent(mcp):
     made = mcp("store", content="x is y", id=None, type=None, importance=None, entities=None, summary=None)
     assert (made["outcome"], made["type"]) == ("created", "fact")
 
 
+@pytest.mark.conformance("mcp-1", "mcp-11", "mcp-30", "mcp-32")
 def test_recall_returns_index_and_details(mcp):
     for place in ("Oslo", "Rome", "Lima"):
         mcp("store", content=f"The cluster in {place} runs the nightly export. " * 2, importance=7)
@@ -185,6 +194,7 @@ def test_recall_returns_index_and_details(mcp):
     assert (detail["importance"], detail["type"]) == (7, "fact")
 
 
+@pytest.mark.conformance("mcp-12", "mcp-34", "mcp-45")
 @pytest.mark.parametrize("most", [100, 150, 400, 1000, 3000])
 def test_whole_response_fits_the_budget(bot, mcp, most):
     for n in range(30):
@@ -214,6 +224,7 @@ def tokens(value):
     return estimate_tokens(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
+@pytest.mark.conformance("mcp-29", "mcp-31")
 def test_thousand_tokens_show_the_whole_index_of_thirty_memories(mcp):
     for n in range(30):
         mcp("store", content=f"{LONG} number {n}", importance=5)
@@ -223,6 +234,7 @@ def test_thousand_tokens_show_the_whole_index_of_thirty_memories(mcp):
     assert max(tokens(line) for line in answer["index"]) <= 30
 
 
+@pytest.mark.conformance("mcp-35")
 def test_thousand_tokens_show_several_details(mcp):
     for n in range(4):
         mcp("store", content=f"{LONG * 4} number {n}", importance=5)
@@ -230,6 +242,7 @@ def test_thousand_tokens_show_several_details(mcp):
     assert (len(answer["index"]), len(answer["details"])) == (4, 4)
 
 
+@pytest.mark.conformance("mcp-33")
 def test_detail_costs_little_beyond_its_text(mcp):
     mcp("store", content=LONG * 3, importance=5, tags=["ops", "cron"], project="hub", summary="Exports moved")
     [detail] = mcp("recall", query="nightly export queue", project="hub")["details"]
@@ -281,6 +294,7 @@ def test_limit_applies_to_details_only(mcp):
     assert (len(answer["details"]), len(answer["index"])) == (2, 5)
 
 
+@pytest.mark.conformance("mcp-38")
 def test_more_important_comes_first_with_equal_match(mcp):
     light = mcp("store", content="the export runs at noon", importance=1)
     grave = mcp("store", content="the export runs at dawn", importance=10)
@@ -302,6 +316,7 @@ def test_recall_filters(mcp):
     assert mcp("recall", query="likes export", entities=["Bo", "Ada"])["total_count"] == 0
 
 
+@pytest.mark.conformance("mcp-27")
 def test_only_details_count_as_accessed(mcp):
     for n in range(3):
         mcp("store", content=f"export number {n}", importance=5)
@@ -310,6 +325,7 @@ def test_only_details_count_as_accessed(mcp):
         assert memory.accessed_count == (1 if memory.uid in shown else 0)
 
 
+@pytest.mark.conformance("mcp-24", "mcp-26")
 def test_access_renews_the_expiry_of_important_memories(mcp):
     important = mcp("store", content="export at dawn", importance=4)["id"]
     temporary = mcp("store", content="export at noon", importance=3)["id"]
@@ -348,6 +364,7 @@ def test_recall_query_count_is_constant(mcp):
     assert len(many) <= len(few) + 2
 
 
+@pytest.mark.conformance("mcp-25")
 def test_expired_memory_is_neither_found_nor_renewed(mcp):
     mcp("store", content="export at dawn", importance=9)
     past = timezone.now() - timedelta(days=1)
@@ -381,6 +398,7 @@ def test_details_include_provenance(mcp):
     assert "." not in row["timestamp"]
 
 
+@pytest.mark.conformance("mcp-2", "mcp-6", "mcp-13", "mcp-15")
 def test_forget_moves_to_the_trash_with_provenance(bot, mcp):
     made = mcp("store", content="export at dawn")
     gone = mcp("forget", id=made["id"], reason="it was  wrong")
@@ -392,6 +410,7 @@ def test_forget_moves_to_the_trash_with_provenance(bot, mcp):
     is_problem(run(bot, "memory-mcp", "memory_forget", id=made["id"]), 404, "not_found")
 
 
+@pytest.mark.conformance("mcp-14", "mcp-15")
 @pytest.mark.django_db(transaction=True)
 def test_hard_forget_erases_and_keeps_the_provenance(bot, mcp):
     made = mcp("store", content="export at dawn")
