@@ -69,6 +69,7 @@ class _Described(BaseModel):
     content_hash: str
     entities: list[EntityShape]
     superseded_by: str | None
+    pinned: bool
 
 
 class MemoryShape(_Described):

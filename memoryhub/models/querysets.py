@@ -128,7 +128,15 @@ class MemoryQuerySet(AccessQuerySet):
 
     def expired(self, now: datetime | None = None) -> Self:
         """Return expired memories that are not in the trash."""
-        return self.filter(expires_at__lte=expiry_time(now or timezone.now()), deleted_at__isnull=True)
+        moment = expiry_time(now or timezone.now())
+        return self.unpinned().filter(expires_at__lte=moment, deleted_at__isnull=True)
+
+    def pinned(self) -> Self:
+        return self.filter(pinned_at__isnull=False)
+
+    def unpinned(self) -> Self:
+        """Return the memories that maintenance may change or remove."""
+        return self.filter(pinned_at__isnull=True)
 
     def labelled(self, kind: str, value: str) -> Self:
         """Return memories with this tag, concept or alias."""

@@ -102,9 +102,10 @@ def recall_memories(
 ) -> JsonDict:
     """Recall from ``memories``, a queryset of live rows that the caller can see.
 
-    ``detail`` and ``entry`` serialize memories. ``short_detail`` serializes the best match if its detail
-    does not fit. ``prepare`` gets all memories that ``detail`` may serialize, to load related rows at once.
-    ``on_shown`` gets the memories in the answer. Each memory that is shown whole counts one access.
+    Pinned matches come first. ``detail`` and ``entry`` serialize memories. ``short_detail`` serializes the
+    best match if its detail does not fit. ``prepare`` gets all memories that ``detail`` may serialize, to
+    load related rows at once. ``on_shown`` gets the memories in the answer. Each memory that is shown whole
+    counts one access.
     """
     found = search_memories(
         memories,
@@ -116,6 +117,7 @@ def recall_memories(
         mode=request.mode,
         snippets=False,
         is_prompt=True,
+        pinned_first=True,
     )
     matches = [_Match(hit.memory, hit.score) for hit in found.hits]
     answer, entries, room = _start_answer(found, matches, request, entry or serialize_entry)
@@ -125,7 +127,7 @@ def recall_memories(
     packed = pack_answer(
         [_json_tokens(one) + 1 for one in entries],
         [cost for _, _, cost in details],
-        [match.score for match, _, _ in details],
+        [match.score + match.memory.pinned for match, _, _ in details],
         room,
         index_share=1.0 if request.whole_index and len(entries) == len(matches) else INDEX_SHARE,
     )

@@ -37,6 +37,7 @@ NEW_VALUES = {
     "key": "k",
     "discovery_tokens": 12,
     "ttl_days": 3.0,
+    "pinned": True,
     "content": "new content",
 }
 NEW_LISTS = {
