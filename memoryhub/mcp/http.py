@@ -76,6 +76,8 @@ def _ended_key(raw: str) -> str:
 
 
 VERSION_HEADER, METHOD, NAME = "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"
+# The parameter that the header repeats, by method.
+_NAME_PARAMETERS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _BASE64_VALUE = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 
 
@@ -84,8 +86,9 @@ def require_matching_headers(request: Request, headers: Mapping[str, str]) -> No
     meta: Any = request.params.get("_meta")
     version = meta.get(VERSION_KEY) if isinstance(meta, Mapping) else None
     required = [(VERSION_HEADER, version), (METHOD, request.method)]
-    if request.method == "tools/call" and isinstance(request.params.get("name"), str):
-        required.append((NAME, request.params["name"]))
+    name = request.params.get(_NAME_PARAMETERS.get(request.method, ""))
+    if isinstance(name, str):
+        required.append((NAME, name))
     for header, expected in required:
         sent = headers.get(header)
         if sent is None:

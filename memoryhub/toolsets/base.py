@@ -203,10 +203,16 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 @dataclass
 class Toolset:
-    """The tools of one documented system. :meth:`tool` adds one."""
+    """The tools of one documented system. :meth:`tool` adds one.
+
+    ``recall`` and ``remember``: the tools that search by ``query`` and store a ``content``, with the
+    arguments that they need besides.
+    """
 
     name: str
     description: str
+    recall: tuple[str, dict[str, Any]]
+    remember: tuple[str, dict[str, Any]]
     tools: tuple[Tool[Any], ...] = ()
 
     def tool(

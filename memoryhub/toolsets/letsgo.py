@@ -168,7 +168,12 @@ class SummarizeArguments(UpstreamNames, ToolArguments):
     )
 
 
-LETSGO = Toolset("letsgo", "LetsGo's memory store: memories, facts, timeline and maintenance.")
+LETSGO = Toolset(
+    "letsgo",
+    "LetsGo's memory store: memories, facts, timeline and maintenance.",
+    recall=("search_memories", {}),
+    remember=("store_memory", {}),
+)
 
 
 @LETSGO.tool(Right.WRITE, idempotent=True)

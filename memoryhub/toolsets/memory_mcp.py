@@ -163,7 +163,10 @@ _REPEATABLE_FIELDS = frozenset("type importance summary entities tags title cate
 _ARGUMENT_OF_FIELD = {"abstract": "summary"}
 
 MEMORY_MCP = Toolset(
-    "memory-mcp", "Memory MCP: store with entities and importance, recall in two parts, forget."
+    "memory-mcp",
+    "Memory MCP: store with entities and importance, recall in two parts, forget.",
+    recall=("memory_recall", {}),
+    remember=("memory_store", {}),
 )
 
 

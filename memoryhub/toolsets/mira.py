@@ -115,7 +115,12 @@ class MiraDraft(PersistentDraft):
     type: MemoryType = MemoryType.GENERAL
 
 
-MIRA = Toolset("mira", "Mira's memory: remember, recall and forget in scopes, with evidence.")
+MIRA = Toolset(
+    "mira",
+    "Mira's memory: remember, recall and forget in scopes, with evidence.",
+    recall=("memory", {"action": "recall"}),
+    remember=("memory", {"action": "remember"}),
+)
 
 
 def remember(caller: Caller, args: MemoryArguments) -> ToolOutcome:

@@ -76,7 +76,12 @@ class ForgetArguments(ToolArguments):
     id: Id
 
 
-PIGO = Toolset("pigo", "pigo's memory: three layers in six categories, deduplicated.")
+PIGO = Toolset(
+    "pigo",
+    "pigo's memory: three layers in six categories, deduplicated.",
+    recall=("memory_recall", {}),
+    remember=("memory_remember", {}),
+)
 
 
 @PIGO.tool(Right.READ)
