@@ -360,10 +360,14 @@ class ToolShape(BaseModel):
 
 
 class ToolResult(BaseModel):
-    """``result``: an object, a text or a list, depending on the tool."""
+    """``result``: an object, a text or a list, depending on the tool.
+
+    ``suggestions``: the nearest valid name of each ignored argument that the tool does not have.
+    """
 
     result: Any
     ignored: list[str]
+    suggestions: dict[str, str] = {}
 
 
 class Alive(BaseModel):

@@ -47,6 +47,7 @@ def test_decision_in_a_document_is_captured(agent_session):
     assert event.memory.title == "Lapsed offers are computed, not written"
 
 
+@pytest.mark.conformance("guide-88")
 def test_captured_memory_has_metadata_and_event(agent_session):
     agent_session.tool("Read", {"file_path": "src/cache.py"}, {"file": {"content": "x = 1"}})
     agent_session.tool("Edit", {"file_path": "src/importer.py", "old_string": "a", "new_string": "b"}, {})
@@ -76,6 +77,7 @@ def test_discovery_tokens_count_the_work_since_the_last_memory(agent_session):
     assert second.discovery_tokens < 100
 
 
+@pytest.mark.conformance("guide-80", "guide-89")
 def test_event_stores_the_memorability_parts(agent_session):
     event = agent_session.commit(FIX)
     parts = event.memorability_parts
@@ -83,6 +85,7 @@ def test_event_stores_the_memorability_parts(agent_session):
     assert event.memorability == parts["total"] >= 0.3
 
 
+@pytest.mark.conformance("guide-82")
 def test_candidate_below_the_threshold_is_skipped_with_its_parts(agent_session):
     event = agent_session.commit("wording of a label")
     assert event.memory is None
@@ -91,6 +94,7 @@ def test_candidate_below_the_threshold_is_skipped_with_its_parts(agent_session):
     assert set(event.memorability_parts) >= {"substance", "total"}
 
 
+@pytest.mark.conformance("guide-111", "guide-120")
 def test_memorability_threshold_is_configurable(agent_session, configure):
     configure(memorability_threshold=1.0)
     assert agent_session.commit(FIX).skip_reason == "below the gate"
@@ -141,6 +145,7 @@ def test_neighbour_lookup_counts_no_access(agent_session, remember):
     assert (known.accessed_count, known.last_accessed_at) == (0, None)
 
 
+@pytest.mark.conformance("guide-17")
 def test_capture_continues_while_memorability_is_disabled(agent_session, configure):
     configure(capability_memorability=False)
     event = agent_session.commit("wording of a label")
@@ -149,6 +154,7 @@ def test_capture_continues_while_memorability_is_disabled(agent_session, configu
     assert "memory.memorability is switched off" in event.handlers[1]["detail"]
 
 
+@pytest.mark.conformance("guide-18")
 def test_capture_continues_when_memorability_fails(agent_session, monkeypatch):
     def explode(*args):
         raise RuntimeError("secret words")
