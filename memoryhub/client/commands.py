@@ -20,6 +20,7 @@ from memoryhub.client.credentials import find_server, find_token
 from memoryhub.client.errors import AuthenticationFailed, ConnectionFailed, MemoryhubError
 from memoryhub.client.terminal import make_safe, print_json, print_table
 from memoryhub.core.http_client import is_unencrypted
+from memoryhub.core.text import without_title_line
 from memoryhub.core.vocabulary import SCOPES, TYPES
 
 _LEVELS = ("public", "private", "secret")
@@ -131,7 +132,7 @@ def _recall(options: argparse.Namespace) -> int:
     for memory in found.details:
         where = ", ".join(part for part in (memory.type, memory.project, _day(memory.updated_at)) if part)
         print(f"{make_safe(memory.title)}  [{make_safe(where)}, {make_safe(memory.id)}]")
-        print(f"{make_safe(memory.content)}\n")
+        print(f"{make_safe(without_title_line(memory.content, memory.title))}\n")
     whole = {memory.id for memory in found.details}
     rows = [(line.id, line.type, line.summary) for line in found.index if line.id not in whole]
     if rows:

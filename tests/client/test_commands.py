@@ -89,9 +89,11 @@ class TestSearch:
 
 class TestRecall:
     def test_best_memories_are_shown_whole(self, run: Run, client: Client, printed: Printed) -> None:
-        client.remember("We deploy on Tuesdays.\nThe vendor is in the office then.")
+        client.remember("We deploy on Tuesdays.\n\nThe vendor is in the office then.")
         assert run("recall", "deploy") == 0
-        assert "The vendor is in the office then." in printed()
+        title, content = printed().splitlines()[:2]
+        assert title.startswith("We deploy on Tuesdays.  [change, ")
+        assert content == "The vendor is in the office then."
 
     def test_other_matches_are_listed(self, run: Run, client: Client, printed: Printed) -> None:
         client.remember_many([{"content": f"deploy {n} " + "words " * 300} for n in range(3)])
