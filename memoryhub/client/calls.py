@@ -98,6 +98,7 @@ class Filters(Levels, total=False):
     entity: str
     sensitivity: str
     scope: str
+    pinned: bool
     since: datetime | str
     until: datetime | str
     trashed: bool
@@ -136,6 +137,7 @@ class MemoryFields(TypedDict, total=False):
     ttl_days: float | None
     entities: Sequence[Mapping[str, str]]
     superseded_by: str | None
+    pinned: bool
 
 
 class NewMemory(MemoryFields, total=False):
