@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from memoryhub.client import AsyncClient, AuthenticationFailed, Client
@@ -47,6 +48,33 @@ def test_sync_and_async_client_see_the_same(served: Served) -> None:
     ids = asyncio.run(search())
     with Client(served.server, served.token) as hub:
         assert [memory.id for memory in hub.memories(project="both")] == ids
+
+
+class LosingTransport(httpx2.HTTPTransport):
+    """Loses the answer to the first request of each path."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.paths: set[str] = set()
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = super().handle_request(request)
+        if request.url.path in self.paths:
+            return response
+        self.paths.add(request.url.path)
+        response.close()
+        raise httpx2.ReadError("the connection was reset")
+
+
+def test_retry_after_a_lost_answer_stores_nothing_twice(served: Served) -> None:
+    with Client(served.server, served.token, transport=LosingTransport()) as hub:
+        stored = hub.remember("The answer to this was lost", project="lost")
+        hub.report_event("tool:post", "lost", {"tool_name": "Bash", "tool_input": {}}, project="lost")
+        hub.add_fact("answer", "was", "lost", project="lost")
+        assert [memory.id for memory in hub.memories(project="lost")] == [stored.memory.id]
+        assert [session.event_count for session in hub.sessions(project="lost")] == [1]
+        assert len(list(hub.facts(subject="answer"))) == 1
+        assert hub.update(stored.memory.id, title="Lost").memory.title == "Lost"
 
 
 def test_revoked_token_is_refused(served: Served) -> None:
