@@ -11,6 +11,7 @@ from tests.api.full_memory import FIELDS, FULL
 from tests.cases import each
 
 
+@pytest.mark.conformance("pigo-27")
 def test_reading_a_memory_counts_an_access_and_does_not_make_it_look_new(bot):
     made = stored(bot)
     bot.get(f"/memories/{made['id']}")
