@@ -306,7 +306,7 @@ def test_edited_checkpoint_stays(agent_session, configure, actor):
     assert agent_session.memories("checkpoint") == [made]
 
 
-def test_pinned_checkpoint_stays(agent_session, configure, remember):
+def test_pinned_checkpoint_stays(agent_session, configure):
     configure(checkpoint_events=1)
     agent_session.commit(FIX)
     [made] = agent_session.memories("checkpoint")
