@@ -117,7 +117,7 @@ def memory_remember(caller: Caller, args: RememberArguments) -> ToolOutcome:
         result,
         draft,
         caller.actor,
-        replaced=layers,
+        replaced={"category"} | layers,
         applied={"type", "overview"} - layers if refreshed else {"type", "abstract", "overview"},
     )
     stored = results.serialize_written_memory(result, draft, caller.actor)

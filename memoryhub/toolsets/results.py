@@ -92,6 +92,7 @@ def merge_repeat(
             values["importance"] = draft.importance
     if values:
         memory = memories.update_memory(memory.uid, MemoryPatch.model_validate(values), actor)
+        result.memory.refresh_from_db()
     return sorted(name for name in given if _differs(memory, name, draft, actor))
 
 

@@ -156,6 +156,13 @@ def test_pigo_repeat_takes_the_layers_and_names_the_rest(bot):
     assert (memory.abstract, memory.labels.get().value) == ("Full cache", "ci")
 
 
+def test_pigo_repeat_takes_the_category(bot):
+    run(bot, "letsgo", "store_memory", content="Ada leads the export team", category="people")
+    arguments = {"category": "profile", "content": "Ada leads the export team"}
+    answer = run(bot, "pigo", "memory_remember", **arguments).json()
+    assert (answer["result"]["category"], answer["ignored"]) == ("profile", [])
+
+
 def test_pigo_names_what_a_skipped_memory_brings_in_vain(bot):
     first = {"category": "preferences", "content": "Ada prefers tabs over spaces in Go files"}
     run(bot, "pigo", "memory_remember", **first)
