@@ -15,8 +15,8 @@ from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.http.problems import Problem, field_error, invalid_fields, pydantic_field_errors
 
-_MIN_NAME_SIMILARITY = 70  # of 100; names that are less similar are not suggested
-_MAX_NAME_CHARS = 100
+_MIN_NAME_SIMILARITY = 60  # of 100; names that are less similar are not suggested
+_NAME_CHARS = range(3, 101)
 _QUOTED = re.compile(r"'([^']+)'")
 _NULL = {"type": "null"}
 
@@ -72,7 +72,7 @@ def _remove_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 def nearest_name(name: str, names: Iterable[str]) -> str:
     """Return the valid name that is most similar to an unknown one; empty if none is similar."""
-    if len(name) > _MAX_NAME_CHARS:
+    if len(name) not in _NAME_CHARS:
         return ""
     found = process.extractOne(
         name, list(names), scorer=_similarity, processor=_split_words, score_cutoff=_MIN_NAME_SIMILARITY

@@ -54,7 +54,7 @@ def test_ignored_argument_has_the_nearest_valid_name(bot, toolset, tool, argumen
     assert (answer["ignored"], answer["suggestions"]) == ([wrong], {wrong: right})
 
 
-@pytest.mark.parametrize("name", ["x", "zzz", "q" * 5000])
+@pytest.mark.parametrize("name", ["x", "id", "zzz", "colour", "q" * 5000])
 def test_name_like_no_other_has_no_suggestion(bot, name):
     answer = run(bot, "letsgo", "search_memories", query="x", **{name: 1}).json()
     assert (answer["ignored"], "suggestions" in answer) == ([name], False)
@@ -67,8 +67,9 @@ def test_refusal_names_the_misspelt_argument(bot):
     assert "content" in messages
 
 
-def test_refusal_names_the_nearest_value(bot):
-    problem = is_problem(run(bot, "letsgo", "store_memory", content="x", type="bug-fix"), 422, "invalid")
+@pytest.mark.parametrize("wrong", ["bug-fix", "bug", "Bugfix"])
+def test_refusal_names_the_nearest_value(bot, wrong):
+    problem = is_problem(run(bot, "letsgo", "store_memory", content="x", type=wrong), 422, "invalid")
     [error] = problem["errors"]
     assert error["message"].endswith("; did you mean bugfix?")
 
