@@ -75,6 +75,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
 
 # Test modules that start a server or a process of the hub: ``manage.py test --served``.
 _SERVED = (
+    "tests/client/test_served.py",
     "tests/commands/test_evaluate.py",
     "tests/commands/test_maintenance_served.py",
     "tests/commands/test_quickstart.py",

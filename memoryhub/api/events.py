@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 
 from django.http import HttpResponse
 from ninja import Body, Query, Router
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from memoryhub import capture
 from memoryhub.access.policy import Sensitivity
-from memoryhub.api.schemas import documented
+from memoryhub.api.schemas import EventAnswer, documented
 from memoryhub.core.damage import is_recorded
 from memoryhub.core.database import lock_timeout
 from memoryhub.core.vocabulary import Right
@@ -164,20 +164,6 @@ class EventBody(AccessParams):
         description="tool:post: tool_name, tool_input, tool_response, tool_use_id (optional). "
         f"{_DELIVERED_ONCE} prompt:submit: prompt. session:end: reason (optional).",
     )
-
-
-class HandlerShape(BaseModel):
-    name: str
-    priority: int
-    status: Literal["ok", "skipped", "failed"]
-    detail: str
-
-
-class EventAnswer(BaseModel):
-    event: str
-    handlers: list[HandlerShape]
-    context: str
-    warnings: list[str] = []
 
 
 class ClaudeCodeOptions(AccessParams):

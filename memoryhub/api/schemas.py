@@ -277,6 +277,20 @@ class SessionWithTimeline(BaseModel):
     other_projects: list[str]
 
 
+class HandlerShape(BaseModel):
+    name: str
+    priority: int
+    status: Literal["ok", "skipped", "failed"]
+    detail: str
+
+
+class EventAnswer(BaseModel):
+    event: str
+    handlers: list[HandlerShape]
+    context: str
+    warnings: list[str] = []
+
+
 class FactShape(BaseModel):
     id: str
     subject: str

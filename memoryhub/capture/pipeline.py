@@ -79,7 +79,7 @@ def _injection_request(context: HookContext, prompt: str) -> InjectionRequest:
 
 def _report_injection(context: HookContext, result: InjectionResult) -> HandlerResult:
     context.injected, context.warnings = result.context, result.warnings
-    considered = len(result.injected) + len(result.withheld)
+    considered = len({one.uid for one in (*result.injected, *result.withheld)})
     if not considered:
         summary = "nothing to show"
     elif _reveals_hidden_memories(context, result):

@@ -166,8 +166,8 @@ def pinned_warnings(chosen: Selection) -> list[str]:
     cut = sum(one.detail == CUT_SHORT for one in over)
     budget = settings.MEMORYHUB.pinned_token_budget
     return [
-        f"pinned memories exceed pinned_token_budget ({budget} tokens): only {len(chosen.shown)} fit"
-        f"{f', {cut} of them cut short' if cut else ''}; unpin some, or raise the budget"
+        f"pinned memories exceed pinned_token_budget ({budget} tokens): shown {len(chosen.shown)},"
+        f" of these cut short {cut}; unpin some, or raise the budget"
     ]
 
 

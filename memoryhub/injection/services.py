@@ -165,7 +165,7 @@ def inject_pinned(request: InjectionRequest, actor: Actor, now: datetime | None 
     moment = now or timezone.now()
     if not _pinned_memories(request, request.clearance(actor), moment).exists():
         return InjectionResult()
-    return _inject(lambda *given: _Candidates(pinned=_find_pinned(*given)), request, actor, now=moment)
+    return _inject(lambda *given: _Candidates(pinned=find_pinned(*given)), request, actor, now=moment)
 
 
 def _candidates_for_prompt(request: InjectionRequest, clearance: Clearance, now: datetime) -> _Candidates:
@@ -182,7 +182,7 @@ def _pinned_memories(request: InjectionRequest, clearance: Clearance, now: datet
     return _live_in_project(request, clearance, now).pinned()
 
 
-def _find_pinned(request: InjectionRequest, clearance: Clearance, now: datetime) -> list[Candidate]:
+def find_pinned(request: InjectionRequest, clearance: Clearance, now: datetime) -> list[Candidate]:
     """Return the most important pinned memories, hardly more than could fit into their budget."""
     most = min(settings.MEMORYHUB.pinned_token_budget // context_block.MIN_TEXT_TOKENS + 1, MAX_PINNED)
     pinned = _pinned_memories(request, clearance, now).order_by("-importance", "pinned_at", "pk")
@@ -206,7 +206,7 @@ def _candidates_for_session_start(
         if memory.type not in _SUMMARY_TYPES and memory.importance >= MIN_IMPORTANCE
     ]
     ranked = [*summaries[:1], *sorted(important, key=lambda one: -one.score)[:MAX_IMPORTANT]]
-    return _Candidates(ranked, _find_pinned(request, clearance, now))
+    return _Candidates(ranked, find_pinned(request, clearance, now))
 
 
 def _to_candidate(memory: Memory, now: datetime) -> Candidate:
@@ -371,7 +371,7 @@ def _build_log_row(request: InjectionRequest, result: InjectionResult) -> Inject
         project=request.project,
         sensitivity=level,
         prompt_preview=_preview_prompt(request.prompt),
-        token_budget=request.budget,
+        token_budget=_total_budget(request, result),
         tokens_used=result.tokens_used,
         injected=[{"id": one.uid, "score": one.score, "scale": one.scale} for one in result.injected],
         withheld=[
@@ -379,6 +379,13 @@ def _build_log_row(request: InjectionRequest, result: InjectionResult) -> Inject
             for one in result.withheld
         ],
     )
+
+
+def _total_budget(request: InjectionRequest, result: InjectionResult) -> int:
+    """Return the tokens that the block could have, with those of its pinned memories."""
+    has_pinned = any(one.scale == selection.PINNED for one in result.injected)
+    total = request.budget + has_pinned * settings.MEMORYHUB.pinned_token_budget
+    return total if request.max_tokens is None else min(total, request.max_tokens)
 
 
 def _preview_prompt(prompt: str) -> str:

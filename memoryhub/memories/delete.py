@@ -123,7 +123,7 @@ def purge_expired(actor: Actor, grace_days: float = 0, now: datetime | None = No
 
 def purgeable_memories(actor: Actor, grace_days: float, now: datetime) -> MemoryQuerySet:
     """Return the memories that :func:`purge_expired` would delete. The grace period counts days of uptime."""
-    return _visible_memories(actor).expired(clock.removal_limit(grace_days, now))
+    return _visible_memories(actor).unpinned().expired(clock.removal_limit(grace_days, now))
 
 
 def evict_memories(

@@ -128,8 +128,7 @@ class MemoryQuerySet(AccessQuerySet):
 
     def expired(self, now: datetime | None = None) -> Self:
         """Return expired memories that are not in the trash."""
-        moment = expiry_time(now or timezone.now())
-        return self.unpinned().filter(expires_at__lte=moment, deleted_at__isnull=True)
+        return self.filter(expires_at__lte=expiry_time(now or timezone.now()), deleted_at__isnull=True)
 
     def pinned(self) -> Self:
         return self.filter(pinned_at__isnull=False)

@@ -134,7 +134,8 @@ def search_memories(
     if order is not None:
         found, scores = _reorder(RowScorer(rows, order, scorer.now), found, match)
     if pinned_first:
-        found = found[np.argsort(~rows.columns["pinned"][found], kind="stable")]
+        first = rows.columns["pinned"][found] & (match[found] >= ranking.min_match)
+        found = found[np.argsort(~first, kind="stable")]
     page = [
         (int(rows.pks[one]), float(scores[one]), scorer.parts(one, float(match[one])))
         for one in found[offset : offset + limit].tolist()

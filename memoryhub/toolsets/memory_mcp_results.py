@@ -57,6 +57,7 @@ def memory_detail(
         "tags": list_values(memory, "tags"),
         "aliases": list_values(memory, "aliases"),
         "superseded_by": versions.current_value(memory, "superseded_by", clearance),
+        "pinned": memory.pinned,
         "provenance": [provenance_row(one) for one in provenance.rows.get(memory.uid, [])]
         if provenance
         else [],

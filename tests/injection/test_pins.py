@@ -61,7 +61,7 @@ def test_pinned_memories_over_their_budget_are_left_out_with_a_warning(pinned, s
     assert 0 < len(found.injected) < 5
     assert reasons(found)[memories[4].uid] == OVER_PINNED_BUDGET
     [warning] = found.warnings
-    assert f"pinned_token_budget (200 tokens): only {len(found.injected)} fit" in warning
+    assert f"pinned_token_budget (200 tokens): shown {len(found.injected)}, of these cut short 0" in warning
     assert found.tokens_used <= 200
 
 
@@ -71,7 +71,7 @@ def test_long_pinned_memory_is_cut_with_a_warning(pinned, start, configure):
     found = start()
     assert uids(found) == {memory.uid}
     assert [(one.uid, one.detail) for one in found.withheld] == [(memory.uid, CUT_SHORT)]
-    assert "1 of them cut short" in found.warnings[0]
+    assert "shown 1, of these cut short 1" in found.warnings[0]
 
 
 def test_pinned_memories_within_their_budget_give_no_warning(pinned, start):

@@ -1,0 +1,45 @@
+"""The command ``memoryhub`` runs its own commands without Django, and passes all others to Django."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from memoryhub.client import command_line
+from memoryhub.ops import bootstrap
+
+
+def test_management_command_is_passed_to_django(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed: list[list[str]] = []
+    monkeypatch.setattr("django.core.management.execute_from_command_line", passed.append)
+    command_line.main(["memoryhub", "check", "--deploy"])
+    assert passed == [["memoryhub", "check", "--deploy"]]
+
+
+def test_arguments_default_to_those_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed: list[list[str]] = []
+    monkeypatch.setattr(bootstrap, "run_management_command", passed.append)
+    monkeypatch.setattr(sys, "argv", ["memoryhub", "check"])
+    command_line.main()
+    assert passed == [["memoryhub", "check"]]
+
+
+def test_package_without_its_sources_needs_no_installation(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[str]
+) -> None:
+    monkeypatch.setattr(bootstrap, "ROOT", tmp_path)
+    assert bootstrap.missing() == []
+
+
+def test_manage_py_runs_client_commands_without_django() -> None:
+    code = "import runpy, sys\nsys.argv = ['manage.py', 'search', '--help']\ntry:\n"
+    code += (
+        "    runpy.run_path('manage.py', run_name='__main__')\nfinally:\n    print('django' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=bootstrap.ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines()[-1] == "False", done.stderr
