@@ -67,6 +67,21 @@ def test_refusal_names_the_misspelt_argument(bot):
     assert "content" in messages
 
 
+@pytest.mark.parametrize(
+    ("toolset", "tool", "arguments"),
+    [
+        ("memory-mcp", "memory_store", {}),
+        ("mira", "memory", {"action": "remember"}),
+        ("mira", "memory", {"action": "reember"}),
+        ("letsgo", "memory", {"operation": "store_memory"}),
+    ],
+)
+def test_every_refusal_names_the_misspelt_argument_once(bot, toolset, tool, arguments):
+    problem = is_problem(run(bot, toolset, tool, **arguments, contnet="x"), 422)
+    messages = [error["message"] for error in problem["errors"] if error["field"] == "contnet"]
+    assert messages == ["is unknown; did you mean content?"]
+
+
 @pytest.mark.parametrize("wrong", ["bug-fix", "bug", "Bugfix"])
 def test_refusal_names_the_nearest_value(bot, wrong):
     problem = is_problem(run(bot, "letsgo", "store_memory", content="x", type=wrong), 422, "invalid")
@@ -145,6 +160,14 @@ def test_repeat_of_an_unreadable_memory_names_all_that_was_given(agent):
     again = {"content": "zebra", "sensitivity": "secret", "tags": ["t"], "title": "T"}
     answer = run(writer, "letsgo", "store_memory", **again).json()
     assert (answer["result"]["outcome"], answer["ignored"]) == ("refreshed", ["tags", "title"])
+
+
+def test_upsert_of_an_unreadable_memory_names_nothing(agent):
+    writer = agent("public", rights=["write"])
+    first = {"content": "zebra", "key": "k", "sensitivity": "secret"}
+    run(writer, "letsgo", "store_memory", **first)
+    answer = run(writer, "letsgo", "store_memory", **{**first, "content": "zebras", "tags": ["t"]}).json()
+    assert (answer["result"]["outcome"], answer["ignored"]) == ("updated", [])
 
 
 def test_pigo_repeat_takes_the_layers_and_names_the_rest(bot):
