@@ -18,6 +18,7 @@ from memoryhub.http.problems import Problem, field_error, invalid_fields, pydant
 
 _MIN_NAME_SIMILARITY = 60  # of 100; names that are less similar are not suggested
 _NAME_CHARS = range(3, 101)
+_MAX_SUGGESTIONS = 20  # so that a body full of unknown names costs little
 _QUOTED = re.compile(r"'([^']+)'")
 _NULL = {"type": "null"}
 
@@ -202,9 +203,10 @@ class Tool(Generic[Arguments]):
         ]
 
     def _suggest(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the nearest valid name of each name that is not one of an argument."""
+        """Return the nearest valid name of the first names that are not those of arguments."""
         known = {**self.input_schema["properties"], **dict.fromkeys(getattr(self.input, "other_names", ()))}
-        nearest = {name: nearest_name(name, known) for name in names if name not in known}
+        unknown = sorted(name for name in names if name not in known)[:_MAX_SUGGESTIONS]
+        nearest = {name: nearest_name(name, known) for name in unknown}
         return {name: near for name, near in nearest.items() if near}
 
 

@@ -60,6 +60,12 @@ def test_name_like_no_other_has_no_suggestion(bot, name):
     assert (answer["ignored"], "suggestions" in answer) == ([name], False)
 
 
+def test_number_of_suggestions_is_limited(bot):
+    names = {f"limit{number:03}": 1 for number in range(100)}
+    answer = run(bot, "letsgo", "search_memories", query="x", **names).json()
+    assert (len(answer["ignored"]), len(answer["suggestions"])) == (100, 20)
+
+
 def test_refusal_names_the_misspelt_argument(bot):
     problem = is_problem(run(bot, "letsgo", "store_memory", contents="x"), 422, "invalid")
     messages = {error["field"]: error["message"] for error in problem["errors"]}
