@@ -449,6 +449,13 @@ def test_storing_the_same_content_again_updates_the_given_fields(mcp):
     assert again["entities"] == first["entities"]
 
 
+def test_storing_the_same_content_again_updates_the_entities(mcp):
+    first = mcp("store", content="Grace Hopper leads the export team")
+    again = mcp("store", content="Grace Hopper leads the export team", entities=["exports"])
+    assert (again["id"], again["outcome"]) == (first["id"], "refreshed")
+    assert [one["entity"] for one in again["entities"]] == ["exports"]
+
+
 def test_reason_with_a_credential_is_refused(bot, mcp):
     made = mcp("store", content="export at dawn")
     reason = "key AKIA" + "QWERTYUIOP234567"
