@@ -64,8 +64,8 @@ class RememberArguments(ToolArguments):
     overview: Annotated[Text, Field(max_length=20_000)] = Field(
         "", description="L1: a paragraph; default: the abstract."
     )
-    tags: Labels = Field(default_factory=list, description="Tags.")
-    project: Name = Field("", description="Project.")
+    tags: Labels = Field(default_factory=list, description="Words to find it by.")
+    project: Name = Field("", description="Project it belongs to, such as the name of a repository.")
     scope: Scope = Field(Scope.PROJECT, description="Scope: personal, project or team.")
     sensitivity: Sensitivity = Field(Sensitivity.PUBLIC, description="Level: public, private or secret.")
     session_id: Name = Field("", description="Session in which it was created.")
@@ -117,7 +117,7 @@ def memory_remember(caller: Caller, args: RememberArguments) -> ToolOutcome:
         result,
         draft,
         caller.actor,
-        replaced=layers,
+        replaced={"category"} | layers,
         applied={"type", "overview"} - layers if refreshed else {"type", "abstract", "overview"},
     )
     stored = results.serialize_written_memory(result, draft, caller.actor)
