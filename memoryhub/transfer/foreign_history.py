@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
@@ -16,7 +16,7 @@ from memoryhub.capture.event_preview import parse_prompt
 from memoryhub.core.text import collapse_whitespace
 from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase, RowValues
 from memoryhub.transfer.records import HistoryItem, InvalidItem, Item, validation_problems
-from memoryhub.transfer.schema import EventLine, JournalLine, RevisionLine, SessionLine
+from memoryhub.transfer.schema import EventLine, EvidenceLine, JournalLine, RevisionLine, SessionLine
 from memoryhub.transfer.values import FieldReader, ReadNotes
 
 _SHORT_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
@@ -72,6 +72,20 @@ def make_session(fields: FieldReader, table: str, session_id: str, *, agent: str
         "end_reason": fields.text("status") if ended else "",
     }
     return _make_item(fields, f"{table} row {fields.get(ROW_NUMBER)}", SessionLine, values)
+
+
+def make_evidence(
+    fields: FieldReader, table: str, memory_id: str, session_id: str, at: datetime | None
+) -> Item:
+    """Return a session that stored a memory."""
+    place = f"{table} row {fields.get(ROW_NUMBER)}, session"
+    values = {
+        "kind": "evidence",
+        "memory_id": memory_id,
+        "session_id": session_id,
+        "at": at or datetime.now(UTC),
+    }
+    return _make_item(fields, place, EvidenceLine, values)
 
 
 def _make_prompt(fields: FieldReader, table: str, session_id: str, project: str) -> Item:
