@@ -69,6 +69,7 @@ class _Described(BaseModel):
     content_hash: str
     entities: list[EntityShape]
     superseded_by: str | None
+    pinned: bool
 
 
 class MemoryShape(_Described):
@@ -287,6 +288,7 @@ class EventAnswer(BaseModel):
     event: str
     handlers: list[HandlerShape]
     context: str
+    warnings: list[str] = []
 
 
 class FactShape(BaseModel):
@@ -358,10 +360,14 @@ class ToolShape(BaseModel):
 
 
 class ToolResult(BaseModel):
-    """``result``: an object, a text or a list, depending on the tool."""
+    """``result``: an object, a text or a list, depending on the tool.
+
+    ``suggestions``: the nearest valid name of each ignored argument that the tool does not have.
+    """
 
     result: Any
     ignored: list[str]
+    suggestions: dict[str, str] = {}
 
 
 class Alive(BaseModel):

@@ -194,6 +194,9 @@ class _MemoryFields(BaseModel):
     ttl_days: TtlDays | None = Field(
         default=None, description="Days until it expires; 0 or null: never; default: as configured."
     )
+    pinned: bool = Field(
+        False, description="Always include: it opens every session of its project and never expires."
+    )
     entities: Entities = Field(default_factory=list, description="People, places and things in the content.")
     superseded_by: OptionalId = Field(
         None, description="The id of the memory that replaces this one; null: none."

@@ -54,6 +54,10 @@ def main(argv: list[str], run: Callable[[list[str]], None] | None = None) -> Non
     try:
         ensure_environment(argv)
         (run or run_management_command)(argv)
+    except BrokenPipeError:
+        # The reader of the pipe (head, less) has closed it, so the flush at exit would fail too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -78,12 +82,6 @@ def run_management_command(argv: list[str]) -> None:
         sys.exit(f"memoryhub cannot start:\n{error}")
     except DatabaseError as error:
         sys.exit(f"The store cannot be used: {error}\nRun this to find the cause: manage.py doctor")
-    except BrokenPipeError:
-        # The reader of the pipe (head, less) has closed it, so the flush at exit would fail too.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
-    except KeyboardInterrupt:
-        sys.exit(130)
 
 
 def enter_demo(environ: MutableMapping[str, str], home: Path = DEMO_HOME) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -74,20 +74,6 @@ def make_session(fields: FieldReader, table: str, session_id: str, *, agent: str
     return _make_item(fields, f"{table} row {fields.get(ROW_NUMBER)}", SessionLine, values)
 
 
-def make_evidence(
-    fields: FieldReader, table: str, memory_id: str, session_id: str, at: datetime | None
-) -> Item:
-    """Return a session that stored a memory."""
-    place = f"{table} row {fields.get(ROW_NUMBER)}, session"
-    values = {
-        "kind": "evidence",
-        "memory_id": memory_id,
-        "session_id": session_id,
-        "at": at or datetime.now(UTC),
-    }
-    return _make_item(fields, place, EvidenceLine, values)
-
-
 def _make_prompt(fields: FieldReader, table: str, session_id: str, project: str) -> Item:
     """Convert a prompt to an event with the beginning of its text, as the hub stores prompts itself."""
     text = fields.text("prompt_text")
@@ -136,6 +122,12 @@ def make_revision(
         "before": before,
     }
     return _validate_item(place, RevisionLine, values)
+
+
+def make_evidence(place: str, memory_id: str, session: str, at: datetime | None) -> Item:
+    """Make the evidence that a session stored a memory."""
+    values = {"kind": "evidence", "memory_id": memory_id, "session_id": session, "at": at}
+    return _validate_item(place, EvidenceLine, values)
 
 
 def _make_item(fields: FieldReader, place: str, shape: type[BaseModel], values: Mapping[str, Any]) -> Item:

@@ -19,6 +19,7 @@ def shift(agent_session, **more):
     return agent_session.tool("Bash", {"command": "lint"}, DESIGN, **more)
 
 
+@pytest.mark.conformance("guide-84")
 def test_boundary_is_stored_as_fact_with_details(agent_session):
     event = shift(agent_session)
     fact = Fact.objects.get()
@@ -72,6 +73,17 @@ def test_one_different_output_after_a_prompt_is_a_boundary(agent_session):
     assert agent_session.tool("Bash", {"command": "lint"}, DESIGN).boundary
 
 
+def test_one_different_output_with_a_common_word_is_a_boundary(agent_session):
+    agent_session.tool("Bash", {"command": "python a.py"}, "The orders table got an index for the planner")
+    agent_session.tool(
+        "Bash", {"command": "python b.py"}, "With the index, the planner scans no orders table"
+    )
+    event = agent_session.tool(
+        "Bash", {"command": "python c.py"}, "Newsletter images lost their border colour"
+    )
+    assert event.boundary
+
+
 def test_boundary_between_prompts_needs_two_different_outputs(agent_session):
     agent_session.ok("prompt:submit", {"prompt": "Why is the planner so slow?"})
     for n in range(4):
@@ -113,6 +125,7 @@ def test_captured_memory_has_the_tag_of_its_segment(agent_session):
     assert tags == ["captured", "segment-2"]
 
 
+@pytest.mark.conformance("guide-19")
 def test_disabled_boundaries_create_no_segments(agent_session, configure):
     configure(capability_boundaries=False)
     event = shift(agent_session)

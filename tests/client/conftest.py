@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import django.test
@@ -14,7 +17,7 @@ import pytest
 
 from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
-from memoryhub.client import AsyncClient, Client, calls
+from memoryhub.client import AsyncClient, Client, calls, commands, connect
 from tests.commands import hub as hubs
 from tests.commands.hub import Hub
 
@@ -71,8 +74,8 @@ def script(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> S
 
 
 @pytest.fixture
-def client(db: None) -> Iterator[Client]:
-    """A client of the app in this process, with a token for everything."""
+def hub_client(db: None) -> Callable[..., Client]:
+    """``hub_client()`` makes a client of the app in this process, which reads and writes public memories."""
     _, raw = tokens.issue_token("bot", "ada", "secret", actor=system_actor("tests"), rights=["read", "write"])
     http = django.test.Client(raise_request_exception=False)
 
@@ -82,8 +85,51 @@ def client(db: None) -> Iterator[Client]:
         found = http.generic(request.method, path, request.content, content_type, headers=headers)
         return httpx2.Response(found.status_code, content=found.content, headers=dict(found.headers))
 
-    with Client("http://testserver", raw, transport=httpx2.MockTransport(answer)) as made:
+    def make(server: str = "", token: str = "") -> Client:
+        return Client("http://testserver", raw, transport=httpx2.MockTransport(answer))
+
+    return make
+
+
+@pytest.fixture
+def client(hub_client: Callable[..., Client]) -> Iterator[Client]:
+    with hub_client() as made:
         yield made
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home folder, without any agent, and a token in the environment."""
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "MEMORYHUB_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("MEMORYHUB_TOKEN", "mh_token")
+    monkeypatch.setattr(sys, "platform", "linux")
+    return tmp_path
+
+
+@pytest.fixture
+def run(hub_client: Callable[..., Client], home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """``run("search", "words")`` runs a command against the app in this process."""
+    for module in (commands, connect):
+        monkeypatch.setattr(module, "Client", hub_client)
+    return lambda *words: commands.run(["memoryhub", *words])
+
+
+@pytest.fixture
+def keyring(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:
+    """A keyring with these passwords, and no token in the environment."""
+    passwords: dict[tuple[str, str], str] = {}
+    module = ModuleType("keyring")
+    vars(module).update(
+        get_password=lambda *key: passwords.get(key),
+        set_password=lambda service, user, value: passwords.update({(service, user): value}),
+        errors=SimpleNamespace(KeyringError=KeyError),
+    )
+    monkeypatch.setitem(sys.modules, "keyring", module)
+    monkeypatch.delenv("MEMORYHUB_TOKEN", raising=False)
+    return passwords
 
 
 @dataclass(frozen=True)

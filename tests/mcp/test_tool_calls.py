@@ -55,7 +55,7 @@ class TestResults:
 
     def test_unknown_arguments_are_named(self, bot: McpAgent) -> None:
         _, note = bot.call("list_memories", sort="up")["content"]
-        assert note["text"] == "These arguments are not known and were ignored: sort"
+        assert note["text"] == "These arguments were ignored: sort"
 
     @pytest.mark.parametrize(
         ("value", "text", "data"),

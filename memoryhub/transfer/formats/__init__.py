@@ -75,8 +75,8 @@ def _all_formats() -> tuple[Format, ...]:
     return (
         ClaudeMem(),
         MemoryMcp(),
-        LetsGo(),
         Mira(),
+        LetsGo(),
         OpenMemory(),
         Pigo(),
         KnowledgeGraph(),

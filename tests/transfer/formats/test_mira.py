@@ -3,123 +3,133 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 
-from memoryhub import memories
-from memoryhub.models import Memory
+from memoryhub.models import Evidence, Memory
 from memoryhub.transfer.formats import detect_format
-from tests.transfer.formats.foreign import MIRA, MIRA_OLD, Read, sqlite_file
+from tests.transfer.formats.foreign import MIRA, MIRA_FIRST, Read, sqlite_file
+from tests.transfer.formats.test_foreign_imports import Brought
 
-SHOP = {"id": 3, "path": "/home/grace/code/shop", "name": "shop"}
+PROJECTS = [{"id": 1, "path": "/home/ada/tide-board", "name": "Tide Board"}, {"id": 2, "path": "/srv/shop"}]
 
 
 def fact(**values: Any) -> dict[str, Any]:
     return {
         "id": 42,
-        "project_id": 3,
-        "key": "auth",
-        "content": "We sign requests with JWT",
+        "project_id": 1,
+        "content": "Sign-in uses JWT with a lifetime of one hour",
         "fact_type": "decision",
-        "category": "security",
-        "confidence": 0.8,
         "created_at": "2026-03-01 10:00:00",
-        "updated_at": "2026-03-05 10:00:00",
-        "first_session_id": "s1",
-        "last_session_id": "s2",
-        "session_count": 2,
+        "updated_at": "2026-03-02 10:00:00",
     } | values
 
 
-def mira(tmp_path: Path, *facts: dict[str, Any], **tables: list[dict[str, Any]]) -> Read:
-    return Read("mira", store(tmp_path, *facts, **tables))
+def file(tmp_path: Path, **tables: list[dict[str, Any]]) -> Path:
+    return sqlite_file(tmp_path / "mira.db", MIRA, {"projects": PROJECTS} | tables)
 
 
-def store(tmp_path: Path, *facts: dict[str, Any], **tables: list[dict[str, Any]]) -> Path:
-    rows = {"projects": [SHOP], "memory_facts": list(facts), **tables}
-    return sqlite_file(tmp_path / "mira.db", MIRA, rows)
+def read(tmp_path: Path, **tables: list[dict[str, Any]]) -> Read:
+    return Read("mira", file(tmp_path, **tables))
 
 
-def test_memory_fact_becomes_a_memory(tmp_path: Path) -> None:
-    [draft] = mira(tmp_path, fact()).drafts
-    assert (draft.content, draft.key, draft.type) == ("We sign requests with JWT", "auth", "decision")
-    assert (draft.category, draft.confidence, draft.project) == ("security", 0.8, "shop")
+def test_file_is_recognised(tmp_path: Path) -> None:
+    assert detect_format(file(tmp_path)).name == "mira"
+
+
+def test_fields_are_kept_and_memories_do_not_expire(tmp_path: Path) -> None:
+    row = fact(key="auth", category="security", confidence=0.7, scope="team", first_session_id="s1")
+    found = read(tmp_path, memory_facts=[row])
+    [draft] = found.drafts
+    assert (draft.content, draft.key, draft.category) == (row["content"], "auth", "security")
+    assert (draft.type, draft.scope, draft.confidence, draft.ttl_days) == ("decision", "team", 0.7, 0)
+    assert (draft.project, draft.session_id) == ("Tide Board", "s1")
     assert draft.created_at == datetime(2026, 3, 1, 10, tzinfo=UTC)
+    assert found.records[0].past.updated_at == datetime(2026, 3, 2, 10, tzinfo=UTC)
 
 
-def test_memory_fact_does_not_expire(tmp_path: Path) -> None:
-    [draft] = mira(tmp_path, fact()).drafts
-    assert "ttl_days" in draft.given
-    assert not draft.ttl_days
-
-
-@pytest.mark.parametrize("scope", ["personal", "project", "team"])
-def test_scope_is_kept(tmp_path: Path, scope: str) -> None:
-    [draft] = mira(tmp_path, fact(scope=scope)).drafts
-    assert draft.scope == scope
-
-
-def test_unknown_scope_is_refused(tmp_path: Path) -> None:
-    read = mira(tmp_path, fact(scope="galaxy"))
-    assert read.drafts == []
-    assert "is no known scope" in read.bad["memory_facts row 42"][0]
-
-
-def test_project_without_a_name_is_named_by_its_path(tmp_path: Path) -> None:
-    [draft] = mira(tmp_path, fact(), projects=[SHOP | {"name": None}]).drafts
+def test_project_without_a_name_is_named_after_its_folder(tmp_path: Path) -> None:
+    [draft] = read(tmp_path, memory_facts=[fact(project_id=2)]).drafts
     assert draft.project == "shop"
 
 
-def test_unknown_type_becomes_general_and_is_reported(tmp_path: Path) -> None:
-    read = mira(tmp_path, fact(fact_type="health"))
-    assert read.drafts[0].type == "general"
-    assert read.unmapped == {"type health (stored as general)": 1}
+def test_memory_without_a_project_has_none(tmp_path: Path) -> None:
+    [draft] = read(tmp_path, memory_facts=[fact(project_id=None)]).drafts
+    assert draft.project == ""
 
 
-def test_branch_becomes_a_tag(tmp_path: Path) -> None:
-    [draft] = mira(tmp_path, fact(branch="main")).drafts
-    assert draft.tags == ["branch:main"]
+def test_unknown_type_is_general_with_a_tag(tmp_path: Path) -> None:
+    found = read(tmp_path, memory_facts=[fact(fact_type="convention")])
+    assert (found.drafts[0].type, found.drafts[0].tags) == ("general", ["convention"])
+    assert found.unmapped["type convention (stored as general, with the type as a tag)"] == 1
 
 
-def test_first_and_last_session_become_evidence(tmp_path: Path) -> None:
-    found = mira(tmp_path, fact()).history("evidence")
-    assert [(one.memory_id, one.session_id) for one in found] == [("mira-42", "s1"), ("mira-42", "s2")]
+def test_entities_are_read_with_their_types(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        memory_facts=[fact()],
+        memory_entities=[
+            {"id": 1, "canonical_name": "jwt", "entity_type": "technology", "display_name": "JWT"},
+            {"id": 2, "canonical_name": "oauth", "entity_type": "technology"},
+        ],
+        memory_entity_links=[{"fact_id": 42, "entity_id": 1}, {"fact_id": 42, "entity_id": 2}],
+    )
+    named = [(one.entity, one.entity_type) for one in found.drafts[0].entities]
+    assert named == [("JWT", "technology"), ("oauth", "technology")]
 
 
-def test_values_without_a_place_are_reported(tmp_path: Path) -> None:
-    read = mira(tmp_path, fact(session_count=5, user_id="grace", team_id=1, suspicious=1))
-    assert read.unmapped == {
-        "sessions between the first and the last": 3,
-        "user_id (personal memories belong to the person who imports them)": 1,
-        "team_id (team memories belong to the whole team)": 1,
-        "suspicious (the hub inspects memories itself)": 1,
-    }
+@pytest.mark.parametrize(
+    ("values", "sessions"),
+    [
+        ({"session_count": 1, "first_session_id": "a", "last_session_id": "a"}, ["a"]),
+        ({"session_count": 2, "first_session_id": "a", "last_session_id": "b"}, ["a", "b"]),
+        ({"session_count": 3, "first_session_id": "a", "last_session_id": "b"}, ["a", "b", "mira-42-0"]),
+        ({"session_count": 1}, []),
+    ],
+)
+def test_sessions_are_read_as_evidence(tmp_path: Path, values: dict[str, Any], sessions: list[str]) -> None:
+    found = read(tmp_path, memory_facts=[fact(**values)]).history("evidence")
+    assert [one.session_id for one in found] == sessions
 
 
-def test_file_of_an_older_version_is_read(tmp_path: Path) -> None:
-    row = {name: value for name, value in fact().items() if name in "id project_id key content".split()}
-    path = sqlite_file(tmp_path / "old.db", MIRA_OLD, {"projects": [SHOP], "memory_facts": [row]})
-    assert detect_format(path).name == "mira"
-    [draft] = Read("mira", path).drafts
-    assert (draft.content, draft.project, draft.scope) == ("We sign requests with JWT", "shop", "project")
+def test_damaged_session_count_makes_at_most_100_rows(tmp_path: Path) -> None:
+    row = fact(session_count=10**15, first_session_id="a")
+    assert len(read(tmp_path, memory_facts=[row]).history("evidence")) == 100
 
 
-def test_binary_content_is_refused_by_row(tmp_path: Path) -> None:
-    read = mira(tmp_path, fact(content=b"\xff\xfe"), fact(id=43, key="b", content="Fine"))
-    assert [draft.content for draft in read.drafts] == ["Fine"]
-    assert "memory_facts row 42" in read.bad
+def test_archived_memory_is_in_the_trash(tmp_path: Path) -> None:
+    [record] = read(tmp_path, memory_facts=[fact(status="archived")]).records
+    assert record.past.deleted_at == datetime(2026, 3, 2, 10, tzinfo=UTC)
+
+
+def test_stale_memory_has_a_tag(tmp_path: Path) -> None:
+    [draft] = read(tmp_path, memory_facts=[fact(stale_since="2026-03-02 10:00:00")]).drafts
+    assert draft.tags == ["stale"]
+
+
+def test_values_and_tables_without_a_place_are_reported(tmp_path: Path) -> None:
+    row = fact(branch="main", team_id=3, user_id="ada", suspicious=1, scope="galaxy")
+    found = read(tmp_path, memory_facts=[row], goals=[{"title": "Ship"}])
+    assert {"branch", "team_id", "user_id", "scope galaxy (stored for the project)"} <= found.unmapped.keys()
+    assert any("goals" in what for what in found.unmapped)
+    assert found.drafts[0].scope == "project"
+
+
+def test_first_versions_are_read(tmp_path: Path) -> None:
+    row = {"id": 1, "content": "We use TypeScript strict mode", "fact_type": "decision"}
+    found = Read("mira", sqlite_file(tmp_path / "mira.db", MIRA_FIRST, {"memory_facts": [row]}))
+    assert [draft.content for draft in found.drafts] == [row["content"]]
+    assert found.bad == {}
 
 
 @pytest.mark.django_db
-def test_command_imports_memories_with_their_sessions_once(tmp_path: Path) -> None:
-    path = store(tmp_path, fact(), fact(id=43, key=None, content="Stripe takes the payments"))
-    for _ in range(2):
-        call_command("import_memories", str(path), verbosity=0, stdout=StringIO())
-    assert Memory.objects.count() == 2
-    found = Memory.objects.get(key="auth")
-    assert memories.count_sessions([found]) == {found.pk: 2}
-    assert found.expires_at is None
+def test_imported_memory_has_its_sessions_and_a_second_import_adds_nothing(tmp_path: Path) -> None:
+    values = {"session_count": 3, "first_session_id": "a", "last_session_id": "b"}
+    path = file(tmp_path, memory_facts=[fact(**values), fact(id=43, content="Deploy on weekdays")])
+    assert Brought(path).errors == []
+    Brought(path)
+    memory = Memory.objects.get(content=fact()["content"])
+    assert Evidence.objects.filter(memory=memory).count() == 3
+    assert (Memory.objects.count(), memory.expires_at) == (2, None)
