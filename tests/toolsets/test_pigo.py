@@ -223,7 +223,7 @@ def test_merge_of_the_language_model_rewrites_all_layers(embedding, pigo, model)
     memory = Memory.objects.get()
     assert memory.content == united
     assert memory.abstract == "The export job. Ingrid's job."
-    assert memory.overview == "It runs. She reads."
+    assert memory.overview == "It runs at night. She answers mails."
 
 
 def test_failing_language_model_leaves_the_decision_to_the_rules(embedding, pigo, model):
