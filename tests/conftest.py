@@ -85,10 +85,12 @@ _SERVED = (
     "tests/faults/test_kills.py",
     "tests/http/test_raw_sockets.py",
     "tests/http/test_request_buffering.py",
+    "tests/mcp/test_claude_code.py",
     "tests/mcp/test_python_client.py",
     "tests/mcp/test_stdio.py",
     "tests/mcp/test_typescript_client.py",
     "tests/ops/test_drafts.py",
+    "tests/package/",
     "tests/recorded/",
 )
 
