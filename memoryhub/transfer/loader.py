@@ -169,8 +169,8 @@ def _read_batches(
 
 
 def _count_characters(item: Item) -> int:
-    is_memory = isinstance(item, Record) and isinstance(item.draft, MemoryDraft)
-    return len(item.draft.content) if is_memory else 0
+    draft = item.draft if isinstance(item, Record) else None
+    return len(draft.content) if isinstance(draft, MemoryDraft) else 0
 
 
 def _look_ahead(batches: Iterator[_BatchRead]) -> Iterator[_BatchRead]:
