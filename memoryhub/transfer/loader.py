@@ -160,11 +160,14 @@ def _read_batches(
             yield Batch(items, options, ids, workers), reader.mark(before=True), item
             return
         size = _count_characters(item)
-        if items and (len(items) >= BATCH_SIZE or characters + size > BATCH_CHARACTERS):
+        if items and characters + size > BATCH_CHARACTERS:
             yield Batch(items, options, ids, workers), reader.mark(before=True), None
             items, characters = [], 0
         items.append(item)
         characters += size
+        if len(items) >= BATCH_SIZE:
+            yield Batch(items, options, ids, workers), reader.mark(), None
+            items, characters = [], 0
     yield Batch(items, options, ids, workers), reader.mark(), None
 
 
