@@ -90,6 +90,7 @@ _SERVED = (
     "tests/mcp/test_stdio.py",
     "tests/mcp/test_typescript_client.py",
     "tests/ops/test_drafts.py",
+    "tests/package/",
     "tests/recorded/",
 )
 

@@ -25,10 +25,25 @@ from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv"
-DEMO_HOME = ROOT / ".demo"
+_PACKAGED = Path(__file__).resolve().parents[1] / "data"
+# A wheel contains this folder (pyproject.toml); a checkout has its content at the top level.
+IS_INSTALLED = _PACKAGED.is_dir()
+DATA = _PACKAGED if IS_INSTALLED else ROOT
+DEMO_MARKER = "this-is-a-demo"
 _BOUND = re.compile(r"(>=|<)\s*(\d+(?:\.\d+)*)")
 # Prefixes of the variables that locate and configure a store. The demo has its own home and memoryhub.toml.
 _STORE_VARIABLES = ("LETSGO_", "MEMORYHUB_", "DATABASE_URL")
+
+
+def _demo_home() -> Path:
+    """Return the demo's folder: next to ``manage.py``, or in ``LETSGO_HOME`` if the package is installed."""
+    if not IS_INSTALLED:
+        return ROOT / ".demo"
+    home = Path(os.environ.get("LETSGO_HOME") or "~/.letsgo").expanduser().absolute()
+    return home if (home / DEMO_MARKER).exists() else home / "demo"
+
+
+DEMO_HOME = _demo_home()
 
 
 def main(argv: list[str], run: Callable[[list[str]], None] | None = None) -> None:
@@ -50,6 +65,8 @@ def main(argv: list[str], run: Callable[[list[str]], None] | None = None) -> Non
 def run_management_command(argv: list[str]) -> None:
     """Run a Django command in the store, or in the demo's store for ``quickstart``."""
     command = argv[1] if len(argv) > 1 else ""
+    if command == "test" and IS_INSTALLED:
+        sys.exit("The tests are in the repository; the package leaves them out.")
     if command == "quickstart" and "--no-demo" not in argv:
         enter_demo(os.environ)
     # Tests never open a real store.
@@ -94,7 +111,7 @@ def missing(for_tests: bool = False) -> list[str]:
     """Return the requirements of ``pyproject.toml`` that are not installed, or too old, in the running
     Python.
     """
-    if not (ROOT / "pyproject.toml").exists():  # installed as a package, with its requirements
+    if IS_INSTALLED:  # together with the requirements
         return []
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     wanted = project["dependencies"] + (project["optional-dependencies"]["dev"] if for_tests else [])
