@@ -252,7 +252,7 @@ def _distill_command(seen: Observation, work: OpenWork) -> Candidate | str:
         return ROUTINE
     output = strip_injected_context(seen.output)
     if repair := extract_repair(output):
-        return Candidate(repair, "failure", tuple(work.read[-MAX_FILES_READ:]), tuple(work.modified))
+        return Candidate(repair, "failure")  # the open files may have nothing to do with it
     if seen.failed:
         if error := last_error(seen.output):
             work.failure, work.failed_command = error, seen.command

@@ -401,8 +401,8 @@ def test_answer_of_the_user_is_a_decision(agent_session, response):
     memory = agent_session.tool("AskUserQuestion", {"questions": [QUESTION]}, response).memory
     assert memory.type == "decision"
     assert memory.content == (
-        "Decision of the user: Which database should the ledger use? PostgreSQL (locks rows, needs a server)."
-        " Not chosen: SQLite."
+        "Decision of the user: PostgreSQL (Which database should the ledger use?) Reason: locks rows, needs a"
+        " server. Not chosen: SQLite."
     )
 
 
