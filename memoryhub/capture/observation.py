@@ -41,6 +41,7 @@ class ToolRules(PatternFile):
     patched_file: Regex
     test_command: Regex
     commit_command: Regex
+    help_command: Regex
     heredoc: Regex
     trailer: Regex
     command_prefix: Regex
