@@ -85,6 +85,7 @@ _SERVED = (
     "tests/faults/test_kills.py",
     "tests/http/test_raw_sockets.py",
     "tests/http/test_request_buffering.py",
+    "tests/mcp/test_claude_code.py",
     "tests/mcp/test_python_client.py",
     "tests/mcp/test_stdio.py",
     "tests/mcp/test_typescript_client.py",

@@ -192,7 +192,8 @@ def _score_candidate(
         live = Memory.objects.visible_to(context.actor.clearance).live()
         neighbours = find_similar_terms(live.filter(project=context.session.project), text)
         repeated = any(jaccard(own, other) >= DUPLICATE_SIMILARITY for other in neighbours)
-        return classification.score(text, classified.type, neighbours, weights, is_routine), repeated
+        scorer = capabilities.get(capabilities.MEMORABILITY)
+        return scorer.score(text, classified.type, neighbours, weights, is_routine), repeated
 
     answer = capabilities.call_capability(capabilities.MEMORABILITY, compute, warnings)
     if answer is None:
@@ -250,7 +251,7 @@ def _store_memory(
     except (memories.SecretDetected, memories.TooCostlyToCheck):
         result.skip_reason = "secret"
     else:
-        if old:
+        if old and not old.pinned:
             memories.trash_merged(result.memory, [old.uid], context.actor)
 
 

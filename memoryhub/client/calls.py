@@ -6,6 +6,7 @@ those of the hub's OpenAPI document (``memoryhub.api.schemas``).
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -98,6 +99,7 @@ class Filters(Levels, total=False):
     entity: str
     sensitivity: str
     scope: str
+    pinned: bool
     since: datetime | str
     until: datetime | str
     trashed: bool
@@ -136,6 +138,7 @@ class MemoryFields(TypedDict, total=False):
     ttl_days: float | None
     entities: Sequence[Mapping[str, str]]
     superseded_by: str | None
+    pinned: bool
 
 
 class NewMemory(MemoryFields, total=False):
@@ -219,9 +222,13 @@ class Call(Generic[Result]):
 
     def request(self) -> dict[str, Any]:
         """Return the arguments of ``httpx2.Client.request``."""
-        params = {name: value for name, value in to_jsonable_python(self.params).items() if value is not None}
-        body = {} if self.body is None else {"json": to_jsonable_python(self.body)}
-        return {"method": self.method, "url": self.path, "params": params, "headers": self.headers, **body}
+        params = {name: _replace_surrogates(value) for name, value in to_jsonable_python(self.params).items()}
+        found: dict[str, Any] = {"method": self.method, "url": self.path, "params": params}
+        if self.body is None:
+            return {**found, "headers": self.headers}
+        # ASCII also transports half of a surrogate pair, so that the hub can refuse it.
+        content = json.dumps(to_jsonable_python(self.body))
+        return {**found, "headers": {**self.headers, "Content-Type": "application/json"}, "content": content}
 
     def parse(self, response: httpx2.Response) -> Result:
         """Return the typed result of a response, or raise the problem that it describes."""
@@ -372,8 +379,8 @@ def sessions(filters: SessionFilters) -> Call[ListOf[SessionShape]]:
 
 
 def session(id: str, project: str | None, levels: Levels) -> Call[Session]:
-    params = {**levels, "project": project, "limit": 200}
-    return Call("GET", f"/sessions/{quote(id, safe='')}", Session, params)
+    params = {**levels, "limit": 200, **({} if project is None else {"project": project})}
+    return Call("GET", f"/sessions/{_quote(id)}", Session, params)
 
 
 def timeline(filters: History) -> Call[ListOf[TimelineEntry]]:
@@ -391,7 +398,7 @@ def facts(filters: FactFilters) -> Call[ListOf[FactShape]]:
 
 
 def delete_fact(id: str) -> Call[Ended]:
-    return Call("DELETE", f"/facts/{quote(id, safe='')}", Ended, repeatable=False)
+    return Call("DELETE", f"/facts/{_quote(id)}", Ended, repeatable=False)
 
 
 def report_event(
@@ -408,9 +415,17 @@ def statistics(levels: Levels) -> Call[Statistics]:
 
 
 def call_tool(toolset: str, tool: str, arguments: Mapping[str, Any]) -> Call[ToolResult]:
-    path = f"/tools/{quote(toolset, safe='')}/{quote(tool, safe='')}"
+    path = f"/tools/{_quote(toolset)}/{_quote(tool)}"
     return Call("POST", path, ToolResult, body=arguments, repeatable=False)
 
 
 def _memory(id: str) -> str:
-    return f"/memories/{quote(id, safe='')}"
+    return f"/memories/{_quote(id)}"
+
+
+def _quote(part: str) -> str:
+    return quote(part, safe="", errors="replace")
+
+
+def _replace_surrogates(value: Any) -> Any:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value

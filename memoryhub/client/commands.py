@@ -20,6 +20,7 @@ from memoryhub.client.credentials import find_server, find_token
 from memoryhub.client.errors import AuthenticationFailed, ConnectionFailed, MemoryhubError
 from memoryhub.client.terminal import make_safe, print_json, print_table
 from memoryhub.core.http_client import is_unencrypted
+from memoryhub.core.text import without_title_line
 from memoryhub.core.vocabulary import SCOPES, TYPES
 
 _LEVELS = ("public", "private", "secret")
@@ -79,13 +80,22 @@ def _filters(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     return given | {name: True for name, asked in levels.items() if asked}
 
 
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
 def _client(options: argparse.Namespace) -> Client:
     return Client(options.server, find_token(options.server))
 
 
 def _add_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", nargs="+", help="words, a phrase in quotes, or part of a name")
-    parser.add_argument("--limit", type=int, default=10, metavar="N", help="number of results (default: 10)")
+    parser.add_argument(
+        "--limit", type=_count, default=10, metavar="N", help="number of results (default: 10)"
+    )
     parser.add_argument("--type", choices=TYPES, metavar="TYPE", help=f"one of: {', '.join(TYPES)}")
     parser.add_argument("--tag", help="only memories with this tag")
     parser.add_argument("--file", help="only memories about this file or folder")
@@ -117,7 +127,7 @@ def _hit_row(hit: HitShape) -> tuple[str, ...]:
 def _add_recall(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", nargs="+", help="what to recall")
     parser.add_argument(
-        "--max-tokens", type=int, default=1000, metavar="N", help="budget of the answer (default: 1000)"
+        "--max-tokens", type=_count, default=1000, metavar="N", help="budget of the answer (default: 1000)"
     )
     _add_filters(parser)
     parser.set_defaults(run=_recall)
@@ -131,7 +141,7 @@ def _recall(options: argparse.Namespace) -> int:
     for memory in found.details:
         where = ", ".join(part for part in (memory.type, memory.project, _day(memory.updated_at)) if part)
         print(f"{make_safe(memory.title)}  [{make_safe(where)}, {make_safe(memory.id)}]")
-        print(f"{make_safe(memory.content)}\n")
+        print(f"{make_safe(without_title_line(memory.content, memory.title))}\n")
     whole = {memory.id for memory in found.details}
     rows = [(line.id, line.type, line.summary) for line in found.index if line.id not in whole]
     if rows:
@@ -168,6 +178,8 @@ def _ttl(text: str) -> float:
 def _remember(options: argparse.Namespace) -> int:
     text = " ".join(options.text)
     if text in ("", "-"):
+        if sys.stdin.isatty():
+            print("Type the text of the memory, then Ctrl-D.", file=sys.stderr)
         text = sys.stdin.read()
     names = [name for name in MemoryFields.__annotations__ if getattr(options, name, None) is not None]
     fields: NewMemory = {name: getattr(options, name) for name in names}  # type: ignore[assignment]
@@ -183,7 +195,7 @@ def _remember(options: argparse.Namespace) -> int:
 
 def _add_sessions(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", nargs="?", help="id of a session, to show what happened in it")
-    parser.add_argument("--limit", type=int, default=20, metavar="N", help="number of rows (default: 20)")
+    parser.add_argument("--limit", type=_count, default=20, metavar="N", help="number of rows (default: 20)")
     _add_filters(parser)
     parser.set_defaults(run=_sessions)
 

@@ -167,6 +167,10 @@ def _handle(
         if change.before != change.after and not _is_confirmed(options, path):
             return "declined"
         _apply(change, record)
+        if change.before != change.after:
+            print(f"{title}: {path} changed.")
+    except BrokenPipeError:  # of standard output
+        raise
     except (UnusableConfig, OSError, UnicodeDecodeError) as error:
         print(f"{title}: {path} stays as it is: {error}.", file=sys.stderr)
         return "failed"

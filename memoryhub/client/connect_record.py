@@ -61,9 +61,13 @@ class Record:
             self._additions.pop(str(path), None)
         else:
             self._additions[str(path)] = addition
-        write_text(
-            self._path(), json.dumps({name: asdict(one) for name, one in self._additions.items()}, indent=2)
-        )
+        if self._additions:
+            values = {name: asdict(one) for name, one in self._additions.items()}
+            write_text(self._path(), json.dumps(values, indent=2))
+            return
+        self._path().unlink(missing_ok=True)
+        with suppress(OSError):  # it was never made, or contains something else
+            self._path().parent.rmdir()
 
 
 def _to_addition(values: dict[str, Any]) -> Addition:

@@ -17,6 +17,6 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='memory',
-            index=models.Index(condition=models.Q(('pinned_at__isnull', False)), fields=['project', 'pinned_at'], name='memory_pinned'),
+            index=models.Index(condition=models.Q(('pinned_at__isnull', False)), fields=['pinned_at'], name='memory_pinned'),
         ),
     ]

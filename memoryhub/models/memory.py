@@ -174,9 +174,7 @@ class Memory(models.Model):
                 name="memory_superseded",
                 condition=Q(superseded_by__isnull=False),
             ),
-            models.Index(
-                fields=["project", "pinned_at"], name="memory_pinned", condition=Q(pinned_at__isnull=False)
-            ),
+            models.Index(fields=["pinned_at"], name="memory_pinned", condition=Q(pinned_at__isnull=False)),
             models.Index(fields=["confidence"], name="memory_unsure", condition=Q(confidence__lt=0.4)),
             models.Index(fields=["deleted_at", "sensitivity"], name="memory_flagged", condition=~Q(flags=[])),
         ]

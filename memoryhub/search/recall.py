@@ -29,8 +29,8 @@ INDEX_SHARE = 0.4  # of the budget
 _SHORTER_SUMMARIES = (10, 5, 2)  # words, if a summary of SUMMARY_WORDS is too expensive
 _MAX_ENTRY_TOKENS = 100  # a summary of emoji can have many more
 _QUERY_SHARES = (8, 24)  # divisors of the budget for repeating the query; the second if no entry fits
-_INDEX_WORDS = (SUMMARY_WORDS, 14, 10, 7, 5)  # of each summary, if the index is to list all matches
-_LEAN_INDEX_SHARE = 0.2  # of the budget, for such an index with longer summaries than the shortest
+# Words of each summary if the index is to list all matches, and the share of the budget that they may take.
+_INDEX_WORDS = ((SUMMARY_WORDS, 0.2), (14, 0.2), (10, 0.2), (7, 0.2), (5, 0.7), (3, 1.0))
 _MIN_ENTRY_TOKENS = 20  # of an index entry with an id and few words
 _SMALL_DETAIL = 200  # tokens; few details are smaller
 _DETAIL_OVERSAMPLING = 4  # details to choose from, relative to the number of small ones that fit
@@ -196,8 +196,8 @@ def _shorten_query(query: str, room: int) -> str:
 
 def _summary_words(matches: list[_Match], entry: EntrySerializer, room: int) -> int:
     """Return the length of the summaries of an index that lists all matches."""
-    for words in _INDEX_WORDS:
-        if sum(_json_tokens(entry(one.memory, words)) + 1 for one in matches) <= room * _LEAN_INDEX_SHARE:
+    for words, share in _INDEX_WORDS:
+        if sum(_json_tokens(entry(one.memory, words)) + 1 for one in matches) <= room * share:
             break
     return words
 

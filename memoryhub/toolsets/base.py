@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
+from http import HTTPStatus
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -15,8 +16,9 @@ from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.http.problems import Problem, field_error, invalid_fields, pydantic_field_errors
 
-_MIN_NAME_SIMILARITY = 70  # of 100; names that are less similar are not suggested
-_MAX_NAME_CHARS = 100
+_MIN_NAME_SIMILARITY = 60  # of 100; names that are less similar are not suggested
+_NAME_CHARS = range(3, 101)
+_MAX_SUGGESTIONS = 20  # so that a body full of unknown names costs little
 _QUOTED = re.compile(r"'([^']+)'")
 _NULL = {"type": "null"}
 
@@ -72,7 +74,7 @@ def _remove_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 def nearest_name(name: str, names: Iterable[str]) -> str:
     """Return the valid name that is most similar to an unknown one; empty if none is similar."""
-    if len(name) > _MAX_NAME_CHARS:
+    if len(name) not in _NAME_CHARS:
         return ""
     found = process.extractOne(
         name, list(names), scorer=_similarity, processor=_split_words, score_cutoff=_MIN_NAME_SIMILARITY
@@ -110,7 +112,17 @@ class ToolOutcome:
     suggestions: dict[str, str] | None = None
 
 
-Refusal = Callable[[ValidationError, dict[str, Any]], Exception]
+Refusal = Callable[[ValidationError], Exception]
+
+
+def _explain(error: ValidationError) -> Problem:
+    """Return the problem of invalid arguments, with the nearest valid values."""
+    details = error.errors(include_url=False)
+    found = pydantic_field_errors(details)
+    for one, detail in zip(found, details, strict=True):
+        if detail["type"] in ("literal_error", "enum") and isinstance(detail["input"], str):
+            one["message"] += did_you_mean(detail["input"], _QUOTED.findall(detail["ctx"]["expected"]))
+    return invalid_fields(found)
 
 
 @dataclass(frozen=True)
@@ -161,8 +173,13 @@ class Tool(Generic[Arguments]):
         """Check right and arguments, and call the handler. Exceptions of the layers below propagate."""
         if self.right:
             caller.require(self.right)
-        parsed = self._parse(arguments)
-        result = self.handler(caller, parsed)
+        try:
+            parsed = self._parse(arguments)
+            result = self.handler(caller, parsed)
+        except Problem as problem:
+            if problem.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+                problem.errors += self._misspelt(arguments, {one["field"] for one in problem.errors})
+            raise
         # A handler that ignores more than unknown arguments returns an outcome.
         outcome = (
             result if isinstance(result, ToolOutcome) else ToolOutcome(result, unknown_arguments(parsed))
@@ -175,26 +192,21 @@ class Tool(Generic[Arguments]):
         try:
             return self.input.model_validate(arguments)
         except ValidationError as error:
-            raise (self.refusal or self._explain)(error, arguments) from None
+            raise (self.refusal or _explain)(error) from None
 
-    def _explain(self, error: ValidationError, arguments: dict[str, Any]) -> Problem:
-        """Return the problem of invalid arguments, with the nearest valid values and names."""
-        details = error.errors(include_url=False)
-        found = pydantic_field_errors(details)
-        for one, detail in zip(found, details, strict=True):
-            if detail["type"] in ("literal_error", "enum") and isinstance(detail["input"], str):
-                one["message"] += did_you_mean(detail["input"], _QUOTED.findall(detail["ctx"]["expected"]))
-        found += [
+    def _misspelt(self, arguments: dict[str, Any], named: Set[str]) -> list[dict[str, str]]:
+        """Return an error for each unknown argument that is similar to one that is not given."""
+        return [
             field_error(name, f"is unknown; did you mean {near}?")
-            for name, near in self._suggest(arguments).items()
+            for name, near in self._suggest(arguments.keys() - named).items()
             if near not in arguments
         ]
-        return invalid_fields(found)
 
     def _suggest(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the nearest valid name of each name that is not one of an argument."""
+        """Return the nearest valid name of the first names that are not those of arguments."""
         known = {**self.input_schema["properties"], **dict.fromkeys(getattr(self.input, "other_names", ()))}
-        nearest = {name: nearest_name(name, known) for name in names if name not in known}
+        unknown = sorted(name for name in names if name not in known)[:_MAX_SUGGESTIONS]
+        nearest = {name: nearest_name(name, known) for name in unknown}
         return {name: near for name, near in nearest.items() if near}
 
 

@@ -314,6 +314,10 @@ def _newest(memories: MemoryQuerySet, limit: int, offset: int = 0) -> list[Memor
 class OperationArguments(ToolArguments):
     """The arguments of ``memory``: the operation, and the arguments of the tool of that name."""
 
+    other_names: ClassVar = frozenset(_UPSTREAM_NAMES).union(
+        *(tool.input_schema["properties"] for tool in LETSGO.tools)
+    )
+
     operation: Literal[tuple(tool.name for tool in LETSGO.tools)] = Field(  # type: ignore[valid-type]
         description="The tool to run."
     )

@@ -99,14 +99,14 @@ class StoreArguments(ToolArguments):
         description="Names, or objects with entity and entity_type; extracted from the content when left "
         "out.",
     )
-    tags: Labels = Field(default_factory=list, description="Tags.")
+    tags: Labels = Field(default_factory=list, description="Words to find it by.")
     title: Annotated[Text, Field(max_length=500)] = Field(
         "", description="Short title; default: made from the content."
     )
     category: Annotated[Word, Field(max_length=100)] = Field("general", description="Category, any word.")
     sensitivity: Sensitivity = Field(Sensitivity.PUBLIC, description="Level: public, private or secret.")
     scope: Scope = Field(Scope.PROJECT, description="Scope: personal, project or team.")
-    project: Name = Field("", description="Project.")
+    project: Name = Field("", description="Project it belongs to, such as the name of a repository.")
     session_id: Name = Field("", description="Session in which it was created.")
     ttl_days: TtlDays | None = Field(None, description="Days to live; default: importance x 30; 0: forever.")
 

@@ -240,7 +240,7 @@ def _to_field_message(hint: str) -> str:
     return plain[:1].lower() + plain[1:]
 
 
-def to_argument_problem(error: ValidationError, _: dict[str, Any] | None = None) -> Problem:
+def to_argument_problem(error: ValidationError) -> Problem:
     """Return the problem for invalid arguments, in Mira's wording where it has one, naming every field."""
     messages: dict[str, tuple[str, str]] = {}
     for one in pydantic_field_errors(error.errors(include_url=False, include_input=False)):

@@ -12,7 +12,7 @@ from memoryhub.access.policy import Sensitivity
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import MAX_LIMIT
 from memoryhub.core.vocabulary import Right, Scope
-from memoryhub.extraction.deduplication import create_deduplicated
+from memoryhub.extraction.services import create_by_model
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.memories.filters import MemoryFilter, TextFilter
 from memoryhub.memories.schemas import Content, Labels, Name, PersistentDraft, Text, TtlDays
@@ -64,8 +64,8 @@ class RememberArguments(ToolArguments):
     overview: Annotated[Text, Field(max_length=20_000)] = Field(
         "", description="L1: a paragraph; default: the abstract."
     )
-    tags: Labels = Field(default_factory=list, description="Tags.")
-    project: Name = Field("", description="Project.")
+    tags: Labels = Field(default_factory=list, description="Words to find it by.")
+    project: Name = Field("", description="Project it belongs to, such as the name of a repository.")
     scope: Scope = Field(Scope.PROJECT, description="Scope: personal, project or team.")
     sensitivity: Sensitivity = Field(Sensitivity.PUBLIC, description="Level: public, private or secret.")
     session_id: Name = Field("", description="Session in which it was created.")
@@ -110,14 +110,14 @@ def memory_remember(caller: Caller, args: RememberArguments) -> ToolOutcome:
         "overview": args.overview or args.abstract,
     }
     draft = PersistentDraft.model_validate(values)
-    result = create_deduplicated(draft, caller.actor)
+    result = create_by_model(draft, caller.actor)
     layers = {"abstract", "overview"} & args.model_fields_set
     refreshed = result.outcome == "refreshed"  # otherwise, the merge has added to the layers
     ignored = results.merge_repeat(
         result,
         draft,
         caller.actor,
-        replaced=layers,
+        replaced={"category"} | layers,
         applied={"type", "overview"} - layers if refreshed else {"type", "abstract", "overview"},
     )
     stored = results.serialize_written_memory(result, draft, caller.actor)

@@ -81,8 +81,9 @@ def merge_repeat(
         return []
     given = draft.given - _PLACE_FIELDS - applied
     memory = Memory.objects.visible_to(actor.clearance).filter(pk=result.memory.pk).first()
-    if memory is None:
-        return sorted(given - {"ttl_days", "sensitivity"})
+    if memory is None:  # storing by key has set the fields, storing the content has not
+        given &= {"created_at"} if result.outcome == "updated" else given - {"ttl_days", "sensitivity"}
+        return sorted(given)
     values: dict[str, Any] = {}
     if result.outcome == "refreshed":
         values = {name: getattr(draft, name) for name in given & replaced}
@@ -92,6 +93,7 @@ def merge_repeat(
             values["importance"] = draft.importance
     if values:
         memory = memories.update_memory(memory.uid, MemoryPatch.model_validate(values), actor)
+        result.memory.refresh_from_db()
     return sorted(name for name in given if _differs(memory, name, draft, actor))
 
 

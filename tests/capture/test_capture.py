@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memoryhub import memories
+from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Event, Memory
 from tests.capture.conftest import DATABASE, FIX, AgentSession
 
@@ -65,6 +66,19 @@ def test_captured_memory_has_metadata_and_event(agent_session):
     }
     assert "problem-solution" in {one.value for one in memory.labels.filter(kind="concept")}
     assert memory.author == "token:bot"
+
+
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_revert_moves_the_memory_of_the_commit_to_the_trash_unless_it_is_pinned(
+    agent_session, actor, is_pinned
+):
+    text = "perf: cues are read one by one because the file is larger than the memory of the reader"
+    memory = agent_session.commit(text).memory
+    if is_pinned:
+        memories.update_memory(memory.uid, MemoryPatch(pinned=True), actor)
+    agent_session.commit(f'Revert \\"{text}\\"\n\nErrors came too late, because no one had asked yet.')
+    memory.refresh_from_db()
+    assert (memory.deleted_at is None) is is_pinned
 
 
 def test_discovery_tokens_count_the_work_since_the_last_memory(agent_session):

@@ -306,6 +306,15 @@ def test_edited_checkpoint_stays(agent_session, configure, actor):
     assert agent_session.memories("checkpoint") == [made]
 
 
+def test_pinned_checkpoint_stays(agent_session, configure):
+    configure(checkpoint_events=1)
+    agent_session.commit(FIX)
+    [made] = agent_session.memories("checkpoint")
+    Memory.objects.filter(pk=made.pk).update(pinned_at=made.created_at)
+    agent_session.end()
+    assert agent_session.memories("checkpoint") == [made]
+
+
 def test_checkpoint_above_the_level_of_the_summary_stays(agent_session, configure, actor):
     configure(checkpoint_events=2)
     agent_session.commit(FIX, sensitivity="secret")

@@ -10,6 +10,9 @@ import httpx2
 import pytest
 
 from memoryhub import client as package
+from memoryhub.api.events import EventBody
+from memoryhub.api.injection import InjectionRequest
+from memoryhub.api.parameters import HistoryFilter, SearchRequest, SessionList
 from memoryhub.client import (
     ApiError,
     AsyncClient,
@@ -24,7 +27,10 @@ from memoryhub.client import (
     RateLimited,
     ServerError,
     UnexpectedAnswer,
+    calls,
 )
+from memoryhub.http.authentication import FactQuery
+from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from tests.client.conftest import Script, problem
 
 ENDED = {"outcome": "trashed", "id": "m1"}
@@ -127,6 +133,24 @@ class TestWithTheApp:
             client.remember("x", importance=2, trust=-1)
         assert {error.field for error in refused.value.errors} == {"importance", "trust"}
         assert refused.value.request_id
+
+
+@pytest.mark.parametrize(
+    ("typed", "model", "others"),
+    [
+        (calls.NewMemory, MemoryDraft, {"deduplicate", "content"}),
+        (calls.MemoryPatch, MemoryPatch, set()),
+        (calls.SearchOptions, SearchRequest, {"query"}),
+        (calls.FactFilters, FactQuery, set()),
+        (calls.FactFields, FactDraft, {"subject", "predicate", "object"}),
+        (calls.SessionFilters, SessionList, {"limit", "cursor"}),
+        (calls.History, HistoryFilter, set()),
+        (calls.InjectOptions, InjectionRequest, {"prompt"}),
+        (calls.EventFields, EventBody, {"event", "session_id", "data"}),
+    ],
+)
+def test_typed_fields_are_those_of_the_api(typed: type, model: Any, others: set[str]) -> None:
+    assert set(typed.__annotations__) ^ set(model.model_fields) == others
 
 
 class TestErrors:

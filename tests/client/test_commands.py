@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from collections.abc import Callable
 
@@ -89,9 +90,11 @@ class TestSearch:
 
 class TestRecall:
     def test_best_memories_are_shown_whole(self, run: Run, client: Client, printed: Printed) -> None:
-        client.remember("We deploy on Tuesdays.\nThe vendor is in the office then.")
+        client.remember("We deploy on Tuesdays.\n\nThe vendor is in the office then.")
         assert run("recall", "deploy") == 0
-        assert "The vendor is in the office then." in printed()
+        title, content = printed().splitlines()[:2]
+        assert title.startswith("We deploy on Tuesdays.  [change, ")
+        assert content == "The vendor is in the office then."
 
     def test_other_matches_are_listed(self, run: Run, client: Client, printed: Printed) -> None:
         client.remember_many([{"content": f"deploy {n} " + "words " * 300} for n in range(3)])
@@ -139,6 +142,35 @@ class TestSessions:
     def test_unknown_session_is_an_error(self, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
         assert run("sessions", "nothing") == 1
         assert "404 not_found" in capsys.readouterr().err
+
+
+class TestArguments:
+    @pytest.mark.parametrize("words", [["remember", "a\udcff"], ["search", "a\udcff"], ["remember", " "]])
+    def test_text_that_the_hub_refuses_is_an_error(
+        self, run: Run, capsys: pytest.CaptureFixture[str], words: list[str]
+    ) -> None:
+        assert run(*words) == 1
+        assert re.match("memoryhub: (422 invalid|400 not_json): ", capsys.readouterr().err)
+
+    @pytest.mark.parametrize("words", [["--project", "\udcff"], ["\udcff"]])
+    def test_argument_of_broken_bytes_matches_nothing(
+        self, run: Run, words: list[str], printed: Printed
+    ) -> None:
+        run("sessions", *words)
+        assert printed() in ("", "No sessions yet. memoryhub connect sets up the agents of this machine.\n")
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["sessions", "--limit", "-1"],
+            ["search", "x", "--limit", "0"],
+            ["recall", "x", "--max-tokens", "many"],
+        ],
+    )
+    def test_number_out_of_range_is_a_usage_error(self, run: Run, words: list[str]) -> None:
+        with pytest.raises(SystemExit) as ended:
+            run(*words)
+        assert ended.value.code == 2
 
 
 class TestTerminal:

@@ -26,6 +26,15 @@ def test_arguments_default_to_those_of_the_process(monkeypatch: pytest.MonkeyPat
     assert passed == [["memoryhub", "check"]]
 
 
+@pytest.mark.parametrize("words", [[], ["help"], ["--help"]])
+def test_help_names_the_commands_of_the_client(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    monkeypatch.setattr(bootstrap, "run_management_command", lambda argv: None)
+    command_line.main(["memoryhub", *words])
+    assert ", ".join(command_line.COMMANDS) in capsys.readouterr().out
+
+
 def test_package_without_its_sources_needs_no_installation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

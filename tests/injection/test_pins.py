@@ -114,8 +114,10 @@ def test_session_that_resumes_is_not_shown_the_pin_again(pinned, start):
 
 def test_pin_is_logged_as_such_and_counts_an_access(pinned, start):
     memory = pinned()
-    start()
-    assert [(one["id"], one["scale"]) for one in Injection.objects.get().injected] == [(memory.uid, "pinned")]
+    start(token_budget=200)
+    row = Injection.objects.get()
+    assert [(one["id"], one["scale"]) for one in row.injected] == [(memory.uid, "pinned")]
+    assert row.token_budget == 1200
     memory.refresh_from_db()
     assert memory.accessed_count == 1
 
@@ -167,3 +169,19 @@ def test_recall_lists_pinned_matches_first(pinned, remember, bot):  # noqa: F811
         assert listed[0] == memory.uid
     assert answer["details"][0]["id"] == memory.uid
     assert set(listed) == {memory.uid, *(one.uid for one in others)}
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "first"),
+    [
+        ("memory-mcp/memory_recall", {}, lambda found: found["details"][0]),
+        ("mira/memory", {"action": "recall", "limit": 1}, lambda found: found[0]),
+        ("pigo/memory_recall", {"top_k": 1}, lambda found: found["results"][0]),
+    ],
+)
+def test_recall_tools_list_pinned_matches_first(pinned, remember, bot, tool, arguments, first):  # noqa: F811
+    remember("Deploy the shop with make ship", importance=1, project="shop")
+    memory = pinned("Deploy the shop by hand in an emergency")
+    pinned("The lunch menu hangs in the kitchen", importance=1)
+    answer = bot.post(f"/tools/{tool}", {"query": "deploy the shop", **arguments}).json()
+    assert first(answer["result"])["id"] == memory.uid

@@ -54,10 +54,16 @@ def test_ignored_argument_has_the_nearest_valid_name(bot, toolset, tool, argumen
     assert (answer["ignored"], answer["suggestions"]) == ([wrong], {wrong: right})
 
 
-@pytest.mark.parametrize("name", ["x", "zzz", "q" * 5000])
+@pytest.mark.parametrize("name", ["x", "id", "zzz", "colour", "q" * 5000])
 def test_name_like_no_other_has_no_suggestion(bot, name):
     answer = run(bot, "letsgo", "search_memories", query="x", **{name: 1}).json()
     assert (answer["ignored"], "suggestions" in answer) == ([name], False)
+
+
+def test_number_of_suggestions_is_limited(bot):
+    names = {f"limit{number:03}": 1 for number in range(100)}
+    answer = run(bot, "letsgo", "search_memories", query="x", **names).json()
+    assert (len(answer["ignored"]), len(answer["suggestions"])) == (100, 20)
 
 
 def test_refusal_names_the_misspelt_argument(bot):
@@ -67,8 +73,24 @@ def test_refusal_names_the_misspelt_argument(bot):
     assert "content" in messages
 
 
-def test_refusal_names_the_nearest_value(bot):
-    problem = is_problem(run(bot, "letsgo", "store_memory", content="x", type="bug-fix"), 422, "invalid")
+@pytest.mark.parametrize(
+    ("toolset", "tool", "arguments"),
+    [
+        ("memory-mcp", "memory_store", {}),
+        ("mira", "memory", {"action": "remember"}),
+        ("mira", "memory", {"action": "reember"}),
+        ("letsgo", "memory", {"operation": "store_memory"}),
+    ],
+)
+def test_every_refusal_names_the_misspelt_argument_once(bot, toolset, tool, arguments):
+    problem = is_problem(run(bot, toolset, tool, **arguments, contnet="x"), 422)
+    messages = [error["message"] for error in problem["errors"] if error["field"] == "contnet"]
+    assert messages == ["is unknown; did you mean content?"]
+
+
+@pytest.mark.parametrize("wrong", ["bug-fix", "bug", "Bugfix"])
+def test_refusal_names_the_nearest_value(bot, wrong):
+    problem = is_problem(run(bot, "letsgo", "store_memory", content="x", type=wrong), 422, "invalid")
     [error] = problem["errors"]
     assert error["message"].endswith("; did you mean bugfix?")
 
@@ -146,6 +168,14 @@ def test_repeat_of_an_unreadable_memory_names_all_that_was_given(agent):
     assert (answer["result"]["outcome"], answer["ignored"]) == ("refreshed", ["tags", "title"])
 
 
+def test_upsert_of_an_unreadable_memory_names_nothing(agent):
+    writer = agent("public", rights=["write"])
+    first = {"content": "zebra", "key": "k", "sensitivity": "secret"}
+    run(writer, "letsgo", "store_memory", **first)
+    answer = run(writer, "letsgo", "store_memory", **{**first, "content": "zebras", "tags": ["t"]}).json()
+    assert (answer["result"]["outcome"], answer["ignored"]) == ("updated", [])
+
+
 def test_pigo_repeat_takes_the_layers_and_names_the_rest(bot):
     first = {"category": "cases", "content": "The build failed; the cache was full", "session_id": "one"}
     run(bot, "pigo", "memory_remember", **first)
@@ -154,6 +184,13 @@ def test_pigo_repeat_takes_the_layers_and_names_the_rest(bot):
     assert (answer["result"]["decision"], answer["ignored"]) == ("SKIP", ["session_id"])
     memory = Memory.objects.get()
     assert (memory.abstract, memory.labels.get().value) == ("Full cache", "ci")
+
+
+def test_pigo_repeat_takes_the_category(bot):
+    run(bot, "letsgo", "store_memory", content="Ada leads the export team", category="people")
+    arguments = {"category": "profile", "content": "Ada leads the export team"}
+    answer = run(bot, "pigo", "memory_remember", **arguments).json()
+    assert (answer["result"]["category"], answer["ignored"]) == ("profile", [])
 
 
 def test_pigo_names_what_a_skipped_memory_brings_in_vain(bot):
