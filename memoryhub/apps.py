@@ -11,6 +11,16 @@ from django.contrib.admin.checks import check_admin_app, check_dependencies
 from django.core import checks as system_checks
 from django.db.models.signals import post_migrate, pre_migrate
 
+# Paths, so that a command imports only what it uses.
+_CAPABILITY_OBJECTS = {
+    "memory.store": "memoryhub.injection.store:STORE",
+    "memory.memorability": "memoryhub.capture.classification",
+    "memory.boundaries": "memoryhub.capture.boundaries",
+    "memory.temporal": "memoryhub.memories.temporal",
+    "memory.consolidation": "memoryhub.maintenance.operations.consolidate",
+    "memory.compression": "memoryhub.maintenance.operations.compress",
+}
+
 
 class MemoryhubConfig(AppConfig):
     name = "memoryhub"
@@ -18,11 +28,14 @@ class MemoryhubConfig(AppConfig):
     verbose_name = "memoryhub"
 
     def ready(self) -> None:
+        from memoryhub import capabilities
         from memoryhub.accounts import clearance, identities, roles, sign_in, tokens
         from memoryhub.core import damage, database
         from memoryhub.maintenance import operations
         from memoryhub.ops import checks  # noqa: F401  checks register themselves
 
+        for name, path in _CAPABILITY_OBJECTS.items():
+            capabilities.register(name, path)
         operations.register("import", "memoryhub.transfer.jobs.IMPORT_OPERATION")
 
         damage.watch_connections()

@@ -1,14 +1,16 @@
 """The registry of capabilities (LetsGo's memory guide). All but the store are optional.
 
-A capability that is switched off or fails is reported, and the others continue.
+A capability that is switched off or fails is reported, and the others continue. The app registers an object
+for each (``apps.py``); docs/python.md lists their methods.
 """
 
 from __future__ import annotations
 
 import logging
+import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.conf import settings
 
@@ -42,6 +44,33 @@ CAPABILITIES: dict[str, Capability] = {
         Capability(COMPRESSION, "capability_compression", "old alike memories become one"),
     )
 }
+
+
+class CapabilityUnavailable(LookupError):
+    """The capability is unknown or switched off."""
+
+
+_objects: dict[str, Any] = {}  # by capability; a text is the path of an object that is not imported yet
+
+
+def register(name: str, provider: Any, setting: str = "", doc: str = "") -> None:
+    """Register the object of a capability, or its dotted path, which is imported when it is first used.
+
+    A later registration replaces an earlier one. ``setting``: the tunable that switches a new one off.
+    """
+    CAPABILITIES.setdefault(name, Capability(name, setting, doc))
+    _objects[name] = provider
+
+
+def get(name: str) -> Any:
+    """Return the object of a capability. Raise CapabilityUnavailable if it is unknown or switched off."""
+    if name not in _objects:
+        raise CapabilityUnavailable(f"{name} is unknown; use one of {', '.join(sorted(_objects))}")
+    if not is_enabled(name):
+        raise CapabilityUnavailable(disabled_message(name))
+    if isinstance(_objects[name], str):
+        _objects[name] = pkgutil.resolve_name(_objects[name])
+    return _objects[name]
 
 
 def is_enabled(name: str) -> bool:

@@ -18,6 +18,7 @@ OTHER_TYPE_WEIGHT = 0.5
 SUBSTANCE_TERMS = 20  # distinct terms that give a substance of about two thirds
 DISTINCT_TERMS = 8  # with fewer terms, a text cannot be fully distinct
 MAX_CONCEPTS = 3
+ROUTINE_FACTOR = 0.3  # of the score of routine output, which stays below the default threshold
 MAX_SALIENCE_BONUS = 0.25
 _STRONG_WEIGHT = 3  # of an explicit decision
 _VERB_WEIGHT = 4  # of the first word of a headline
@@ -78,16 +79,23 @@ class MemorabilityWeights:
     type_weight: float = 0.15
 
 
-def score(text: str, kind: str, neighbours: Iterable[set[str]], weights: MemorabilityWeights) -> Memorability:
+def score(
+    text: str,
+    kind: str,
+    neighbours: Iterable[set[str]],
+    weights: MemorabilityWeights,
+    is_routine: bool = False,
+) -> Memorability:
     """Score a text of a type against the term sets of the most similar memories.
 
-    A repetition is worthless: the total falls to 0 with the distinctiveness.
+    A repetition is worthless: the total falls to 0 with the distinctiveness. Routine output scores low.
     """
     own = terms(_RULES.data.sub(" ", text))
     parts = (substance(own), salience(text), distinctiveness(own, neighbours), type_weight(kind))
     shares = (weights.substance, weights.salience, weights.distinctiveness, weights.type_weight)
     total = sum(share * part for share, part in zip(shares, parts, strict=True))
-    return Memorability(*parts, total=total * min(1.0, 4 * parts[2]) if own else 0.0)
+    total *= min(1.0, 4 * parts[2]) * (ROUTINE_FACTOR if is_routine else 1.0)
+    return Memorability(*parts, total=total if own else 0.0)
 
 
 def substance(own: set[str]) -> float:
@@ -123,6 +131,8 @@ _BY_SOURCE = {
     "output": MemoryType.DISCOVERY,
     "recovery": MemoryType.BUGFIX,
 }
+# The type of every text of a source.
+_ALWAYS_BY_SOURCE = {"user": MemoryType.DECISION, "failure": MemoryType.BUGFIX}
 # In explanations, words like "never" and "rather than" do not mean a decision.
 _EXPLAINING_SOURCES = frozenset({"answer", "comment"})
 
@@ -140,10 +150,10 @@ class Classification:
 
 def classify(text: str, source: str = "") -> Classification:
     """Derive the type and the metadata of a text from its content and its source."""
-    kind = detect_type(text)
+    kind = _ALWAYS_BY_SOURCE.get(source) or detect_type(text)
     if source in _EXPLAINING_SOURCES:
         kind = MemoryType.DECISION if _RULES.decided.search(text) else MemoryType.DISCOVERY
-    elif kind is MemoryType.CHANGE and not declared_type(text):
+    elif kind is MemoryType.CHANGE and not _reports_change(text):
         kind = _BY_SOURCE.get(source, kind)
     return Classification(
         kind, make_title(text), make_abstract(text), detect_concepts(text), compute_importance(kind, text)
@@ -166,6 +176,13 @@ def detect_type(text: str) -> MemoryType:
     evidence[MemoryType.FEATURE] += bool(_RULES.component.search(head))
     best = max(evidence, key=lambda kind: evidence[kind])
     return best if evidence[best] else MemoryType.CHANGE
+
+
+def _reports_change(text: str) -> bool:
+    """Whether a text declares or describes a change, so that its type is not a mere default."""
+    rules = _RULES.types[MemoryType.CHANGE]
+    described = rules.evidence and rules.evidence.search(text)
+    return bool(declared_type(text) or described or set(words(first_line(text))[:1]) & rules.verbs)
 
 
 def _count_matches(regex: re.Pattern[str], head: str, text: str) -> int:

@@ -32,7 +32,9 @@ from memoryhub.capture.statements import (
     extract_claims,
     extract_findings,
     extract_paragraphs,
+    extract_prose,
     extract_reason_comments,
+    extract_repair,
     gives_reason,
     last_error,
 )
@@ -55,6 +57,7 @@ _EMPTY_MESSAGE = re.compile(
 )
 # Printed by git for each commit, even if a later command of the same chain fails.
 _COMMITTED = re.compile(r"^\[\S.*? [0-9a-f]{7,40}\] ", re.MULTILINE)
+ROUTINE = "routine"  # the reason to skip a call; also the source of sentences without a claim
 MAX_NOTE_AGE = 40  # tool calls after which a note becomes a candidate without a commit
 MAX_NOTES = 20
 MAX_TOUCHED_FILES = 50
@@ -167,7 +170,7 @@ def distill(seen: Observation, work: OpenWork) -> Candidate | str:
     """Return the candidate of a tool call, or the reason to skip it. Updates the open work."""
     work.add_files(seen)
     if seen.kind in ("read", "search") or (seen.refused and seen.kind != "run"):
-        return "routine"
+        return ROUTINE
     succeeded = not seen.refused or bool(_COMMITTED.search(seen.output))
     if succeeded and (message := strip_injected_context(seen.commit_message).strip()):
         return _distill_commit(seen, message, work)
@@ -177,6 +180,9 @@ def distill(seen: Observation, work: OpenWork) -> Candidate | str:
         return _distill_command(seen, work)
     if seen.kind == "write":
         return _distill_edit(seen, work)
+    if seen.kind == "question":
+        text = strip_injected_context(seen.output)[:MAX_CHARS]
+        return Candidate(text, "user") if text.strip() else ROUTINE
     return _distill_answer(seen)
 
 
@@ -184,7 +190,7 @@ def _distill_commit(seen: Observation, message: str, work: OpenWork) -> Candidat
     """Use the commit message and the failure that the commit fixes. Files it does not include stay open."""
     if _EMPTY_MESSAGE.match(message):
         work.committed = []
-        return "routine"
+        return ROUTINE
     is_fix = _may_be_fix(message)
     included, remaining = _split_by_commit(work.modified, committed_paths(seen.command))
     solved = work.solved_failure() if is_fix else ""
@@ -205,7 +211,7 @@ def _distill_commit(seen: Observation, message: str, work: OpenWork) -> Candidat
         notes.append(note)
     work.notes = notes
     if _is_trivial_commit(message):
-        return "routine"
+        return ROUTINE
     return Candidate(text[:MAX_CHARS], "commit", read, tuple(files), bool(solved))
 
 
@@ -243,19 +249,34 @@ def _is_covered(note: str, message: str) -> bool:
 
 def _distill_command(seen: Observation, work: OpenWork) -> Candidate | str:
     if is_display_only(seen.command):
-        return "routine"
+        return ROUTINE
+    output = strip_injected_context(seen.output)
+    if repair := extract_repair(output):
+        return Candidate(repair, "failure", tuple(work.read[-MAX_FILES_READ:]), tuple(work.modified))
     if seen.failed:
         if error := last_error(seen.output):
             work.failure, work.failed_command = error, seen.command
             return "failure noted"
         if seen.refused:
-            return "routine"
+            return ROUTINE
     elif work.failure and _passes_now(seen, work.failed_command):
         return _note_fix(seen, work)
     if seen.is_test_run:
-        return "routine"
-    claims = extract_claims(strip_injected_context(seen.output))
-    return Candidate(claims, "output") if claims else "routine"
+        return ROUTINE
+    return _distill_output(output)
+
+
+def _distill_output(output: str) -> Candidate | str:
+    claims = extract_claims(output)
+    return Candidate(claims, "output") if claims else ROUTINE
+
+
+def distill_routine(seen: Observation) -> Candidate | str:
+    """Use the sentences of a routine output, which a low threshold lets pass."""
+    if seen.kind not in ("run", "ask", "other") or seen.failed or is_display_only(seen.command):
+        return ROUTINE
+    text = extract_prose(strip_injected_context(seen.output))
+    return Candidate(text, ROUTINE) if text else ROUTINE
 
 
 def _passes_now(seen: Observation, failed: str) -> bool:
@@ -276,14 +297,14 @@ def _distill_edit(seen: Observation, work: OpenWork) -> Candidate | str:
     if any(_DECISION_FILE.search(path) for path in seen.files_modified):
         text = extract_paragraphs(_new_lines(added, seen.removed))
         if len(terms(text)) < MIN_DOCUMENT_TERMS and not gives_reason(text):
-            return "routine"
-        return Candidate(text, "document", (), seen.files_modified) if text else "routine"
+            return ROUTINE
+        return Candidate(text, "document", (), seen.files_modified) if text else ROUTINE
     if any(_DOCUMENT_FILE.search(path) for path in seen.files_modified):
-        return "routine"
-    outcome = "routine"
+        return ROUTINE
+    outcome = ROUTINE
     for comment in extract_reason_comments(added, seen.removed):
         outcome = _add_note(work, comment, "comment", list(seen.files_modified)) or "reason noted"
-    if outcome == "routine" and (claims := extract_claims(strip_injected_context(seen.output))):
+    if outcome == ROUTINE and (claims := extract_claims(strip_injected_context(seen.output))):
         return Candidate(claims, "output", (), seen.files_modified)
     return outcome
 
@@ -307,9 +328,10 @@ def _new_lines(added: str, removed: str) -> str:
 
 def _distill_answer(seen: Observation) -> Candidate | str:
     """Use an answer that gives a reason. Definitions and lists can be looked up again."""
-    text = extract_findings(strip_injected_context(seen.output))
+    output = strip_injected_context(seen.output)
+    text = extract_findings(output)
     if not text:
-        return "routine"
+        return _distill_output(output) if seen.kind == "other" else ROUTINE
     question = shorten(seen.question, 200)
     # Answers come from web pages and sub-agents. Text of other tools may be part of the work itself.
     source = "answer" if seen.kind == "ask" else "output"

@@ -11,9 +11,9 @@ from typing import Any
 
 from django.conf import settings
 
+from memoryhub import hooks as names
 from memoryhub.access.policy import LEVELS, Actor, Sensitivity, stricter_level
 from memoryhub.backends import bulk, statements
-from memoryhub.capture import events as names
 from memoryhub.capture.event_preview import parse_prompt, parse_tool_call
 from memoryhub.capture.events import HandlerReport, HookContext, HookEvent
 from memoryhub.capture.observation import clean_text

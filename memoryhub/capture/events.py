@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from memoryhub.access.policy import Actor, Sensitivity
 from memoryhub.capture.event_preview import ToolCall
+from memoryhub.hooks import CHECKPOINT, EVENTS, PROMPT_SUBMIT, SESSION_END, SESSION_START, TOOL_POST, Status
 from memoryhub.models import Event, Session
 
-SESSION_START = "session:start"
-PROMPT_SUBMIT = "prompt:submit"
-TOOL_POST = "tool:post"
-SESSION_END = "session:end"
-# Internal: the agent is about to compact its context. The API does not accept this name.
-CHECKPOINT = "session:checkpoint"
-EVENTS = (SESSION_START, PROMPT_SUBMIT, TOOL_POST, SESSION_END)
-
-Status = Literal["ok", "skipped", "failed"]
+__all__ = [
+    "CHECKPOINT",
+    "EVENTS",
+    "PROMPT_SUBMIT",
+    "SESSION_END",
+    "SESSION_START",
+    "TOOL_POST",
+    "DispatchResult",
+    "HandlerReport",
+    "HookContext",
+    "HookEvent",
+]
 
 
 @dataclass(frozen=True)
@@ -93,23 +97,3 @@ class HookContext:
     repeated: bool = False
     delivery_marks: tuple[str, ...] = ()
     steps: dict[str, Any] = field(default_factory=dict)
-
-
-HandlerResult = tuple[Status, str]
-Handler = Callable[[HookContext], HandlerResult]
-
-
-@dataclass(frozen=True)
-class Hook:
-    """A handler and its place in the pipeline.
-
-    ``capability``: the handler is skipped while this capability is off.
-    ``repeats``: the handler also runs for a repeated delivery.
-    """
-
-    event: str
-    priority: int
-    name: str
-    capability: str
-    handler: Handler
-    repeats: bool = False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -35,6 +35,9 @@ class ToolRules(PatternFile):
     programs_with_subcommand: Words
     failed: Regex
     passed: Regex
+    answered: Regex
+    course: Regex
+    agreement: Regex
     patched_file: Regex
     test_command: Regex
     commit_command: Regex
@@ -53,7 +56,8 @@ TOOLS = load_rule_file(Path(__file__).with_name("tools.toml"), ToolRules)
 class Observation:
     """One tool call.
 
-    ``kind``: read, write, run, search, ask or other. ``failed``, ``passed``: the outcome by the output.
+    ``kind``: read, write, run, search, ask, question or other. The output of a question contains the user's
+    answers. ``failed``, ``passed``: the outcome by the output.
     ``refused``: the tool reported that it did nothing. The files of a refused write count as read.
     """
 
@@ -90,7 +94,7 @@ def observe(tool: str, given: Any, response: Any, cwd: str = "") -> Observation:
     given = given if isinstance(given, Mapping) else {"input": given}
     kind = tool_kind(tool)
     paths = tuple(dict.fromkeys(_relative_path(path, cwd) for path in _paths(given)))
-    output = output_text(response)[:MAX_OUTPUT]
+    output = (answers_text(given, response) if kind == "question" else output_text(response))[:MAX_OUTPUT]
     command = _first_text(given, "command", "cmd", "script")
     refused = isinstance(response, Mapping) and any(map(response.get, TOOLS.error_keys))
     wrote = kind == "write" and not refused
@@ -136,6 +140,46 @@ def output_text(response: Any, depth: int = 0) -> str:
     if isinstance(response, list | tuple):
         return _join_texts(response, depth)
     return str(response)
+
+
+def answers_text(given: Mapping[str, Any], response: Any) -> str:
+    """Return the questions that a user answered, each with the answer and the options not chosen."""
+    asked = [one for one in _list(given.get("questions")) if isinstance(one, Mapping)] or [given]
+    options = {_first_text(one, "question"): _list(one.get("options")) for one in asked}
+    lines = []
+    for question, answer in _answers(given, response, next(iter(options))):
+        known = [one for one in options.get(question, ()) if isinstance(one, Mapping)]
+        course = TOOLS.course.search(question) and TOOLS.agreement.search(answer)
+        if question and answer and not course:
+            lines.append(f"Decision of the user: {question.strip()} {_describe_answer(answer, known)}")
+    return "\n".join(lines)
+
+
+def _answers(given: Mapping[str, Any], response: Any, question: str) -> list[tuple[str, str]]:
+    """Return pairs of question and answer. ``question``: the one that an answer without question is to."""
+    for source in (response, given):
+        found = source.get("answers") if isinstance(source, Mapping) else None
+        if isinstance(found, Mapping):
+            return [
+                (clean_text(str(key)), output_text(value).replace("\n", ", ")) for key, value in found.items()
+            ]
+    text = output_text(response)
+    pairs = [(found["question"], found["answer"]) for found in TOOLS.answered.finditer(text)]
+    return pairs or [(question, text.strip())]
+
+
+def _describe_answer(answer: str, options: Sequence[Mapping[str, Any]]) -> str:
+    """Return the answer with the description of its option, and the options not chosen."""
+    labels = [_first_text(option, "label") for option in options]
+    chosen = [option for option, label in zip(options, labels, strict=True) if label and label in answer]
+    reasons = "; ".join(filter(None, (_first_text(option, "description") for option in chosen)))
+    rejected = ", ".join(label for label in labels if label and label not in answer)
+    text = f"{answer} ({reasons})." if reasons else f"{answer.rstrip('.')}."
+    return f"{text} Not chosen: {rejected}." if rejected else text
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _join_texts(parts: Iterable[Any], depth: int) -> str:

@@ -12,26 +12,23 @@ from django.conf import settings
 from django.db import DatabaseError
 from django.utils import timezone
 
-from memoryhub import capabilities
+from memoryhub import capabilities, hooks
 from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity, stricter_level
 from memoryhub.capture import event_log, segments, services, summaries
-from memoryhub.capture.events import (
+from memoryhub.capture.events import DispatchResult, HandlerReport, HookContext, HookEvent
+from memoryhub.capture.session_state import SessionState, locked_state
+from memoryhub.core import damage
+from memoryhub.core.database import is_database_busy
+from memoryhub.core.dates import parse_moment
+from memoryhub.hooks import (
     CHECKPOINT,
     PROMPT_SUBMIT,
     SESSION_END,
     SESSION_START,
     TOOL_POST,
-    DispatchResult,
-    HandlerReport,
     HandlerResult,
     Hook,
-    HookContext,
-    HookEvent,
 )
-from memoryhub.capture.session_state import SessionState, locked_state
-from memoryhub.core import damage
-from memoryhub.core.database import is_database_busy
-from memoryhub.core.dates import parse_moment
 from memoryhub.injection.services import (
     InjectionRequest,
     InjectionResult,
@@ -279,14 +276,18 @@ def _maintenance_actor(name: str, context: HookContext) -> Actor:
 
 # The priorities of LetsGo's memory guide, "Hook Execution Chain". Lower ones run first.
 HOOKS: tuple[Hook, ...] = (
-    Hook(PROMPT_SUBMIT, 50, "inject", capabilities.STORE, inject_memories, repeats=True),
-    Hook(TOOL_POST, 100, "boundaries", capabilities.BOUNDARIES, assign_segment),
-    Hook(TOOL_POST, 150, "capture", capabilities.STORE, capture_tool_call),
-    Hook(SESSION_START, 50, "capture", capabilities.STORE, begin_session),
-    Hook(SESSION_END, 100, "capture", capabilities.STORE, end_session),
-    Hook(SESSION_END, 200, "consolidation", capabilities.CONSOLIDATION, consolidate),
-    Hook(SESSION_END, 300, "compression", capabilities.COMPRESSION, compress),
-    Hook(CHECKPOINT, 100, "capture", capabilities.STORE, create_checkpoint),
+    hooks.register(
+        PROMPT_SUBMIT, 50, inject_memories, name="inject", capability=capabilities.STORE, repeats=True
+    ),
+    hooks.register(TOOL_POST, 100, assign_segment, name="boundaries", capability=capabilities.BOUNDARIES),
+    hooks.register(TOOL_POST, 150, capture_tool_call, name="capture", capability=capabilities.STORE),
+    hooks.register(SESSION_START, 50, begin_session, name="capture", capability=capabilities.STORE),
+    hooks.register(SESSION_END, 100, end_session, name="capture", capability=capabilities.STORE),
+    hooks.register(
+        SESSION_END, 200, consolidate, name="consolidation", capability=capabilities.CONSOLIDATION
+    ),
+    hooks.register(SESSION_END, 300, compress, name="compression", capability=capabilities.COMPRESSION),
+    hooks.register(CHECKPOINT, 100, create_checkpoint, name="capture", capability=capabilities.STORE),
 )
 
 
@@ -297,8 +298,7 @@ def dispatch(hook_event: HookEvent, actor: Actor, now: datetime | None = None) -
     recorded. A repeated event changes nothing.
     """
     context = event_log.prepare_event(hook_event, actor, now or timezone.now())
-    hooks = sorted((hook for hook in HOOKS if hook.event == hook_event.event), key=lambda hook: hook.priority)
-    reports = [_run_hook(hook, context) for hook in hooks]
+    reports = [_run_hook(hook, context) for hook in hooks.registered(hook_event.event)]
     try:
         event = event_log.save_event(context, reports)
     except DatabaseError:
@@ -312,12 +312,12 @@ def dispatch(hook_event: HookEvent, actor: Actor, now: datetime | None = None) -
 def _run_hook(hook: Hook, context: HookContext) -> HandlerReport:
     if context.repeated and not hook.repeats:
         return HandlerReport(hook.name, hook.priority, "skipped", "this event was recorded before")
-    if not capabilities.is_enabled(hook.capability):
+    if hook.capability and not capabilities.is_enabled(hook.capability):
         return HandlerReport(
             hook.name, hook.priority, "skipped", capabilities.disabled_message(hook.capability)
         )
     try:
-        status, detail = hook.handler(context)
+        status, detail = hook.handler(context) or ("ok", "")
     except Exception as error:
         logger.exception("hook %s at %s failed", hook.name, hook.event)
         return HandlerReport(hook.name, hook.priority, "failed", _failure_reason(error))

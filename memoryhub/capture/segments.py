@@ -21,10 +21,10 @@ from memoryhub.models import Event, Session
 BOUNDARY_PREDICATE = "boundary_at"
 BOUNDARY_FACTS = Q(predicate=BOUNDARY_PREDICATE, subject__startswith="session:")
 # Factors of the configured threshold. A change of subject is likely right after a prompt. Between prompts the
-# work goes on, so a boundary needs two outputs in a row that share almost nothing with the window.
+# work goes on, so a boundary needs two outputs in a row that share almost nothing with the window. In a
+# session that sends no prompts, one output below the threshold is enough.
 AFTER_PROMPT_FACTOR = 2.0
 BETWEEN_PROMPTS_FACTOR = 0.5
-NO_PROMPTS_FACTOR = 0.2  # in a session that sends no prompts, one output below this is enough
 MAX_FACT_KEYWORDS = 12  # for each side of the boundary
 
 
@@ -95,7 +95,7 @@ def _thresholds(state: SessionState, configured: float) -> tuple[float, float]:
         return configured * AFTER_PROMPT_FACTOR, configured * AFTER_PROMPT_FACTOR
     if state.prompted:
         return configured * BETWEEN_PROMPTS_FACTOR, 0.0
-    return configured, configured * NO_PROMPTS_FACTOR
+    return configured, configured
 
 
 def _segment_at(session: Session, at: datetime, latest: int) -> int:

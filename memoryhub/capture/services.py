@@ -12,7 +12,13 @@ from memoryhub import capabilities, memories
 from memoryhub.access.policy import Actor
 from memoryhub.capture import classification
 from memoryhub.capture.classification import Classification, Memorability, MemorabilityWeights, classify
-from memoryhub.capture.distillation import Candidate, contains_injected_context, distill
+from memoryhub.capture.distillation import (
+    ROUTINE,
+    Candidate,
+    contains_injected_context,
+    distill,
+    distill_routine,
+)
 from memoryhub.capture.event_preview import ToolCall
 from memoryhub.capture.session_state import SessionState, locked_state
 from memoryhub.capture.titles import make_subtitle, make_title, reverted_headline
@@ -31,7 +37,9 @@ CAPTURED_TAG = "captured"  # on every memory that capture creates
 TRUST_BY_SOURCE = {
     "commit": 0.7,
     "document": 0.7,
+    "user": 0.9,
     "recovery": 0.6,
+    "failure": 0.6,
     "comment": 0.6,
     "output": 0.5,
     "answer": 0.4,
@@ -121,9 +129,7 @@ def _capture_candidate(
         result.skip_reason = reason
     else:
         classified = classify(candidate.text, candidate.source)
-        result.score, result.skip_reason = _score_candidate(
-            candidate.text, classified, context, result.warnings
-        )
+        result.score, result.skip_reason = _score_candidate(candidate, classified, context, result.warnings)
         if not result.skip_reason:
             _store_memory(result, candidate, classified, tokens, context)
 
@@ -141,12 +147,14 @@ def distill_call(call: ToolCall, state: SessionState) -> DistilledCall:
         return DistilledCall("secret", checkpoint_due=checkpoint_due)
     state.tokens += call.tokens
     candidate = distill(call.observation, state.work)
+    if candidate == ROUTINE and _lets_routine_pass():
+        candidate = distill_routine(call.observation)
     state.work.failure = redact(state.work.failure)
     state.work.failed_command = redact(state.work.failed_command)
     tokens = state.tokens
     if isinstance(candidate, Candidate):
         state.tokens = 0
-    elif candidate == "routine" and contains_injected_context(call.observation.text):
+    elif candidate == ROUTINE and contains_injected_context(call.observation.text):
         candidate = "injected block"
     return DistilledCall(candidate, state.work.take_due_notes(), tokens, checkpoint_due)
 
@@ -163,21 +171,29 @@ def _duplicate_reason(text: str, context: CaptureContext) -> str:
     return ""
 
 
+def _lets_routine_pass() -> bool:
+    """Whether the threshold is so low that sentences of routine output can reach it."""
+    is_scored = capabilities.is_enabled(capabilities.MEMORABILITY)
+    return is_scored and settings.MEMORYHUB.memorability_threshold < classification.ROUTINE_FACTOR
+
+
 def _score_candidate(
-    text: str, classified: Classification, context: CaptureContext, warnings: list[str]
+    candidate: Candidate, classified: Classification, context: CaptureContext, warnings: list[str]
 ) -> tuple[Memorability | None, str]:
     """Return the score and the reason to skip; while memorability is off, every candidate passes."""
     config = settings.MEMORYHUB
     weights = MemorabilityWeights(
         config.substance_weight, config.salience_weight, config.distinctiveness_weight, config.type_weight
     )
-    own = terms(text)
+    text, own = candidate.text, terms(candidate.text)
+    is_routine = candidate.source == ROUTINE
 
     def compute() -> tuple[Memorability, bool]:
         live = Memory.objects.visible_to(context.actor.clearance).live()
         neighbours = find_similar_terms(live.filter(project=context.session.project), text)
         repeated = any(jaccard(own, other) >= DUPLICATE_SIMILARITY for other in neighbours)
-        return classification.score(text, classified.type, neighbours, weights), repeated
+        scorer = capabilities.get(capabilities.MEMORABILITY)
+        return scorer.score(text, classified.type, neighbours, weights, is_routine), repeated
 
     answer = capabilities.call_capability(capabilities.MEMORABILITY, compute, warnings)
     if answer is None:

@@ -12,6 +12,7 @@ from memoryhub.core.text import CJK, collapse_whitespace, shorten
 MAX_CHARS = 2000
 MIN_WORDS = 6
 ESSAY_CHARS = 1000  # longer answers are essays, of which only some paragraphs are findings
+_MIN_REPAIR_WORDS = 3
 _MIN_CJK_CHARS = 15  # counts like MIN_WORDS in scripts without spaces
 _COMMENT = re.compile(r"^\s*(?:#|//|--|/?\*+|;)\s?(?P<text>.+?)\s*(?:\*/)?$")
 _TRAILING_COMMENT = re.compile(r"\s(?:#|//)\s(?P<text>.{20,})$")
@@ -25,6 +26,10 @@ _HEADING = re.compile(r"^\s*#{1,6}\s")
 class StatementPatterns(PatternFile):
     reason: Regex
     claim: Regex
+    report: Regex
+    progress: Regex
+    cause: Regex
+    fix: Regex
     error_line: Regex
     pytest_failed: Regex
     pytest_error: Regex
@@ -53,9 +58,23 @@ def extract_prose(text: str) -> str:
 
 
 def extract_claims(text: str) -> str:
-    """Return the lines of an output that are complete sentences, if one of them makes a claim."""
-    sentences = [line for line in extract_prose(text).splitlines() if _SENTENCE_END.search(line)]
+    """Return the complete sentences and the reports of an output, if one of them makes a claim."""
+    lines = [line for line in extract_prose(text).splitlines() if not _RULES.progress.search(line)]
+    sentences = [line for line in lines if _SENTENCE_END.search(line) or _RULES.report.search(line)]
     return "\n".join(sentences) if any(map(makes_claim, sentences)) else ""
+
+
+def extract_repair(text: str) -> str:
+    """Return the error, the cause and the fix that an output states; empty if cause or fix is missing."""
+    lines = [
+        collapse_whitespace(line) for line in text.splitlines() if len(line.split()) >= _MIN_REPAIR_WORDS
+    ]
+    causes, fixes = ([line for line in lines if rule.search(line)] for rule in (_RULES.cause, _RULES.fix))
+    if not (causes and fixes):
+        return ""
+    stated = [line for line in lines if line in causes or line in fixes]
+    error = last_error(text)
+    return "\n".join([error, *stated] if error and error not in stated else stated)[:MAX_CHARS]
 
 
 def extract_paragraphs(text: str) -> str:
@@ -105,7 +124,7 @@ def gives_reason(text: str) -> bool:
 
 def makes_claim(text: str) -> bool:
     """Whether a text gives a reason or states a finding, a decision or a change."""
-    return gives_reason(text) or bool(_RULES.claim.search(text))
+    return gives_reason(text) or bool(_RULES.claim.search(text) or _RULES.report.search(text))
 
 
 def _is_long_enough(text: str) -> bool:

@@ -15,13 +15,14 @@ from django.conf import settings
 
 from memoryhub import llm
 from memoryhub.access.policy import LEVELS, Actor, level_rank
+from memoryhub.core.vocabulary import NEVER_MERGED
 from memoryhub.extraction import llm_prompts, rules
 from memoryhub.extraction.comparison import Candidate, Destination, word_overlap
 from memoryhub.extraction.conversation import Turn, split_turns
 from memoryhub.extraction.deduplication import DedupDecision, Neighbour, create_deduplicated
 from memoryhub.extraction.llm_budget import Budget
 from memoryhub.llm import Chat, ModelError
-from memoryhub.memories import StoreError
+from memoryhub.memories import StoreError, StoreResult
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory
 
@@ -89,6 +90,33 @@ def extract_by_model(
     return reader.result
 
 
+def create_by_model(draft: MemoryDraft, actor: Actor) -> StoreResult:
+    """Store a draft; the model decides about similar memories, or the rules if it is off or fails."""
+    level = draft.sensitivity.value
+    chat = configured_model()[0] if may_send_to_model(level) and draft.category not in NEVER_MERGED else None
+
+    def choose(draft: MemoryDraft, found: Sequence[Neighbour]) -> DedupDecision | None:
+        try:
+            return _ask_for_decision(chat, draft, found) if chat else None
+        except ModelError as error:
+            logger.warning("%s; the rules decided", error)
+            return None
+
+    return create_deduplicated(draft, actor, choose=choose if chat else None)
+
+
+def _ask_for_decision(chat: Chat, draft: MemoryDraft, found: Sequence[Neighbour]) -> DedupDecision | None:
+    """Return the model's decision about similar memories; None if it may not read all of them."""
+    memories = [one.memory for one in found if may_send_to_model(one.memory.sensitivity)]
+    if not memories or len(memories) < len(found):
+        return None
+    texts = [memory.content for memory in memories]
+    question = llm_prompts.decision_prompt(draft.content, texts)
+    reply = chat.ask(question, settings.MEMORYHUB.llm_answer_tokens)
+    verdict, at = llm_prompts.parse_decision(reply.text, draft.content, texts)
+    return DedupDecision(verdict, None if verdict.decision == "create" else memories[at])
+
+
 def _is_covered(candidate: Candidate, found: Sequence[Candidate]) -> bool:
     """Return whether another candidate covers the same topic."""
     return any(
@@ -131,18 +159,11 @@ class _ModelExtractor:
 
     def _choose(self, draft: MemoryDraft, found: Sequence[Neighbour]) -> DedupDecision | None:
         """Let the model decide about similar memories, or return None (the rules decide)."""
-        memories = [one.memory for one in found if may_send_to_model(one.memory.sensitivity)]
-        if not memories or len(memories) < len(found):
-            return None
-        texts = [memory.content for memory in memories]
         try:
-            question = llm_prompts.decision_prompt(draft.content, texts)
-            reply = self.chat.ask(question, settings.MEMORYHUB.llm_answer_tokens)
-            verdict, at = llm_prompts.parse_decision(reply.text, draft.content, texts)
+            return _ask_for_decision(self.chat, draft, found)
         except ModelError as error:
             self._note(f"{error}; the rules decided")
             return None
-        return DedupDecision(verdict, None if verdict.decision == "create" else memories[at])
 
     def _add_extractor(self, extractor: str) -> None:
         self.result.extractor = extractor if self.result.extractor in ("", extractor) else BOTH

@@ -28,7 +28,7 @@ from memoryhub.core import damage, drafts
 from memoryhub.core.database import write_transaction
 
 logger = logging.getLogger(__name__)
-APPLICATION = "memoryhub.worker:create_application"
+APPLICATION = "memoryhub.ops.worker:create_application"
 # Processes: one per CPU, because threads share the interpreter lock. Few, because each needs memory.
 WORKERS = min(os.cpu_count() or 1, 4)
 # Threads per worker: more would wait for the interpreter lock; with one, a slow client would block the rest.
@@ -152,7 +152,7 @@ def serve(
 
     Raise :class:`CannotServe` if the limits of the system are too low.
     """
-    from memoryhub import worker
+    from memoryhub.ops import worker
 
     max_connections = require_limits()
 

@@ -12,7 +12,7 @@ from memoryhub.access.policy import Sensitivity
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import MAX_LIMIT
 from memoryhub.core.vocabulary import Right, Scope
-from memoryhub.extraction.deduplication import create_deduplicated
+from memoryhub.extraction.services import create_by_model
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.memories.filters import MemoryFilter, TextFilter
 from memoryhub.memories.schemas import Content, Labels, Name, PersistentDraft, Text, TtlDays
@@ -102,7 +102,7 @@ def memory_remember(caller: Caller, args: RememberArguments) -> dict[str, Any]:
         "overview": args.overview or args.abstract,
     }
     draft = PersistentDraft.model_validate(values)
-    result = create_deduplicated(draft, caller.actor)
+    result = create_by_model(draft, caller.actor)
     stored = results.serialize_written_memory(result, draft, caller.actor)
     decision = "CREATE" if result.revived else _DECISIONS[result.outcome]
     response: dict[str, Any] = {"id": result.memory.uid, "outcome": result.outcome, "decision": decision}

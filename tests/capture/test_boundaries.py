@@ -72,6 +72,17 @@ def test_one_different_output_after_a_prompt_is_a_boundary(agent_session):
     assert agent_session.tool("Bash", {"command": "lint"}, DESIGN).boundary
 
 
+def test_one_different_output_with_a_common_word_is_a_boundary(agent_session):
+    agent_session.tool("Bash", {"command": "python a.py"}, "The orders table got an index for the planner")
+    agent_session.tool(
+        "Bash", {"command": "python b.py"}, "With the index, the planner scans no orders table"
+    )
+    event = agent_session.tool(
+        "Bash", {"command": "python c.py"}, "Newsletter images lost their border colour"
+    )
+    assert event.boundary
+
+
 def test_boundary_between_prompts_needs_two_different_outputs(agent_session):
     agent_session.ok("prompt:submit", {"prompt": "Why is the planner so slow?"})
     for n in range(4):

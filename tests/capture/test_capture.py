@@ -332,3 +332,97 @@ def test_tool_output_with_a_claim_is_captured(agent_session, tool, kind, text):
     assert event.memory is not None, event.skip_reason
     assert event.memory.type == kind
     assert text in event.memory.content
+
+
+@pytest.mark.parametrize(
+    ("kind", "output"),
+    [
+        ("feature", "Added a CSV export to the report page, with a button in the toolbar"),
+        ("feature", "Implemented rate limiting for the login endpoint: ten attempts per minute and address"),
+        ("refactor", "Refactored the payment module: the gateway client has its own file now"),
+        ("decision", "We decided to use PostgreSQL instead of MySQL for the ledger"),
+        ("change", "Changed the session timeout from 30 minutes to 8 hours for kiosk devices"),
+        ("change", "Updated the default page size from 20 to 50 in the listing view"),
+    ],
+)
+def test_output_that_reports_work_is_captured_with_its_type(agent_session, kind, output):
+    event = agent_session.tool("Bash", {"command": "./agent-task.sh"}, {"stdout": output})
+    assert (event.memory.type, event.memory.content) == (kind, output)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "added 52 packages, and audited 53 packages in 3s",
+        "Switched to a new branch 'feature/export-button'",
+        "Updated 4 paths from the index for the build",
+        "Removed intermediate container of the second build stage",
+        "Server is now listening on port 8000 of all interfaces",
+        "ERROR: ResolutionImpossible\nThe conflict is caused by:\n  foo 1 depends on bar\nTo fix this"
+        " you could try to:\n1. loosen the range of package versions",
+    ],
+)
+def test_message_of_a_build_tool_is_not_captured(agent_session, output):
+    assert agent_session.tool("Bash", {"command": "make"}, {"stdout": output}).memory is None
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "Error: connect ECONNREFUSED 127.0.0.1:5432\nCause: the pool was closed before the last query ended."
+        "\nFix: await pool.end() in the shutdown hook.",
+        "TypeError: cart is undefined. Root cause: the cart is loaded lazily. Fixed by awaiting cart.load().",
+    ],
+)
+def test_failure_that_states_cause_and_fix_is_a_bugfix(agent_session, output):
+    memory = agent_session.tool("Bash", {"command": "node app.js"}, {"stderr": output}).memory
+    assert memory.type == "bugfix"
+    assert memory.content == output
+
+
+QUESTION = {
+    "question": "Which database should the ledger use?",
+    "options": [
+        {"label": "PostgreSQL", "description": "locks rows, needs a server"},
+        {"label": "SQLite", "description": "one file"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        {"questions": [QUESTION], "answers": {QUESTION["question"]: "PostgreSQL"}},
+        'User has answered your questions: "Which database should the ledger use?"="PostgreSQL". Continue.',
+        "PostgreSQL",
+    ],
+)
+def test_answer_of_the_user_is_a_decision(agent_session, response):
+    memory = agent_session.tool("AskUserQuestion", {"questions": [QUESTION]}, response).memory
+    assert memory.type == "decision"
+    assert memory.content == (
+        "Decision of the user: Which database should the ledger use? PostgreSQL (locks rows, needs a server)."
+        " Not chosen: SQLite."
+    )
+
+
+def test_bare_consent_to_the_next_step_is_not_captured(agent_session):
+    question = "Shall I proceed with the commit?"
+    asked = {"questions": [{"question": question}]}
+    event = agent_session.tool("AskUserQuestion", asked, {"answers": {question: "Yes"}})
+    assert event.skip_reason == "routine"
+
+
+@pytest.mark.parametrize(("threshold", "kept"), [(0.05, True), (0.3, False)])
+def test_threshold_decides_about_sentences_of_routine_output(agent_session, configure, threshold, kept):
+    configure(memorability_threshold=threshold)
+    output = "The build finished and wrote its output to the dist folder of the web shop."
+    event = agent_session.tool("Bash", {"command": "make"}, {"stdout": output})
+    assert bool(event.memory) is kept
+
+
+def test_high_threshold_keeps_a_report_out(agent_session, configure):
+    configure(memorability_threshold=0.95)
+    output = "Added a CSV export to the report page, with a button in the toolbar"
+    event = agent_session.tool("Bash", {"command": "make"}, {"stdout": output})
+    assert event.skip_reason == "below the gate"

@@ -328,7 +328,7 @@ def test_loading_leaves_nothing_that_a_fork_would_break(hub, provider):
 import json, os, threading
 import django; django.setup()
 from django.db import connection
-from memoryhub import worker
+from memoryhub.ops import worker
 worker.load()
 tasks = len(os.listdir("/proc/self/task"))
 print(json.dumps([threading.active_count(), tasks, connection.connection is None]))

@@ -46,7 +46,7 @@ def test_command_imports_no_page_and_no_rules(
 
 
 def test_server_imports_views_and_rules_before_its_workers_start(tmp_path: Path) -> None:
-    code = "import django\ndjango.setup()\nfrom memoryhub import worker\nworker.load()"
+    code = "import django\ndjango.setup()\nfrom memoryhub.ops import worker\nworker.load()"
 
     assert loaded_by(code, tmp_path).issuperset(HEAVY)
 

@@ -169,6 +169,84 @@ def test_failed_attempt_is_not_the_solution() -> None:
     assert "Solution: I've raised the limit of the load balancer." in content
 
 
+def cases(*said: str) -> list[str]:
+    """Return the problems and solutions; lines of the assistant begin with "> "."""
+    turns = [Turn("assistant" if one[:2] == "> " else "user", one.removeprefix("> ")) for one in said]
+    return [one.content.replace("\n", " ") for one in extract(turns) if one.category == "cases"]
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (
+            (
+                "The login page crashes when the password is empty.",
+                "> Let me look at the login code.",
+                "Also, the nightly export times out after 30 minutes.",
+                "> I fixed the login crash by a check.",
+                "Great.",
+                "> I fixed the export timeout by streaming the rows.",
+            ),
+            [
+                "Problem: The login page crashes when the password is empty. Solution: I fixed the login"
+                " crash by a check.",
+                "Problem: Also, the nightly export times out after 30 minutes. Solution: I fixed the export"
+                " timeout by streaming the rows.",
+            ],
+        ),
+        (
+            (
+                "Redis connection refused in CI.",
+                "> Looking into it.",
+                "Our webhook returns 500 for unicode names.",
+                "> I changed the encoding of the webhook to utf-8.",
+                "Works. And redis?",
+                "> I added redis to the workflow.",
+            ),
+            [
+                "Problem: Redis connection refused in CI. Solution: I added redis to the workflow.",
+                "Problem: Our webhook returns 500 for unicode names. Solution: I changed the encoding of the"
+                " webhook to utf-8.",
+            ],
+        ),
+        (
+            (
+                "CSV fails on umlauts. The search page is slow with 10k rows.",
+                "> I added an index on created_at for the search page. I fixed the umlauts by UTF-8.",
+            ),
+            [
+                "Problem: CSV fails on umlauts. Solution: I fixed the umlauts by UTF-8.",
+                "Problem: The search page is slow with 10k rows. Solution: I added an index on"
+                " created_at for the search page.",
+            ],
+        ),
+    ],
+)
+def test_interleaved_problems_have_their_own_solutions(said: tuple[str, ...], expected: list[str]) -> None:
+    assert cases(*said) == expected
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        (
+            "The build is broken on Windows.",
+            "The docs site shows a 404.",
+            "> I fixed it by adding a trailing slash.",
+        ),
+        ("Kafka consumer lag keeps growing.", "The bundle is too slow.", "> I split the vendor chunk."),
+        ("The mobile app crashes at startup.", "> Meanwhile I renamed the changelog and updated the readme."),
+        ("The printer driver crashes.", "> Not sure yet.", "By the way, I moved the meeting to Friday."),
+        (
+            "The cache returns stale prices. The cart total is wrong.",
+            "> I lowered the TTL of the price cache to 60 seconds.",
+        ),
+    ],
+)
+def test_solution_that_may_belong_to_another_problem_is_dropped(said: tuple[str, ...]) -> None:
+    assert cases(*said) == []
+
+
 def test_selected_option_is_quoted() -> None:
     [(_, content)] = kept(
         "The suite is slow and times out.",

@@ -4,6 +4,7 @@ import pytest
 
 from memoryhub.models import Memory
 from tests.api.conftest import bad_fields, is_problem
+from tests.llm import servers
 from tests.toolsets.conftest import run
 
 CATEGORIES = ["profile", "preferences", "entities", "events", "cases", "patterns"]
@@ -183,3 +184,56 @@ def test_memory_does_not_expire_unless_asked(pigo):
     pigo("remember", category="events", content="The move to Oslo was finished in May.")
     pigo("remember", category="events", content="The move to Bergen was finished in June.", ttl_days=3)
     assert [memory.expires_at is None for memory in Memory.objects.order_by("pk")] == [True, False]
+
+
+OLD = "The nightly export job writes its files to the bucket in Oslo."
+NEWS = "The nightly export job writes its files to the bucket in Oslo, and Ingrid looks after it."
+
+
+@pytest.fixture
+def model(configure):
+    with servers.serving() as server:
+        configure(llm="openai", llm_url=server.url, llm_model="tiny", llm_timeout_seconds=1.0, llm_tries=1)
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("answer", "decision"),
+    [
+        ({"decision": "create"}, "CREATE"),
+        ({"decision": "merge", "number": 1, "content": f"{OLD} Ingrid looks after it."}, "MERGE"),
+    ],
+)
+def test_language_model_decides_about_a_similar_memory(embedding, pigo, model, answer, decision):
+    pigo("remember", category="entities", content=OLD, abstract="The export job.")
+    model.usual = servers.answer_json(answer)
+    assert pigo("remember", category="entities", content=NEWS)["decision"] == decision
+    assert len(model.asked) == 1
+
+
+def test_merge_of_the_language_model_rewrites_all_layers(embedding, pigo, model):
+    pigo(
+        "remember", category="entities", content=OLD, abstract="The export job.", overview="It runs at night."
+    )
+    united = f"{OLD} Ingrid looks after it."
+    model.usual = servers.answer_json({"decision": "merge", "number": 1, "content": united})
+    pigo(
+        "remember", category="entities", content=NEWS, abstract="Ingrid's job.", overview="She answers mails."
+    )
+    memory = Memory.objects.get()
+    assert memory.content == united
+    assert memory.abstract == "The export job. Ingrid's job."
+    assert memory.overview == "It runs at night. She answers mails."
+
+
+def test_failing_language_model_leaves_the_decision_to_the_rules(embedding, pigo, model):
+    pigo("remember", category="entities", content=OLD)
+    model.usual = servers.saying("no JSON")
+    assert pigo("remember", category="entities", content=OLD.rstrip("."))["decision"] == "SKIP"
+    assert model.asked
+
+
+def test_language_model_is_not_asked_about_a_level_that_it_may_not_see(embedding, pigo, model):
+    for content in (OLD, NEWS):
+        pigo("remember", category="entities", content=content, sensitivity="secret")
+    assert not model.asked

@@ -15,6 +15,7 @@ from memoryhub.extraction.rules.sentences import Sentence, is_question
 MAX_PARTS = 3  # sentences per part
 _MAX_OPEN_TURNS = 12  # an unsolved problem is dropped after this many turns
 _MIN_SHARED_WORDS = 2  # words that a sentence shares with the problem to be on topic
+_MIN_CAUSE_WORDS = 3  # "ok, good" explains nothing
 _OPTION_WORDS = (("first", "former", "one"), ("second", "latter", "two"), ("third", "three"))
 
 
@@ -26,6 +27,8 @@ class ProblemPatterns(PatternFile):
     solved: Regex
     result: Regex
     earlier: Regex
+    aside: Regex
+    refers_back: Regex
     found_it: Regex
     fix: Regex
     confirmation: Regex
@@ -42,21 +45,27 @@ RULES = load_rule_file(Path(__file__).with_suffix(".toml"), ProblemPatterns)
 
 @dataclass
 class ProblemCase:
-    """A problem and its known parts. ``at`` is the turn in which it came up."""
+    """A problem and its known parts. ``at``, ``fixed_at``: the turns in which it came up and was solved."""
 
     at: int
     problem: list[str]
     cause: list[str] = field(default_factory=list)
     fix: list[str] = field(default_factory=list)
     confirmed: bool = False
+    fixed_at: int = 0
+    context: str = ""  # the sentence that the problem refers back to
 
     @property
     def is_solved(self) -> bool:
         return bool(self.fix)
 
+    def shared_words(self, text: str) -> int:
+        """Return the number of words that a sentence shares with the problem and its cause."""
+        return len(terms(text) & terms(" ".join([self.context, *self.problem, *self.cause])))
+
     def is_about(self, text: str) -> bool:
         """Return whether a sentence is about this problem."""
-        return len(terms(text) & terms(" ".join([*self.problem, *self.cause]))) >= _MIN_SHARED_WORDS
+        return self.shared_words(text) >= _MIN_SHARED_WORDS
 
     def candidate(self) -> Candidate:
         problem, cause, fix = (" ".join(part[:MAX_PARTS]) for part in (self.problem, self.cause, self.fix))
@@ -76,22 +85,30 @@ class ProblemCase:
 
 
 class ProblemTracker:
-    """Follow the turns and collect solved problems."""
+    """Follow the turns and pair each problem with its own solution.
+
+    Several problems can be open at once. A solution that could belong to two of them is dropped, because a
+    wrong pair is worse than none.
+    """
 
     def __init__(self) -> None:
-        self.solved_cases: list[Candidate] = []
-        self._open: ProblemCase | None = None
+        self._cases: list[ProblemCase] = []
+        self._current: ProblemCase | None = None  # the latest problem that was mentioned
         self._turn = 0
+        self._topic: ProblemCase | None = None  # the problem of the last sentence of this turn
         self._complaint = ""  # last complaint of the user
         self._asked_why = False
         self._options: dict[int, str] = {}
+        self._said: list[str] = []  # recent sentences of the user that belong to no problem
         self._proposed: list[str] = []  # last proposals of the assistant
 
     def read_turn(self, role: str, sentences: Sequence[Sentence]) -> set[str]:
         """Process one turn; return the sentences that belong to a problem."""
         self._turn += 1
-        if self._open and not self._open.is_solved and self._turn - self._open.at > _MAX_OPEN_TURNS:
-            self._open = None
+        self._topic = None
+        for case in self._unsolved():
+            if self._turn - case.at > _MAX_OPEN_TURNS:
+                self._drop(case)
         if role == USER:
             self._check_verdict(sentences)
         used: set[str] = set()
@@ -99,21 +116,65 @@ class ProblemTracker:
         for sentence in sentences:
             if self._read_sentence(role, sentence, before):
                 used.add(sentence.text)
+            elif role == USER:
+                self._said = [*self._said, sentence.text][-_MAX_OPEN_TURNS:]
             before = sentence.text
         self._remember(role, sentences)
         return used
 
+    def finish(self) -> list[Candidate]:
+        """Return the solved problems in the order in which they came up."""
+        return [case.candidate() for case in self._cases if case.is_solved]
+
+    def _unsolved(self) -> list[ProblemCase]:
+        return [case for case in self._cases if not case.is_solved]
+
+    def _open_case(self, case: ProblemCase) -> ProblemCase:
+        self._cases.append(case)
+        self._current = self._topic = case
+        return case
+
+    def _drop(self, case: ProblemCase) -> None:
+        self._cases.remove(case)
+        self._current = None if self._current is case else self._current
+
+    def _case_about(self, text: str) -> ProblemCase | None:
+        """Return the unsolved problem that a sentence is about; None if there is none or it may be several.
+
+        The words decide, then the sentence before in the same turn, then whether only one is open.
+        """
+        cases = self._unsolved()
+        shared = [(case.shared_words(text), case) for case in cases]
+        best = max((count for count, _ in shared), default=0)
+        if best:
+            winners = [case for count, case in shared if count == best]
+            return winners[0] if len(winners) == 1 else None
+        if self._topic in cases:
+            return self._topic
+        return cases[0] if len(cases) == 1 and not self._is_about_other_work(text) else None
+
+    def _is_about_other_work(self, text: str) -> bool:
+        own = terms(text)
+        return any(len(own & terms(said)) >= _MIN_SHARED_WORDS for said in self._said)
+
     def _check_verdict(self, sentences: Sequence[Sentence]) -> None:
         """Check whether the user confirms or rejects the proposed fix."""
-        if not self._open or not sentences:
+        if not sentences:
             return
         first = sentences[0].text
         if RULES.still_broken.search(first):
-            self._open.fix.clear()
+            named = [case for case in self._cases if case.is_solved and case.shared_words(first)]
+            rejected = named[-1] if named else self._current
+            if rejected and rejected.is_solved:
+                rejected.fix.clear()
+                self._current = rejected
         elif RULES.confirmation.search(first):
-            self._open.confirmed = True
-            if not self._open.fix:
-                self._open.fix += self._proposed[-2:]
+            case = self._current
+            if case and case.is_solved:
+                case.confirmed = True
+            elif self._proposed and (case := self._case_about(" ".join(self._proposed[-2:]))):
+                case.fix += self._proposed[-2:]
+                case.fixed_at, case.confirmed, self._current = self._turn, True, case
 
     def _remember(self, role: str, sentences: Sequence[Sentence]) -> None:
         plain = [one.text for one in sentences if not (one.question or is_question(one))]
@@ -127,10 +188,6 @@ class ProblemTracker:
             self._options = options
             self._asked_why = False
 
-    def finish(self) -> list[Candidate]:
-        self._close()
-        return self.solved_cases
-
     def _selected_option(self, text: str) -> str:
         """Return the offered option that an answer such as "let's go with 2" selects, or ""."""
         found = RULES.choice.search(text)
@@ -142,8 +199,8 @@ class ProblemTracker:
 
     def _read_sentence(self, role: str, sentence: Sentence, before: str) -> bool:
         text = sentence.text
-        if role == USER and self._open and (choice := self._selected_option(text)):
-            self._open.fix.append(choice)
+        if role == USER and self._current and (choice := self._selected_option(text)):
+            self._add_fix(self._current, choice)
             return True
         if sentence.number and role != USER:
             return False  # an offer
@@ -153,66 +210,105 @@ class ProblemTracker:
         if done and not sentence.question and not RULES.earlier.search(text):
             return self._record_fix(role, text, before)
         if RULES.problem.search(text) and not RULES.still_broken.search(text):
-            return self._record_problem(role, text, sentence.question)
+            return self._record_problem(role, sentence, before)
         return self._record_cause(role, sentence, before)
 
     def _record_cause_and_fix(self, text: str) -> bool:
-        """Record a problem or cause whose fix is in the same sentence."""
+        """Record a problem or cause whose fix is in the same sentence, unless it solves an open problem."""
         both = RULES.cause_and_fix.match(text)
-        if not both or (self._open and not self._open.is_solved):
+        if not both or (self._case_about(text) and not RULES.aside.match(text)):
             return False
         if not (
             RULES.found_out.search(text)
             or (RULES.problem.search(both["cause"]) and RULES.solved.search(text))
         ):
             return False
-        self._close()
-        self._open = ProblemCase(self._turn, [], [both["cause"]], [both["fix"]], confirmed=True)
+        case = ProblemCase(self._turn, [], [both["cause"]], confirmed=True)
+        self._add_fix(self._open_case(case), both["fix"])
         return True
 
     def _record_cause(self, role: str, sentence: Sentence, before: str) -> bool:
         """Record a cause: stated as such, the answer to a why, or on topic."""
-        case, text = self._open, sentence.text
-        if case is None or case.is_solved or sentence.question:
+        text = sentence.text
+        case = self._case_about(text)
+        if case is None:
+            return False
+        if sentence.question:
+            if case.shared_words(text):
+                self._current = case
             return False
         answers = role != USER and (RULES.found_it.search(before) or self._asked_why)
-        if RULES.cause.search(text) or answers:
+        stated = bool(RULES.cause.search(text) or answers)
+        if stated or (role != USER and case.is_about(text)):
             case.cause.append(text)
-            return True
-        if role != USER and case.is_about(text):
-            case.cause.append(text)
-        return False
+            self._current = self._topic = case
+        elif case.shared_words(text):
+            self._topic = case
+        return stated
 
-    def _record_problem(self, role: str, text: str, question: bool) -> bool:
-        """Extend the open problem or open a new one; only a new problem of the user replaces an open one."""
-        case = self._open
-        if case and (role != USER or case.is_about(text) or self._turn - case.at <= 2):
-            if not case.is_solved and not question:
+    def _record_problem(self, role: str, sentence: Sentence, before: str) -> bool:
+        """Extend an open problem or, if the user names another one, open it."""
+        text, case = sentence.text, self._case_about(sentence.text)
+        if role == USER and case and self._names_another(case, text):
+            case = None
+        if case:
+            if not sentence.question:
                 (case.problem if role == USER and not RULES.cause.search(text) else case.cause).append(text)
-            return not case.is_solved or case.is_about(text)
+            self._current = self._topic = case
+            return True
+        needed = 1 if sentence.question else _MIN_SHARED_WORDS
+        if solved := [one for one in self._cases if one.is_solved and one.shared_words(text) >= needed]:
+            self._current = self._topic = solved[-1]
+            return True
         if RULES.answer.search(text) or (
             role != USER and not (RULES.cause.search(text) and RULES.encountered.search(text))
         ):
             return False
-        self._close()
-        self._open = ProblemCase(self._turn, [text])
+        context = before if RULES.refers_back.search(text) else ""
+        self._open_case(ProblemCase(self._turn, [text], context=context))
         return True
+
+    def _names_another(self, case: ProblemCase, text: str) -> bool:
+        """Whether a problem that the user states is not the open one."""
+        if shared := case.shared_words(text):
+            return shared < _MIN_SHARED_WORDS and bool(RULES.aside.match(text))
+        return bool(RULES.aside.match(text)) or not RULES.refers_back.search(text)
 
     def _record_fix(self, role: str, text: str, before: str) -> bool:
-        if self._open is None and role != USER and self._complaint and RULES.reason.search(text):
-            self._open = ProblemCase(self._turn, [self._complaint])
-        is_report = role == USER and before and (RULES.found_out.search(before) or RULES.solved.search(text))
-        if self._open is None and is_report:
-            self._open = ProblemCase(self._turn, [], [before])
-        if self._open is None:
+        case = self._case_to_fix(role, text)
+        if case is None and not self._unsolved():
+            case = self._case_without_report(role, text, before)
+        if case is None:
             return False
-        if role == USER and before and before not in self._open.problem and before not in self._open.cause:
-            self._open.cause.append(before)
-        self._open.fix.append(text)
-        self._open.confirmed |= role == USER
+        explains = role == USER and len(before.split()) >= _MIN_CAUSE_WORDS
+        if explains and before not in case.problem and before not in case.cause:
+            case.cause.append(before)
+        self._add_fix(case, text)
+        case.confirmed |= role == USER
         return True
 
-    def _close(self) -> None:
-        if self._open and self._open.is_solved:
-            self.solved_cases.append(self._open.candidate())
-        self._open = None
+    def _case_to_fix(self, role: str, text: str) -> ProblemCase | None:
+        """Return the problem that a sentence solves: one it is about, or the one that is being solved."""
+        solved = self._current if self._current and self._current.is_solved else None
+        case = self._case_about(text)
+        if solved:
+            goes_on = self._topic is solved or (role == USER and self._turn - solved.fixed_at <= 1)
+            known = solved.shared_words(text) > (case.shared_words(text) if case else 0)
+            if known or (goes_on and not (case and case.shared_words(text))):
+                return solved
+        if case and RULES.aside.match(text) and not case.shared_words(text):
+            return None  # other work
+        return case
+
+    def _case_without_report(self, role: str, text: str, before: str) -> ProblemCase | None:
+        """Open the problem that is only known by its solution."""
+        if role != USER:
+            is_answer = self._complaint and RULES.reason.search(text)
+            return self._open_case(ProblemCase(self._turn, [self._complaint])) if is_answer else None
+        is_report = before and (RULES.found_out.search(before) or RULES.solved.search(text))
+        return self._open_case(ProblemCase(self._turn, [], [before])) if is_report else None
+
+    def _add_fix(self, case: ProblemCase, text: str) -> None:
+        case.fix.append(text)
+        case.fixed_at = self._turn
+        self._current = self._topic = case
