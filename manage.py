@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run management commands. On a new machine, install the requirements first (memoryhub/ops/bootstrap.py)."""
+"""Run a command. On a new machine, install the requirements first (memoryhub/ops/bootstrap.py)."""
 
 # An old Python must be able to parse this file up to the version check.
 import sys
@@ -14,6 +14,6 @@ if sys.platform == "win32":
     sys.exit("memoryhub runs on Linux and macOS; on Windows start it inside WSL.")
 
 if __name__ == "__main__":
-    from memoryhub.ops import bootstrap
+    from memoryhub.client import command_line
 
-    bootstrap.main(sys.argv)
+    command_line.main(sys.argv)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-from pathlib import Path
 from typing import Any
 
 import dj_database_url
@@ -14,9 +13,10 @@ from django.core.exceptions import ImproperlyConfigured
 
 from memoryhub import config
 from memoryhub.config import environment
+from memoryhub.ops import bootstrap
 
 os.umask(0o077)  # what the hub writes (database, mirror, backups) is its owner's alone
-BASE_DIR = Path(__file__).resolve().parent.parent
+BASE_DIR = bootstrap.DATA  # templates, static files and the demo
 
 try:
     OPERATOR = environment.load_operator()

@@ -75,6 +75,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
 
 # Test modules that start a server or a process of the hub: ``manage.py test --served``.
 _SERVED = (
+    "tests/client/test_served.py",
     "tests/commands/test_evaluate.py",
     "tests/commands/test_maintenance_served.py",
     "tests/commands/test_quickstart.py",
@@ -84,10 +85,12 @@ _SERVED = (
     "tests/faults/test_kills.py",
     "tests/http/test_raw_sockets.py",
     "tests/http/test_request_buffering.py",
+    "tests/mcp/test_claude_code.py",
     "tests/mcp/test_python_client.py",
     "tests/mcp/test_stdio.py",
     "tests/mcp/test_typescript_client.py",
     "tests/ops/test_drafts.py",
+    "tests/package/",
     "tests/recorded/",
 )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 ROUNDS = 12
@@ -24,3 +26,14 @@ def cost_ratio(run: Callable[[Any], object], hostile: Any, ordinary: Any, enough
         if shortest[0] <= enough * shortest[1]:
             break
     return shortest[0] / shortest[1]
+
+
+def repeat(part: str, length: int) -> str:
+    return (part * (length // len(part) + 1))[:length]
+
+
+def ordinary_text(length: int) -> str:
+    """Return memories of the demo, up to a length."""
+    path = Path(__file__).parents[1] / "fixtures" / "demo" / "memories.jsonl"
+    lines = path.read_text("utf-8").splitlines()
+    return repeat("\n\n".join(json.loads(line)["content"] for line in lines), length)

@@ -106,6 +106,14 @@ class FlagFilter(_ConditionFilter):
     conditions = {"flagged": ("flagged", ~Q(flags=[])), "none": ("not flagged", Q(flags=[]))}
 
 
+class PinFilter(_ConditionFilter):
+    title = parameter_name = "pin"
+    conditions = {
+        "pinned": ("pinned", Q(pinned_at__isnull=False)),
+        "none": ("not pinned", Q(pinned_at__isnull=True)),
+    }
+
+
 class _AgeFilter(SimpleListFilter):
     """Filters by the age of the column in the subclass's ``parameter_name``."""
 

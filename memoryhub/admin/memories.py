@@ -34,6 +34,7 @@ from memoryhub.admin.base import (
 from memoryhub.admin.filters import (
     FlagFilter,
     LevelFilter,
+    PinFilter,
     ProjectFilter,
     StateFilter,
     UseFilter,
@@ -85,6 +86,7 @@ class MemoryAdmin(VisibleRowsAdmin):
         choice_filter("scope", SCOPES),
         UseFilter,
         FlagFilter,
+        PinFilter,
         age_filter("updated_at", "changed"),
         age_filter("created_at", "created"),
     )
@@ -118,6 +120,7 @@ class MemoryAdmin(VisibleRowsAdmin):
             {
                 "fields": (
                     *("id_shown", "state", "owner", "author", "created_at", "updated_at", "expires_at"),
+                    "pinned_at",
                     *("deleted_at", "trash_reason", "merged_into_shown", "replaced_by_shown"),
                     "accessed_count",
                     *("last_accessed_at", "flags", "reviewed_at", "facts_shown", "content_hash"),

@@ -185,6 +185,8 @@ def repair_level(
 
 ALL_ACTIONS = (
     *map(_value_action, _VALUE_FIELDS),
+    _undoable_action("pin", "Pin", "pinned", ["change"]),
+    _undoable_action("unpin", "Unpin", "unpinned", ["change"]),
     _undoable_action("expire", "Let expire now", "expired", ["change"]),
     _undoable_action("trash", "Move to the trash", "moved to the trash", ["delete"]),
     _undoable_action("restore", "Restore from trash or expiry", "restored", ["change", "delete"]),

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 
 from django.http import HttpResponse
 from ninja import Body, Query, Router
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from memoryhub import capture
 from memoryhub.access.policy import Sensitivity
-from memoryhub.api.schemas import documented
+from memoryhub.api.schemas import EventAnswer, documented
 from memoryhub.core.damage import is_recorded
 from memoryhub.core.database import lock_timeout
 from memoryhub.core.vocabulary import Right
@@ -53,7 +53,8 @@ def handle_hook(
 ) -> dict[str, Any]:
     """Process one hook of Claude Code; return ``{}`` if there is nothing to add or the hub failed.
 
-    While the store is damaged, Claude Code shows its user a warning.
+    Claude Code shows its user a warning while the store is damaged, or if pinned memories exceed their
+    budget.
 
     ``at``: time of the event, for late or replayed hooks, because Claude Code sends none. Errors of the
     caller (a project outside its clearance, no session_id) are problems as everywhere.
@@ -76,17 +77,19 @@ def handle_hook(
         injects_at_start=True,
         max_tokens=MAX_CONTEXT_TOKENS,
     )
+    context, warnings = "", []
     try:
         with lock_timeout(PROMPT_WAIT_SECONDS if name == "UserPromptSubmit" else WRITE_WAIT_SECONDS):
-            context = capture.dispatch(hook_event, caller.actor).context
+            result = capture.dispatch(hook_event, caller.actor)
+            context, warnings = result.context, result.warnings
     except StoreError:
         raise
     except Exception:
         logger.exception("hook of Claude Code failed: %s", event)
-        context = ""
     if name not in _CONTEXT_HOOKS:
         return {}
-    warning = DAMAGED_HOOK if is_recorded() else {}
+    warning = {"systemMessage": f"memoryhub: {'; '.join(warnings)}"} if warnings else {}
+    warning = DAMAGED_HOOK if is_recorded() else warning
     if not context or len(context) > MAX_CONTEXT_CHARS:
         return warning
     return {**warning, "hookSpecificOutput": {"hookEventName": name, "additionalContext": context}}
@@ -163,19 +166,6 @@ class EventBody(AccessParams):
     )
 
 
-class HandlerShape(BaseModel):
-    name: str
-    priority: int
-    status: Literal["ok", "skipped", "failed"]
-    detail: str
-
-
-class EventAnswer(BaseModel):
-    event: str
-    handlers: list[HandlerShape]
-    context: str
-
-
 class ClaudeCodeOptions(AccessParams):
     """Query parameters of the hook; its body comes from Claude Code."""
 
@@ -185,7 +175,8 @@ class ClaudeCodeOptions(AccessParams):
 
 @router.post("/events", auth=WRITE, response=documented(EventAnswer), summary="Report a session event")
 def post_event(request: ApiRequest, body: EventBody) -> HttpResponse:
-    """Runs the handlers of the event. ``context`` is the context block for a prompt, or empty."""
+    """Runs the handlers of the event. ``context`` is the context block for a prompt, or that of the pinned
+    memories at the start of a session, or empty. ``warnings`` says if these exceed their budget."""
     _check_data(body)
     hook_event = capture.HookEvent(
         event=body.event,
@@ -202,7 +193,8 @@ def post_event(request: ApiRequest, body: EventBody) -> HttpResponse:
     )
     result = capture.dispatch(hook_event, request.auth.actor)
     handlers = [report.as_dict() for report in result.handlers]
-    return json_response({"event": body.event, "handlers": handlers, "context": result.context})
+    answer = {"event": body.event, "handlers": handlers, "context": result.context}
+    return json_response({**answer, **({"warnings": result.warnings} if result.warnings else {})})
 
 
 @router.post(

@@ -69,6 +69,7 @@ class _Described(BaseModel):
     content_hash: str
     entities: list[EntityShape]
     superseded_by: str | None
+    pinned: bool
 
 
 class MemoryShape(_Described):
@@ -276,6 +277,20 @@ class SessionWithTimeline(BaseModel):
     other_projects: list[str]
 
 
+class HandlerShape(BaseModel):
+    name: str
+    priority: int
+    status: Literal["ok", "skipped", "failed"]
+    detail: str
+
+
+class EventAnswer(BaseModel):
+    event: str
+    handlers: list[HandlerShape]
+    context: str
+    warnings: list[str] = []
+
+
 class FactShape(BaseModel):
     id: str
     subject: str
@@ -345,10 +360,14 @@ class ToolShape(BaseModel):
 
 
 class ToolResult(BaseModel):
-    """``result``: an object, a text or a list, depending on the tool."""
+    """``result``: an object, a text or a list, depending on the tool.
+
+    ``suggestions``: the nearest valid name of each ignored argument that the tool does not have.
+    """
 
     result: Any
     ignored: list[str]
+    suggestions: dict[str, str] = {}
 
 
 class Alive(BaseModel):

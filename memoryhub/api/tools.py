@@ -12,7 +12,7 @@ from memoryhub.api.schemas import ListOf, ToolResult, ToolsetShape, ToolShape, d
 from memoryhub.http.authentication import ANY_RIGHT, READ, ApiRequest
 from memoryhub.http.problems import Problem, json_response
 from memoryhub.toolsets import TOOLSETS
-from memoryhub.toolsets.base import Toolset
+from memoryhub.toolsets.base import Toolset, did_you_mean
 
 router = Router(tags=["tools"])
 
@@ -75,16 +75,21 @@ def call_tool(request: ApiRequest, toolset: str, call: ToolCall) -> HttpResponse
 def _run_named_tool(
     request: ApiRequest, toolset: str, tool: str, arguments: dict[str, Any] | None
 ) -> HttpResponse:
-    handler = _find_toolset(toolset).find(tool)
+    found = _find_toolset(toolset)
+    handler = found.find(tool)
     if handler is None:
-        raise Problem(404, "unknown_tool", "this toolset has no such tool; GET /tools/{toolset} lists them")
+        hint = did_you_mean(tool, (one.name for one in found.tools))
+        detail = f"this toolset has no such tool{hint or ';'} GET /tools/{{toolset}} lists them"
+        raise Problem(404, "unknown_tool", detail)
     outcome = handler.run(request.auth, arguments or {})
-    return json_response({"result": outcome.result, "ignored": outcome.ignored})
+    suggestions = {"suggestions": outcome.suggestions} if outcome.suggestions else {}
+    return json_response({"result": outcome.result, "ignored": outcome.ignored, **suggestions})
 
 
 def _find_toolset(name: str) -> Toolset:
     if name not in TOOLSETS:
-        raise Problem(404, "unknown_toolset", "unknown toolset; GET /tools lists them")
+        hint = did_you_mean(name, TOOLSETS)
+        raise Problem(404, "unknown_toolset", f"unknown toolset{hint or ';'} GET /tools lists them")
     return TOOLSETS[name]
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from django.http import HttpResponse, StreamingHttpResponse
 from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 from ninja import Query, Router
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from memoryhub import serializers
 from memoryhub.access.policy import Actor
@@ -21,6 +21,7 @@ from memoryhub.http.authentication import READ, WRITE, ApiRequest, Limit
 from memoryhub.http.problems import Problem, field_error, invalid_fields, json_response, unreadable_body
 from memoryhub.maintenance import runs
 from memoryhub.memories.filters import TextFilter
+from memoryhub.memories.schemas import TtlDays
 from memoryhub.models import MaintenanceRun
 from memoryhub.transfer import jobs, uploads
 from memoryhub.transfer.export import ExportSelection
@@ -52,12 +53,26 @@ _FILE_RESPONSES = {
 }
 
 
+Lifetime = Annotated[
+    TtlDays | None,
+    BeforeValidator(
+        lambda value: 0 if value == "never" else value,
+        json_schema_input_type=TtlDays | Literal["never"] | None,
+    ),
+]
+
+
 class ImportRequest(BaseModel):
     """Options of an import. The file is the body, or the part ``file`` of a form."""
 
     format: str = Field("", description=f"One of: {', '.join(FORMATS)}. Default: detected by the content.")
     project: str = Field("", max_length=200, description="Project of items without a project.")
     name: str = Field("", max_length=1000, description="Name of the file.")
+    ttl: Lifetime = Field(
+        None,
+        description="Lifetime of memories without ttl_days in the file: never, or a number of days. Default: "
+        "as configured.",
+    )
     dry_run: bool = Field(False, description="Read and check the file without storing anything.")
 
 
@@ -91,6 +106,9 @@ class ImportReport(ImportShape):
     unmapped: list[Counted] = Field(description="Values that were changed or cannot be stored.")
     ignored: list[Counted] = Field(description="Unknown fields.")
     not_taken: list[Counted] = Field(description="Fields that are imported only with the right maintain.")
+    expiring: int = Field(description="Number of new memories that expire.")
+    first_expiry: str | None = Field(description="The earliest expiry of a new memory.")
+    without_ttl: int = Field(description="Number of new memories that get the configured lifetime.")
     over_cap: list[Counted] = Field(description="Projects with more than max_memories after the import.")
 
 
@@ -133,6 +151,7 @@ def import_file(request: ApiRequest, params: Query[ImportRequest]) -> HttpRespon
             request.auth.actor,
             format=params.format,
             project=params.project,
+            ttl_days=params.ttl,
             dry_run=params.dry_run,
             restores=restores,
         )
@@ -166,6 +185,9 @@ def get_import(request: ApiRequest, id: str, params: Query[OneImport]) -> HttpRe
             **_serialize_import(run),
             "counts": dict(report.counts),
             "failed": report.failed,
+            "expiring": report.expiring,
+            "first_expiry": report.first_expiry,
+            "without_ttl": report.without_ttl,
             "errors": report.errors,
             "more_errors": report.more_errors,
             **{

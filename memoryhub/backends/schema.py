@@ -48,6 +48,7 @@ STATISTICS = {
     "memory_accessed": "100000 10",
     "memory_deleted": "1000 1",
     "memory_imported": "100000 1",
+    "memory_pinned": "100 1",
     "memory_unsure": "1000 10",
     "memory_flagged": "1000 1000 1000",
 }

@@ -56,7 +56,8 @@ def matching_keys_and_position(expressions: Sequence[str]) -> tuple[list[Keys], 
 # Columns of a memory that ranking needs, for the fields of VisibleRows.columns. A text whose beginning has a
 # colon may name its speaker.
 _RANKING_SQL = f"""SELECT id, julianday(updated_at), julianday(created_at), julianday(expires_at), importance,
-    trust, length(title), length(content), coalesce(superseded_by_id, 0), session_id, project,
+    trust, length(title), length(content), coalesce(superseded_by_id, 0), pinned_at IS NOT NULL,
+    session_id, project,
     iif(instr(substr(content, 1, {MAX_SPEAKER_CHARS}), ':'), substr(content, 1, {MAX_SPEAKER_CHARS}), ''),
     instr(replace(substr(content, -{QUESTION_TAIL_CHARS}), '？', '?'), '?') > 0
     FROM {MEMORY_TABLE} WHERE id IN (%s)"""

@@ -34,7 +34,8 @@ class HookEvent:
     ``delivery_id``: by which a repeated delivery is recognised and ignored; empty if the agent sends no id.
     ``allow_private``, ``allow_secret``: levels that an injection may contain if the actor may see them.
     ``may_read``: whether the actor has the permission to read.
-    ``injects_at_start``: whether to answer a session start with the context of recent sessions.
+    ``injects_at_start``: whether to answer a session start with the context of recent sessions, not only with
+    pinned memories.
     ``max_tokens``: upper limit for the injected context, below the configured budget.
     """
 
@@ -70,12 +71,14 @@ class HandlerReport:
 class DispatchResult:
     """Reports in order of priority, the context to inject, and the recorded event.
 
-    ``event`` is None for a repeated delivery.
+    ``event`` is None for a repeated delivery. ``warnings``: for the caller alone, they may tell of memories
+    that other readers of the event cannot see.
     """
 
     handlers: list[HandlerReport]
     context: str
     event: Event | None
+    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -94,6 +97,7 @@ class HookContext:
     event: Event
     call: ToolCall | None = None
     injected: str = ""
+    warnings: list[str] = field(default_factory=list)
     repeated: bool = False
     delivery_marks: tuple[str, ...] = ()
     steps: dict[str, Any] = field(default_factory=dict)

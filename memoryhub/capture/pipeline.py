@@ -34,6 +34,7 @@ from memoryhub.injection.services import (
     InjectionResult,
     inject_at_session_start,
     inject_context,
+    inject_pinned,
 )
 from memoryhub.maintenance import runs
 from memoryhub.maintenance.operations import run_now
@@ -60,6 +61,7 @@ def _injection_request(context: HookContext, prompt: str) -> InjectionRequest:
     state = SessionState.from_row(context.session.state, context.session.segment)
     budget = settings.MEMORYHUB.token_budget
     return InjectionRequest(
+        max_tokens=hook_event.max_tokens,
         prompt=prompt,
         session_id=context.session.session_id,
         project=context.session.project,
@@ -73,14 +75,14 @@ def _injection_request(context: HookContext, prompt: str) -> InjectionRequest:
 
 
 def _report_injection(context: HookContext, result: InjectionResult) -> HandlerResult:
-    context.injected = result.context
-    considered = len(result.injected) + len(result.withheld)
+    context.injected, context.warnings = result.context, result.warnings
+    considered = len({one.uid for one in result.injected} | {one.uid for one in result.withheld})
     if not considered:
         summary = "nothing to show"
     elif _reveals_hidden_memories(context, result):
         summary = "the injection log says what was shown"
     else:
-        summary = f"{len(result.injected)} of {considered} memories shown"
+        summary = "; ".join([f"{len(result.injected)} of {considered} memories shown", *result.warnings])
     return "ok" if result.injected else "skipped", "; ".join([summary, *result.skipped])
 
 
@@ -194,10 +196,13 @@ def begin_session(context: HookContext) -> HandlerResult:
             if str(hook_event.data.get("source", "startup")) in _SOURCES_WITHOUT_CONTEXT:
                 state.fresh_since = context.at.isoformat()
     detail = "the session continues" if is_known else "the session begins"
-    if not (hook_event.injects_at_start and hook_event.may_read):
+    if not hook_event.may_read:
         return "ok", detail
     context.session.refresh_from_db(fields=["state", "segment"])
-    greeting = inject_at_session_start(_injection_request(context, ""), context.actor, context.at)
+    inject = inject_at_session_start if hook_event.injects_at_start else inject_pinned
+    greeting = inject(_injection_request(context, ""), context.actor, context.at)
+    if greeting == InjectionResult():
+        return "ok", detail
     return "ok", f"{detail}; {_report_injection(context, greeting)[1]}"
 
 
@@ -306,7 +311,7 @@ def dispatch(hook_event: HookEvent, actor: Actor, now: datetime | None = None) -
             raise
         logger.exception("cannot record %s; its context is returned anyway", hook_event.event)
         event = None
-    return DispatchResult(reports, context.injected, event)
+    return DispatchResult(reports, context.injected, event, context.warnings)
 
 
 def _run_hook(hook: Hook, context: HookContext) -> HandlerReport:

@@ -251,7 +251,7 @@ def _store_memory(
     except (memories.SecretDetected, memories.TooCostlyToCheck):
         result.skip_reason = "secret"
     else:
-        if old:
+        if old and not old.pinned:
             memories.trash_merged(result.memory, [old.uid], context.actor)
 
 

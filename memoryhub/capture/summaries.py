@@ -116,10 +116,10 @@ def _save_summary(
 def _merge_checkpoints(summary: Memory, session: Session, actor: Actor) -> None:
     """Move the checkpoints that the summary covers to the trash and point their events to the summary.
 
-    Checkpoints stay if a user changed them, or if their level is above that of the summary, which then does
-    not contain their content.
+    Checkpoints stay if a user changed or pinned them, or if their level is above that of the summary, which
+    then does not contain their content.
     """
-    checkpoints = Memory.objects.visible_to(_project_clearance(session.project)).live()
+    checkpoints = Memory.objects.visible_to(_project_clearance(session.project)).live().unpinned()
     checkpoints = checkpoints.in_session(session.session_id, project=session.project)
     checkpoints = checkpoints.filter(
         type=MemoryType.CHECKPOINT.value,

@@ -113,6 +113,10 @@ class Operator(BaseSettings):
         "the token of an agent that starts `manage.py mcp`, or that sends it from its own settings",
         secret=True,
     )
+    url: str = _variable(
+        "MEMORYHUB_URL",
+        "the address of the hub for the Python client and commands such as `memoryhub search`",
+    )
 
     @classmethod
     def settings_customise_sources(

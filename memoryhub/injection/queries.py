@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
+from django.utils import timezone
+
 from memoryhub.access.policy import Clearance
-from memoryhub.injection.selection import BELOW_FLOOR
+from memoryhub.core.database import Deadline
+from memoryhub.injection.selection import BELOW_FLOOR, OVER_PINNED_BUDGET, pinned_warnings, select_pinned
+from memoryhub.injection.services import InjectionRequest, find_pinned
 from memoryhub.models import Injection, Memory, Session
+from memoryhub.models.querysets import live_memories
 from memoryhub.stats.timeline import TimelineEntry
+
+MAX_WARNED = 20  # projects whose pinned memories are measured for a page
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,13 @@ class InjectionReport:
     @property
     def available(self) -> int:
         """Number of memories that reached the minimum score, shown or not."""
-        return len(self.shown) + len(self.withheld)
+        listed = [one.memory for one in self.shown] + [one.memory for one in self.withheld]
+        return len({memory.pk for memory in listed})
+
+    @property
+    def exceeds_pinned_budget(self) -> bool:
+        """Whether a visible pinned memory was cut or left out."""
+        return any(one.reason == OVER_PINNED_BUDGET for one in self.not_shown)
 
     @property
     def tokens_used(self) -> int | None:
@@ -70,6 +85,18 @@ class SessionKnowledge:
 
     shown: list[tuple[Memory, int]]
     reasons: list[tuple[str, int]]
+
+
+def find_pinned_warnings(clearance: Clearance, project: str = "") -> dict[str, list[str]]:
+    """Return the warnings about pinned memories by project, of this project or of all; no empty ones."""
+    pinned = live_memories(clearance).pinned()
+    names = pinned.filter(project=project) if project else pinned
+    found, budget = {}, settings.MEMORYHUB.pinned_token_budget
+    for name in names.order_by("project").values_list("project", flat=True).distinct()[:MAX_WARNED]:
+        candidates = find_pinned(InjectionRequest("", project=name), clearance, timezone.now())
+        chosen = select_pinned(candidates, {}, budget, Deadline(math.inf))
+        found[name] = pinned_warnings(chosen)
+    return {name: warnings for name, warnings in found.items() if warnings}
 
 
 def summarize_reports(logs: Iterable[InjectionReport]) -> SessionKnowledge:

@@ -26,6 +26,9 @@ BELOW_FLOOR = "below the floor"
 ALREADY_SHOWN = "already shown in this session"
 OVER_COUNT = "over the count"
 OVER_BUDGET = "over the budget"
+OVER_PINNED_BUDGET = "over the budget of pinned memories"
+CUT_SHORT = "cut short"
+PINNED = "pinned"  # in place of a time scale
 BLOCKED = "blocked by the governor"
 REDACTED = "instruction removed"
 MAX_BELOW_FLOOR = 5  # reported candidates below the minimum score
@@ -52,6 +55,13 @@ class InspectedCandidate:
     def removed_kinds(self) -> str:
         """The kinds of removed instructions, as one string."""
         return ", ".join(sorted({one.finding.kind for one in self.verdict.findings if one.finding.removed}))
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the text of the memory is longer than ``text``."""
+        memory = self.candidate.memory
+        whole = without_title_line(memory.content, memory.title)
+        return self.text.endswith(context_block.ELLIPSIS) and not whole.endswith(context_block.ELLIPSIS)
 
     @property
     def is_blocked(self) -> bool:
@@ -123,6 +133,44 @@ def select_memories(
     return selection
 
 
+def select_pinned(
+    pinned: Sequence[Candidate], shown_at: Mapping[str, datetime], budget: int, deadline: Deadline
+) -> Selection:
+    """Select pinned memories that are new to the session, in order, as many as fit into their own budget.
+
+    A memory whose text is cut is both shown and withheld as over the budget.
+    """
+    selection = Selection()
+    fit = [one for one in pinned if not _is_known(one.memory, shown_at)]
+    selection.withhold([one for one in pinned if one not in fit], ALREADY_SHOWN)
+    inspected: dict[int, InspectedCandidate] = {}
+    _inspect_new([(one, PINNED) for one in fit], budget, inspected, deadline, budget)
+    everything = list(inspected.values())
+    selection.shown = [one for one in everything if not one.is_blocked]
+    selection.withhold_inspected([one for one in everything if one.is_blocked], BLOCKED)
+    selection.withhold_inspected([one for one in selection.shown if one.removed_kinds], REDACTED)
+    _fit_budget(selection, budget, OVER_PINNED_BUDGET)
+    selection.withheld += [
+        WithheldCandidate(one.candidate, OVER_PINNED_BUDGET, CUT_SHORT)
+        for one in selection.shown
+        if one.is_cut
+    ]
+    return selection
+
+
+def pinned_warnings(chosen: Selection) -> list[str]:
+    """Return a line if the pinned memories exceed their budget."""
+    over = [one for one in chosen.withheld if one.reason == OVER_PINNED_BUDGET]
+    if not over:
+        return []
+    cut = sum(one.detail == CUT_SHORT for one in over)
+    budget = settings.MEMORYHUB.pinned_token_budget
+    return [
+        f"pinned memories exceed pinned_token_budget ({budget} tokens): shown {len(chosen.shown)},"
+        f" of these cut short {cut}; unpin some, or raise the budget"
+    ]
+
+
 def _filter_candidates(
     candidates: Sequence[Candidate], shown_at: Mapping[str, datetime], selection: Selection
 ) -> list[Candidate]:
@@ -130,15 +178,20 @@ def _filter_candidates(
     min_score = settings.MEMORYHUB.injection_min_score
     fit, below = [], []
     for one in candidates:
-        at = shown_at.get(one.memory.uid)
         if one.score < min_score:
             below.append(one)
-        elif at and one.memory.updated_at <= at:
+        elif _is_known(one.memory, shown_at):
             selection.withhold([one], ALREADY_SHOWN)
         else:
             fit.append(one)
     selection.withhold(below[:MAX_BELOW_FLOOR], BELOW_FLOOR)
     return fit
+
+
+def _is_known(memory: Memory, shown_at: Mapping[str, datetime]) -> bool:
+    """Whether the session was shown the memory, which has not changed since."""
+    at = shown_at.get(memory.uid)
+    return at is not None and memory.updated_at <= at
 
 
 def _pick_by_scale(
@@ -169,11 +222,13 @@ def _inspect_new(
     budget: int,
     inspected: dict[int, InspectedCandidate],
     deadline: Deadline,
+    share: int | None = None,
 ) -> None:
-    """Add the candidates that are not yet inspected to ``inspected``."""
+    """Add the candidates that are not yet inspected to ``inspected``. ``share``: tokens of each text."""
     new = [(candidate, scale) for candidate, scale in picked if candidate.memory.pk not in inspected]
     lists = load_lists([candidate.memory for candidate, _ in new])
-    share = budget // max(min(len(picked), MAX_BUDGET_SHARES), 1)
+    if share is None:
+        share = budget // max(min(len(picked), MAX_BUDGET_SHARES), 1)
     for candidate, scale in new:
         deadline.check()
         pk = candidate.memory.pk
@@ -206,7 +261,7 @@ def _inspect_candidate(candidate: Candidate, scale: str, lists: ListValues, shar
     return InspectedCandidate(candidate, scale, fields, verdict, passage)
 
 
-def _fit_budget(selection: Selection, budget: int) -> None:
+def _fit_budget(selection: Selection, budget: int, reason: str = OVER_BUDGET) -> None:
     """Cut the texts to the budget. If they do not fit, drop the last memories."""
     shown = list(selection.shown)
     texts: list[str] | None = []
@@ -214,5 +269,5 @@ def _fit_budget(selection: Selection, budget: int) -> None:
         texts = context_block.fit_texts([one.passage for one in shown], budget)
         if texts is not None:
             break
-        selection.withhold([shown.pop().candidate], OVER_BUDGET)
+        selection.withhold([shown.pop().candidate], reason)
     selection.shown = [replace(one, text=text) for one, text in zip(shown, texts or [], strict=True)]

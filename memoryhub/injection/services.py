@@ -26,10 +26,16 @@ from memoryhub.injection.candidates import (
     find_candidates,
     injectable_memories,
 )
-from memoryhub.injection.selection import BLOCKED, REDACTED, InspectedCandidate, Selection
+from memoryhub.injection.selection import (
+    BLOCKED,
+    REDACTED,
+    InspectedCandidate,
+    Selection,
+)
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.memories.update import PROMPT_INJECTION_FLAG, flag_memories
 from memoryhub.models import Injection, Memory, Session
+from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
 from memoryhub.search.hybrid import default_weights
 from memoryhub.search.lexical import score_parts
@@ -45,6 +51,7 @@ MAX_PREVIOUS_INJECTIONS = 30
 MAX_RECENT = 100  # memories among which the most important ones are selected at session start
 MAX_IMPORTANT = 3  # memories in addition to the last summary
 MIN_IMPORTANCE = 0.6
+MAX_PINNED = 100  # pinned memories that one session opens with, whatever their budget
 _SUMMARY_TYPES = (
     MemoryType.SESSION_SUMMARY.value,
     MemoryType.CHECKPOINT.value,
@@ -56,7 +63,8 @@ _SUMMARY_TYPES = (
 class InjectionRequest:
     """Parameters of an injection. The project defaults to that of an actor with a single project.
 
-    ``token_budget`` (of the whole block) and ``max_count`` default to the configuration. Private and secret
+    ``token_budget`` (of the block without the pinned memories) and ``max_count`` default to the
+    configuration. ``max_tokens``: limit of the whole block, if the agent has one. Private and secret
     memories must be requested and allowed. ``fresh_since``: when the agent last lost its context (by
     compaction); memories shown before may be shown again. ``sensitivity``: that of the prompt. ``session``:
     the session, if the caller has it.
@@ -72,6 +80,7 @@ class InjectionRequest:
     fresh_since: datetime | None = None
     sensitivity: str = Sensitivity.PUBLIC.value
     session: Session | None = None
+    max_tokens: int | None = None
 
     @property
     def budget(self) -> int:
@@ -107,7 +116,8 @@ class WithheldItem:
 class InjectionResult:
     """The block, or an empty ``context``. ``skipped``: failed or disabled steps, one line each.
 
-    ``shown`` and ``choice`` are for pages that explain the selection to the same viewer.
+    ``warnings``: what the caller can fix, one line each. ``shown`` and ``choice`` are for pages that explain
+    the selection to the same viewer.
     """
 
     context: str = ""
@@ -116,11 +126,20 @@ class InjectionResult:
     tokens_used: int = 0
     took_ms: float = 0.0
     skipped: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     shown: list[InspectedCandidate] = field(default_factory=list)
     choice: Selection | None = None
 
 
-CandidateFinder = Callable[[InjectionRequest, Clearance, datetime], list[Candidate]]
+@dataclass(frozen=True)
+class _Candidates:
+    """The candidates of an injection. ``pinned`` ones come first and have a budget of their own."""
+
+    ranked: list[Candidate] = field(default_factory=list)
+    pinned: list[Candidate] = field(default_factory=list)
+
+
+CandidateFinder = Callable[[InjectionRequest, Clearance, datetime], _Candidates]
 
 
 def inject_context(
@@ -136,20 +155,46 @@ def inject_context(
 def inject_at_session_start(
     request: InjectionRequest, actor: Actor, now: datetime | None = None
 ) -> InjectionResult:
-    """Return the block for a new session: the last summary and the most important recent memories."""
+    """Return the block for a new session: pinned memories, the last summary, recent important memories."""
     return _inject(_candidates_for_session_start, request, actor, now=now)
 
 
-def _candidates_for_prompt(request: InjectionRequest, clearance: Clearance, now: datetime) -> list[Candidate]:
-    return find_candidates(injectable_memories(clearance, request.project, now), request.prompt, now)
+def inject_pinned(request: InjectionRequest, actor: Actor, now: datetime | None = None) -> InjectionResult:
+    """Return the block of the pinned memories alone. Without any, nothing is logged."""
+    request = _with_default_project(request, actor)
+    moment = now or timezone.now()
+    if not _pinned_memories(request, request.clearance(actor), moment).exists():
+        return InjectionResult()
+    return _inject(lambda *given: _Candidates(pinned=find_pinned(*given)), request, actor, now=moment)
+
+
+def _candidates_for_prompt(request: InjectionRequest, clearance: Clearance, now: datetime) -> _Candidates:
+    memories = injectable_memories(clearance, request.project, now)
+    return _Candidates(find_candidates(memories, request.prompt, now))
+
+
+def _live_in_project(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:
+    live: MemoryQuerySet = Memory.objects.visible_to(clearance).live(max(now, timezone.now()))
+    return live.filter(project=request.project)
+
+
+def _pinned_memories(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:
+    return _live_in_project(request, clearance, now).pinned()
+
+
+def find_pinned(request: InjectionRequest, clearance: Clearance, now: datetime) -> list[Candidate]:
+    """Return the most important pinned memories, hardly more than could fit into their budget."""
+    most = min(settings.MEMORYHUB.pinned_token_budget // context_block.MIN_TEXT_TOKENS + 1, MAX_PINNED)
+    pinned = _pinned_memories(request, clearance, now).order_by("-importance", "pinned_at", "pk")
+    return [_to_candidate(memory, now) for memory in pinned[:most]]
 
 
 def _candidates_for_session_start(
     request: InjectionRequest, clearance: Clearance, now: datetime
-) -> list[Candidate]:
+) -> _Candidates:
     """Return the summary of the previous session, then the best of the latest important memories."""
-    live = Memory.objects.visible_to(clearance).live(max(now, timezone.now()))
-    recent = list(live.filter(project=request.project).order_by("-updated_at")[:MAX_RECENT])
+    live = _live_in_project(request, clearance, now).unpinned()
+    recent = list(live.order_by("-updated_at")[:MAX_RECENT])
     summaries = [
         _to_candidate(memory, now)
         for memory in recent
@@ -160,7 +205,8 @@ def _candidates_for_session_start(
         for memory in recent
         if memory.type not in _SUMMARY_TYPES and memory.importance >= MIN_IMPORTANCE
     ]
-    return [*summaries[:1], *sorted(important, key=lambda one: -one.score)[:MAX_IMPORTANT]]
+    ranked = [*summaries[:1], *sorted(important, key=lambda one: -one.score)[:MAX_IMPORTANT]]
+    return _Candidates(ranked, find_pinned(request, clearance, now))
 
 
 def _to_candidate(memory: Memory, now: datetime) -> Candidate:
@@ -219,13 +265,9 @@ def _inject_in_time(
     with deadline.reading():
         candidates = find(request, clearance, now)
         shown_at = _previously_shown(request, clearance, now)
-        chosen = selection.select_memories(
-            candidates, shown_at, request.budget, request.count, now, deadline, notes
-        )
+        chosen, warnings = _select(candidates, request, shown_at, now, deadline, notes)
     notes = list(dict.fromkeys(notes))
-    context = context_block.render_block(
-        [one.passage for one in chosen.shown], [one.text for one in chosen.shown]
-    )
+    context = _render(chosen)
     result = InjectionResult(
         context=context,
         injected=[
@@ -235,6 +277,7 @@ def _inject_in_time(
         tokens_used=context_block.count_tokens(context),
         took_ms=deadline.took(),
         skipped=notes,
+        warnings=warnings,
         shown=chosen.shown,
         choice=chosen,
     )
@@ -243,6 +286,32 @@ def _inject_in_time(
         busy = "injection: it could not be logged in time, so nothing is shown"
         return InjectionResult(skipped=[*notes, busy], took_ms=deadline.took())
     return result
+
+
+def _select(
+    candidates: _Candidates,
+    request: InjectionRequest,
+    shown_at: dict[str, datetime],
+    now: datetime,
+    deadline: Deadline,
+    notes: list[str],
+) -> tuple[Selection, list[str]]:
+    """Select the pinned memories and the others, each within their budget. Return the warnings too."""
+    most = request.max_tokens
+    limit, left, pinned = settings.MEMORYHUB.pinned_token_budget, request.budget, Selection()
+    if candidates.pinned:
+        limit = limit if most is None else min(limit, most)
+        pinned = selection.select_pinned(candidates.pinned, shown_at, limit, deadline)
+        left = left if most is None else min(left, most - context_block.count_tokens(_render(pinned)))
+    others = selection.select_memories(candidates.ranked, shown_at, left, request.count, now, deadline, notes)
+    both = Selection(pinned.shown + others.shown, pinned.withheld + others.withheld)
+    return both, selection.pinned_warnings(pinned)
+
+
+def _render(chosen: Selection) -> str:
+    return context_block.render_block(
+        [one.passage for one in chosen.shown], [one.text for one in chosen.shown]
+    )
 
 
 def _previously_shown(request: InjectionRequest, clearance: Clearance, now: datetime) -> dict[str, datetime]:
@@ -302,7 +371,7 @@ def _build_log_row(request: InjectionRequest, result: InjectionResult) -> Inject
         project=request.project,
         sensitivity=level,
         prompt_preview=_preview_prompt(request.prompt),
-        token_budget=request.budget,
+        token_budget=_total_budget(request, result),
         tokens_used=result.tokens_used,
         injected=[{"id": one.uid, "score": one.score, "scale": one.scale} for one in result.injected],
         withheld=[
@@ -310,6 +379,13 @@ def _build_log_row(request: InjectionRequest, result: InjectionResult) -> Inject
             for one in result.withheld
         ],
     )
+
+
+def _total_budget(request: InjectionRequest, result: InjectionResult) -> int:
+    """Return the tokens that the block could have, with those of its pinned memories."""
+    has_pinned = any(one.scale == selection.PINNED for one in result.injected)
+    total = request.budget + has_pinned * settings.MEMORYHUB.pinned_token_budget
+    return total if request.max_tokens is None else min(total, request.max_tokens)
 
 
 def _preview_prompt(prompt: str) -> str:

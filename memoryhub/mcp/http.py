@@ -26,7 +26,7 @@ from memoryhub.mcp.jsonrpc import HEADER_MISMATCH, VERSION_KEY, Request, RpcErro
 from memoryhub.mcp.server import Server, is_stateless, requested_version, unsupported_version
 from memoryhub.models import AgentToken
 from memoryhub.toolsets import TOOLSETS
-from memoryhub.toolsets.base import Toolset
+from memoryhub.toolsets.base import Toolset, did_you_mean
 
 SESSION_LIFETIME = timedelta(days=30)
 
@@ -76,6 +76,8 @@ def _ended_key(raw: str) -> str:
 
 
 VERSION_HEADER, METHOD, NAME = "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"
+# The parameter that the header repeats, by method.
+_NAME_PARAMETERS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _BASE64_VALUE = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 
 
@@ -84,8 +86,9 @@ def require_matching_headers(request: Request, headers: Mapping[str, str]) -> No
     meta: Any = request.params.get("_meta")
     version = meta.get(VERSION_KEY) if isinstance(meta, Mapping) else None
     required = [(VERSION_HEADER, version), (METHOD, request.method)]
-    if request.method == "tools/call" and isinstance(request.params.get("name"), str):
-        required.append((NAME, request.params["name"]))
+    name = request.params.get(_NAME_PARAMETERS.get(request.method, ""))
+    if isinstance(name, str):
+        required.append((NAME, name))
     for header, expected in required:
         sent = headers.get(header)
         if sent is None:
@@ -134,7 +137,8 @@ def _handle_request(request: HttpRequest, toolset: str) -> HttpResponse:
         raise Problem(405, "method_not_allowed", detail, headers={"Allow": ", ".join(_METHODS)})
     token = require_token(request)
     if toolset not in TOOLSETS:
-        raise Problem(404, "unknown_toolset", f"unknown toolset; available: {', '.join(TOOLSETS)}")
+        hint = did_you_mean(toolset, TOOLSETS) or ";"
+        raise Problem(404, "unknown_toolset", f"unknown toolset{hint} available: {', '.join(TOOLSETS)}")
     exchange = _McpExchange(request, token, TOOLSETS[toolset])
     return exchange.end() if request.method == "DELETE" else exchange.post()
 

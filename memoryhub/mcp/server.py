@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from django.http import Http404
 
 import memoryhub
 from memoryhub.http.authentication import Caller
 from memoryhub.http.problems import Problem, to_problem
-from memoryhub.mcp import jsonrpc
+from memoryhub.mcp import jsonrpc, resources
 from memoryhub.mcp.jsonrpc import (
     CAPABILITIES_KEY,
     INTERNAL_ERROR,
@@ -23,7 +25,7 @@ from memoryhub.mcp.jsonrpc import (
     Request,
     RpcError,
 )
-from memoryhub.toolsets.base import Toolset
+from memoryhub.toolsets.base import ToolOutcome, Toolset, did_you_mean
 
 
 def describe_tools(toolset: Toolset) -> list[dict[str, Any]]:
@@ -48,7 +50,8 @@ def call_tool(toolset: Toolset, caller: Caller, params: dict[str, Any], referenc
         raise RpcError(INVALID_PARAMS, "params.arguments must be an object")
     tool = toolset.find(name)
     if tool is None:
-        raise RpcError(INVALID_PARAMS, "Unknown tool: tools/list names those of this toolset")
+        hint = did_you_mean(name, (one.name for one in toolset.tools))
+        raise RpcError(INVALID_PARAMS, f"Unknown tool{hint or ':'} tools/list names those of this toolset")
     try:
         outcome = tool.run(caller, arguments)
     except Exception as exc:
@@ -56,18 +59,23 @@ def call_tool(toolset: Toolset, caller: Caller, params: dict[str, Any], referenc
         if problem.status >= 500:
             logger.exception("%s %s/%s: %s", reference, toolset.name, tool.name, problem.code)
         return _error_result(problem, reference)
-    return _success_result(outcome.result, outcome.ignored)
+    return _success_result(outcome)
 
 
-def _success_result(value: Any, ignored: list[str]) -> dict[str, Any]:
+def _success_result(outcome: ToolOutcome) -> dict[str, Any]:
     """Return the result as text for every client, and as a JSON object for those that read it."""
+    value, suggestions = outcome.result, outcome.suggestions or {}
     content = [
         _text_content(
             value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         )
     ]
-    if ignored:
-        content.append(_text_content(f"These arguments are not known and were ignored: {', '.join(ignored)}"))
+    if outcome.ignored:
+        names = [
+            f"{name} (did you mean {suggestions[name]}?)" if name in suggestions else name
+            for name in outcome.ignored
+        ]
+        content.append(_text_content(f"These arguments were ignored: {', '.join(names)}"))
     structured = value if isinstance(value, dict) else {"result": value}
     return {"content": content, "structuredContent": structured, "isError": False}
 
@@ -87,11 +95,16 @@ def _text_content(text: str) -> dict[str, str]:
     return {"type": "text", "text": text}
 
 
+T = TypeVar("T")
 _SERVER_KEY = "io.modelcontextprotocol/serverInfo"
 logger = logging.getLogger(__name__)
 MAX_BATCH = 50  # messages in one array
 _LIST_TTL_MS = 300_000  # cache time of a tool list: tools change only with the version of the hub
-_CAPABILITIES = {"tools": {"listChanged": False}}
+_CAPABILITIES = {
+    "tools": {"listChanged": False},
+    "resources": {"listChanged": False, "subscribe": False},
+    "prompts": {"listChanged": False},
+}
 _INSTRUCTIONS = """\
 {about}
 
@@ -107,11 +120,15 @@ A refusal names the field and how to fix it; correct the call rather than repeat
 
 @dataclass(frozen=True)
 class Server:
-    """One toolset for one caller. ``reference``: id of the current request in the log."""
+    """One toolset for one caller. ``reference``: id of the current request in the log.
+
+    ``resource_not_found``: the error code for that, which depends on the protocol version.
+    """
 
     toolset: Toolset
     caller: Caller
     reference: str = ""
+    resource_not_found: int = jsonrpc.RESOURCE_NOT_FOUND
 
     def answer(self, request: Request, stateless: bool) -> dict[str, Any]:
         """Return the response to a request."""
@@ -152,7 +169,10 @@ class Server:
 
     def _stateless(self, request: Request) -> dict[str, Any]:
         require_version(request)
-        result = _find_method(_STATELESS_METHODS, request)(self, request.params)
+        server = replace(self, resource_not_found=INVALID_PARAMS)
+        result = _find_method(_STATELESS_METHODS, request)(server, request.params)
+        if request.method in _CACHE_TIMES:
+            result |= _cache_hints(_CACHE_TIMES[request.method])
         return {"resultType": "complete", **result, "_meta": {_SERVER_KEY: self._info()}}
 
     def _initialize(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -168,7 +188,7 @@ class Server:
             "supportedVersions": list(jsonrpc.SUPPORTED_VERSIONS),
             "capabilities": _CAPABILITIES,
             "instructions": self._instructions(),
-            **_cache_hints(),
+            **_cache_hints(_LIST_TTL_MS),
         }
 
     def _ping(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -179,8 +199,53 @@ class Server:
             raise RpcError(INVALID_PARAMS, "params.cursor: there is only one page; omit the cursor")
         return {"tools": describe_tools(self.toolset)}
 
-    def _list_stateless(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {**self._list(params), **_cache_hints()}
+    def _resources(self, params: dict[str, Any]) -> dict[str, Any]:
+        cursor = params.get("cursor") or ""
+        if not isinstance(cursor, str):
+            raise RpcError(INVALID_PARAMS, "params.cursor must be a text; use the one of the previous page")
+        found, following = self._refusable(resources.list_resources, self.caller, cursor)
+        return {"resources": found, **({"nextCursor": following} if following else {})}
+
+    def _templates(self, params: dict[str, Any]) -> dict[str, Any]:
+        return {"resourceTemplates": resources.resource_templates()}
+
+    def _read(self, params: dict[str, Any]) -> dict[str, Any]:
+        uri = params.get("uri")
+        if not isinstance(uri, str):
+            raise RpcError(INVALID_PARAMS, "params.uri must be a text: the address of a resource")
+        try:
+            return {"contents": self._refusable(resources.read_resource, self.caller, uri)}
+        except Http404:
+            detail = "Resource not found; resources/templates/list shows the addresses"
+            raise RpcError(self.resource_not_found, detail, {"uri": uri[:1000]}) from None
+
+    def _prompts(self, params: dict[str, Any]) -> dict[str, Any]:
+        return {"prompts": [prompt.as_dict() for prompt in resources.PROMPTS.values()]}
+
+    def _prompt(self, params: dict[str, Any]) -> dict[str, Any]:
+        name, arguments = params.get("name"), params.get("arguments") or {}
+        prompt = resources.PROMPTS.get(name) if isinstance(name, str) else None
+        if prompt is None:
+            hint = did_you_mean(str(name), resources.PROMPTS)
+            raise RpcError(INVALID_PARAMS, f"Unknown prompt{hint or ':'} prompts/list names them")
+        given = arguments.get(prompt.argument) if isinstance(arguments, dict) else None
+        if not isinstance(given, str) or not given.strip():
+            raise RpcError(INVALID_PARAMS, f"params.arguments.{prompt.argument} must be a text")
+        text = self._refusable(resources.render_prompt, self.toolset, self.caller, prompt, given)
+        message = {"role": "user", "content": _text_content(text)}
+        return {"description": prompt.description, "messages": [message]}
+
+    def _refusable(self, action: Callable[..., T], *arguments: Any) -> T:
+        """Return the result; raise RpcError for what the API would refuse with a status below 500."""
+        try:
+            return action(*arguments)
+        except Http404:
+            raise
+        except Exception as exc:
+            problem = to_problem(exc)
+            if problem.status >= 500 and problem.code == "internal_error":
+                raise
+            raise RpcError(INVALID_PARAMS, problem.detail, {"code": problem.code}) from None
 
     def _call(self, params: dict[str, Any]) -> dict[str, Any]:
         return call_tool(self.toolset, self.caller, params, self.reference)
@@ -197,16 +262,23 @@ class Server:
 
 
 _Method = Callable[[Server, dict[str, Any]], dict[str, Any]]
-_HANDSHAKE_METHODS: dict[str, _Method] = {
-    "initialize": Server._initialize,
-    "ping": Server._ping,
+_LISTS: dict[str, _Method] = {
     "tools/list": Server._list,
-    "tools/call": Server._call,
+    "resources/list": Server._resources,
+    "resources/templates/list": Server._templates,
+    "prompts/list": Server._prompts,
 }
-_STATELESS_METHODS: dict[str, _Method] = {
-    "server/discover": Server._discover,
-    "tools/list": Server._list_stateless,
+_ACTIONS: dict[str, _Method] = {
     "tools/call": Server._call,
+    "resources/read": Server._read,
+    "prompts/get": Server._prompt,
+}
+_HANDSHAKE_METHODS = {"initialize": Server._initialize, "ping": Server._ping, **_LISTS, **_ACTIONS}
+_STATELESS_METHODS = {"server/discover": Server._discover, **_LISTS, **_ACTIONS}
+# Cache time of results in stateless versions, in milliseconds. Lists of resources and their contents change.
+_CACHE_TIMES = {
+    **dict.fromkeys(("tools/list", "resources/templates/list", "prompts/list"), _LIST_TTL_MS),
+    **dict.fromkeys(("resources/list", "resources/read"), 0),
 }
 
 
@@ -251,5 +323,5 @@ def _find_method(table: dict[str, _Method], request: Request) -> _Method:
     return table[request.method]
 
 
-def _cache_hints() -> dict[str, Any]:
-    return {"ttlMs": _LIST_TTL_MS, "cacheScope": "private"}
+def _cache_hints(milliseconds: int) -> dict[str, Any]:
+    return {"ttlMs": milliseconds, "cacheScope": "private"}

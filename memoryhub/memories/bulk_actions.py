@@ -44,7 +44,8 @@ from memoryhub.models.querysets import MemoryQuerySet
 MAX_MEMORIES = 2000  # in one action
 DEMOTE_FACTOR = 0.5  # of the importance
 PROMOTE_FACTOR = 0.5  # of the difference to 1
-NUMBER_FIELDS = ("updated_at", "consolidated_at", "expires_at", "copy", "importance")
+MOMENT_FIELDS = ("updated_at", "consolidated_at", "expires_at", "pinned_at")
+NUMBER_FIELDS = (*MOMENT_FIELDS, "copy", "importance")
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def apply_bulk_action(
 
     ``kind`` is a key of :data:`ACTION_KINDS`: ``approve`` (mark as reviewed, clear the flags), ``demote`` and
     ``promote`` (importance half the way down or up), ``demote_and_approve``, ``trash``, ``restore``,
-    ``expire``, ``tag`` and ``untag`` (with ``tag``), ``set`` (with fields of
+    ``expire``, ``pin``, ``unpin``, ``tag`` and ``untag`` (with ``tag``), ``set`` (with fields of
     :class:`~memoryhub.memories.schemas.MemoryPatch`).
 
     ``seen``: ``updated_at`` of memories as the person read them; memories that were changed since are
@@ -204,6 +205,8 @@ def _expire(memory: Memory, context: ActionContext) -> list[journal.Change]:
     refuse_if_trashed(memory)
     if memory.is_expired(context.now):
         return []
+    if memory.pinned:
+        raise Conflict("this memory is pinned and does not expire; unpin it first", "pinned")
     was = take_snapshot(memory, ["expires_at"])
     memory.expires_at = context.now
     memory.save(update_fields=["expires_at"])
@@ -217,6 +220,10 @@ def _demote(memory: Memory, context: ActionContext) -> list[journal.Change]:
 def _promote(memory: Memory, context: ActionContext) -> list[journal.Change]:
     importance = memory.importance + (1 - memory.importance) * PROMOTE_FACTOR
     return _change(memory, context, to_patch({"importance": min(importance, 1)}))
+
+
+def _pin(memory: Memory, context: ActionContext) -> list[journal.Change]:
+    return _change(memory, context, to_patch({"pinned": context.kind == "pin"}))
 
 
 def _tag(memory: Memory, context: ActionContext) -> list[journal.Change]:
@@ -273,6 +280,8 @@ ACTION_KINDS: dict[str, ActionKind] = {
     "trash": ActionKind(_trash),
     "restore": ActionKind(_restore),
     "expire": ActionKind(_expire),
+    "pin": ActionKind(_pin),
+    "unpin": ActionKind(_pin),
     "tag": ActionKind(_tag, ("tag",)),
     "untag": ActionKind(_untag, ("tag",)),
     "set": ActionKind(_set, tuple(sorted(MemoryPatch.model_fields))),
@@ -378,7 +387,8 @@ def _undo_update(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journa
     current = take_snapshot(memory, NUMBER_FIELDS)
     if "importance" in revision.before and current["importance"] != left["importance"]:
         raise Conflict(_CHANGED_SINCE)
-    moments = revert_numbers(was, left, current, ("updated_at", "consolidated_at", "expires_at"))
+    # A row of a release without pins has no pinned_at.
+    moments = revert_numbers(was, left, current, [name for name in MOMENT_FIELDS if name in was])
     changes = restore_fields(memory, revision, undo.actor, undo.now, reason="undo", undoes=undo.id)
     apply_snapshot(memory, moments)
     restore_copy_number(memory, was["copy"])

@@ -174,7 +174,7 @@ def embed_drafts(drafts: Iterable[MemoryDraft]) -> memories_vectors.PreparedVect
 # Without the texts: an UPDATE that names them rewrites both full-text indexes.
 _REFRESHED_FIELDS = (
     *("updated_at", "ttl_days", "expires_at", "deleted_at", "trash_reason", "merged_into"),
-    *("key", "sensitivity", "copy"),
+    *("key", "sensitivity", "copy", "pinned_at"),
 )
 
 
@@ -300,12 +300,14 @@ class _Batch:
         return StoreResult("created", memory)
 
     def _refresh(self, memory: Memory, draft: MemoryDraft) -> StoreResult:
-        """Update date, level and expiry of a memory that is stored again with the same content."""
+        """Update date, level, expiry and pin of a memory that is stored again with the same content."""
         detail = self._revive(memory)
+        if draft.pinned and not memory.pinned:
+            memory.pinned, detail["pinned"] = True, True
         memory.updated_at = max(memory.updated_at, draft.created_at or self.now)
         if "ttl_days" in draft.given:
             memory.ttl_days = draft.ttl_days or None
-        memory.expires_at = rows.compute_expiry(memory.ttl_days, self.now)
+        rows.restart_expiry(memory, self.now)
         self._unindex(memory)
         key, level = memory.key or draft.key, stricter_level(memory.sensitivity, draft.sensitivity.value)
         if (key, level) != (memory.key, memory.sensitivity):
@@ -315,7 +317,7 @@ class _Batch:
         if memory.pk is not None:
             memory.save(update_fields=_REFRESHED_FIELDS)
         self.changes.append(journal.memory_change("dedup_refresh", memory, **detail))
-        return StoreResult("refreshed", memory, revived=bool(detail))
+        return StoreResult("refreshed", memory, revived="revived" in detail)
 
     def _upsert(self, memory: Memory, draft: MemoryDraft) -> StoreResult:
         """Set the given fields of a memory that is stored again under its key. Never lowers the level."""
@@ -324,7 +326,7 @@ class _Batch:
         level = draft.sensitivity.value if "sensitivity" in draft.given else memory.sensitivity
         patch = draft.model_copy(update={"sensitivity": stricter_level(level, memory.sensitivity)})
         detail = self._revive(memory)
-        memory.expires_at = rows.compute_expiry(memory.ttl_days, self.now)
+        rows.restart_expiry(memory, self.now)
         self._unindex(memory)
         changes = apply_patch(memory, patch, draft.given, self.actor, self.now, reason="upsert", **detail)
         self._index(memory)

@@ -19,7 +19,7 @@ from memoryhub.backends import schema, vector_index
 from memoryhub.core.clock import is_in_doubt
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.core.vocabulary import TrashReason
-from memoryhub.memories.rows import CHUNK_SIZE, compute_expiry, fetch_by_uids, is_unchanged
+from memoryhub.memories.rows import CHUNK_SIZE, fetch_by_uids, is_unchanged, restart_expiry
 from memoryhub.models import Event, Fact, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 
@@ -82,7 +82,7 @@ def restore_memories(uids: Iterable[str], actor: Actor, now: datetime | None = N
 def revive_memory(memory: Memory, now: datetime) -> None:
     """Restore one memory that was read in the current transaction. The caller journals it."""
     if memory.is_expired(now):
-        memory.expires_at = compute_expiry(memory.ttl_days, now)
+        restart_expiry(memory, now)
     if memory.trash_reason == TrashReason.EVICTED.value:
         memory.last_accessed_at = now
     memory.deleted_at, memory.trash_reason, memory.merged_into = None, "", None
@@ -123,13 +123,13 @@ def purge_expired(actor: Actor, grace_days: float = 0, now: datetime | None = No
 
 def purgeable_memories(actor: Actor, grace_days: float, now: datetime) -> MemoryQuerySet:
     """Return the memories that :func:`purge_expired` would delete. The grace period counts days of uptime."""
-    return _visible_memories(actor).expired(clock.removal_limit(grace_days, now))
+    return _visible_memories(actor).unpinned().expired(clock.removal_limit(grace_days, now))
 
 
 def evict_memories(
     where: Q, count: int, actor: Actor, now: datetime, spare: Iterable[Memory] = ()
 ) -> list[Memory]:
-    """Move the ``count`` least used of these memories that the actor may delete to the trash.
+    """Move the ``count`` least used of these unpinned memories that the actor may delete to the trash.
 
     The order is fewest accesses, oldest change, lowest importance. Memories in ``spare`` go last.
     """
@@ -137,7 +137,7 @@ def evict_memories(
         return []
     spared = Case(When(pk__in=[memory.pk for memory in spare], then=1), default=0)
     with write_transaction():
-        live = _visible_memories(actor).filter(where).live(now)
+        live = _visible_memories(actor).filter(where).live(now).unpinned()
         memories = list(live.order_by(spared, "accessed_count", "updated_at", "importance", "pk")[:count])
         move_to_trash(memories, actor, TrashReason.EVICTED, now, "evict")
     return memories

@@ -66,6 +66,11 @@ class MemoryFilter(BaseModel):
     scope: Annotated[Scope | None, BeforeValidator(_blank_as_none)] = None
     since: Timestamp = None
     until: Timestamp = None
+    pinned: Annotated[
+        bool | None,
+        BeforeValidator(_blank_as_none),
+        Field(description="Only memories that are pinned, or only those that are not."),
+    ] = None
     trashed: bool = False
 
     def select(self, clearance: Clearance, now: datetime | None = None) -> MemoryQuerySet:
@@ -89,6 +94,8 @@ class MemoryFilter(BaseModel):
         }
         if wanted := {name: value for name, value in plain.items() if value}:
             memories = memories.filter(**wanted)
+        if self.pinned is not None:
+            memories = memories.pinned() if self.pinned else memories.unpinned()
         memories = memories.between("created_at", self.since, self.until)
         if self.session_id:
             memories = memories.in_session(self.session_id)

@@ -74,7 +74,7 @@ def apply_history(memory: Memory, past: ImportedHistory, actor: Actor, now: date
             setattr(memory, name, min(moment, now))
     memory.accessed_count = min(max(past.accessed_count, 0), _MAX_COUNT)
     memory.consolidated_accesses = min(max(past.consolidated_accesses, 0), _MAX_COUNT)
-    if past.expires_at:
+    if past.expires_at and not memory.pinned:
         memory.expires_at = past.expires_at
     if past.deleted_at:
         memory.deleted_at = min(past.deleted_at, now)

@@ -76,7 +76,7 @@ def update_importances(
 def _current_values(
     planned: Sequence[ImportanceChange], actor: Actor, now: datetime
 ) -> dict[int, tuple[Any, ...]]:
-    live = Memory.objects.visible_to(actor.clearance).live(now)
+    live = Memory.objects.visible_to(actor.clearance).live(now).unpinned()
     found: dict[int, tuple[Any, ...]] = {}
     for chunk in batched(planned, CHUNK_SIZE):
         rows = live.filter(pk__in=[change.pk for change in chunk])

@@ -82,7 +82,7 @@ def merge_memories(
     """Merge memories into one. The others go to the trash with ``merged_into``.
 
     The kept memory gets the lists of all, the highest level, importance, trust and confidence, the sum of the
-    accesses, the latest expiry, the evidence of all sessions, and the facts of the others. ``content``
+    accesses, the latest expiry, a pin, the evidence of all sessions, and the facts of the others. ``content``
     replaces its text; a revision stores the old one. ``seen``: ``updated_at`` of memories as the person read
     them.
 
@@ -184,6 +184,8 @@ def _build_patch(memory: Memory, others: Sequence[Memory], content: str) -> Memo
         values[name] = max(getattr(one, name) for one in everyone)
     values["confidence"] = evidence.combine_confidence(everyone)
     values["sensitivity"] = reduce(stricter_level, (one.sensitivity for one in everyone))
+    if any(one.pinned for one in others):
+        values["pinned"] = True
     longest = _longest_lived(everyone)
     if longest.expires_at != memory.expires_at:
         values["ttl_days"] = longest.ttl_days

@@ -30,7 +30,7 @@ from memoryhub.models.querysets import MemoryQuerySet
 CHUNK_SIZE = 500  # rows in one statement: SQLite limits the number of parameters
 SCALAR_FIELDS = (
     "title subtitle abstract overview category type importance trust confidence sensitivity scope project"
-    " session_id key discovery_tokens ttl_days content"
+    " session_id key discovery_tokens pinned ttl_days content"
 ).split()
 _NO_PROJECT = "no project is open to you; ask for a membership"
 LIST_FIELDS = ("tags", "concepts", "aliases", "files_read", "files_modified", "entities")
@@ -76,6 +76,11 @@ def compute_expiry(ttl_days: float | None, now: datetime) -> datetime | None:
     return now + timedelta(days=ttl_days) if ttl_days else None
 
 
+def restart_expiry(memory: Memory, now: datetime) -> None:
+    """Set the time of expiry from the days to live. A pinned memory has none: it does not expire."""
+    memory.expires_at = None if memory.pinned else compute_expiry(memory.ttl_days, now)
+
+
 def build_memory(
     draft: MemoryDraft,
     actor: Actor,
@@ -91,6 +96,7 @@ def build_memory(
     if "ttl_days" not in draft.given and draft.expires_by_default:
         values["ttl_days"] = settings.MEMORYHUB.default_ttl_days
     values["ttl_days"] = values["ttl_days"] or None
+    pinned = values.pop("pinned")
     values["title"] = draft.title or make_title(draft.content)
     values["abstract"] = draft.abstract or make_abstract(draft.content)
     for name in ("type", "sensitivity", "scope"):
@@ -109,7 +115,8 @@ def build_memory(
         "created_at": at,
         "updated_at": at,
         "imported_at": imported_at,
-        "expires_at": compute_expiry(values["ttl_days"], now),
+        "pinned_at": now if pinned else None,
+        "expires_at": None if pinned else compute_expiry(values["ttl_days"], now),
     }
     memory = Memory.__new__(Memory)  # its constructor sets one attribute at a time
     memory.__dict__.update(values, _state=ModelState())
@@ -120,7 +127,7 @@ def build_memory(
 def _default_values() -> dict[str, Any]:
     """Return the defaults of the columns that :func:`build_memory` does not set. Computing them is slow."""
     built = {*SCALAR_FIELDS, "uid", "flags", "owner", "content_hash", "author", "superseded_by", "alias_text"}
-    built |= {"created_at", "updated_at", "imported_at", "expires_at"}
+    built |= {"created_at", "updated_at", "imported_at", "expires_at", "pinned_at"}
     return {
         field.attname: field.get_default()
         for field in Memory._meta.concrete_fields

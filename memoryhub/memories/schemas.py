@@ -166,7 +166,7 @@ class _MemoryFields(BaseModel):
         description="Kinds of knowledge: how-it-works, why-it-exists, what-changed, problem-solution, "
         "gotcha, pattern, trade-off.",
     )
-    tags: Labels = Field(default_factory=list, description="Tags.")
+    tags: Labels = Field(default_factory=list, description="Words to find it by.")
     aliases: Aliases = Field(
         default_factory=list, description="Short names for what it is about, such as k8s for Kubernetes."
     )
@@ -180,7 +180,7 @@ class _MemoryFields(BaseModel):
     scope: Scope = Field(
         Scope.PROJECT, description="Who sees it: only the owner, the project, or the whole team."
     )
-    project: Name = Field("", description="Project.")
+    project: Name = Field("", description="Project it belongs to, such as the name of a repository.")
     session_id: Name = Field("", description="Session in which it was created.")
     key: Name = Field(
         "",
@@ -193,6 +193,9 @@ class _MemoryFields(BaseModel):
     )
     ttl_days: TtlDays | None = Field(
         default=None, description="Days until it expires; 0 or null: never; default: as configured."
+    )
+    pinned: bool = Field(
+        False, description="Always include: it opens every session of its project and never expires."
     )
     entities: Entities = Field(default_factory=list, description="People, places and things in the content.")
     superseded_by: OptionalId = Field(
@@ -260,7 +263,7 @@ class FactDraft(BaseModel):
     predicate: Annotated[Word, Field(max_length=200)] = Field(description="Predicate: a verb.")
     object: Annotated[Word, Field(max_length=10_000)] = Field(description="Object of the fact.")
     confidence: Share = Field(1.0, description="Confidence, 0 to 1.")
-    project: Name = Field("", description="Project.")
+    project: Name = Field("", description="Project it belongs to, such as the name of a repository.")
     session_id: Name = Field("", description="Session in which it was created.")
     sensitivity: Sensitivity = Field(
         Sensitivity.PUBLIC,

@@ -156,9 +156,10 @@ def _change_scalars(
     old_expiry = memory.expires_at
     _set_scalars(memory, patch, given, actor, now)
     changed = {name: old for name, old in before.items() if getattr(memory, name) != old}
-    if "importance" in changed:
-        memory.consolidated_at = now  # importance that a caller sets decays from now on
-    if memory.expires_at != old_expiry:  # setting the same number of days starts them again
+    if changed.keys() & {"importance", "pinned"}:
+        memory.consolidated_at = now  # importance that a caller sets, or unpins, decays from now on
+    # Setting the same number of days starts them again; pinning and unpinning set the expiry too.
+    if memory.expires_at != old_expiry and "pinned" not in changed:
         changed.setdefault("ttl_days", before["ttl_days"])
     return changed
 
@@ -173,7 +174,7 @@ def _change_lists(memory: Memory, patch: Any, names: Iterable[str]) -> dict[str,
 
 
 def _set_scalars(memory: Memory, patch: Any, given: set[str], actor: Actor, now: datetime) -> None:
-    old_content, old_scope = memory.content, memory.scope
+    old_content, old_scope, was_pinned = memory.content, memory.scope, memory.pinned
     for name in given & set(rows.SCALAR_FIELDS):
         value = getattr(patch, name)
         setattr(memory, name, str(value) if name in ("type", "sensitivity", "scope") else value)
@@ -181,9 +182,9 @@ def _set_scalars(memory: Memory, patch: Any, given: set[str], actor: Actor, now:
         memory.project = rows.resolve_project(memory.project, actor)
     if memory.scope != old_scope:
         memory.owner = rows.resolve_owner(memory.scope, actor)
-    if "ttl_days" in given:
-        memory.ttl_days = memory.ttl_days or None
-        memory.expires_at = rows.compute_expiry(memory.ttl_days, now)
+    memory.ttl_days = memory.ttl_days or None
+    if "ttl_days" in given or memory.pinned != was_pinned:
+        rows.restart_expiry(memory, now)
     # A title and an abstract that were made from the content follow it; written ones stay.
     if not memory.title or (memory.title == make_title(old_content) and "title" not in given):
         memory.title = make_title(memory.content)

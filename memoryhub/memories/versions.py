@@ -113,8 +113,8 @@ def restore_version(
 ) -> Memory:
     """Restore an earlier version of a memory. The current values become a revision.
 
-    Restores all fields but access and expiry: the level is never lowered, a personal memory stays personal,
-    and the time of expiry does not change.
+    Restores all fields but access, expiry and pin: the level is never lowered, a personal memory stays
+    personal, and the time of expiry does not change.
 
     ``unchanged_since``: the ``updated_at`` that the person saw. Raise :class:`NotFound` for a version that
     the actor may not see, and :class:`Conflict` if parts of it are hidden, if someone changed the memory
@@ -141,7 +141,7 @@ def restore_version(
 def _changed_values(memory: Memory, then: Version, clearance: Clearance) -> dict[str, Any]:
     """Return the values of the fields that differ from the current ones."""
     now = current_version(memory, clearance).values
-    wanted = {name: value for name, value in then.values.items() if name != "ttl_days"}
+    wanted = {name: value for name, value in then.values.items() if name not in ("ttl_days", "pinned")}
     wanted["sensitivity"] = stricter_level(wanted["sensitivity"], memory.sensitivity)
     if memory.scope == Scope.PERSONAL.value:
         wanted["scope"] = memory.scope

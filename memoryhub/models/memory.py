@@ -51,6 +51,9 @@ class Memory(models.Model):
     type = models.CharField(max_length=20, default=MemoryType.CHANGE.value, choices=[(t, t) for t in TYPES])
     category = models.CharField(max_length=100, default="general")
     deleted_at = models.DateTimeField(null=True, blank=True)
+    pinned_at = models.DateTimeField(
+        null=True, blank=True, help_text="Pinned since then: opens every session of its project, never ends"
+    )
     expires_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now)
@@ -171,12 +174,22 @@ class Memory(models.Model):
                 name="memory_superseded",
                 condition=Q(superseded_by__isnull=False),
             ),
+            models.Index(fields=["pinned_at"], name="memory_pinned", condition=Q(pinned_at__isnull=False)),
             models.Index(fields=["confidence"], name="memory_unsure", condition=Q(confidence__lt=0.4)),
             models.Index(fields=["deleted_at", "sensitivity"], name="memory_flagged", condition=~Q(flags=[])),
         ]
 
     def __str__(self) -> str:
         return self.title or self.uid
+
+    @property
+    def pinned(self) -> bool:
+        return self.pinned_at is not None
+
+    @pinned.setter
+    def pinned(self, value: bool) -> None:
+        if value != self.pinned:
+            self.pinned_at = timezone.now() if value else None
 
     def is_expired(self, now: datetime) -> bool:
         return self.expires_at is not None and self.expires_at <= expiry_time(now)

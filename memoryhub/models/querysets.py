@@ -130,6 +130,13 @@ class MemoryQuerySet(AccessQuerySet):
         """Return expired memories that are not in the trash."""
         return self.filter(expires_at__lte=expiry_time(now or timezone.now()), deleted_at__isnull=True)
 
+    def pinned(self) -> Self:
+        return self.filter(pinned_at__isnull=False)
+
+    def unpinned(self) -> Self:
+        """Return the memories that maintenance may change or remove."""
+        return self.filter(pinned_at__isnull=True)
+
     def labelled(self, kind: str, value: str) -> Self:
         """Return memories with this tag, concept or alias."""
         label = apps.get_model("memoryhub", "Label")

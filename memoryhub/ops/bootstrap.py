@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -25,25 +25,48 @@ from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv"
-DEMO_HOME = ROOT / ".demo"
+_PACKAGED = Path(__file__).resolve().parents[1] / "data"
+# A wheel contains this folder (pyproject.toml); a checkout has its content at the top level.
+IS_INSTALLED = _PACKAGED.is_dir()
+DATA = _PACKAGED if IS_INSTALLED else ROOT
+DEMO_MARKER = "this-is-a-demo"
 _BOUND = re.compile(r"(>=|<)\s*(\d+(?:\.\d+)*)")
 # Prefixes of the variables that locate and configure a store. The demo has its own home and memoryhub.toml.
 _STORE_VARIABLES = ("LETSGO_", "MEMORYHUB_", "DATABASE_URL")
 
 
-def main(argv: list[str]) -> None:
-    """Run a management command with the arguments of ``manage.py``. Ctrl-C exits with 130, without a
-    stack trace.
+def _demo_home() -> Path:
+    """Return the demo's folder: next to ``manage.py``, or in ``LETSGO_HOME`` if the package is installed."""
+    if not IS_INSTALLED:
+        return ROOT / ".demo"
+    home = Path(os.environ.get("LETSGO_HOME") or "~/.letsgo").expanduser().absolute()
+    return home if (home / DEMO_MARKER).exists() else home / "demo"
+
+
+DEMO_HOME = _demo_home()
+
+
+def main(argv: list[str], run: Callable[[list[str]], None] | None = None) -> None:
+    """Install missing requirements, then call ``run`` (default: :func:`run_management_command`).
+
+    Ctrl-C exits with 130, without a stack trace.
     """
     try:
         ensure_environment(argv)
-        _run(argv)
+        (run or run_management_command)(argv)
+    except BrokenPipeError:
+        # The reader of the pipe (head, less) has closed it, so the flush at exit would fail too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
     except KeyboardInterrupt:
         sys.exit(130)
 
 
-def _run(argv: list[str]) -> None:
+def run_management_command(argv: list[str]) -> None:
+    """Run a Django command in the store, or in the demo's store for ``quickstart``."""
     command = argv[1] if len(argv) > 1 else ""
+    if command == "test" and IS_INSTALLED:
+        sys.exit("The tests are in the repository; the package leaves them out.")
     if command == "quickstart" and "--no-demo" not in argv:
         enter_demo(os.environ)
     # Tests never open a real store.
@@ -59,12 +82,6 @@ def _run(argv: list[str]) -> None:
         sys.exit(f"memoryhub cannot start:\n{error}")
     except DatabaseError as error:
         sys.exit(f"The store cannot be used: {error}\nRun this to find the cause: manage.py doctor")
-    except BrokenPipeError:
-        # The reader of the pipe (head, less) has closed it, so the flush at exit would fail too.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
-    except KeyboardInterrupt:
-        sys.exit(130)
 
 
 def enter_demo(environ: MutableMapping[str, str], home: Path = DEMO_HOME) -> None:
@@ -94,6 +111,8 @@ def missing(for_tests: bool = False) -> list[str]:
     """Return the requirements of ``pyproject.toml`` that are not installed, or too old, in the running
     Python.
     """
+    if IS_INSTALLED:  # together with the requirements
+        return []
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     wanted = project["dependencies"] + (project["optional-dependencies"]["dev"] if for_tests else [])
     return [need for need in wanted if not _is_met(need)]

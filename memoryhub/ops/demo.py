@@ -26,10 +26,11 @@ from memoryhub.maintenance import results, runs
 from memoryhub.memories import SecretDetected
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import AgentToken, Event, Injection, JournalEntry, MaintenanceRun, Memory, Session
+from memoryhub.ops import bootstrap
 from memoryhub.ops.replay import Player, inside, read_transcript
 
 OWNER = "admin"  # owns the personal memories that the demo's agents and administrator share
-MARKER = "this-is-a-demo"
+MARKER = bootstrap.DEMO_MARKER
 _MARKER_TEXT = (
     "Made by manage.py quickstart. The memories in this folder are invented; it may be removed at any time.\n"
 )

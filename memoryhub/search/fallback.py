@@ -1,13 +1,15 @@
-"""Search by meaning, then by words, then with corrected spelling (Mira and pigo toolsets)."""
+"""Search by meaning, by words, by related words and with corrected spelling (Mira and pigo toolsets)."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from rapidfuzz import process
@@ -16,7 +18,8 @@ from rapidfuzz.distance import OSA
 from memoryhub.access import redaction
 from memoryhub.backends import fts_query as queries
 from memoryhub.backends.schema import TEXT_COLUMNS
-from memoryhub.core.text import WORD, fold, words
+from memoryhub.core.rule_files import RuleSchema, load_rule_file
+from memoryhub.core.text import WORD, fold, stem, words
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import scoring
@@ -41,6 +44,9 @@ SIMILARITY_WEIGHTS = scoring.Weights(match=0.97, recency=0.01, importance=0.01, 
 MIN_SIMILARITY = 0.1
 MIN_UNKNOWN_SIMILARITY = 0.16  # the same for a query of words that no memory contains
 FEW_MEMORIES, MANY_MEMORIES = 10, 1000
+RELATED_BELOW = 0.7  # related words are tried if the best result is less similar
+RELATED_SIMILARITY = 0.7  # of a related word and the word of the query
+MAX_RELATED_QUERIES = 4
 MIN_SHARE_OF_BEST = 0.4  # minimum similarity of a result, relative to the best one
 
 
@@ -158,8 +164,8 @@ def search_with_fallback(
 ) -> list[SimilarMemory]:
     """Return the most similar of ``memories``, a queryset of live rows that the caller can see.
 
-    Searches by meaning and words, and again with corrected spelling. ``known``: all visible memories,
-    unfiltered; their words are spelt correctly.
+    Pinned matches come first. Searches by meaning and words, and again with corrected spelling. ``known``:
+    all visible memories, unfiltered; their words are spelt correctly.
     """
     results = _search(memories, typed, limit, "hybrid", now)
     found = _select(results)
@@ -170,11 +176,14 @@ def search_with_fallback(
         found += _select(_search(memories, typed, limit, "semantic", now), min_match)
     if not found:
         found = _select(_search(memories, typed, limit, "lexical", now))
+    if max((one.similarity for one in found), default=0.0) < RELATED_BELOW:
+        for query in _related_queries(memories, typed):
+            related = _select(_search(memories, query, limit, "lexical", now))
+            found += _reduce(related, RELATED_SIMILARITY, MatchKind.SEMANTIC)
     correction = correct_spelling(memories, typed, known)
     if correction is not None:
-        for one in _select(_search(memories, correction.typed, limit, "lexical", now)):
-            similarity = round(one.similarity * correction.similarity, 4)
-            found.append(replace(one, similarity=similarity, how=MatchKind.FUZZY))
+        corrected = _select(_search(memories, correction.typed, limit, "lexical", now))
+        found += _reduce(corrected, correction.similarity, MatchKind.FUZZY)
     return _deduplicate(found)[:limit]
 
 
@@ -202,6 +211,7 @@ def _search(
         now=now,
         mode=mode,
         snippets=False,
+        pinned_first=True,
     )
 
 
@@ -217,8 +227,55 @@ def _select(results: SearchResults, min_match: float | None = None) -> list[Simi
     ]
 
 
+def _reduce(found: Iterable[SimilarMemory], factor: float, how: MatchKind) -> Iterator[SimilarMemory]:
+    return (replace(one, similarity=round(one.similarity * factor, 4), how=how) for one in found)
+
+
+class Concepts(RuleSchema):
+    """Texts that name the same subject, by subject."""
+
+    concepts: dict[str, tuple[str, ...]]
+
+
+@cache
+def _load_concepts() -> dict[tuple[str, ...], tuple[str, ...]]:
+    """Return the single words of a text's subjects by the stems of the text."""
+    found: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for texts in load_rule_file(Path(__file__).with_name("concepts.toml"), Concepts).concepts.values():
+        single = tuple(text for text in texts if " " not in text)
+        for text in texts:
+            stems = tuple(map(stem, words(text)))
+            found[stems] = tuple(dict.fromkeys((*found.get(stems, ()), *single)))
+    return found
+
+
+def _related_queries(memories: MemoryQuerySet, typed: str) -> list[str]:
+    """Return the query with a word replaced by another word of the same subject that a memory contains.
+
+    The rarest words come first: they say most about a memory.
+    """
+    concepts, query = _load_concepts(), words(typed[: queries.MAX_CHARS])
+    stems, longest = list(map(stem, query)), max(map(len, concepts))
+    spans = [
+        (start, start + length)
+        for length in range(longest, 0, -1)
+        for start in range(len(stems) - length + 1)
+        if tuple(stems[start : start + length]) in concepts
+    ]
+    if not spans:
+        return []
+    start, end = spans[0]
+    related = [word for word in concepts[tuple(stems[start:end])] if stem(word) not in stems]
+    frequencies = count_terms(memories, related)
+    known = sorted((word for word in related if frequencies.of(word)), key=frequencies.of)
+    return [" ".join([*query[:start], word, *query[end:]]) for word in known[:MAX_RELATED_QUERIES]]
+
+
 def _deduplicate(found: Iterable[SimilarMemory]) -> list[SimilarMemory]:
-    """Return each memory with its best similarity, best first, without those far below the best."""
+    """Return each memory with its best similarity, without those far below the best.
+
+    Pinned ones come first, then the best.
+    """
     best: dict[int, SimilarMemory] = {}
     for one in found:
         known = best.get(one.memory.pk)
@@ -226,4 +283,4 @@ def _deduplicate(found: Iterable[SimilarMemory]) -> list[SimilarMemory]:
             best[one.memory.pk] = one
     least = MIN_SHARE_OF_BEST * max((one.similarity for one in best.values()), default=0.0)
     good = [one for one in best.values() if one.similarity >= least]
-    return sorted(good, key=lambda one: (-one.similarity, -one.memory.pk))
+    return sorted(good, key=lambda one: (not one.memory.pinned, -one.similarity, -one.memory.pk))

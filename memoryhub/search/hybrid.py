@@ -100,6 +100,7 @@ def search_memories(
     snippets: bool = True,
     is_prompt: bool = False,
     include_superseded: bool = False,
+    pinned_first: bool = False,
 ) -> SearchResults:
     """Search ``memories``, a queryset of live rows that the caller can see.
 
@@ -107,8 +108,8 @@ def search_memories(
     given, are the weights by which the best ``MAX_REORDERED`` results are ordered and scored. ``is_prompt``:
     memories whose subject the text names match, however much else it says, and coincidences do not. Unless
     ``include_superseded``, a memory that another one replaces is not found, and its words find the
-    replacement. Without ``snippets``, the hits have none. The number of queries does not depend on the
-    results.
+    replacement. ``pinned_first``: pinned results come before the others. Without ``snippets``, the hits have
+    none. The number of queries does not depend on the results.
     """
     began = time.perf_counter()
     config = settings.MEMORYHUB
@@ -132,6 +133,9 @@ def search_memories(
     found = found[np.lexsort((-found, -match[found], -scores[found]))]
     if order is not None:
         found, scores = _reorder(RowScorer(rows, order, scorer.now), found, match)
+    if pinned_first:
+        first = rows.columns["pinned"][found] & (match[found] >= ranking.min_match)
+        found = found[np.argsort(~first, kind="stable")]
     page = [
         (int(rows.pks[one]), float(scores[one]), scorer.parts(one, float(match[one])))
         for one in found[offset : offset + limit].tolist()

@@ -29,7 +29,9 @@ INDEX_SHARE = 0.4  # of the budget
 _SHORTER_SUMMARIES = (10, 5, 2)  # words, if a summary of SUMMARY_WORDS is too expensive
 _MAX_ENTRY_TOKENS = 100  # a summary of emoji can have many more
 _QUERY_SHARES = (8, 24)  # divisors of the budget for repeating the query; the second if no entry fits
-_MIN_ENTRY_TOKENS = 25  # of an index entry with an id, a type, one word and an importance
+# Words of each summary if the index is to list all matches, and the share of the budget that they may take.
+_INDEX_WORDS = ((SUMMARY_WORDS, 0.2), (14, 0.2), (10, 0.2), (7, 0.2), (5, 0.7), (3, 1.0))
+_MIN_ENTRY_TOKENS = 20  # of an index entry with an id and few words
 _SMALL_DETAIL = 200  # tokens; few details are smaller
 _DETAIL_OVERSAMPLING = 4  # details to choose from, relative to the number of small ones that fit
 _KNAPSACK_STEPS = 2000  # resolution of the knapsack for budgets with more tokens
@@ -66,6 +68,7 @@ class RecallRequest:
     """Parameters of a recall. ``min_score`` defaults to the configuration.
 
     ``most_details``: only this many of the best matches may be shown whole; None for as many as fit.
+    ``whole_index``: shorten all summaries, so that the index lists all matches.
     """
 
     query: str
@@ -74,6 +77,7 @@ class RecallRequest:
     min_score: float | None = None
     mode: SearchMode = "hybrid"
     most_details: int | None = None
+    whole_index: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,9 +102,10 @@ def recall_memories(
 ) -> JsonDict:
     """Recall from ``memories``, a queryset of live rows that the caller can see.
 
-    ``detail`` and ``entry`` serialize memories. ``short_detail`` serializes the best match if its detail
-    does not fit. ``prepare`` gets all memories that ``detail`` may serialize, to load related rows at once.
-    ``on_shown`` gets the memories in the answer. Each memory that is shown whole counts one access.
+    Pinned matches come first. ``detail`` and ``entry`` serialize memories. ``short_detail`` serializes the
+    best match if its detail does not fit. ``prepare`` gets all memories that ``detail`` may serialize, to
+    load related rows at once. ``on_shown`` gets the memories in the answer. Each memory that is shown whole
+    counts one access.
     """
     found = search_memories(
         memories,
@@ -112,6 +117,7 @@ def recall_memories(
         mode=request.mode,
         snippets=False,
         is_prompt=True,
+        pinned_first=True,
     )
     matches = [_Match(hit.memory, hit.score) for hit in found.hits]
     answer, entries, room = _start_answer(found, matches, request, entry or serialize_entry)
@@ -121,8 +127,9 @@ def recall_memories(
     packed = pack_answer(
         [_json_tokens(one) + 1 for one in entries],
         [cost for _, _, cost in details],
-        [match.score for match, _, _ in details],
+        [match.score + match.memory.pinned for match, _, _ in details],
         room,
+        index_share=1.0 if request.whole_index and len(entries) == len(matches) else INDEX_SHARE,
     )
     chosen = [details[number] for number in packed.details]
     answer["index"] = entries[: packed.entries]
@@ -157,7 +164,8 @@ def _start_answer(
     for share in _QUERY_SHARES:
         answer = _empty_answer(found, request, request.max_tokens // share)
         room = request.max_tokens - _json_tokens(answer)
-        entries = _index_entries(matches, entry, room)
+        words = _summary_words(matches, entry, room) if request.whole_index else SUMMARY_WORDS
+        entries = _index_entries(matches, entry, room, words)
         if entries or not matches:
             break
     return answer, entries, room
@@ -186,11 +194,19 @@ def _shorten_query(query: str, room: int) -> str:
     return f"{query[:chars]}…"
 
 
-def _index_entries(matches: list[_Match], entry: EntrySerializer, room: int) -> list[JsonDict]:
+def _summary_words(matches: list[_Match], entry: EntrySerializer, room: int) -> int:
+    """Return the length of the summaries of an index that lists all matches."""
+    for words, share in _INDEX_WORDS:
+        if sum(_json_tokens(entry(one.memory, words)) + 1 for one in matches) <= room * share:
+            break
+    return words
+
+
+def _index_entries(matches: list[_Match], entry: EntrySerializer, room: int, words: int) -> list[JsonDict]:
     """Return the entries of the index, as many as would fit without any details."""
     entries: list[JsonDict] = []
     for match in matches:
-        serialized = _fit_entry(match.memory, entry, min(room, _MAX_ENTRY_TOKENS))
+        serialized = _fit_entry(match.memory, entry, min(room, _MAX_ENTRY_TOKENS), words)
         room -= _json_tokens(serialized) + 1
         if room < 0:
             break
@@ -198,13 +214,13 @@ def _index_entries(matches: list[_Match], entry: EntrySerializer, room: int) -> 
     return entries
 
 
-def _fit_entry(memory: Memory, entry: EntrySerializer, room: int) -> JsonDict:
+def _fit_entry(memory: Memory, entry: EntrySerializer, room: int, words: int) -> JsonDict:
     """Return an entry with a shorter summary if necessary, down to two words."""
-    serialized = entry(memory, SUMMARY_WORDS)
-    for words in _SHORTER_SUMMARIES:
+    serialized = entry(memory, words)
+    for fewer in _SHORTER_SUMMARIES:
         if _json_tokens(serialized) + 1 <= room:
             break
-        serialized = entry(memory, words)
+        serialized = entry(memory, min(fewer, words))
     return serialized
 
 
@@ -247,12 +263,18 @@ class Packing:
     details: list[int]
 
 
-def pack_answer(index: Sequence[int], details: Sequence[int], scores: Sequence[float], room: int) -> Packing:
+def pack_answer(
+    index: Sequence[int],
+    details: Sequence[int],
+    scores: Sequence[float],
+    room: int,
+    index_share: float = INDEX_SHARE,
+) -> Packing:
     """Choose entries and details, given by cost and ordered best first, that fit into ``room`` tokens."""
     room = max(room, 0)
     if sum(index) + sum(details) <= room:
         return Packing(len(index), list(range(len(details))))
-    entries = _count_fitting(index, int(room * INDEX_SHARE))
+    entries = _count_fitting(index, int(room * index_share))
     chosen = select_most_valuable(details, scores, room - sum(index[:entries]))
     # The best detail that fits next to one entry is worth more than a longer index.
     best = [number for number, cost in enumerate(details) if cost <= room - sum(index[:1])][:1]

@@ -46,6 +46,7 @@ COLUMNS = np.dtype(
         ("title_chars", "i8"),
         ("chars", "i8"),
         ("replacement", "i8"),
+        ("pinned", "?"),
         ("session", "i8"),
         ("speaker", "i8"),
         ("asks", "?"),
@@ -53,7 +54,7 @@ COLUMNS = np.dtype(
 )
 logger = logging.getLogger(__name__)
 _loading = threading.Lock()  # held by the thread of load_in_background
-MAX_CACHED_ROWS = 2_000_000  # of all querysets; a row takes 89 bytes, and up to as many for derived values
+MAX_CACHED_ROWS = 2_000_000  # of all querysets; a row takes 90 bytes, and up to as many for derived values
 MAX_REPLACEMENTS = 20  # of replacements of one memory that are followed
 MAX_HALF_LIVES = 1000  # that a row is in the future
 SESSION_HASHES = 1 << 16

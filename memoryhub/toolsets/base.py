@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Set
+from dataclasses import dataclass, replace
 from functools import cached_property
+from http import HTTPStatus
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from rapidfuzz import fuzz, process
 
 from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import AccessParams, Caller
+from memoryhub.http.problems import Problem, field_error, invalid_fields, pydantic_field_errors
 
+_MIN_NAME_SIMILARITY = 60  # of 100; names that are less similar are not suggested
+_NAME_CHARS = range(3, 101)
+_MAX_SUGGESTIONS = 20  # so that a body full of unknown names costs little
+_QUOTED = re.compile(r"'([^']+)'")
 _NULL = {"type": "null"}
 
 
@@ -64,15 +72,57 @@ def _remove_null(schema: dict[str, Any]) -> dict[str, Any]:
     return {**others[0], **rest} if len(others) == 1 else {"anyOf": others, **rest}
 
 
+def nearest_name(name: str, names: Iterable[str]) -> str:
+    """Return the valid name that is most similar to an unknown one; empty if none is similar."""
+    if len(name) not in _NAME_CHARS:
+        return ""
+    found = process.extractOne(
+        name, list(names), scorer=_similarity, processor=_split_words, score_cutoff=_MIN_NAME_SIMILARITY
+    )
+    return found[0] if found else ""
+
+
+def _split_words(name: str) -> str:
+    return name.casefold().replace("_", " ").replace("-", " ")
+
+
+def _similarity(first: str, second: str, **_: Any) -> float:
+    """Compare letters and words: ``store`` is similar to ``memory store``."""
+    return (fuzz.ratio(first, second) + fuzz.token_set_ratio(first, second)) / 2
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return a hint for the end of a message about an unknown name; empty without a similar name."""
+    nearest = nearest_name(name, names)
+    return f"; did you mean {nearest}?" if nearest else ""
+
+
 Arguments = TypeVar("Arguments", bound=BaseModel)
 
 
 @dataclass(frozen=True)
 class ToolOutcome:
-    """The result of a tool (an object, a sentence or a list) and the names of ignored arguments."""
+    """The result of a tool (an object, a sentence or a list) and the names of ignored arguments.
+
+    ``suggestions``: the nearest valid name of ignored names that the tool does not have; None: not known yet.
+    """
 
     result: Any
     ignored: list[str]
+    suggestions: dict[str, str] | None = None
+
+
+Refusal = Callable[[ValidationError], Exception]
+
+
+def _explain(error: ValidationError) -> Problem:
+    """Return the problem of invalid arguments, with the nearest valid values."""
+    details = error.errors(include_url=False)
+    found = pydantic_field_errors(details)
+    for one, detail in zip(found, details, strict=True):
+        if detail["type"] in ("literal_error", "enum") and isinstance(detail["input"], str):
+            one["message"] += did_you_mean(detail["input"], _QUOTED.findall(detail["ctx"]["expected"]))
+    return invalid_fields(found)
 
 
 @dataclass(frozen=True)
@@ -91,7 +141,7 @@ class Tool(Generic[Arguments]):
     right: Right | None
     destructive: bool = False
     idempotent: bool = False
-    refusal: Callable[[ValidationError], Exception] | None = None
+    refusal: Refusal | None = None
 
     @property
     def read_only(self) -> bool:
@@ -123,18 +173,41 @@ class Tool(Generic[Arguments]):
         """Check right and arguments, and call the handler. Exceptions of the layers below propagate."""
         if self.right:
             caller.require(self.right)
-        parsed = self._parse(arguments)
-        result = self.handler(caller, parsed)
+        try:
+            parsed = self._parse(arguments)
+            result = self.handler(caller, parsed)
+        except Problem as problem:
+            if problem.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+                problem.errors += self._misspelt(arguments, {one["field"] for one in problem.errors})
+            raise
         # A handler that ignores more than unknown arguments returns an outcome.
-        return result if isinstance(result, ToolOutcome) else ToolOutcome(result, unknown_arguments(parsed))
+        outcome = (
+            result if isinstance(result, ToolOutcome) else ToolOutcome(result, unknown_arguments(parsed))
+        )
+        if outcome.suggestions is not None:
+            return outcome
+        return replace(outcome, suggestions=self._suggest(outcome.ignored))
 
     def _parse(self, arguments: dict[str, Any]) -> Arguments:
         try:
             return self.input.model_validate(arguments)
         except ValidationError as error:
-            if self.refusal is None:
-                raise
-            raise self.refusal(error) from None
+            raise (self.refusal or _explain)(error) from None
+
+    def _misspelt(self, arguments: dict[str, Any], named: Set[str]) -> list[dict[str, str]]:
+        """Return an error for each unknown argument that is similar to one that is not given."""
+        return [
+            field_error(name, f"is unknown; did you mean {near}?")
+            for name, near in self._suggest(arguments.keys() - named).items()
+            if near not in arguments
+        ]
+
+    def _suggest(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the nearest valid name of the first names that are not those of arguments."""
+        known = {**self.input_schema["properties"], **dict.fromkeys(getattr(self.input, "other_names", ()))}
+        unknown = sorted(name for name in names if name not in known)[:_MAX_SUGGESTIONS]
+        nearest = {name: nearest_name(name, known) for name in unknown}
+        return {name: near for name, near in nearest.items() if near}
 
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -142,10 +215,16 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 @dataclass
 class Toolset:
-    """The tools of one documented system. :meth:`tool` adds one."""
+    """The tools of one documented system. :meth:`tool` adds one.
+
+    ``recall`` and ``remember``: the tools that search by ``query`` and store a ``content``, with the
+    arguments that they need besides.
+    """
 
     name: str
     description: str
+    recall: tuple[str, dict[str, Any]]
+    remember: tuple[str, dict[str, Any]]
     tools: tuple[Tool[Any], ...] = ()
 
     def tool(
@@ -154,7 +233,7 @@ class Toolset:
         *,
         destructive: bool = False,
         idempotent: bool = False,
-        refusal: Callable[[ValidationError], Exception] | None = None,
+        refusal: Refusal | None = None,
     ) -> Callable[[Handler], Handler]:
         """Add a function as a tool. Its name, docstring and second parameter describe the tool."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from django.conf import settings
 from django.http import Http404
@@ -16,7 +16,6 @@ from memoryhub.facts import services
 from memoryhub.http.authentication import Caller, FactQuery, Limit, Ratio
 from memoryhub.maintenance.operations import summarize_old as operations_summarize_old
 from memoryhub.memories.filters import MemoryFilter, TextFilter
-from memoryhub.memories.rows import list_values, unite_values
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch, Word
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
@@ -47,6 +46,8 @@ _UPSTREAM_NAMES = {
 
 class UpstreamNames(BaseModel):
     """Accepts the argument names of LetsGo's own tool where this tool has no argument of that name."""
+
+    other_names: ClassVar = frozenset(_UPSTREAM_NAMES)
 
     @model_validator(mode="before")
     @classmethod
@@ -167,44 +168,31 @@ class SummarizeArguments(UpstreamNames, ToolArguments):
     )
 
 
-_MERGED_LISTS = frozenset({"files_read", "files_modified", "tags", "concepts"})
-_UNCHANGED_FIELDS = frozenset("title subtitle abstract overview category type trust confidence".split())
-
-LETSGO = Toolset("letsgo", "LetsGo's memory store: memories, facts, timeline and maintenance.")
+LETSGO = Toolset(
+    "letsgo",
+    "LetsGo's memory store: memories, facts, timeline and maintenance.",
+    recall=("search_memories", {}),
+    remember=("store_memory", {}),
+)
 
 
 @LETSGO.tool(Right.WRITE, idempotent=True)
 def store_memory(caller: Caller, draft: NewMemory) -> ToolOutcome:
-    """Store a decision, a discovery, or a change and its reason. Storing the same content again refreshes
-    the existing memory, adds files, tags and concepts, and may raise the importance.
+    """Store knowledge for later sessions: a decision, a discovery, a fix, or a change and its reason. Do not
+    store what files or their history already say. Storing the same content again refreshes the memory, adds
+    list items and may raise the importance.
     """
     result = store.create_memory(draft, caller.actor)
-    ignored = _merge_repeat(result.memory, draft, caller) if result.outcome == "refreshed" else []
+    ignored = results.merge_repeat(result, draft, caller.actor)
     answer = {"id": result.memory.uid, "outcome": result.outcome, **results.write_warnings(result.memory)}
     return ToolOutcome(answer, sorted({*ignored, *draft.ignored}))
 
 
-def _merge_repeat(memory: Memory, draft: MemoryDraft, caller: Caller) -> list[str]:
-    """Merge the given lists and the importance into a memory that is stored again.
-
-    Return the names of the given fields that differ and stay unchanged. A hidden memory stays as it is.
-    """
-    if not Memory.objects.visible_to(caller.actor.clearance).filter(pk=memory.pk).exists():
-        return []
-    values: dict[str, Any] = {
-        name: unite_values(name, list_values(memory, name), getattr(draft, name))
-        for name in draft.given & _MERGED_LISTS
-    }
-    if "importance" in draft.given:
-        values["importance"] = max(memory.importance, draft.importance)
-    if values:
-        store.update_memory(memory.uid, MemoryPatch.model_validate(values), caller.actor)
-    return [name for name in draft.given & _UNCHANGED_FIELDS if getattr(draft, name) != getattr(memory, name)]
-
-
 @LETSGO.tool(Right.READ)
 def search_memories(caller: Caller, args: SearchArguments) -> dict[str, Any]:
-    """Full-text search. Returns the best matches first, each with its score."""
+    """Search memories by words. Use it before deciding what may have been decided before, and when a task
+    sounds familiar. Returns whole memories, best matches first, each with its score.
+    """
     found = search(args.memories(caller), args.query, limit=args.limit, min_score=args.min_score)
     record_reveals((hit.memory for hit in found.hits), caller.actor, "letsgo search_memories")
     memories = serializers.memories((hit.memory for hit in found.hits), args.clearance(caller))
@@ -218,8 +206,8 @@ def search_memories(caller: Caller, args: SearchArguments) -> dict[str, Any]:
 
 @LETSGO.tool(Right.READ)
 def list_memories(caller: Caller, args: ListArguments) -> dict[str, Any]:
-    """List the newest memories with previews, filtered by category, type, project or session. Continue
-    with offset while has_more is true.
+    """List the newest memories with previews, to browse without a search. Filter by category, type, project
+    or session. Continue with offset while has_more is true; get_memory returns the whole text.
     """
     found = _newest(args.memories(caller), args.limit + 1, args.offset)
     page = found[: args.limit]
@@ -230,7 +218,7 @@ def list_memories(caller: Caller, args: ListArguments) -> dict[str, Any]:
 
 @LETSGO.tool(Right.READ)
 def get_memory(caller: Caller, args: GetArguments) -> dict[str, Any]:
-    """Get a memory by its id. Counts as one access."""
+    """Get one whole memory by its id, for example after list_memories. Counts as one access."""
     live: MemoryQuerySet = Memory.objects.visible_to(args.clearance(caller)).live()
     memory = next(iter(live.filter(uid=args.id)), None)
     if memory is None:
@@ -242,14 +230,16 @@ def get_memory(caller: Caller, args: GetArguments) -> dict[str, Any]:
 
 @LETSGO.tool(Right.WRITE, idempotent=True)
 def update_memory(caller: Caller, change: UpdateArguments) -> dict[str, Any]:
-    """Change fields of a memory. The previous values are saved as a revision."""
+    """Correct or complete a memory: set its content, metadata or tags. Fields that are not given stay. The
+    previous values are saved as a revision.
+    """
     memory, outcome = results.update_with_outcome(change.id, change, caller.actor)
     return {"id": memory.uid, "outcome": outcome, **results.write_warnings(memory)}
 
 
 @LETSGO.tool(Right.WRITE, destructive=True)
 def delete_memory(caller: Caller, args: TargetArguments) -> dict[str, Any]:
-    """Move a memory to the trash, where a person can restore it."""
+    """Delete a memory that is wrong or outdated. It moves to the trash, where a person can restore it."""
     if not store.trash_memories([args.id], caller.actor):
         raise Http404
     return {"id": args.id, "outcome": "trashed"}
@@ -257,7 +247,7 @@ def delete_memory(caller: Caller, args: TargetArguments) -> dict[str, Any]:
 
 @LETSGO.tool(Right.READ)
 def search_by_file(caller: Caller, args: FileArguments) -> dict[str, Any]:
-    """List memories about a file or a directory, newest first."""
+    """List memories about a file or a directory, newest first. Use it before you change a file."""
     found = _newest(MemoryFilter(file=args.path).select(args.clearance(caller)), args.limit)
     record_reveals(found, caller.actor, "letsgo search_by_file")
     return {"results": serializers.memories(found, args.clearance(caller))}
@@ -265,7 +255,7 @@ def search_by_file(caller: Caller, args: FileArguments) -> dict[str, Any]:
 
 @LETSGO.tool(Right.READ)
 def search_by_concept(caller: Caller, args: ConceptArguments) -> dict[str, Any]:
-    """List memories with a concept (how-it-works, gotcha, trade-off, …), newest first."""
+    """List memories about one kind of knowledge (how-it-works, gotcha, trade-off, …), newest first."""
     found = _newest(MemoryFilter(concept=args.concept).select(args.clearance(caller)), args.limit)
     record_reveals(found, caller.actor, "letsgo search_by_concept")
     return {"results": serializers.memories(found, args.clearance(caller))}
@@ -273,7 +263,7 @@ def search_by_concept(caller: Caller, args: ConceptArguments) -> dict[str, Any]:
 
 @LETSGO.tool(Right.READ)
 def get_timeline(caller: Caller, args: TimelineArguments) -> dict[str, Any]:
-    """List memories, events and sessions, newest first."""
+    """List memories, events and sessions in order of time, newest first, to see what happened recently."""
     within = MemoryFilter(type=args.type, project=args.project, session_id=args.session_id)
     entries, _ = timeline.load_timeline(args.clearance(caller), within, limit=args.limit)
     record_reveals(timeline.timeline_memories(entries), caller.actor, "letsgo get_timeline")
@@ -282,33 +272,35 @@ def get_timeline(caller: Caller, args: TimelineArguments) -> dict[str, Any]:
 
 @LETSGO.tool(Right.WRITE, idempotent=True)
 def store_fact(caller: Caller, draft: NewFact) -> dict[str, Any]:
-    """Store a subject/predicate/object triple. Storing it again updates its confidence."""
+    """Store a short fact as a subject, predicate and object, such as hub / runs on / port 8000. Storing it
+    again updates its confidence.
+    """
     result = results.store_fact_with_outcome(draft, caller.actor)
     return {"id": result["id"], "outcome": result["outcome"]}
 
 
 @LETSGO.tool(Right.READ)
 def query_facts(caller: Caller, args: FactArguments) -> dict[str, Any]:
-    """List the facts that match all filters."""
+    """List the facts that hold now and match all given filters, newest first."""
     return {"facts": [serializers.fact(row) for row in args.facts(caller)[: args.limit]]}
 
 
 @LETSGO.tool(Right.WRITE, destructive=True)
 def delete_fact(caller: Caller, args: TargetArguments) -> dict[str, Any]:
-    """Delete a fact."""
+    """Delete a fact that is wrong. To replace it, delete it and store the new one."""
     services.delete_fact(args.id, caller.actor)
     return {"id": args.id, "outcome": "deleted"}
 
 
 @LETSGO.tool(Right.WRITE, destructive=True, idempotent=True)
 def purge_expired(caller: Caller, nothing: ToolArguments) -> dict[str, Any]:
-    """Delete expired memories permanently."""
+    """Delete expired memories permanently. Searches leave them out already; use it only to free space."""
     return {"purged": store.purge_expired(caller.actor)}
 
 
 @LETSGO.tool(Right.WRITE, destructive=True, idempotent=True)
 def summarize_old(caller: Caller, args: SummarizeArguments) -> dict[str, Any]:
-    """Summarize the old memories of each category. The originals are moved to the trash."""
+    """Condense old memories: each category gets one summary, and the originals move to the trash."""
     counts = operations_summarize_old.summarise_old(
         caller.actor, older_than_days=args.older_than_days, min_entries=args.min_entries
     )
@@ -322,6 +314,10 @@ def _newest(memories: MemoryQuerySet, limit: int, offset: int = 0) -> list[Memor
 class OperationArguments(ToolArguments):
     """The arguments of ``memory``: the operation, and the arguments of the tool of that name."""
 
+    other_names: ClassVar = frozenset(_UPSTREAM_NAMES).union(
+        *(tool.input_schema["properties"] for tool in LETSGO.tools)
+    )
+
     operation: Literal[tuple(tool.name for tool in LETSGO.tools)] = Field(  # type: ignore[valid-type]
         description="The tool to run."
     )
@@ -329,6 +325,6 @@ class OperationArguments(ToolArguments):
 
 @LETSGO.tool(None, destructive=True)
 def memory(caller: Caller, args: OperationArguments) -> ToolOutcome:
-    """Run the tool that operation names, with its arguments next to operation."""
+    """Run one of the other tools: name it in operation and put its arguments next to operation."""
     [tool] = [tool for tool in LETSGO.tools if tool.name == args.operation]
     return tool.run(caller, args.model_extra or {})

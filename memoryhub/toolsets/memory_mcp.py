@@ -44,7 +44,7 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.recall import MAX_TOKENS, MIN_TOKENS, RecallRequest, recall_memories
 from memoryhub.toolsets import results
-from memoryhub.toolsets.base import Id, ToolArguments, Toolset
+from memoryhub.toolsets.base import Id, ToolArguments, ToolOutcome, Toolset, unknown_arguments
 from memoryhub.toolsets.memory_mcp_results import (
     IMPORTANCE_SCALE,
     index_entry,
@@ -99,14 +99,14 @@ class StoreArguments(ToolArguments):
         description="Names, or objects with entity and entity_type; extracted from the content when left "
         "out.",
     )
-    tags: Labels = Field(default_factory=list, description="Tags.")
+    tags: Labels = Field(default_factory=list, description="Words to find it by.")
     title: Annotated[Text, Field(max_length=500)] = Field(
         "", description="Short title; default: made from the content."
     )
     category: Annotated[Word, Field(max_length=100)] = Field("general", description="Category, any word.")
     sensitivity: Sensitivity = Field(Sensitivity.PUBLIC, description="Level: public, private or secret.")
     scope: Scope = Field(Scope.PROJECT, description="Scope: personal, project or team.")
-    project: Name = Field("", description="Project.")
+    project: Name = Field("", description="Project it belongs to, such as the name of a repository.")
     session_id: Name = Field("", description="Session in which it was created.")
     ttl_days: TtlDays | None = Field(None, description="Days to live; default: importance x 30; 0: forever.")
 
@@ -135,6 +135,8 @@ class RecallArguments(ToolArguments, AccessParams):
     project: TextFilter = Field(None, description="Only memories of this project.")
     session_id: TextFilter = Field(None, description="Only memories of this session.")
     scope: Scope | None = Field(None, description="Only memories of this scope.")
+    times: bool = Field(False, description="Include created_at, last_accessed, access_count and expires_at.")
+    provenance: bool = Field(False, description="Include who changed each memory last, and when.")
 
     def memories(self, caller: Caller) -> MemoryQuerySet:
         names = ("type", "category", "tag", "project", "session_id", "scope")
@@ -156,22 +158,26 @@ class ForgetArguments(ToolArguments):
     )
 
 
-# Fields that storing the same content again changes. The others are its place and its level.
+# Arguments that storing the same content again applies. The others are its place and its level.
 _REPEATABLE_FIELDS = frozenset("type importance summary entities tags title category ttl_days".split())
+_ARGUMENT_OF_FIELD = {"abstract": "summary"}
 
 MEMORY_MCP = Toolset(
-    "memory-mcp", "Memory MCP: store with entities and importance, recall in two parts, forget."
+    "memory-mcp",
+    "Memory MCP: store with entities and importance, recall in two parts, forget.",
+    recall=("memory_recall", {}),
+    remember=("memory_store", {}),
 )
 
 
 @MEMORY_MCP.tool(Right.WRITE, idempotent=True)
-def memory_store(caller: Caller, args: StoreArguments) -> dict[str, Any]:
-    """Store a memory, or update the one with the given id. Entities, a summary of 20 words and the
-    importance are derived from the content if omitted. A memory lives importance x 30 days; from importance
-    4 on, each recall renews this time. Storing the same content again updates the fields that are given.
+def memory_store(caller: Caller, args: StoreArguments) -> ToolOutcome:
+    """Store something worth knowing later, or update the memory with the given id. Entities, a summary of
+    20 words and the importance are derived from the content if omitted. A memory lives importance x 30 days;
+    from importance 4 on, each recall renews this. Storing the same content again updates the given fields.
     """
     if args.id:
-        return _update(caller, args, args.id)
+        return ToolOutcome(_update(caller, args, args.id), unknown_arguments(args))
     if args.content is None:
         raise invalid_fields(
             [field_error("content", "is needed to store; or name a memory to update with id")]
@@ -188,16 +194,28 @@ def memory_store(caller: Caller, args: StoreArguments) -> dict[str, Any]:
     }
     draft = MemoryDraft.model_validate(values)
     result = store.create_memory(draft, caller.actor)
+    ignored = sorted({*_ignored_repeat(caller, args, draft, result, known), *unknown_arguments(args)})
     given = _REPEATABLE_FIELDS & args.model_fields_set
     if known and result.outcome == "refreshed" and given:
         patch = StoreArguments.model_validate(
             {"id": result.memory.uid, **{name: getattr(args, name) for name in given}}
         )
-        return {**_update(caller, patch, result.memory.uid), "outcome": result.outcome}
+        answer = {**_update(caller, patch, result.memory.uid), "outcome": result.outcome}
+        return ToolOutcome(answer, ignored)
     stored = results.serialize_written_memory(result, draft, caller.actor)
     reasons = {"importance_reasons": list(score.reasons)} if score.reasons else {}
     more = (reasons if result.outcome == "created" else {}) | results.write_warnings(result.memory)
-    return {"outcome": result.outcome, **serialize_stored(stored), **more}
+    return ToolOutcome({"outcome": result.outcome, **serialize_stored(stored), **more}, ignored)
+
+
+def _ignored_repeat(
+    caller: Caller, args: StoreArguments, draft: MemoryDraft, result: store.StoreResult, known: Memory | None
+) -> set[str]:
+    """Return the names of the given arguments that storing the same content again does not apply."""
+    names = {name: _ARGUMENT_OF_FIELD.get(name, name) for name in draft.given}
+    applied = {name for name, argument in names.items() if known and argument in _REPEATABLE_FIELDS}
+    ignored = results.merge_repeat(result, draft, caller.actor, applied=applied)
+    return {names[name] for name in ignored} & args.model_fields_set
 
 
 def _update(caller: Caller, args: StoreArguments, uid: str) -> dict[str, Any]:
@@ -227,19 +245,24 @@ def _update(caller: Caller, args: StoreArguments, uid: str) -> dict[str, Any]:
 
 @MEMORY_MCP.tool(Right.READ)
 def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
-    """Search memories. Returns two parts within max_tokens: index, with a summary of at most 20 words for
-    each match, and details, with the best matches in full. For more, use a larger budget or a narrower query.
+    """Search memories before you ask the user or decide what may have been decided before. Returns two
+    parts within max_tokens: index, with a summary of at most 20 words for each match, and details, with the
+    best matches in full. For more, use a larger budget or a narrower query.
     """
     clearance = args.clearance(caller)
-    provenance = versions.Provenance(clearance, MAX_PROVENANCE_ROWS)
-    request = RecallRequest(args.query, args.max_tokens - ENVELOPE_TOKENS, most_details=args.limit)
+    provenance = versions.Provenance(clearance, MAX_PROVENANCE_ROWS) if args.provenance else None
+    request = RecallRequest(
+        args.query, args.max_tokens - ENVELOPE_TOKENS, most_details=args.limit, whole_index=True
+    )
     answer = recall_memories(
         args.memories(caller),
         request,
-        lambda memory, score: memory_detail(memory, score, provenance),
+        lambda memory, score: memory_detail(
+            memory, score, clearance, times=args.times, provenance=provenance
+        ),
         entry=index_entry,
         short_detail=memory_summary,
-        prepare=provenance.read,
+        prepare=provenance.read if provenance else None,
         on_shown=lambda memories: record_reveals(memories, caller.actor, "memory-mcp memory_recall"),
     )
     answer["tokens_used"] += ENVELOPE_TOKENS
@@ -253,9 +276,9 @@ def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
 
 
 @MEMORY_MCP.tool(Right.WRITE, destructive=True)
-def memory_forget(caller: Caller, args: ForgetArguments) -> dict[str, Any]:
-    """Delete a memory by its id: move it to the trash (a person can restore it), or erase it with hard.
-    Returns its provenance.
+def memory_forget(caller: Caller, args: ForgetArguments) -> ToolOutcome:
+    """Delete a memory that is wrong or outdated, by its id. By default a person can restore it from the
+    trash; hard erases it for good. Returns its provenance.
     """
     with journal_refusals(args, caller.actor):
         refuse_secrets(args, ["reason"])
@@ -268,12 +291,14 @@ def memory_forget(caller: Caller, args: ForgetArguments) -> dict[str, Any]:
     if not forget([args.id], caller.actor, why=reason):
         raise Http404
     rows = versions.journal_by_uid(args.id, caller.actor.clearance)
-    return {
+    answer = {
         "id": args.id,
         "outcome": "erased" if args.hard else "trashed",
         "reason": reason,
         "provenance": [{**provenance_row(row), "metadata": row.detail} for row in rows],
     }
+    dropped = ["reason"] if args.reason and not reason else []
+    return ToolOutcome(answer, sorted({*dropped, *unknown_arguments(args)}))
 
 
 def _find_visible(caller: Caller, uid: str) -> Memory | None:
@@ -301,7 +326,7 @@ def _shared_fields(args: StoreArguments) -> dict[str, Any]:
     """Return the given fields that have the same meaning in the store."""
     names = ("tags", "title", "category", "sensitivity", "scope", "project", "session_id")
     values = {name: getattr(args, name) for name in names if name in args.model_fields_set}
-    return values | ({"abstract": args.summary} if args.summary else {})
+    return values | ({"abstract": args.summary} if "summary" in args.model_fields_set else {})
 
 
 def _find_copy(caller: Caller, args: StoreArguments, content: str) -> Memory | None:

@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from memoryhub import serializers
+from memoryhub.access.policy import Clearance
 from memoryhub.memories import versions
-from memoryhub.memories.rows import list_values
+from memoryhub.memories.rows import list_values, make_abstract
 from memoryhub.memories.versions import Provenance
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.search import recall
@@ -37,31 +38,43 @@ def round_importance(importance: float) -> float:
 
 
 def index_entry(memory: Memory, words: int) -> dict[str, Any]:
-    return {**recall.serialize_entry(memory, words), "importance": round_importance(memory.importance)}
+    """Return a line of the index; with a shortened summary only the id and the summary."""
+    entry = recall.serialize_entry(memory, words)
+    if words < recall.SUMMARY_WORDS:
+        return {"id": entry["id"], "summary": entry["summary"]}
+    return {**entry, "importance": round_importance(memory.importance)}
 
 
-def memory_detail(memory: Memory, score: float, provenance: Provenance) -> dict[str, Any]:
-    """Return a whole memory with its provenance; empty fields are omitted, because each costs tokens."""
+def memory_detail(
+    memory: Memory, score: float, clearance: Clearance, *, times: bool, provenance: Provenance | None
+) -> dict[str, Any]:
+    """Return a whole memory. Empty fields are omitted, because each costs tokens."""
+    is_written = memory.abstract != make_abstract(memory.content)
     rest = {
+        "summary": memory.abstract if is_written else "",
         "project": memory.project,
         "entities": [one["entity"] for one in list_values(memory, "entities")],
         "tags": list_values(memory, "tags"),
         "aliases": list_values(memory, "aliases"),
-        "superseded_by": versions.current_value(memory, "superseded_by", provenance.clearance),
-        "provenance": [provenance_row(one) for one in provenance.rows.get(memory.uid, [])],
+        "superseded_by": versions.current_value(memory, "superseded_by", clearance),
+        "pinned": memory.pinned,
+        "provenance": [provenance_row(one) for one in provenance.rows.get(memory.uid, [])]
+        if provenance
+        else [],
     }
     return {
-        "id": memory.uid,
-        "type": memory.type,
-        "content": memory.content,
-        "summary": memory.abstract,
-        "importance": round_importance(memory.importance),
+        **memory_summary(memory, score),
+        **{name: value for name, value in rest.items() if value},
+        **(_times(memory) if times else {}),
+    }
+
+
+def _times(memory: Memory) -> dict[str, Any]:
+    return {
         "created_at": iso_seconds(memory.created_at),
         "last_accessed": iso_seconds(memory.last_accessed_at),
         "access_count": memory.accessed_count,
         "expires_at": iso_seconds(memory.expires_at),
-        **{name: value for name, value in rest.items() if value},
-        "score": score,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sized
-from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from django.db.models import Q
@@ -19,13 +19,12 @@ from memoryhub.core.pagination import MAX_LIMIT
 from memoryhub.core.vocabulary import MemoryType, Right, Scope
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.http.problems import Problem, field_error, pydantic_field_errors
-from memoryhub.memories import NotFound, SecretDetected
+from memoryhub.memories import SecretDetected
 from memoryhub.memories.filters import MemoryFilter, TextFilter
 from memoryhub.memories.schemas import (
     MAX_CONTENT,
     Labels,
     MemoryDraft,
-    MemoryPatch,
     Name,
     PersistentDraft,
     TtlDays,
@@ -34,12 +33,21 @@ from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.fallback import SimilarMemory, search_with_fallback
-from memoryhub.toolsets.base import ToolArguments, Toolset, int_to_text
+from memoryhub.toolsets import results
+from memoryhub.toolsets.base import ToolArguments, ToolOutcome, Toolset, int_to_text
 
 DEFAULT_LIMIT = 10
 CONFIRMING_SESSIONS = 2  # that remembered a memory; until then it is tentative
 _FACT_TYPES = ("preference", "decision", "context")  # the fourth, general, covers all other types
 _MAX_SESSION_CHARS = 100
+# The arguments that each action uses.
+_ARGUMENTS = {
+    "remember": frozenset(
+        "content key fact_type category confidence scope ttl_days project session_id sensitivity tags".split()
+    ),
+    "recall": frozenset("query limit fact_type category scope project allow_private allow_secret".split()),
+    "forget": frozenset({"id", "hard"}),
+}
 # Found in every project: team memories, and the reader's own personal ones.
 _SHARED_OR_PERSONAL = Q(scope__in=(Scope.TEAM.value, Scope.PERSONAL.value))
 _ACTIONS_TEXT = "Must be `remember`, `recall`, or `forget`"
@@ -107,10 +115,15 @@ class MiraDraft(PersistentDraft):
     type: MemoryType = MemoryType.GENERAL
 
 
-MIRA = Toolset("mira", "Mira's memory: remember, recall and forget in scopes, with evidence.")
+MIRA = Toolset(
+    "mira",
+    "Mira's memory: remember, recall and forget in scopes, with evidence.",
+    recall=("memory", {"action": "recall"}),
+    remember=("memory", {"action": "remember"}),
+)
 
 
-def remember(caller: Caller, args: MemoryArguments) -> str:
+def remember(caller: Caller, args: MemoryArguments) -> ToolOutcome:
     caller.require(Right.WRITE)
     _require_value(args.content, "content", "remember")
     draft = _draft(args)
@@ -119,11 +132,14 @@ def remember(caller: Caller, args: MemoryArguments) -> str:
     except SecretDetected as refusal:
         errors = [field_error(refusal.field, refusal.message)]
         raise Problem(422, refusal.code, f"Secret detection: {refusal.message}", errors) from None
-    if result.outcome == "refreshed":
-        _update_refreshed(caller, result.memory.uid, draft)
+    # The confidence and the session are evidence.
+    ignored = results.merge_repeat(
+        result, draft, caller.actor, replaced={"type", "category", "tags"}, applied={"confidence"}
+    )
+    names = ["fact_type" if name == "type" else name for name in ignored]
     if result.outcome == "created" or result.revived:  # a forgotten memory counts as new
-        return f"Memory stored successfully with ID: {result.memory.uid}"
-    return f"Memory updated successfully (ID: {result.memory.uid})"
+        return ToolOutcome(f"Memory stored successfully with ID: {result.memory.uid}", names)
+    return ToolOutcome(f"Memory updated successfully (ID: {result.memory.uid})", names)
 
 
 def recall(caller: Caller, args: MemoryArguments) -> list[dict[str, Any]]:
@@ -160,14 +176,6 @@ def _draft(args: MemoryArguments) -> MemoryDraft:
     # Not part of the upsert: an existing memory keeps its first session.
     draft.model_fields_set.discard("session_id")
     return draft
-
-
-def _update_refreshed(caller: Caller, uid: str, draft: MemoryDraft) -> None:
-    """Apply another type, category or tags to a memory with the same content."""
-    values = draft.model_dump(include=draft.given & {"type", "category", "tags"})
-    if values:
-        with suppress(NotFound):  # above the writer's clearance: unchanged
-            store.update_memory(uid, MemoryPatch.model_validate(values), caller.actor)
 
 
 def _session_key(caller: Caller, args: MemoryArguments) -> str:
@@ -242,8 +250,18 @@ def to_argument_problem(error: ValidationError) -> Problem:
 
 
 @MIRA.tool(None, destructive=True, refusal=to_argument_problem)
-def memory(caller: Caller, args: MemoryArguments) -> Any:
-    """Manage persistent memories. Actions: `remember` (store; with a key it updates what has that key),
-    `recall` (search by meaning and past misspellings, with similarities), `forget` (delete).
+def memory(caller: Caller, args: MemoryArguments) -> ToolOutcome:
+    """Manage persistent memories. `remember` stores a fact, decision or preference; the same key updates
+    it. `recall` searches by meaning and tolerates misspellings; use it before deciding what may have been
+    decided before. `forget` deletes by ID.
     """
-    return {"remember": remember, "recall": recall, "forget": forget}[args.action](caller, args)
+    actions: dict[str, Callable[[Caller, MemoryArguments], Any]]
+    actions = {"remember": remember, "recall": recall, "forget": forget}
+    result = actions[args.action](caller, args)
+    outcome = result if isinstance(result, ToolOutcome) else ToolOutcome(result, [])
+    return replace(outcome, ignored=sorted({*outcome.ignored, *_unused_arguments(args)}))
+
+
+def _unused_arguments(args: MemoryArguments) -> set[str]:
+    """Return the names of the given arguments that the tool does not have, or the action does not use."""
+    return args.model_fields_set - {"action"} - _ARGUMENTS[args.action]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from django.http import Http404
 from pydantic import AliasChoices, Field
@@ -20,7 +20,7 @@ from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.fallback import SimilarMemory, search_with_fallback
 from memoryhub.toolsets import results
-from memoryhub.toolsets.base import Id, ToolArguments, Toolset
+from memoryhub.toolsets.base import Id, ToolArguments, ToolOutcome, Toolset, unknown_arguments
 from memoryhub.transfer.formats.pigo import TYPE_BY_CATEGORY
 
 DEFAULT_TOP_K = 5
@@ -35,6 +35,8 @@ _DECISIONS = {
 
 
 class RecallArguments(ToolArguments, AccessParams):
+    other_names: ClassVar = frozenset({"limit"})
+
     query: str = Field(description="Search query to find relevant memories.")
     category: Category | None = Field(None, description="Only memories of this category.")
     top_k: Annotated[int, Field(ge=1, le=MAX_LIMIT)] = Field(
@@ -62,8 +64,8 @@ class RememberArguments(ToolArguments):
     overview: Annotated[Text, Field(max_length=20_000)] = Field(
         "", description="L1: a paragraph; default: the abstract."
     )
-    tags: Labels = Field(default_factory=list, description="Tags.")
-    project: Name = Field("", description="Project.")
+    tags: Labels = Field(default_factory=list, description="Words to find it by.")
+    project: Name = Field("", description="Project it belongs to, such as the name of a repository.")
     scope: Scope = Field(Scope.PROJECT, description="Scope: personal, project or team.")
     sensitivity: Sensitivity = Field(Sensitivity.PUBLIC, description="Level: public, private or secret.")
     session_id: Name = Field("", description="Session in which it was created.")
@@ -74,13 +76,18 @@ class ForgetArguments(ToolArguments):
     id: Id
 
 
-PIGO = Toolset("pigo", "pigo's memory: three layers in six categories, deduplicated.")
+PIGO = Toolset(
+    "pigo",
+    "pigo's memory: three layers in six categories, deduplicated.",
+    recall=("memory_recall", {}),
+    remember=("memory_remember", {}),
+)
 
 
 @PIGO.tool(Right.READ)
 def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
-    """Search and retrieve relevant memories by meaning, or by keywords if that finds nothing. Each result
-    has an abstract, an overview and the content, and counts as one access.
+    """Search memories by meaning, or by keywords if that finds nothing. Use it before deciding what may have
+    been decided before. Each result has an abstract, an overview and the content, and counts as one access.
     """
     known = MemoryFilter().select(args.clearance(caller))
     found = search_with_fallback(args.memories(caller), args.query, limit=args.top_k, known=known)
@@ -90,9 +97,10 @@ def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
 
 
 @PIGO.tool(Right.WRITE, idempotent=True)
-def memory_remember(caller: Caller, args: RememberArguments) -> dict[str, Any]:
-    """Save an important piece of information as a long-term memory. Known content is skipped. Additions
-    are merged into the existing memory (profile always, events and cases never).
+def memory_remember(caller: Caller, args: RememberArguments) -> ToolOutcome:
+    """Save something worth knowing in later sessions as a long-term memory. Known content is skipped, and
+    additions are merged into the existing memory (profile always, events and cases never). The decision
+    says which: CREATE, MERGE or SKIP.
     """
     values = {
         name: getattr(args, name) for name in args.model_fields_set & set(RememberArguments.model_fields)
@@ -103,11 +111,21 @@ def memory_remember(caller: Caller, args: RememberArguments) -> dict[str, Any]:
     }
     draft = PersistentDraft.model_validate(values)
     result = create_by_model(draft, caller.actor)
+    layers = {"abstract", "overview"} & args.model_fields_set
+    refreshed = result.outcome == "refreshed"  # otherwise, the merge has added to the layers
+    ignored = results.merge_repeat(
+        result,
+        draft,
+        caller.actor,
+        replaced={"category"} | layers,
+        applied={"type", "overview"} - layers if refreshed else {"type", "abstract", "overview"},
+    )
     stored = results.serialize_written_memory(result, draft, caller.actor)
     decision = "CREATE" if result.revived else _DECISIONS[result.outcome]
     response: dict[str, Any] = {"id": result.memory.uid, "outcome": result.outcome, "decision": decision}
     response |= results.write_warnings(result.memory)
-    return response | {name: stored[name] for name in ("category", "abstract") if name in stored}
+    response |= {name: stored[name] for name in ("category", "abstract") if name in stored}
+    return ToolOutcome(response, sorted({*ignored, *unknown_arguments(args)}))
 
 
 @PIGO.tool(Right.WRITE, destructive=True)

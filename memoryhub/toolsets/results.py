@@ -6,6 +6,7 @@ gets nothing back but their own input.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from datetime import datetime
 from typing import Any
 
@@ -16,8 +17,9 @@ from memoryhub.access.policy import Actor
 from memoryhub.audit.journal import record_reveals
 from memoryhub.facts import services
 from memoryhub.memories.replacements import visible_replacements
-from memoryhub.memories.rows import LIST_FIELDS
+from memoryhub.memories.rows import LIST_FIELDS, list_values, unite_values
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
+from memoryhub.memories.versions import current_value
 from memoryhub.models import Fact, Memory
 
 _UNCHANGED_OUTCOMES = ("refreshed", "skipped")  # reads that the journal does not record as writes
@@ -57,6 +59,53 @@ def write_warnings(memory: Memory) -> dict[str, list[str]]:
 def _sort_values(values: list[Any]) -> list[Any]:
     """Sort a list field as a stored memory has it."""
     return sorted(values, key=lambda value: tuple(value.values()) if isinstance(value, dict) else (value,))
+
+
+_PLACE_FIELDS = frozenset({"content", "project", "scope", "key"})  # by which a repeat is recognised
+
+
+def merge_repeat(
+    result: memories.StoreResult,
+    draft: MemoryDraft,
+    actor: Actor,
+    *,
+    replaced: Set[str] = frozenset(),
+    applied: Set[str] = frozenset(),
+) -> list[str]:
+    """Merge the given fields into a memory that was stored again with the same content.
+
+    Lists are united, a higher importance and the ``replaced`` fields are set. Return the names of the given
+    fields that differ from those of the memory, except ``applied`` ones. A hidden memory stays as it is.
+    """
+    if result.outcome == "created":
+        return []
+    given = draft.given - _PLACE_FIELDS - applied
+    memory = Memory.objects.visible_to(actor.clearance).filter(pk=result.memory.pk).first()
+    if memory is None:  # storing by key has set the fields, storing the content has not
+        given &= {"created_at"} if result.outcome == "updated" else given - {"ttl_days", "sensitivity"}
+        return sorted(given)
+    values: dict[str, Any] = {}
+    if result.outcome == "refreshed":
+        values = {name: getattr(draft, name) for name in given & replaced}
+        for name in given & set(LIST_FIELDS) - replaced:
+            values[name] = unite_values(name, list_values(memory, name), draft.model_dump()[name])
+        if "importance" in given - replaced and draft.importance > memory.importance:
+            values["importance"] = draft.importance
+    if values:
+        memory = memories.update_memory(memory.uid, MemoryPatch.model_validate(values), actor)
+        result.memory.refresh_from_db()
+    return sorted(name for name in given if _differs(memory, name, draft, actor))
+
+
+def _differs(memory: Memory, name: str, draft: MemoryDraft, actor: Actor) -> bool:
+    """Return whether a memory lacks a given value or item. Nothing lacks an empty value."""
+    value = draft.model_dump(include={name})[name]
+    if name == "ttl_days":
+        return bool(memory.ttl_days != (value or None))
+    if value in (None, "", []):
+        return False
+    current = getattr(memory, name) if name == "created_at" else current_value(memory, name, actor.clearance)
+    return any(item not in current for item in value) if name in LIST_FIELDS else value != current
 
 
 def update_with_outcome(

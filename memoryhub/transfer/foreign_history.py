@@ -16,7 +16,7 @@ from memoryhub.capture.event_preview import parse_prompt
 from memoryhub.core.text import collapse_whitespace
 from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase, RowValues
 from memoryhub.transfer.records import HistoryItem, InvalidItem, Item, validation_problems
-from memoryhub.transfer.schema import EventLine, JournalLine, RevisionLine, SessionLine
+from memoryhub.transfer.schema import EventLine, EvidenceLine, JournalLine, RevisionLine, SessionLine
 from memoryhub.transfer.values import FieldReader, ReadNotes
 
 _SHORT_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
@@ -122,6 +122,12 @@ def make_revision(
         "before": before,
     }
     return _validate_item(place, RevisionLine, values)
+
+
+def make_evidence(place: str, memory_id: str, session: str, at: datetime | None) -> Item:
+    """Make the evidence that a session stored a memory."""
+    values = {"kind": "evidence", "memory_id": memory_id, "session_id": session, "at": at}
+    return _validate_item(place, EvidenceLine, values)
 
 
 def _make_item(fields: FieldReader, place: str, shape: type[BaseModel], values: Mapping[str, Any]) -> Item:

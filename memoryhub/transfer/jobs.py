@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict
 
+from memoryhub import serializers
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.maintenance import results, runs
 from memoryhub.maintenance.operations.base import Change, Operation, Pace, Step
@@ -30,6 +31,7 @@ from memoryhub.transfer.records import Item, Problem, ReadOptions, UnreadableFil
 
 OPERATION_NAME = "import"
 FAILED, UNMAPPED, IGNORED, NOT_IMPORTED, WITHOUT_TTL = "failed", "unmapped", "ignored", "not_taken", "no_ttl"
+EXPIRING = "expiring"  # ``reason`` is the first expiry
 PROJECT = "project"  # a target project; ``after`` is its number of memories in a dry run
 _FIRST_BATCH, _MAX_BATCH, _MIN_BATCH = 50, 1000, 20  # items of a step
 # Larger steps than other operations: a person is waiting, and a short step is half overhead. Other writers
@@ -48,6 +50,7 @@ class ImportParams(BaseModel):
     format: str
     name: str = ""
     project: str | None = None
+    ttl_days: float | None = None
     dry_run: bool = False
     restores: bool = False
 
@@ -72,6 +75,7 @@ class ImportOperation(Operation[ImportParams]):
                 actor,
                 report=lambda place, problem: None,
                 project=params.project or "",
+                ttl_days=params.ttl_days,
                 dry_run=params.dry_run,
                 restores=params.restores,
             )
@@ -90,6 +94,7 @@ def start_import(
     *,
     format: str = "",
     project: str = "",
+    ttl_days: float | None = None,
     dry_run: bool = False,
     restores: bool = False,
 ) -> MaintenanceRun:
@@ -108,6 +113,7 @@ def start_import(
             "format": chosen.name,
             "name": Path(name).name[:200],
             "project": project or None,
+            "ttl_days": ttl_days,
             "dry_run": dry_run,
             "restores": restores,
         }
@@ -216,6 +222,8 @@ def _note_counts(tally: Tally) -> Iterator[Change]:
         yield Change(IGNORED, reason=name[:100], count=count)
     for name, count in tally.not_taken.items():
         yield Change(NOT_IMPORTED, reason=name, count=count)
+    if tally.first_expiry:
+        yield Change(EXPIRING, reason=serializers.moment(tally.first_expiry) or "", count=tally.expiring)
     if tally.without_ttl and settings.MEMORYHUB.default_ttl_days:
         days = settings.MEMORYHUB.default_ttl_days
         yield Change(
@@ -223,7 +231,7 @@ def _note_counts(tally: Tally) -> Iterator[Change]:
         )
 
 
-_NOTE_ACTIONS = frozenset({FAILED, UNMAPPED, IGNORED, NOT_IMPORTED, WITHOUT_TTL, PROJECT})
+_NOTE_ACTIONS = frozenset({FAILED, UNMAPPED, IGNORED, NOT_IMPORTED, WITHOUT_TTL, EXPIRING, PROJECT})
 
 
 @dataclass
@@ -232,7 +240,8 @@ class ImportReport:
 
     ``counts`` has the number per kind and outcome ("memories created"), largest first. ``errors`` is a page
     of failures with their places, ``failed`` their total number. ``over_cap`` lists target projects that
-    exceed ``max_memories`` (after a dry run: would exceed).
+    exceed ``max_memories`` (after a dry run: would exceed). ``expiring`` counts new memories that expire,
+    ``without_ttl`` those of them that get the configured lifetime.
     """
 
     counts: list[tuple[str, int]] = field(default_factory=list)
@@ -243,6 +252,8 @@ class ImportReport:
     ignored: list[tuple[str, int]] = field(default_factory=list)
     not_taken: list[tuple[str, int]] = field(default_factory=list)
     without_ttl: int = 0
+    expiring: int = 0
+    first_expiry: str | None = None
     over_cap: list[tuple[str, int]] = field(default_factory=list)
 
 
@@ -292,7 +303,10 @@ def build_report(run: MaintenanceRun, clearance: Clearance, start: int = 0, limi
     counts: dict[str, int] = (run.result or {}).get("counts", {})
     outcomes = Counter({name: n for name, n in counts.items() if name not in _NOTE_ACTIONS})
     report = ImportReport(
-        outcomes.most_common(), counts.get(FAILED, 0), without_ttl=counts.get(WITHOUT_TTL, 0)
+        outcomes.most_common(),
+        counts.get(FAILED, 0),
+        without_ttl=counts.get(WITHOUT_TTL, 0),
+        expiring=counts.get(EXPIRING, 0),
     )
     notes: dict[str, Counter[str]] = {UNMAPPED: Counter(), IGNORED: Counter(), NOT_IMPORTED: Counter()}
     coming: Counter[str] = Counter()
@@ -300,6 +314,8 @@ def build_report(run: MaintenanceRun, clearance: Clearance, start: int = 0, limi
     for action, reason, count, after in _load_changes(run):
         if action in notes:
             notes[action][reason] += count
+        elif action == EXPIRING:
+            report.first_expiry = min(report.first_expiry or reason, reason)
         elif action == PROJECT:
             coming[reason] += int(after)
         elif action == FAILED:

@@ -56,6 +56,8 @@ class Tally:
     failed: int = 0
     in_trash: int = 0
     without_ttl: int = 0
+    expiring: int = 0
+    first_expiry: datetime | None = None
     ignored: Counter[str] = field(default_factory=Counter)
     not_taken: Counter[str] = field(default_factory=Counter)
     unmapped: Counter[str] = field(default_factory=Counter)
@@ -75,10 +77,13 @@ class Tally:
         """Count an item other than a memory."""
         self.others.setdefault(kind, Counter())[outcome] += 1
 
-    def memory(self, draft: MemoryDraft, project: str, outcome: str, *, ended: bool, trusted: bool) -> None:
+    def memory(self, draft: MemoryDraft, memory: Memory, outcome: str, *, ended: bool, trusted: bool) -> None:
         """Count a memory, and the parts of its line that were not imported."""
         self.outcomes[outcome] += 1
-        self.created_in[project] += outcome == "created" and not ended
+        self.created_in[memory.project] += outcome == "created" and not ended
+        if outcome == "created" and not ended and memory.expires_at:
+            self.expiring += 1
+            self.first_expiry = min(self.first_expiry or memory.expires_at, memory.expires_at)
         self.in_trash += ended and outcome == "created"
         self.without_ttl += outcome == "created" and "ttl_days" not in draft.given
         _add_counts(self.ignored, [redact(name) for name in draft.ignored])  # the report is saved
@@ -105,12 +110,14 @@ _RESTORE_ONLY = "only an import that may restore the store includes it"
 class LoadOptions:
     """Settings of a load. ``project`` is the default project; ``report`` is called for each failure.
 
+    ``ttl_days``: the lifetime of memories whose item has none; 0 is for ever, None the configured default.
     ``restores``: the actor may restore the store, so ids, authors, owners and history are imported.
     """
 
     actor: Actor
     report: Callable[[str, Problem], None]
     project: str = ""
+    ttl_days: float | None = None
     dry_run: bool = False
     strict: bool = False
     restores: bool = False
@@ -193,6 +200,8 @@ class Batch:
         for item in items:
             if options.project:
                 _set_default_project(item, options.project)
+            if options.ttl_days is not None:
+                _set_default_ttl(item, options.ttl_days)
         self.ahead = workers.count + 1 if workers else 0  # later batches to read before this one is stored
         self._memories = [
             item for item in items if isinstance(item, Record) and isinstance(item.draft, MemoryDraft)
@@ -283,9 +292,7 @@ class Batch:
             if record.source_id:
                 stored_ids[record.source_id] = result.memory.uid
             ended = past is not None and past.has_ended(now)
-            self._tally.memory(
-                draft, result.memory.project, result.outcome, ended=ended, trusted=options.restores
-            )
+            self._tally.memory(draft, result.memory, result.outcome, ended=ended, trusted=options.restores)
         self._ids.add(stored_ids)
 
     def _past(self, past: ImportedHistory) -> ImportedHistory | None:
@@ -363,6 +370,15 @@ def _set_default_project(item: Item, project: str) -> None:
         target = item.shape
     if target is not None and getattr(target, "project", None) == "":
         target.project = project
+
+
+def _set_default_ttl(item: Item, days: float) -> None:
+    if (
+        isinstance(item, Record)
+        and isinstance(item.draft, MemoryDraft)
+        and "ttl_days" not in item.draft.given
+    ):
+        item.draft.ttl_days = days
 
 
 def _kind_of(item: Item) -> str:

@@ -61,6 +61,7 @@ def test_trash(four_levels, clearance, seen):
     assert levels(MemoryFilter(trashed=True).select(clearance)) == seen
 
 
+@pytest.mark.conformance("store-21")
 @through_each_clearance
 @pytest.mark.parametrize("typed", ["zebra", "ebra strip", "zebra stripes", "ebra"])
 def test_search(four_levels, clearance, seen, typed):

@@ -34,14 +34,14 @@ def choices(client, query="") -> set[str]:
 
 
 def test_a_curator_is_offered_everything_but_erasing(curator, three):
-    assert choices(curator) == {*FORMS, "expire", "trash", "restore"}
+    assert choices(curator) == {*FORMS, "pin", "unpin", "expire", "trash", "restore"}
 
 
 @pytest.mark.parametrize(
     ("permission", "offered"),
     [
         ("view_private", set()),
-        ("change_memory", {*FORMS, "expire", "restore"}),
+        ("change_memory", {*FORMS, "pin", "unpin", "expire", "restore"}),
         ("delete_memory", {"trash", "restore"}),
         ("erase_memory", {"erase"}),
     ],
@@ -56,7 +56,7 @@ def test_djangos_own_deletion_is_not_offered_and_does_nothing(boss, three):
     assert Memory.objects.live().count() == 3
 
 
-@pytest.mark.parametrize("action", [*FORMS, "expire", "trash", "restore", "erase"])
+@pytest.mark.parametrize("action", [*FORMS, "pin", "unpin", "expire", "trash", "restore", "erase"])
 def test_an_action_without_its_permission_does_nothing(staff, three, action):
     before = list(Memory.objects.values())
     extra = {

@@ -21,6 +21,7 @@ def patient(configure) -> None:
     configure(injection_deadline_ms=20_000)
 
 
+@pytest.mark.conformance("guide-102")
 def test_prompt_gets_a_block_with_reasons(bot):
     made = bot.post("/memories", {"content": "zebra stripes are like finger prints"}).json()["memory"]
     response = bot.post("/inject", {**PROMPT, "session_id": "s1"})
@@ -117,6 +118,7 @@ ROLES = [
 ]
 
 
+@pytest.mark.conformance("guide-106")
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("end", ["\n", "\r", "\u2028"])
 def test_no_line_of_a_block_starts_with_a_role(bot, role, end):

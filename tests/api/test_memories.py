@@ -11,6 +11,7 @@ from tests.api.full_memory import FIELDS, FULL
 from tests.cases import each
 
 
+@pytest.mark.conformance("pigo-27")
 def test_reading_a_memory_counts_an_access_and_does_not_make_it_look_new(bot):
     made = stored(bot)
     bot.get(f"/memories/{made['id']}")
@@ -25,6 +26,36 @@ def test_list_shows_previews_instead_of_long_texts(bot):
     [item] = bot.get("/memories").json()["items"]
     assert set(item) == FIELDS - {"content"} | {"preview"}
     assert len(item["preview"]) <= 200
+
+
+def test_patch_pins_and_unpins_a_memory(bot):
+    made = stored(bot)
+    assert made["pinned"] is False
+    pinned = bot.patch(f"/memories/{made['id']}", {"pinned": True}).json()["memory"]
+    assert (pinned["pinned"], pinned["expires_at"]) == (True, None)
+    assert bot.patch(f"/memories/{made['id']}", {"pinned": False}).json()["memory"]["pinned"] is False
+
+
+def test_list_filtered_by_pins_shows_only_pinned_memories(bot):
+    pinned = stored(bot, content="Deploy with make ship", pinned=True)
+    stored(bot, content="Tests run with pytest")
+    assert [one["id"] for one in bot.get("/memories", pinned="true").json()["items"]] == [pinned["id"]]
+    assert bot.get("/memories", pinned="false").json()["total"] == 1
+
+
+def test_search_filtered_by_pins_finds_only_pinned_memories(bot):
+    pinned = stored(bot, content="Deploy the shop with make ship", pinned=True)
+    other = stored(bot, content="Deploy the docs with make html")
+    query = {"query": "deploy", "pinned": True, "min_score": 0}
+    assert [one["memory"]["id"] for one in bot.post("/search", query).json()["results"]] == [pinned["id"]]
+    bot.patch(f"/memories/{other['id']}", {"pinned": True})
+    assert len(bot.post("/search", query).json()["results"]) == 2
+
+
+def test_token_without_the_right_to_write_cannot_pin(agent, bot):
+    made = stored(bot)
+    reader = agent(rights=["read"])
+    is_problem(reader.patch(f"/memories/{made['id']}", {"pinned": True}), 403)
 
 
 @pytest.mark.parametrize("order", ["-updated_at", "-created_at", "-importance", "-accessed_count"])

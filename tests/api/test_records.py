@@ -32,6 +32,7 @@ def busy(bot):
     return bot
 
 
+@pytest.mark.conformance("guide-32")
 def test_timeline_has_every_kind_newest_first(busy):
     body = busy.get("/timeline").json()
     kinds = [item["kind"] for item in body["items"]]

@@ -59,6 +59,7 @@ def tamper(sql: str, *params) -> None:
         run_sql("PRAGMA ignore_check_constraints = OFF")
 
 
+@pytest.mark.conformance("guide-69", "store-33")
 @pytest.mark.parametrize(
     "sql",
     [
@@ -76,6 +77,7 @@ def test_database_refuses_to_change_a_row(five_rows, sql):
     assert journal.verify() == journal.Verification(True, 5, None)
 
 
+@pytest.mark.conformance("store-33")
 def test_orm_cannot_change_a_row(five_rows):
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
         JournalEntry.objects.update(actor="x")
@@ -167,6 +169,7 @@ def test_chain_continues_across_transactions(db, actor, configure):
     assert list(JournalEntry.objects.order_by("seq").values_list("seq", flat=True)) == list(range(1, 1901))
 
 
+@pytest.mark.conformance("pigo-23")
 def test_rolled_back_change_leaves_no_row(remember, actor):
     remember("kept")
     with rolled_back():
@@ -207,6 +210,7 @@ def test_journal_contains_no_text_of_a_memory(remember, actor):
     assert "xylophone" not in str(everything)
 
 
+@pytest.mark.conformance("guide-69", "store-8", "store-31")
 def test_every_operation_records_actor_and_object(remember, actor):
     memory = remember("words", key="k")
     memories.create_memory(MemoryDraft(content="words"), actor)

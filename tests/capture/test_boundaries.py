@@ -19,6 +19,7 @@ def shift(agent_session, **more):
     return agent_session.tool("Bash", {"command": "lint"}, DESIGN, **more)
 
 
+@pytest.mark.conformance("guide-84")
 def test_boundary_is_stored_as_fact_with_details(agent_session):
     event = shift(agent_session)
     fact = Fact.objects.get()
@@ -124,6 +125,7 @@ def test_captured_memory_has_the_tag_of_its_segment(agent_session):
     assert tags == ["captured", "segment-2"]
 
 
+@pytest.mark.conformance("guide-19")
 def test_disabled_boundaries_create_no_segments(agent_session, configure):
     configure(capability_boundaries=False)
     event = shift(agent_session)

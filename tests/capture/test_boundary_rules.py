@@ -1,5 +1,6 @@
 """Test the boundary detection."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ def feed(*outputs, size=5, threshold=0.15):
     return found, window
 
 
+@pytest.mark.conformance("guide-83")
 def test_different_output_opens_a_segment():
     found, _ = feed(DATABASE, DATABASE + " vacuum", DESIGN)
     assert found == [False, False, True]
@@ -68,6 +70,7 @@ def test_common_keywords_are_listed_once_in_their_most_common_form():
     assert most_common_keywords(outputs) == ["queues", "bank", "order"]
 
 
+@pytest.mark.conformance("guide-83")
 @given(st.lists(st.text(max_size=80), max_size=12), st.integers(1, 6))
 def test_window_never_exceeds_its_size(outputs, size):
     _, window = feed(*outputs, size=size)

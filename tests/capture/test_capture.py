@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memoryhub import memories
+from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Event, Memory
 from tests.capture.conftest import DATABASE, FIX, AgentSession
 
@@ -47,6 +48,7 @@ def test_decision_in_a_document_is_captured(agent_session):
     assert event.memory.title == "Lapsed offers are computed, not written"
 
 
+@pytest.mark.conformance("guide-88")
 def test_captured_memory_has_metadata_and_event(agent_session):
     agent_session.tool("Read", {"file_path": "src/cache.py"}, {"file": {"content": "x = 1"}})
     agent_session.tool("Edit", {"file_path": "src/importer.py", "old_string": "a", "new_string": "b"}, {})
@@ -66,6 +68,19 @@ def test_captured_memory_has_metadata_and_event(agent_session):
     assert memory.author == "token:bot"
 
 
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_revert_moves_the_memory_of_the_commit_to_the_trash_unless_it_is_pinned(
+    agent_session, actor, is_pinned
+):
+    text = "perf: cues are read one by one because the file is larger than the memory of the reader"
+    memory = agent_session.commit(text).memory
+    if is_pinned:
+        memories.update_memory(memory.uid, MemoryPatch(pinned=True), actor)
+    agent_session.commit(f'Revert \\"{text}\\"\n\nErrors came too late, because no one had asked yet.')
+    memory.refresh_from_db()
+    assert (memory.deleted_at is None) is is_pinned
+
+
 def test_discovery_tokens_count_the_work_since_the_last_memory(agent_session):
     agent_session.tool("Read", {"file_path": "a.py"}, "word " * 400)
     first = agent_session.commit(FIX).memory
@@ -76,6 +91,7 @@ def test_discovery_tokens_count_the_work_since_the_last_memory(agent_session):
     assert second.discovery_tokens < 100
 
 
+@pytest.mark.conformance("guide-80", "guide-89")
 def test_event_stores_the_memorability_parts(agent_session):
     event = agent_session.commit(FIX)
     parts = event.memorability_parts
@@ -83,6 +99,7 @@ def test_event_stores_the_memorability_parts(agent_session):
     assert event.memorability == parts["total"] >= 0.3
 
 
+@pytest.mark.conformance("guide-82")
 def test_candidate_below_the_threshold_is_skipped_with_its_parts(agent_session):
     event = agent_session.commit("wording of a label")
     assert event.memory is None
@@ -91,6 +108,7 @@ def test_candidate_below_the_threshold_is_skipped_with_its_parts(agent_session):
     assert set(event.memorability_parts) >= {"substance", "total"}
 
 
+@pytest.mark.conformance("guide-111", "guide-120")
 def test_memorability_threshold_is_configurable(agent_session, configure):
     configure(memorability_threshold=1.0)
     assert agent_session.commit(FIX).skip_reason == "below the gate"
@@ -141,6 +159,7 @@ def test_neighbour_lookup_counts_no_access(agent_session, remember):
     assert (known.accessed_count, known.last_accessed_at) == (0, None)
 
 
+@pytest.mark.conformance("guide-17")
 def test_capture_continues_while_memorability_is_disabled(agent_session, configure):
     configure(capability_memorability=False)
     event = agent_session.commit("wording of a label")
@@ -149,6 +168,7 @@ def test_capture_continues_while_memorability_is_disabled(agent_session, configu
     assert "memory.memorability is switched off" in event.handlers[1]["detail"]
 
 
+@pytest.mark.conformance("guide-18")
 def test_capture_continues_when_memorability_fails(agent_session, monkeypatch):
     def explode(*args):
         raise RuntimeError("secret words")

@@ -18,6 +18,7 @@ from memoryhub.core.text import terms
 from memoryhub.core.vocabulary import TYPES
 
 
+@pytest.mark.conformance("guide-85")
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
@@ -90,20 +91,24 @@ def test_useful_text_scores_above_the_threshold():
         assert score(text, kind, [], MemorabilityWeights()).total >= GATE, text
 
 
+@pytest.mark.conformance("guide-119")
 def test_routine_output_scores_below_the_threshold():
     for text in ROUTINE:
         assert score(text, "change", [], MemorabilityWeights()).total < GATE, text
 
 
+@pytest.mark.conformance("guide-79")
 def test_repetition_of_a_neighbour_scores_zero():
     text, kind = KEPT[0]
     assert score(text, kind, [terms(text)], MemorabilityWeights()).total == 0
 
 
+@pytest.mark.conformance("guide-77")
 def test_substance_grows_with_distinct_terms():
     assert substance(set()) == 0 < substance({"one"}) < substance(set("abcdefghij")) < 1
 
 
+@pytest.mark.conformance("guide-78")
 def test_each_salience_pattern_counts_once():
     assert salience("fixed fixed fixed") == salience("fixed")
     assert salience("fixed because of a security decision") > salience("fixed")
@@ -121,6 +126,7 @@ def test_urls_numbers_and_hashes_add_no_substance():
     )
 
 
+@pytest.mark.conformance("guide-76")
 @given(
     st.text(max_size=400),
     st.sampled_from(TYPES),

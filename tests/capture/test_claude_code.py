@@ -135,6 +135,7 @@ def test_session_start_in_an_unknown_project_injects_nothing(bot):
     assert send(bot, hook("SessionStart", source="startup")) == {}
 
 
+@pytest.mark.conformance("guide-1", "mira-43")
 def test_session_start_injects_the_last_summary(bot):
     send(bot, commit())
     send(bot, hook("SessionEnd", reason="exit"))

@@ -17,6 +17,7 @@ def named(answer):
     return [(one["name"], one["priority"]) for one in answer["handlers"]]
 
 
+@pytest.mark.conformance("guide-10", "guide-11", "guide-12", "guide-13", "guide-14", "guide-15", "guide-16")
 @pytest.mark.parametrize(
     ("event", "data", "chain"),
     [
@@ -49,6 +50,7 @@ def test_event_stores_the_handler_reports(agent_session):
     assert event.memory.uid in event.handlers[1]["detail"]
 
 
+@pytest.mark.conformance("guide-24")
 def test_failing_handler_does_not_stop_the_others(agent_session, monkeypatch):
     def explode(*args, **kwargs):
         raise RuntimeError("the password is swordfish")
@@ -82,6 +84,7 @@ def test_event_without_session_start_creates_the_session(agent_session):
     assert agent_session.row.agent == "token:bot"
 
 
+@pytest.mark.conformance("guide-25")
 def test_session_keeps_its_first_agent_and_folder(agent_session):
     agent_session.ok("session:start", cwd="/home/ada/shop")
     assert agent_session.row.cwd == "/home/ada/shop"
@@ -248,6 +251,7 @@ def test_token_without_read_permission_gets_no_context(open_session, remember):
     assert answer["handlers"][0]["status"] == "skipped"
 
 
+@pytest.mark.conformance("store-39")
 def test_prompt_gets_relevant_memories(agent_session, remember):
     memory = remember(DATABASE, project="shop", importance=1)
     answer = agent_session.ok(

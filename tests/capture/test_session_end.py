@@ -66,6 +66,7 @@ def test_consolidation_is_journaled_with_the_session_id(agent_session, remember)
     assert row.actor == "system:session-end"
 
 
+@pytest.mark.conformance("guide-22", "guide-23")
 @pytest.mark.parametrize("operation", ["consolidation", "compression"])
 def test_manual_mode_skips_the_operation(agent_session, remember, configure, operation):
     idle = aged(remember("idle words", project="shop"))

@@ -27,6 +27,7 @@ def test_session_without_content_has_no_summary(agent_session):
     assert Memory.objects.count() == 0
 
 
+@pytest.mark.conformance("guide-90")
 def test_summary_has_all_sections(agent_session):
     agent_session.ok("prompt:submit", {"prompt": "Old rows come back after a restart, please fix that"})
     agent_session.tool("Edit", {"file_path": "src/importer.py", "new_string": "x"}, {})
@@ -161,6 +162,7 @@ def test_agent_with_low_clearance_can_end_the_session(open_session):
 # --- Checkpoints --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.conformance("guide-91")
 def test_checkpoint_is_stored_after_the_configured_calls(agent_session, configure):
     configure(checkpoint_events=5)
     agent_session.commit(FIX)
@@ -300,6 +302,15 @@ def test_edited_checkpoint_stays(agent_session, configure, actor):
     agent_session.commit(FIX)
     [made] = agent_session.memories("checkpoint")
     memories.update_memory(made.uid, MemoryPatch(content="What matters so far, by hand"), actor)
+    agent_session.end()
+    assert agent_session.memories("checkpoint") == [made]
+
+
+def test_pinned_checkpoint_stays(agent_session, configure):
+    configure(checkpoint_events=1)
+    agent_session.commit(FIX)
+    [made] = agent_session.memories("checkpoint")
+    Memory.objects.filter(pk=made.pk).update(pinned_at=made.created_at)
     agent_session.end()
     assert agent_session.memories("checkpoint") == [made]
 

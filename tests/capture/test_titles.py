@@ -10,6 +10,7 @@ LONG = (
 )
 
 
+@pytest.mark.conformance("guide-86")
 @pytest.mark.parametrize(
     ("text", "title"),
     [
@@ -72,6 +73,7 @@ def test_abstract_is_short():
     assert len(make_abstract("Head\n\n" + "word " * 200)) <= 200
 
 
+@pytest.mark.conformance("guide-87")
 def test_subtitle_names_the_files_or_the_question():
     assert make_subtitle(["src/a.py", "lib/a.py", "b.py", "c.py", "d.py"]) == "in a.py, b.py, c.py and 1 more"
     assert make_subtitle([], "It is so.\n\nAsked: Is it so?") == "Asked: Is it so?"

@@ -239,6 +239,7 @@ DRAFTS = st.builds(
     files_modified=st.lists(WORD, max_size=3),
     discovery_tokens=st.none() | st.integers(0, 2_000_000_000),
     ttl_days=st.none() | st.floats(0, 36_500),
+    pinned=st.booleans(),
     created_at=st.datetimes(datetime(1901, 1, 1), datetime(2024, 1, 1), timezones=st.just(UTC)),
     entities=st.lists(st.fixed_dictionaries({"entity": WORD, "entity_type": WORD}), max_size=2),
 )

@@ -79,9 +79,9 @@ def test_a_second_run_refreshes_and_adds_nothing(run, jsonl):
 
 def test_unknown_fields_are_reported_with_the_number_of_their_lines(run, jsonl):
     ran = run(
-        "import_memories", jsonl({"content": "a", "source": "x", "id": "y"}, {"content": "b", "source": 1})
+        "import_memories", jsonl({"content": "a", "origin": "x", "id": "y"}, {"content": "b", "origin": 1})
     )
-    assert "Unknown fields, ignored: source (2 lines)" in ran.out
+    assert "Unknown fields, ignored: origin (2 lines)" in ran.out
     assert "not taken over" not in ran.out
     assert Memory.objects.get(uid="y").content == "a"
 
@@ -244,6 +244,48 @@ def test_lines_without_a_ttl_are_told_to_expire(run, jsonl, configure):
     assert "1 memory without ttl_days: to expire in 90 days" in ran.out
     configure(default_ttl_days=0)
     assert "expire" not in run("import_memories", jsonl({"content": "c"})).out
+
+
+def test_ttl_never_keeps_lines_without_a_ttl_for_ever(run, jsonl):
+    run("import_memories", jsonl({"content": "a"}, {"content": "b", "ttl_days": 5}), "--ttl", "never")
+    assert dict(Memory.objects.values_list("content", "ttl_days")) == {"a": None, "b": 5}
+
+
+def test_ttl_of_days_applies_to_lines_without_a_ttl(run, jsonl):
+    run("import_memories", jsonl({"content": "a"}, {"content": "b", "ttl_days": 0}), "--ttl", "7")
+    assert dict(Memory.objects.values_list("content", "ttl_days")) == {"a": 7, "b": None}
+
+
+@pytest.mark.parametrize("ttl", ["soon", "-1", "nan"])
+def test_ttl_that_is_no_lifetime_is_refused(run, jsonl, ttl):
+    ran = run("import_memories", jsonl({"content": "a"}), f"--ttl={ttl}")
+    assert ran.code != 0
+    assert not Memory.objects.exists()
+
+
+def test_dry_run_says_what_would_expire_and_how_to_keep_it(run, jsonl):
+    ran = run("import_memories", "--dry-run", jsonl({"content": "a"}, {"content": "b", "ttl_days": 0}))
+    assert "1 memory would expire, the first on " in ran.out
+    assert "--ttl never keeps those without ttl_days" in ran.out
+    assert not Memory.objects.exists()
+
+
+def test_dry_run_with_ttl_never_says_nothing_of_expiry(run, jsonl):
+    ran = run("import_memories", "--dry-run", jsonl({"content": "a"}), "--ttl", "never")
+    assert "expire" not in ran.out
+
+
+def test_source_of_a_line_is_kept_as_a_tag(run, jsonl):
+    ran = run("import_memories", jsonl({"content": "a", "source": "notion", "tags": ["b"]}))
+    assert "ignored" not in ran.out
+    assert json.loads(lines_of.memory_to_line(Memory.objects.get()))["tags"] == ["b", "source:notion"]
+
+
+@pytest.mark.parametrize("source", [1, "x" * 200, ["a"]])
+def test_source_that_is_no_tag_is_reported_as_ignored(run, jsonl, source):
+    ran = run("import_memories", jsonl({"content": "a", "source": source}))
+    assert "Unknown fields, ignored: source (1 line)" in ran.out
+    assert json.loads(lines_of.memory_to_line(Memory.objects.get()))["tags"] == []
 
 
 def test_what_lay_in_a_trash_lies_in_the_trash_here_and_is_pointed_out(run, jsonl):

@@ -36,6 +36,20 @@ def test_values_are_defaults_without_configuration(tmp_path):
     assert loaded.warnings == ()
 
 
+@pytest.mark.conformance(
+    "guide-43",
+    "guide-81",
+    "guide-101",
+    "guide-103",
+    "guide-104",
+    "guide-109",
+    "guide-110",
+    "guide-111",
+    "guide-112",
+    "guide-114",
+    "guide-115",
+    "store-30",
+)
 def test_the_documented_defaults_hold():
     config = Config()
     assert (config.max_memories, config.default_ttl_days, config.token_budget) == (1000, 90, 2000)
@@ -66,6 +80,7 @@ def test_empty_time_switches_daily_maintenance_off():
     assert load_config({"MEMORYHUB_MAINTENANCE_AT": ""}).config.maintenance_at == ""
 
 
+@pytest.mark.conformance("guide-108")
 def test_every_key_of_the_documented_table_is_read(tmp_path):
     path = write(
         tmp_path / "memoryhub.toml",

@@ -22,12 +22,14 @@ def load(**environ: str) -> Operator:
         return environment.load_operator()
 
 
+@pytest.mark.conformance("guide-116")
 def test_home_is_the_documented_folder_by_default(tmp_path):
     assert load().home == Path.home() / ".letsgo"
     assert load(LETSGO_HOME="").home == Path.home() / ".letsgo"
     assert load(LETSGO_HOME=str(tmp_path)).home == tmp_path
 
 
+@pytest.mark.conformance("guide-117", "guide-118")
 def test_store_and_mirror_are_in_the_home_folder_by_default(tmp_path):
     operator = load(LETSGO_HOME=str(tmp_path))
     assert operator.memory_db == tmp_path / "memory.db"

@@ -12,6 +12,7 @@ from tests.api.conftest import is_problem
 from tests.extraction.conftest import SAID
 
 
+@pytest.mark.conformance("pigo-49")
 def test_rules_answer_at_once(bot: Any) -> None:
     response = bot.post("/extract", {"messages": SAID, "project": "p", "session_id": "s"})
     assert response.status_code == 200
@@ -165,6 +166,7 @@ def test_without_deduplication_only_identical_content_matches(bot: Any) -> None:
     assert Memory.objects.count() == 2
 
 
+@pytest.mark.conformance("pigo-53")
 def test_deduplication_skips_known_content(bot: Any) -> None:
     kept = bot.post("/memories", {"content": TEXT}).json()["memory"]["id"]
     response = bot.post("/memories", {"content": f"{TEXT}!", "deduplicate": True})
@@ -173,12 +175,14 @@ def test_deduplication_skips_known_content(bot: Any) -> None:
     assert (body["outcome"], body["memory"]["id"], body["ignored"]) == ("skipped", kept, [])
 
 
+@pytest.mark.conformance("pigo-54")
 def test_deduplication_merges_additions(bot: Any) -> None:
     bot.post("/memories", {"content": TEXT})
     body = bot.post("/memories", {"content": f"{TEXT} from Lisbon", "deduplicate": True}).json()
     assert (body["outcome"], body["memory"]["content"]) == ("merged", f"{TEXT} from Lisbon")
 
 
+@pytest.mark.conformance("pigo-54")
 def test_deduplication_creates_new_content(bot: Any) -> None:
     assert bot.post("/memories", {"content": TEXT, "deduplicate": True}).status_code == 201
 

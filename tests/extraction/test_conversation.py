@@ -89,6 +89,7 @@ def test_turns_contain_no_credentials_and_injected_memories() -> None:
     assert parse_turns(to_messages([turn])) == [turn]
 
 
+@pytest.mark.conformance("pigo-50")
 def test_conversation_is_split_by_tokens_without_loss() -> None:
     said = [Turn("user", f"number {n} " + "word " * 50) for n in range(20)] + [Turn("user", "x" * 5000)]
     parts = split_turns(said, 500)

@@ -64,6 +64,7 @@ class TestEitherWay:
         assert row.sensitivity == level
         assert row.detail["candidate_hash"]
 
+    @pytest.mark.conformance("pigo-7")
     def test_addition_is_merged_with_a_revision(self, remember: Remember, again: Any) -> None:
         kept = remember(TEXT, tags=["people"])
         done = again(MORE, tags=["places"], importance=0.9)
@@ -185,6 +186,7 @@ def test_merged_memory_gets_a_new_vector(embedding: Embedder, remember: Remember
     assert bytes(Embedding.objects.get(memory=kept).vector) != before
 
 
+@pytest.mark.conformance("pigo-31")
 def test_memories_below_the_threshold_are_no_neighbours(
     embedding: Embedder, configure: Any, remember: Remember, again: Any
 ) -> None:
@@ -246,6 +248,7 @@ class TestGivenDecision:
             )
             assert done.outcome == "merged"
 
+    @pytest.mark.conformance("pigo-48")
     def test_events_are_not_merged_despite_the_decision(self, remember: Remember, actor: Actor) -> None:
         remember(TEXT, category="events")
         for decision in (Decision.MERGE, Decision.SKIP):

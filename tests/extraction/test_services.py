@@ -34,6 +34,7 @@ def by_rules(said: Sequence[Turn], actor: Actor) -> list[str]:
     return found
 
 
+@pytest.mark.conformance("pigo-21", "pigo-51")
 def test_model_candidates_are_stored_in_the_destination(model: Any, said: list[Turn], actor: Actor) -> None:
     read = services.extract_by_model(said, PLACE, actor)
     assert (read.extractor, read.notes) == ("model", [])
@@ -220,6 +221,7 @@ class TestDecisions:
         model.usual = self.answers(decision)
         return services.extract_by_model(said, Destination(), actor)
 
+    @pytest.mark.conformance("pigo-44")
     def test_merge_of_the_model_is_applied(
         self, model: Any, remember: Any, said: list[Turn], actor: Actor
     ) -> None:
@@ -229,6 +231,7 @@ class TestDecisions:
         assert [(one["outcome"], one["id"]) for one in read.results] == [("merged", kept.uid)]
         assert contents() == [united]
 
+    @pytest.mark.conformance("pigo-44")
     def test_create_of_the_model_is_applied(
         self, model: Any, remember: Any, said: list[Turn], actor: Actor
     ) -> None:

@@ -44,6 +44,7 @@ def test_repeated_fact_keeps_its_memory_and_session(remember, actor):
     assert (fact.memory, fact.session_id) == (memory, "s")
 
 
+@pytest.mark.conformance("store-10")
 @pytest.mark.parametrize(
     ("filters", "found"),
     [

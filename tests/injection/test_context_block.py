@@ -27,6 +27,7 @@ passages = st.builds(
 )
 
 
+@pytest.mark.conformance("guide-103")
 @pytest.mark.slow
 @given(st.lists(passages, max_size=6), st.integers(0, 1500))
 def test_block_never_exceeds_its_budget(found, budget):

@@ -135,6 +135,7 @@ def test_first_injection_creates_the_session(remember, ask, actor):
     assert (session.session_id, session.project, session.agent) == ("s1", "zoo", actor.name)
 
 
+@pytest.mark.conformance("guide-93")
 def test_memory_accessed_repeatedly_within_its_scale_is_promoted(remember, ask, aged):
     memory = aged(remember("zebra stripes"), minutes=10)
     scales = []

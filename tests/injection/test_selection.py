@@ -116,6 +116,7 @@ def test_memories_below_the_minimum_score_are_withheld(remember, ask, configure)
     assert reasons(found) == {memory.uid: "below the floor"}
 
 
+@pytest.mark.conformance("guide-104")
 def test_no_more_than_the_count_is_shown(remember, ask):
     made = [remember(f"zebra stripes, fact number {n}") for n in range(8)]
     found = ask(max_count=3)
@@ -133,6 +134,7 @@ def test_count_can_exceed_the_sum_of_the_scales(remember, ask, configure):
     assert len(ask(max_count=2).injected) == 2
 
 
+@pytest.mark.conformance("guide-75", "guide-92")
 def test_each_scale_has_its_count(remember, ask, aged):
     """One immediate, two task, one session and one project memory, although new ones score best."""
     ages = {"immediate": 1, "task": 10, "session": 60, "project": 60 * 24}
@@ -145,6 +147,7 @@ def test_each_scale_has_its_count(remember, ask, aged):
     assert sorted(one.scale for one in found.injected) == ["immediate", "project", "session", "task", "task"]
 
 
+@pytest.mark.conformance("guide-20")
 def test_without_the_temporal_capability_the_best_are_taken(remember, ask, aged, configure):
     for n in range(6):
         remember(f"zebra stripes now {n}")
@@ -158,6 +161,7 @@ def test_without_the_temporal_capability_the_best_are_taken(remember, ask, aged,
     assert found.skipped == ["memory.temporal is switched off"]
 
 
+@pytest.mark.conformance("guide-21")
 def test_failing_temporal_capability_does_not_stop_the_injection(remember, ask, monkeypatch):
     memory = remember("zebra stripes")
     monkeypatch.setattr("memoryhub.injection.selection.memory_scale", lambda *_: 1 / 0)

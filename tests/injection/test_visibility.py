@@ -13,6 +13,7 @@ from tests.injection.conftest import reasons, uids
 ASKED = {"allow_private": True, "allow_secret": True}
 
 
+@pytest.mark.conformance("guide-107")
 @pytest.mark.parametrize(
     ("clearance", "asked", "seen"),
     [

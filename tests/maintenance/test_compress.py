@@ -46,6 +46,7 @@ def summary():
     return Memory.objects.live().get(type="compressed_summary")
 
 
+@pytest.mark.conformance("guide-100")
 def test_similar_memories_become_one_summary(alike, run, aged):
     other = aged("Something else entirely about parsers", days=20)
     sources = alike()
@@ -68,6 +69,7 @@ def test_reason_contains_no_content_of_the_memories(alike, planned):
     assert "nginx" not in change.reason
 
 
+@pytest.mark.conformance("guide-100", "guide-101")
 def test_small_groups_and_young_memories_are_not_compressed(alike, run):
     alike(2)
     alike(3, days=2, project="young")

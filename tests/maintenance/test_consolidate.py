@@ -52,6 +52,7 @@ def test_imported_memory_is_evicted_ninety_days_after_its_import(history, run, n
     assert [change.uid for change in run("evict", at=now + 91 * DAY)] == [history.uid]
 
 
+@pytest.mark.conformance("guide-96")
 @pytest.mark.parametrize("kind", ["decision", "discovery"])
 def test_decisions_and_discoveries_decay_at_half_rate(aged, run, kind):
     memory = aged("a", days=10, importance=0.8, type=kind)
@@ -60,6 +61,7 @@ def test_decisions_and_discoveries_decay_at_half_rate(aged, run, kind):
     assert change.reason == f"not used for 10 days: 0.80 → 0.70; half rate, a {kind}"
 
 
+@pytest.mark.conformance("guide-41")
 def test_used_memory_is_boosted_and_does_not_decay(aged, run):
     memory = aged("a", days=10, importance=0.5, accesses=3)
     [change] = run("consolidate")
@@ -85,6 +87,7 @@ def test_days_count_from_the_last_consolidation(aged, run, now):
     assert change.reason == "not used for 12 days, 2 of them since the last consolidation: 0.60 → 0.56"
 
 
+@pytest.mark.conformance("guide-113")
 def test_the_rate_can_be_configured(aged, run, configure):
     configure(consolidation_decay_rate=0.01)
     memory = aged("a", days=10, importance=0.8)
@@ -136,6 +139,7 @@ def test_deleted_and_expired_memories_are_not_consolidated(aged, run, actor, now
     assert (worth(trashed), worth(expired)) == (0.5, 0.5)
 
 
+@pytest.mark.conformance("guide-97")
 def test_faded_unused_memory_goes_to_the_trash(aged, run):
     old, young = aged("a", days=90, importance=0.3), aged("b", days=89, importance=0.3)
     changes = {change.uid: change for change in run("consolidate")}

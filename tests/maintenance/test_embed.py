@@ -202,6 +202,7 @@ def test_unloadable_provider_is_reported(choose, remember, planned):
         planned("embed")
 
 
+@pytest.mark.conformance("pigo-15", "pigo-52")
 def test_a_provider_in_this_process_embeds_with_the_store(choose, remember, actor):
     choose(Provider(in_process=True))
     one = remember("zebra")

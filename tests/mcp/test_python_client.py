@@ -10,6 +10,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
 from memoryhub.toolsets import TOOLSETS
+from tests.mcp import every_tool
 from tests.mcp.clients import over_http
 from tests.mcp.conftest import Served
 
@@ -39,6 +40,45 @@ def test_client_connects_to_every_toolset_and_lists_tools(served: Served, toolse
             assert tool.annotations.destructive_hint is known.destructive
 
     over_http(served.url(toolset), bearer(served.token), look, mode)
+
+
+@ERAS
+@pytest.mark.parametrize("toolset", sorted(TOOLSETS))
+def test_client_runs_every_tool(served: Served, toolset: str, mode: str) -> None:
+    async def work(client: Client) -> None:
+        called, latest = set(), ""
+        for name, arguments in every_tool.CALLS[toolset]:
+            found = await client.call_tool(name, every_tool.fill_in(arguments, latest))
+            assert not found.is_error, (name, found.content)
+            assert len(found.content) == 1, "a second text names ignored arguments"
+            latest = every_tool.find_id(found.structured_content, found.content[0].text) or latest
+            called.add(name)
+        assert called == {tool.name for tool in (await client.list_tools()).tools}
+
+    over_http(served.url(toolset), bearer(served.token), work, mode)
+
+
+@ERAS
+def test_client_reads_resources_and_prompts(served: Served, mode: str) -> None:
+    async def work(client: Client) -> None:
+        project = f"resources of {mode}"
+        made = await done(client, "store_memory", content="the bilby digs", project=project, pinned=True)
+        await done(client, "store_fact", subject="bilby", predicate="digs", object="holes", project=project)
+        listed = [one for one in (await client.list_resources()).resources if project in one.name]
+        assert [one.name for one in listed] == [f"Facts of {project}", f"Pinned of {project}"]
+        texts = [(await client.read_resource(one.uri)).contents[0].text for one in listed]
+        assert texts[0] == "- bilby — digs — holes"
+        assert "the bilby digs" in texts[1]
+        [content] = (await client.read_resource(f"memory://{made['id']}")).contents
+        assert content.text.startswith("the bilby digs")
+        assert len((await client.list_resource_templates()).resource_templates) == 3
+        assert [one.name for one in (await client.list_prompts()).prompts] == ["recall", "remember"]
+        [message] = (await client.get_prompt("recall", {"query": "bilby"})).messages
+        assert "the bilby digs" in message.content.text
+        with pytest.raises(MCPError, match="Resource not found"):
+            await client.read_resource("memory://nothing")
+
+    over_http(served.url("letsgo"), bearer(served.token), work, mode)
 
 
 @ERAS

@@ -55,7 +55,15 @@ class TestResults:
 
     def test_unknown_arguments_are_named(self, bot: McpAgent) -> None:
         _, note = bot.call("list_memories", sort="up")["content"]
-        assert note["text"] == "These arguments are not known and were ignored: sort"
+        assert note["text"] == "These arguments were ignored: sort"
+
+    def test_ignored_argument_has_the_nearest_valid_name(self, bot: McpAgent) -> None:
+        _, note = bot.call("list_memories", limits=3, colour="red")["content"]
+        assert note["text"] == "These arguments were ignored: colour, limits (did you mean limit?)"
+
+    def test_unknown_tool_names_the_nearest(self, bot: McpAgent) -> None:
+        error = bot.ask("tools/call", {"name": "search_memory", "arguments": {}})["error"]
+        assert error["message"].startswith("Unknown tool; did you mean search_memories?")
 
     @pytest.mark.parametrize(
         ("value", "text", "data"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memoryhub.toolsets import TOOLSETS
-from tests.mcp import node
+from tests.mcp import every_tool, node
 from tests.mcp.conftest import PLAIN, Served
 
 CLIENTS = [("v1", "legacy"), ("v2", "legacy"), ("v2", "auto")]
@@ -73,6 +73,42 @@ def test_http_client_connects_lists_calls_and_is_refused(talk: Talk, served: Ser
     )
     for toolset, other in zip(TOOLSETS.values(), others, strict=True):
         assert [tool["name"] for tool in other["tools"]] == [tool.name for tool in toolset.tools]
+
+
+def test_client_runs_every_tool(talk: Talk, served: Served) -> None:
+    calls = {
+        name: [{"name": tool, "arguments": arguments} for tool, arguments in found]
+        for name, found in every_tool.CALLS.items()
+    }
+    reports = talk(*(http(served, name, calls=calls[name]) for name in TOOLSETS))
+    for toolset, report in zip(TOOLSETS, reports, strict=True):
+        for call, answer in zip(calls[toolset], report["calls"], strict=True):
+            assert not answer["result"]["isError"], (call, answer)
+            assert len(answer["result"]["content"]) == 1, "a second text names ignored arguments"
+        assert {call["name"] for call in calls[toolset]} == {tool["name"] for tool in report["tools"]}
+
+
+def test_client_reads_resources_and_prompts(talk: Talk, served: Served) -> None:
+    pinned = {"content": "the bilby digs", "project": "burrow", "pinned": True}
+    fact = {"subject": "bilby", "predicate": "digs", "object": "holes", "project": "burrow"}
+    calls = [{"name": "store_memory", "arguments": pinned}, {"name": "store_fact", "arguments": fact}]
+    talk(http(served, "letsgo", calls=calls))
+    [report] = talk(
+        http(
+            served,
+            "letsgo",
+            resources=["memory://project/burrow/facts", "memory://project/burrow/pinned", "memory://nothing"],
+            prompts=[{"name": "recall", "arguments": {"query": "bilby"}}],
+        )
+    )
+    facts, pins, missing = report["resources"]
+    assert facts["result"]["contents"][0]["text"] == "- bilby — digs — holes"
+    assert "the bilby digs" in pins["result"]["contents"][0]["text"]
+    assert "Resource not found" in missing["message"]
+    assert {"Facts of burrow", "Pinned of burrow"} <= set(report["listed"]["resources"])
+    assert report["listed"]["prompts"] == ["recall", "remember"]
+    [prompt] = report["prompts"]
+    assert "the bilby digs" in prompt["result"]["messages"][0]["content"]["text"]
 
 
 def test_client_without_a_valid_token_cannot_connect(talk: Talk, served: Served) -> None:

@@ -37,6 +37,7 @@ def live():
     return "".join(sorted(Memory.objects.live().values_list("content", flat=True)))
 
 
+@pytest.mark.conformance("guide-66", "guide-67", "guide-68")
 @pytest.mark.parametrize(
     ("rows", "left"),
     [

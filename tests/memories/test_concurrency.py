@@ -58,6 +58,7 @@ def test_the_database_is_a_file_in_wal_mode(db):
     assert Path(connection.settings_dict["NAME"]).is_file()
 
 
+@pytest.mark.conformance("pigo-18")
 def test_threads_store_memories_concurrently(actor, configure, journal_mirror):
     configure(max_memories=0)
 
@@ -186,6 +187,7 @@ for n in range(60):
 """
 
 
+@pytest.mark.conformance("store-1")
 def test_two_processes_write_store_and_mirror(configure, journal_mirror):
     """Like two workers of a server, which share only the files."""
     environment = {

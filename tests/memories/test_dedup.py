@@ -20,6 +20,7 @@ def store(actor, content="same words", **fields):
     return memories.create_memory(MemoryDraft(content=content, **fields), actor)
 
 
+@pytest.mark.conformance("guide-58", "store-14")
 def test_same_content_is_the_same_memory(remember, actor):
     first = remember("same words")
     again = store(actor)
@@ -50,6 +51,7 @@ def test_trailing_space_makes_different_content(remember):
     assert remember("same words").uid != remember("same words ").uid
 
 
+@pytest.mark.conformance("guide-59", "store-15")
 def test_repeat_changes_only_the_date(remember, actor):
     first = remember("same words", title="Mine", importance=0.9, tags=["t"])
     later = timezone.now() + timedelta(hours=1)
@@ -99,6 +101,7 @@ def test_repeat_with_ttl_sets_the_ttl(remember, actor):
     assert Memory.objects.get().ttl_days is None
 
 
+@pytest.mark.conformance("store-32")
 def test_repeat_is_journaled(remember):
     memory = remember("same words")
     remember("same words")
@@ -166,6 +169,7 @@ def test_raising_the_level_to_that_of_a_hidden_copy_keeps_both(remember, low, st
     }
 
 
+@pytest.mark.conformance("store-16")
 def test_database_refuses_a_second_copy(remember):
     memory = remember("same words")
     with pytest.raises(IntegrityError), transaction.atomic():

@@ -23,6 +23,7 @@ from tests.conftest import index_is_sound
 DAY = timedelta(days=1)
 
 
+@pytest.mark.conformance("guide-110")
 def test_memory_without_ttl_expires_after_the_default(remember):
     memory = remember("x")
     assert (memory.ttl_days, memory.expires_at - memory.updated_at) == (90, 90 * DAY)
@@ -121,6 +122,7 @@ def test_expire_action_works_on_memories_that_never_expire(remember, actor):
     assert revived.expires_at is None
 
 
+@pytest.mark.conformance("guide-65", "store-37")
 def test_purge_deletes_expired_memories_with_journal_rows(remember, actor):
     gone = [
         remember(f"gone {n}", ttl_days=1, tags=["t"], files_read=["f"], entities=[{"entity": "e"}])

@@ -88,6 +88,7 @@ def test_file_filter_matches_path_end_basename_and_directory(linked, select, ask
     assert select(file=asked) == {linked[name] for name in names}
 
 
+@pytest.mark.conformance("guide-123")
 def test_file_read_and_modified_counts_once(remember, select):
     memory = remember("x", files_read=["a.py", "b/a.py"], files_modified=["a.py"])
     assert MemoryFilter(file="a.py").narrow(Memory.objects.all()).count() == 1

@@ -108,6 +108,7 @@ def test_unknown_fields_are_reported_and_ignored():
     assert MemoryPatch(title="x", deleted_at=None).ignored == ["deleted_at"]
 
 
+@pytest.mark.conformance("guide-53")
 @pytest.mark.parametrize(
     "name", ["owner", "uid", "author", "copy", "content_hash", "deleted_at", "accessed_count"]
 )

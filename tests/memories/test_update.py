@@ -37,6 +37,7 @@ NEW_VALUES = {
     "key": "k",
     "discovery_tokens": 12,
     "ttl_days": 3.0,
+    "pinned": True,
     "content": "new content",
 }
 NEW_LISTS = {
@@ -54,6 +55,7 @@ def test_every_settable_field_is_covered():
     assert set(NEW_VALUES) | set(NEW_LISTS) | tested_in_test_replacements == set(MemoryPatch.model_fields)
 
 
+@pytest.mark.conformance("pigo-25")
 @pytest.mark.parametrize("name", NEW_VALUES)
 def test_field_is_set_and_a_revision_stores_the_old_value(remember, actor, name):
     memory = remember("old content")
@@ -138,6 +140,7 @@ def test_emptied_title_is_generated_again(remember, actor):
         assert Memory.objects.get().title == "first words"
 
 
+@pytest.mark.conformance("mcp-4")
 def test_index_follows_an_update(remember, actor):
     memory = remember("xylophone")
     change(memory, actor, content="trombone", title="tuba")

@@ -132,3 +132,43 @@ def test_minimum_similarity_rises_with_the_number_of_memories():
 def test_any_query_is_answered(embedding, remember, typed):
     remember("foo.bar in C++ with 漢字 and a 🦓")
     assert isinstance(search_with_fallback(everything(), typed, limit=5), list)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("how do users sign in", "JWT"),
+        ("login", "JWT"),
+        ("payment provider", "Stripe"),
+        ("Who handles billing?", "Stripe"),
+        ("credit card processing", "Stripe"),
+        ("exception monitoring", "Sentry"),
+        ("which linter", "ruff"),
+    ],
+)
+def test_paraphrase_finds_a_memory_with_a_related_word(remember, typed, meant):
+    remember("We decided on JWT with short-lived access tokens")
+    remember("Stripe processes all charges")
+    remember("Error tracking uses Sentry")
+    remember("The style of the code is enforced with ruff")
+    remember("The team uses builder pattern for config structs")
+    found = search_with_fallback(everything(), typed, limit=10)
+    assert meant in found[0].memory.content
+
+
+def test_related_word_counts_less_than_the_word_itself(remember):
+    remember("Stripe processes all charges")
+    remember("The payment provider was chosen in March")
+    found = search_with_fallback(everything(), "payment provider", limit=10)
+    assert found[0].memory.content.startswith("The payment provider")
+
+
+def test_query_without_a_known_subject_has_no_related_words(remember):
+    remember("Stripe processes all charges")
+    assert search_with_fallback(everything(), "holiday calendar", limit=10) == []
+
+
+def test_related_words_come_from_the_given_memories_only(remember):
+    remember("Stripe processes all charges", sensitivity="secret")
+    visible = Memory.objects.live().filter(sensitivity="public")
+    assert search_with_fallback(visible, "payment provider", limit=10) == []

@@ -97,6 +97,7 @@ def test_selection_has_the_highest_possible_score(details, room, data):
     assert sum(scores[number] for number in chosen) == best
 
 
+@pytest.mark.conformance("mcp-35")
 def test_large_budget_is_filled():
     chosen = select_most_valuable([997] * 150, [0.5] * 150, 100_000)
     assert len(chosen) == 100
@@ -105,12 +106,14 @@ def test_large_budget_is_filled():
 PARTS = Components(match=0.5, recency=0.25, importance=0.8, trust=1.0)
 
 
+@pytest.mark.conformance("mcp-40")
 @pytest.mark.parametrize(("accesses", "value"), [(0, 0.0), (5, 0.5), (20, 0.8), (95, 0.95), (-1, 0.0)])
 def test_frequency_grows_with_accesses_and_never_reaches_one(accesses, value):
     assert access_frequency(accesses) == value
     assert access_frequency(10**9) < 1.0
 
 
+@pytest.mark.conformance("mcp-37", "mcp-38", "mcp-39", "mcp-40")
 def test_memory_mcp_ranking_weights():
     weights = ranking_weights(Ranking.MEMORY_MCP, Config())
     assert composite_score(PARTS, weights, 5) == pytest.approx(0.4 * 0.5 + 0.3 * 0.8 + 0.2 * 0.25 + 0.1 * 0.5)

@@ -60,6 +60,7 @@ def test_score_rises_with_each_part(parts, which, better):
     assert composite_score(Components(*raised), Weights()) >= composite_score(Components(*parts), Weights())
 
 
+@pytest.mark.conformance("guide-38", "store-23", "store-25", "store-27", "store-28")
 def test_documented_weights():
     only = [composite_score(Components(*(float(n == m) for m in range(4))), Weights()) for n in range(4)]
     assert only == pytest.approx([0.55, 0.20, 0.15, 0.10])
@@ -70,6 +71,7 @@ def test_recency_lies_between_0_and_1(age, half_life):
     assert 0.0 <= recency(age, half_life) <= 1.0
 
 
+@pytest.mark.conformance("guide-40", "store-26")
 def test_recency_halves_at_21_days():
     assert [recency(days) for days in (0, 21, 42, 63)] == pytest.approx([1, 0.5, 0.25, 0.125])
 
@@ -84,6 +86,7 @@ def test_idf_is_positive_and_falls_with_frequency(frequency, total):
     assert idf(frequency + 1, max(total, frequency + 1)) < idf(frequency, max(total, frequency + 1))
 
 
+@pytest.mark.conformance("store-24")
 @given(
     st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta", "epsilon"]), min_size=1, unique=True),
     FREQUENCIES,

@@ -109,6 +109,7 @@ def test_match_spreads_over_a_corpus(corpus, find):
     assert len(values) >= 5
 
 
+@pytest.mark.conformance("guide-39", "store-22")
 def test_score_is_the_weighted_sum_of_its_parts(corpus, find):
     for hit in find("session cache", limit=50, min_score=0.0).hits:
         parts = hit.components
@@ -117,6 +118,7 @@ def test_score_is_the_weighted_sum_of_its_parts(corpus, find):
         assert 0 <= hit.score <= 1
 
 
+@pytest.mark.conformance("guide-43", "store-29")
 def test_results_are_best_first_and_above_the_floor(corpus, find):
     for floor in (0.0, 0.2, 0.35, 0.5, 0.9, 1.0):
         scores = [hit.score for hit in find("search facet", limit=200, min_score=floor).hits]
@@ -138,12 +140,14 @@ def test_limit_and_offset_cut_one_ranking(corpus, find):
     assert find("backup rotation", limit=0).hits == []
 
 
+@pytest.mark.conformance("guide-121")
 def test_newer_memory_comes_before_an_equal_older_one(remember, find):
     old = remember("zebra stripes one", title="One", created_at="2020-01-01")
     new = remember("zebra stripes two", title="Two")
     assert [hit.memory for hit in find("zebra stripes", min_score=0).hits] == [new, old]
 
 
+@pytest.mark.conformance("guide-42", "store-27", "store-28")
 @pytest.mark.parametrize("field", ["importance", "trust"])
 def test_importance_and_trust_count(remember, find, field):
     low = remember("zebra one", title="One", **{field: 0.1})
@@ -174,6 +178,7 @@ def test_configured_weights_floor_and_limit_are_used(corpus, find, configure):
     assert found.hits[0].memory.importance == max(hit.memory.importance for hit in found.hits)
 
 
+@pytest.mark.conformance("guide-64", "store-36")
 def test_trashed_expired_and_erased_memories_are_not_found(remember, actor, find):
     trashed, expired, erased, kept = (remember(f"zebra {n}") for n in range(4))
     memories.trash_memories([trashed.uid], actor)

@@ -130,6 +130,7 @@ def test_unknown_text_finds_nothing(everything):
         assert found(typed) == [], typed
 
 
+@pytest.mark.conformance("guide-27", "guide-54")
 def test_every_text_of_a_memory_is_searched(remember):
     fields = ("title", "subtitle", "abstract", "overview")
     made = {remember(f"nothing in {field}", **{field: "so quixotic 漢字"}) for field in fields}
@@ -157,6 +158,7 @@ def test_diacritics_and_case_do_not_matter(remember):
         assert found(typed) == [memory], typed
 
 
+@pytest.mark.conformance("mcp-36")
 @pytest.mark.parametrize(
     ("written", "typed"),
     [

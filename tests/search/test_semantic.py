@@ -157,6 +157,7 @@ def test_number_of_queries_is_constant(many, sampled):
         assert max(asked(rows, most) for most in (1, 50, 5000)) <= 3
 
 
+@pytest.mark.conformance("pigo-29")
 @pytest.mark.slow
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from memoryhub.backends.fts_query import parse_query
 from memoryhub.core.text import collapse_whitespace
 from memoryhub.search.snippets import SNIPPET_WIDTH, extract_snippet, highlight_text
-from tests.cost import cost_ratio
+from tests.cost import cost_ratio, ordinary_text, repeat
 
 MARKUP = st.text(alphabet="<>&\"'/=;abz ém日\u0301\n", max_size=200)
 
@@ -123,6 +123,16 @@ def test_snippet_of_a_hostile_text_takes_linear_time(query: str, part: str) -> N
     parsed = parse_query(query)
     short, long = (part * (length // len(part)) for length in (1000, 8000))
     assert cost_ratio(lambda text: extract_snippet(parsed, text), long, short, enough=16) <= 16
+
+
+@pytest.mark.parametrize("typed", ["memory hub", "a", '"a b"', "a*"])
+@pytest.mark.parametrize("part", ["a ", "memory ", "&", "<", "é", "İ", "\u0301", "👩\u200d", "x" * 300])
+def test_snippet_of_hostile_text_takes_at_most_five_times_as_long(part: str, typed: str) -> None:
+    query = parse_query(typed)
+    ordinary = ordinary_text(12_000)
+    assert (
+        cost_ratio(lambda text: extract_snippet(query, text), repeat(part, 12_000), ordinary, enough=5) <= 5
+    )
 
 
 def test_hits_after_the_thousandth_do_not_change_the_snippet() -> None:

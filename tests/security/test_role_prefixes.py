@@ -35,6 +35,7 @@ PIECES = [
 ]
 
 
+@pytest.mark.conformance("guide-106")
 @pytest.mark.parametrize(
     "text",
     [

@@ -23,6 +23,7 @@ def confidence_of(memory: Memory) -> float:
     return Memory.objects.get(pk=memory.pk).confidence
 
 
+@pytest.mark.conformance("mira-15")
 @pytest.mark.parametrize(
     ("start", "sessions", "after"),
     [(0.5, 0, 0.5), (0.5, 1, 0.75), (0.5, 2, 0.875), (0.9, 1, 0.95), (0.0, 1, 0.5), (1.0, 3, 1.0)],

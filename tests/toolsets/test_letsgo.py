@@ -41,6 +41,7 @@ READS = [
 ]
 
 
+@pytest.mark.conformance("guide-37", "store-12")
 def test_the_toolsets_are_listed(bot):
     body = bot.get("/tools").json()
     [letsgo] = [item for item in body["items"] if item["name"] == "letsgo"]
@@ -59,6 +60,9 @@ def test_each_tool_is_described_with_its_schema(bot):
             assert {"allow_private", "allow_secret"} <= set(tool["inputSchema"]["properties"])
 
 
+@pytest.mark.conformance(
+    "guide-26", "guide-45", "guide-48", "guide-49", "guide-50", "guide-51", "guide-52", "store-3"
+)
 def test_store_memory_takes_every_settable_field(bot):
     body = {
         "content": "x",
@@ -75,6 +79,7 @@ def test_store_memory_takes_every_settable_field(bot):
     assert bot.tool("store_memory", content="x") == {"id": made["id"], "outcome": "refreshed"}
 
 
+@pytest.mark.conformance("store-2", "store-4")
 def test_search_memories_gives_fields_with_score_and_match(bot):
     bot.tool("store_memory", content="zebra stripes", project="zoo", category="animals", type="discovery")
     bot.tool("store_memory", content="zebra crossing", project="town")
@@ -88,6 +93,7 @@ def test_search_memories_gives_fields_with_score_and_match(bot):
     assert bot.tool("search_memories", query="zebra", min_score=1.0)["results"] == []
 
 
+@pytest.mark.conformance("store-5")
 def test_list_memories_gives_previews_newest_first(bot):
     for n in range(3):
         bot.tool("store_memory", content=f"number {n}", session_id=f"s{n}")
@@ -97,6 +103,7 @@ def test_list_memories_gives_previews_newest_first(bot):
     assert len(bot.tool("list_memories", session_id="s0")["memories"]) == 1
 
 
+@pytest.mark.conformance("guide-28", "guide-53", "store-6")
 def test_get_memory_counts_an_access(bot):
     uid = bot.tool("store_memory", content="x")["id"]
     bot.tool("get_memory", id=uid)
@@ -104,6 +111,7 @@ def test_get_memory_counts_an_access(bot):
     is_problem(bot.post("/tools/letsgo/get_memory", {"id": "nothere"}), 404, "not_found")
 
 
+@pytest.mark.conformance("guide-29")
 def test_update_memory_sets_fields_in_place(bot):
     uid = bot.tool("store_memory", content="x")["id"]
     assert bot.tool("update_memory", id=uid, content="y", tags=["t"]) == {"id": uid, "outcome": "updated"}
@@ -115,6 +123,7 @@ def test_update_memory_sets_fields_in_place(bot):
     assert bad_fields(bot.post("/tools/letsgo/update_memory", {"id": uid, "importance": 2})) == {"importance"}
 
 
+@pytest.mark.conformance("store-7")
 def test_delete_memory_moves_it_to_the_trash(bot):
     uid = bot.tool("store_memory", content="x")["id"]
     assert bot.tool("delete_memory", id=uid) == {"id": uid, "outcome": "trashed"}
@@ -122,6 +131,7 @@ def test_delete_memory_moves_it_to_the_trash(bot):
     is_problem(bot.post("/tools/letsgo/delete_memory", {"id": uid}), 404)
 
 
+@pytest.mark.conformance("guide-30", "guide-31", "guide-56")
 def test_search_by_file_and_by_concept(bot):
     bot.tool("store_memory", content="x", files_modified=["src/app.py"], concepts=["gotcha"])
     bot.tool("store_memory", content="y", files_read=["lib/other.py"], concepts=["pattern"])
@@ -131,6 +141,7 @@ def test_search_by_file_and_by_concept(bot):
     assert bot.tool("search_by_concept", concept="nothing")["results"] == []
 
 
+@pytest.mark.conformance("guide-33")
 def test_get_timeline_narrows_by_type_project_and_session(bot):
     bot.tool("store_memory", content="x", project="p", session_id="s", type="decision")
     bot.tool("store_memory", content="y")
@@ -142,6 +153,7 @@ def test_get_timeline_narrows_by_type_project_and_session(bot):
     assert [e["memory"]["preview"] for e in bot.tool("get_timeline", type="decision")["timeline"]] == ["x"]
 
 
+@pytest.mark.conformance("guide-34", "store-9", "store-10")
 def test_facts_are_stored_queried_and_deleted(bot):
     triple = {"subject": "WAL", "predicate": "allows", "object": "readers"}
     made = bot.tool("store_fact", **triple)
@@ -154,6 +166,7 @@ def test_facts_are_stored_queried_and_deleted(bot):
     assert bot.tool("query_facts")["facts"] == []
 
 
+@pytest.mark.conformance("guide-35", "store-11")
 def test_purge_expired_removes_for_good(bot):
     bot.tool("store_memory", content="old", ttl_days=1)
     bot.tool("store_memory", content="young")
@@ -163,6 +176,7 @@ def test_purge_expired_removes_for_good(bot):
     assert Memory.objects.count() == 1
 
 
+@pytest.mark.conformance("guide-36")
 def test_summarize_old_condenses_a_category(bot):
     for n in range(5):
         bot.tool("store_memory", content=f"old thing {n}", created_at="2020-01-01T00:00:00Z")

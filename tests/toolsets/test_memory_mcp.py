@@ -21,6 +21,7 @@ def days_left(memory: Memory) -> float:
     return (memory.expires_at - timezone.now()) / timedelta(days=1)
 
 
+@pytest.mark.conformance("mcp-9")
 def test_memory_store_creates_without_an_id(mcp):
     made = mcp("store", content="The staging database is in Oslo", type="fact", importance=8, tags=["db"])
     memory = Memory.objects.get()
@@ -29,6 +30,7 @@ def test_memory_store_creates_without_an_id(mcp):
     assert (made["importance"], made["tags"]) == (8, ["db"])
 
 
+@pytest.mark.conformance("mcp-10")
 def test_memory_store_updates_with_an_id(mcp):
     made = mcp("store", content="The staging database is in Oslo")
     again = mcp("store", id=made["id"], content="The staging database is in Bergen", type="entity")
@@ -54,6 +56,7 @@ def test_update_keeps_other_fields(mcp):
     assert [label.value for label in memory.labels.all()] == ["drink"]
 
 
+@pytest.mark.conformance("mcp-22", "mcp-23", "mcp-24", "mcp-28")
 @pytest.mark.parametrize("importance", [1, 4, 8, 10, 2.5])
 def test_ttl_is_importance_times_thirty_days(mcp, importance):
     mcp("store", content="x is y", importance=importance)
@@ -62,6 +65,7 @@ def test_ttl_is_importance_times_thirty_days(mcp, importance):
     assert days_left(memory) == pytest.approx(importance * 30, abs=0.01)
 
 
+@pytest.mark.conformance("mcp-21")
 def test_importance_zero_lives_one_day(mcp):
     mcp("store", content="x is y", importance=0)
     assert days_left(Memory.objects.get()) == pytest.approx(1, abs=0.01)
@@ -79,6 +83,7 @@ def test_given_importance_is_not_explained(mcp):
     assert "importance_reasons" not in mcp("store", content="x is y", importance=5)
 
 
+@pytest.mark.conformance("mcp-5", "mcp-43")
 def test_missing_entities_are_extracted(mcp):
     made = mcp("store", content="Grace Hopper works at Acme Corp in Berlin and uses PostgreSQL.")
     assert {(one["entity"], one["entity_type"]) for one in made["entities"]} == {
@@ -109,6 +114,7 @@ def test_extracted_entities_follow_new_content_and_given_ones_stay(mcp):
     assert [one["entity"] for one in kept["entities"]] == ["export"]
 
 
+@pytest.mark.conformance("mcp-42")
 def test_summary_has_twenty_words_unless_given(mcp):
     assert len(mcp("store", content=LONG * 3)["summary"].split()) == 20
     assert mcp("store", content=LONG * 2, summary="Exports moved")["summary"] == "Exports moved"
@@ -141,6 +147,7 @@ def test_same_content_without_importance_keeps_its_own(mcp):
     assert days_left(Memory.objects.get()) == pytest.approx(270, abs=0.01)
 
 
+@pytest.mark.conformance("mcp-20", "mcp-21")
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
@@ -164,27 +171,30 @@ def test_empty_update_or_unknown_id_is_refused(bot, mcp):
     is_problem(run(bot, "memory-mcp", "memory_store", id="nothere", content="z"), 404, "not_found")
 
 
+@pytest.mark.conformance("mcp-16")
 def test_null_means_absent(mcp):
     made = mcp("store", content="x is y", id=None, type=None, importance=None, entities=None, summary=None)
     assert (made["outcome"], made["type"]) == ("created", "fact")
 
 
+@pytest.mark.conformance("mcp-1", "mcp-11", "mcp-30", "mcp-32")
 def test_recall_returns_index_and_details(mcp):
     for place in ("Oslo", "Rome", "Lima"):
         mcp("store", content=f"The cluster in {place} runs the nightly export. " * 2, importance=7)
-    answer = mcp("recall", query="nightly export cluster", max_tokens=5000)
+    answer = mcp("recall", query="nightly export cluster", max_tokens=5000, times=True, provenance=True)
     assert {*answer} >= {"index", "details", "total_count", "has_more", "tokens_used", "query"}
     assert len(answer["index"]) == len(answer["details"]) == answer["total_count"] == 3
     assert all(set(one) == {"id", "type", "summary", "importance"} for one in answer["index"])
     assert all(one["importance"] == 7 for one in answer["index"])
     assert all(len(one["summary"].split()) <= 20 for one in answer["index"])
     detail = answer["details"][0]
-    columns = {"id", "content", "summary", "type", "importance", "created_at", "last_accessed"}
+    columns = {"id", "content", "type", "importance", "created_at", "last_accessed"}
     assert {*detail} >= columns | {"access_count", "expires_at", "entities", "provenance", "score"}
     assert not {"project", "tags"} & {*detail}, "what is empty says nothing"
     assert (detail["importance"], detail["type"]) == (7, "fact")
 
 
+@pytest.mark.conformance("mcp-12", "mcp-34", "mcp-45")
 @pytest.mark.parametrize("most", [100, 150, 400, 1000, 3000])
 def test_whole_response_fits_the_budget(bot, mcp, most):
     for n in range(30):
@@ -198,16 +208,77 @@ def test_whole_response_fits_the_budget(bot, mcp, most):
     assert answer["index"] or most < 150
 
 
-@pytest.mark.parametrize(("chars", "is_brief"), [(300, False), (900, True)])
+@pytest.mark.parametrize(("chars", "is_brief"), [(300, False), (1000, True)])
 def test_small_budget_shows_the_best_match_whole(mcp, chars, is_brief):
     best = mcp("store", content="The export queue. " + "Lorem ipsum. " * (chars // 13), importance=10)["id"]
     for n in range(20):
         mcp("store", content=f"Export number {n}", importance=1)
-    answer = mcp("recall", query="export queue", max_tokens=450)
+    answer = mcp("recall", query="export queue", max_tokens=450, times=True)
     assert (answer["details"][0]["id"], answer["index"][0]["id"]) == (best, best)
     assert answer["tokens_used"] <= 450
     assert ("created_at" not in answer["details"][0]) is is_brief
     assert answer["details"][0]["content"].count("Lorem") == chars // 13
+
+
+def tokens(value):
+    return estimate_tokens(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+@pytest.mark.conformance("mcp-29", "mcp-31")
+def test_thousand_tokens_show_the_whole_index_of_thirty_memories(mcp):
+    for n in range(30):
+        mcp("store", content=f"{LONG} number {n}", importance=5)
+    answer = mcp("recall", query="nightly export queue")
+    assert (len(answer["index"]), answer["has_more"]) == (30, False)
+    assert answer["details"]
+    assert sum(tokens(line) for line in answer["index"]) <= 30 * 30
+
+
+@pytest.mark.conformance("mcp-35")
+def test_thousand_tokens_show_several_details(mcp):
+    for n in range(4):
+        mcp("store", content=f"{LONG * 4} number {n}", importance=5)
+    answer = mcp("recall", query="nightly export queue")
+    assert (len(answer["index"]), len(answer["details"])) == (4, 4)
+
+
+@pytest.mark.conformance("mcp-33")
+def test_detail_costs_little_beyond_its_text(mcp):
+    mcp("store", content=LONG * 3, importance=5, tags=["ops", "cron"], project="hub", summary="Exports moved")
+    [detail] = mcp("recall", query="nightly export queue", project="hub")["details"]
+    assert detail["summary"] == "Exports moved"
+    assert tokens(detail) - tokens(detail["content"]) <= 200
+
+
+def test_times_and_provenance_are_shown_only_when_asked_for(mcp):
+    mcp("store", content="export at dawn")
+    [detail] = mcp("recall", query="export")["details"]
+    times = {"created_at", "last_accessed", "access_count", "expires_at"}
+    assert not {*times, "provenance", "summary"} & {*detail}
+    [detail] = mcp("recall", query="export", times=True)["details"]
+    assert {*times} <= {*detail}
+    assert "provenance" not in detail
+
+
+def test_empty_summary_makes_it_from_the_content_again(mcp):
+    made = mcp("store", content="export at dawn", summary="Dawn.")
+    assert mcp("store", id=made["id"], summary="")["summary"] == "export at dawn"
+
+
+def test_repeat_names_what_it_does_not_change(bot):
+    content = {"content": "Ada leads the export team"}
+    run(bot, "memory-mcp", "memory_store", **content, session_id="one", sensitivity="private")
+    again = {**content, "type": "self", "tags": ["t"], "session_id": "two", "sensitivity": "public"}
+    response = run(bot, "memory-mcp", "memory_store", **again, colour="red")
+    assert response.json()["ignored"] == ["colour", "sensitivity", "session_id"]
+    memory = Memory.objects.get()
+    assert (memory.type, memory.session_id, memory.sensitivity) == ("self", "one", "private")
+
+
+def test_dropped_reason_is_named(bot, mcp):
+    made = mcp("store", content="Ada takes lithium every morning")
+    response = run(bot, "memory-mcp", "memory_forget", id=made["id"], reason="takes lithium every morning")
+    assert response.json()["ignored"] == ["reason"]
 
 
 def test_default_budget_is_a_thousand_tokens(mcp):
@@ -223,6 +294,7 @@ def test_limit_applies_to_details_only(mcp):
     assert (len(answer["details"]), len(answer["index"])) == (2, 5)
 
 
+@pytest.mark.conformance("mcp-38")
 def test_more_important_comes_first_with_equal_match(mcp):
     light = mcp("store", content="the export runs at noon", importance=1)
     grave = mcp("store", content="the export runs at dawn", importance=10)
@@ -244,6 +316,7 @@ def test_recall_filters(mcp):
     assert mcp("recall", query="likes export", entities=["Bo", "Ada"])["total_count"] == 0
 
 
+@pytest.mark.conformance("mcp-27")
 def test_only_details_count_as_accessed(mcp):
     for n in range(3):
         mcp("store", content=f"export number {n}", importance=5)
@@ -252,12 +325,13 @@ def test_only_details_count_as_accessed(mcp):
         assert memory.accessed_count == (1 if memory.uid in shown else 0)
 
 
+@pytest.mark.conformance("mcp-24", "mcp-26")
 def test_access_renews_the_expiry_of_important_memories(mcp):
     important = mcp("store", content="export at dawn", importance=4)["id"]
     temporary = mcp("store", content="export at noon", importance=3)["id"]
     soon = timezone.now() + timedelta(days=2)
     Memory.objects.update(expires_at=soon)
-    shown = mcp("recall", query="export", max_tokens=3000)["details"]
+    shown = mcp("recall", query="export", max_tokens=3000, times=True)["details"]
     assert days_left(Memory.objects.get(uid=important)) == pytest.approx(120, abs=0.01)
     assert Memory.objects.get(uid=temporary).expires_at == soon
     expiry = {one["id"]: one["expires_at"] for one in shown}
@@ -290,6 +364,7 @@ def test_recall_query_count_is_constant(mcp):
     assert len(many) <= len(few) + 2
 
 
+@pytest.mark.conformance("mcp-25")
 def test_expired_memory_is_neither_found_nor_renewed(mcp):
     mcp("store", content="export at dawn", importance=9)
     past = timezone.now() - timedelta(days=1)
@@ -316,13 +391,14 @@ def test_recall_does_not_change_updated_at(mcp):
 def test_details_include_provenance(mcp):
     made = mcp("store", content="export at dawn")
     mcp("store", id=made["id"], content="export at noon")
-    [detail] = mcp("recall", query="export")["details"]
+    [detail] = mcp("recall", query="export", provenance=True)["details"]
     [row] = detail["provenance"]
     assert (row["operation"], row["actor"]) == ("update", "token:bot")
     assert row["timestamp"].endswith("Z")
     assert "." not in row["timestamp"]
 
 
+@pytest.mark.conformance("mcp-2", "mcp-6", "mcp-13", "mcp-15")
 def test_forget_moves_to_the_trash_with_provenance(bot, mcp):
     made = mcp("store", content="export at dawn")
     gone = mcp("forget", id=made["id"], reason="it was  wrong")
@@ -334,6 +410,7 @@ def test_forget_moves_to_the_trash_with_provenance(bot, mcp):
     is_problem(run(bot, "memory-mcp", "memory_forget", id=made["id"]), 404, "not_found")
 
 
+@pytest.mark.conformance("mcp-14", "mcp-15")
 @pytest.mark.django_db(transaction=True)
 def test_hard_forget_erases_and_keeps_the_provenance(bot, mcp):
     made = mcp("store", content="export at dawn")
@@ -370,6 +447,13 @@ def test_storing_the_same_content_again_updates_the_given_fields(mcp):
     assert (memory.type, memory.abstract) == ("relationship", "Ada leads.")
     assert again["tags"] == ["team"]
     assert again["entities"] == first["entities"]
+
+
+def test_storing_the_same_content_again_updates_the_entities(mcp):
+    first = mcp("store", content="Grace Hopper leads the export team")
+    again = mcp("store", content="Grace Hopper leads the export team", entities=["exports"])
+    assert (again["id"], again["outcome"]) == (first["id"], "refreshed")
+    assert [one["entity"] for one in again["entities"]] == ["exports"]
 
 
 def test_reason_with_a_credential_is_refused(bot, mcp):

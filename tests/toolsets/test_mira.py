@@ -48,6 +48,9 @@ ERRORS = [
 ]
 
 
+@pytest.mark.conformance(
+    "mira-3", "mira-7", "mira-13", "mira-16", "mira-36", "mira-37", "mira-38", "mira-39", "mira-40", "mira-41"
+)
 @pytest.mark.parametrize(("arguments", "words", "field"), ERRORS)
 def test_refusals_use_the_words_of_the_document(bot, arguments, words, field):
     problem = is_problem(bot.post("/tools/mira/memory", arguments), 422)
@@ -66,6 +69,7 @@ def test_every_invalid_field_is_named(bot):
     assert [error["field"] for error in problem["errors"]] == ["confidence", "scope"]
 
 
+@pytest.mark.conformance("mira-42")
 def test_secret_is_refused_without_being_repeated(bot):
     secret = "hunter2" + "hunter2xyz9"
     response = run(bot, "mira", "memory", action="remember", content=f"fine\npassword = {secret}")
@@ -75,6 +79,7 @@ def test_secret_is_refused_without_being_repeated(bot):
     assert not Memory.objects.exists()
 
 
+@pytest.mark.conformance("mira-5", "mira-25")
 def test_remember_returns_the_id(mira):
     sentence = mira("remember", content="The team uses builder pattern for config structs")
     assert re.fullmatch(r"Memory stored successfully with ID: \w+", sentence)
@@ -87,6 +92,7 @@ def test_remember_returns_the_id(mira):
     )
 
 
+@pytest.mark.conformance("mira-6", "mira-26")
 def test_remember_with_a_known_key_updates(mira):
     first = mira("remember", content="We use loose mode", key="ts", fact_type="decision", category="dev")
     again = mira("remember", content=STRICT, key="ts")
@@ -116,6 +122,7 @@ def test_same_content_takes_over_the_given_fields(mira):
     assert [label.value for label in memory.labels.all()] == ["ts"]
 
 
+@pytest.mark.conformance("mira-4", "mira-24")
 def test_example_of_the_document_is_accepted(bot):
     arguments = {"action": "remember", "content": STRICT, "fact_type": "decision"}
     response = bot.post("/tools/mira", {"name": "memory", "arguments": arguments})
@@ -126,6 +133,7 @@ def test_example_of_the_document_is_accepted(bot):
     assert "Invalid action" in is_problem(bot.post("/tools/mira", {"name": "memory"}), 422)["detail"]
 
 
+@pytest.mark.conformance("mira-31")
 def test_recall_returns_a_list_with_similarities(mira):
     stored = mira("remember", content=STRICT, key="ts", fact_type="decision", category="dev", confidence=0.8)
     [found] = mira("recall", query="TypeScript strict")
@@ -136,6 +144,7 @@ def test_recall_returns_a_list_with_similarities(mira):
     assert mira("recall", query="quantum chromodynamics") == []
 
 
+@pytest.mark.conformance("mira-21", "mira-27")
 def test_recall_finds_by_meaning_first(embedding, mira):
     mira("remember", content="Sign-in is done with one-time codes sent by mail", fact_type="decision")
     mira("remember", content="The office plants are watered on Mondays")
@@ -144,6 +153,7 @@ def test_recall_finds_by_meaning_first(embedding, mira):
     assert found["found_by"] == "semantic"
 
 
+@pytest.mark.conformance("mira-28")
 def test_recall_uses_keywords_without_vectors(configure, mira):
     configure(embeddings="none")
     mira("remember", content="Sign-in is done with one-time codes")
@@ -151,6 +161,7 @@ def test_recall_uses_keywords_without_vectors(configure, mira):
     assert found["found_by"] == "keyword"
 
 
+@pytest.mark.conformance("mira-29")
 @pytest.mark.parametrize("typed", ["authentcation", "autentication flow", "athentication tokns"])
 def test_recall_corrects_misspellings(mira, typed):
     mira("remember", content="Authentication of tokens is done in the flow module")
@@ -160,6 +171,7 @@ def test_recall_corrects_misspellings(mira, typed):
     assert found["found_by"] == "fuzzy"
 
 
+@pytest.mark.conformance("mira-10", "mira-11", "mira-12", "mira-30")
 def test_recall_filters_before_the_limit(mira):
     for n in range(30):
         mira("remember", content=f"login page note {n}: login login login", fact_type="context")
@@ -170,6 +182,7 @@ def test_recall_filters_before_the_limit(mira):
     assert mira("recall", query="login page", fact_type="preference") == []
 
 
+@pytest.mark.conformance("mira-22")
 def test_recall_limit_defaults_to_ten(mira):
     for n in range(12):
         mira("remember", content=f"login page note {n}")
@@ -177,6 +190,7 @@ def test_recall_limit_defaults_to_ten(mira):
     assert len(mira("recall", query="login page", limit=3)) == 3
 
 
+@pytest.mark.conformance("mira-10")
 def test_other_types_are_general(mira, remember):
     remember("the login page was fixed", type="bugfix")
     [found] = mira("recall", query="login page", fact_type="general")
@@ -190,6 +204,7 @@ def test_recall_counts_an_access(mira):
     assert Memory.objects.get().accessed_count == 1
 
 
+@pytest.mark.conformance("mira-23", "mira-32", "mira-34", "mira-35")
 def test_forget_reports_the_outcome(mira):
     uid = id_in(mira("remember", content="The login page is plain"))
     assert mira("forget", id=uid) == f"Memory {uid} deleted."
@@ -252,6 +267,7 @@ def bob(agent):
     return agent(name="bob-bot", owner="bob")
 
 
+@pytest.mark.conformance("mira-18")
 def test_personal_memory_is_visible_to_its_owner_only(ada, bob):
     uid = remember(ada, content="the login page is ugly", scope="personal")
     assert found(ada) == found(ada, scope="personal") == {uid}
@@ -279,12 +295,14 @@ def test_same_key_of_another_owner_is_another_memory(ada, bob):
     assert found(bob) == {second}
 
 
+@pytest.mark.conformance("mira-19")
 def test_project_memory_stays_in_its_project(ada, bob):
     uid = remember(ada, content="the login page is plain", project="p")
     assert found(bob, project="p") == {uid}
     assert found(bob, project="q") == set()
 
 
+@pytest.mark.conformance("mira-20")
 def test_team_memory_is_visible_in_every_project(ada, bob):
     uid = remember(ada, content="the login page is plain", scope="team", project="p")
     assert found(bob, project="q") == found(bob, scope="team", project="q") == {uid}
@@ -309,6 +327,7 @@ def test_confined_token_stays_in_its_projects(ada, agent):
     assert refused.status_code == 403
 
 
+@pytest.mark.conformance("mira-2")
 def test_memory_does_not_expire_unless_asked(mira):
     mira("remember", content="We use tabs")
     mira("remember", content="The demo is on Friday", ttl_days=3)
@@ -333,6 +352,7 @@ def test_recall_shows_the_status_and_the_number_of_sessions(mira):
     assert status() == ("confirmed", 2)
 
 
+@pytest.mark.conformance("mira-33")
 def test_hard_forget_erases_the_memory_and_its_vector(embedding, mira):
     uid = id_in(mira("remember", content="We use tabs"))
     assert Embedding.objects.exists()

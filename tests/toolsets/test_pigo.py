@@ -10,6 +10,7 @@ from tests.toolsets.conftest import run
 CATEGORIES = ["profile", "preferences", "entities", "events", "cases", "patterns"]
 
 
+@pytest.mark.conformance("pigo-4", "pigo-8", "pigo-9", "pigo-10", "pigo-11", "pigo-12", "pigo-13", "pigo-24")
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_remember_stores_three_layers_in_each_category(pigo, category):
     layers = {"abstract": "Line", "overview": "A paragraph of it.", "content": "All of it in full detail."}
@@ -29,6 +30,7 @@ def test_missing_layers_are_computed(pigo):
     assert Memory.objects.get(category="cases").overview == "Line"
 
 
+@pytest.mark.conformance("pigo-14", "pigo-39")
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
@@ -44,6 +46,7 @@ def test_remember_validates_its_input(bot, arguments, field):
     assert not Memory.objects.exists()
 
 
+@pytest.mark.conformance("pigo-22", "pigo-41")
 def test_known_content_is_skipped_and_new_content_is_merged(embedding, pigo):
     text = "The nightly export job writes its files to the bucket in Oslo."
     first = pigo("remember", category="entities", content=text)
@@ -62,6 +65,7 @@ def test_forgotten_memory_is_created_again(pigo):
     assert Memory.objects.get().deleted_at is None
 
 
+@pytest.mark.conformance("pigo-46", "pigo-47")
 def test_events_and_cases_are_never_merged(embedding, pigo):
     for category in ("events", "cases"):
         text = f"The nightly export of {category} failed because the bucket in Oslo was full."
@@ -80,6 +84,7 @@ def test_profile_is_merged(embedding, pigo):
     assert "Rust" in Memory.objects.get().content
 
 
+@pytest.mark.conformance("pigo-45")
 def test_profile_is_merged_with_the_most_similar_one(embedding, pigo):
     first = pigo("remember", category="profile", content="Maria is a data engineer")
     again = pigo("remember", category="profile", content="Maria lives in Porto")
@@ -87,6 +92,7 @@ def test_profile_is_merged_with_the_most_similar_one(embedding, pigo):
     assert Memory.objects.get().content == "Maria is a data engineer. Maria lives in Porto"
 
 
+@pytest.mark.conformance("pigo-5", "pigo-6", "pigo-16", "pigo-38")
 def test_recall_returns_the_layers_and_counts_the_use(pigo):
     pigo(
         "remember",
@@ -104,6 +110,7 @@ def test_recall_returns_the_layers_and_counts_the_use(pigo):
     assert 0 < found["similarity"] <= 1
 
 
+@pytest.mark.conformance("pigo-19", "pigo-20", "pigo-35", "pigo-37")
 def test_recall_finds_by_meaning_and_falls_back_to_keywords(embedding, configure, pigo):
     pigo("remember", category="events", content="Sign-in is done with one-time codes sent by mail")
     assert pigo("recall", query="how do users log in")["results"][0]["found_by"] == "semantic"
@@ -112,6 +119,7 @@ def test_recall_finds_by_meaning_and_falls_back_to_keywords(embedding, configure
     assert pigo("recall", query="how do users log in")["results"] == []
 
 
+@pytest.mark.conformance("pigo-29", "pigo-36")
 def test_recall_filters_by_category_and_limit(pigo):
     for n in range(8):
         pigo("remember", category="events", content=f"The export of day {n} ended well")
@@ -129,6 +137,7 @@ def test_recall_refuses_invalid_values(bot):
     assert bad_fields(run(bot, "pigo", "memory_recall", query="x", top_k=0)) == {"top_k"}
 
 
+@pytest.mark.conformance("pigo-26", "pigo-42")
 def test_forget_deletes_by_id(bot, pigo):
     made = pigo("remember", category="events", content="The move to Oslo ended.")
     assert pigo("forget", id=made["id"]) == {"id": made["id"], "outcome": "trashed"}
@@ -180,6 +189,7 @@ def test_secret_across_merged_summaries_is_refused(embedding, pigo, bot):
     assert Memory.objects.get().abstract == "The password is"
 
 
+@pytest.mark.conformance("pigo-1")
 def test_memory_does_not_expire_unless_asked(pigo):
     pigo("remember", category="events", content="The move to Oslo was finished in May.")
     pigo("remember", category="events", content="The move to Bergen was finished in June.", ttl_days=3)

@@ -16,6 +16,7 @@ def test_empty_store_gives_an_empty_prompt(bot):
     assert prompt(bot) == {"prompt": "", "ids": [], "withheld": []}
 
 
+@pytest.mark.conformance("pigo-4", "pigo-32")
 def test_memories_are_markdown_lines_under_their_categories(bot, remember):
     remember("In full", abstract="Ada likes tea", category="preferences")
     remember("In full too", abstract="Ada is a developer", category="profile")
@@ -26,6 +27,7 @@ def test_memories_are_markdown_lines_under_their_categories(bot, remember):
     assert "In full" not in text
 
 
+@pytest.mark.conformance("pigo-32", "pigo-33")
 def test_most_used_come_first_up_to_the_limit(bot, remember):
     made = [remember(f"memory number {n}") for n in range(5)]
     Memory.objects.filter(pk=made[3].pk).update(accessed_count=9)

@@ -53,6 +53,7 @@ def zoo(remember):
     return make
 
 
+@pytest.mark.conformance("guide-60", "guide-61", "guide-62", "store-18", "store-19", "store-20")
 @named
 @each(
     "clearance, asked, seen",

@@ -106,7 +106,7 @@ def full_store(db: None) -> None:
     put("for ada's eyes", scope="personal", sensitivity="secret", key="diary")
     put("for bob's eyes", by=BOB, scope="personal", entities=[{"entity": "Bob", "entity_type": "person"}])
     replaced = put("we deploy by hand", aliases=["k8s", "Kube"], project="shop")
-    deploys = put("we deploy by script", project="shop")
+    deploys = put("we deploy by script", project="shop", pinned=True)
     memories.update_memory(replaced.uid, MemoryPatch(superseded_by=deploys.uid, aliases=["k8s"]), ADA)
     put("said at two levels", sensitivity="secret", project="shop")
     put("said at two levels", by=BOB, project="shop")  # by an author who cannot see the other one

@@ -92,6 +92,22 @@ def test_dry_run_reports_what_would_happen(bot):
     assert not JournalEntry.objects.filter(object_type="memory").exists()
 
 
+def test_dry_run_reports_what_would_expire(bot):
+    report = imported(bot, lines({"content": "one"}, {"content": "two", "ttl_days": 0}), dry_run=True)
+    assert (report["expiring"], report["without_ttl"]) == (1, 1)
+    assert report["first_expiry"] > report["created_at"]
+
+
+def test_ttl_never_keeps_items_without_a_ttl_for_ever(bot):
+    report = imported(bot, lines({"content": "one"}, {"content": "two", "ttl_days": 5}), ttl="never")
+    assert (report["expiring"], report["without_ttl"]) == (1, 0)
+    assert dict(Memory.objects.values_list("content", "ttl_days")) == {"one": None, "two": 5}
+
+
+def test_ttl_that_is_no_lifetime_names_the_parameter(bot):
+    assert bad_fields(send(bot, lines({"content": "one"}), ttl="soon")) == {"ttl"}
+
+
 def test_unreadable_file_is_reported_by_the_run(bot):
     response = send(bot, gzip.compress(lines({"content": "x" * 5000}))[:40], name="broken.gz")
     uid = response.json()["id"]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from memoryhub.web.base import diffs
 from memoryhub.web.base.diffs import DiffLine, DiffPiece, DiffRow, compare, compare_words
+from tests.cost import cost_ratio, ordinary_text
 
 LINES = st.lists(
     st.sampled_from(["alpha", "beta gamma", "beta delta", "", "x = 1", "x = 2"]), max_size=12
@@ -113,6 +114,30 @@ class TestBounds:
     def test_slow_texts_are_compared_within_bounds(self, old: str, new: str) -> None:
         rows = compare(old, new)
         assert 0 < len(rows) <= 1_001
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            ("a\n" * 6000, "b\n" * 6000),
+            ("a b\n" * 3000, "b a\n" * 3000),
+            ("a b " * 3000, "b a " * 3000),
+            (
+                "\n".join(f"line {n} x" for n in range(1000)),
+                "\n".join(f"line {n} {n % 2}" for n in range(1000)),
+            ),
+            (
+                "\n".join(f"{n} {n + 1} {n + 2} " * 25 for n in range(40)),
+                "\n".join(f"{n} " * 70 for n in range(40)),
+            ),
+            ("\n".join(f"l{n}" for n in range(1500)), "\n".join(f"l{n * 7 % 1500}" for n in range(1500))),
+        ],
+    )
+    def test_hostile_texts_take_at_most_five_times_as_long_as_ordinary_texts(
+        self, old: str, new: str
+    ) -> None:
+        text = ordinary_text(12_000)
+        ordinary = (text, text.replace(" the ", " a "))
+        assert cost_ratio(lambda texts: compare(*texts), (old, new), ordinary, enough=5) <= 5
 
     def test_omitted_rows_are_counted(self) -> None:
         rows = compare("\n".join(f"a{n}" for n in range(3000)), "\n".join(f"b {n}" for n in range(3000)))

@@ -4,15 +4,47 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memoryhub.web.base import markdown
 from memoryhub.web.base.markdown import MarkedSpan, render, to_plain_text
-from tests.cost import cost_ratio
+from tests.cost import cost_ratio, ordinary_text, repeat
 from tests.web.markup import PAYLOADS, Page, find_dangers
+
+COSTLY_PARTS = (
+    *(
+        "*a**",
+        "_a_ ",
+        "**a** ",
+        "~~a~~ ",
+        "_",
+        "a_",
+        "\\*",
+        "`a`",
+        "&amp;",
+        "&#x41;www.a.b&copy;",
+        "<a>",
+        "]",
+    ),
+    *(
+        "![",
+        "[a](",
+        "[](a",
+        "[a][b]",
+        "[a](https://b.c) ",
+        "<http://a.b>",
+        "<a@b.c>[a]",
+        "http://a.b ",
+        "http://",
+    ),
+    *("x.y](https://a.b/(aaaaaaaaaaaaaaaa://![", "[a]: b\n", "[a]: https://aaaaaaaaaa.example\n", "\n\n[a]"),
+    *("- a\n", "> - ", "# a\n", "a\n\n", "a\n", "a\n---\n", "---\n", "```\n", "1. a\n", "&#~~~\n"),
+    *("|", "|a", "a|b\n-|-\n", "| 1 | 2 | 3 |\n|-|-|-|\n", "-|--|-\n"),
+)
 
 
 class TestSafety:
@@ -87,7 +119,7 @@ class TestBounds:
         assert render(sign * (20_000 // len(sign)))
 
     def test_repeated_long_url_does_not_inflate_the_page(self) -> None:
-        text = f"[a]: https://a.example/{'x' * 20_000}\n\n" + "[a] " * 5_000
+        text = f"[a]: https://a.example/{'x' * 20_000}\n\n" + "[a] " * 600
         html = render(text)
         assert len(html) < 1_000_000
         assert Page(html).links(), "the first ones are links"
@@ -112,6 +144,36 @@ class TestBounds:
     def test_hostile_text_takes_linear_time(self, part: str) -> None:
         short, long = (part * (length // len(part)) for length in (1500, 12_000))
         assert cost_ratio(render, long, short, enough=16) <= 16
+
+    @pytest.mark.parametrize("convert", [render, to_plain_text.__wrapped__])
+    @pytest.mark.parametrize("part", COSTLY_PARTS)
+    def test_hostile_text_takes_at_most_five_times_as_long_as_ordinary_text(
+        self, part: str, convert: Callable[[str], str]
+    ) -> None:
+        ordinary = ordinary_text(12_000)
+        assert cost_ratio(convert, repeat(part, 12_000), ordinary, enough=5) <= 5
+
+    @pytest.mark.slow
+    @given(st.lists(st.sampled_from([*COSTLY_PARTS, *"*_~`[]()!<>&|#-\n\\ a"]), min_size=1, max_size=6))
+    @settings(max_examples=60, deadline=None)
+    def test_mixed_parts_take_at_most_five_times_as_long_as_ordinary_text(self, parts: list[str]) -> None:
+        ordinary = ordinary_text(12_000)
+        for convert in (render, to_plain_text.__wrapped__):
+            assert cost_ratio(convert, repeat("".join(parts), 12_000), ordinary, enough=5) <= 5
+
+    def test_long_table_of_text_is_a_table(self) -> None:
+        row = "| memory.db | the database of the store | yes | 0600 |\n"
+        assert "<table" in render("| File | Content | In a backup | Mode |\n|-|-|-|-|\n" + row * 200)
+
+    def test_long_list_of_sentences_is_a_list(self) -> None:
+        assert render("- The worker retries three times.\n" * 300).count("<li>") == 300
+
+    def test_url_with_many_brackets_is_text(self) -> None:
+        assert Page(render("https://a.example/" + "(" * 20)).links() == []
+
+    def test_link_to_a_url_with_parentheses_is_a_link(self) -> None:
+        url = "https://a.example/Set_(mathematics)"
+        assert Page(render(f"[set]({url}) {url}")).links() == [url, url]
 
     def test_list_of_urls_stays_a_list_of_links(self) -> None:
         text = "\n".join(f"- https://docs.internal/guide/page-{n}.html" for n in range(100))

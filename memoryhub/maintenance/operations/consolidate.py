@@ -118,12 +118,12 @@ class Consolidate(Operation[ProjectParams]):
     Params = ProjectParams
 
     def total(self, params: ProjectParams, actor: Actor, now: datetime) -> int:
-        return params.live_memories(actor, now).count()
+        return params.live_memories(actor, now).unpinned().count()
 
     def steps(
         self, params: ProjectParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
-        live = params.live_memories(actor, now)
+        live = params.live_memories(actor, now).unpinned()
 
         def plan(page: list[Any]) -> PagePlan:
             planned = [found for row in page if (found := _plan_change(_MemoryRow(*row), now))]

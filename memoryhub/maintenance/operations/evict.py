@@ -77,8 +77,10 @@ def _faded(params: ProjectParams, actor: Actor, now: datetime) -> MemoryQuerySet
     before = now - timedelta(days=config.evict_after_days)
     unused = Q(last_accessed_at__isnull=True) | Q(last_accessed_at__lte=before)
     imported = Q(imported_at__isnull=True) | Q(imported_at__lte=before)
-    return params.live_memories(actor, now).filter(
-        unused, imported, importance__lt=config.evict_min_importance, updated_at__lte=before
+    return (
+        params.live_memories(actor, now)
+        .unpinned()
+        .filter(unused, imported, importance__lt=config.evict_min_importance, updated_at__lte=before)
     )
 
 
@@ -143,7 +145,8 @@ def _quotas_over_limit(
 
 def _cap_steps(quota: Quota, excess: int, actor: Actor, now: datetime, planned: set[int]) -> Iterator[Step]:
     live = ProjectParams(project=quota.project).live_memories(actor, now).filter(in_quota(quota))
-    worst = live.order_by(*EVICTION_ORDER)[: excess + len(planned)].values_list(*_Candidate._fields)
+    evictable = live.unpinned()
+    worst = evictable.order_by(*EVICTION_ORDER)[: excess + len(planned)].values_list(*_Candidate._fields)
     candidates = iter([_Candidate(*row) for row in worst if row[0] not in planned][:excess])
     pace = Pace(50, min_size=8)
     while page := list(islice(candidates, pace.size)):
@@ -156,13 +159,13 @@ def _cap_steps(quota: Quota, excess: int, actor: Actor, now: datetime, planned: 
         ) -> tuple[Change, ...]:
             """Evict unchanged memories, and only as many as still exceed the cap."""
             with write_transaction():
-                rows = live.filter(pk__in=[one.pk for one in page]).values_list(*_Candidate._fields)
+                rows = evictable.filter(pk__in=[one.pk for one in page]).values_list(*_Candidate._fields)
                 current = {row[0]: _Candidate(*row) for row in rows}
                 unchanged = [one.uid for one in page if current.get(one.pk) == one]
                 cap = settings.MEMORYHUB.max_memories
                 # Limited, because counting a hundred thousand rows would take 20 ms of each step.
                 still_over = max(live.order_by()[: cap + len(unchanged)].count() - cap, 0)
-                return _evict(live, unchanged[:still_over], changes, actor, now, run_uid)
+                return _evict(evictable, unchanged[:still_over], changes, actor, now, run_uid)
 
         step = Step(tuple(changes), {"phase": "cap"}, len(page), commit)
         yield step

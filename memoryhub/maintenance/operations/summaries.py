@@ -47,7 +47,11 @@ def summarisable_memories(
     params: ProjectParams, actor: Actor, now: datetime, min_age_days: float
 ) -> MemoryQuerySet:
     """Return old live memories without a key that are no summaries."""
-    old = params.live_memories(actor, now).filter(updated_at__lte=now - timedelta(days=min_age_days), key="")
+    old = (
+        params.live_memories(actor, now)
+        .unpinned()
+        .filter(updated_at__lte=now - timedelta(days=min_age_days), key="")
+    )
     return old.exclude(type__in=SUMMARY_TYPES)
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
 
 def _load() -> type[BaseCommand]:
     try:
         from tools.commands import evaluate
     except ModuleNotFoundError:
-        raise CommandError(
-            "evaluate needs a checkout of the repository: the package leaves tools/ out"
-        ) from None
+        # Django shows no stack trace for a CommandError, except for one that a parser raises.
+        sys.exit("evaluate needs a checkout of the repository: the package leaves tools/ out")
     return evaluate.Command
 
 

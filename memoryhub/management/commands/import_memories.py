@@ -6,7 +6,7 @@ import gc
 import shlex
 import sys
 import time
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,10 +15,12 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
+from pydantic import TypeAdapter, ValidationError
 from tqdm import tqdm
 
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.management.operator import operator, plural, short_name, shown
+from memoryhub.memories.schemas import TtlDays
 from memoryhub.memories.vectors import local_settings
 from memoryhub.models import Memory
 from memoryhub.ops.checks import INSTALLATION
@@ -58,6 +60,14 @@ def _rare_collections() -> Iterator[None]:
         gc.unfreeze()
 
 
+def _lifetime(text: str) -> float:
+    """Return the days of ``--ttl``; 0 is for ever."""
+    try:
+        return 0.0 if text == "never" else TypeAdapter(TtlDays).validate_python(text)
+    except ValidationError:
+        raise ArgumentTypeError(f"{text}: give never, or a number of days") from None
+
+
 class Command(BaseCommand):
     help = (
         "Store what a file holds: the hub's own JSON lines, Markdown (CLAUDE.md), or what another memory "
@@ -74,6 +84,12 @@ class Command(BaseCommand):
         parser.add_argument("--owner", default="", help="owner of the personal memories in the file")
         parser.add_argument(
             "--every-owner", action="store_true", help="personal memories stay with the owners the file names"
+        )
+        parser.add_argument(
+            "--ttl",
+            type=_lifetime,
+            metavar="never|DAYS",
+            help="lifetime of memories whose line has no ttl_days (default: default_ttl_days of the hub)",
         )
         parser.add_argument("--actor", help="the name the journal keeps (default: command:<your login>)")
         parser.add_argument("--resume", action="store_true", help="go on where an interrupted import stopped")
@@ -117,7 +133,9 @@ class Command(BaseCommand):
         owner = short_name(options["owner"], "--owner")
         clearance = Clearance(frozenset(LEVELS), owner, every_owner=options["every_owner"])
         actor = operator(clearance, options["actor"])
-        return LoadOptions(actor, self._say, project, options["dry_run"], options["strict"], restores=True)
+        return LoadOptions(
+            actor, self._say, project, options["ttl"], options["dry_run"], options["strict"], restores=True
+        )
 
     def _format(self) -> Format:
         named, file = self.options["format"], self.options["file"]
@@ -208,6 +226,11 @@ class Command(BaseCommand):
         if unknown := tally.ignored:
             listed = ", ".join(f"{shown(name)} ({plural(n, 'line')})" for name, n in unknown.most_common())
             yield f"Unknown fields, ignored: {listed}"
+        if tally.first_expiry:
+            expire = "would expire" if self.options["dry_run"] else "will expire"
+            never = "; --ttl never keeps those without ttl_days" if tally.without_ttl and days else ""
+            first = f"the first on {tally.first_expiry:%Y-%m-%d}"
+            yield f"{plural(tally.expiring, 'memory')} {expire}, {first}{never}"
         if tally.without_ttl and days:
             memories = plural(tally.without_ttl, "memory")
             yield f"{memories} without ttl_days: to expire in {days} days (default_ttl_days)"
@@ -237,6 +260,8 @@ class Command(BaseCommand):
         for name in ("format", "project", "owner", "actor"):
             if self.options[name]:
                 given += [f"--{name}", self.options[name]]
+        if self.options["ttl"] is not None:
+            given += ["--ttl", f"{self.options['ttl']:g}" if self.options["ttl"] else "never"]
         for name in ("every_owner", "strict"):
             given += [f"--{name.replace('_', '-')}"] * self.options[name]
         return shlex.join(given)

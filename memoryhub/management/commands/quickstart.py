@@ -36,7 +36,8 @@ HOST = "127.0.0.1"
 class Command(BaseCommand):
     help = (
         "Prepare a store, make an administrator and an agent's token where there is none, and serve. The "
-        "demo is in .demo next to manage.py; --no-demo serves your own memories in LETSGO_HOME (~/.letsgo)."
+        f"demo is in {'LETSGO_HOME/demo' if bootstrap.IS_INSTALLED else '.demo next to manage.py'}; "
+        "--no-demo serves your own memories in LETSGO_HOME (~/.letsgo)."
     )
     requires_system_checks = [INSTALLATION]
 
@@ -49,7 +50,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not options["no_demo"] and settings.HOME != bootstrap.DEMO_HOME:
-            raise CommandError("the demo needs its own folder; start it as: python3 manage.py quickstart")
+            raise CommandError(f"the demo needs its own folder; start it as: {_program()} quickstart")
         try:
             if not options["prepare_only"]:
                 serving.require_limits()
@@ -140,9 +141,15 @@ def _contents() -> str:
 
 def _command(real: bool, *words: str) -> str:
     """A command line for this store, as it can be typed where this one was."""
-    home = os.environ.get("LETSGO_HOME") if real else os.path.relpath(settings.HOME)
+    demo_home = str(settings.HOME) if bootstrap.IS_INSTALLED else os.path.relpath(settings.HOME)
+    home = os.environ.get("LETSGO_HOME") if real else demo_home
     where = f"LETSGO_HOME={shlex.quote(home)} " if home else ""
-    return f"{where}python3 {shlex.quote(sys.argv[0])} {' '.join(words)}"
+    return f"{where}{_program()} {' '.join(words)}"
+
+
+def _program() -> str:
+    """Return what starts a command: ``python3 manage.py`` in a checkout, else ``memoryhub``."""
+    return "memoryhub" if bootstrap.IS_INSTALLED else f"python3 {shlex.quote(sys.argv[0])}"
 
 
 @contextmanager

@@ -68,12 +68,14 @@ def _all_formats() -> tuple[Format, ...]:
     from memoryhub.transfer.formats.letsgo import LetsGo
     from memoryhub.transfer.formats.markdown import MarkdownFormat
     from memoryhub.transfer.formats.memory_mcp import MemoryMcp
+    from memoryhub.transfer.formats.mira import Mira
     from memoryhub.transfer.formats.openmemory import OpenMemory
     from memoryhub.transfer.formats.pigo import Pigo
 
     return (
         ClaudeMem(),
         MemoryMcp(),
+        Mira(),
         LetsGo(),
         OpenMemory(),
         Pigo(),

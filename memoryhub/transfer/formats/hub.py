@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from memoryhub.memories.schemas import Labels
 from memoryhub.transfer.files import open_source
 from memoryhub.transfer.jsonl import InvalidLine, LineReader, RawLine, line_bytes
 from memoryhub.transfer.records import (
@@ -45,6 +46,7 @@ _LINE_SCHEMAS: dict[str, type[BaseModel]] = {
     **HISTORY_LINES,
 }
 _HEAD_BYTES = 64 * 1024
+_LABELS = TypeAdapter(Labels)
 
 
 class HubFormat:
@@ -133,8 +135,24 @@ def _find_kind(text: bytes) -> str:
     return kind if isinstance(kind, str) else ""
 
 
+def _keep_source(line: MemoryLine) -> None:
+    """Keep ``source``, which other programs write, as the tag ``source:NAME``. A value that is no tag stays
+    an unknown field.
+    """
+    extra = line.model_extra or {}
+    source = extra.get("source")
+    if not isinstance(source, str) or not source.strip():
+        return
+    try:
+        line.tags = _LABELS.validate_python([*line.tags, f"source:{source.strip()}"])
+    except ValidationError:
+        return
+    del extra["source"]
+
+
 def _make_record(place: str, shape: BaseModel) -> Item | None:
     if isinstance(shape, MemoryLine):
+        _keep_source(shape)
         return Record(place, shape, shape.id, memory_history(shape) or NO_HISTORY)
     if isinstance(shape, FactLine):
         return Record(place, shape, shape.id, fact_history(shape))

@@ -43,8 +43,8 @@ class KnowledgeGraph(JsonLinesFormat):
     content_type = "application/x-ndjson"
     lossy = (
         "Carries each memory's text as an observation of the things it names (of its project, when it names "
-        "none) and the facts as relations; not dates, types, tags, aliases, replacements, files, importance, "
-        "levels and expiry."
+        "none) and the facts as relations; not dates, types, tags, aliases, replacements, pins, files, "
+        "importance, levels and expiry."
     )
 
     def is_known(self, value: dict[str, Any]) -> bool:

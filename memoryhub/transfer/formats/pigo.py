@@ -55,8 +55,8 @@ class Pigo(JsonLinesFormat):
     content_type = "application/x-ndjson"
     lossy = (
         "Carries the three layers, the category, dates and the number of accesses; not the title, type, tags,"
-        " aliases, replacements, files, entities, importance, project, level and expiry of a memory, and no"
-        " facts."
+        " aliases, replacements, pins, files, entities, importance, project, level and expiry of a memory,"
+        " and no facts."
     )
 
     def is_known(self, value: dict[str, Any]) -> bool:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
+from itertools import islice
 
 from memoryhub.core.text import CJK
 
 # Unchanged lines shown around a change; longer stretches become one row with their number.
 CONTEXT_LINES = 3
-# Beyond these limits, whole lines are shown as removed and added: lines times lines; words times words over
-# all pairs of lines; lines of one stretch that are paired by similarity.
-_MAX_LINE_PAIRS = 4_000_000
-_MAX_WORD_PAIRS = 2_000_000
+# Beyond these limits, which grow with the texts, whole lines are shown as removed and added: lines times
+# lines; words times words over all pairs of lines; lines of one stretch that are paired by similarity.
+_MIN_LINE_PAIRS, _LINE_PAIRS_PER_CHARACTER = 50_000, 10
+_MIN_WORD_PAIRS, _WORD_PAIRS_PER_CHARACTER = 20_000, 2
 _MAX_PAIRED_LINES = 40
 _MAX_ROWS = 1_000
 # Below this share of common words and spaces, two lines are not versions of each other.
@@ -47,7 +48,7 @@ class DiffLine:
 class DiffRow:
     """One row of a comparison.
 
-    ``kind``: same, changed, removed, added, folded (``count`` equal lines omitted), cut (``count`` rows
+    ``kind``: same, changed, removed, added, folded (``count`` equal lines omitted), cut (``count`` lines
     omitted at the end), ends (only the line ends differ).
     """
 
@@ -65,19 +66,27 @@ def compare(old: str, new: str, context: int = CONTEXT_LINES, most: int = _MAX_R
     if before == after:
         return [DiffRow("ends")]
     rows: list[DiffRow] = []
-    effort = _Budget(_MAX_WORD_PAIRS)
-    for tag, i1, i2, j1, j2 in _opcodes(before, after, _Budget(_MAX_LINE_PAIRS).spend):
+    omitted = 0
+    words = _word_budget(old, new)
+    lines = _Budget(_MIN_LINE_PAIRS + _LINE_PAIRS_PER_CHARACTER * (len(old) + len(new)))
+    for tag, i1, i2, j1, j2 in _opcodes(before, after, lines.spend):
+        found: Iterable[DiffRow]
         if tag == "equal":
             at_end = (i2, j2) == (len(before), len(after))
-            rows += _equal_rows(before, i1, i2, j1, context, at_start=not rows, at_end=at_end)
+            found = _equal_rows(before, i1, i2, j1, context, at_start=not rows, at_end=at_end)
+            count = len(found)
         else:
-            rows += _replaced_rows(_lines_between(before, i1, i2), _lines_between(after, j1, j2), effort)
-    return rows if len(rows) <= most else [*rows[:most], DiffRow("cut", count=len(rows) - most)]
+            found = _replaced_rows(_lines_between(before, i1, i2), _lines_between(after, j1, j2), words)
+            count = i2 - i1 + j2 - j1
+        shown = list(islice(found, most - len(rows)))
+        rows += shown
+        omitted += count - sum(2 if row.kind == "changed" else 1 for row in shown)
+    return [*rows, DiffRow("cut", count=omitted)] if omitted else rows
 
 
 def compare_words(old: str, new: str) -> tuple[tuple[DiffPiece, ...], tuple[DiffPiece, ...]]:
     """Split two short texts into pieces, with the words marked that the other does not contain."""
-    return _mark_changes(_Line(0, old), _Line(0, new), _Budget(_MAX_WORD_PAIRS))
+    return _mark_changes(_Line(0, old), _Line(0, new), _word_budget(old, new))
 
 
 def _split_lines(text: str) -> list[str]:
@@ -132,7 +141,7 @@ def _equal_rows(
 
 @dataclass
 class _Budget:
-    """How many comparisons of words are left."""
+    """How many comparisons of lines or words are left."""
 
     left: int
 
@@ -141,6 +150,10 @@ class _Budget:
         affordable = cost <= self.left
         self.left -= cost if affordable else 0
         return affordable
+
+
+def _word_budget(old: str, new: str) -> _Budget:
+    return _Budget(_MIN_WORD_PAIRS + _WORD_PAIRS_PER_CHARACTER * (len(old) + len(new)))
 
 
 @dataclass
@@ -179,10 +192,11 @@ def _replaced_rows(before: list[_Line], after: list[_Line], effort: _Budget) -> 
 
 def _pair_lines(before: list[_Line], after: list[_Line], effort: _Budget) -> list[tuple[int, int]]:
     """Pair lines that are versions of each other, in order, with the highest total similarity."""
-    words = sum(len(text.words) for text in (*before, *after))
-    if max(len(before), len(after)) > _MAX_PAIRED_LINES or not effort.spend(
-        words * min(len(before), len(after))
-    ):
+    fewer, more = sorted((len(before), len(after)))
+    if more > _MAX_PAIRED_LINES:
+        return []
+    words = sum(len(line.words) for line in (*before, *after))
+    if not effort.spend(words * fewer):
         return []
     like = [[_similarity(old, new) for new in after] for old in before]
     best = [[0.0] * (len(after) + 1) for _ in range(len(before) + 1)]  # of the lines from i and j on

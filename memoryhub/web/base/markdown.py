@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import nh3
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
+from linkify_it import LinkifyIt
 from markdown_it import MarkdownIt
+from markdown_it.helpers import parseLinkDestination, parseLinkLabel, parseLinkTitle
 from markdown_it.parser_inline import ParserInline
 from markdown_it.renderer import RendererHTML
 from markdown_it.rules_block import StateBlock, table
@@ -62,10 +66,12 @@ def insert_markers(text: str, spans: Sequence[MarkedSpan]) -> str:
 
 def _marked_lines(text: str, spans: Sequence[MarkedSpan]) -> Iterator[MarkedSpan]:
     """Yield the spans by line, in order, without Markdown syntax at their edges."""
-    addresses = [found.span() for found in _WORD.finditer(text) if "://" in found.group()] if spans else []
+    urls = [found.span() for found in _WORD.finditer(text) if "://" in found.group()] if spans else []
+    starts, ends = [first for first, _ in urls], [last for _, last in urls]
     for start, end, kind in sorted(spans):
         # A marker must not split a URL.
-        end = next((last for first, last in addresses if first < end < last), end)
+        url = bisect_left(starts, end) - 1
+        end = max(end, ends[url]) if url >= 0 else end
         at = start
         for line in text[start:end].splitlines(keepends=True):
             lead = _LEADING_SYNTAX.match(line)
@@ -113,11 +119,17 @@ _SAFE_LINK = re.compile(r"(?:https?://|mailto:)[^\s]", re.IGNORECASE)
 # Shorter lines were broken on purpose, not by an editor that wraps at 72 or 80 columns.
 _MIN_WRAPPED_LINE = 60
 # One long reference definition, used ten thousand times, would turn a small text into megabytes.
-_MAX_LINK_CHARS = 200_000
-# Lists and tables of single letters need up to 1.1 units for each character, other texts a tenth of that.
-_MIN_WORK, _WORK_PER_CHARACTER, _WORK_PER_BLOCK = 1000, 1.2, 3
+_MIN_LINK_CHARS, _LINK_CHARS_PER_CHARACTER = 10_000, 3
+# Units of work, about 3 µs each: for rendering, and for the plain text, which takes less time.
+_MIN_WORK, _WORK_PER_CHARACTER, _PLAIN_WORK_PER_CHARACTER = 500, 0.9, 0.45
+_WORK_PER_LINE, _WORK_PER_BLOCK, _WORK_PER_ROW, _WORK_PER_STEP, _WORK_PER_LOOKAHEAD = 3, 8, 7, 2, 4
+_WORK_PER_SIGN = {"*": 4, "_": 4, "~": 4, "[": 8, "]": 4, "!": 6, "&": 5, "<": 24}
+_EMPHASIS = re.compile(r"\*+|_+|~+")
+_MAX_BARE_URL, _MAX_BRACKETS, _MAX_PARENTHESES = 2000, 12, 3
+_START_OF_WORD = re.compile(rf"\S{{0,{_MAX_BARE_URL + 1}}}")
+_BRACKET = re.compile(r"[(\[{\"']")
 # In a text with more URLs than that, bare URLs are no links: finding them takes long in "http://http://…".
-_MIN_URLS, _CHARACTERS_PER_URL = 20, 40
+_WORK_PER_URL, _MIN_URLS, _CHARACTERS_PER_URL = 12, 20, 40
 
 _TAGS = {
     *("p", "br", "hr", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code", "em", "strong"),
@@ -142,7 +154,9 @@ def render(text: str, *, below: int = 2, spans: Sequence[MarkedSpan] = (), links
     """
     source = insert_markers(replace_marker_characters(text), spans) if spans else text
     try:
-        html = _parser(source).render(source, {"below": below, "links": links, "work": _work_limit(source)})
+        parser = _parser(source)
+        work = _work_limit(source) - _WORK_PER_URL * _count_urls(source)
+        html = parser.render(source, {"below": below, "links": links, "work": work})
     except _TooCostly:
         html = f'<pre tabindex="0">{escape(source)}</pre>'
     html = markers_to_html(html, span_kinds(spans)) if spans else html
@@ -184,20 +198,72 @@ class _TooCostly(Exception):
     """Parsing a text takes more work than its length allows; it is shown as typed."""
 
 
-def _work_limit(text: str) -> int:
-    return _MIN_WORK + int(_WORK_PER_CHARACTER * len(text))
-
-
 class _BoundedInline(ParserInline):
-    """Count the work on cells, paragraphs and the ends of links, which grows faster than the text."""
+    """Count the cells and paragraphs."""
 
     def parse(self, src: str, md: MarkdownIt, env: EnvType, tokens: list[Token]) -> list[Token]:
-        _spend(env, _WORK_PER_BLOCK)
+        _spend(env, _WORK_PER_STEP)
         return super().parse(src, md, env, tokens)
 
-    def skipToken(self, state: StateInline) -> None:
-        _spend(state.env, 1)
-        super().skipToken(state)
+
+class _BoundedLinkify(LinkifyIt):
+    """Find bare URLs, but none that is very long or has many brackets, which take long to match."""
+
+    def test(self, text: str) -> bool:
+        return True  # match() does the same search
+
+    def test_schema_at(self, text: str, name: str, position: int) -> int:
+        word = _START_OF_WORD.match(text, position)
+        if word is None or len(word[0]) > _MAX_BARE_URL or len(_BRACKET.findall(word[0])) > _MAX_BRACKETS:
+            return 0
+        return int(super().test_schema_at(text, name, position))
+
+
+def _parse_link_destination(text: str, start: int, end: int) -> Any:
+    """Parse a destination up to its third opening parenthesis, so that it is not read again for each link."""
+    at = start - 1
+    for _ in range(_MAX_PARENTHESES):
+        at = text.find("(", at + 1, end)
+        if at < 0:
+            break
+    return parseLinkDestination(text, start, end if at < 0 else at)
+
+
+def _bounded(parser: MarkdownIt) -> MarkdownIt:
+    """Make a parser count its work, and raise :class:`_TooCostly` once it exceeds ``env["work"]``."""
+    parser.inline = _BoundedInline()
+    parser.helpers = _HELPERS  # type: ignore[assignment]
+    parser.inline.ruler.before("text", "work", _count_inline_step)
+    ended_by_blocks = ["paragraph", "reference", "blockquote", "list"]
+    parser.block.ruler.before("table", "work", _count_block_step, {"alt": ended_by_blocks})
+    return parser
+
+
+def _count_inline_step(state: StateInline, silent: bool) -> bool:
+    """Run before the rules at a position; ``silent`` while the end of a link is looked for."""
+    work = _WORK_PER_SIGN.get(state.src[state.pos], 0)
+    if run := _EMPHASIS.match(state.src, state.pos):
+        work *= len(run[0])  # each mark of the run becomes a token
+    _spend(state.env, work + (_WORK_PER_LOOKAHEAD if silent else _WORK_PER_STEP))
+    return False
+
+
+def _count_block_step(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Run before the rules at a line; ``silent`` while the end of a block is looked for."""
+    is_definition = not silent and state.src.startswith("[", state.bMarks[start] + state.tShift[start])
+    work = _WORK_PER_LINE if silent else _WORK_PER_BLOCK
+    _spend(state.env, work + (_WORK_PER_SIGN["<"] if is_definition else 0))
+    return False
+
+
+_LINKIFY = _BoundedLinkify(options={"fuzzy_link": False, "fuzzy_email": False})
+_HELPERS = SimpleNamespace(
+    parseLinkLabel=parseLinkLabel, parseLinkTitle=parseLinkTitle, parseLinkDestination=_parse_link_destination
+)
+
+
+def _work_limit(text: str, per_character: float = _WORK_PER_CHARACTER) -> int:
+    return _MIN_WORK + int(per_character * len(text))
 
 
 def _parse_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
@@ -205,7 +271,11 @@ def _parse_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     columns = state.src.count("|", state.bMarks[start], state.eMarks[min(start + 1, end - 1)])
     if columns * (end - start) > len(state.src) + _MIN_WORK:
         return False
-    return table(state, start, end, silent)
+    if silent or not table(state, start, end, True):
+        return table(state, start, end, silent)
+    first, last = state.bMarks[start], state.src.find("\n\n", state.bMarks[start])
+    _spend(state.env, _WORK_PER_ROW * state.src.count("\n", first, last) + state.src.count("|", first, last))
+    return table(state, start, end, False)
 
 
 def _spend(env: EnvType, work: int) -> None:
@@ -217,16 +287,18 @@ def _spend(env: EnvType, work: int) -> None:
 def _parser(text: str) -> MarkdownIt:
     """Return a parser for a text. Bare URLs become links unless the text consists of their beginnings."""
     parser = MarkdownIt("commonmark", {"html": False, "linkify": True}, renderer_cls=_Renderer)
-    parser.inline = _BoundedInline()
-    parser.enable(["table", "strikethrough", "linkify"])
+    _bounded(parser).enable(["table", "strikethrough", "linkify"])
     parser.block.ruler.at("table", _parse_table, {"alt": ["paragraph", "reference"]})
-    if text.count("//") + text.count("mailto:") > _MIN_URLS + len(text) // _CHARACTERS_PER_URL:
+    if _count_urls(text) > _MIN_URLS + len(text) // _CHARACTERS_PER_URL:
         parser.disable("linkify")
     parser.validateLink = _is_safe_link  # type: ignore[method-assign]
-    assert parser.linkify is not None  # noqa: S101 the option above asks for it
-    parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False})
+    parser.linkify = _LINKIFY
     parser.core.ruler.push("pages", _adapt_tokens)
     return parser
+
+
+def _count_urls(text: str) -> int:
+    return text.count("//") + text.count("mailto:")
 
 
 def _is_safe_link(url: str) -> bool:
@@ -234,7 +306,7 @@ def _is_safe_link(url: str) -> bool:
 
 
 def _adapt_tokens(state: StateCore) -> None:
-    chars_left = _MAX_LINK_CHARS
+    chars_left = _MIN_LINK_CHARS + _LINK_CHARS_PER_CHARACTER * len(state.src)
     _shift_headings(int(state.env["below"]), state.tokens)
     for token in state.tokens:
         if token.type in ("th_open", "td_open"):
@@ -315,11 +387,9 @@ def _keep_deliberate_breaks(token: Token) -> None:
                 child.type, child.tag = "hardbreak", "br"
 
 
-_PLAIN_PARSER = MarkdownIt("commonmark", {"html": False}).enable("strikethrough")
-_PLAIN_PARSER.inline = _BoundedInline()
-_PLAIN_PARSER.disable("linkify")
+_PLAIN_PARSER = _bounded(MarkdownIt("commonmark", {"html": False})).enable("strikethrough").disable("linkify")
 _MARKS = re.compile(r"[*_`~\[#>|\\&]|^[ \t]*(?:[-+=]|\d+[.)])|^(?: {4}|\t)", re.MULTILINE)
-_TABLE_RULE = re.compile(r"^[ \t]*[|:-][|: \t-]*\|[|: \t-]*$", re.MULTILINE)
+_TABLE_RULE = re.compile(r"^[ \t]*[|:-](?=[^|\n]*\|)[|: \t-]*$", re.MULTILINE)
 # Titles are cut to a length, so the end of a mark or of a URL may be missing.
 _CUT_LINK = re.compile(r"\[([^\[\]\n]*)\]\([^()\s]*(?=…\Z)")
 _CUT_MARK = re.compile(r"(?<![\w*`])(?:\*\*|```[\w+-]*|`)(?=[^\W_]| )([^*`…]*…)\Z")
@@ -331,7 +401,7 @@ def to_plain_text(text: str) -> str:
     if not _MARKS.search(text):
         return text
     try:
-        tokens = _PLAIN_PARSER.parse(text, {"work": _work_limit(text)})
+        tokens = _PLAIN_PARSER.parse(text, {"work": _work_limit(text, _PLAIN_WORK_PER_CHARACTER)})
     except _TooCostly:
         return text
     blocks, mark = [], ""

@@ -145,7 +145,7 @@ _CHANGE_PERMISSION, _DELETE_PERMISSION = "memoryhub.change_memory", "memoryhub.d
 # Any one of these permissions allows an action and its undo.
 PERMISSIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("approve", "demote", "demote_and_approve", "promote", "expire"), (_CHANGE_PERMISSION,)),
-    **dict.fromkeys(("tag", "untag", "set"), (_CHANGE_PERMISSION,)),
+    **dict.fromkeys(("pin", "unpin", "tag", "untag", "set"), (_CHANGE_PERMISSION,)),
     "trash": (_DELETE_PERMISSION,),
     "restore": (_DELETE_PERMISSION, _CHANGE_PERMISSION),
 }
@@ -160,6 +160,8 @@ _DONE_TEXTS = {
     "trash": "moved to the trash",
     "restore": "restored",
     "expire": "expired",
+    "pin": "pinned",
+    "unpin": "unpinned",
     "tag": "tagged",
     "untag": "without this tag now",
     "set": "changed",
@@ -168,6 +170,8 @@ _UNCHANGED_TEXTS = {
     "trash": "in the trash already",
     "restore": "neither in the trash nor expired",
     "expire": "expired already",
+    "pin": "pinned already",
+    "unpin": "not pinned",
     "tag": "tagged so already",
     "untag": "without this tag already",
 }

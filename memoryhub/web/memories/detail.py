@@ -117,7 +117,7 @@ def _related_context(request: HttpRequest, memory: Memory) -> dict[str, Any]:
 
 _SCALAR_FIELDS = (
     "type category sensitivity scope project session_id key importance trust confidence"
-    " superseded_by created_at updated_at expires_at"
+    " superseded_by pinned created_at updated_at expires_at"
 ).split()
 _LIST_FIELDS = ("tags", "concepts", "aliases", "files_read", "files_modified")
 
@@ -144,9 +144,8 @@ def _serialize(memory: Memory, clearance: Clearance) -> dict[str, Any]:
 
 
 def _metadata_lines(fields: Mapping[str, Any]) -> list[str]:
-    lines = [
-        f"- {_field_label(name)}: {fields[name]}" for name in _SCALAR_FIELDS if fields[name] not in (None, "")
-    ]
+    given = [name for name in _SCALAR_FIELDS if fields[name] is not False and fields[name] not in (None, "")]
+    lines = [f"- {_field_label(name)}: {fields[name]}" for name in given]
     lines += [f"- {_field_label(name)}: {', '.join(fields[name])}" for name in _LIST_FIELDS if fields[name]]
     if entities := fields["entities"]:
         named = ", ".join(f"{one['entity']} ({one['entity_type']})" for one in entities)

@@ -62,6 +62,7 @@ class MemoryListFilter(ListFilter):
     session_id = WordField(label="Session")
     sensitivity = _choice_field(LEVELS, label="Level")
     scope = _choice_field(SCOPES)
+    pinned = _choice_field(("yes", "no"))
     since = DayField(label="From", help_text="Created on this day or later.")
     until = DayField(label="To")
 

@@ -124,6 +124,9 @@ class MemoryForm(DraftForm):
     files_modified = LinesField(label="Files modified", help_text="One path on each line.")
     abstract = LineField(help_text="One line; made from the content when empty.")
     overview = TextField(help_text="A paragraph.")
+    pinned = forms.BooleanField(
+        required=False, help_text="Opens every session of its project, and never expires."
+    )
     superseded_by = LineField(
         label="Replaced by", help_text="The id of the memory that replaces this one. Empty: none."
     )

@@ -34,7 +34,7 @@ from memoryhub.web.memories import queries
 FIELD_ORDER = (
     "title subtitle content abstract overview type category tags concepts aliases importance trust confidence"
     " sensitivity scope project session_id key ttl_days files_read files_modified entities superseded_by"
-    " discovery_tokens"
+    " discovery_tokens pinned"
 ).split()
 _LONG_FIELDS = {"content", "overview"}
 _UNKNOWN = object()

@@ -17,6 +17,7 @@ from django.utils.safestring import SafeString
 from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.core.text import without_title_line
 from memoryhub.facts import contradictions
+from memoryhub.injection.queries import find_pinned_warnings
 from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.security.prompt_injection import inspect_fields
@@ -115,6 +116,17 @@ def count_by_tab(request: HttpRequest, reader: Reviewer, project: str = "") -> d
         lambda: review_items.count_by_reason(live_memories(clearance, project), reader),
     )
     return {**counts, CONTRADICTIONS: count_contradictions(request, project)}
+
+
+def pinned_warnings(request: HttpRequest, project: str = "") -> dict[str, list[str]]:
+    """Return warnings about pinned memories over their budget, by project."""
+    clearance = request_clearance(request)
+    return cached_until_change(
+        request,
+        "pinned-warnings",
+        repr((clearance_key(clearance), project)),
+        lambda: find_pinned_warnings(clearance, project),
+    )
 
 
 def count_contradictions(request: HttpRequest, project: str = "") -> int:

@@ -62,6 +62,7 @@ def review_page(request: HttpRequest) -> HttpResponse:
         "project": project,
         "tabs": review_queue.build_tabs(counted, tab, project, Comparison(request, project).last_count()),
         "left": counted.get(tab),
+        "pinned_warnings": review_queue.pinned_warnings(request, project),
         "back": request.get_full_path(),
         "now": timezone.now(),
         "since": reader.since,

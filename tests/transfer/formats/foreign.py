@@ -103,6 +103,32 @@ CREATE TABLE entities (id INTEGER PRIMARY KEY, memory_id INTEGER, entity TEXT, e
 CREATE TABLE provenance (
     id INTEGER PRIMARY KEY, memory_id INTEGER, operation TEXT, timestamp TEXT, metadata TEXT);
 """
+MIRA = """
+CREATE TABLE projects (
+    id INTEGER PRIMARY KEY, path TEXT UNIQUE NOT NULL, name TEXT, created_at TEXT DEFAULT CURRENT_TIMESTAMP);
+CREATE TABLE memory_facts (
+    id INTEGER PRIMARY KEY, project_id INTEGER REFERENCES projects(id), key TEXT, content TEXT NOT NULL,
+    fact_type TEXT DEFAULT 'general', category TEXT, confidence REAL DEFAULT 0.5,
+    created_at TEXT DEFAULT CURRENT_TIMESTAMP, updated_at TEXT DEFAULT CURRENT_TIMESTAMP,
+    has_embedding INTEGER DEFAULT 0, session_count INTEGER DEFAULT 1, first_session_id TEXT,
+    last_session_id TEXT, status TEXT DEFAULT 'candidate', user_id TEXT, scope TEXT DEFAULT 'project',
+    branch TEXT, team_id INTEGER, has_entities INTEGER DEFAULT 0, suspicious INTEGER DEFAULT 0,
+    stale_since TEXT, stale_file_path TEXT);
+CREATE TABLE memory_entities (
+    id INTEGER PRIMARY KEY, project_id INTEGER, canonical_name TEXT NOT NULL, entity_type TEXT NOT NULL,
+    display_name TEXT, occurrence_count INTEGER DEFAULT 1, created_at TEXT DEFAULT CURRENT_TIMESTAMP);
+CREATE TABLE memory_entity_links (
+    id INTEGER PRIMARY KEY, fact_id INTEGER NOT NULL, entity_id INTEGER NOT NULL,
+    created_at TEXT DEFAULT CURRENT_TIMESTAMP, UNIQUE(fact_id, entity_id));
+CREATE TABLE goals (id INTEGER PRIMARY KEY, title TEXT NOT NULL);
+CREATE TABLE schema_versions (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at TEXT);
+"""
+# The first versions: no scope, no sessions, no entities.
+MIRA_FIRST = """
+CREATE TABLE memory_facts (
+    id INTEGER PRIMARY KEY, project_id INTEGER, key TEXT, content TEXT NOT NULL,
+    fact_type TEXT DEFAULT 'general', category TEXT, confidence REAL DEFAULT 1.0, created_at TEXT);
+"""
 CLAUDE_MEM = """
 CREATE TABLE schema_versions (id INTEGER PRIMARY KEY, version INTEGER UNIQUE NOT NULL, applied_at TEXT);
 CREATE TABLE sdk_sessions (

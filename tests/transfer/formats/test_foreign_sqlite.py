@@ -16,7 +16,7 @@ from tests.transfer.formats.foreign import LETSGO, Read, sqlite_file
 
 WHEN = {"created_at": "2026-03-01T10:00:00Z", "updated_at": "2026-03-01T10:00:00Z"}
 ROWS = [{"id": str(i), "content": f"Thing number {i} " + "x" * 500, **WHEN} for i in range(400)]
-SQLITE_FORMATS = ["letsgo", "memory-mcp", "claude-mem"]
+SQLITE_FORMATS = ["letsgo", "memory-mcp", "claude-mem", "mira"]
 
 
 def drain(name: str, path: Path) -> None:
@@ -252,7 +252,12 @@ def test_folder_or_missing_file_is_not_recognised(tmp_path: Path) -> None:
 def test_formats_are_told_apart(tmp_path: Path) -> None:
     from tests.transfer.formats import foreign
 
-    schemas = {"letsgo": foreign.LETSGO, "memory-mcp": foreign.MEMORY_MCP, "claude-mem": foreign.CLAUDE_MEM}
+    schemas = {
+        "letsgo": foreign.LETSGO,
+        "memory-mcp": foreign.MEMORY_MCP,
+        "claude-mem": foreign.CLAUDE_MEM,
+        "mira": foreign.MIRA,
+    }
     for name, schema in schemas.items():
         path = sqlite_file(tmp_path / f"{name}.db", schema, {})
         assert [one for one in SQLITE_FORMATS if FORMATS[one].recognises(path)] == [name]

@@ -223,6 +223,7 @@ def test_invalid_row_does_not_affect_the_others(tmp_path: Path) -> None:
     assert len(read.bad) == 5
 
 
+@pytest.mark.conformance("guide-55")
 def test_older_schema_with_one_indexed_column_is_read(tmp_path: Path) -> None:
     path = sqlite_file(tmp_path / "old.db", LETSGO_OLD, {"memories": [memory(tags="a, b")]})
     assert detect_format(path) is FORMATS["letsgo"]

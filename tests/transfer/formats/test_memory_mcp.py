@@ -64,6 +64,7 @@ def test_entities_are_read_through_the_link_table(tmp_path: Path) -> None:
     assert read.drafts[1].entities == []
 
 
+@pytest.mark.conformance("mcp-7")
 def test_documented_schema_is_read(tmp_path: Path) -> None:
     row = {
         "id": 7,

@@ -38,6 +38,7 @@ def pigo(tmp_path: Path, *lines: dict[str, Any] | str) -> Read:
     return Read("pigo", lines_file(tmp_path / "memories.jsonl", lines))
 
 
+@pytest.mark.conformance("pigo-2")
 def test_layers_category_and_use_are_imported(tmp_path: Path) -> None:
     path = lines_file(tmp_path / "memories.jsonl", [memory()])
     assert detect_format(path) is FORMATS["pigo"]
@@ -147,6 +148,7 @@ def test_exported_line_fits_pigos_limit(actor: Actor, remember: Callable[..., Me
     assert 700_000 < len(raw) < 1024 * 1024
 
 
+@pytest.mark.conformance("pigo-3")
 @pytest.mark.django_db
 def test_round_trip(tmp_path: Path, actor: Actor, remember: Callable[..., Memory]) -> None:
     kept = remember('Zürich 🏔 "quoted" \\ text\nwith lines', category="events", overview="Über alles")

@@ -1,0 +1,431 @@
+"""The requests of the API and the types of their results: everything that both clients share.
+
+A :class:`Call` describes one request. ``Client`` and ``AsyncClient`` only send it. The types of results are
+those of the hub's OpenAPI document (``memoryhub.api.schemas``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Generic, Literal, TypedDict, TypeVar
+from urllib.parse import quote, urlsplit
+from uuid import uuid4
+
+import httpx2
+import pydantic
+import tenacity
+from pydantic_core import to_jsonable_python
+
+from memoryhub import __version__
+from memoryhub.api.schemas import (
+    BatchResults,
+    Changed,
+    Ended,
+    EntryShape,
+    EventAnswer,
+    FactShape,
+    InjectionShape,
+    ListOf,
+    MemoryShape,
+    PreviewShape,
+    RecallShape,
+    SearchResults,
+    SessionShape,
+    Statistics,
+    Stored,
+    StoredFact,
+    ToolResult,
+)
+from memoryhub.client.errors import (
+    ApiError,
+    ConfigurationError,
+    ConnectionFailed,
+    RateLimited,
+    ServerError,
+    UnexpectedAnswer,
+    to_error,
+)
+
+Result = TypeVar("Result")
+Item = TypeVar("Item")
+
+DEFAULT_SERVER = "http://127.0.0.1:8000"
+SERVER_VARIABLE = "MEMORYHUB_URL"
+TOKEN_VARIABLE = "MEMORYHUB_TOKEN"  # noqa: S105 the name of a variable
+MAX_WAIT_SECONDS = 30.0  # before one retry; a hub that asks for more gets none
+FIRST_WAIT_SECONDS = 0.5  # at most; doubled with each try
+_NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+
+
+class Memory(MemoryShape):
+    """A whole memory. ``etag`` identifies this version of it, for ``update(…, if_match=…)``."""
+
+    etag: str = ""
+
+
+class TimelineEntry(EntryShape, extra="allow"):
+    """An entry of a timeline. Further fields depend on ``kind``."""
+
+
+class Session(pydantic.BaseModel):
+    """A session with its newest entries. ``other_projects`` have a session of the same name."""
+
+    session: SessionShape
+    timeline: ListOf[TimelineEntry]
+    other_projects: list[str]
+
+
+class Levels(TypedDict, total=False):
+    """The levels to include besides public. The token needs clearance for them."""
+
+    allow_private: bool
+    allow_secret: bool
+
+
+class Filters(Levels, total=False):
+    """The filters of lists, search and recall."""
+
+    project: str
+    session_id: str
+    type: str
+    category: str
+    concept: str
+    tag: str
+    file: str
+    entity: str
+    sensitivity: str
+    scope: str
+    pinned: bool
+    since: datetime | str
+    until: datetime | str
+    trashed: bool
+
+
+class SearchOptions(Filters, total=False):
+    limit: int
+    mode: Literal["hybrid", "lexical", "semantic"]
+    min_score: float
+    include_superseded: bool
+
+
+class MemoryFields(TypedDict, total=False):
+    """The fields of a memory that a client may set. ``ttl_days``: 0 or None for never."""
+
+    title: str
+    subtitle: str
+    abstract: str
+    overview: str
+    category: str
+    type: str
+    concepts: Sequence[str]
+    tags: Sequence[str]
+    aliases: Sequence[str]
+    importance: float
+    trust: float
+    confidence: float
+    sensitivity: str
+    scope: str
+    project: str
+    session_id: str
+    key: str
+    files_read: Sequence[str]
+    files_modified: Sequence[str]
+    discovery_tokens: int | None
+    ttl_days: float | None
+    entities: Sequence[Mapping[str, str]]
+    superseded_by: str | None
+    pinned: bool
+
+
+class NewMemory(MemoryFields, total=False):
+    """The fields of a new memory besides its content. ``deduplicate``: merge it with a similar one."""
+
+    created_at: datetime | str
+    deduplicate: bool
+
+
+class MemoryPatch(MemoryFields, total=False):
+    content: str
+
+
+class FactFields(TypedDict, total=False):
+    confidence: float
+    project: str
+    session_id: str
+    sensitivity: str
+    memory_id: str
+
+
+class FactFilters(Levels, total=False):
+    subject: str
+    predicate: str
+    object: str
+    min_confidence: float
+    project: str
+    session_id: str
+
+
+class EventFields(Levels, total=False):
+    """``at``: when it happened, if not now."""
+
+    project: str
+    cwd: str
+    at: datetime | str
+    sensitivity: str
+
+
+class InjectOptions(Levels, total=False):
+    session_id: str
+    project: str
+    token_budget: int
+    max_count: int
+
+
+class SessionFilters(Levels, total=False):
+    project: str
+    since: datetime | str
+    until: datetime | str
+
+
+class History(Levels, total=False):
+    """The filters of a timeline."""
+
+    type: str
+    project: str
+    session_id: str
+    since: datetime | str
+    until: datetime | str
+
+
+Event = Literal["session:start", "tool:post", "prompt:submit", "session:end"]
+
+
+@dataclass(frozen=True)
+class Call(Generic[Result]):
+    """One request of the API, with the type of its result.
+
+    ``repeatable``: the hub recognises a repeated request, or changes nothing. Such a call is sent again even
+    if the first request may have been processed and only its answer was lost.
+    """
+
+    method: str
+    path: str
+    result: type[Result]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    body: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    repeatable: bool = True
+
+    def request(self) -> dict[str, Any]:
+        """Return the arguments of ``httpx2.Client.request``."""
+        params = {name: _replace_surrogates(value) for name, value in to_jsonable_python(self.params).items()}
+        found: dict[str, Any] = {"method": self.method, "url": self.path, "params": params}
+        if self.body is None:
+            return {**found, "headers": self.headers}
+        # ASCII also transports half of a surrogate pair, so that the hub can refuse it.
+        content = json.dumps(to_jsonable_python(self.body))
+        return {**found, "headers": {**self.headers, "Content-Type": "application/json"}, "content": content}
+
+    def parse(self, response: httpx2.Response) -> Result:
+        """Return the typed result of a response, or raise the problem that it describes."""
+        if not response.is_success:
+            raise to_error(response)
+        try:
+            found = response.json()
+            if self.result is Memory and isinstance(found, dict):
+                found["etag"] = response.headers.get("ETag", "")
+            return pydantic.TypeAdapter(self.result).validate_python(found)
+        except ValueError as error:  # also pydantic's, which may quote stored text
+            reason = "an older version?" if isinstance(error, pydantic.ValidationError) else "no JSON."
+            message = f"{response.url} does not answer as a hub of version {__version__} does: {reason}"
+            raise UnexpectedAnswer(message) from None
+
+    def failed(self, error: httpx2.TransportError | httpx2.DecodingError) -> ConnectionFailed:
+        """Return the exception for a request without an answer."""
+        reason = "gave no answer in time" if isinstance(error, httpx2.TimeoutException) else str(error)
+        return ConnectionFailed(reason or type(error).__name__, sent=not isinstance(error, _NEVER_SENT))
+
+
+def retry_options(call: Call[Any], tries: int) -> dict[str, Any]:
+    """Return the arguments for tenacity: retries with backoff, as long as the hub asks for."""
+    backoff = tenacity.wait_random_exponential(multiplier=FIRST_WAIT_SECONDS, max=MAX_WAIT_SECONDS)
+
+    def wait(state: tenacity.RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        asked = error.retry_after if isinstance(error, ApiError) else None
+        return backoff(state) if asked is None else asked
+
+    return {
+        "retry": tenacity.retry_if_exception(lambda error: _may_succeed_later(call, error)),
+        "wait": wait,
+        "stop": tenacity.stop_after_attempt(tries),
+        "reraise": True,
+    }
+
+
+def _may_succeed_later(call: Call[Any], error: BaseException) -> bool:
+    """Return whether a retry may succeed without doing something twice."""
+    if isinstance(error, ConnectionFailed):
+        return call.repeatable or not error.sent
+    if not isinstance(error, RateLimited | ServerError) or (error.retry_after or 0) > MAX_WAIT_SECONDS:
+        return False
+    if error.code:  # a problem of the hub itself: it has changed nothing
+        return isinstance(error, RateLimited) or (error.status == 503 and error.code != "store_damaged")
+    return call.repeatable and error.status in (502, 503, 504)  # of a proxy
+
+
+@dataclass(frozen=True)
+class Connection:
+    """The address of a hub and a token, from the arguments or else from the environment."""
+
+    server: str
+    token: str
+
+    @classmethod
+    def configured(cls, server: str | None, token: str | None) -> Connection:
+        """Raise ConfigurationError without a token, or if one of them cannot be used."""
+        server = server or os.environ.get(SERVER_VARIABLE) or DEFAULT_SERVER
+        token = token or os.environ.get(TOKEN_VARIABLE) or ""
+        if not token:
+            raise ConfigurationError(f"No token. Pass token=… or set {TOKEN_VARIABLE}.")
+        if not (token.isascii() and token.isprintable() and " " not in token):
+            raise ConfigurationError("The token contains a space, a line break or a letter with an accent.")
+        return cls(check_server(server), token)
+
+    def http_options(self, seconds: float) -> dict[str, Any]:
+        """Return the arguments of ``httpx2.Client``."""
+        return {
+            "base_url": f"{self.server}/api/v1",
+            "headers": {
+                "Authorization": f"Bearer {self.token}",
+                "Accept": "application/json",
+                "User-Agent": f"memoryhub-client/{__version__}",
+            },
+            "timeout": seconds,
+        }
+
+
+def check_server(server: str) -> str:
+    """Return the base address of a hub, such as ``http://127.0.0.1:8000``."""
+    base = server.strip().rstrip("/").removesuffix("/api/v1")
+    try:
+        parts = urlsplit(base)
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid or parts.query or parts.fragment or parts.username is not None:
+        raise ConfigurationError(f"{server!r} is no address of a hub. Write it as http://127.0.0.1:8000.")
+    return base
+
+
+def next_page(call: Call[ListOf[Item]], page: ListOf[Item]) -> Call[ListOf[Item]] | None:
+    """Return the call for the page after this one; None after the last one."""
+    if page.next_cursor is None:
+        return None
+    return replace(call, params={**call.params, "cursor": page.next_cursor})
+
+
+def remember(content: str, fields: NewMemory) -> Call[Stored]:
+    """The hub recognises a repetition by the content, or by ``key``."""
+    return Call("POST", "/memories", Stored, body={"content": content, **fields})
+
+
+def remember_many(memories: Sequence[Mapping[str, Any]]) -> Call[BatchResults]:
+    return Call("POST", "/memories/batch", BatchResults, body={"memories": list(memories)})
+
+
+def get(id: str, trashed: bool, levels: Levels) -> Call[Memory]:
+    return Call("GET", _memory(id), Memory, {"trashed": trashed, **levels})
+
+
+def update(id: str, if_match: str, fields: MemoryPatch) -> Call[Changed]:
+    headers = {"If-Match": if_match} if if_match else {}
+    # A repeated request would meet the ETag of its own change.
+    return Call("PATCH", _memory(id), Changed, body=fields, headers=headers, repeatable=not if_match)
+
+
+def forget(id: str, hard: bool) -> Call[Ended]:
+    return Call("DELETE", _memory(id), Ended, {"hard": hard}, repeatable=False)
+
+
+def restore(id: str) -> Call[Changed]:
+    return Call("POST", f"{_memory(id)}/restore", Changed)
+
+
+def memories(filters: Filters, order: str) -> Call[ListOf[PreviewShape]]:
+    return Call("GET", "/memories", ListOf[PreviewShape], {**filters, "order": order, "limit": 200})
+
+
+def search(query: str, options: SearchOptions) -> Call[SearchResults]:
+    return Call("POST", "/search", SearchResults, body={**options, "query": query})
+
+
+def recall(query: str, max_tokens: int, filters: Filters) -> Call[RecallShape]:
+    return Call("POST", "/recall", RecallShape, body={**filters, "query": query, "max_tokens": max_tokens})
+
+
+def inject(prompt: str, options: InjectOptions) -> Call[InjectionShape]:
+    """Not repeatable in a session: the hub does not show a memory to the same session twice."""
+    body = {**options, "prompt": prompt}
+    return Call("POST", "/inject", InjectionShape, body=body, repeatable=not options.get("session_id"))
+
+
+def sessions(filters: SessionFilters) -> Call[ListOf[SessionShape]]:
+    return Call("GET", "/sessions", ListOf[SessionShape], {"limit": 200, **filters})
+
+
+def session(id: str, project: str | None, levels: Levels) -> Call[Session]:
+    params = {**levels, "limit": 200, **({} if project is None else {"project": project})}
+    return Call("GET", f"/sessions/{_quote(id)}", Session, params)
+
+
+def timeline(filters: History) -> Call[ListOf[TimelineEntry]]:
+    return Call("GET", "/timeline", ListOf[TimelineEntry], {"limit": 200, **filters})
+
+
+def add_fact(subject: str, predicate: str, object: str, fields: FactFields) -> Call[StoredFact]:
+    """The hub recognises a repetition by subject, predicate and object."""
+    body = {**fields, "subject": subject, "predicate": predicate, "object": object}
+    return Call("POST", "/facts", StoredFact, body=body)
+
+
+def facts(filters: FactFilters) -> Call[ListOf[FactShape]]:
+    return Call("GET", "/facts", ListOf[FactShape], {"limit": 200, **filters})
+
+
+def delete_fact(id: str) -> Call[Ended]:
+    return Call("DELETE", f"/facts/{_quote(id)}", Ended, repeatable=False)
+
+
+def report_event(
+    event: Event, session_id: str, data: Mapping[str, Any], key: str | None, fields: EventFields
+) -> Call[EventAnswer]:
+    """The hub ignores a second event with the same idempotency key, which it calls ``tool_use_id``."""
+    data = {**data, "tool_use_id": key or data.get("tool_use_id") or uuid4().hex}
+    body = {**fields, "event": event, "session_id": session_id, "data": data}
+    return Call("POST", "/events", EventAnswer, body=body)
+
+
+def statistics(levels: Levels) -> Call[Statistics]:
+    return Call("GET", "/stats", Statistics, levels)
+
+
+def call_tool(toolset: str, tool: str, arguments: Mapping[str, Any]) -> Call[ToolResult]:
+    path = f"/tools/{_quote(toolset)}/{_quote(tool)}"
+    return Call("POST", path, ToolResult, body=arguments, repeatable=False)
+
+
+def _memory(id: str) -> str:
+    return f"/memories/{_quote(id)}"
+
+
+def _quote(part: str) -> str:
+    return quote(part, safe="", errors="replace")
+
+
+def _replace_surrogates(value: Any) -> Any:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value

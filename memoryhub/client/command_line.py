@@ -1,0 +1,31 @@
+"""The command ``memoryhub``, also run by ``manage.py``: commands that talk to a hub, and management commands.
+
+Imports only the standard library: ``manage.py`` imports this module before the requirements are installed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from memoryhub.ops import bootstrap
+
+COMMANDS = ("search", "remember", "recall", "sessions", "connect")
+_HELP: tuple[list[str], ...] = ([], ["help"], ["--help"], ["-h"])
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run a command. ``argv`` begins with the name of the program, like ``sys.argv``."""
+    argv = list(sys.argv if argv is None else argv)
+    if argv[1:] in _HELP:
+        print(f"Commands that talk to a hub, from any machine: {', '.join(COMMANDS)}\n", flush=True)
+    is_client_command = argv[1:2] and argv[1] in COMMANDS
+    bootstrap.main(argv, _run_client_command if is_client_command else bootstrap.run_management_command)
+
+
+def _run_client_command(argv: list[str]) -> None:
+    from memoryhub.client import commands
+
+    status = commands.run(argv)
+    sys.stdout.flush()  # a closed pipe is reported here, not while Python exits
+    sys.exit(status)

@@ -1,0 +1,265 @@
+"""The commands ``search``, ``remember``, ``recall`` and ``sessions``; the parser of all client commands."""
+
+from __future__ import annotations
+
+import argparse
+import html
+import itertools
+import re
+import sys
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import PurePath
+from typing import Any
+
+from memoryhub.api.schemas import HitShape, SessionShape
+from memoryhub.client import connect
+from memoryhub.client.calls import DEFAULT_SERVER, SERVER_VARIABLE, MemoryFields, NewMemory, TimelineEntry
+from memoryhub.client.clients import Client
+from memoryhub.client.credentials import find_server, find_token
+from memoryhub.client.errors import AuthenticationFailed, ConnectionFailed, MemoryhubError
+from memoryhub.client.terminal import make_safe, print_json, print_table
+from memoryhub.core.http_client import is_unencrypted
+from memoryhub.core.text import without_title_line
+from memoryhub.core.vocabulary import SCOPES, TYPES
+
+_LEVELS = ("public", "private", "secret")
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run a client command and return its exit status. ``argv`` is like ``sys.argv``."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal that cannot show a character
+            stream.reconfigure(errors="backslashreplace")
+    options = _parser(PurePath(argv[0]).name, argv[1]).parse_args(argv[2:])
+    try:
+        options.server = find_server(options.server)
+        if is_unencrypted(options.server):
+            print(f"Warning: {options.server} receives the token unencrypted. Use https.", file=sys.stderr)
+        status: int = options.run(options)
+    except MemoryhubError as error:
+        print(f"memoryhub: {make_safe(_explain(error, options.server))}", file=sys.stderr)
+        return 1
+    return status
+
+
+def _explain(error: MemoryhubError, server: str | None) -> str:
+    if isinstance(error, ConnectionFailed):
+        advice = f"Is the hub running? --server or {SERVER_VARIABLE} sets its address."
+        return f"cannot reach {server}: {error}. {advice}"
+    if isinstance(error, AuthenticationFailed):
+        return f"{server} does not accept the token. It may be revoked or expired; create a new one."
+    return str(error)
+
+
+def _parser(program: str, command: str) -> argparse.ArgumentParser:
+    add_arguments, description = _COMMANDS[command]
+    parser = argparse.ArgumentParser(f"{program} {command}", description=description)
+    parser.add_argument(
+        "--server", metavar="URL", help=f"address of the hub (default: {SERVER_VARIABLE} or {DEFAULT_SERVER})"
+    )
+    add_arguments(parser)
+    return parser
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+    _add_json(parser)
+    parser.add_argument("--project", help="only this project")
+    parser.add_argument("--private", action="store_true", help="include private memories")
+    parser.add_argument("--secret", action="store_true", help="include secret memories")
+
+
+def _filters(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Return the given filters, as the client takes them."""
+    given = {name: getattr(options, name) for name in ("project", *names) if getattr(options, name)}
+    levels = {"allow_private": options.private or options.secret, "allow_secret": options.secret}
+    return given | {name: True for name, asked in levels.items() if asked}
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _client(options: argparse.Namespace) -> Client:
+    return Client(options.server, find_token(options.server))
+
+
+def _add_search(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("query", nargs="+", help="words, a phrase in quotes, or part of a name")
+    parser.add_argument(
+        "--limit", type=_count, default=10, metavar="N", help="number of results (default: 10)"
+    )
+    parser.add_argument("--type", choices=TYPES, metavar="TYPE", help=f"one of: {', '.join(TYPES)}")
+    parser.add_argument("--tag", help="only memories with this tag")
+    parser.add_argument("--file", help="only memories about this file or folder")
+    _add_filters(parser)
+    parser.set_defaults(run=_search)
+
+
+def _search(options: argparse.Namespace) -> int:
+    with _client(options) as client:
+        filters = _filters(options, "type", "tag", "file")
+        found = client.search(" ".join(options.query), limit=options.limit, **filters)
+    if options.json:
+        return print_json(found)
+    if found.corrected and found.results:
+        print(f"No memory matches. These match “{make_safe(found.suggestions[0])}”:\n")
+    if not found.results:
+        print("No memory matches.")
+        return 0
+    rows = [_hit_row(hit) for hit in found.results]
+    print_table(("score", "type", "project", "updated", "id", "memory"), rows)
+    return 0
+
+
+def _hit_row(hit: HitShape) -> tuple[str, ...]:
+    memory, text = hit.memory, _plain(hit.snippet) or hit.memory.title
+    return (f"{hit.score:.2f}", memory.type, memory.project, _day(memory.updated_at), memory.id, text)
+
+
+def _add_recall(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("query", nargs="+", help="what to recall")
+    parser.add_argument(
+        "--max-tokens", type=_count, default=1000, metavar="N", help="budget of the answer (default: 1000)"
+    )
+    _add_filters(parser)
+    parser.set_defaults(run=_recall)
+
+
+def _recall(options: argparse.Namespace) -> int:
+    with _client(options) as client:
+        found = client.recall(" ".join(options.query), max_tokens=options.max_tokens, **_filters(options))
+    if options.json:
+        return print_json(found)
+    for memory in found.details:
+        where = ", ".join(part for part in (memory.type, memory.project, _day(memory.updated_at)) if part)
+        print(f"{make_safe(memory.title)}  [{make_safe(where)}, {make_safe(memory.id)}]")
+        print(f"{make_safe(without_title_line(memory.content, memory.title))}\n")
+    whole = {memory.id for memory in found.details}
+    rows = [(line.id, line.type, line.summary) for line in found.index if line.id not in whole]
+    if rows:
+        print_table(("id", "type", "also matching"), rows)
+    if not found.total_count:
+        print("No memory matches.")
+    elif found.has_more:
+        print(f"\nMore memories match ({found.total_count}). Raise --max-tokens to see them.")
+    return 0
+
+
+def _add_remember(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("text", nargs="*", help="text of the memory; without it, or with -, standard input")
+    parser.add_argument("--title", help="default: made from the text")
+    parser.add_argument("--type", choices=TYPES, metavar="TYPE", help=f"one of: {', '.join(TYPES)}")
+    parser.add_argument("--project", help="project")
+    parser.add_argument("--category", help="category (default: general)")
+    parser.add_argument("--tag", action="append", dest="tags", help="tag; may be repeated")
+    parser.add_argument("--importance", type=float, metavar="0..1", help="importance (default: 0.5)")
+    parser.add_argument("--sensitivity", choices=_LEVELS, help="default: public")
+    parser.add_argument("--scope", choices=SCOPES, help="default: project")
+    parser.add_argument("--key", help="storing the same key again replaces the memory")
+    parser.add_argument(
+        "--ttl", type=_ttl, dest="ttl_days", metavar="DAYS", help="days until it expires, or never"
+    )
+    _add_json(parser)
+    parser.set_defaults(run=_remember)
+
+
+def _ttl(text: str) -> float:
+    return 0.0 if text == "never" else float(text)
+
+
+def _remember(options: argparse.Namespace) -> int:
+    text = " ".join(options.text)
+    if text in ("", "-"):
+        if sys.stdin.isatty():
+            print("Type the text of the memory, then Ctrl-D.", file=sys.stderr)
+        text = sys.stdin.read()
+    names = [name for name in MemoryFields.__annotations__ if getattr(options, name, None) is not None]
+    fields: NewMemory = {name: getattr(options, name) for name in names}  # type: ignore[assignment]
+    with _client(options) as client:
+        stored = client.remember(text, **fields)
+    if options.json:
+        return print_json(stored)
+    print(f"{stored.outcome}: {make_safe(stored.memory.id)}")
+    if stored.warnings:
+        print("Warning: the project holds more memories than max_memories allows.", file=sys.stderr)
+    return 0
+
+
+def _add_sessions(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", nargs="?", help="id of a session, to show what happened in it")
+    parser.add_argument("--limit", type=_count, default=20, metavar="N", help="number of rows (default: 20)")
+    _add_filters(parser)
+    parser.set_defaults(run=_sessions)
+
+
+def _sessions(options: argparse.Namespace) -> int:
+    filters = _filters(options)
+    with _client(options) as client:
+        if options.session:
+            return _show_session(client, options, filters)
+        rows = list(itertools.islice(client.sessions(**filters), options.limit))
+    if options.json:
+        return print_json(rows)
+    if not rows:
+        print("No sessions yet. memoryhub connect sets up the agents of this machine.")
+        return 0
+    heads = ("session", "project", "agent", "started", "last", "memories", "events")
+    print_table(heads, [_session_row(session) for session in rows])
+    return 0
+
+
+def _session_row(session: SessionShape) -> tuple[str, ...]:
+    times = (_time(session.started_at), _time(session.last_at))
+    counts = (str(session.memory_count), str(session.event_count))
+    return (session.session_id, session.project, session.agent, *times, *counts)
+
+
+def _show_session(client: Client, options: argparse.Namespace, filters: dict[str, Any]) -> int:
+    found = client.session(options.session, **filters)
+    if options.json:
+        return print_json(found)
+    session = found.session
+    where = f"project {session.project or '–'}, agent {session.agent or '–'}"
+    print(f"{make_safe(session.session_id)}  {make_safe(where)}\n")
+    rows = [(_time(entry.at), entry.kind, _describe_entry(entry)) for entry in found.timeline.items]
+    if rows:
+        print_table(("time", "kind", "what"), rows[: options.limit])
+    return 0
+
+
+def _describe_entry(entry: TimelineEntry) -> str:
+    more = entry.model_extra or {}
+    memory = more.get("memory")
+    if isinstance(memory, dict):
+        return f"{memory.get('type')}: {memory.get('title')} ({memory.get('id')})"
+    return " ".join(str(more.get(name) or "") for name in ("event", "tool_name", "preview")).strip()
+
+
+_COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
+    "search": (_add_search, "Search the memories of a hub."),
+    "remember": (_add_remember, "Store a memory in a hub."),
+    "recall": (_add_recall, "Show the memories about a subject, within a budget of tokens."),
+    "sessions": (_add_sessions, "List the sessions of agents, or show what happened in one."),
+    "connect": (connect.add_arguments, "Connect the agents of this machine to a hub."),
+}
+
+
+def _plain(snippet: str) -> str:
+    """Return the text of a snippet, which is HTML with marked hits."""
+    return html.unescape(re.sub(r"</?mark>", "", snippet))
+
+
+def _day(at: datetime) -> str:
+    return f"{at.astimezone():%Y-%m-%d}"
+
+
+def _time(at: datetime) -> str:
+    return f"{at.astimezone():%Y-%m-%d %H:%M}"

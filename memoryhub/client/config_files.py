@@ -1,0 +1,387 @@
+"""Add entries to configuration files in JSON (with comments) and TOML, and remove them again.
+
+The edits change only the text of the entries: comments, order and formatting of everything else stay. Each
+edit is verified by parsing the result, so an entry of the user is never lost.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from memoryhub.client.errors import MemoryhubError
+
+_BLANK = re.compile(r"(?:[\s\ufeff]|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
+_SCALAR = re.compile(r"[\w.+-]+")
+_INDENT = re.compile(r"^([ \t]+)\S", re.MULTILINE)
+
+
+class UnusableConfig(MemoryhubError):
+    """A configuration file that cannot be parsed, or has an entry that is in the way."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is added to a JSON file: a value under a key, or an item at the end of a list (``is_item``).
+
+    ``path`` leads to the value, or to the list. ``created``: how many of its containers were added with it.
+    """
+
+    path: tuple[str, ...]
+    value: Any
+    is_item: bool = False
+    created: int = 0
+
+    @property
+    def container(self) -> tuple[str, ...]:
+        return self.path if self.is_item else self.path[:-1]
+
+
+def to_entries(snippet: Mapping[str, Any]) -> Iterator[Entry]:
+    """Yield the entries of a snippet: its servers, its inputs, and each hook."""
+    for section, content in snippet.items():
+        if isinstance(content, list):
+            yield from (Entry((section,), item, is_item=True) for item in content)
+            continue
+        for name, value in content.items():
+            if isinstance(value, list):
+                yield from (Entry((section, name), item, is_item=True) for item in value)
+            else:
+                yield Entry((section, name), value)
+
+
+def add_json(text: str, entries: Sequence[Entry]) -> tuple[str, list[Entry]]:
+    """Return the text with the entries, and the entries that were missing.
+
+    UnusableConfig names a key that exists with another value.
+    """
+    text = text if text.strip("\ufeff \t\r\n") else "{}\n"
+    added = []
+    for entry in entries:
+        expected = parse_json(text)
+        depths = range(1, len(entry.container) + 1)
+        created = sum(_follow(expected, entry.container[:depth]) is None for depth in depths)
+        if not _insert_value(expected, entry):
+            continue
+        text = _insert_text(text, entry)
+        _verify(text, expected)
+        added.append(replace(entry, created=created))
+    return text, added
+
+
+def remove_json(text: str, entries: Sequence[Entry]) -> tuple[str, list[Entry]]:
+    """Return the text without the entries and the sections that they leave empty, and the entries that stay
+    because they have changed since.
+    """
+    kept = []
+    for entry in reversed(entries):
+        expected = parse_json(text)
+        place = _find_value(expected, entry)
+        if place is None:
+            if not entry.is_item and _follow(expected, entry.path) is not None:
+                kept.append(entry)
+            continue
+        text = _remove_text(text, entry.container, place)
+        del _follow(expected, entry.container)[place]
+        _verify(text, expected)
+        text = _remove_empty_sections(text, entry)
+    return text, kept
+
+
+def add_toml(text: str, snippet: str) -> tuple[str, str]:
+    """Return the text with the tables of the snippet at its end, and the text that was added."""
+    before, wanted = parse_toml(text), parse_toml(snippet)
+    expected = copy.deepcopy(before)
+    for section, tables in wanted.items():
+        existing = expected.setdefault(section, {})
+        if not isinstance(existing, dict):
+            raise UnusableConfig(f"“{section}” is not a table")
+        if any(existing.get(name, value) != value for name, value in tables.items()):
+            raise _other_entry(f"{section}.{next(iter(tables))}")
+        existing.update(tables)
+    if expected == before:
+        return text, ""
+    added = (
+        ("\n" if text and not text.endswith("\n") else "") + ("\n" if text.strip() else "") + f"{snippet}\n"
+    )
+    if parse_toml(text + added) != expected:
+        raise UnusableConfig("the change would alter other settings")
+    return text + added, added
+
+
+def remove_toml(text: str, added: str) -> str:
+    """Return the text without what was added. UnusableConfig if that has changed since."""
+    if not _has_tables(parse_toml(text), parse_toml(added)):
+        return text
+    if text.count(added) != 1:
+        raise UnusableConfig("the entry has changed since; remove it by hand")
+    result = text.replace(added, "")
+    expected = parse_toml(text)
+    for section, tables in parse_toml(added).items():
+        for name in tables:
+            del expected[section][name]
+        if not expected[section] and section not in parse_toml(result):
+            del expected[section]
+    if parse_toml(result) != expected:
+        raise UnusableConfig("the change would alter other settings")
+    return result
+
+
+def _has_tables(document: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    return any(name in document.get(section, {}) for section, tables in wanted.items() for name in tables)
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UnusableConfig(f"it is not valid TOML: {error}") from None
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of a JSON document, in which comments and trailing commas are allowed."""
+    return _parse(text).value
+
+
+@dataclass
+class _Node:
+    """A value in the text. ``end`` is after its last character."""
+
+    start: int
+    end: int
+    value: Any
+    children: list[_Child] = field(default_factory=list)
+
+
+@dataclass
+class _Child:
+    """A member of an object or an item of a list. ``comma``: the position of the comma after it."""
+
+    key: str | int
+    start: int
+    node: _Node
+    comma: int | None = None
+
+
+class _Parser:
+    """Parses JSON with comments, with the position of each value."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+
+    def document(self) -> _Node:
+        self._skip_blank()
+        node = self._value()
+        self._skip_blank()
+        if self.at < len(self.text):
+            raise self._error("the end of the file")
+        if not isinstance(node.value, dict):
+            raise UnusableConfig("it is not a JSON object")
+        return node
+
+    def _value(self) -> _Node:
+        start, letter = self.at, self.text[self.at : self.at + 1]
+        if letter in ("{", "["):
+            return self._container(letter == "{")
+        found = (_STRING if letter == '"' else _SCALAR).match(self.text, start)
+        if not found:
+            raise self._error("a value")
+        try:
+            value = json.loads(found[0])
+        except ValueError:
+            raise self._error("a value") from None
+        self.at = found.end()
+        return _Node(start, self.at, value)
+
+    def _container(self, is_object: bool) -> _Node:
+        node = _Node(self.at, 0, {} if is_object else [])
+        close = "}" if is_object else "]"
+        self._step()
+        while self.text[self.at : self.at + 1] != close:
+            if node.children and node.children[-1].comma is None:
+                raise self._error(f"a comma or {close}")
+            child = self._child(node, is_object)
+            node.children.append(child)
+            self._skip_blank()
+            if self.text[self.at : self.at + 1] == ",":
+                child.comma = self.at
+                self._step()
+        self.at += 1
+        node.end = self.at
+        return node
+
+    def _child(self, parent: _Node, is_object: bool) -> _Child:
+        start, key = self.at, len(parent.children)
+        if not is_object:
+            node = self._value()
+            parent.value.append(node.value)
+            return _Child(key, start, node)
+        name = self._value().value if self.text[self.at] == '"' else None
+        self._skip_blank()
+        if name is None or name in parent.value or self.text[self.at : self.at + 1] != ":":
+            raise self._error("a key that is used once")
+        self._step()
+        node = self._value()
+        parent.value[name] = node.value
+        return _Child(name, start, node)
+
+    def _step(self) -> None:
+        self.at += 1
+        self._skip_blank()
+
+    def _skip_blank(self) -> None:
+        found = _BLANK.match(self.text, self.at)
+        self.at = found.end() if found else self.at
+
+    def _error(self, expected: str) -> UnusableConfig:
+        line = self.text.count("\n", 0, self.at) + 1
+        return UnusableConfig(f"it is not valid JSON: line {line} should have {expected}")
+
+
+def _parse(text: str) -> _Node:
+    try:
+        return _Parser(text).document()
+    except (RecursionError, IndexError):
+        raise UnusableConfig("it is not valid JSON") from None
+
+
+def _verify(text: str, expected: Any) -> None:
+    if parse_json(text) != expected:
+        raise UnusableConfig("the change would alter other settings")
+
+
+def _other_entry(name: str) -> UnusableConfig:
+    return UnusableConfig(f"it has another entry “{name}”. Remove that entry, and run this command again")
+
+
+def _insert_value(document: Any, entry: Entry) -> bool:
+    """Add an entry to a parsed document. Return False if it is there."""
+    for name in entry.container[: -1 if entry.is_item else None]:
+        document = document.setdefault(name, {})
+        if not isinstance(document, dict):
+            raise UnusableConfig(f"“{name}” is not an object")
+    last = entry.path[-1]
+    if not entry.is_item:
+        if document.setdefault(last, entry.value) != entry.value:
+            raise _other_entry(".".join(entry.path))
+        return document[last] is entry.value
+    items = document.setdefault(last, [])
+    if not isinstance(items, list):
+        raise UnusableConfig(f"“{last}” is not a list")
+    if entry.value in items:
+        return False
+    id = entry.value.get("id") if isinstance(entry.value, dict) else None
+    if id and any(isinstance(item, dict) and item.get("id") == id for item in items):
+        raise _other_entry(f"{last}: {id}")
+    items.append(entry.value)
+    return True
+
+
+def _find_value(document: Any, entry: Entry) -> str | int | None:
+    """Return the key or the index of an entry in its container; None if it is not there unchanged."""
+    container = _follow(document, entry.container)
+    if entry.is_item:
+        return (
+            container.index(entry.value) if isinstance(container, list) and entry.value in container else None
+        )
+    same = isinstance(container, dict) and container.get(entry.path[-1]) == entry.value
+    return entry.path[-1] if same else None
+
+
+def _follow(document: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        document = document.get(name) if isinstance(document, dict) else None
+    return document
+
+
+def _find_node(root: _Node, path: Sequence[str]) -> _Node | None:
+    for name in path:
+        child = next((child for child in root.children if child.key == name), None)
+        if child is None:
+            return None
+        root = child.node
+    return root
+
+
+def _insert_text(text: str, entry: Entry) -> str:
+    """Insert an entry, after the containers that it needs."""
+    path = entry.container
+    for depth in range(1, len(path) + 1):
+        if _find_node(_parse(text), path[:depth]) is None:
+            empty: Any = [] if entry.is_item and depth == len(path) else {}
+            text = _insert_child(text, path[: depth - 1], path[depth - 1], empty)
+    return _insert_child(text, path, None if entry.is_item else entry.path[-1], entry.value)
+
+
+def _insert_child(text: str, path: Sequence[str], key: str | None, value: Any) -> str:
+    container = _find_node(_parse(text), path)
+    assert container is not None  # noqa: S101 made before
+    newline = "\r\n" if "\r\n" in text else "\n"
+    found = _INDENT.search(text)
+    unit = found[1] if found else "  "
+    outer = _line_indent(text, container.start)
+    inner = outer + unit
+    if container.children and _starts_line(text, container.children[0].start):
+        inner = _line_indent(text, container.children[0].start)
+    rendered = json.dumps(value, indent=unit, ensure_ascii=False).replace("\n", newline + inner)
+    if key is not None:
+        rendered = f"{json.dumps(key, ensure_ascii=False)}: {rendered}"
+    close = container.end - 1
+    end = max(len(text[:close].rstrip()), container.start + 1)
+    before, tail = text[:end], text[end:close]
+    if container.children and container.children[-1].comma is None:
+        last = container.children[-1].node.end
+        before = f"{text[:last]},{text[last:end]}"
+    elif container.children:  # a trailing comma
+        rendered += ","
+    tail = tail if "\n" in tail else newline + outer
+    return f"{before}{newline}{inner}{rendered}{tail}{text[close:]}"
+
+
+def _remove_text(text: str, path: Sequence[str], place: str | int) -> str:
+    container = _find_node(_parse(text), path)
+    assert container is not None  # noqa: S101 just found
+    index = next(n for n, child in enumerate(container.children) if child.key == place)
+    child = container.children[index]
+    start, end = child.start, child.node.end
+    if child.comma is not None:
+        text = text[: child.comma] + text[child.comma + 1 :]
+    if _starts_line(text, start):  # with its line
+        start = len(text[:start].rstrip(" \t"))
+        start -= 2 if text[:start].endswith("\r\n") else 1
+    text = text[: max(start, container.start + 1)] + text[end:]
+    if index and child.comma is None:
+        comma = container.children[index - 1].comma or 0
+        text = text[:comma] + text[comma + 1 :]
+    return text
+
+
+def _remove_empty_sections(text: str, entry: Entry) -> str:
+    """Remove the containers that were added with an entry, as far as they are empty."""
+    path = entry.container
+    for _ in range(entry.created):
+        node = _find_node(_parse(text), path)
+        if node is None or text[node.start + 1 : node.end - 1].strip():
+            break
+        text, path = _remove_text(text, path[:-1], path[-1]), path[:-1]
+    return text
+
+
+def _line_start(text: str, at: int) -> int:
+    return text.rfind("\n", 0, at) + 1
+
+
+def _starts_line(text: str, at: int) -> bool:
+    start = _line_start(text, at)
+    return start > 0 and not text[start:at].strip()
+
+
+def _line_indent(text: str, at: int) -> str:
+    line = text[_line_start(text, at) : at]
+    return line[: len(line) - len(line.lstrip(" \t"))]

@@ -1,0 +1,330 @@
+"""The command ``connect``: add a hub to the configuration of the agents on this machine, and remove it again.
+
+Every change is shown as a diff and applied after consent. A record of what was added, in the user's state
+folder, lets ``--undo`` remove exactly that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import getpass
+import json
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from urllib.parse import quote
+
+from memoryhub.client import config_files, credentials
+from memoryhub.client.calls import TOKEN_VARIABLE
+from memoryhub.client.clients import Client
+from memoryhub.client.config_files import Entry, UnusableConfig
+from memoryhub.client.connect_record import (
+    Addition,
+    Record,
+    backup_path,
+    digest,
+    folder_from,
+    read_text,
+    write_or_delete,
+    write_text,
+)
+from memoryhub.client.errors import ConfigurationError
+from memoryhub.client.terminal import make_safe
+from memoryhub.core import claude_code
+from memoryhub.web.connect import snippets
+from memoryhub.web.connect.snippets import HubConnection
+
+
+@dataclass(frozen=True)
+class Agent:
+    """An agent that can be connected. ``files`` maps each snippet to the configuration file for it.
+
+    ``folder`` or ``program`` exists if the agent is installed.
+    """
+
+    key: str
+    title: str
+    folder: Path
+    program: str
+    files: dict[str, Path]
+
+    def is_installed(self) -> bool:
+        return self.folder.is_dir() or shutil.which(self.program) is not None
+
+
+def known_agents() -> list[Agent]:
+    """Return the agents with their configuration files for all projects of the user."""
+    home = Path.home()
+    claude = folder_from("CLAUDE_CONFIG_DIR", home / ".claude")
+    claude_state = (claude if os.environ.get("CLAUDE_CONFIG_DIR") else home) / ".claude.json"
+    codex = folder_from("CODEX_HOME", home / ".codex")
+    settings = folder_from("XDG_CONFIG_HOME", home / ".config")
+    if sys.platform == "darwin":
+        settings = home / "Library" / "Application Support"
+    code, gemini, cursor = settings / "Code" / "User", home / ".gemini", home / ".cursor"
+    windsurf = home / ".codeium" / "windsurf"
+    hooks_and_tools = {"hooks": claude / "settings.json", "claude-code": claude_state}
+    return [
+        Agent("claude-code", "Claude Code", claude, "claude", hooks_and_tools),
+        Agent("codex", "Codex CLI", codex, "codex", {"codex": codex / "config.toml"}),
+        Agent("cursor", "Cursor", cursor, "cursor", {"cursor": cursor / "mcp.json"}),
+        Agent("vscode", "VS Code", code, "code", {"vscode": code / "mcp.json"}),
+        Agent("gemini", "Gemini CLI", gemini, "gemini", {"gemini": gemini / "settings.json"}),
+        Agent("windsurf", "Windsurf", windsurf, "windsurf", {"windsurf": windsurf / "mcp_config.json"}),
+    ]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    keys = [agent.key for agent in known_agents()]
+    parser.add_argument("--agent", action="append", choices=keys, help="only this agent; may be repeated")
+    parser.add_argument(
+        "--toolset", choices=list(snippets.TOOLSETS), default="letsgo", help="default: letsgo"
+    )
+    parser.add_argument("--undo", action="store_true", help="remove what this command added")
+    parser.add_argument("--dry-run", action="store_true", help="show the changes and apply none")
+    parser.add_argument("--yes", action="store_true", help="apply the changes without a question")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    agents = [agent for agent in known_agents() if agent.key in (options.agent or ())]
+    if options.undo:
+        return _undo(options, agents or known_agents())
+    agents = agents or [agent for agent in known_agents() if agent.is_installed()]
+    if not agents:
+        raise ConfigurationError("No agent found on this machine. --agent names one that is not detected.")
+    token = "" if options.dry_run else _ask_for_token(options)
+    print("Agents: " + ", ".join(agent.title for agent in agents))
+    states = set(_connect(options, agents))
+    if "connected" in states and not options.dry_run:
+        _send_test_event(options.server, token)
+        _explain_token(options.server)
+    return int("failed" in states)
+
+
+def _connect(options: argparse.Namespace, agents: list[Agent]) -> Iterator[str]:
+    """Connect each agent. Yield ``connected``, ``declined`` or ``failed`` for each file."""
+    record = Record.load()
+    hub = HubConnection(options.server, toolset=options.toolset)
+    for agent in agents:
+        if agent.key == "claude-code" and _has_plugin(agent):
+            print(f"{agent.title}: the plugin memoryhub is enabled, which connects it already.")
+            yield "connected"
+            continue
+        for snippet, path in agent.files.items():
+            yield _handle(options, agent.title, path, partial(_plan, record, snippet, path, hub), record)
+
+
+def _undo(options: argparse.Namespace, agents: list[Agent]) -> int:
+    record, states = Record.load(), set()
+    titles = {path: agent.title for agent in agents for path in agent.files.values()}
+    for path in record.paths():
+        # Without --agent also files of an agent whose folder was set by a variable in the earlier run.
+        if path in titles or not options.agent:
+            title = titles.get(path, "Agent")
+            states.add(_handle(options, title, path, partial(_plan_removal, record, path), record))
+    if not states:
+        print("There is nothing to undo: memoryhub connect has added nothing.")
+    return int("failed" in states)
+
+
+@dataclass
+class Change:
+    """A change of one file. ``after`` is None for a file to delete.
+
+    ``original``: the text without the entries, for the backup. ``notes`` are shown to the user.
+    """
+
+    path: Path
+    before: str | None
+    after: str | None
+    original: str | None = None
+    addition: Addition | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def _handle(
+    options: argparse.Namespace, title: str, path: Path, plan: Callable[[], Change], record: Record
+) -> str:
+    """Plan, show and apply the change of one file. Return ``connected``, ``declined`` or ``failed``."""
+    try:
+        change = plan()
+        for note in change.notes:
+            print(f"{title}: {path}: {note}")
+        if change.before == change.after:
+            print(f"{title}: {path} needs no change.")
+        else:
+            _show(change)
+        if options.dry_run:
+            return "connected"
+        if change.before != change.after and not _is_confirmed(options, path):
+            return "declined"
+        _apply(change, record)
+        if change.before != change.after:
+            print(f"{title}: {path} changed.")
+    except BrokenPipeError:  # of standard output
+        raise
+    except (UnusableConfig, OSError, UnicodeDecodeError) as error:
+        print(f"{title}: {path} stays as it is: {error}.", file=sys.stderr)
+        return "failed"
+    return "connected"
+
+
+def _plan(record: Record, snippet: str, path: Path, hub: HubConnection) -> Change:
+    """Return the change that connects an agent, instead of what an earlier run has added."""
+    before, known = read_text(path), record.get(path)
+    if known:
+        with suppress(UnusableConfig):  # it is connected to another hub
+            if _add(snippet, before or "", hub)[0] == before:
+                return Change(path, before, before, addition=known)
+    original = _plan_removal(record, path).after
+    after, addition = _add(snippet, original or "", hub)
+    if not (addition.toml or addition.entries):  # the user has added the same
+        return Change(path, before, before)
+    addition.original, addition.result = digest(original), digest(after)
+    return Change(path, before, after, original, addition)
+
+
+def _add(snippet: str, text: str, hub: HubConnection) -> tuple[str, Addition]:
+    """Return the text of a configuration file with a snippet, and what was added."""
+    if snippet == "codex":
+        after, toml = config_files.add_toml(text, _snippet_text(snippet, hub))
+        return after, Addition(toml=toml)
+    content = claude_code.settings_snippet(hub.base, None) if snippet == "hooks" else None
+    entries = list(config_files.to_entries(content or json.loads(_snippet_text(snippet, hub))))
+    if content:
+        _check_no_other_hooks(text, entries)
+    after, added = config_files.add_json(text, entries)
+    return after, Addition(added)
+
+
+def _plan_removal(record: Record, path: Path) -> Change:
+    """Return the change that removes what was added, and leaves what the user has changed since."""
+    before, addition = read_text(path), record.get(path)
+    if addition is None or before is None:
+        return Change(path, before, before)
+    if digest(before) == addition.result:
+        original = read_text(backup_path(path)) if addition.original else None
+        if digest(original) == addition.original:
+            return Change(path, before, original)
+    if addition.toml:
+        return Change(path, before, config_files.remove_toml(before, addition.toml))
+    after, kept = config_files.remove_json(before, addition.entries)
+    notes = [f"“{'.'.join(entry.path)}” has changed since and stays" for entry in kept]
+    return Change(path, before, after, notes=notes)
+
+
+def _snippet_text(key: str, hub: HubConnection) -> str:
+    return next(one.text for one in snippets.client_snippets(hub) if one.key == key)
+
+
+def _check_no_other_hooks(text: str, wanted: list[Entry]) -> None:
+    """Raise UnusableConfig if hooks of a hub exist that differ: each event would be sent twice."""
+    document = config_files.parse_json(text) if text.strip() else {}
+    hooks = document.get("hooks")
+    ours = [entry.value for entry in wanted]
+    for entries in hooks.values() if isinstance(hooks, dict) else ():
+        for entry in entries if isinstance(entries, list) else ():
+            if entry not in ours and claude_code.HOOK_PATH in json.dumps(entry):
+                raise UnusableConfig(
+                    "it has other hooks of a memoryhub. Remove them, and run this command again"
+                )
+
+
+def _has_plugin(agent: Agent) -> bool:
+    try:
+        enabled = config_files.parse_json(read_text(agent.files["hooks"]) or "{}").get("enabledPlugins")
+    except (UnusableConfig, OSError, UnicodeDecodeError):  # reported when the file is to be changed
+        return False
+    names = enabled if isinstance(enabled, dict) else {}
+    return any(name.partition("@")[0] == "memoryhub" and on for name, on in names.items())
+
+
+def _show(change: Change) -> None:
+    lines = difflib.unified_diff(
+        (change.before or "").splitlines(),
+        (change.after or "").splitlines(),
+        "/dev/null" if change.before is None else str(change.path),
+        "/dev/null" if change.after is None else str(change.path),
+        lineterm="",
+    )
+    print("\n".join(make_safe(line) for line in lines))
+
+
+def _is_confirmed(options: argparse.Namespace, path: Path) -> bool:
+    if options.yes:
+        return True
+    if not sys.stdin.isatty():
+        raise ConfigurationError("Nobody can be asked. Use --yes to apply the changes, or --dry-run.")
+    try:
+        return input(f"Change {path}? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _apply(change: Change, record: Record) -> None:
+    """Change a file, after its backup and the record of what is added."""
+    path = change.path
+    if read_text(path) != change.before:
+        raise UnusableConfig("it was changed in the meantime. Run the command again")
+    if change.addition is None:
+        if record.get(path) is None:
+            return
+        if change.after != change.before:
+            write_or_delete(path, change.after)
+        backup_path(path).unlink(missing_ok=True)
+        record.set(path, None)
+        return
+    record.set(path, change.addition)
+    if change.before == change.after:
+        return
+    if change.original is not None:
+        write_text(backup_path(path), change.original, like=path)
+    write_or_delete(path, change.after)
+
+
+def _ask_for_token(options: argparse.Namespace) -> str:
+    """Return the token of the hub, or ask for it and store it in the keyring."""
+    try:
+        return credentials.find_token(options.server)
+    except ConfigurationError:
+        if not sys.stdin.isatty():
+            raise
+    print(f"Create a token at {options.server}/connect/ and paste it here. It is not shown.")
+    token = getpass.getpass("Token: ").strip()
+    if not token:
+        raise ConfigurationError("No token was given.")
+    if reason := credentials.store_token(options.server, token):
+        print(f"The token is not stored: {reason}. Set {TOKEN_VARIABLE} yourself.", file=sys.stderr)
+    return token
+
+
+def _send_test_event(server: str, token: str) -> None:
+    """Report the start of a session, and show where it arrived."""
+    name = f"memoryhub-connect-{socket.gethostname()}"[:200]
+    with Client(server, token) as client:
+        client.report_event("session:start", name)
+        found = client.session(name).session
+    where = f"{server}/sessions/{quote(name, safe='')}/"
+    parts = (
+        f"project {found.project or '–'}",
+        f"agent {found.agent or '–'}",
+        f"{found.last_at.astimezone():%H:%M:%S}",
+    )
+    print(f"Test event arrived: session {name}, {make_safe(', '.join(parts))}\n  {where}")
+
+
+def _explain_token(server: str) -> None:
+    is_stored = not os.environ.get(TOKEN_VARIABLE) and credentials.read_keyring(server)[0]
+    value = f'"$(keyring get {credentials.SERVICE} {server})"' if is_stored else "mh_..."
+    print(
+        f"The agents read the token from {TOKEN_VARIABLE}. Set it in the profile of your shell:\n"
+        f"  export {TOKEN_VARIABLE}={value}"
+    )
