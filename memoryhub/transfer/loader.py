@@ -169,8 +169,9 @@ def _read_batches(
 
 
 def _count_characters(item: Item) -> int:
-    is_memory = isinstance(item, Record) and isinstance(item.draft, MemoryDraft)
-    return len(item.draft.content) if is_memory else 0
+    if isinstance(item, Record) and isinstance(item.draft, MemoryDraft):
+        return len(item.draft.content)
+    return 0
 
 
 def _look_ahead(batches: Iterator[_BatchRead]) -> Iterator[_BatchRead]:
