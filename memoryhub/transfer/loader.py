@@ -172,8 +172,9 @@ def _read_batches(
 
 
 def _count_characters(item: Item) -> int:
-    draft = item.draft if isinstance(item, Record) else None
-    return len(draft.content) if isinstance(draft, MemoryDraft) else 0
+    if isinstance(item, Record) and isinstance(item.draft, MemoryDraft):
+        return len(item.draft.content)
+    return 0
 
 
 def _look_ahead(batches: Iterator[_BatchRead]) -> Iterator[_BatchRead]:
