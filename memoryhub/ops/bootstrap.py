@@ -23,6 +23,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
 
+import memoryhub
+
 ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv"
 _PACKAGED = Path(__file__).resolve().parents[1] / "data"
@@ -65,6 +67,9 @@ def main(argv: list[str], run: Callable[[list[str]], None] | None = None) -> Non
 def run_management_command(argv: list[str]) -> None:
     """Run a Django command in the store, or in the demo's store for ``quickstart``."""
     command = argv[1] if len(argv) > 1 else ""
+    if argv[1:] in (["--version"], ["version"]):
+        print(f"memoryhub {memoryhub.__version__}")  # Django would print its own
+        return
     if command == "test" and IS_INSTALLED:
         sys.exit("The tests are in the repository; the package leaves them out.")
     if command == "quickstart" and "--no-demo" not in argv:

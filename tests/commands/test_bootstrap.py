@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import memoryhub
 from memoryhub.ops import bootstrap
 
 MANAGE = bootstrap.ROOT / "manage.py"
@@ -72,6 +73,12 @@ def test_what_an_old_python_reads_holds_nothing_new():
     newer = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr, ast.Match, ast.AsyncFunctionDef)
     assert not [node for node in ast.walk(tree) if isinstance(node, newer)]
     assert not [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+
+
+@pytest.mark.parametrize("word", ["--version", "version"])
+def test_version_is_that_of_the_hub_and_not_of_django(word, capsys):
+    bootstrap.run_management_command(["memoryhub", word])
+    assert capsys.readouterr().out == f"memoryhub {memoryhub.__version__}\n"
 
 
 def test_windows_is_told_about_wsl(monkeypatch):
