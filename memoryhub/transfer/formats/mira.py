@@ -87,7 +87,8 @@ def _scope(fields: FieldReader) -> str:
     scope = fields.text("scope", Scope.PROJECT.value)
     if scope in SCOPES:
         return scope
-    fields.notes.add(f"scope {printable_name(scope)} (stored for the project)")
+    # Any guess could show the memory to more people than its author wanted.
+    fields.refuse("scope", "is unknown; use personal, project or team")
     return Scope.PROJECT.value
 
 

@@ -110,11 +110,16 @@ def test_stale_memory_has_a_tag(tmp_path: Path) -> None:
 
 
 def test_values_and_tables_without_a_place_are_reported(tmp_path: Path) -> None:
-    row = fact(branch="main", team_id=3, user_id="ada", suspicious=1, scope="galaxy")
+    row = fact(branch="main", team_id=3, user_id="ada", suspicious=1)
     found = read(tmp_path, memory_facts=[row], goals=[{"title": "Ship"}])
-    assert {"branch", "team_id", "user_id", "scope galaxy (stored for the project)"} <= found.unmapped.keys()
+    assert {"branch", "team_id", "user_id"} <= found.unmapped.keys()
     assert any("goals" in what for what in found.unmapped)
-    assert found.drafts[0].scope == "project"
+
+
+def test_unknown_scope_is_refused(tmp_path: Path) -> None:
+    found = read(tmp_path, memory_facts=[fact(scope="galaxy")])
+    assert found.drafts == []
+    assert found.bad == {"memory_facts row 42": ["scope: is unknown; use personal, project or team"]}
 
 
 def test_first_versions_are_read(tmp_path: Path) -> None:
