@@ -362,6 +362,7 @@ def test_tool_output_with_a_claim_is_captured(agent_session, tool, kind, text):
         ("refactor", "Refactored the payment module: the gateway client has its own file now"),
         ("decision", "We decided to use PostgreSQL instead of MySQL for the ledger"),
         ("change", "Changed the session timeout from 30 minutes to 8 hours for kiosk devices"),
+        ("change", "Changed the retry limit of uploads from 3 to 10 attempts"),
         ("change", "Updated the default page size from 20 to 50 in the listing view"),
     ],
 )
