@@ -52,22 +52,9 @@ class ModelApi:
 
     def text_for(self, prompt: str) -> str:
         """Return the conversation that the model received with the first request for a prompt."""
-        return json.dumps(self._messages_for(prompt), ensure_ascii=False)
-
-    def context_of(self, prompt: str) -> str:
-        """Return what hooks added to a prompt: the texts after the last answer of the model."""
-        messages = self._messages_for(prompt)
-        last = max((n for n, message in enumerate(messages) if message["role"] == "assistant"), default=-1)
-        texts = [
-            part for message in messages[last + 1 :] for part in _text(message).split("<memory-context>")[1:]
-        ]
-        return texts[-1] if texts else ""
-
-    def _messages_for(self, prompt: str) -> list[dict[str, Any]]:
         for body in self.requests:
             if any(prompt in _text(message) for message in body["messages"]):
-                messages: list[dict[str, Any]] = body["messages"]
-                return messages
+                return json.dumps(body["messages"], ensure_ascii=False)
         raise AssertionError(f"the model never received {prompt!r}")
 
 
