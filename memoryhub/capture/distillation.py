@@ -18,7 +18,7 @@ from memoryhub.capture.classification import (
     is_routine_commit,
     strip_generated_lines,
 )
-from memoryhub.capture.observation import Observation
+from memoryhub.capture.observation import TOOLS, Observation
 from memoryhub.capture.shell_commands import (
     changed_paths,
     committed_paths,
@@ -248,11 +248,11 @@ def _is_covered(note: str, message: str) -> bool:
 
 
 def _distill_command(seen: Observation, work: OpenWork) -> Candidate | str:
-    if is_display_only(seen.command):
+    if is_display_only(seen.command) or TOOLS.help_command.search(seen.command):
         return ROUTINE
     output = strip_injected_context(seen.output)
     if repair := extract_repair(output):
-        return Candidate(repair, "failure", tuple(work.read[-MAX_FILES_READ:]), tuple(work.modified))
+        return Candidate(repair, "failure")  # the open files may have nothing to do with it
     if seen.failed:
         if error := last_error(seen.output):
             work.failure, work.failed_command = error, seen.command

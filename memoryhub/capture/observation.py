@@ -41,6 +41,7 @@ class ToolRules(PatternFile):
     patched_file: Regex
     test_command: Regex
     commit_command: Regex
+    help_command: Regex
     heredoc: Regex
     trailer: Regex
     command_prefix: Regex
@@ -151,7 +152,7 @@ def answers_text(given: Mapping[str, Any], response: Any) -> str:
         known = [one for one in options.get(question, ()) if isinstance(one, Mapping)]
         course = TOOLS.course.search(question) and TOOLS.agreement.search(answer)
         if question and answer and not course:
-            lines.append(f"Decision of the user: {question.strip()} {_describe_answer(answer, known)}")
+            lines.append(_describe_answer(question, answer, known))
     return "\n".join(lines)
 
 
@@ -168,13 +169,14 @@ def _answers(given: Mapping[str, Any], response: Any, question: str) -> list[tup
     return pairs or [(question, text.strip())]
 
 
-def _describe_answer(answer: str, options: Sequence[Mapping[str, Any]]) -> str:
-    """Return the answer with the description of its option, and the options not chosen."""
+def _describe_answer(question: str, answer: str, options: Sequence[Mapping[str, Any]]) -> str:
+    """Return the answer and its question, the description of its option, and the options not chosen."""
     labels = [_first_text(option, "label") for option in options]
     chosen = [option for option, label in zip(options, labels, strict=True) if label and label in answer]
     reasons = "; ".join(filter(None, (_first_text(option, "description") for option in chosen)))
     rejected = ", ".join(label for label in labels if label and label not in answer)
-    text = f"{answer} ({reasons})." if reasons else f"{answer.rstrip('.')}."
+    text = f"Decision of the user: {answer.rstrip('.')} ({question.strip()})"
+    text += f" Reason: {reasons}." if reasons else ""
     return f"{text} Not chosen: {rejected}." if rejected else text
 
 

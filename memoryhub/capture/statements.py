@@ -11,8 +11,10 @@ from memoryhub.core.text import CJK, collapse_whitespace, shorten
 
 MAX_CHARS = 2000
 MIN_WORDS = 6
+MAX_SENTENCES = 6  # of an output of which all sentences are kept
 ESSAY_CHARS = 1000  # longer answers are essays, of which only some paragraphs are findings
 _MIN_REPAIR_WORDS = 3
+_MAX_WRAPPED_LINES = 3  # before and after the line that names a cause or a fix
 _MIN_CJK_CHARS = 15  # counts like MIN_WORDS in scripts without spaces
 _COMMENT = re.compile(r"^\s*(?:#|//|--|/?\*+|;)\s?(?P<text>.+?)\s*(?:\*/)?$")
 _TRAILING_COMMENT = re.compile(r"\s(?:#|//)\s(?P<text>.{20,})$")
@@ -61,20 +63,39 @@ def extract_claims(text: str) -> str:
     """Return the complete sentences and the reports of an output, if one of them makes a claim."""
     lines = [line for line in extract_prose(text).splitlines() if not _RULES.progress.search(line)]
     sentences = [line for line in lines if _SENTENCE_END.search(line) or _RULES.report.search(line)]
+    if len(sentences) > MAX_SENTENCES:  # a manual or a help text: its advice can be looked up again
+        sentences = [line for line in sentences if _RULES.claim.search(line) or _RULES.report.search(line)]
     return "\n".join(sentences) if any(map(makes_claim, sentences)) else ""
 
 
 def extract_repair(text: str) -> str:
     """Return the error, the cause and the fix that an output states; empty if cause or fix is missing."""
-    lines = [
-        collapse_whitespace(line) for line in text.splitlines() if len(line.split()) >= _MIN_REPAIR_WORDS
-    ]
-    causes, fixes = ([line for line in lines if rule.search(line)] for rule in (_RULES.cause, _RULES.fix))
-    if not (causes and fixes):
-        return ""
-    stated = [line for line in lines if line in causes or line in fixes]
+    lines = [line.strip() for line in text.splitlines()]
+    found: set[int] = set()
+    for rule in (_RULES.cause, _RULES.fix):
+        hits = [
+            at
+            for at, line in enumerate(lines)
+            if len(line.split()) >= _MIN_REPAIR_WORDS and rule.search(line)
+        ]
+        if not hits:
+            return ""
+        found.update(*(_sentence_lines(lines, at) for at in hits))
+    stated = [lines[at] for at in sorted(found)]
     error = last_error(text)
     return "\n".join([error, *stated] if error and error not in stated else stated)[:MAX_CHARS]
+
+
+def _sentence_lines(lines: list[str], at: int) -> range:
+    """Return the numbers of the lines over which the sentence of a line is wrapped."""
+    first = last = at
+    while first and at - first < _MAX_WRAPPED_LINES and lines[first][:1].islower() and lines[first - 1]:
+        first -= 1
+    while last + 1 < len(lines) and last - at < _MAX_WRAPPED_LINES and lines[last + 1][:1].islower():
+        if _SENTENCE_END.search(lines[last]):
+            break
+        last += 1
+    return range(first, last + 1)
 
 
 def extract_paragraphs(text: str) -> str:

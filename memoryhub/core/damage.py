@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from contextlib import suppress
+import time
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,8 @@ logger = logging.getLogger(__name__)
 ADVICE = "the store is damaged; its operator can run: manage.py doctor"
 _CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _NOT_TEXT = "Could not decode to UTF-8"  # no write of the app stores such bytes
+_CHECK_SECONDS, _CHECK_INTERVAL = 5, 60
+_next_check: dict[str, float] = {}  # when a store may be checked again
 _seen: set[str] = set()  # stores whose file of damage cannot be written
 
 
@@ -30,6 +33,31 @@ def is_damage(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
+
+
+def explains(error: BaseException) -> bool:
+    """Whether damage is the cause of an unexpected error.
+
+    A page with the content of another one is valid for SQLite, but its values fit no code. So the file is
+    checked, at most once a minute in each process and for some seconds.
+    """
+    return is_damage(error) or is_recorded() or _is_found_in_file()
+
+
+def _is_found_in_file() -> bool:
+    path, now = str(connection.settings_dict["NAME"]), time.monotonic()
+    if now < _next_check.get(path, 0):
+        return False
+    _next_check[path] = now + _CHECK_INTERVAL
+    try:
+        with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as file:
+            file.set_progress_handler(lambda: time.monotonic() > now + _CHECK_SECONDS, 10_000)
+            [[found]] = file.execute("PRAGMA integrity_check(1)")
+    except sqlite3.Error as error:
+        found = str(error) if is_damage(error) else "ok"
+    if found != "ok":
+        record(sqlite3.DatabaseError(found))
+    return bool(found != "ok")
 
 
 def record_path() -> Path:

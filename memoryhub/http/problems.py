@@ -156,11 +156,8 @@ def handle_exception(request: HttpRequest, exc: Exception | type[Exception]) -> 
 
 @singledispatch
 def to_problem(exc: Exception) -> Problem:
-    """Return the problem for an exception; ``internal_error`` for an unexpected one.
-
-    Damage can also appear as values that no code expects.
-    """
-    if damage.is_damage(exc) or damage.is_recorded():
+    """Return the problem for an exception; ``internal_error`` for an unexpected one."""
+    if damage.explains(exc):
         return store_damaged()
     return Problem(500, "internal_error", INTERNAL_ERROR_DETAIL)
 

@@ -174,8 +174,9 @@ def _candidates_for_prompt(request: InjectionRequest, clearance: Clearance, now:
 
 
 def _live_in_project(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:
+    """Return the live memories of the project, without those that a visible memory replaces."""
     live: MemoryQuerySet = Memory.objects.visible_to(clearance).live(max(now, timezone.now()))
-    return live.filter(project=request.project)
+    return live.filter(project=request.project).exclude(superseded_by__in=live)
 
 
 def _pinned_memories(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:

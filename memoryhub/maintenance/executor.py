@@ -175,7 +175,7 @@ class _Execution:
         self, run: MaintenanceRun, watcher: ProgressCallback, is_stopping: Callable[[], bool]
     ) -> None:
         self.run, self.watcher, self.is_stopping = run, watcher, is_stopping
-        self.actor = Actor(run.actor, results.clearance_of(run))
+        self.actor = Actor(run.actor, results.clearance_of(run), run.reach.get("may_delete", True))
         self.unsaved: list[Change] = []  # changes of a dry run since its progress was saved
         self.saved_at = self.checkpointed_at = time.monotonic()
 

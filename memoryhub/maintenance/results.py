@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from memoryhub.access.policy import LEVELS, Clearance
+from memoryhub.access.policy import LEVELS, Actor, Clearance
 from memoryhub.core.database import batched
 from memoryhub.maintenance.operations import find_operation
 from memoryhub.maintenance.operations.base import Change
@@ -253,6 +253,12 @@ def clearance_to_json(clearance: Clearance) -> dict[str, Any]:
     if clearance.grants:
         stored["grants"] = {project: sorted(levels) for project, levels in clearance.grants}
     return stored
+
+
+def reach_to_json(actor: Actor) -> dict[str, Any]:
+    """Return what the runs of an actor may change."""
+    stored = clearance_to_json(actor.clearance)
+    return stored if actor.may_delete else stored | {"may_delete": False}
 
 
 def clearance_from_json(stored: dict[str, Any]) -> Clearance:

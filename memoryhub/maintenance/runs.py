@@ -101,7 +101,7 @@ def enqueue(
             operation=operation.name,
             params=stored,
             project=project,
-            reach=results.clearance_to_json(actor.clearance),
+            reach=results.reach_to_json(actor),
             dry_run=dry_run,
             day=day,
             actor=actor.name,
@@ -236,8 +236,8 @@ def _find_queued(
     queued = MaintenanceRun.objects.filter(
         operation=operation, status=Status.QUEUED, dry_run=dry_run, started_at=None, undoes=None
     )
-    clearance = results.clearance_to_json(actor.clearance)
-    return next((run for run in queued if run.params == params and run.reach == clearance), None)
+    reach = results.reach_to_json(actor)
+    return next((run for run in queued if run.params == params and run.reach == reach), None)
 
 
 def _require_no_overlap(operation: str, project: str, actor: Actor, now: datetime) -> None:

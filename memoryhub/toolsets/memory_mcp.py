@@ -58,8 +58,6 @@ from memoryhub.toolsets.memory_mcp_results import (
 
 MIN_QUOTED_WORDS = 4  # consecutive words of a memory in a reason that count as a quotation
 MAX_PROVENANCE_ROWS = 1  # journal rows per detail; memory_forget returns all
-# Tokens of the response around the result; the budget covers the whole response.
-ENVELOPE_TOKENS = estimate_tokens(json.dumps({"result": 0, "ignored": []}))
 
 
 def _to_entity(value: object) -> object:
@@ -251,9 +249,8 @@ def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
     """
     clearance = args.clearance(caller)
     provenance = versions.Provenance(clearance, MAX_PROVENANCE_ROWS) if args.provenance else None
-    request = RecallRequest(
-        args.query, args.max_tokens - ENVELOPE_TOKENS, most_details=args.limit, whole_index=True
-    )
+    around = min(_envelope_tokens(args), args.max_tokens // 2)
+    request = RecallRequest(args.query, args.max_tokens - around, most_details=args.limit, whole_index=True)
     answer = recall_memories(
         args.memories(caller),
         request,
@@ -265,7 +262,7 @@ def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
         prepare=provenance.read if provenance else None,
         on_shown=lambda memories: record_reveals(memories, caller.actor, "memory-mcp memory_recall"),
     )
-    answer["tokens_used"] += ENVELOPE_TOKENS
+    answer["tokens_used"] += around
     renewed = store.renew_expiry(
         [detail["id"] for detail in answer["details"]], settings.MEMORYHUB.mcp_renew_importance
     )
@@ -273,6 +270,13 @@ def memory_recall(caller: Caller, args: RecallArguments) -> dict[str, Any]:
         if "expires_at" in detail and detail["id"] in renewed:
             detail["expires_at"] = iso_seconds(renewed[detail["id"]])
     return answer
+
+
+def _envelope_tokens(args: RecallArguments) -> int:
+    """Return the tokens of the response around the result; the budget covers the whole response."""
+    ignored = unknown_arguments(args)
+    suggestions = {"suggestions": dict.fromkeys(ignored, "allow_private")} if ignored else {}
+    return estimate_tokens(json.dumps({"result": 0, "ignored": ignored, **suggestions}, ensure_ascii=False))
 
 
 @MEMORY_MCP.tool(Right.WRITE, destructive=True)

@@ -17,6 +17,7 @@ from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.facts import services
+from memoryhub.memories.create import CHUNK_CHARACTERS, CHUNK_SIZE
 from memoryhub.memories.delete import count_by_quota, fullest
 from memoryhub.memories.errors import NotFound, SecretDetected, StoreError
 from memoryhub.memories.imported_history import HISTORY_TEXT_FIELDS, ImportedHistory
@@ -100,8 +101,9 @@ def _add_counts(counts: Counter[str], names: list[str], by: int = 1) -> None:
         counts[name if known else OTHER_FIELDS] += by
 
 
-BATCH_SIZE = 1000
-BATCH_CHARACTERS = 500_000  # of the contents of one batch, which is stored in one transaction
+# A batch is stored in one transaction, so other writers wait for it.
+BATCH_SIZE = CHUNK_SIZE
+BATCH_CHARACTERS = CHUNK_CHARACTERS  # of its contents, unless it is a single item
 _OPEN_KIND = "replacement"  # the only history that every import includes: an ordinary field of a memory
 _RESTORE_ONLY = "only an import that may restore the store includes it"
 
@@ -157,13 +159,22 @@ def _read_batches(
         if options.strict and isinstance(item, InvalidItem):
             yield Batch(items, options, ids, workers), reader.mark(before=True), item
             return
+        size = _count_characters(item)
+        if items and characters + size > BATCH_CHARACTERS:
+            yield Batch(items, options, ids, workers), reader.mark(before=True), None
+            items, characters = [], 0
         items.append(item)
-        if isinstance(item, Record) and isinstance(item.draft, MemoryDraft):
-            characters += len(item.draft.content)
-        if len(items) >= BATCH_SIZE or characters >= BATCH_CHARACTERS:
+        characters += size
+        if len(items) >= BATCH_SIZE:
             yield Batch(items, options, ids, workers), reader.mark(), None
             items, characters = [], 0
     yield Batch(items, options, ids, workers), reader.mark(), None
+
+
+def _count_characters(item: Item) -> int:
+    if isinstance(item, Record) and isinstance(item.draft, MemoryDraft):
+        return len(item.draft.content)
+    return 0
 
 
 def _look_ahead(batches: Iterator[_BatchRead]) -> Iterator[_BatchRead]:

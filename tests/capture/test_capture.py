@@ -386,11 +386,22 @@ def test_message_of_a_build_tool_is_not_captured(agent_session, output):
     assert agent_session.tool("Bash", {"command": "make"}, {"stdout": output}).memory is None
 
 
+def test_help_and_long_advice_are_not_captured(agent_session):
+    advice = "Use this option rather than the old one, because it is faster."
+    assert agent_session.tool("Bash", {"command": "tool --help"}, {"stdout": advice}).memory is None
+    manual = "\n".join(
+        f"{word.title()}: {advice}" for word in "alpha beta gamma delta omega kappa rho".split()
+    )
+    assert agent_session.tool("Bash", {"command": "./manual.sh"}, {"stdout": manual}).memory is None
+
+
 @pytest.mark.parametrize(
     "output",
     [
         "Error: connect ECONNREFUSED 127.0.0.1:5432\nCause: the pool was closed before the last query ended."
         "\nFix: await pool.end() in the shutdown hook.",
+        "Error: the export stopped at row 40\nThe cause is a name with a line break, which the writer\n"
+        "does not quote.\nThe fix is to set quoting=QUOTE_ALL in\nthe export.",
         "TypeError: cart is undefined. Root cause: the cart is loaded lazily. Fixed by awaiting cart.load().",
     ],
 )
@@ -421,8 +432,8 @@ def test_answer_of_the_user_is_a_decision(agent_session, response):
     memory = agent_session.tool("AskUserQuestion", {"questions": [QUESTION]}, response).memory
     assert memory.type == "decision"
     assert memory.content == (
-        "Decision of the user: Which database should the ledger use? PostgreSQL (locks rows, needs a server)."
-        " Not chosen: SQLite."
+        "Decision of the user: PostgreSQL (Which database should the ledger use?) Reason: locks rows, needs a"
+        " server. Not chosen: SQLite."
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from memoryhub.injection.selection import ALREADY_SHOWN, BLOCKED, CUT_SHORT, OVER_PINNED_BUDGET
 from memoryhub.injection.services import InjectionRequest, inject_at_session_start, inject_pinned
-from memoryhub.models import Injection
+from memoryhub.models import Injection, Memory
 from tests.api.conftest import agent, bot  # noqa: F401 fixtures
 from tests.injection.conftest import reasons, uids
 
@@ -126,6 +126,19 @@ def test_pins_alone_open_a_session_without_other_memories(pinned, remember, star
     remember("Tests run with pytest", project="shop", importance=1)
     memory = pinned()
     assert uids(start(inject=inject_pinned)) == {memory.uid}
+
+
+def test_memory_that_a_visible_one_replaces_does_not_open_a_session(pinned, start):
+    new = pinned("Deploy from branch release")
+    pinned(superseded_by=new.uid)
+    assert uids(start()) == {new.uid}
+
+
+def test_memory_that_a_hidden_one_replaces_still_opens_a_session(pinned, start):
+    old = pinned()
+    hidden = pinned("Deploy from branch hidden", sensitivity="secret")
+    Memory.objects.filter(pk=old.pk).update(superseded_by=hidden)
+    assert uids(start()) == {old.uid}
 
 
 def test_session_without_pins_logs_no_injection_of_pins(remember, start):

@@ -22,6 +22,19 @@ def root_page(path: Path, name: str) -> int:
         return int(page)
 
 
+def copy_page(path: Path, source: int, target: int) -> None:
+    """Overwrite a page with the content of another one, as a misdirected write of a disk does."""
+    connection.close()
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        [[size]] = file.execute("PRAGMA page_size")
+    with path.open("r+b") as damaged:
+        damaged.seek((source - 1) * size)
+        content = damaged.read(size)
+        damaged.seek((target - 1) * size)
+        damaged.write(content)
+
+
 def overwrite_pages(path: Path, *pages: int) -> None:
     """Fill pages with the same byte, as a failing disk might."""
     connection.close()

@@ -11,7 +11,7 @@ from memoryhub.ops.doctor import Status
 from tests.api.conftest import Agent, agent, is_problem, stored  # noqa: F401 a fixture
 from tests.commands.conftest import home, own_store  # noqa: F401 fixtures
 from tests.commands.examining import named
-from tests.ops.damaging import leaf_pages, overwrite_pages, root_page
+from tests.ops.damaging import copy_page, leaf_pages, overwrite_pages, root_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 READS = ["/memories", "/search?query=zebra", "/stats", "/recall", "/export", "/timeline"]
@@ -97,6 +97,55 @@ def test_event_reports_the_damage(damaged):
 def test_damaged_tokens_are_503(damaged, own_store):  # noqa: F811
     overwrite_pages(own_store, root_page(own_store, "memoryhub_agenttoken"))
     is_problem(damaged.get("/facts"), 503, "store_damaged")
+
+
+@pytest.fixture
+def unexpected(monkeypatch):
+    """An error that no code expects when facts are listed, as values of another table cause it."""
+
+    def fail(*arguments, **options):
+        raise ValueError("not enough values to unpack")
+
+    monkeypatch.setattr("memoryhub.api.records.paginate", fail)
+    monkeypatch.setattr("memoryhub.web.facts.views.render", fail)
+
+
+@pytest.fixture
+def misdirected(own_store, agent, unexpected):  # noqa: F811
+    """A store in which the content of one page was written to another one, too."""
+    bot = agent()
+    for n in range(30):
+        stored(bot, content=f"zebra {n} " + "grass " * 300)
+    User.objects.create_superuser("grace", password="x")
+    first, second = leaf_pages(own_store, "memoryhub_memory")[:2]
+    copy_page(own_store, first, second)
+    return bot
+
+
+def test_unexpected_error_with_a_page_in_the_wrong_place_is_503(misdirected):
+    assert not damage.is_recorded()
+    is_problem(misdirected.get("/facts"), 503, "store_damaged")
+    assert "Rowid" in damage.record_path().read_text()
+
+
+def test_page_with_an_unexpected_error_and_a_page_in_the_wrong_place_is_503(misdirected):
+    person = Client(raise_request_exception=False)
+    assert person.login(username="grace", password="x")
+    page = person.get("/facts/")
+    assert page.status_code == 503
+    assert "The store is damaged" in page.content.decode()
+
+
+def test_unexpected_error_with_a_whole_store_is_500(own_store, agent, unexpected):  # noqa: F811
+    is_problem(agent().get("/facts"), 500, "internal_error")
+    assert not damage.is_recorded()
+
+
+def test_file_is_checked_once_a_minute_at_most(own_store, agent, unexpected, monkeypatch):  # noqa: F811
+    bot = agent()
+    bot.get("/facts")
+    monkeypatch.setattr(damage.sqlite3, "connect", lambda *args, **options: pytest.fail("checked again"))
+    is_problem(bot.get("/facts"), 500, "internal_error")
 
 
 def test_readyz_is_503_once_damage_was_met(damaged):

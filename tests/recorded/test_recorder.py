@@ -17,7 +17,7 @@ from tests.recorded.conftest import SESSIONS
 pytestmark = pytest.mark.skipif(not (shutil.which("git") and shutil.which("bash")), reason="needs git, bash")
 CODE = "def total(prices):\n    return sum(prices)\n"
 TEST = "from shop import total\n\n\ndef test_total():\n    assert total([1, 2]) == 4\n"
-TRANSCRIPTS = ("debugging", "feature", "refactor")
+TRANSCRIPTS = ("debugging", "feature", "kiosk", "refactor")
 
 
 @pytest.fixture(scope="module")

@@ -397,6 +397,30 @@ def test_long_texts_of_an_import_are_stored_in_several_transactions(tmp_path, se
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("size", "number", "most"), [(100, 250, 100), (20_000, 5, 1), (9_000, 7, 3)])
+def test_transaction_of_an_import_is_as_small_as_that_of_a_batch(
+    size, number, most, tmp_path, settings, monkeypatch
+):
+    settings.HOME = tmp_path
+    stored = []
+    loader = import_module("memoryhub.transfer.loader")
+    original = memories.create_memories
+
+    def store(drafts, *args, **options):
+        stored.append(len(drafts))
+        return original(drafts, *args, **options)
+
+    monkeypatch.setattr(loader.store, "create_memories", store)
+    path = tmp_path / "lines.jsonl"
+    path.write_text(
+        "\n".join(json.dumps({"content": f"zebra {n} " + "a " * (size // 2)}) for n in range(number))
+    )
+    call_command("import_memories", str(path), stdout=StringIO())
+    assert sum(stored) == number
+    assert max(stored) == most
+
+
+@pytest.mark.django_db(transaction=True)
 def test_batch_of_a_thousand_is_stored_in_several_transactions(actor: Actor, monkeypatch):
     written = []
 

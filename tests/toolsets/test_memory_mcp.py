@@ -208,6 +208,17 @@ def test_whole_response_fits_the_budget(bot, mcp, most):
     assert answer["index"] or most < 150
 
 
+def test_budget_covers_the_names_of_ignored_arguments(bot, mcp):
+    for n in range(30):
+        mcp("store", content=f"{LONG} number {n}")
+    unknown = {f"limit{n}": 1 for n in range(20)}
+    response = run(
+        bot, "memory-mcp", "memory_recall", query="nightly export queue", max_tokens=900, **unknown
+    )
+    assert len(response.json()["suggestions"]) == 20
+    assert estimate_tokens(response.content.decode()) <= response.json()["result"]["tokens_used"] <= 900
+
+
 @pytest.mark.parametrize(("chars", "is_brief"), [(300, False), (1000, True)])
 def test_small_budget_shows_the_best_match_whole(mcp, chars, is_brief):
     best = mcp("store", content="The export queue. " + "Lorem ipsum. " * (chars // 13), importance=10)["id"]

@@ -101,11 +101,11 @@ def test_few_texts_start_no_worker():
         assert workers._pool is None
 
 
-def test_a_worker_starts_with_the_second_full_batch():
+def test_a_worker_starts_with_the_second_thousand_texts():
     with TextWorkers(1, None) as workers:
-        workers.submit([""] * loader.BATCH_SIZE, [])
+        workers.submit([""] * 1000, [])
         assert workers._pool is None
-        workers.submit([""] * loader.BATCH_SIZE, [])
+        workers.submit([""] * 1000, [])
         assert workers._pool is not None
 
 

@@ -67,8 +67,8 @@ def writer(sign_in: SignIn) -> Client:
 
 @pytest.fixture
 def keeper(sign_in: SignIn) -> Client:
-    """A person with permission to run maintenance and sees public memories."""
-    return sign_in("add_maintenancerun", "view_maintenancerun")
+    """A person with permission to run maintenance and to trash memories, who sees public ones."""
+    return sign_in("add_maintenancerun", "view_maintenancerun", "delete_memory")
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ class Consolidate(Operation[ProjectParams]):
         live = params.live_memories(actor, now).unpinned()
 
         def plan(page: list[Any]) -> PagePlan:
-            planned = [found for row in page if (found := _plan_change(_MemoryRow(*row), now))]
+            planned = [found for row in page if (found := _plan_change(_MemoryRow(*row), actor, now))]
 
             def commit(run_uid: str) -> tuple[Change, ...]:
                 importances = [one.importance for one in planned if one.importance]
@@ -144,7 +144,7 @@ class Consolidate(Operation[ProjectParams]):
         yield from steps_by_page(live, _MemoryRow._fields, plan, position or {})
 
 
-def _plan_change(row: _MemoryRow, now: datetime) -> _PlannedChange | None:
+def _plan_change(row: _MemoryRow, actor: Actor, now: datetime) -> _PlannedChange | None:
     config = settings.MEMORYHUB
     rates = ConsolidationRates(
         config.consolidation_decay_rate, config.consolidation_boost, config.protected_decay_share
@@ -157,7 +157,7 @@ def _plan_change(row: _MemoryRow, now: datetime) -> _PlannedChange | None:
             row.pk, row.uid, row.importance, after, row.accessed_count, row[-3:]
         )
     unused = row.days_unused(now)
-    if is_stale(after, unused, config.evict_min_importance, config.evict_after_days):
+    if actor.may_delete and is_stale(after, unused, config.evict_min_importance, config.evict_after_days):
         reason = faded_reason(after, int(unused))
         return _PlannedChange(Change("evict", row.uid, row.importance, after, reason), importance, True)
     if importance is None:

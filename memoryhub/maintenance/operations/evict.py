@@ -29,6 +29,7 @@ from memoryhub.maintenance.operations.base import (
 from memoryhub.memories import maintenance_updates
 from memoryhub.memories.delete import AUTHOR, Quota, count_by_quota, in_quota
 from memoryhub.memories.rows import CHUNK_SIZE
+from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 
 EVICTION_ORDER = ("accessed_count", "updated_at", "importance", "pk")
@@ -74,6 +75,8 @@ class Evict(Operation[ProjectParams]):
 
 def _faded(params: ProjectParams, actor: Actor, now: datetime) -> MemoryQuerySet:
     config = settings.MEMORYHUB
+    if not actor.may_delete:
+        return Memory.objects.none()
     before = now - timedelta(days=config.evict_after_days)
     unused = Q(last_accessed_at__isnull=True) | Q(last_accessed_at__lte=before)
     imported = Q(imported_at__isnull=True) | Q(imported_at__lte=before)
@@ -133,7 +136,7 @@ def _quotas_over_limit(
 ) -> list[tuple[Quota, int]]:
     """Return quotas above ``max_memories`` with their excess, not counting memories that leave anyway."""
     cap = settings.MEMORYHUB.max_memories
-    if not cap:
+    if not cap or not actor.may_delete:
         return []
     live = params.live_memories(actor, now)
     counts = Counter(count_by_quota(live))

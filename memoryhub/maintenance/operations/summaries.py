@@ -46,7 +46,9 @@ def split_evenly(items: Sequence[T]) -> Iterator[Sequence[T]]:
 def summarisable_memories(
     params: ProjectParams, actor: Actor, now: datetime, min_age_days: float
 ) -> MemoryQuerySet:
-    """Return old live memories without a key that are no summaries."""
+    """Return old live memories without a key that are no summaries, if the actor may trash them."""
+    if not actor.may_delete:
+        return Memory.objects.none()
     old = (
         params.live_memories(actor, now)
         .unpinned()

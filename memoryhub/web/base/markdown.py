@@ -206,7 +206,7 @@ class _BoundedInline(ParserInline):
         return super().parse(src, md, env, tokens)
 
 
-class _BoundedLinkify(LinkifyIt):
+class _BoundedLinkify(LinkifyIt):  # type: ignore[misc]
     """Find bare URLs, but none that is very long or has many brackets, which take long to match."""
 
     def test(self, text: str) -> bool:
