@@ -90,6 +90,8 @@ _SERVED = (
     "tests/mcp/test_stdio.py",
     "tests/mcp/test_typescript_client.py",
     "tests/ops/test_drafts.py",
+    "tests/plugin/test_claude_code.py",
+    "tests/plugin/test_other_agents.py",
     "tests/package/",
     "tests/recorded/",
 )

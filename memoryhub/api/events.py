@@ -66,7 +66,7 @@ def handle_hook(
     hook_event = capture.HookEvent(
         event=event,
         session_id=_session_id(hook),
-        project=project or _hook_project(hook, caller),
+        project=project or working_project(_text_field(hook, "cwd"), caller),
         cwd=_text_field(hook, "cwd"),
         at=at,
         data=_event_data(hook),
@@ -126,10 +126,10 @@ def project_from_folder(cwd: str) -> str:
     return parts[-1][:200] if parts and not re.fullmatch(r"[A-Za-z]:", parts[-1]) else ""
 
 
-def _hook_project(hook: Mapping[str, Any], caller: Caller) -> str:
-    """Return the project of a hook: a token confined to one project writes there, in any folder."""
+def working_project(cwd: str, caller: Caller) -> str:
+    """Return the project of a working folder: a token confined to one project writes there, in any folder."""
     projects = caller.actor.clearance.projects
-    return "" if projects and len(projects) == 1 else project_from_folder(_text_field(hook, "cwd"))
+    return "" if projects and len(projects) == 1 else project_from_folder(cwd)
 
 
 def _session_id(hook: Mapping[str, Any]) -> str:

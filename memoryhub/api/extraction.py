@@ -7,18 +7,19 @@ from typing import Annotated, Any, Literal
 from django.conf import settings
 from django.http import Http404, HttpResponse
 from ninja import Router
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from memoryhub.access.policy import Sensitivity
+from memoryhub.api.events import working_project
 from memoryhub.api.schemas import documented
 from memoryhub.core.vocabulary import Scope
 from memoryhub.extraction import queue, services
 from memoryhub.extraction.comparison import Destination
-from memoryhub.extraction.conversation import parse_turns
-from memoryhub.http.authentication import WRITE, ApiRequest
+from memoryhub.extraction.conversation import parse_turns, unwrap_claude_code
+from memoryhub.http.authentication import WRITE, ApiRequest, Caller
 from memoryhub.http.problems import field_error, invalid_fields, json_response
 from memoryhub.memories import TooCostlyToCheck
-from memoryhub.memories.schemas import Name
+from memoryhub.memories.schemas import Name, Text
 from memoryhub.models import Extraction
 from memoryhub.security.secrets import CheckTooCostly
 
@@ -26,7 +27,7 @@ router = Router(tags=["memory"])
 
 
 class MessageIn(BaseModel):
-    """One message. Other fields are ignored."""
+    """One message, or a line of Claude Code's transcript, which nests it. Other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -34,6 +35,12 @@ class MessageIn(BaseModel):
     content: str | list[dict[str, Any]] | None = Field(
         description="A text, or a list of parts whose texts are read. Null if the message only calls tools."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unwrap(cls, row: Any) -> Any:
+        nested = isinstance(row, dict) and "role" not in row and isinstance(row.get("message"), dict)
+        return unwrap_claude_code(row) if nested else row
 
 
 class Conversation(BaseModel):
@@ -44,9 +51,13 @@ class Conversation(BaseModel):
     session_id: Name = ""
     scope: Scope = Scope.PROJECT
     sensitivity: Sensitivity = Sensitivity.PUBLIC
+    cwd: Annotated[Text, Field(max_length=4000)] = Field(
+        "", description="Working directory of the agent. Its name is the project if none is given."
+    )
 
-    def place(self) -> Destination:
-        return Destination(self.project, self.session_id, self.scope.value, self.sensitivity.value)
+    def place(self, caller: Caller) -> Destination:
+        project = self.project or working_project(self.cwd, caller)
+        return Destination(project, self.session_id, self.scope.value, self.sensitivity.value)
 
 
 class ExtractedShape(BaseModel):
@@ -90,7 +101,7 @@ def extract(request: ApiRequest, conversation: Conversation) -> HttpResponse:
     if len(conversation.messages) > limit:
         raise invalid_fields([field_error("messages", f"has more than {limit} items; send them in parts")])
     actor = request.auth.actor
-    place = queue.resolve_destination(conversation.place(), actor)
+    place = queue.resolve_destination(conversation.place(request.auth), actor)
     try:
         turns = parse_turns(message.model_dump() for message in conversation.messages)
     except CheckTooCostly:

@@ -92,6 +92,7 @@ MAX_TRANSCRIPT_BYTES = 50_000_000
 _SPEAKER = re.compile(
     r"^(?:#{1,6}\s*|\*\*)?(?P<role>user|human|assistant|ai|model)(?:\*\*)?:(?:\*\*)?[ \t]*", re.I | re.M
 )
+_COMMAND_OUTPUT = re.compile(r"\s*<(?:local-command|command)-[a-z]+>")
 
 
 class InvalidTranscript(Exception):
@@ -132,14 +133,26 @@ def _messages_from_rows(rows: list[Any]) -> Iterator[dict[str, Any]]:
     for row in rows:
         if not isinstance(row, dict):
             continue
-        inner = row.get("message")
-        if isinstance(inner, dict) and "content" in inner:  # Claude Code nests the message
-            if not row.get("isMeta"):
-                yield {"role": inner.get("role") or row.get("type"), "content": inner["content"]}
+        if isinstance(row.get("message"), dict) and "content" in row["message"]:
+            message = unwrap_claude_code(row)
+            if message["content"] is not None:
+                yield message
         elif "role" in row and "content" in row:
             yield {"role": row["role"], "content": row["content"]}
         elif isinstance(row.get("hook"), dict):
             yield from _messages_from_hook(row["hook"])
+
+
+def unwrap_claude_code(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the message that a line of Claude Code's transcript nests; no content if no one wrote it.
+
+    Claude Code itself writes summaries of compacted conversations and the output of slash commands.
+    """
+    inner = row["message"]
+    content = inner.get("content")
+    if row.get("isMeta") or row.get("isCompactSummary") or _COMMAND_OUTPUT.match(message_text(content)):
+        content = None
+    return {"role": inner.get("role") or row.get("type"), "content": content}
 
 
 def _messages_from_hook(hook: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -20,6 +20,7 @@ max_messages=2000 # and so many messages
 [ -n "$token" ] && [ -n "$CLAUDE_PLUGIN_DATA" ] && mkdir -p "$CLAUDE_PLUGIN_DATA" && cd "$CLAUDE_PLUGIN_DATA" || exit 0
 body=$(mktemp event.XXXXXX) || exit 0
 trap 'rm -f "$body"' EXIT
+trap 'exit 0' HUP INT TERM
 
 # post PATH SECONDS: post the file $body. The token is in curl's standard input, not in the list of processes.
 # Without "Expect:", curl waits a second before it sends a large body.
@@ -34,7 +35,8 @@ field() {
 }
 
 send_event() {
-    answer=$(post /hooks/claude-code "$event_seconds") && printf '%s\n' "$answer"
+    answer=$(post /hooks/claude-code "$event_seconds") || return
+    [ "$answer" = '{}' ] || printf '%s\n' "$answer"
 }
 
 # Offsets of sent transcripts are in files SESSION.sent.
@@ -43,7 +45,7 @@ send_transcript() {
     cwd=$(field cwd)
     session=$(field session_id | tr -dc 'A-Za-z0-9_-')
     [ -n "$session" ] && [ -f "$path" ] || return
-    find . -name '*.sent' -mtime +60 -exec rm -f {} +
+    find . -name '*.sent' -mtime +60 -exec rm -f {} + -o -name 'event.*' -mtime +1 -exec rm -f {} +
     sent=$(cat "$session.sent" || echo 0)
     size=$(wc -c <"$path")
     [ "$size" -gt "$sent" ] || return
@@ -58,7 +60,7 @@ send_transcript() {
         printf '%s\n' "$messages" | paste -s -d , -
         printf ']}'
     } >"$body"
-    post /extract 20 && printf '%s' "$((size))" >"$session.sent"
+    post /extract 20 && echo "$((size))" >"$session.sent"
 }
 
 cat >"$body"

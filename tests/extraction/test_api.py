@@ -191,3 +191,21 @@ def test_deduplicate_must_be_a_boolean(bot: Any) -> None:
     response = bot.post("/memories", {"content": TEXT, "deduplicate": "perhaps"})
     assert response.status_code == 422
     assert response.json()["errors"][0]["field"] == "deduplicate"
+
+
+def test_lines_of_a_claude_code_transcript_are_messages(bot: Any) -> None:
+    """What Claude Code writes itself is not what a person said."""
+
+    def line(text: str, **more: Any) -> dict[str, Any]:
+        return {"type": "user", "message": {"role": "user", "content": text}, **more}
+
+    lines = [
+        line("We decided to keep the queue in Postgres."),
+        line("We decided to keep the log in Redis.", isCompactSummary=True),
+        line("We decided to keep the files in S3.", isMeta=True),
+        line("<local-command-stdout>We decided to keep the mail in Exim.</local-command-stdout>"),
+    ]
+    response = bot.post("/extract", {"messages": lines, "cwd": "/home/ada/shop"})
+    assert response.status_code == 200
+    stored = list(Memory.objects.values_list("abstract", "project"))
+    assert stored == [("We decided to keep the queue in Postgres.", "shop")]

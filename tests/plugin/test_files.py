@@ -1,0 +1,251 @@
+"""The plugin's files: their shape, and what the hook sender sends, prints and leaves out."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memoryhub.core.claude_code import ENVIRONMENT_VARIABLE, HOOK_PATH
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGIN = ROOT / "plugin"
+SENDER = PLUGIN / "hooks" / "send.sh"
+TOKEN = "mh_test"
+PROMPT = {
+    "hook_event_name": "UserPromptSubmit",
+    "session_id": "s1",
+    "cwd": "/home/ada/shop",
+    "prompt": 'a "b" \\ c',
+}
+
+
+class FakeHub:
+    """Records requests. ``answer`` None: never answers."""
+
+    def __init__(self) -> None:
+        self.answer: str | None = "{}"
+        self.status = 200
+        self.requests: list[tuple[str, str, Any]] = []
+        self.never = threading.Event()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(handler) -> None:
+                body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
+                self.requests.append((handler.path, handler.headers["Authorization"], body))
+                if self.answer is None:
+                    self.never.wait(60)
+                    return
+                handler.send_response(self.status)
+                handler.end_headers()
+                handler.wfile.write(self.answer.encode())
+
+            def log_message(self, *arguments: Any) -> None:
+                """Print nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def hub() -> Iterator[FakeHub]:
+    fake = FakeHub()
+    thread = threading.Thread(target=fake.server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield fake
+    fake.never.set()
+    fake.server.shutdown()
+    fake.server.server_close()
+
+
+def send(tmp_path: Path, url: str, event: dict[str, Any], mode: str = "event", **more: str) -> str:
+    """Run the sender as Claude Code does; return what it prints. It must succeed without an error text."""
+    variables = {"CLAUDE_PLUGIN_DATA": str(tmp_path / "data"), "CLAUDE_PLUGIN_OPTION_TOKEN": TOKEN}
+    variables |= {"CLAUDE_PLUGIN_OPTION_URL": url, "MEMORYHUB_HOOK_TIMEOUT": "30", **more}
+    done = subprocess.run(
+        ["sh", str(SENDER), mode],
+        input=json.dumps(event),
+        env={"PATH": os.environ["PATH"], **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def read(name: str) -> Any:
+    return json.loads((ROOT / name).read_text())
+
+
+def write_transcript(path: Path, *lines: dict[str, Any]) -> None:
+    with path.open("a") as file:
+        file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+
+
+def said(text: str, role: str = "user", **more: Any) -> dict[str, Any]:
+    return {"parentUuid": None, "type": role, "message": {"role": role, "content": text}, **more}
+
+
+def compaction(transcript: Path) -> dict[str, Any]:
+    common = {"session_id": "s1", "cwd": "/home/ada/shop", "trigger": "auto"}
+    return {"hook_event_name": "PreCompact", "transcript_path": str(transcript), **common}
+
+
+# --- Files --------------------------------------------------------------------------------------------------
+
+
+def test_marketplace_offers_the_plugin() -> None:
+    [entry] = read(".claude-plugin/marketplace.json")["plugins"]
+    manifest = read("plugin/.claude-plugin/plugin.json")
+    assert (ROOT / entry["source"]).resolve() == PLUGIN
+    assert entry["name"] == manifest["name"] == "memoryhub"
+
+
+def test_plugin_asks_for_address_and_token() -> None:
+    asked = read("plugin/.claude-plugin/plugin.json")["userConfig"]
+    assert list(asked) == ["url", "token"]
+    assert asked["token"]["sensitive"] is True
+
+
+def test_plugin_reports_every_hook_that_the_hub_uses_and_no_stop() -> None:
+    hooks = read("plugin/hooks/hooks.json")["hooks"]
+    used = [
+        "SessionStart",
+        "UserPromptSubmit",
+        "PostToolUse",
+        "PostToolUseFailure",
+        "PreCompact",
+        "SessionEnd",
+    ]
+    assert list(hooks) == used
+    commands = [hook["command"] for [entry] in hooks.values() for hook in entry["hooks"]]
+    event = 'sh "${CLAUDE_PLUGIN_ROOT}/hooks/send.sh" event'
+    assert commands.count(event) == len(used)
+    assert [one for one in commands if one != event] == [event.replace(" event", " transcript")]
+
+
+def test_transcript_is_sent_in_the_background() -> None:
+    [entry] = read("plugin/hooks/hooks.json")["hooks"]["PreCompact"]
+    assert [hook.get("async", False) for hook in entry["hooks"]] == [False, True]
+
+
+def test_mcp_server_takes_address_and_token_from_the_prompts_or_the_environment() -> None:
+    server = read("plugin/.mcp.json")["mcpServers"]["memoryhub"]
+    assert server["url"] == "${MEMORYHUB_URL:-${user_config.url}}/mcp/letsgo"
+    bearer = f"Bearer ${{{ENVIRONMENT_VARIABLE}:-${{user_config.token}}}}"
+    assert server["headers"] == {"Authorization": bearer}
+
+
+@pytest.mark.parametrize(("command", "tool"), [("search", "search_memories"), ("remember", "store_memory")])
+def test_command_calls_its_tool(command: str, tool: str) -> None:
+    text = (PLUGIN / "commands" / f"{command}.md").read_text()
+    header = text.split("---")[1]
+    assert re.search(r"^description: \S", header, re.M)
+    assert f"allowed-tools: mcp__plugin_memoryhub_memoryhub__{tool}\n" in header
+    assert f"`{tool}`" in text
+    assert "$ARGUMENTS" in text
+
+
+# --- Events -------------------------------------------------------------------------------------------------
+
+
+def test_event_is_posted_and_its_answer_printed(tmp_path: Path, hub: FakeHub) -> None:
+    hub.answer = '{"hookSpecificOutput": {"additionalContext": "a memory"}}'
+    assert json.loads(send(tmp_path, hub.url + "/", PROMPT)) == json.loads(hub.answer)
+    assert hub.requests == [(HOOK_PATH, f"Bearer {TOKEN}", PROMPT)]
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_environment_overrides_the_prompts(tmp_path: Path, hub: FakeHub) -> None:
+    send(tmp_path, "http://127.0.0.1:9", PROMPT, MEMORYHUB_URL=hub.url, MEMORYHUB_TOKEN="mh_other")
+    assert [token for _, token, _ in hub.requests] == ["Bearer mh_other"]
+
+
+def test_large_event_is_posted_whole(tmp_path: Path, hub: FakeHub) -> None:
+    event = {**PROMPT, "prompt": "word\n" * 150_000}
+    send(tmp_path, hub.url, event)
+    assert hub.requests[0][2] == event
+
+
+def test_empty_answer_prints_nothing(tmp_path: Path, hub: FakeHub) -> None:
+    assert send(tmp_path, hub.url, PROMPT) == ""
+
+
+def test_refused_event_prints_nothing(tmp_path: Path, hub: FakeHub) -> None:
+    hub.status, hub.answer = 401, '{"detail": "no token"}'
+    assert send(tmp_path, hub.url, PROMPT) == ""
+
+
+def test_sender_gives_up_on_a_hub_that_does_not_answer(tmp_path: Path, hub: FakeHub) -> None:
+    hub.answer = None
+    assert send(tmp_path, hub.url, PROMPT, MEMORYHUB_HOOK_TIMEOUT="") == ""
+
+
+def test_sender_waits_less_than_300_milliseconds() -> None:
+    [seconds] = re.findall(r"MEMORYHUB_HOOK_TIMEOUT:-([0-9.]+)\}", SENDER.read_text())
+    assert float(seconds) < 0.3
+
+
+def test_absent_hub_prints_nothing(tmp_path: Path) -> None:
+    assert send(tmp_path, "http://127.0.0.1:9", PROMPT) == ""
+
+
+def test_nothing_is_sent_without_a_token(tmp_path: Path, hub: FakeHub) -> None:
+    assert send(tmp_path, hub.url, PROMPT, CLAUDE_PLUGIN_OPTION_TOKEN="") == ""
+    assert hub.requests == []
+
+
+# --- Transcripts --------------------------------------------------------------------------------------------
+
+
+def test_transcript_is_sent_without_tool_results_and_other_lines(tmp_path: Path, hub: FakeHub) -> None:
+    transcript = tmp_path / "s1.jsonl"
+    result = {"type": "tool_result", "content": "much output"}
+    spoken = [said("We use Postgres."), said("Noted.", "assistant")]
+    tool = {"type": "user", "message": {"role": "user", "content": [result]}}
+    write_transcript(transcript, spoken[0], {"type": "queue-operation"}, tool, spoken[1])
+    assert send(tmp_path, hub.url, compaction(transcript), "transcript") == ""
+    body = {"session_id": "s1", "cwd": "/home/ada/shop", "messages": spoken}
+    assert hub.requests == [("/api/v1/extract", f"Bearer {TOKEN}", body)]
+
+
+def test_second_compaction_sends_the_new_part_alone(tmp_path: Path, hub: FakeHub) -> None:
+    transcript = tmp_path / "s1.jsonl"
+    for text in ("first", "second"):
+        write_transcript(transcript, said(text))
+        send(tmp_path, hub.url, compaction(transcript), "transcript")
+    send(tmp_path, hub.url, compaction(transcript), "transcript")
+    assert [body["messages"] for _, _, body in hub.requests] == [[said("first")], [said("second")]]
+
+
+def test_refused_part_is_sent_again(tmp_path: Path, hub: FakeHub) -> None:
+    transcript = tmp_path / "s1.jsonl"
+    write_transcript(transcript, said("first"))
+    for hub.status in (503, 200):
+        send(tmp_path, hub.url, compaction(transcript), "transcript")
+    assert [body["messages"] for _, _, body in hub.requests] == [[said("first")]] * 2
+
+
+def test_transcript_is_cut_to_its_newest_mebibyte(tmp_path: Path, hub: FakeHub) -> None:
+    transcript = tmp_path / "s1.jsonl"
+    write_transcript(transcript, *(said(f"{number} " + "ü" * 5000) for number in range(80)))
+    send(tmp_path, hub.url, compaction(transcript), "transcript")
+    [(_, _, body)] = hub.requests
+    numbers = [int(message["message"]["content"].split()[0]) for message in body["messages"]]
+    assert numbers == list(range(numbers[0], 80))
+    assert 900_000 < len(json.dumps(body, separators=(",", ":"))) <= 2**20
+
+
+def test_missing_transcript_sends_nothing(tmp_path: Path, hub: FakeHub) -> None:
+    assert send(tmp_path, hub.url, compaction(tmp_path / "absent"), "transcript") == ""
+    assert hub.requests == []

@@ -1,0 +1,56 @@
+"""Codex CLI and Gemini CLI, with the settings of the connect page, against a served hub."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+from memoryhub.toolsets import TOOLSETS
+from memoryhub.web.connect.snippets import HubConnection, client_snippets
+from tests.mcp.conftest import Served
+from tests.plugin.conftest import Machine, require_program
+
+
+def snippet(served: Served, key: str) -> str:
+    [found] = [one.text for one in client_snippets(HubConnection(served.base)) if one.key == key]
+    return found
+
+
+def test_gemini_cli_connects(machine: Machine, served: Served) -> None:
+    settings = {**json.loads(snippet(served, "gemini")), "security": {"folderTrust": {"enabled": False}}}
+    machine.write(".gemini/settings.json", settings)
+    listed = machine.run("gemini", "mcp", "list", MEMORYHUB_TOKEN=served.token)
+    assert f"memoryhub: {served.url('letsgo')} (http) - Connected" in listed
+
+
+def test_codex_cli_lists_the_hub_with_its_token(machine: Machine, served: Served) -> None:
+    machine.write(".codex/config.toml", snippet(served, "codex"))
+    listed = json.loads(machine.run("codex", "mcp", "list", "--json", MEMORYHUB_TOKEN=served.token))
+    assert [(one["name"], one["auth_status"]) for one in listed] == [("memoryhub", "bearer_token")]
+
+
+def test_codex_cli_reads_the_tools(machine: Machine, served: Served) -> None:
+    """``codex mcp list`` does not connect; its app server does."""
+    machine.write(".codex/config.toml", snippet(served, "codex"))
+    with subprocess.Popen(
+        [str(require_program("codex")), "app-server"],
+        cwd=machine.project,
+        env=machine.environment(MEMORYHUB_TOKEN=served.token),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        client = {"clientInfo": {"name": "tests", "version": "1"}}
+        requests = [{"id": 1, "method": "initialize", "params": client}, {"method": "initialized"}]
+        requests.append({"id": 2, "method": "mcpServerStatus/list", "params": {}})
+        for request in requests:
+            process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.flush()
+        answers = map(json.loads, iter(process.stdout.readline, ""))
+        found = next(answer for answer in answers if answer.get("id") == 2)
+        process.kill()
+    [hub] = [one for one in found["result"]["data"] if one["name"] == "memoryhub"]
+    assert set(hub["tools"]) == {tool.name for tool in TOOLSETS["letsgo"].tools}
