@@ -12,7 +12,7 @@ from typing import Any
 
 HOOK_PATH = "/api/v1/hooks/claude-code"
 ENVIRONMENT_VARIABLE = "MEMORYHUB_TOKEN"  # the environment variable that holds the token
-HTTP_EVENTS = ("UserPromptSubmit", "PostToolUse", "PostToolUseFailure", "PreCompact", "Stop", "SessionEnd")
+HTTP_EVENTS = ("UserPromptSubmit", "PostToolUse", "PostToolUseFailure", "PreCompact", "SessionEnd")
 TIMEOUT_SECONDS = 5  # the time that Claude Code waits; a response takes a fraction of a second
 _EVENTS_WITH_MATCHER = frozenset({"PostToolUse", "PostToolUseFailure"})
 

@@ -351,12 +351,12 @@ def test_locked_database_does_not_delay_the_answer(bot):
 # --- The snippet --------------------------------------------------------------------------------------------
 
 
-def test_settings_snippet_contains_every_hook():
+def test_settings_snippet_contains_every_hook_that_the_hub_uses():
     snippet = claude_code.settings_snippet("http://hub.test:8000/", None)
     assert set(snippet) == {"hooks"}
     assert set(snippet["hooks"]) == {
         *("SessionStart", "UserPromptSubmit", "PostToolUse", "PostToolUseFailure"),
-        *("PreCompact", "Stop", "SessionEnd"),
+        *("PreCompact", "SessionEnd"),
     }
     for name, [group] in snippet["hooks"].items():
         [one] = group["hooks"]
