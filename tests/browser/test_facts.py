@@ -234,8 +234,7 @@ def test_a_strange_name_is_a_node_like_any_other(open_page: Any, reader: Any, ac
     expect(title(page)).to_have_text(text)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(("theme", "viewport"), [("light", DESKTOP), ("dark", PHONE)], ids=["light", "dark"])
 def test_axe_finds_nothing_and_it_fits(
     open_page: Any, insider: Any, world: Any, actor: Any, theme: str, viewport: Any
 ) -> None:

@@ -34,6 +34,7 @@ def interrupted(monkeypatch):
 
         with monkeypatch.context() as patched:
             patched.setattr(loader, "BATCH_SIZE", 2)
+            patched.setattr(loader, "BATCH_CHARACTERS", 1_000_000)
             patched.setattr(store, "create_memories", remember_many)
             yield
 

@@ -109,7 +109,7 @@ def test_near_duplicates_with_many_lines_are_small(sign_in: Any, remember: Any) 
             remember("\n\n".join(lines), title=f"The watch of {name}", project=name)
     response = sign_in("change_memory", "delete_memory").get("/duplicates/")
     assert len(response.context["found"].clusters) == 7
-    assert response.content.count(b"more rows of this comparison left out") == 5
+    assert response.content.count(b"more lines of this comparison left out") == 5
     assert len(response.content) <= MOST
 
 

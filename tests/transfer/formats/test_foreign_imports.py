@@ -17,7 +17,7 @@ from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Event, Fact, JournalEntry, Memory, Session
 from memoryhub.transfer.formats import FORMATS, detect_format
 from memoryhub.transfer.id_map import IdMap
-from memoryhub.transfer.loader import LoadOptions, Tally, load_items
+from memoryhub.transfer.loader import BATCH_SIZE, LoadOptions, Tally, load_items
 from memoryhub.transfer.reader import open_import
 from memoryhub.transfer.records import Problem, ReadOptions
 from tests.transfer.formats.foreign import (
@@ -279,12 +279,12 @@ def test_interrupted_import_resumes(tmp_path: Path) -> None:
     order, ids = LoadOptions(OPERATOR, lambda place, problem: None), IdMap()
     with open_import(FORMATS["letsgo"], str(path), ReadOptions()) as reading:
         mark = next(load_items(reading, order, Tally(), ids))
-    assert Memory.objects.count() == 1000
+    assert Memory.objects.count() == BATCH_SIZE
     tally = Tally()
     with open_import(FORMATS["letsgo"], str(path), ReadOptions()) as reading:
         assert reading.go_on(mark)
         list(load_items(reading, order, tally, ids))
-    assert tally.outcomes == {"created": 1500}
+    assert tally.outcomes == {"created": 2500 - BATCH_SIZE}
     assert Memory.objects.count() == 2500
 
 
