@@ -176,8 +176,8 @@ def _describe_answer(question: str, answer: str, options: Sequence[Mapping[str, 
     reasons = "; ".join(filter(None, (_first_text(option, "description") for option in chosen)))
     rejected = ", ".join(label for label in labels if label and label not in answer)
     text = f"Decision of the user: {answer.rstrip('.')} ({question.strip()})"
-    text += f" Reason: {reasons}." if reasons else ""
-    return f"{text} Not chosen: {rejected}." if rejected else text
+    text += f"\nReason: {reasons}." if reasons else ""
+    return f"{text}\nNot chosen: {rejected}." if rejected else text
 
 
 def _list(value: Any) -> list[Any]:

@@ -433,9 +433,10 @@ def test_answer_of_the_user_is_a_decision(agent_session, response):
     memory = agent_session.tool("AskUserQuestion", {"questions": [QUESTION]}, response).memory
     assert memory.type == "decision"
     assert memory.content == (
-        "Decision of the user: PostgreSQL (Which database should the ledger use?) Reason: locks rows, needs a"
-        " server. Not chosen: SQLite."
+        "Decision of the user: PostgreSQL (Which database should the ledger use?)\n"
+        "Reason: locks rows, needs a server.\nNot chosen: SQLite."
     )
+    assert memory.title == "Decision of the user: PostgreSQL (Which database should the ledger use?)"
 
 
 def test_bare_consent_to_the_next_step_is_not_captured(agent_session):

@@ -58,7 +58,7 @@ SCRIPT: dict[str, Any] = {
 DECIDED = DEPLOY.removesuffix(".")
 MEMORIES = {
     ("decision", DECIDED),
-    ("decision", f"Decision of the user: {QUESTION}"),
+    ("decision", f"Decision of the user: Postgres table ({QUESTION})"),
     ("bugfix", "ValueError: could not convert '12,50'"),
     ("bugfix", COMMIT),
     ("session_summary", "Session: ValueError: could not convert '12,50', and 3 more"),
