@@ -247,6 +247,20 @@ def test_solution_that_may_belong_to_another_problem_is_dropped(said: tuple[str,
     assert cases(*said) == []
 
 
+DEPLOY = "We decided to deploy on Tuesdays, because the vendor is at work then."
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ("The import of invoices fails. Please repair it.", DEPLOY),
+        (f"The import of invoices fails. Please repair it. {DEPLOY}",),
+    ],
+)
+def test_decision_with_a_reason_is_not_the_cause_of_an_open_problem(said: tuple[str, ...]) -> None:
+    assert [one.content for one in extract([Turn("user", text) for text in said])] == [DEPLOY]
+
+
 def test_selected_option_is_quoted() -> None:
     [(_, content)] = kept(
         "The suite is slow and times out.",

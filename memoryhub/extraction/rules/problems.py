@@ -237,14 +237,17 @@ class ProblemTracker:
             if case.shared_words(text):
                 self._current = case
             return False
+        shared = case.shared_words(text)
+        if role == USER and not shared and self._topic is not case:
+            return False  # another subject, though only this problem is open
         answers = role != USER and (RULES.found_it.search(before) or self._asked_why)
         stated = bool(RULES.cause.search(text) or answers)
         if stated or (role != USER and case.is_about(text)):
             case.cause.append(text)
             self._current = self._topic = case
-        elif case.shared_words(text):
+        elif shared:
             self._topic = case
-        return stated
+        return stated and (role != USER or bool(shared))
 
     def _record_problem(self, role: str, sentence: Sentence, before: str) -> bool:
         """Extend an open problem or, if the user names another one, open it."""
