@@ -27,11 +27,12 @@ def test_arguments_and_exit_code_are_those_of_pytest(given):
     assert ended.value.code == 3
 
 
-def test_default_leaves_out_served_processes_and_uses_all_processors(given, monkeypatch):
-    monkeypatch.setattr("os.cpu_count", lambda: 64)
+@pytest.mark.parametrize(("processors", "processes"), [(2, 3), (64, MAX_PROCESSES)])
+def test_default_leaves_out_served_processes_and_uses_all_processors(given, monkeypatch, processors, processes):
+    monkeypatch.setattr("os.cpu_count", lambda: processors)
     with pytest.raises(SystemExit):
         Command().run_from_argv(["manage.py", "test"])
-    assert given == [["-n", str(MAX_PROCESSES), "--dist", "worksteal", "-m", "not served"]]
+    assert given == [["-n", str(processes), "--dist", "worksteal", "-m", "not served"]]
 
 
 @pytest.mark.parametrize(
