@@ -31,7 +31,7 @@ MAKE_LABELS_FAINT = """(where) => {
   sheet.replaceSync(`${where} { label { color: #777 !important; background: #666 !important } }`);
   document.adoptedStyleSheets = [sheet];
 }"""
-PARTS = 2  # processes that may share the walk
+PARTS = 3  # processes that may share the walk
 
 
 @pytest.fixture(autouse=True)
