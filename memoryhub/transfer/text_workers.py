@@ -50,8 +50,13 @@ class TextWorkers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._pool:
-            self._pool.shutdown(cancel_futures=True)
+        if self._pool is None:
+            return
+        if self._pool._broken:
+            # Python 3.11.2 waits for ever for the thread that sends a task to a killed worker: it keeps open
+            # the end of the pipe that the worker would have read.
+            self._pool._call_queue._reader.close()  # type: ignore[attr-defined]
+        self._pool.shutdown(cancel_futures=True)
 
     def submit(self, checked: Sequence[str], embedded: Sequence[str]) -> Task | None:
         """Give texts to a worker. Return None if there is none: the caller does the work."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import memoryhub
 from memoryhub.security.prompt_injection.role_prefixes import strip_role_prefixes
 
 PREFIX = re.compile(
@@ -160,3 +162,17 @@ def test_hostile_text_takes_linear_time(piece):
 
 def test_repeated_prefixes_are_removed():
     assert strip_role_prefixes("system: " * 100_000 + "x") == "x"
+
+
+def test_no_regex_repeats_a_group_possessively():
+    """Python 3.11.2 never matches such a group."""
+    package = Path(memoryhub.__file__).parent
+    files = [*package.rglob("*.py"), *package.rglob("*.toml")]
+    found = [path.name for path in files if re.search(r"\)[*+?]\+", _regexes(path))]
+    assert found == []
+
+
+def _regexes(path: Path) -> str:
+    """Return the lines of a file that may contain a regex, without comments."""
+    lines = path.read_text("utf-8").splitlines()
+    return "\n".join(line for line in lines if not line.lstrip().startswith("#") and "(?" in line)

@@ -34,8 +34,9 @@ _ROLE = "|".join(f"{_INVISIBLE}*+".join(role.replace(" ", "-")) for role in _ROL
 _TURN_MARKUP = r"(?:\[/?inst\]|<</?sys>>|</?(?:inst|sys)>)"
 # Anything but letters may come before a role at the start of a line, and also "a)" and "[x]". A quotation
 # mark after the role makes it a key of JSON. "system::load", "tool:post" and "system://" are names.
+# "(?>(?:…)*)" instead of "(?:…)*+", which never matches in Python 3.11.2.
 _PREFIX = re.compile(
-    rf"(?P<lead>(?:\[instruction removed\]|{_TURN_MARKUP}|[\W\d_]|[^\W\d_](?=[.)\]]))*+)"
+    rf"(?P<lead>(?>(?:\[instruction removed\]|{_TURN_MARKUP}|[\W\d_]|[^\W\d_](?=[.)\]]))*))"
     rf"(?P<role>{_ROLE}|(?<=### )(?:instruction|response|input))[*_~\])}}> {_INVISIBLE}]*+"
     rf"(?P<colon>[:：](?!//|:++\w|(?<=tool:)\w|(?<=function:)\w)[:：]*+)[*_~\])}}>]*+{_BLANK}*+"
 )
@@ -46,7 +47,7 @@ _ROLE_TAG = re.compile(
 )
 _CHAT_TOKEN = re.compile(
     r"(?:<(?:\|[a-z]{2}[^|<>:：\n]{0,38}+\||/?(?:start|end)_of_turn)>|\[/?inst\]|<</?sys>>)"
-    rf"(?P<roles>(?:{_BLANK}*+(?:{_ROLE})\b)*+)"
+    rf"(?P<roles>(?>(?:{_BLANK}*+(?:{_ROLE})\b)*))"
 )
 
 

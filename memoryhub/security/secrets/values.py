@@ -32,7 +32,7 @@ _DIGEST = re.compile(r"(?:sha\d+|md5|blake2\w?|pbkdf2\w*|argon2\w*|bcrypt\w*|\$\
 _PATH = re.compile(r"[.~]{0,2}/|[A-Za-z]:[\\/]|https?:|[\w./-]+/[\w.-]*\.\w{1,5}$|[\w-]+\.\w{1,4}$")
 _DOTTED_NAME = re.compile(r"[A-Za-z_]\w*(?:(?:\.|->|::)[A-Za-z_]\w*)+")
 _PLAIN_WORDS = re.compile(r"(?:(?:[a-z]+\d{0,3}|\d{1,4}|[a-z]\d[a-z])(?:[^A-Za-z0-9!$%^&*?#@]+|$))+")
-CAMEL_WORDS = re.compile(r"(?:[A-Za-z]*+\d{0,4}+(?:[^A-Za-z0-9]++|$))++")  # possessive: else exponential
+CAMEL_WORDS = re.compile(r"(?>(?:[A-Za-z]*+\d{0,4}+(?:[^A-Za-z0-9]++|$))+)")  # atomic: else exponential
 # A run of one character class: a word, capitals or digits. Random values change the class often.
 _RUN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 _DIGIT = re.compile(r"\d")
