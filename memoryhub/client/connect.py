@@ -262,7 +262,9 @@ def _is_confirmed(options: argparse.Namespace, path: Path) -> bool:
     if options.yes:
         return True
     if not sys.stdin.isatty():
-        raise ConfigurationError("Nobody can be asked. Use --yes to apply the changes, or --dry-run.")
+        raise ConfigurationError(
+            "The terminal cannot be asked for consent. Use --yes to apply the changes, or --dry-run."
+        )
     try:
         return input(f"Change {path}? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:

@@ -221,7 +221,7 @@ class Config(BaseModel):
     # Injection
     token_budget: Int = _tunable(2000, "tokens of one injected memory-context block", 0, 100_000)
     pinned_token_budget: Int = _tunable(
-        1000, "tokens of the pinned memories that open a session, beside token_budget", 0, 100_000
+        1000, "tokens of the pinned memories that open a session, in addition to token_budget", 0, 100_000
     )
     max_inject_count: Int = _tunable(5, "memories in one injection", 0, 100)
     injection_min_score: Float = _tunable(0.35, "nothing below this score is injected", 0, 1)
