@@ -35,6 +35,7 @@ from tests.cases import clear_caches
 from tests.maintenance.fixtures import five, lifting  # noqa: F401 fixtures
 from tests.search.corpus import make_corpus
 from tests.settings import HOME_OF_TESTS
+from tools import slow_tests
 
 # How long an example takes depends on what else the machine does.
 hypothesis.settings.register_profile("hub", deadline=None)
@@ -104,10 +105,13 @@ _SERVED = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of served processes."""
+    """Mark the tests of served processes, and those that were measured to be slow."""
+    slow = slow_tests.read()
     for item in items:
         if item.nodeid.startswith(_SERVED):
             item.add_marker("served")
+        if slow_tests.function_of(item.nodeid) in slow:
+            item.add_marker("slow")
 
 
 def pytest_collection_finish() -> None:
