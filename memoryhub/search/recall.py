@@ -109,19 +109,20 @@ def recall_memories(
     load related rows at once. ``on_shown`` gets the memories in the answer. Each memory that is shown whole
     counts one access, but not those of the past.
     """
-    search = search_past if isinstance(memories, Past) else search_memories
-    found = search(
-        memories,
-        request.query,
-        limit=min(request.max_tokens // _MIN_ENTRY_TOKENS, MAX_REORDERED),
-        min_score=request.min_score,
-        order=ranking_weights(request.ranking, settings.MEMORYHUB),
-        now=now,
-        mode=request.mode,
-        snippets=False,
-        is_prompt=True,
-        pinned_first=True,
-    )
+    options: JsonDict = {
+        "limit": min(request.max_tokens // _MIN_ENTRY_TOKENS, MAX_REORDERED),
+        "min_score": request.min_score,
+        "order": ranking_weights(request.ranking, settings.MEMORYHUB),
+        "now": now,
+        "mode": request.mode,
+        "snippets": False,
+        "is_prompt": True,
+        "pinned_first": True,
+    }
+    if isinstance(memories, Past):
+        found = search_past(memories, request.query, **options)
+    else:
+        found = search_memories(memories, request.query, **options)
     matches = [_Match(hit.memory, hit.score) for hit in found.hits]
     answer, entries, room = _start_answer(found, matches, request, entry or serialize_entry)
     details = _serialize_details(matches[: request.most_details], detail, room, prepare)
