@@ -31,7 +31,7 @@ INDEXES = {
 }
 TRIGRAM_VIEW = "memoryhub_trigram_source"
 # Characters in the trigram index. Writing 100 000 different trigrams would block other writers for 0.2 s.
-TRIGRAM_CHARACTERS = {"overview": 4_000, "content": 16_000}
+TRIGRAM_CHARACTERS = {"overview": 2_000, "content": 10_000}
 RETIRED_TABLES = ("memoryhub_text_vocabulary", *change_log.RETIRED_TABLES)
 REINDEX_TABLE = "memoryhub_reindexing"  # the progress of rebuilt indexes
 
