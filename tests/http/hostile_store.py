@@ -198,7 +198,7 @@ def _behind_the_doors(boss: User, actor: Actor) -> None:
     for number, shown in enumerate(Injection.objects.order_by("pk")):
         text = payload(number)
         shown.injected = [{"id": memory.uid, "score": 0.5, "scale": text, "title": text}]
-        shown.withheld = [{"id": text, "reason": text}]
+        shown.withheld = [{"id": text, "reason": text, "detail": text}]
         shown.save()
     MaintenanceRun.objects.update(actor=f"token:{payload(0)}", worker=payload(4))
     Revision.objects.update(reason=payload(19)[:20])

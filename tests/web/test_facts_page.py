@@ -20,7 +20,7 @@ from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact, JournalEntry, Memory
 from memoryhub.web.facts import views
-from tests.web.markup import PAGE_PAYLOADS, find_dangers, main, page
+from tests.web.markup import PAYLOAD, find_dangers, main, page
 
 Remember = Callable[..., Memory]
 StoreFact = Callable[..., Fact]
@@ -298,12 +298,11 @@ class TestDelete:
 
 
 class TestPage:
-    @pytest.mark.parametrize("payload", PAGE_PAYLOADS)
-    def test_no_text_is_rendered_as_markup(self, sign_in: Any, fact: StoreFact, payload: str) -> None:
-        fact(payload, payload, payload, project=payload[:100], session_id=payload[:100])
+    def test_no_text_is_rendered_as_markup(self, sign_in: Any, fact: StoreFact) -> None:
+        fact(PAYLOAD, PAYLOAD, PAYLOAD, project=PAYLOAD[:100], session_id=PAYLOAD[:100])
         client = sign_in("add_fact", "delete_fact")
         assert find_dangers(client.get("/facts/").content.decode()) == []
-        refused = client.post("/facts/", dict.fromkeys(NEW, payload) | {"confidence": payload})
+        refused = client.post("/facts/", dict.fromkeys(NEW, PAYLOAD) | {"confidence": PAYLOAD})
         assert refused.status_code == 422
         assert find_dangers(refused.content.decode()) == []
 

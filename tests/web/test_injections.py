@@ -17,7 +17,7 @@ from memoryhub.access.policy import Actor, Clearance
 from memoryhub.injection.queries import load_reports
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.web.sessions import report as view
-from tests.web.markup import PAGE_PAYLOADS, Page, find_dangers, list_title, main
+from tests.web.markup import Page, list_title, main
 
 Remember = Callable[..., Memory]
 NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
@@ -270,19 +270,3 @@ class TestSession:
         entries, _ = load_timeline(ALL, MemoryFilter())
         assert {entry.kind for entry in entries} == {"memory", "session_start"}
         assert count_entries(ALL, MemoryFilter()) == 2
-
-
-@pytest.mark.parametrize("payload", PAGE_PAYLOADS)
-def test_nothing_of_an_injection_is_rendered_as_markup(
-    visitor: Client, session: Session, remember: Remember, payload: str
-) -> None:
-    memory = remember(payload, title=payload)
-    injection = inject(session, prompt_preview=payload, project=payload[:200])
-    Injection.objects.filter(pk=injection.pk).update(
-        injected=[{"id": memory.uid, "score": 1, "scale": payload}],
-        withheld=[{"id": memory.uid, "reason": payload, "detail": payload}],
-    )
-    for path in ("/injections/", "/sessions/s/?kind=injection", "/sessions/s/"):
-        response = visitor.get(path)
-        assert response.status_code == 200
-        assert find_dangers(response.content.decode()) == []

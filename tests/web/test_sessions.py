@@ -17,7 +17,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.models import Event, Memory, Session
 from memoryhub.web.sessions import views
-from tests.web.markup import PAGE_PAYLOADS, Page, find_dangers, main
+from tests.web.markup import Page, main
 
 Remember = Callable[..., Memory]
 
@@ -306,35 +306,3 @@ class TestTimeline:
             memory = remember(f"more {n}", session_id="busy", project="p", tags=["t"], files_read=["f"])
             Event.objects.create(session=busy, event="tool:post", memory=memory)
         assert queries() == before
-
-
-class TestHostileText:
-    @pytest.mark.parametrize("payload", PAGE_PAYLOADS)
-    def test_nothing_of_a_session_is_rendered_as_markup(
-        self, visitor: Client, remember: Remember, payload: str
-    ) -> None:
-        short = payload[:200]
-        memory = remember(payload, title=payload, session_id=short, project=short)
-        session = session_of(memory)
-        session.agent, session.cwd, session.end_reason = short, payload, payload[:50]
-        session.ended_at, session.summary = timezone.now(), memory
-        session.save()
-        Event.objects.create(
-            session=session,
-            event=payload[:30],
-            tool_name=short,
-            files=[payload],
-            keywords=[payload],
-            skip_reason=payload[:50],
-            preview=payload,
-            memorability=0.5,
-        )
-        for address in (
-            "/sessions/",
-            reverse("session", args=[session.session_id]),
-            "/timeline/",
-            "/timeline/entries/",
-        ):
-            response = visitor.get(address)
-            assert response.status_code == 200
-            assert find_dangers(response.content.decode()) == [], address
