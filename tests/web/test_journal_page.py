@@ -22,7 +22,7 @@ from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.web import journal as views
 from memoryhub.web.templatetags.pages import detail_items
-from tests.web.markup import list_title, main
+from tests.web.markup import PAYLOAD, find_dangers, list_title, main
 
 Remember = Callable[..., Memory]
 
@@ -219,6 +219,16 @@ class TestPage:
         words = main(overseer.get("/journal/")).words
         assert "The title" in words
         assert "the words inside" not in words
+
+    def test_no_text_is_rendered_as_markup(self, overseer: Client, remember: Remember) -> None:
+        actor = Actor(PAYLOAD, Clearance.up_to("secret", "ada"))
+        remember("words", title=PAYLOAD, by=actor)
+        change = journal.Change(PAYLOAD[:40], PAYLOAD[:20], PAYLOAD, {PAYLOAD: PAYLOAD, "list": [PAYLOAD]})
+        with transaction.atomic():
+            journal.record(actor, [change])
+        response = overseer.get("/journal/")
+        assert len(re.findall(r'data-label="Row"', response.content.decode())) == 2
+        assert find_dangers(response.content.decode()) == []
 
     def test_the_number_of_queries_does_not_grow(self, overseer: Client, remember: Remember) -> None:
         counts = []
