@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import re
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from memoryhub.access.policy import Sensitivity
 from memoryhub.api.schemas import EventAnswer, documented
 from memoryhub.core.damage import is_recorded
 from memoryhub.core.database import lock_timeout
+from memoryhub.core.private_text import strip_private
 from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import WRITE, AccessParams, ApiRequest, Caller
 from memoryhub.http.problems import DAMAGED_HOOK, field_error, invalid_fields, json_response
@@ -186,7 +188,7 @@ def post_event(request: ApiRequest, body: EventBody) -> HttpResponse:
         at=body.at,
         data=body.data,
         sensitivity=body.sensitivity.value,
-        delivery_id=_event_delivery_id(body, request.body),
+        delivery_id=_event_delivery_id(body),
         allow_private=body.allow_private,
         allow_secret=body.allow_secret,
         may_read=Right.READ.value in request.auth.rights,
@@ -228,9 +230,12 @@ def _check_data(body: EventBody) -> None:
         raise invalid_fields([field_error(f"data.{params}", f"{body.event} requires this field, as a text")])
 
 
-def _event_delivery_id(body: EventBody, raw: bytes) -> str:
-    """Return what identifies a repeated delivery: the id of the tool call, else body and time."""
+def _event_delivery_id(body: EventBody) -> str:
+    """Return what identifies a repeated delivery: the id of the tool call, else the event and its time."""
     call_id = body.data.get("tool_use_id")
     if isinstance(call_id, str) and call_id:
         return delivery_id(body.event, call_id)
-    return hashlib.sha256(raw).hexdigest()[:16] if body.at else ""
+    if body.at is None:
+        return ""
+    public = {**body.model_dump(mode="json", exclude={"data"}), "data": strip_private(body.data)}
+    return hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()[:16]

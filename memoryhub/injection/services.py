@@ -18,6 +18,7 @@ from memoryhub.access.policy import Actor, Clearance, Sensitivity, stricter_leve
 from memoryhub.backends import bulk, statements
 from memoryhub.core import damage
 from memoryhub.core.database import Deadline, DeadlinePassed, write_transaction
+from memoryhub.core.private_text import strip_private
 from memoryhub.core.text import shorten
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.injection import context_block, selection
@@ -61,8 +62,9 @@ _SUMMARY_TYPES = (
 
 @dataclass(frozen=True)
 class InjectionRequest:
-    """Parameters of an injection. The project defaults to that of an actor with a single project.
+    """Parameters of an injection, without the private parts of the prompt.
 
+    The project defaults to that of an actor with a single project.
     ``token_budget`` (of the block without the pinned memories) and ``max_count`` default to the
     configuration. ``max_tokens``: limit of the whole block, if the agent has one. Private and secret
     memories must be requested and allowed. ``fresh_since``: when the agent last lost its context (by
@@ -81,6 +83,9 @@ class InjectionRequest:
     sensitivity: str = Sensitivity.PUBLIC.value
     session: Session | None = None
     max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prompt", strip_private(self.prompt))
 
     @property
     def budget(self) -> int:
