@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 from django.db.models import F, Sum
@@ -112,11 +112,9 @@ def _to_detail(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def undo_configuration(name: str, uid: str, actor: Actor, now: datetime | None = None) -> Project:
+def undo_configuration(uid: str, actor: Actor, now: datetime | None = None) -> Project:
     """Restore the settings from before a change. Raise Conflict if they were changed again since."""
-    get_project(name, actor)
     undo = Undo.of_action(uid, actor, [CONFIGURE], now, about="project")
-    undo.rows = [row for row in undo.rows if row.project == name]
     if not undo.rows:
         raise NotFound("there is no such change")
     undo.run()
@@ -164,11 +162,13 @@ def count_events(project: Project) -> dict[str, int]:
     return dict(rows.values_list("event").annotate(n=Sum("count")).order_by("event"))
 
 
-def mode_note(project: Project, now: datetime | None = None) -> str:
-    """Return what to tell people about the mode of a project, empty for the usual one."""
+def mode_note(project: Project, now: datetime | None = None, zone: tzinfo | None = None) -> str:
+    """Return the mode of a project in words, empty for the usual one. ``zone``: the reader's time zone."""
     now = now or timezone.now()
     if project.is_paused(now) and project.paused_until:
-        return f"paused until {timezone.localtime(project.paused_until):%H:%M}"
+        until = timezone.localtime(project.paused_until, zone)
+        is_today = until.date() == timezone.localtime(now, zone).date()
+        return f"paused until {until:%H:%M}" if is_today else f"paused until {until:%Y-%m-%d %H:%M}"
     return "" if project.mode == ProjectMode.AUTOMATIC else _NOTES[project.mode]
 
 

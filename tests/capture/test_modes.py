@@ -260,7 +260,7 @@ def test_change_of_settings_is_journaled_and_undone(db: None) -> None:
         "mode": "off",
         "ignored_paths": "*.pem",
     }
-    assert projects.undo_configuration("shop", changed.undo, ADMIN).mode == "automatic"
+    assert projects.undo_configuration(changed.undo, ADMIN).mode == "automatic"
     assert Project.named("shop").ignored_paths == ""
 
 
@@ -268,7 +268,7 @@ def test_settings_that_changed_since_are_not_undone(db: None) -> None:
     changed = projects.configure_project("shop", ADMIN, pause_hours=2)
     projects.configure_project("shop", ADMIN, pause_hours=0)
     with pytest.raises(Conflict, match="changed since"):
-        projects.undo_configuration("shop", changed.undo, ADMIN)
+        projects.undo_configuration(changed.undo, ADMIN)
 
 
 @pytest.mark.parametrize(

@@ -141,3 +141,18 @@ def test_session_leaves_memories_that_the_next_session_receives(machine: Machine
         assert "Session: " in model.text_for(next(iter(RECALLED)))
         for prompt, memory in RECALLED.items():  # the session's start may have shown it already
             assert memory in model.text_for(prompt)
+
+
+def test_pause_command_is_carried_out_without_the_model(machine: Machine, served: Served) -> None:
+    machine.install_plugin(*options(served))
+    patient = {"MEMORYHUB_HOOK_TIMEOUT": "20"}
+    with (
+        model_api.serving({}) as model,
+        claude_code.running(machine, model, {}, **patient) as session,
+    ):
+        for command, note in (("pause 2", "paused until "), ("resume", "")):
+            session.prompt(f"/memoryhub:{command}")
+            assert get(served, "/projects/shop")["note"].startswith(note)
+            assert bool(get(served, "/projects/shop")["paused_until"]) is bool(note)
+        session.end()
+    assert model.requests == []
