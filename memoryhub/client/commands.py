@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Unpack
 
 from memoryhub.api.schemas import HitShape, SessionShape
 from memoryhub.client import connect
@@ -254,23 +254,27 @@ def _add_mode(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", help="project")
     parser.add_argument("mode", nargs="?", choices=PROJECT_MODES, help="without it, the mode is shown")
     _add_json(parser)
-    parser.set_defaults(run=lambda options: _configure(options, options.mode and {"mode": options.mode}))
+    parser.set_defaults(run=_mode)
+
+
+def _mode(options: argparse.Namespace) -> int:
+    return _configure(options, mode=options.mode) if options.mode else _configure(options)
 
 
 def _add_pause(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", help="project")
     parser.add_argument("--hours", type=float, default=1, metavar="N", help="hours from now (default: 1)")
     _add_json(parser)
-    parser.set_defaults(run=lambda options: _configure(options, {"pause_hours": options.hours}))
+    parser.set_defaults(run=lambda options: _configure(options, pause_hours=options.hours))
 
 
 def _add_resume(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", help="project")
     _add_json(parser)
-    parser.set_defaults(run=lambda options: _configure(options, {"pause_hours": 0}))
+    parser.set_defaults(run=lambda options: _configure(options, pause_hours=0))
 
 
-def _configure(options: argparse.Namespace, settings: ProjectSettings | None) -> int:
+def _configure(options: argparse.Namespace, **settings: Unpack[ProjectSettings]) -> int:
     """Change the settings of a project, if any are given, and show its mode."""
     with _client(options) as client:
         found = client.project(options.project)

@@ -97,7 +97,8 @@ class ReviewCard:
     @property
     def level(self) -> str:
         """The level that the memory has, or gets when it is approved."""
-        return WAITING_LEVELS.get(self.memory.sensitivity, self.memory.sensitivity)
+        stored: str = self.memory.sensitivity
+        return WAITING_LEVELS.get(stored, stored)
 
     @property
     def has_text(self) -> bool:
