@@ -23,6 +23,7 @@ from memoryhub.core.damage import is_recorded
 from memoryhub.core.database import lock_timeout
 from memoryhub.core.private_text import strip_private
 from memoryhub.core.vocabulary import Right
+from memoryhub.hooks import TOOL_CONTEXT
 from memoryhub.http.authentication import WRITE, AccessParams, ApiRequest, Caller
 from memoryhub.http.problems import DAMAGED_HOOK, field_error, invalid_fields, json_response
 from memoryhub.memories import StoreError
@@ -39,12 +40,14 @@ _TOOL_FAILURE = "PostToolUseFailure"  # sent instead of PostToolUse when the too
 _EVENT_OF_HOOK = {
     "SessionStart": capture.SESSION_START,
     "UserPromptSubmit": capture.PROMPT_SUBMIT,
+    "PreToolUse": TOOL_CONTEXT,
     "PostToolUse": capture.TOOL_POST,
     _TOOL_FAILURE: capture.TOOL_POST,
     "PreCompact": capture.CHECKPOINT,
     "SessionEnd": capture.SESSION_END,
 }
-_CONTEXT_HOOKS = frozenset({"SessionStart", "UserPromptSubmit"})
+_BEFORE_TOOL = "PreToolUse"
+_CONTEXT_HOOKS = frozenset({"SessionStart", "UserPromptSubmit", _BEFORE_TOOL, "PostToolUse", _TOOL_FAILURE})
 _MESSAGE_HOOKS = _CONTEXT_HOOKS | {"SessionEnd"}
 _COMMAND = re.compile(r"\s*/memoryhub:(?P<name>pause|resume)\b[ \t]*(?P<hours>\d{1,3}(?:\.\d+)?)?\s*\Z")
 _DATA_FIELDS = ("prompt", "tool_name", "tool_input", "tool_response", "source", "reason", "trigger")
@@ -72,14 +75,10 @@ def handle_hook(
     event = _EVENT_OF_HOOK.get(name) if isinstance(name, str) else None
     if event is None:
         return {}
-    project = project or hook_project(hook, caller)
-    if name == "UserPromptSubmit" and (answer := _run_command(text_field(hook, "prompt"), project, caller)):
-        return {"decision": "block", "reason": answer}
-    is_week_new = name == "SessionStart" and proof.is_week_new(caller.actor, at or timezone.now())
     hook_event = capture.HookEvent(
         event=event,
         session_id=_session_id(hook),
-        project=project,
+        project=project or hook_project(hook, caller),
         cwd=text_field(hook, "cwd"),
         at=at,
         data=_event_data(hook),
@@ -93,6 +92,9 @@ def handle_hook(
     context, notes = "", []
     try:
         with lock_timeout(PROMPT_WAIT_SECONDS if name == "UserPromptSubmit" else WRITE_WAIT_SECONDS):
+            if answer := _run_command(hook_event, caller):
+                return {"decision": "block", "reason": answer}
+            is_week_new = name == "SessionStart" and proof.is_week_new(caller.actor, at or timezone.now())
             result = capture.dispatch(hook_event, caller.actor)
             context, notes = result.context, list(result.warnings)
             if result.event:
@@ -112,14 +114,14 @@ def handle_hook(
     return {**message, "hookSpecificOutput": {"hookEventName": name, "additionalContext": context}}
 
 
-def _run_command(prompt: str, project: str, caller: Caller) -> str:
+def _run_command(hook_event: capture.HookEvent, caller: Caller) -> str:
     """Pause or resume memory in the project if the prompt asks for it. Return the answer to the person."""
-    found = _COMMAND.match(prompt)
-    if not found:
+    found = _COMMAND.match(str(hook_event.data.get("prompt") or ""))
+    if not found or hook_event.event != capture.PROMPT_SUBMIT:
         return ""
     hours = 0.0 if found["name"] == "resume" else float(found["hours"] or 1)
     try:
-        name = resolve_project(project, caller.actor)
+        name = resolve_project(hook_event.project, caller.actor)
         changed = projects.configure_project(name, caller.actor, pause_hours=hours)
     except StoreError as refusal:
         return f"memoryhub: nothing changed: {refusal.message}"

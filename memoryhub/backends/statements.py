@@ -127,11 +127,13 @@ def read_state_before_store(
 IS_LATEST_EVENT = """EXISTS (SELECT 1 FROM
     (SELECT mark, at FROM memoryhub_event WHERE session_id = %s ORDER BY at DESC, id DESC LIMIT 1)
     WHERE mark IN (SELECT value FROM json_each(%%s)) AND at > %%s)"""
-# A session, the settings of its project (null without any), whether an event repeats its latest one, and
-# whether one of its events has this mark.
+# A session, the settings of its project (null without any), whether an event repeats its latest one, whether
+# one of its events has this mark, and whether any memory, even a hidden one, names a file like those of the
+# event: if not, there is nothing to look for.
 SESSION_OF_EVENT = f"""SELECT s.*, p.id AS settings_id, p.mode, p.paused_until, p.ignored_paths,
     {IS_LATEST_EVENT % "s.id"} AS is_repeated, EXISTS (
-    SELECT 1 FROM memoryhub_event WHERE session_id = s.id AND mark = %s AND mark <> '') AS has_mark
+    SELECT 1 FROM memoryhub_event WHERE session_id = s.id AND mark = %s AND mark <> '') AS has_mark, EXISTS (
+    SELECT 1 FROM memoryhub_filelink WHERE basename IN (SELECT value FROM json_each(%s))) AS has_file_links
     FROM memoryhub_session s LEFT JOIN memoryhub_project p ON p.name = s.project
     WHERE s.session_id = %s AND s.project = %s"""
 PROJECT_BY_NAME = "SELECT * FROM memoryhub_project WHERE name = %s"

@@ -16,6 +16,7 @@ from memoryhub.capture.observation import clean_text
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import format_iso, parse_moment
 from memoryhub.core.vocabulary import PROJECT_MODES, ProjectMode
+from memoryhub.hooks import TOOL_CONTEXT
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.memories.undo import Inverse, Undo, inverse_of, record_action
 from memoryhub.models import EventCount, JournalEntry, Project
@@ -148,11 +149,13 @@ def leave_out(project: Project, event: str, now: datetime) -> str:
     if project.is_paused(now):
         return "memory is paused in this project"
     if project.mode == ProjectMode.OBSERVE:
+        if event == TOOL_CONTEXT:  # the call itself is counted when it has run
+            return _ONLY_OBSERVED
         with write_transaction():
             day = {"project": project, "day": now.date(), "event": event}
             if not EventCount.objects.filter(**day).update(count=F("count") + 1):
                 EventCount.objects.create(**day, count=1)
-        return "this project is only observed"
+        return _ONLY_OBSERVED
     return "memory is off in this project"
 
 
@@ -172,6 +175,7 @@ def mode_note(project: Project, now: datetime | None = None, zone: tzinfo | None
     return "" if project.mode == ProjectMode.AUTOMATIC else _NOTES[project.mode]
 
 
+_ONLY_OBSERVED = "this project is only observed"
 _NOTES = {
     ProjectMode.OFF.value: "off",
     ProjectMode.OBSERVE.value: "observing",

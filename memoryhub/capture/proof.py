@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from django.db.models import Count, Q
+from django.db.models import Count, Exists, OuterRef
 
 from memoryhub.access.policy import Actor
 from memoryhub.capture.projects import mode_note
 from memoryhub.core.text import format_count
 from memoryhub.core.vocabulary import SUMMARY_TYPES
-from memoryhub.hooks import SESSION_START
+from memoryhub.hooks import PROMPT_SUBMIT, SESSION_START
 from memoryhub.models import Event, Injection, Memory, Profile, Project
 
 WEEK = timedelta(days=7)
@@ -63,10 +63,12 @@ def is_week_new(actor: Actor, now: datetime) -> bool:
 
 def weekly_line(actor: Actor, now: datetime) -> str:
     """Return in how many prompts of the last week the agent was shown memories; empty without prompts."""
-    own = Injection.objects.visible_to(actor.clearance).filter(session__agent=actor.name, at__gte=now - WEEK)
-    counts = own.exclude(prompt_preview="").aggregate(
-        prompts=Count("pk"), used=Count("pk", filter=~Q(injected=[]))
+    prompts = Event.objects.visible_to(actor.clearance).filter(
+        session__agent=actor.name, event=PROMPT_SUBMIT, at__gte=now - WEEK
     )
+    shown = Injection.objects.visible_to(actor.clearance).filled()
+    shown = shown.filter(session=OuterRef("session"), at=OuterRef("at"))
+    counts = prompts.aggregate(prompts=Count("pk"), used=Count("pk", filter=Exists(shown)))
     if not counts["prompts"]:
         return ""
     return f"memories were used in {counts['used']} of {counts['prompts']} prompts of the last 7 days"

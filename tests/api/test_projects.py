@@ -131,7 +131,7 @@ def test_first_session_of_a_week_says_how_often_memories_were_used(bot: Agent, r
     assert first == {"systemMessage": said}
     assert hook(bot, "SessionStart", source="startup", session_id="s3") == {}
     long_ago = timezone.now() - timedelta(days=8)
-    Event.objects.update(at=long_ago)
+    Event.objects.filter(event="session:start").update(at=long_ago)
     Session.objects.update(last_at=long_ago)
     assert hook(bot, "SessionStart", source="startup", session_id="s4") == {"systemMessage": said}
 
