@@ -168,7 +168,7 @@ def inject_at_session_start(
 
 def inject_pinned(request: InjectionRequest, actor: Actor, now: datetime | None = None) -> InjectionResult:
     """Return the block of the pinned memories alone. Without any, nothing is logged."""
-    request = _with_default_project(request, actor)
+    request = with_default_project(request, actor)
     moment = now or timezone.now()
     if not _pinned_memories(request, request.clearance(actor), moment).exists():
         return InjectionResult()
@@ -250,7 +250,7 @@ def _inject(
 ) -> InjectionResult:
     """Return a block. ``record``: whether to log it, or to log it if it shows or misses something."""
     deadline = Deadline(deadline_ms or settings.MEMORYHUB.injection_deadline_ms)
-    now, request = now or timezone.now(), _with_default_project(request, actor)
+    now, request = now or timezone.now(), with_default_project(request, actor)
     try:
         return _inject_in_time(find, request, actor, now, deadline, record)
     except DeadlinePassed:
@@ -271,7 +271,8 @@ def _inject(
     return missed
 
 
-def _with_default_project(request: InjectionRequest, actor: Actor) -> InjectionRequest:
+def with_default_project(request: InjectionRequest, actor: Actor) -> InjectionRequest:
+    """Return the request with the only project of the actor, if it names none and there is only one."""
     projects = actor.clearance.projects or ()
     if request.project or len(projects) != 1:
         return request

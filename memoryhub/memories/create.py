@@ -16,14 +16,14 @@ from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.utils import timezone
 
 from memoryhub.access.filters import memory_filter
-from memoryhub.access.policy import AGENT_PREFIX, LEVELS, Actor, level_rank, stricter_level, waiting_level
+from memoryhub.access.policy import LEVELS, Actor, level_rank, stricter_level, waiting_level
 from memoryhub.audit import journal
 from memoryhub.backends import bulk, statements
 from memoryhub.core.database import is_database_busy, write_transaction
 from memoryhub.memories import imported_history, rows
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import evict_over_cap
-from memoryhub.memories.errors import Busy, Forbidden, SecretDetected, StoreError
+from memoryhub.memories.errors import Busy, SecretDetected, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal, refusal_change
@@ -253,7 +253,7 @@ class _Batch:
     def store(self, draft: MemoryDraft, history: ImportedHistory | None = None) -> StoreResult:
         owner = imported_history.resolve_imported_owner(draft.scope, history, self.actor)
         memory = rows.build_memory(draft, self.actor, self.now, self.imported_at, owner)
-        self._refuse_if_off(memory.project)
+        rows.refuse_if_off(memory.project, self.actor, self.off_projects)
         if self.needs_approval:
             return self._store_waiting(memory, draft)
         if history is None:
@@ -299,11 +299,6 @@ class _Batch:
         if twin := _strictest_known(self._same_content(memory), memory.content_hash):
             return self._refresh(twin, draft)
         return self._create(memory, draft)
-
-    def _refuse_if_off(self, project: str) -> None:
-        """Refuse a memory of an agent in a project whose mode is off. People may store there."""
-        if project in self.off_projects and self.actor.name.startswith(AGENT_PREFIX):
-            raise Forbidden(f"memory is switched off in the project {project}; a person can change its mode")
 
     def _store_waiting(self, memory: Memory, draft: MemoryDraft) -> StoreResult:
         """Store a memory that waits for approval, in place of one that waits with the same key.

@@ -47,14 +47,15 @@ class SettingsForm(forms.Form):
 def project_settings(request: HttpRequest, name: str) -> HttpResponse:
     """Show the settings of a project."""
     project = _find_project(request, name)
-    form = SettingsForm(initial={"mode": project.mode, "ignored_paths": project.ignored_paths})
+    values = {"mode": project.mode, "ignored_paths": project.ignored_paths}
+    form = SettingsForm(initial=values, label_suffix="")
     return _render_settings(request, project, form)
 
 
 @require_POST
 def project_settings_save(request: HttpRequest, name: str) -> HttpResponse:
     """Change mode and ignored files."""
-    project, form = _find_project(request, name), SettingsForm(request.POST)
+    project, form = _find_project(request, name), SettingsForm(request.POST, label_suffix="")
     _require(request, CONFIGURE_PERMISSION)
     if not form.is_valid():
         return _render_settings(request, project, form, 422)

@@ -81,6 +81,8 @@ def test_project_that_is_off_or_observed_stores_and_injects_nothing(
     answer = work(agent_session)
     assert answer["context"] == ""
     assert {report["status"] for report in answer["handlers"]} == {"skipped"}
+    asked = {"prompt": "Why does the importer read files twice?", "project": "shop", "session_id": "s1"}
+    assert agent_session.agent.post("/inject", asked).json()["context"] == ""
     assert [model.objects.count() for model in (Memory, Event, Session, Injection)] == [1, 0, 0, 0]
     assert not JournalEntry.objects.exclude(operation__in=("insert", "configure", "issue")).exists()
 
@@ -120,6 +122,7 @@ def test_agent_cannot_store_in_a_project_that_is_off(bot: Agent) -> None:
     set_mode("off")
     body = {"content": "a note", "project": "shop"}
     is_problem(bot.post("/memories", body), 403)
+    is_problem(bot.post("/facts", {"subject": "a", "predicate": "b", "object": "c", "project": "shop"}), 403)
     assert bot.post("/memories", {**body, "project": "other"}).status_code == 201
     set_mode("observe")
     assert bot.post("/memories", body).status_code == 201
@@ -383,7 +386,8 @@ def test_ignored_path_in_a_prompt_is_removed(agent_session: AgentSession) -> Non
     ignore("vault/")
     agent_session.ok("prompt:submit", {"prompt": "Look at vault/plan.txt and src/plan.txt."})
     assert Event.objects.get().preview == "Look at [ignored path] and src/plan.txt."
-    assert "vault" not in Injection.objects.get().prompt_preview
+    agent_session.agent.post("/inject", {"prompt": "Look at vault/plan.txt", "project": "shop"})
+    assert not any("vault" in row.prompt_preview for row in Injection.objects.all())
 
 
 @pytest.mark.parametrize(
