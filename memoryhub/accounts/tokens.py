@@ -19,7 +19,15 @@ from django.db.models import Q
 from django.db.models.signals import pre_delete
 from django.utils import timezone
 
-from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity, level_rank, system_actor
+from memoryhub.access.policy import (
+    AGENT_PREFIX,
+    LEVELS,
+    Actor,
+    Clearance,
+    Sensitivity,
+    level_rank,
+    system_actor,
+)
 from memoryhub.accounts import identities
 from memoryhub.accounts.clearance import confined_owner_clearance, user_clearance
 from memoryhub.audit import journal
@@ -248,7 +256,7 @@ def token_actor(token: AgentToken) -> Actor:
     clearance = token.full_clearance()
     if token.owner_is_confined and (owner := confined_owner_clearance(token.owner)) is not None:
         clearance = clearance.within(owner)
-    return Actor(f"token:{token.name}", clearance)
+    return Actor(f"{AGENT_PREFIX}{token.name}", clearance)
 
 
 def hash_token(raw: str) -> str:

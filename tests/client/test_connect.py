@@ -236,6 +236,28 @@ def test_enabled_plugin_connects_claude_code(
     assert tree(home) == before
 
 
+@pytest.mark.parametrize("plugin", [True, False])
+def test_status_line_is_added_on_request_and_undone(run: Run, home: Path, plugin: bool) -> None:
+    settings = {"enabledPlugins": {"memoryhub@memoryhub": plugin}}
+    path = write(home / ".claude/settings.json", json.dumps(settings))
+    before = tree(home)
+    run("connect", "--yes", "--status-line")
+    found = json.loads(path.read_text())
+    assert found["statusLine"] == claude_code.status_line_setting(HUB.base)
+    assert ("hooks" in found) is not plugin
+    run("connect", "--undo", "--yes")
+    assert tree(home) == before
+
+
+def test_status_line_of_the_user_stays(run: Run, home: Path) -> None:
+    own = {"type": "command", "command": "date"}
+    path = write(home / ".claude/settings.json", json.dumps({"statusLine": own}))
+    assert run("connect", "--yes", "--status-line") == 0
+    found = json.loads(path.read_text())
+    assert found["statusLine"] == own
+    assert "hooks" in found
+
+
 def test_other_toolset_replaces_the_entry(run: Run, cursor: Path) -> None:
     run("connect", "--yes")
     run("connect", "--yes", "--toolset", "mira")
