@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from datetime import timedelta
@@ -14,6 +15,7 @@ from django.test import Client
 from django.utils import timezone
 
 from memoryhub.accounts import oauth, tokens
+from memoryhub.config import ConfigError, environment
 from memoryhub.models import AgentToken, JournalEntry, OAuthClient, OAuthCode, OAuthRefresh
 from tests.accounts.oauth_app import CALLBACK, HUB, RESOURCE, App, call, query_of, register
 
@@ -339,8 +341,6 @@ def test_confidential_client_authenticates(boss: Client, method: str) -> None:
     if method == "client_secret_post":
         proof: dict[str, Any] = {"client_secret": secret}
     else:
-        import base64
-
         pair = base64.b64encode(f"{app.id}:{secret}".encode()).decode()
         proof = {"headers": {"Authorization": f"Basic {pair}"}}
     assert app.exchange(code, **proof).status_code == 200
@@ -397,3 +397,55 @@ def test_lowered_rights_lower_a_grant_whose_access_token_expired(boss: Client) -
     ada.user_permissions.clear()
     tokens.reduce_tokens_to_owner(User.objects.get(pk=ada.pk), oauth._NOBODY)
     assert app.refresh(answer["refresh_token"]).json()["scope"] == "read"
+
+
+# The public address
+
+
+def public_url(monkeypatch: pytest.MonkeyPatch, written: str) -> tuple[str, list[str]]:
+    monkeypatch.setenv("MEMORYHUB_PUBLIC_URL", written)
+    operator = environment.load_operator()
+    return operator.public_url, operator.allowed_hosts
+
+
+@pytest.mark.parametrize(
+    ("written", "address", "host"),
+    [
+        ("https://Hub.example.org/", "https://hub.example.org", "hub.example.org"),
+        ("https://hub.example.org:443", "https://hub.example.org", "hub.example.org"),
+        ("https://hub.example.org:8443", "https://hub.example.org:8443", "hub.example.org"),
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000", "127.0.0.1"),
+        ("https://[2001:db8::1]", "https://[2001:db8::1]", "[2001:db8::1]"),
+    ],
+)
+def test_host_of_the_public_address_is_answered(
+    monkeypatch: pytest.MonkeyPatch, written: str, address: str, host: str
+) -> None:
+    found, hosts = public_url(monkeypatch, written)
+    assert found == address
+    assert hosts.count(host) == 1
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *(
+            "http://hub.example.org",
+            "hub.example.org",
+            "https://",
+            "ftp://127.0.0.1",
+            "https://hub.example.org/x",
+        ),
+        *(
+            "https://me@hub.example.org",
+            "https://hub.example.org?x",
+            "https://hub.example.org:99999",
+            "https://[x",
+        ),
+    ],
+)
+def test_address_that_is_not_a_secure_origin_is_refused(
+    monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    with pytest.raises(ConfigError, match="MEMORYHUB_PUBLIC_URL"):
+        public_url(monkeypatch, written)

@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from memoryhub.access.policy import Clearance
 from memoryhub.models import AgentToken, JournalEntry, OAuthClient, OAuthCode
 from tests.accounts.oauth_app import CALLBACK, CHALLENGE, HUB, METADATA, App, call, query_of, register
 
@@ -380,8 +381,6 @@ def test_registered_client_can_do_nothing_by_itself() -> None:
 
 
 def test_registrations_are_shown_to_managers_of_tokens_alone(app: App) -> None:
-    from memoryhub.access.policy import Clearance
-
     rows = JournalEntry.objects.filter(object_type="client")
     assert not rows.visible_to(Clearance.up_to("secret", owner="eve")).exists()
     assert not rows.visible_to(Clearance.up_to("secret")).exists()
