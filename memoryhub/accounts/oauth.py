@@ -118,12 +118,12 @@ def resource_metadata(toolset: str) -> dict[str, Any]:
 def server_metadata() -> dict[str, Any]:
     """Describe the authorization server (RFC 8414)."""
     issuer = settings.PUBLIC_URL
-    registration = {"registration_endpoint": f"{issuer}/oauth/register"}
+    registration = {"registration_endpoint": f"{issuer}/api/v1/oauth/register"}
     return {
         "issuer": issuer,
         "authorization_endpoint": f"{issuer}/authorize/",
-        "token_endpoint": f"{issuer}/oauth/token",
-        "revocation_endpoint": f"{issuer}/oauth/revoke",
+        "token_endpoint": f"{issuer}/api/v1/oauth/token",
+        "revocation_endpoint": f"{issuer}/api/v1/oauth/revoke",
         **(registration if settings.MEMORYHUB.oauth_registration else {}),
         "scopes_supported": list(RIGHTS),
         "response_types_supported": ["code"],

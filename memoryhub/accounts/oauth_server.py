@@ -277,7 +277,7 @@ class Authorization:
 
 
 class AuthorizationRefused(Exception):
-    """``response``: the redirect that tells an approved client. None: the page explains it to the person."""
+    """``response``: the redirect to an approved client. None: the page explains the error to the person."""
 
     def __init__(self, error: Any, response: HttpResponse | None) -> None:
         self.code, self.description = str(error.error), str(error.description)

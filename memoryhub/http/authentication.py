@@ -91,7 +91,8 @@ ANY_RIGHT = token_auth(None)
 def require_token(request: HttpRequest, audience: str = "", challenge: str = "") -> AgentToken:
     """Return the token of a request from either header; raise 401 unless it is valid.
 
-    ``audience``: the address whose OAuth tokens are valid. ``challenge``: tells a client how to get one.
+    ``audience``: the address whose OAuth tokens are valid. ``challenge``: the header for a 401, from
+    which an OAuth client learns how to get one.
     """
     scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
     raw = bearer if scheme.lower() == "bearer" else request.headers.get("X-API-Key", "")

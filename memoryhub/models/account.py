@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
-from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import models
@@ -118,7 +118,7 @@ class OAuthClient(models.Model):
     @property
     def hosts(self) -> list[str]:
         """The hosts that it sends people back to."""
-        return sorted({urlsplit(uri).hostname or "" for uri in self.redirect_uris})
+        return sorted({re.split("[/?:]", uri.partition("://")[2])[0] for uri in self.redirect_uris})
 
 
 class AgentToken(models.Model):

@@ -22,7 +22,7 @@ METADATA = {"client_name": "Claude", "redirect_uris": [CALLBACK], "token_endpoin
 def register(metadata: Any = None, **more: Any) -> Any:
     body = metadata if metadata is not None else {**METADATA, **more}
     data = body if isinstance(body, bytes) else json.dumps(body)
-    return Client().post("/oauth/register", data, content_type="application/json")
+    return Client().post("/api/v1/oauth/register", data, content_type="application/json")
 
 
 @dataclass
@@ -92,7 +92,7 @@ class App:
         headers = given.pop("headers", {})
         data = {"client_id": self.id, **given}
         data = {name: value for name, value in data.items() if value is not None}
-        return Client().post(f"/oauth/{endpoint}", data, headers=headers)
+        return Client().post(f"/api/v1/oauth/{endpoint}", data, headers=headers)
 
 
 def query_of(response: Any) -> dict[str, str]:

@@ -66,7 +66,7 @@ def test_hub_without_public_address_has_no_oauth(settings: Any, boss: Client) ->
     assert response["WWW-Authenticate"] == 'Bearer realm="memoryhub"'
     for path in ("/.well-known/oauth-authorization-server", "/authorize/"):
         assert boss.get(path).status_code == 404
-    for path in ("/oauth/register", "/oauth/token", "/oauth/revoke"):
+    for path in ("/api/v1/oauth/register", "/api/v1/oauth/token", "/api/v1/oauth/revoke"):
         assert boss.post(path).status_code == 404
 
 
@@ -131,12 +131,9 @@ def test_unapproved_clients_expire(app: App) -> None:
 
 
 def test_registrations_of_one_address_are_limited() -> None:
-    sent = [
-        Client(REMOTE_ADDR="203.0.113.7").post(
-            "/oauth/register", json.dumps({"redirect_uris": [CALLBACK]}), content_type="application/json"
-        )
-        for _ in range(11)
-    ]
+    agent, body = Client(REMOTE_ADDR="203.0.113.7"), json.dumps({"redirect_uris": [CALLBACK]})
+    path = "/api/v1/oauth/register"
+    sent = [agent.post(path, body, content_type="application/json") for _ in range(11)]
     assert [one.status_code for one in sent] == [201] * 10 + [429]
     assert int(sent[-1]["Retry-After"]) > 0
 

@@ -319,7 +319,7 @@ def test_guessing_is_throttled(app: App, configure: Any) -> None:
     configure(refusals_per_minute=3)
     thief = Client(REMOTE_ADDR=THIEF)
     guess = {"grant_type": "refresh_token", "client_id": app.id, "refresh_token": "mh_guess"}
-    sent = [thief.post("/oauth/token", guess).status_code for _ in range(4)]
+    sent = [thief.post("/api/v1/oauth/token", guess).status_code for _ in range(4)]
     assert sent == [400, 400, 400, 429]
 
 
@@ -376,7 +376,7 @@ def test_forged_host_does_not_change_the_metadata(settings: Any) -> None:
 def test_registered_client_can_do_nothing_by_itself() -> None:
     client_id = register(token_endpoint_auth_method="none").json()["client_id"]
     sent = {"client_id": client_id, "grant_type": "authorization_code", "code": "x", "redirect_uri": CALLBACK}
-    assert Client().post("/oauth/token", sent).json()["error"] == "invalid_grant"
+    assert Client().post("/api/v1/oauth/token", sent).json()["error"] == "invalid_grant"
     assert Client().get(f"/authorize/?client_id={client_id}")["Location"].startswith("/login/")
 
 

@@ -104,7 +104,7 @@ class App:
 
     def post(self, endpoint: str, **data: str) -> httpx2.Response:
         assert self.client is not None
-        url = f"{self.served.base}/oauth/{endpoint}"
+        url = f"{self.served.base}/api/v1/oauth/{endpoint}"
         return httpx2.post(url, data={"client_id": self.client.client_id, **data})
 
 

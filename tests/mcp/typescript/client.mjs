@@ -86,7 +86,7 @@ async function visitAsApp(server) {
   const refreshed = await connectApp(server, app);
   const rotated = app.saved.refresh_token !== old.refresh_token;
   const body = new URLSearchParams({ client_id: app.client.client_id, token: app.saved.refresh_token });
-  await fetch(new URL("/oauth/revoke", server.url), { method: "POST", body });
+  await fetch(new URL("/api/v1/oauth/revoke", server.url), { method: "POST", body });
   app.redirectToAuthorization = () => void (app.asked += 1);
   const revoked = await connectApp(server, app);
   return { connected, refreshed: { ...refreshed, rotated }, revoked, asked: app.asked };
