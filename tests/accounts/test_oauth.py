@@ -362,6 +362,12 @@ def test_page_lists_the_grant_and_revokes_it(app: App, boss: Client) -> None:
     assert app.refresh(answer["refresh_token"]).json()["error"] == "invalid_grant"
 
 
+def test_connect_page_names_the_address_for_hosted_agents(boss: Client, settings: Any) -> None:
+    assert f"{HUB}/mcp/mira" in boss.get("/connect/?toolset=mira").content.decode()
+    settings.PUBLIC_URL = ""
+    assert "Hosted agents" not in boss.get("/connect/").content.decode()
+
+
 def test_grant_cannot_be_rotated_by_hand(app: App, boss: Client) -> None:
     answer = app.connect()
     boss.post(f"/you/tokens/{AgentToken.objects.get().uid}/rotate/")

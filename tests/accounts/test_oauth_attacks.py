@@ -315,6 +315,13 @@ def test_other_grant_types_are_refused(app: App, grant_type: str | None) -> None
     assert response.status_code == 400
 
 
+def test_too_many_or_broken_fields_are_refused(app: App) -> None:
+    assert app.post("token", **{f"field{number}": "x" for number in range(4000)}).status_code == 400
+    broken = Client().post("/api/v1/oauth/token", b"--x", content_type="multipart/form-data; boundary=")
+    assert broken.status_code == 400
+    assert Client().post("/api/v1/oauth/token", b"\xff=%ff", content_type="text/plain").status_code == 400
+
+
 def test_guessing_is_throttled(app: App, configure: Any) -> None:
     configure(refusals_per_minute=3)
     thief = Client(REMOTE_ADDR=THIEF)
