@@ -36,6 +36,7 @@ CODE_LIFETIME = timedelta(minutes=1)
 REFRESH_LIFETIME = timedelta(days=30)  # without use
 PENDING_LIFETIME = timedelta(hours=24)  # of a client that no person approved
 MAX_PENDING = 100
+PENDING_LIFETIME_AT_CAP = timedelta(hours=1)
 AUTH_METHODS = ("none", "client_secret_post", "client_secret_basic")
 APPROVE_PERMISSION = "memoryhub.change_agenttoken"
 _NOBODY = Actor("nobody")
@@ -168,7 +169,10 @@ def register_client(metadata: Any, address: str, now: datetime | None = None) ->
     client.name = found.client_name or client.hosts[0]
     with write_transaction():
         _prune(now)
-        if OAuthClient.objects.filter(approved_at=None).count() >= MAX_PENDING:
+        waiting = OAuthClient.objects.filter(approved_at=None)
+        if waiting.count() >= MAX_PENDING:  # else a flood would close registration for a day
+            waiting.filter(registered_at__lte=now - PENDING_LIFETIME_AT_CAP).delete()
+        if waiting.count() >= MAX_PENDING:
             raise RegistrationRefused("temporarily_unavailable", "too many clients wait for approval", 429)
         client.save()
         journal.record(_NOBODY, [_client_change("register", client, **{"from": client.registered_from})], now)

@@ -95,6 +95,7 @@ def test_resource_metadata_names_the_mcp_server() -> None:
 def test_registration_returns_the_stored_metadata() -> None:
     response = register(scope="read", logo_uri="https://app.example.com/logo.png")
     assert response.status_code == 201
+    assert response["Cache-Control"] == "no-store"
     found = response.json()
     assert found["redirect_uris"] == [CALLBACK]
     assert found["token_endpoint_auth_method"] == "none"
@@ -120,6 +121,8 @@ def test_registration_can_be_closed(configure: Callable[..., None]) -> None:
 def test_unapproved_clients_are_capped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oauth, "MAX_PENDING", 2)
     assert [register().status_code for _ in range(3)] == [201, 201, 429]
+    OAuthClient.objects.update(registered_at=timezone.now() - oauth.PENDING_LIFETIME_AT_CAP)
+    assert register().status_code == 201
 
 
 def test_unapproved_clients_expire(app: App) -> None:
