@@ -162,7 +162,7 @@ def _recall(options: argparse.Namespace) -> int:
     whole = {memory.id for memory in found.details}
     rows = [(line.id, line.type, line.summary) for line in found.index if line.id not in whole]
     if rows:
-        print_table(("id", "type", "also matching"), rows)
+        print_table(("id", "type", "also matching" if whole else "matching"), rows)
     if not found.total_count:
         print("No memory matches.")
     elif found.has_more:
@@ -189,7 +189,10 @@ def _add_remember(parser: argparse.ArgumentParser) -> None:
 
 
 def _ttl(text: str) -> float:
-    return 0.0 if text == "never" else float(text)
+    try:
+        return 0.0 if text == "never" else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError("must be a number of days, or never") from None
 
 
 def _remember(options: argparse.Namespace) -> int:

@@ -105,7 +105,10 @@ def run(options: argparse.Namespace) -> int:
     agents = agents or [agent for agent in known_agents() if agent.is_installed()]
     if not agents:
         raise ConfigurationError("No agent found on this machine. --agent names one that is not detected.")
-    token = "" if options.dry_run else _ask_for_token(options)
+    token = ""
+    if not options.dry_run:
+        token = _ask_for_token(options)
+        _check_hub(options.server, token)
     print("Agents: " + ", ".join(agent.title for agent in agents))
     states = set(_connect(options, agents))
     if "connected" in states and not options.dry_run:
@@ -330,6 +333,12 @@ def _ask_for_token(options: argparse.Namespace) -> str:
     if reason := credentials.store_token(options.server, token):
         print(f"The token is not stored: {reason}. Set {TOKEN_VARIABLE} yourself.", file=sys.stderr)
     return token
+
+
+def _check_hub(server: str, token: str) -> None:
+    """Raise the error of a hub that cannot be reached or refuses the token, before any file changes."""
+    with Client(server, token) as client:
+        client.search("memoryhub", limit=1)
 
 
 def _send_test_event(server: str, token: str) -> None:

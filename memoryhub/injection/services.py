@@ -163,7 +163,7 @@ def inject_at_session_start(
     request: InjectionRequest, actor: Actor, now: datetime | None = None
 ) -> InjectionResult:
     """Return the block for a new session: pinned memories, the last summary, recent important memories."""
-    return _inject(_candidates_for_session_start, request, actor, now=now)
+    return _warn_if_missed(_inject(_candidates_for_session_start, request, actor, now=now))
 
 
 def inject_pinned(request: InjectionRequest, actor: Actor, now: datetime | None = None) -> InjectionResult:
@@ -172,7 +172,13 @@ def inject_pinned(request: InjectionRequest, actor: Actor, now: datetime | None 
     moment = now or timezone.now()
     if not _pinned_memories(request, request.clearance(actor), moment).exists():
         return InjectionResult()
-    return _inject(lambda *given: _Candidates(pinned=find_pinned(*given)), request, actor, now=moment)
+    pins = _inject(lambda *given: _Candidates(pinned=find_pinned(*given)), request, actor, now=moment)
+    return _warn_if_missed(pins)
+
+
+def _warn_if_missed(result: InjectionResult) -> InjectionResult:
+    """Return the block of a session start with a warning if it is empty because a step failed."""
+    return result if result.context else replace(result, warnings=[*result.warnings, *result.skipped])
 
 
 def inject_for_tool_call(
@@ -198,12 +204,17 @@ def _candidates_for_prompt(request: InjectionRequest, clearance: Clearance, now:
 
 def _live_in_project(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:
     """Return the live memories of the project, without those that a visible memory replaces."""
+    return _live_memories(request, clearance, now).filter(project=request.project)
+
+
+def _live_memories(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:
     live: MemoryQuerySet = Memory.objects.visible_to(clearance).live(max(now, timezone.now()))
-    return live.filter(project=request.project).exclude(superseded_by__in=live)
+    return live.exclude(superseded_by__in=live)
 
 
 def _pinned_memories(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:
-    return _live_in_project(request, clearance, now).pinned()
+    """Return the pinned memories of the project and of no project, which every session opens with."""
+    return _live_memories(request, clearance, now).pinned().filter(project__in={request.project, ""})
 
 
 def find_pinned(request: InjectionRequest, clearance: Clearance, now: datetime) -> list[Candidate]:

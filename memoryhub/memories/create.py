@@ -327,7 +327,8 @@ class _Batch:
         self._set_copy_number(memory, copy)
         self.new.append((memory, draft))
         self._index(memory)
-        self.changes.append(journal.memory_change("insert", memory))
+        pin = {"pinned": True} if memory.pinned else {}
+        self.changes.append(journal.memory_change("insert", memory, **pin))
         return StoreResult("created", memory)
 
     def _refresh(self, memory: Memory, draft: MemoryDraft) -> StoreResult:

@@ -54,6 +54,16 @@ class TestRemember:
         assert ended.value.code == 2
         assert "memoryhub remember: error" in capsys.readouterr().err
 
+    def test_invalid_days_are_explained(self, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit):
+            run("remember", "text", "--ttl", "soon")
+        assert "must be a number of days, or never" in capsys.readouterr().err
+
+    def test_error_says_each_thing_once(self, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+        run("remember", "password = hunter2hunter2x")
+        error = capsys.readouterr().err
+        assert error.count("store again") <= 1
+
 
 class TestSearch:
     def test_results_are_a_table(self, run: Run, client: Client, printed: Printed) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from memoryhub.client import Client, connect, connect_record
+from memoryhub.client.errors import AuthenticationFailed
 from memoryhub.core import claude_code
 from memoryhub.web.connect import snippets
 from memoryhub.web.connect.snippets import HubConnection
@@ -145,6 +146,18 @@ def test_without_a_terminal_consent_is_required(
     before = tree(home)
     assert run("connect") == 1
     assert "--yes" in capsys.readouterr().err
+    assert tree(home) == before
+
+
+def test_hub_that_refuses_the_token_changes_nothing(
+    run: Run, home: Path, cursor: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(server: str, token: str) -> None:
+        raise AuthenticationFailed(401, {"code": "unauthenticated"})
+
+    monkeypatch.setattr(connect, "Client", refuse)
+    before = tree(home)
+    assert run("connect", "--yes") == 1
     assert tree(home) == before
 
 
