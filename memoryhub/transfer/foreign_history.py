@@ -16,7 +16,14 @@ from memoryhub.capture.event_preview import parse_prompt
 from memoryhub.core.text import collapse_whitespace
 from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase, RowValues
 from memoryhub.transfer.records import HistoryItem, InvalidItem, Item, validation_problems
-from memoryhub.transfer.schema import EventLine, EvidenceLine, JournalLine, RevisionLine, SessionLine
+from memoryhub.transfer.schema import (
+    EventLine,
+    EvidenceLine,
+    JournalLine,
+    ReplacementLine,
+    RevisionLine,
+    SessionLine,
+)
 from memoryhub.transfer.values import FieldReader, ReadNotes
 
 _SHORT_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
@@ -26,6 +33,11 @@ _MAX_OPERATION_CHARS, _MAX_ACTOR_CHARS = 40, 200
 def short_id(source_id: str) -> str:
     """Return a valid id: the given one, or its hash if it is long or contains other characters."""
     return source_id if _SHORT_ID.fullmatch(source_id) else _digest(source_id)[:32] if source_id else ""
+
+
+def foreign_id(program: str, source_id: str) -> str:
+    """Return the id of a memory that another program knows by ``source_id``: the same in every import."""
+    return _digest(program, source_id)[:32] if source_id else ""
 
 
 def make_journal_row(
@@ -128,6 +140,11 @@ def make_evidence(place: str, memory_id: str, session: str, at: datetime | None)
     """Make the evidence that a session stored a memory."""
     values = {"kind": "evidence", "memory_id": memory_id, "session_id": session, "at": at}
     return _validate_item(place, EvidenceLine, values)
+
+
+def make_replacement(place: str, memory_id: str, by: str) -> Item:
+    """Make the replacement of a memory by another one of the file. Yield it after both."""
+    return _validate_item(place, ReplacementLine, {"kind": "replacement", "memory_id": memory_id, "by": by})
 
 
 def _make_item(fields: FieldReader, place: str, shape: type[BaseModel], values: Mapping[str, Any]) -> Item:

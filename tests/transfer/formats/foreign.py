@@ -179,6 +179,33 @@ CREATE TABLE transcript_events (id INTEGER PRIMARY KEY, session_id TEXT, raw_jso
 """
 
 
+# Version 12.2.0; without the virtual table of vectors, which needs an extension, and the tables of its sync.
+MCP_MEMORY_SERVICE = """
+CREATE TABLE metadata (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE memories (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, content_hash TEXT UNIQUE NOT NULL, content TEXT NOT NULL, tags TEXT,
+    memory_type TEXT, metadata TEXT, created_at REAL, updated_at REAL, created_at_iso TEXT,
+    updated_at_iso TEXT, deleted_at REAL DEFAULT NULL, store TEXT DEFAULT 'default', parent_id TEXT,
+    version INTEGER DEFAULT 1,
+    confidence REAL DEFAULT 1.0, last_accessed INTEGER, superseded_by TEXT,
+    embedding_pending INTEGER NOT NULL DEFAULT 0);
+CREATE VIRTUAL TABLE memory_content_fts USING fts5(
+    content, content='memories', content_rowid='id', tokenize='trigram');
+CREATE TABLE migration_registry (
+    version INTEGER PRIMARY KEY, name TEXT NOT NULL, filename TEXT NOT NULL, applied_at TEXT NOT NULL,
+    checksum TEXT);
+CREATE TABLE memory_graph (
+    source_hash TEXT NOT NULL, target_hash TEXT NOT NULL, similarity REAL NOT NULL,
+    connection_types TEXT NOT NULL, metadata TEXT, created_at REAL NOT NULL,
+    relationship_type TEXT DEFAULT 'related', PRIMARY KEY (source_hash, target_hash));
+CREATE TABLE beliefs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, belief_hash TEXT UNIQUE NOT NULL, content TEXT NOT NULL,
+    confidence REAL NOT NULL DEFAULT 0.5, status TEXT NOT NULL DEFAULT 'candidate', created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL, derived_from TEXT NOT NULL DEFAULT '[]',
+    contradicted_by TEXT NOT NULL DEFAULT '[]', metadata TEXT DEFAULT '{}');
+"""
+
+
 def sqlite_file(
     path: Path, schema: str, rows: Mapping[str, Iterable[Mapping[str, Any]]], *, wal: bool = False
 ) -> Path:
