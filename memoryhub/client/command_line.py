@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from memoryhub.ops import bootstrap
 
-COMMANDS = ("search", "remember", "recall", "sessions", "connect")
+COMMANDS = ("search", "remember", "recall", "sessions", "sync", "connect")
 _HELP: tuple[list[str], ...] = ([], ["help"], ["--help"], ["-h"])
 
 

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any
 
 from memoryhub.api.schemas import HitShape, SessionShape
-from memoryhub.client import connect
+from memoryhub.client import connect, sync
 from memoryhub.client.calls import DEFAULT_SERVER, SERVER_VARIABLE, MemoryFields, NewMemory, TimelineEntry
 from memoryhub.client.clients import Client
 from memoryhub.client.credentials import find_server, find_token
@@ -248,6 +248,10 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
     "remember": (_add_remember, "Store a memory in a hub."),
     "recall": (_add_recall, "Show the memories about a subject, within a budget of tokens."),
     "sessions": (_add_sessions, "List the sessions of agents, or show what happened in one."),
+    "sync": (
+        sync.add_arguments,
+        "Synchronize a project and a folder of Markdown files, in both directions.",
+    ),
     "connect": (connect.add_arguments, "Connect the agents of this machine to a hub."),
 }
 
