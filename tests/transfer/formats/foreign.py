@@ -205,6 +205,38 @@ CREATE TABLE beliefs (
     contradicted_by TEXT NOT NULL DEFAULT '[]', metadata TEXT DEFAULT '{}');
 """
 
+# mem0 2.2.0.
+MEM0 = """
+CREATE TABLE history (
+    id TEXT PRIMARY KEY, memory_id TEXT, old_memory TEXT, new_memory TEXT, event TEXT, created_at DATETIME,
+    updated_at DATETIME, is_deleted INTEGER, actor_id TEXT, role TEXT);
+CREATE TABLE messages (
+    id TEXT PRIMARY KEY, session_scope TEXT, role TEXT, content TEXT, name TEXT, created_at DATETIME);
+"""
+# Engram's tables, by its source code.
+ENGRAM = """
+CREATE TABLE sessions (
+    id TEXT PRIMARY KEY, project TEXT NOT NULL, directory TEXT NOT NULL,
+    started_at TEXT NOT NULL DEFAULT (datetime('now')), ended_at TEXT, summary TEXT);
+CREATE TABLE observations (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, sync_id TEXT, session_id TEXT NOT NULL, type TEXT NOT NULL,
+    title TEXT NOT NULL, content TEXT NOT NULL, tool_name TEXT, project TEXT,
+    scope TEXT NOT NULL DEFAULT 'project', topic_key TEXT, normalized_hash TEXT,
+    revision_count INTEGER NOT NULL DEFAULT 1, duplicate_count INTEGER NOT NULL DEFAULT 1, last_seen_at TEXT,
+    created_at TEXT NOT NULL DEFAULT (datetime('now')), updated_at TEXT NOT NULL DEFAULT (datetime('now')),
+    deleted_at TEXT);
+CREATE VIRTUAL TABLE observations_fts USING fts5(title, content, content='observations', content_rowid='id');
+CREATE TABLE user_prompts (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, sync_id TEXT, session_id TEXT NOT NULL, content TEXT NOT NULL,
+    project TEXT, created_at TEXT NOT NULL DEFAULT (datetime('now')));
+CREATE TABLE memory_relations (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, sync_id TEXT NOT NULL UNIQUE, source_id TEXT, target_id TEXT,
+    relation TEXT NOT NULL DEFAULT 'pending', reason TEXT, evidence TEXT, confidence REAL,
+    judgment_status TEXT NOT NULL DEFAULT 'pending', marked_by_actor TEXT, marked_by_kind TEXT,
+    marked_by_model TEXT, session_id TEXT, superseded_at TEXT, superseded_by_relation_id INTEGER,
+    created_at TEXT NOT NULL DEFAULT (datetime('now')), updated_at TEXT NOT NULL DEFAULT (datetime('now')));
+"""
+
 
 def sqlite_file(
     path: Path, schema: str, rows: Mapping[str, Iterable[Mapping[str, Any]]], *, wal: bool = False
