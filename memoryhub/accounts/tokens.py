@@ -43,20 +43,18 @@ _TOKEN_SQL = (
 )
 USE_WRITE_TIMEOUT = 0.1  # seconds to wait for a busy database before the use is not recorded
 USE_WRITE_INTERVAL = timedelta(minutes=1)
-# The permission that a person needs to give a right to a token.
-_PERMISSION_OF_RIGHT = {
-    Right.WRITE.value: "memoryhub.add_memory",
-    Right.MAINTAIN.value: "memoryhub.add_maintenancerun",
+# The permissions that a person needs to give a right to a token. Maintenance also trashes and erases.
+_PERMISSIONS_OF_RIGHT: dict[str, tuple[str, ...]] = {
+    Right.WRITE.value: ("memoryhub.add_memory",),
+    Right.MAINTAIN.value: tuple(
+        f"memoryhub.{name}" for name in ("add_maintenancerun", "delete_memory", "erase_memory")
+    ),
 }
 
 
 def grantable_rights(user: User | AnonymousUser) -> list[str]:
     """Return the rights that a person may give to a token: only their own."""
-    return [
-        right
-        for right in RIGHTS
-        if right not in _PERMISSION_OF_RIGHT or user.has_perm(_PERMISSION_OF_RIGHT[right])
-    ]
+    return [right for right in RIGHTS if user.has_perms(_PERMISSIONS_OF_RIGHT.get(right, ()))]
 
 
 def issue_token(

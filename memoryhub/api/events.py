@@ -19,6 +19,7 @@ from memoryhub.api.schemas import EventAnswer, documented
 from memoryhub.core.damage import is_recorded
 from memoryhub.core.database import lock_timeout
 from memoryhub.core.vocabulary import Right
+from memoryhub.hooks import TOOL_CONTEXT
 from memoryhub.http.authentication import WRITE, AccessParams, ApiRequest, Caller
 from memoryhub.http.problems import DAMAGED_HOOK, field_error, invalid_fields, json_response
 from memoryhub.memories import StoreError
@@ -33,12 +34,14 @@ _TOOL_FAILURE = "PostToolUseFailure"  # sent instead of PostToolUse when the too
 _EVENT_OF_HOOK = {
     "SessionStart": capture.SESSION_START,
     "UserPromptSubmit": capture.PROMPT_SUBMIT,
+    "PreToolUse": TOOL_CONTEXT,
     "PostToolUse": capture.TOOL_POST,
     _TOOL_FAILURE: capture.TOOL_POST,
     "PreCompact": capture.CHECKPOINT,
     "SessionEnd": capture.SESSION_END,
 }
-_CONTEXT_HOOKS = frozenset({"SessionStart", "UserPromptSubmit"})
+_BEFORE_TOOL = "PreToolUse"
+_CONTEXT_HOOKS = frozenset({"SessionStart", "UserPromptSubmit", _BEFORE_TOOL, "PostToolUse", _TOOL_FAILURE})
 _DATA_FIELDS = ("prompt", "tool_name", "tool_input", "tool_response", "source", "reason", "trigger")
 
 

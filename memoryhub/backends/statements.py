@@ -126,9 +126,11 @@ def read_state_before_store(
 IS_LATEST_EVENT = """EXISTS (SELECT 1 FROM
     (SELECT mark, at FROM memoryhub_event WHERE session_id = %s ORDER BY at DESC, id DESC LIMIT 1)
     WHERE mark IN (SELECT value FROM json_each(%%s)) AND at > %%s)"""
-# A session, whether an event repeats its latest one, and whether one of its events has this mark.
+# A session, whether an event repeats its latest one, whether one of its events has this mark, and whether any
+# memory, even a hidden one, names a file like those of the event: if not, there is nothing to look for.
 SESSION_OF_EVENT = f"""SELECT s.*, {IS_LATEST_EVENT % "s.id"} AS is_repeated, EXISTS (
-    SELECT 1 FROM memoryhub_event WHERE session_id = s.id AND mark = %s AND mark <> '') AS has_mark
+    SELECT 1 FROM memoryhub_event WHERE session_id = s.id AND mark = %s AND mark <> '') AS has_mark, EXISTS (
+    SELECT 1 FROM memoryhub_filelink WHERE basename IN (SELECT value FROM json_each(%s))) AS has_file_links
     FROM memoryhub_session s WHERE s.session_id = %s AND s.project = %s"""
 
 

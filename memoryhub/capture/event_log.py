@@ -11,12 +11,12 @@ from typing import Any
 
 from django.conf import settings
 
-from memoryhub import hooks as names
+from memoryhub import hooks
 from memoryhub.access.policy import LEVELS, Actor, Sensitivity, stricter_level
 from memoryhub.backends import bulk, statements
 from memoryhub.capture.event_preview import parse_prompt, parse_tool_call
 from memoryhub.capture.events import HandlerReport, HookContext, HookEvent
-from memoryhub.capture.observation import clean_text
+from memoryhub.capture.observation import clean_text, file_names
 from memoryhub.capture.session_state import CALLS_AFTER_PROMPT
 from memoryhub.core.database import write_transaction
 from memoryhub.memories.errors import StoreError
@@ -27,9 +27,9 @@ from memoryhub.security.secrets import redact
 
 REDELIVERY_SECONDS = 5  # identical events within this time are one event
 # Identical tool calls and session ends are legitimate: their content does not identify them.
-_IDENTIFIED_BY_CONTENT = (names.SESSION_START, names.PROMPT_SUBMIT)
+_IDENTIFIED_BY_CONTENT = (hooks.SESSION_START, hooks.PROMPT_SUBMIT)
 CLOCK_SKEW = timedelta(minutes=5)  # how far the clock of another machine may be ahead
-_KNOWN_EVENTS = (*names.EVENTS, names.CHECKPOINT)
+_KNOWN_EVENTS = (*hooks.EVENTS, hooks.CHECKPOINT, hooks.TOOL_CONTEXT)
 
 
 def prepare_event(hook_event: HookEvent, actor: Actor, now: datetime) -> HookContext:
@@ -51,9 +51,9 @@ def prepare_event(hook_event: HookEvent, actor: Actor, now: datetime) -> HookCon
     )
     context = HookContext(hook_event, actor, session, at, event, delivery_marks=marks)
     context.repeated = session.is_repeated if marks else session.has_mark
-    if hook_event.event == names.TOOL_POST:
+    if hook_event.event in (hooks.TOOL_POST, hooks.TOOL_CONTEXT):
         _read_tool_call(context)
-    elif hook_event.event == names.PROMPT_SUBMIT:
+    elif hook_event.event == hooks.PROMPT_SUBMIT:
         chars = settings.MEMORYHUB.event_preview_chars
         event.preview, keywords = parse_prompt(str(hook_event.data.get("prompt") or ""), chars)
         event.keywords = list(keywords)
@@ -65,7 +65,7 @@ def save_event(context: HookContext, reports: Sequence[HandlerReport]) -> Event 
     event, hook_event = context.event, context.hook_event
     event.handlers = [report.as_dict() for report in reports]
     end_reason = ""
-    if hook_event.event == names.SESSION_END:
+    if hook_event.event == hooks.SESSION_END:
         end_reason = redact(clean_text(str(hook_event.data.get("reason") or "")))[:50]
     if context.repeated:
         return None
@@ -102,11 +102,11 @@ def _update_session(context: HookContext, end_reason: str) -> None:
         changes["last_at = max(last_at, %s)"] = [at]
     if context.at < session.started_at:
         changes["started_at = min(started_at, %s)"] = [at]
-    if event == names.SESSION_END:
+    if event == hooks.SESSION_END:
         changes["ended_at = max(coalesce(ended_at, %s), %s), end_reason = %s"] = [at, at, end_reason]
     elif ended and context.at > ended:
         changes["ended_at = NULL, end_reason = ''"] = []
-    if event == names.PROMPT_SUBMIT and not session.is_new:
+    if event == hooks.PROMPT_SUBMIT and not session.is_new:
         state = "json_set(state, '$.asked', %s, '$.prompted', json('true'))"
         changes[f"state = {state}, segment = max(segment, 1)"] = [CALLS_AFTER_PROMPT]
     if changes:
@@ -115,7 +115,7 @@ def _update_session(context: HookContext, end_reason: str) -> None:
 
 def _validate(hook_event: HookEvent, actor: Actor) -> HookEvent:
     if hook_event.event not in _KNOWN_EVENTS:
-        raise StoreError(f"must be one of: {', '.join(names.EVENTS)}", "event")
+        raise StoreError(f"must be one of: {', '.join(hooks.EVENTS)}", "event")
     if hook_event.sensitivity not in LEVELS:
         raise StoreError(f"must be one of: {', '.join(LEVELS)}", "sensitivity")
     session_id = clean_text(hook_event.session_id).strip()
@@ -144,12 +144,13 @@ def _get_or_create_session(
 ) -> Session:
     """Return the session, compared with the marks of an event. One statement if it exists."""
     project = resolve_project(hook_event.project, actor)
-    params = [*_repeat_params(marks, at), mark, hook_event.session_id, project]
+    names = json.dumps(file_names(hook_event.data.get("tool_input")))
+    params = [*_repeat_params(marks, at), mark, names, hook_event.session_id, project]
     session = next(iter(Session.objects.raw(statements.SESSION_OF_EVENT, params)), None)
     if session is None:
         first = {"agent": actor.name, "cwd": hook_event.cwd, "started_at": at, "last_at": at}
         session = Session(session_id=hook_event.session_id, project=project, **first)
-        if hook_event.event == names.PROMPT_SUBMIT:
+        if hook_event.event == hooks.PROMPT_SUBMIT:
             session.state, session.segment = {"asked": CALLS_AFTER_PROMPT, "prompted": True}, 1
         with write_transaction():
             session.is_new = bulk.insert_unless(session, "FALSE", [])

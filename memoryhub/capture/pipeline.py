@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +18,7 @@ from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity, stric
 from memoryhub.capture import event_log, segments, services, summaries
 from memoryhub.capture.events import DispatchResult, HandlerReport, HookContext, HookEvent
 from memoryhub.capture.session_state import SessionState, locked_state
+from memoryhub.capture.statements import failure_line
 from memoryhub.core import damage
 from memoryhub.core.database import is_database_busy
 from memoryhub.core.dates import parse_moment
@@ -25,6 +27,7 @@ from memoryhub.hooks import (
     PROMPT_SUBMIT,
     SESSION_END,
     SESSION_START,
+    TOOL_CONTEXT,
     TOOL_POST,
     HandlerResult,
     Hook,
@@ -34,13 +37,16 @@ from memoryhub.injection.services import (
     InjectionResult,
     inject_at_session_start,
     inject_context,
+    inject_for_tool_call,
     inject_pinned,
 )
+from memoryhub.injection.tool_candidates import MAX_SHOWN
 from memoryhub.maintenance import runs
 from memoryhub.maintenance.operations import run_now
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import Event, Memory
 from memoryhub.models.fields import new_uid
+from memoryhub.security.secrets import redact
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +60,22 @@ def inject_memories(context: HookContext) -> HandlerResult:
         return "skipped", "this token lacks the right 'read'"
     request = _injection_request(context, str(context.hook_event.data.get("prompt") or ""))
     return _report_injection(context, inject_context(request, context.actor, now=context.at))
+
+
+def inject_for_tool(context: HookContext) -> HandlerResult:
+    """Inject memories of the file that a tool opens or edits, or of the failure that it reports."""
+    call, budget = context.call, settings.MEMORYHUB.tool_token_budget
+    if call is None or call.secret or not budget or not context.hook_event.may_read:
+        return "skipped", "nothing to show"
+    seen = call.observation
+    failure = redact(failure_line(seen.output)) if seen.failed and seen.kind == "run" else ""
+    files = call.files if seen.kind in ("read", "write") and context.session.has_file_links else ()
+    if not failure and not files:
+        return "skipped", "nothing to show"
+    label = f"{seen.tool}: {failure or ', '.join(files)}"
+    request = replace(_injection_request(context, label), token_budget=budget, max_count=MAX_SHOWN)
+    result = inject_for_tool_call(request, files, failure, context.actor, context.at)
+    return _report_injection(context, result)
 
 
 def _injection_request(context: HookContext, prompt: str) -> InjectionRequest:
@@ -284,6 +306,7 @@ HOOKS: tuple[Hook, ...] = (
     hooks.register(
         PROMPT_SUBMIT, 50, inject_memories, name="inject", capability=capabilities.STORE, repeats=True
     ),
+    hooks.register(TOOL_CONTEXT, 50, inject_for_tool, name="inject", capability=capabilities.STORE),
     hooks.register(TOOL_POST, 100, assign_segment, name="boundaries", capability=capabilities.BOUNDARIES),
     hooks.register(TOOL_POST, 150, capture_tool_call, name="capture", capability=capabilities.STORE),
     hooks.register(SESSION_START, 50, begin_session, name="capture", capability=capabilities.STORE),
@@ -300,10 +323,16 @@ def dispatch(hook_event: HookEvent, actor: Actor, now: datetime | None = None) -
     """Run an event through the pipeline and record it. A failing handler does not stop the others.
 
     StoreError names an invalid field of the event. DatabaseError is raised when nothing can be read or
-    recorded. A repeated event changes nothing.
+    recorded. A repeated event changes nothing. A tool that is about to run is not recorded.
     """
     context = event_log.prepare_event(hook_event, actor, now or timezone.now())
-    reports = [_run_hook(hook, context) for hook in hooks.registered(hook_event.event)]
+    reports = []
+    if hook_event.event in (TOOL_POST, TOOL_CONTEXT):
+        ran = [_run_hook(hook, context) for hook in hooks.registered(TOOL_CONTEXT)]
+        reports = [report for report in ran if report.status != "skipped"]
+    if hook_event.event == TOOL_CONTEXT:
+        return DispatchResult(reports, context.injected, None, context.warnings)
+    reports += [_run_hook(hook, context) for hook in hooks.registered(hook_event.event)]
     try:
         event = event_log.save_event(context, reports)
     except DatabaseError:

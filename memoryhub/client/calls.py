@@ -106,7 +106,13 @@ class Filters(Levels, total=False):
     trashed: bool
 
 
-class SearchOptions(Filters, total=False):
+class PastFilters(Filters, total=False):
+    """``as_of``: answer from what was stored at this time."""
+
+    as_of: datetime | str
+
+
+class SearchOptions(PastFilters, total=False):
     limit: int
     mode: Literal["hybrid", "lexical", "semantic"]
     min_score: float
@@ -168,6 +174,7 @@ class FactFilters(Levels, total=False):
     min_confidence: float
     project: str
     session_id: str
+    as_of: datetime | str
 
 
 class EventFields(Levels, total=False):
@@ -372,7 +379,7 @@ def search(query: str, options: SearchOptions) -> Call[SearchResults]:
     return Call("POST", "/search", SearchResults, body={**options, "query": query})
 
 
-def recall(query: str, max_tokens: int, filters: Filters) -> Call[RecallShape]:
+def recall(query: str, max_tokens: int, filters: PastFilters) -> Call[RecallShape]:
     return Call("POST", "/recall", RecallShape, body={**filters, "query": query, "max_tokens": max_tokens})
 
 

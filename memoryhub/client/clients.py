@@ -41,6 +41,7 @@ from memoryhub.client.calls import (
     Memory,
     MemoryPatch,
     NewMemory,
+    PastFilters,
     SearchOptions,
     Session,
     SessionFilters,
@@ -114,7 +115,7 @@ class Client:
         """Return the best matches first."""
         return self._send(calls.search(query, options))
 
-    def recall(self, query: str, *, max_tokens: int = 1000, **filters: Unpack[Filters]) -> RecallShape:
+    def recall(self, query: str, *, max_tokens: int = 1000, **filters: Unpack[PastFilters]) -> RecallShape:
         """Return an index of all matches, and the best of them whole, within a budget of tokens."""
         return self._send(calls.recall(query, max_tokens, filters))
 
@@ -242,7 +243,9 @@ class AsyncClient:
     async def search(self, query: str, **options: Unpack[SearchOptions]) -> SearchResults:
         return await self._send(calls.search(query, options))
 
-    async def recall(self, query: str, *, max_tokens: int = 1000, **filters: Unpack[Filters]) -> RecallShape:
+    async def recall(
+        self, query: str, *, max_tokens: int = 1000, **filters: Unpack[PastFilters]
+    ) -> RecallShape:
         return await self._send(calls.recall(query, max_tokens, filters))
 
     async def inject(self, prompt: str, **options: Unpack[InjectOptions]) -> InjectionShape:

@@ -73,6 +73,12 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--secret", action="store_true", help="include secret memories")
 
 
+def _add_as_of(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--as-of", metavar="TIME", help="answer from what was stored then, for example 2026-03-31"
+    )
+
+
 def _filters(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     """Return the given filters, as the client takes them."""
     given = {name: getattr(options, name) for name in ("project", *names) if getattr(options, name)}
@@ -99,13 +105,14 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--type", choices=TYPES, metavar="TYPE", help=f"one of: {', '.join(TYPES)}")
     parser.add_argument("--tag", help="only memories with this tag")
     parser.add_argument("--file", help="only memories about this file or folder")
+    _add_as_of(parser)
     _add_filters(parser)
     parser.set_defaults(run=_search)
 
 
 def _search(options: argparse.Namespace) -> int:
     with _client(options) as client:
-        filters = _filters(options, "type", "tag", "file")
+        filters = _filters(options, "type", "tag", "file", "as_of")
         found = client.search(" ".join(options.query), limit=options.limit, **filters)
     if options.json:
         return print_json(found)
@@ -129,13 +136,16 @@ def _add_recall(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-tokens", type=_count, default=1000, metavar="N", help="budget of the answer (default: 1000)"
     )
+    _add_as_of(parser)
     _add_filters(parser)
     parser.set_defaults(run=_recall)
 
 
 def _recall(options: argparse.Namespace) -> int:
     with _client(options) as client:
-        found = client.recall(" ".join(options.query), max_tokens=options.max_tokens, **_filters(options))
+        found = client.recall(
+            " ".join(options.query), max_tokens=options.max_tokens, **_filters(options, "as_of")
+        )
     if options.json:
         return print_json(found)
     for memory in found.details:

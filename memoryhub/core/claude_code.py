@@ -12,9 +12,21 @@ from typing import Any
 
 HOOK_PATH = "/api/v1/hooks/claude-code"
 ENVIRONMENT_VARIABLE = "MEMORYHUB_TOKEN"  # the environment variable that holds the token
-HTTP_EVENTS = ("UserPromptSubmit", "PostToolUse", "PostToolUseFailure", "PreCompact", "SessionEnd")
+HTTP_EVENTS = (
+    "UserPromptSubmit",
+    "PreToolUse",
+    "PostToolUse",
+    "PostToolUseFailure",
+    "PreCompact",
+    "SessionEnd",
+)
 TIMEOUT_SECONDS = 5  # the time that Claude Code waits; a response takes a fraction of a second
-_EVENTS_WITH_MATCHER = frozenset({"PostToolUse", "PostToolUseFailure"})
+# Before an edit the hub is asked for memories about the file; an agent reads a file before it edits that.
+_MATCHERS = {
+    "PreToolUse": "Edit|MultiEdit|Write|NotebookEdit",
+    "PostToolUse": "*",
+    "PostToolUseFailure": "*",
+}
 
 
 def hook_url(base_url: str, levels: Sequence[str] = ()) -> str:
@@ -52,7 +64,7 @@ def settings_snippet(base_url: str, token: str | None, levels: Sequence[str] = (
     hooks: dict[str, Any] = {"SessionStart": [{"hooks": [command]}]}
     for event in HTTP_EVENTS:
         hooks[event] = [
-            {**({"matcher": "*"} if event in _EVENTS_WITH_MATCHER else {}), "hooks": [dict(http)]}
+            {**({"matcher": _MATCHERS[event]} if event in _MATCHERS else {}), "hooks": [dict(http)]}
         ]
     return {**({"env": {ENVIRONMENT_VARIABLE: token}} if token else {}), "hooks": hooks}
 

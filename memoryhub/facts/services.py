@@ -220,14 +220,20 @@ def query_facts(
     project: str = "",
     session_id: str = "",
     ended: bool | None = False,
+    as_of: datetime | None = None,
 ) -> FactQuerySet:
     """Return the visible facts that match all given filters, newest first. Lazy.
 
-    ``ended``: False for current facts, True for ended ones, None for both.
+    ``ended``: False for current facts, True for ended ones, None for both. ``as_of``: the facts that were
+    stored and valid at this moment; ``ended`` is then not used.
     """
-    facts: FactQuerySet = Fact.objects.visible_to(clearance)
-    if ended is not None:
-        facts = facts.ended() if ended else facts.current()
+    facts: FactQuerySet = Fact.objects.all()
+    if as_of is not None:
+        facts = facts.visible_at(clearance, as_of)
+    else:
+        facts = facts.visible_to(clearance)
+        if ended is not None:
+            facts = facts.ended() if ended else facts.current()
     wanted = {
         "subject": subject,
         "predicate": predicate,

@@ -6,9 +6,10 @@ An injection is on time or empty, and never raises (docs/injection.md).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Literal
 
 from django.conf import settings
 from django.db import OperationalError
@@ -32,6 +33,7 @@ from memoryhub.injection.selection import (
     InspectedCandidate,
     Selection,
 )
+from memoryhub.injection.tool_candidates import find_about_files, find_repairs
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.memories.update import PROMPT_INJECTION_FLAG, flag_memories
 from memoryhub.models import Injection, Memory, Session
@@ -168,6 +170,22 @@ def inject_pinned(request: InjectionRequest, actor: Actor, now: datetime | None 
     return _inject(lambda *given: _Candidates(pinned=find_pinned(*given)), request, actor, now=moment)
 
 
+def inject_for_tool_call(
+    request: InjectionRequest, files: Sequence[str], failure: str, actor: Actor, now: datetime
+) -> InjectionResult:
+    """Return the block for a tool call that touches files or reports a failure. Logged only if not empty."""
+
+    def find(request: InjectionRequest, clearance: Clearance, now: datetime) -> _Candidates:
+        memories = injectable_memories(clearance, request.project, now)
+        about = find_about_files(memories, files, request.session_id, now)
+        return _Candidates(about + (find_repairs(memories, failure, now) if failure else []))
+
+    if request.project and not request.clearance(actor).includes_project(request.project):
+        return InjectionResult()
+    deadline_ms = settings.MEMORYHUB.tool_deadline_ms
+    return _inject(find, request, actor, now=now, record="shown", deadline_ms=deadline_ms)
+
+
 def _candidates_for_prompt(request: InjectionRequest, clearance: Clearance, now: datetime) -> _Candidates:
     memories = injectable_memories(clearance, request.project, now)
     return _Candidates(find_candidates(memories, request.prompt, now))
@@ -222,9 +240,11 @@ def _inject(
     actor: Actor,
     *,
     now: datetime | None = None,
-    record: bool = True,
+    record: bool | Literal["shown"] = True,
+    deadline_ms: float | None = None,
 ) -> InjectionResult:
-    deadline = Deadline(settings.MEMORYHUB.injection_deadline_ms)
+    """Return a block. ``record``: whether to log it, or to log it if it shows or misses something."""
+    deadline = Deadline(deadline_ms or settings.MEMORYHUB.injection_deadline_ms)
     now, request = now or timezone.now(), _with_default_project(request, actor)
     try:
         return _inject_in_time(find, request, actor, now, deadline, record)
@@ -259,7 +279,7 @@ def _inject_in_time(
     actor: Actor,
     now: datetime,
     deadline: Deadline,
-    record: bool,
+    record: bool | Literal["shown"],
 ) -> InjectionResult:
     clearance = request.clearance(actor)
     notes: list[str] = []
@@ -283,6 +303,8 @@ def _inject_in_time(
         choice=chosen,
     )
     deadline.check()
+    if record == "shown" and not result.injected:
+        return result
     if record and not record_injection(request, result, clearance, actor, now, deadline):
         busy = "injection: it could not be logged in time, so nothing is shown"
         return InjectionResult(skipped=[*notes, busy], took_ms=deadline.took())

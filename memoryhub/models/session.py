@@ -29,10 +29,11 @@ class Session(models.Model):
     summary = models.ForeignKey(Memory, models.SET_NULL, null=True, blank=True, related_name="+")
 
     # Set while an event is recorded (``capture.event_log``): whether it created the session, whether it
-    # repeats the latest event, and whether another event has its mark.
+    # repeats the latest event, whether another event has its mark, and whether a memory may name its files.
     is_new = False
     is_repeated = False
     has_mark = False
+    has_file_links = True
 
     objects = SessionQuerySet.as_manager()
 

@@ -122,6 +122,7 @@ def test_plugin_reports_every_hook_that_the_hub_uses_and_no_stop() -> None:
     used = [
         "SessionStart",
         "UserPromptSubmit",
+        "PreToolUse",
         "PostToolUse",
         "PostToolUseFailure",
         "PreCompact",
