@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from memoryhub.client.sync_files import (
     conflict_name,
 )
 from memoryhub.client.terminal import make_safe
+from memoryhub.core.vocabulary import Scope
 from memoryhub.security.secrets import CheckTooCostly, find_secrets
 
 _ID_LINE = re.compile(r"^id:[ \t]*['\"]?([A-Za-z0-9_-]{1,64})", re.M)
@@ -51,6 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--include-secret", action="store_true", help="also write private and secret memories to files"
     )
+    parser.add_argument(
+        "--include-personal", action="store_true", help="also write personal memories of the token's owner"
+    )
     parser.set_defaults(run=run)
 
 
@@ -59,7 +64,10 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigurationError(f"{options.folder} is not a folder.")
     included = 3 if options.include_secret else 2 if options.include_private else 1
     with Client(options.server, find_token(options.server)) as client:
-        sync = Sync(client, options.project, Folder(options.folder), LEVELS[:included], options.dry_run)
+        folder, levels = Folder(options.folder), LEVELS[:included]
+        sync = Sync(
+            client, options.project, folder, levels, options.dry_run, personal=options.include_personal
+        )
         sync.plan()
         return sync.apply(delete=options.delete)
 
@@ -94,6 +102,7 @@ class Sync:
     folder: Folder
     levels: tuple[str, ...]
     dry_run: bool = False
+    personal: bool = False
     problems: list[FileProblem] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -117,12 +126,15 @@ class Sync:
     def _load_remote(self) -> dict[str, Document]:
         lines = self.client.export(project=self.project, **self._level_options)
         replaced = {line["memory_id"]: line["by"] for line in lines if line["kind"] == "replacement"}
-        memories = [line for line in lines if line["kind"] == "memory" and line["project"] == self.project]
+        memories = [line for line in lines if line["kind"] == "memory" and self._is_included(line)]
         self.known = {line["id"] for line in memories}
         return {
             line["id"]: Document.from_memory({**line, "superseded_by": replaced.get(line["id"])})
             for line in memories
         }
+
+    def _is_included(self, memory: dict[str, Any]) -> bool:
+        return memory["project"] == self.project and (self.personal or memory["scope"] != Scope.PERSONAL)
 
     def _to_document(self, memory: MemoryShape) -> Document:
         """Return the document of a memory, without a replacement outside of the project, as in an export."""
@@ -226,8 +238,13 @@ class Sync:
         except NotFound:
             self.counts["no longer visible to this token"] += 1
             return
-        if memory.project != self.project:
+        ended = memory.deleted_at or (memory.expires_at and memory.expires_at <= datetime.now(UTC))
+        if not self._is_included(memory.model_dump()) and memory.project == self.project:
+            self.counts["not included"] += 1
+        elif memory.project != self.project:
             self._problem(file.path, f"is about a memory that is in another project now; {_STORE_AS_NEW}")
+        elif not ended:  # it came back in the meantime
+            self.counts["changed in the hub during the sync"] += 1
         elif file.document.digest() != entry.hash:
             self._problem(file.path, f"was changed, but its memory is in the trash; {_STORE_AS_NEW}")
         else:
@@ -279,6 +296,9 @@ class Sync:
         level = file.document.sensitivity
         if level not in self.levels:
             self._problem(file.path, f"has the level {level}; add --include-{level}")
+            return False
+        if file.document.scope == Scope.PERSONAL and not self.personal:
+            self._problem(file.path, "is personal; add --include-personal")
             return False
         try:
             found = find_secrets(file.text)

@@ -97,6 +97,15 @@ class TestFromHub:
         assert "level: secret" in only_file(folder).read_text()
         assert only_file(folder).stat().st_mode & 0o077 == 0
 
+    def test_personal_memory_is_written_on_request(self, sync: Run, client: Client, folder: Path) -> None:
+        store(client, scope="personal")
+        assert sync() == 0
+        assert files(folder) == {}
+        assert sync("--include-personal") == 0
+        assert "scope: personal" in only_file(folder).read_text()
+        assert sync("--delete") == 0
+        assert len(files(folder)) == 1
+
     def test_replacement_is_named(self, sync: Run, client: Client, folder: Path) -> None:
         new = store(client, "Deploy before ten")
         store(client, "Deploy before noon", superseded_by=new)

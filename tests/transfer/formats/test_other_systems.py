@@ -251,6 +251,11 @@ class TestBasicMemory:
         assert named == [("Deploys", "part of", "Shop"), ("Deploys", "relates to", "Payments")]
         assert found.unmapped == {"field status": 1}
 
+    @pytest.mark.django_db
+    def test_command_imports_a_folder(self, tmp_path: Path, home: Path, run: Callable[..., Any]) -> None:
+        assert run("import_memories", notes_folder(tmp_path), "--project", "wiki").code == 0
+        assert Memory.objects.get().project == "wiki"
+
     def test_front_matter_that_is_nonsense_is_reported_with_its_line(self, tmp_path: Path) -> None:
         folder = notes_folder(tmp_path)
         (folder / "bad.md").write_text("---\ntitle: a\ntags: [a\n---\ntext")
