@@ -32,6 +32,7 @@ from memoryhub.api.schemas import (
     ListOf,
     MemoryShape,
     PreviewShape,
+    ProjectShape,
     RecallShape,
     SearchResults,
     SessionShape,
@@ -191,6 +192,14 @@ class InjectOptions(Levels, total=False):
     project: str
     token_budget: int
     max_count: int
+
+
+class ProjectSettings(TypedDict, total=False):
+    """``mode``: off, observe, approve or automatic. ``pause_hours`` 0 ends a pause."""
+
+    mode: str
+    pause_hours: float
+    ignored_paths: str
 
 
 class SessionFilters(Levels, total=False):
@@ -423,6 +432,14 @@ def report_event(
     data = {**data, "tool_use_id": key or data.get("tool_use_id") or uuid4().hex}
     body = {**fields, "event": event, "session_id": session_id, "data": data}
     return Call("POST", "/events", EventAnswer, body=body)
+
+
+def project(name: str) -> Call[ProjectShape]:
+    return Call("GET", f"/projects/{_quote(name)}", ProjectShape)
+
+
+def configure_project(name: str, settings: ProjectSettings) -> Call[ProjectShape]:
+    return Call("PATCH", f"/projects/{_quote(name)}", ProjectShape, body=settings)
 
 
 def statistics(levels: Levels) -> Call[Statistics]:

@@ -18,6 +18,7 @@ from memoryhub.api.schemas import (
     InjectionShape,
     ListOf,
     PreviewShape,
+    ProjectShape,
     RecallShape,
     SearchResults,
     SessionShape,
@@ -42,6 +43,7 @@ from memoryhub.client.calls import (
     MemoryPatch,
     NewMemory,
     PastFilters,
+    ProjectSettings,
     SearchOptions,
     Session,
     SessionFilters,
@@ -146,6 +148,14 @@ class Client:
     ) -> EventAnswer:
         """Report what happens in a session. A second event with the same idempotency key is ignored."""
         return self._send(calls.report_event(event, session_id, data or {}, idempotency_key, fields))
+
+    def project(self, name: str) -> ProjectShape:
+        """Return the settings of a project."""
+        return self._send(calls.project(name))
+
+    def configure_project(self, name: str, **settings: Unpack[ProjectSettings]) -> ProjectShape:
+        """Change the given settings of a project."""
+        return self._send(calls.configure_project(name, settings))
 
     def statistics(self, **levels: Unpack[Levels]) -> Statistics:
         """Return counts of visible rows."""
@@ -272,6 +282,12 @@ class AsyncClient:
         **fields: Unpack[EventFields],
     ) -> EventAnswer:
         return await self._send(calls.report_event(event, session_id, data or {}, idempotency_key, fields))
+
+    async def project(self, name: str) -> ProjectShape:
+        return await self._send(calls.project(name))
+
+    async def configure_project(self, name: str, **settings: Unpack[ProjectSettings]) -> ProjectShape:
+        return await self._send(calls.configure_project(name, settings))
 
     async def statistics(self, **levels: Unpack[Levels]) -> Statistics:
         return await self._send(calls.statistics(levels))

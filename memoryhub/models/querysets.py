@@ -35,8 +35,9 @@ from memoryhub.access.filters import (
     owner_filter,
     project_filter,
     token_filter,
+    waiting_filter,
 )
-from memoryhub.access.policy import LEVELS, Clearance
+from memoryhub.access.policy import LEVELS, WAITING_LEVELS, Clearance
 from memoryhub.backends.fts_query import (
     TRIGRAM_LENGTH,
     match_any,
@@ -123,8 +124,19 @@ class MemoryQuerySet(AccessQuerySet):
 
         Personal memories of others and memories of other projects stay hidden.
         """
-        rows = self.exclude(sensitivity__in=LEVELS)
+        rows = self.exclude(sensitivity__in=(*LEVELS, *WAITING_LEVELS))
         return rows.filter(project_filter(clearance) & owner_filter(clearance))
+
+    def waiting(self, clearance: Clearance) -> Self:
+        """Return the memories that wait for approval, discarded ones too, for people who review them.
+
+        ``visible_to`` hides them from everyone.
+        """
+        return self.filter(waiting_filter(clearance))
+
+    def visible_or_waiting(self, clearance: Clearance) -> Self:
+        """Return visible memories and those that wait for approval: for undo and for emptying the trash."""
+        return self.filter(memory_filter(clearance) | waiting_filter(clearance))
 
     def live(self, now: datetime | None = None) -> Self:
         """Return memories that are neither in the trash nor expired: those without ``has_ended(now)``.
