@@ -98,7 +98,10 @@ def cosine_weight(total_weight: float) -> float:
 
 def length_factor(chars: NDArray[np.int64]) -> Values:
     """Return the factor for the words of texts: less than 1 for a long text."""
-    return np.asarray(np.minimum(1.0, SHORT_TEXT_CHARS / np.maximum(chars, 1)) ** 0.2)
+    factors = np.ones(len(chars))
+    is_long = chars > SHORT_TEXT_CHARS
+    factors[is_long] = (SHORT_TEXT_CHARS / chars[is_long]) ** 0.2
+    return factors
 
 
 def combine_evidence(question: Question, signals: Signals, pairs: Sequence[Pairs]) -> Evidence:
