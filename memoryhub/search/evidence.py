@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ _SPEAKER_PREFIX = re.compile(r"\s*([^\W\d_][\w.'’-]{0,29}(?: [^\W\d_][\w.'’-
 USER_NAMES = frozenset({"user", "human"})
 ASSISTANT_NAMES = frozenset({"assistant", "ai", "bot", "model", "system", "tool"})
 
-Values = NDArray[np.float64]
+Values = NDArray[np.floating[Any]]
 Lines = NDArray[np.int64]
 
 

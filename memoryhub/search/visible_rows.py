@@ -153,7 +153,7 @@ class VisibleRows:
             last[known] = following[known]
         return old, last
 
-    def move_to_replacements(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def move_to_replacements(self, values: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
         """Return the values of rows with those of replaced rows moved to their replacement, if higher."""
         old, last = self._replacements
         if not len(old):
@@ -178,18 +178,18 @@ class VisibleRows:
         self.cached["live"] = live
         return live
 
-    def recency(self, now: float, half_life_days: float) -> NDArray[np.float64]:
+    def recency(self, now: float, half_life_days: float) -> NDArray[np.float32]:
         """Return the recency of each row: 1 for now and the future, halved every half-life."""
         key = ("recency", half_life_days)
         if key not in self.cached:
             ages = np.maximum(now - self.columns["updated"], -MAX_HALF_LIVES * half_life_days)
-            self.cached[key] = now, np.exp2(ages / -half_life_days)
+            self.cached[key] = now, np.exp2(ages / -half_life_days).astype(np.float32)
         since, recency = self.cached[key]
         return np.asarray(np.minimum(recency * 0.5 ** ((now - since) / half_life_days), 1.0))
 
     @cached_property
-    def length_factors(self) -> NDArray[np.float64]:
-        return length_factor(self.columns["chars"])
+    def length_factors(self) -> NDArray[np.float32]:
+        return length_factor(self.columns["chars"]).astype(np.float32)
 
     def speakers(self, positions: Positions) -> list[str]:
         return [_speakers.names[number] for number in self.columns["speaker"][positions].tolist()]
