@@ -94,6 +94,7 @@ def _drop_triggers(**kwargs: Any) -> None:
     from memoryhub.backends import schema
 
     schema.drop_triggers()
+    schema.drop_views()
 
 
 def _install_schema(**kwargs: Any) -> None:

@@ -14,8 +14,10 @@ SESSION_START = "session:start"
 PROMPT_SUBMIT = "prompt:submit"
 TOOL_POST = "tool:post"
 SESSION_END = "session:end"
-# Internal: the agent is about to compact its context. The API does not accept this name.
+# Internal names, which the API does not accept. CHECKPOINT: the agent is about to compact its context.
+# TOOL_CONTEXT: it is about to run a tool or has run one, and gets memories for it.
 CHECKPOINT = "session:checkpoint"
+TOOL_CONTEXT = "tool:context"
 EVENTS = (SESSION_START, PROMPT_SUBMIT, TOOL_POST, SESSION_END)
 
 Status = Literal["ok", "skipped", "failed"]
@@ -57,7 +59,7 @@ def register(
     ``name``: shown in reports; default: the name of the function. A handler that is registered again for the
     same event under the same name replaces the earlier one.
     """
-    if event not in (*EVENTS, CHECKPOINT):
+    if event not in (*EVENTS, CHECKPOINT, TOOL_CONTEXT):
         raise ValueError(f"unknown event {event!r}; use one of {', '.join(EVENTS)}")
     hook = Hook(
         event, priority, name or getattr(handler, "__name__", "handler"), capability, handler, repeats

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from copy import copy
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import django.test.client
 import hypothesis
 import pytest
 from django.conf import settings as django_settings
 from django.db import connection
+from django.template import Context, Template
 from django.test import TransactionTestCase
+from django.test.utils import ContextList
 from hypothesis import HealthCheck, settings
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
@@ -29,6 +34,8 @@ from memoryhub.models import Memory
 from tests.cases import clear_caches
 from tests.maintenance.fixtures import five, lifting  # noqa: F401 fixtures
 from tests.search.corpus import make_corpus
+from tests.settings import HOME_OF_TESTS
+from tools import slow_tests
 
 # How long an example takes depends on what else the machine does.
 hypothesis.settings.register_profile("hub", deadline=None)
@@ -98,10 +105,13 @@ _SERVED = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of served processes."""
+    """Mark the tests of served processes, and those that were measured to be slow."""
+    slow = slow_tests.read()
     for item in items:
         if item.nodeid.startswith(_SERVED):
             item.add_marker("served")
+        if slow_tests.function_of(item.nodeid) in slow:
+            item.add_marker("slow")
 
 
 def pytest_collection_finish() -> None:
@@ -127,6 +137,18 @@ def _find_static_files_once(find: Callable[[WhiteNoiseMiddleware], None]) -> Cal
 WhiteNoiseMiddleware.add_files_from_finders = _find_static_files_once(  # type: ignore[method-assign]
     WhiteNoiseMiddleware.add_files_from_finders
 )
+
+
+def _store_rendered_page(
+    stored: dict[str, Any], sender: object, template: Template, context: Context, **_: object
+) -> None:
+    """Copy the context of a page for ``response.context``, but not of each of its includes and widgets."""
+    if context.template is template and not (template.name or "").startswith("django/forms/"):
+        stored.setdefault("templates", []).append(template)
+        stored.setdefault("context", ContextList()).append(copy(context))
+
+
+django.test.client.store_rendered_templates = _store_rendered_page
 
 ALL_LEVELS = Clearance.up_to("secret", owner="ada")
 
@@ -185,10 +207,13 @@ def _empty_caches() -> None:
     clear_caches()
 
 
+_numbers = itertools.count()
+
+
 @pytest.fixture(autouse=True)
-def journal_mirror(tmp_path: Path, settings: Any) -> Path:
-    """A mirror for each test."""
-    settings.MEMORY_LOG = tmp_path / "logs" / "memory-journal.jsonl"
+def journal_mirror(settings: Any) -> Path:
+    """A mirror for each test. ``tmp_path`` would create and later delete a folder for each."""
+    settings.MEMORY_LOG = Path(HOME_OF_TESTS, "logs", str(next(_numbers)), "memory-journal.jsonl")
     return Path(settings.MEMORY_LOG)
 
 

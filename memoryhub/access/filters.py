@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.apps import apps
 from django.db.models import Exists, OuterRef, Q
 
-from memoryhub.access.policy import Clearance
+from memoryhub.access.policy import Clearance, waiting_level
 from memoryhub.core.vocabulary import Scope
 
 
@@ -16,6 +16,15 @@ def level_filter(clearance: Clearance, project: str = "project") -> Q:
         part = Q(sensitivity__in=sorted(levels))
         found |= part if projects is None else part & Q(**{f"{project}__in": sorted(projects)})
     return found
+
+
+def waiting_filter(clearance: Clearance) -> Q:
+    """Return the condition on memories that wait for a level that the clearance may see."""
+    found = Q()
+    for levels, projects in clearance.parts():
+        part = Q(sensitivity__in=sorted(map(waiting_level, levels)))
+        found |= part if projects is None else part & Q(project__in=sorted(projects))
+    return found & owner_filter(clearance)
 
 
 def project_filter(clearance: Clearance) -> Q:

@@ -19,7 +19,15 @@ from django.db.models import Q
 from django.db.models.signals import pre_delete
 from django.utils import timezone
 
-from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity, level_rank, system_actor
+from memoryhub.access.policy import (
+    AGENT_PREFIX,
+    LEVELS,
+    Actor,
+    Clearance,
+    Sensitivity,
+    level_rank,
+    system_actor,
+)
 from memoryhub.accounts import identities
 from memoryhub.accounts.clearance import confined_owner_clearance, user_clearance
 from memoryhub.audit import journal
@@ -43,20 +51,18 @@ _TOKEN_SQL = (
 )
 USE_WRITE_TIMEOUT = 0.1  # seconds to wait for a busy database before the use is not recorded
 USE_WRITE_INTERVAL = timedelta(minutes=1)
-# The permission that a person needs to give a right to a token.
-_PERMISSION_OF_RIGHT = {
-    Right.WRITE.value: "memoryhub.add_memory",
-    Right.MAINTAIN.value: "memoryhub.add_maintenancerun",
+# The permissions that a person needs to give a right to a token. Maintenance also trashes and erases.
+_PERMISSIONS_OF_RIGHT: dict[str, tuple[str, ...]] = {
+    Right.WRITE.value: ("memoryhub.add_memory",),
+    Right.MAINTAIN.value: tuple(
+        f"memoryhub.{name}" for name in ("add_maintenancerun", "delete_memory", "erase_memory")
+    ),
 }
 
 
 def grantable_rights(user: User | AnonymousUser) -> list[str]:
     """Return the rights that a person may give to a token: only their own."""
-    return [
-        right
-        for right in RIGHTS
-        if right not in _PERMISSION_OF_RIGHT or user.has_perm(_PERMISSION_OF_RIGHT[right])
-    ]
+    return [right for right in RIGHTS if user.has_perms(_PERMISSIONS_OF_RIGHT.get(right, ()))]
 
 
 def issue_token(
@@ -250,7 +256,7 @@ def token_actor(token: AgentToken) -> Actor:
     clearance = token.full_clearance()
     if token.owner_is_confined and (owner := confined_owner_clearance(token.owner)) is not None:
         clearance = clearance.within(owner)
-    return Actor(f"token:{token.name}", clearance)
+    return Actor(f"{AGENT_PREFIX}{token.name}", clearance)
 
 
 def hash_token(raw: str) -> str:

@@ -27,6 +27,9 @@ class OneMemory(AccessParams):
     trashed: bool = Field(False, description="Look for the memory in the trash.")
 
 
+AS_OF = Field(None, description="Search what was stored at this time, as it was then.")
+
+
 def parse_offset(cursor: str | None) -> int:
     """Return the position of a cursor in a list without a sort key: the cursor is a number."""
     if not cursor:
@@ -48,6 +51,7 @@ class SearchRequest(MemoryFilter, AccessParams):
     include_superseded: bool = Field(
         False, description="Also return memories that another memory replaces (`superseded_by`)."
     )
+    as_of: Timestamp = AS_OF
 
 
 class HistoryFilter(AccessParams):

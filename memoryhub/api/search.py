@@ -11,7 +11,14 @@ from pydantic import Field
 
 from memoryhub import serializers
 from memoryhub.access.policy import Clearance
-from memoryhub.api.parameters import OneSession, PageParams, SearchRequest, SessionList, TimelineRequest
+from memoryhub.api.parameters import (
+    AS_OF,
+    OneSession,
+    PageParams,
+    SearchRequest,
+    SessionList,
+    TimelineRequest,
+)
 from memoryhub.api.schemas import (
     EntryShape,
     ListOf,
@@ -25,11 +32,13 @@ from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import paginate
 from memoryhub.http.authentication import READ, AccessParams, ApiRequest, Caller, Ratio
 from memoryhub.http.problems import json_response
-from memoryhub.memories.filters import MemoryFilter
+from memoryhub.memories.filters import MemoryFilter, Timestamp
+from memoryhub.memories.past import load_past
 from memoryhub.memories.replacements import visible_replacements
 from memoryhub.models import Memory, Session
 from memoryhub.search.fallback import search_or_correct
 from memoryhub.search.hybrid import SearchMode
+from memoryhub.search.past import search_past
 from memoryhub.search.recall import DEFAULT_TOKENS, MAX_TOKENS, MIN_TOKENS, Ranking
 from memoryhub.search.recall import RecallRequest as Wanted
 from memoryhub.search.recall import recall_memories as recall
@@ -57,15 +66,13 @@ def search_by_body(request: ApiRequest, params: SearchRequest) -> HttpResponse:
 
 def _search_response(request: ApiRequest, params: SearchRequest) -> HttpResponse:
     clearance = params.clearance(request.auth)
-    found = search_or_correct(
-        params.select(clearance),
-        params.query,
-        known=lambda: MemoryFilter().select(clearance),
-        limit=params.limit,
-        min_score=params.min_score,
-        mode=params.mode,
-        include_superseded=params.include_superseded,
-    )
+    options = {name: getattr(params, name) for name in ("limit", "min_score", "mode", "include_superseded")}
+    if params.as_of:
+        found = search_past(load_past(params, clearance, params.as_of), params.query, **options)
+    else:
+        found = search_or_correct(
+            params.select(clearance), params.query, known=lambda: MemoryFilter().select(clearance), **options
+        )
     record_reveals((hit.memory for hit in found.hits), request.auth.actor, "api search")
     return json_response(
         {
@@ -180,6 +187,7 @@ class RecallRequest(MemoryFilter, AccessParams):
         None, description="Minimum score of a match; default: the configured minimum."
     )
     mode: SearchMode = Field("hybrid", description="Requested mode. The response contains the used mode.")
+    as_of: Timestamp = AS_OF
 
 
 @router.post(
@@ -192,10 +200,10 @@ class RecallRequest(MemoryFilter, AccessParams):
 def recall_memories(request: ApiRequest, params: RecallRequest) -> HttpResponse:
     """Returns an index of all matches (20 words each) and as many whole memories as ``max_tokens`` allows.
 
-    Each whole memory counts as one access.
+    Each whole memory counts as one access, except with ``as_of``.
     """
     clearance = params.clearance(request.auth)
-    memories = params.select(clearance)
+    memories = load_past(params, clearance, params.as_of) if params.as_of else params.select(clearance)
     asked = Wanted(params.query, params.max_tokens, params.ranking, params.min_score, params.mode)
     actor = request.auth.actor
 

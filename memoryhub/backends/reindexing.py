@@ -58,8 +58,7 @@ def copy_position(table: str) -> int | None:
 def begin_rebuild(table: str) -> None:
     """Create an empty index and the triggers that keep its copied rows up to date."""
     new, columns = f"{table}_new", ", ".join(TEXT_COLUMNS)
-    old_values = ", ".join(f"old.{column}" for column in TEXT_COLUMNS)
-    new_values = ", ".join(f"new.{column}" for column in TEXT_COLUMNS)
+    old_values, new_values = (", ".join(schema.indexed_values(table, row)) for row in ("old", "new"))
     remove = f"INSERT INTO {new}({new}, rowid, {columns}) VALUES ('delete', old.id, {old_values});"
     add = f"INSERT INTO {new}(rowid, {columns}) VALUES (new.id, {new_values});"
     copied = f"WHEN old.id <= (SELECT position FROM {REINDEX_TABLE} WHERE name = '{table}')"
@@ -104,7 +103,7 @@ def copy_rows(table: str, limit: int, characters: int = 0) -> bool:
         if last:
             cursor.execute(
                 f"INSERT INTO {table}_new(rowid, {columns})"
-                f" SELECT id, {columns} FROM {MEMORY_TABLE} WHERE id > %s AND id <= %s",
+                f" SELECT id, {columns} FROM {schema.index_source(table)} WHERE id > %s AND id <= %s",
                 [after, last],
             )
             cursor.execute(f"UPDATE {REINDEX_TABLE} SET position = %s WHERE name = %s", [last, table])

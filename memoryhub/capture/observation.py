@@ -229,6 +229,12 @@ def _paths(given: Mapping[str, Any]) -> list[str]:
     return [clean_text(path.strip()) for path in found if path.strip() and len(path) <= 1000][:MAX_FILES]
 
 
+def file_names(given: Any) -> list[str]:
+    """Return the names, without folders, of the files in the input of a tool."""
+    paths = _paths(given) if isinstance(given, Mapping) else []
+    return list(dict.fromkeys(path.rstrip("/").rpartition("/")[2] for path in paths))
+
+
 def _relative_path(path: str, cwd: str) -> str:
     folder = cwd.rstrip("/") + "/"
     return path.removeprefix(folder) if len(folder) > 1 else path

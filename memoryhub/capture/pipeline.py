@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -14,9 +15,10 @@ from django.utils import timezone
 
 from memoryhub import capabilities, hooks
 from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity, stricter_level
-from memoryhub.capture import event_log, segments, services, summaries
+from memoryhub.capture import event_log, projects, segments, services, summaries
 from memoryhub.capture.events import DispatchResult, HandlerReport, HookContext, HookEvent
 from memoryhub.capture.session_state import SessionState, locked_state
+from memoryhub.capture.statements import failure_line
 from memoryhub.core import damage
 from memoryhub.core.database import is_database_busy
 from memoryhub.core.dates import parse_moment
@@ -25,6 +27,7 @@ from memoryhub.hooks import (
     PROMPT_SUBMIT,
     SESSION_END,
     SESSION_START,
+    TOOL_CONTEXT,
     TOOL_POST,
     HandlerResult,
     Hook,
@@ -34,17 +37,21 @@ from memoryhub.injection.services import (
     InjectionResult,
     inject_at_session_start,
     inject_context,
+    inject_for_tool_call,
     inject_pinned,
 )
+from memoryhub.injection.tool_candidates import MAX_SHOWN
 from memoryhub.maintenance import runs
 from memoryhub.maintenance.operations import run_now
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import Event, Memory
 from memoryhub.models.fields import new_uid
+from memoryhub.security.secrets import redact
 
 logger = logging.getLogger(__name__)
 
 AUTO = "auto"
+_WAITS = "waits for approval in the review queue"
 # Sources of Claude Code's SessionStart that leave the agent without the earlier context of the session.
 _SOURCES_WITHOUT_CONTEXT = frozenset({"startup", "clear", "compact"})
 
@@ -54,6 +61,22 @@ def inject_memories(context: HookContext) -> HandlerResult:
         return "skipped", "this token lacks the right 'read'"
     request = _injection_request(context, str(context.hook_event.data.get("prompt") or ""))
     return _report_injection(context, inject_context(request, context.actor, now=context.at))
+
+
+def inject_for_tool(context: HookContext) -> HandlerResult:
+    """Inject memories of the file that a tool opens or edits, or of the failure that it reports."""
+    call, budget = context.call, settings.MEMORYHUB.tool_token_budget
+    if call is None or call.secret or not budget or not context.hook_event.may_read:
+        return "skipped", "nothing to show"
+    seen = call.observation
+    failure = redact(failure_line(seen.output)) if seen.failed and seen.kind == "run" else ""
+    files = call.files if seen.kind in ("read", "write") and context.session.has_file_links else ()
+    if not failure and not files:
+        return "skipped", "nothing to show"
+    label = f"{seen.tool}: {failure or ', '.join(files)}"
+    request = replace(_injection_request(context, label), token_budget=budget, max_count=MAX_SHOWN)
+    result = inject_for_tool_call(request, files, failure, context.actor, context.at)
+    return _report_injection(context, result)
 
 
 def _injection_request(context: HookContext, prompt: str) -> InjectionRequest:
@@ -157,16 +180,22 @@ def capture_tool_call(context: HookContext) -> HandlerResult:
     event.memory, event.skip_reason = result.memory, result.skip_reason
     if result.score:
         event.memorability, event.memorability_parts = round(result.score.total, 3), result.score.parts()
-    details = [
-        f"stored as {result.memory.type} {result.memory.uid}"
-        if result.memory
-        else f"not stored: {result.skip_reason}"
-    ]
-    details += [f"noted before: {memory.uid}" for memory in result.from_notes if memory != result.memory]
-    if result.checkpoint_due:
+    if not result.memory:
+        details = [f"not stored: {result.skip_reason}"]
+    elif context.needs_approval:
+        details = [_WAITS]
+    else:
+        details = [f"stored as {result.memory.type} {result.memory.uid}"]
+    details += _describe_notes(context, [memory for memory in result.from_notes if memory != result.memory])
+    if result.checkpoint_due and not context.needs_approval:
         captured = [*([result.memory] if result.memory else []), *result.from_notes]
         details.append(f"checkpoint: {_try_checkpoint(context, captured)}")
     return "ok" if result.memory else "skipped", "; ".join([*details, *result.warnings])
+
+
+def _describe_notes(context: HookContext, memories: list[Memory]) -> list[str]:
+    """Return lines about memories made of earlier calls, without ids of those that wait for approval."""
+    return [] if context.needs_approval else [f"noted before: {memory.uid}" for memory in memories]
 
 
 def _try_checkpoint(context: HookContext, captured: list[Memory]) -> str:
@@ -182,7 +211,9 @@ def _try_checkpoint(context: HookContext, captured: list[Memory]) -> str:
 def _capture_context(context: HookContext) -> services.CaptureContext:
     event = context.event
     segment = event.segment if capabilities.is_enabled(capabilities.BOUNDARIES) else 0
-    return services.CaptureContext(context.session, segment, context.at, event.sensitivity, context.actor)
+    return services.CaptureContext(
+        context.session, segment, context.at, event.sensitivity, context.actor, context.needs_approval
+    )
 
 
 def begin_session(context: HookContext) -> HandlerResult:
@@ -209,18 +240,23 @@ def begin_session(context: HookContext) -> HandlerResult:
 def end_session(context: HookContext) -> HandlerResult:
     """Capture the open notes, then write the summary of the session."""
     rest = services.capture_remaining_notes(_capture_context(context))
-    current = summaries.CurrentEvent(context.event, rest.from_notes)
+    current = summaries.CurrentEvent(context.event, rest.from_notes, context.needs_approval)
     memory, outcome = summaries.summarise_session(context.session, context.at, context.actor, current)
     context.event.memory = memory
-    details = [f"summary {outcome}: {memory.uid}" if memory else outcome]
-    details += [f"noted before: {captured.uid}" for captured in rest.from_notes]
+    if context.needs_approval:
+        details = [f"summary {_WAITS}" if memory else outcome]
+    else:
+        details = [f"summary {outcome}: {memory.uid}" if memory else outcome]
+    details += _describe_notes(context, rest.from_notes)
     return "ok" if memory else "skipped", "; ".join([*details, *rest.warnings])
 
 
 def create_checkpoint(context: HookContext) -> HandlerResult:
-    """Summarise the work so far, before the agent loses its context."""
+    """Summarise the work so far, before the agent loses its context, unless a person has to approve it."""
     with locked_state(context.session) as state:
         state.fresh_since = context.at.isoformat()
+    if context.needs_approval:
+        return "skipped", "memories wait for approval, so there is no checkpoint"
     memory, outcome = summaries.store_checkpoint(context.session, context.at, context.actor)
     context.event.memory = memory
     return ("ok", f"checkpoint {outcome}: {memory.uid}") if memory else ("skipped", outcome)
@@ -284,6 +320,7 @@ HOOKS: tuple[Hook, ...] = (
     hooks.register(
         PROMPT_SUBMIT, 50, inject_memories, name="inject", capability=capabilities.STORE, repeats=True
     ),
+    hooks.register(TOOL_CONTEXT, 50, inject_for_tool, name="inject", capability=capabilities.STORE),
     hooks.register(TOOL_POST, 100, assign_segment, name="boundaries", capability=capabilities.BOUNDARIES),
     hooks.register(TOOL_POST, 150, capture_tool_call, name="capture", capability=capabilities.STORE),
     hooks.register(SESSION_START, 50, begin_session, name="capture", capability=capabilities.STORE),
@@ -296,14 +333,39 @@ HOOKS: tuple[Hook, ...] = (
 )
 
 
+def _skip_event(event: str, reason: str) -> DispatchResult:
+    """Return the result of an event that is not recorded."""
+    reports = [HandlerReport(hook.name, hook.priority, "skipped", reason) for hook in hooks.registered(event)]
+    return DispatchResult(reports, "", None)
+
+
 def dispatch(hook_event: HookEvent, actor: Actor, now: datetime | None = None) -> DispatchResult:
-    """Run an event through the pipeline and record it. A failing handler does not stop the others.
+    """Run an event through the pipeline and record it, as far as the project's settings allow.
+
+    A failing handler does not stop the others.
 
     StoreError names an invalid field of the event. DatabaseError is raised when nothing can be read or
-    recorded. A repeated event changes nothing.
+    recorded. A repeated event changes nothing. A tool that is about to run is not recorded.
     """
-    context = event_log.prepare_event(hook_event, actor, now or timezone.now())
-    reports = [_run_hook(hook, context) for hook in hooks.registered(hook_event.event)]
+    now = now or timezone.now()
+    hook_event = event_log.validate_event(hook_event, actor)
+    arrival = event_log.receive_event(hook_event, now)
+    project = arrival.project
+    if not project.records_events(now):
+        return _skip_event(hook_event.event, projects.leave_out(project, hook_event.event, now))
+    ignored = event_log.ignored_paths(project, hook_event.cwd)
+    if ignored and (prompt := hook_event.data.get("prompt")):
+        hook_event = replace(hook_event, data={**hook_event.data, "prompt": ignored.redact(str(prompt))})
+    context = event_log.prepare_event(hook_event, arrival, actor)
+    if context.ignored:
+        return _skip_event(hook_event.event, "only ignored files")
+    reports = []
+    if hook_event.event in (TOOL_POST, TOOL_CONTEXT):
+        ran = [_run_hook(hook, context) for hook in hooks.registered(TOOL_CONTEXT)]
+        reports = [report for report in ran if report.status != "skipped"]
+    if hook_event.event == TOOL_CONTEXT:
+        return DispatchResult(reports, context.injected, None, context.warnings)
+    reports += [_run_hook(hook, context) for hook in hooks.registered(hook_event.event)]
     try:
         event = event_log.save_event(context, reports)
     except DatabaseError:

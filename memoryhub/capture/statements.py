@@ -54,6 +54,11 @@ def last_error(output: str) -> str:
     return shorten(found[-1], 300) if found else ""
 
 
+def failure_line(output: str) -> str:
+    """Return the line that names the error of a failed command, or its last line."""
+    return last_error(output) or shorten(output.strip().rpartition("\n")[2].strip(), 300)
+
+
 def extract_prose(text: str) -> str:
     """Return the lines that are sentences, not data, code or log lines."""
     return "\n".join(line.strip() for line in text.splitlines() if _is_sentence(line))[:MAX_CHARS]

@@ -32,6 +32,7 @@ from memoryhub.api.schemas import (
     ListOf,
     MemoryShape,
     PreviewShape,
+    ProjectShape,
     RecallShape,
     SearchResults,
     SessionShape,
@@ -105,7 +106,13 @@ class Filters(Levels, total=False):
     trashed: bool
 
 
-class SearchOptions(Filters, total=False):
+class PastFilters(Filters, total=False):
+    """``as_of``: answer from what was stored at this time."""
+
+    as_of: datetime | str
+
+
+class SearchOptions(PastFilters, total=False):
     limit: int
     mode: Literal["hybrid", "lexical", "semantic"]
     min_score: float
@@ -167,6 +174,7 @@ class FactFilters(Levels, total=False):
     min_confidence: float
     project: str
     session_id: str
+    as_of: datetime | str
 
 
 class EventFields(Levels, total=False):
@@ -183,6 +191,14 @@ class InjectOptions(Levels, total=False):
     project: str
     token_budget: int
     max_count: int
+
+
+class ProjectSettings(TypedDict, total=False):
+    """``mode``: off, observe, approve or automatic. ``pause_hours`` 0 ends a pause."""
+
+    mode: str
+    pause_hours: float
+    ignored_paths: str
 
 
 class SessionFilters(Levels, total=False):
@@ -364,7 +380,7 @@ def search(query: str, options: SearchOptions) -> Call[SearchResults]:
     return Call("POST", "/search", SearchResults, body={**options, "query": query})
 
 
-def recall(query: str, max_tokens: int, filters: Filters) -> Call[RecallShape]:
+def recall(query: str, max_tokens: int, filters: PastFilters) -> Call[RecallShape]:
     return Call("POST", "/recall", RecallShape, body={**filters, "query": query, "max_tokens": max_tokens})
 
 
@@ -408,6 +424,14 @@ def report_event(
     data = {**data, "tool_use_id": key or data.get("tool_use_id") or uuid4().hex}
     body = {**fields, "event": event, "session_id": session_id, "data": data}
     return Call("POST", "/events", EventAnswer, body=body)
+
+
+def project(name: str) -> Call[ProjectShape]:
+    return Call("GET", f"/projects/{_quote(name)}", ProjectShape)
+
+
+def configure_project(name: str, settings: ProjectSettings) -> Call[ProjectShape]:
+    return Call("PATCH", f"/projects/{_quote(name)}", ProjectShape, body=settings)
 
 
 def statistics(levels: Levels) -> Call[Statistics]:

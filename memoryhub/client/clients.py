@@ -18,6 +18,7 @@ from memoryhub.api.schemas import (
     InjectionShape,
     ListOf,
     PreviewShape,
+    ProjectShape,
     RecallShape,
     SearchResults,
     SessionShape,
@@ -41,6 +42,8 @@ from memoryhub.client.calls import (
     Memory,
     MemoryPatch,
     NewMemory,
+    PastFilters,
+    ProjectSettings,
     SearchOptions,
     Session,
     SessionFilters,
@@ -114,7 +117,7 @@ class Client:
         """Return the best matches first."""
         return self._send(calls.search(query, options))
 
-    def recall(self, query: str, *, max_tokens: int = 1000, **filters: Unpack[Filters]) -> RecallShape:
+    def recall(self, query: str, *, max_tokens: int = 1000, **filters: Unpack[PastFilters]) -> RecallShape:
         """Return an index of all matches, and the best of them whole, within a budget of tokens."""
         return self._send(calls.recall(query, max_tokens, filters))
 
@@ -145,6 +148,14 @@ class Client:
     ) -> EventAnswer:
         """Report what happens in a session. A second event with the same idempotency key is ignored."""
         return self._send(calls.report_event(event, session_id, data or {}, idempotency_key, fields))
+
+    def project(self, name: str) -> ProjectShape:
+        """Return the settings of a project."""
+        return self._send(calls.project(name))
+
+    def configure_project(self, name: str, **settings: Unpack[ProjectSettings]) -> ProjectShape:
+        """Change the given settings of a project."""
+        return self._send(calls.configure_project(name, settings))
 
     def statistics(self, **levels: Unpack[Levels]) -> Statistics:
         """Return counts of visible rows."""
@@ -238,7 +249,9 @@ class AsyncClient:
     async def search(self, query: str, **options: Unpack[SearchOptions]) -> SearchResults:
         return await self._send(calls.search(query, options))
 
-    async def recall(self, query: str, *, max_tokens: int = 1000, **filters: Unpack[Filters]) -> RecallShape:
+    async def recall(
+        self, query: str, *, max_tokens: int = 1000, **filters: Unpack[PastFilters]
+    ) -> RecallShape:
         return await self._send(calls.recall(query, max_tokens, filters))
 
     async def inject(self, prompt: str, **options: Unpack[InjectOptions]) -> InjectionShape:
@@ -265,6 +278,12 @@ class AsyncClient:
         **fields: Unpack[EventFields],
     ) -> EventAnswer:
         return await self._send(calls.report_event(event, session_id, data or {}, idempotency_key, fields))
+
+    async def project(self, name: str) -> ProjectShape:
+        return await self._send(calls.project(name))
+
+    async def configure_project(self, name: str, **settings: Unpack[ProjectSettings]) -> ProjectShape:
+        return await self._send(calls.configure_project(name, settings))
 
     async def statistics(self, **levels: Unpack[Levels]) -> Statistics:
         return await self._send(calls.statistics(levels))

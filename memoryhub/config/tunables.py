@@ -225,6 +225,15 @@ class Config(BaseModel):
     )
     max_inject_count: Int = _tunable(5, "memories in one injection", 0, 100)
     injection_min_score: Float = _tunable(0.35, "nothing below this score is injected", 0, 1)
+    tool_token_budget: Int = _tunable(
+        300,
+        "tokens of the memories for a file that an agent opens or edits, or for a failed command; 0: none",
+        0,
+        100_000,
+    )
+    tool_deadline_ms: Int = _tunable(
+        150, "after this no memories are added to a tool call, milliseconds", 1, 60_000
+    )
     injection_deadline_ms: Int = _tunable(
         300, "after this an injection answers empty, milliseconds", 1, 60_000
     )

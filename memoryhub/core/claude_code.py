@@ -12,9 +12,22 @@ from typing import Any
 
 HOOK_PATH = "/api/v1/hooks/claude-code"
 ENVIRONMENT_VARIABLE = "MEMORYHUB_TOKEN"  # the environment variable that holds the token
-HTTP_EVENTS = ("UserPromptSubmit", "PostToolUse", "PostToolUseFailure", "PreCompact", "SessionEnd")
+HTTP_EVENTS = (
+    "UserPromptSubmit",
+    "PreToolUse",
+    "PostToolUse",
+    "PostToolUseFailure",
+    "PreCompact",
+    "SessionEnd",
+)
 TIMEOUT_SECONDS = 5  # the time that Claude Code waits; a response takes a fraction of a second
-_EVENTS_WITH_MATCHER = frozenset({"PostToolUse", "PostToolUseFailure"})
+STATUS_SECONDS = 0.25  # a status line that comes later is not shown
+# Before an edit the hub is asked for memories about the file; an agent reads a file before it edits that.
+_MATCHERS = {
+    "PreToolUse": "Edit|MultiEdit|Write|NotebookEdit",
+    "PostToolUse": "*",
+    "PostToolUseFailure": "*",
+}
 
 
 def hook_url(base_url: str, levels: Sequence[str] = ()) -> str:
@@ -35,6 +48,22 @@ def session_start_command(base_url: str, levels: Sequence[str] = ()) -> str:
     )
 
 
+def status_line_command(base_url: str) -> str:
+    """Return the command of the status line: prints the hub's line, or nothing if it is not there at once."""
+    return (
+        f"""input=$(cat); printf 'header = "%s"\\n' "Authorization: Bearer ${ENVIRONMENT_VARIABLE}" """
+        "'Content-Type: application/json' |"
+        f' curl -sf -m {STATUS_SECONDS} --config - --data-binary "$input"'
+        f" {_quote_for_shell(hook_url(base_url) + '/status')}"
+        """ 2>/dev/null | sed -n 's/.*"line":"\\([^"]*\\)".*/\\1/p'"""
+    )
+
+
+def status_line_setting(base_url: str) -> dict[str, Any]:
+    """Return the setting that shows the hub's status line."""
+    return {"type": "command", "command": status_line_command(base_url)}
+
+
 def settings_snippet(base_url: str, token: str | None, levels: Sequence[str] = ()) -> dict[str, Any]:
     """Return the part of ``settings.json``. Without a token, the shell must set the variable."""
     http = {
@@ -52,7 +81,7 @@ def settings_snippet(base_url: str, token: str | None, levels: Sequence[str] = (
     hooks: dict[str, Any] = {"SessionStart": [{"hooks": [command]}]}
     for event in HTTP_EVENTS:
         hooks[event] = [
-            {**({"matcher": "*"} if event in _EVENTS_WITH_MATCHER else {}), "hooks": [dict(http)]}
+            {**({"matcher": _MATCHERS[event]} if event in _MATCHERS else {}), "hooks": [dict(http)]}
         ]
     return {**({"env": {ENVIRONMENT_VARIABLE: token}} if token else {}), "hooks": hooks}
 

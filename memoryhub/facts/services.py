@@ -17,13 +17,14 @@ from memoryhub.access.policy import LEVELS, Actor, Clearance
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import parse_moment
+from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
-from memoryhub.memories.rows import is_unchanged, resolve_project, written_only_by
+from memoryhub.memories.rows import is_unchanged, refuse_if_off, resolve_project, written_only_by
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.memories.secret_check import FACT_FIELDS, find_refusal, journal_refusals
 from memoryhub.memories.undo import Inverse, Undo, inverse_of
-from memoryhub.models import Fact, JournalEntry, Memory
+from memoryhub.models import Fact, JournalEntry, Memory, Project
 from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import FactQuerySet
 
@@ -46,6 +47,8 @@ def create_fact(
             raise refusal
     with write_transaction():
         identity = _identity(draft, actor)
+        off = [identity["project"]] if Project.named(identity["project"]).mode == ProjectMode.OFF else []
+        refuse_if_off(identity["project"], actor, off)
         memory = _find_memory(draft.memory_id, actor)
         equal_facts = _same_facts(identity)
         fact = _find_repeated(equal_facts, actor)
@@ -220,14 +223,20 @@ def query_facts(
     project: str = "",
     session_id: str = "",
     ended: bool | None = False,
+    as_of: datetime | None = None,
 ) -> FactQuerySet:
     """Return the visible facts that match all given filters, newest first. Lazy.
 
-    ``ended``: False for current facts, True for ended ones, None for both.
+    ``ended``: False for current facts, True for ended ones, None for both. ``as_of``: the facts that were
+    stored and valid at this moment; ``ended`` is then not used.
     """
-    facts: FactQuerySet = Fact.objects.visible_to(clearance)
-    if ended is not None:
-        facts = facts.ended() if ended else facts.current()
+    facts: FactQuerySet = Fact.objects.all()
+    if as_of is not None:
+        facts = facts.visible_at(clearance, as_of)
+    else:
+        facts = facts.visible_to(clearance)
+        if ended is not None:
+            facts = facts.ended() if ended else facts.current()
     wanted = {
         "subject": subject,
         "predicate": predicate,

@@ -17,7 +17,7 @@ from memoryhub.core.vocabulary import Right
 from memoryhub.facts import services
 from memoryhub.http import rate_limit
 from memoryhub.http.problems import Problem, too_many_requests, unauthenticated
-from memoryhub.memories.filters import TextFilter
+from memoryhub.memories.filters import TextFilter, Timestamp
 from memoryhub.models import AgentToken
 from memoryhub.models.querysets import FactQuerySet
 
@@ -139,10 +139,15 @@ class FactQuery(AccessParams):
     min_confidence: Ratio = Field(0.0, description="Minimum confidence, 0 to 1.")
     project: TextFilter = Field(None, description="Facts of this project.")
     session_id: TextFilter = Field(None, description="Facts of this session.")
+    as_of: Timestamp = Field(None, description="Return the facts that were stored and valid at this time.")
 
     def facts(self, caller: Caller) -> FactQuerySet:
         """Return the matching facts, newest first, without superseded ones. Lazy."""
         filters = {name: getattr(self, name) or "" for name in _FACT_FILTERS}
         return services.query_facts(
-            self.clearance(caller), min_confidence=self.min_confidence, ended=False, **filters
+            self.clearance(caller),
+            min_confidence=self.min_confidence,
+            ended=False,
+            as_of=self.as_of,
+            **filters,
         )

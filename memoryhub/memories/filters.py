@@ -10,7 +10,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, 
 from memoryhub.access.policy import Clearance, Sensitivity
 from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.models import Label, Memory
-from memoryhub.models.querysets import MemoryQuerySet, live_memories
+from memoryhub.models.querysets import MemoryQuerySet, is_about_file, live_memories
 
 ORDERS = ("-updated_at", "-created_at", "-importance", "-accessed_count")
 Order = Literal["-updated_at", "-created_at", "-importance", "-accessed_count"]
@@ -76,7 +76,7 @@ class MemoryFilter(BaseModel):
     def select(self, clearance: Clearance, now: datetime | None = None) -> MemoryQuerySet:
         """Return the matching memories that are visible with this clearance. Lazy."""
         if now is None and not self.trashed:
-            return self._apply(live_memories(clearance))
+            return self.apply(live_memories(clearance))
         return self.narrow(Memory.objects.visible_to(clearance), now)
 
     def narrow(self, memories: MemoryQuerySet, now: datetime | None = None) -> MemoryQuerySet:
@@ -84,15 +84,35 @@ class MemoryFilter(BaseModel):
 
         The result contains live memories or, with ``trashed``, those in the trash.
         """
-        return self._apply(memories.trashed() if self.trashed else memories.live(now))
+        return self.apply(memories.trashed() if self.trashed else memories.live(now))
 
-    def _apply(self, memories: MemoryQuerySet) -> MemoryQuerySet:
+    def matches(self, memory: Memory) -> bool:
+        """Whether an unsaved memory with ``loaded_lists`` matches the filters other than ``trashed``."""
+        plain = self._plain_values() | ({"session_id": self.session_id} if self.session_id else {})
+        if any(getattr(memory, name) != value for name, value in plain.items()):
+            return False
+        lists = memory.loaded_lists or {}
+        names = [entity["entity"] for entity in lists["entities"]]
+        members = ((self.concept, lists["concepts"]), (self.tag, lists["tags"]), (self.entity, names))
+        if any(value and value not in values for value, values in members):
+            return False
+        if self.pinned is not None and self.pinned != memory.pinned:
+            return False
+        if self.since and memory.created_at < self.since:
+            return False
+        if self.until and memory.created_at >= self.until:
+            return False
+        paths = [*lists["files_read"], *lists["files_modified"]]
+        return not self.file or any(is_about_file(path, self.file) for path in paths)
+
+    def _plain_values(self) -> dict[str, str]:
+        """Return the columns that are compared with one value."""
+        names = ("project", "category", "type", "sensitivity", "scope")
+        return {name: str(value) for name in names if (value := getattr(self, name))}
+
+    def apply(self, memories: MemoryQuerySet) -> MemoryQuerySet:
         """Apply the filters other than ``trashed``."""
-        plain = {name: getattr(self, name) for name in ("project", "category")}
-        plain |= {
-            name: str(value) for name in ("type", "sensitivity", "scope") if (value := getattr(self, name))
-        }
-        if wanted := {name: value for name, value in plain.items() if value}:
+        if wanted := self._plain_values():
             memories = memories.filter(**wanted)
         if self.pinned is not None:
             memories = memories.pinned() if self.pinned else memories.unpinned()

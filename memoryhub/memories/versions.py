@@ -60,8 +60,15 @@ def walk_revisions(memory: Memory, clearance: Clearance) -> Iterator[tuple[Revis
     or moving it to an open project does not reveal its earlier versions. A replacement that this clearance
     may not see is null in ``before``.
     """
+    return _check_revisions(memory, memory.revisions.order_by("-number").iterator(chunk_size=20), clearance)
+
+
+def _check_revisions(
+    memory: Memory, revisions: Iterable[Revision], clearance: Clearance
+) -> Iterator[tuple[Revision, bool]]:
+    """Yield each revision, newest first and none left out, and whether this clearance may see it."""
     scope, project, same_owner = memory.scope, memory.project, True
-    for row in memory.revisions.order_by("-number").iterator(chunk_size=20):
+    for row in revisions:
         # Each row has the values from before its change. Revisions do not store the owner, who can have been
         # another person before a change of the scope.
         if uid := row.before.get("superseded_by"):
@@ -86,20 +93,35 @@ def current_version(memory: Memory, clearance: Clearance) -> Version:
     return Version(0, values, dict.fromkeys(VERSIONED_FIELDS, memory.sensitivity))
 
 
+def rewind(
+    memory: Memory, current: dict[str, Any], revisions: Iterable[Revision], clearance: Clearance
+) -> Version:
+    """Return the memory before these revisions, its latest ones, newest first. ``current``: its values."""
+    version = Version(0, dict(current), dict.fromkeys(current, memory.sensitivity))
+    for row, seen in _check_revisions(memory, revisions, clearance):
+        version = _before(version, row, seen=seen)
+    return version
+
+
+def _before(version: Version, row: Revision, *, seen: bool) -> Version:
+    """Return the version that a revision replaced, given the one that followed."""
+    kept = [name for name in row.before if name in version.values]
+    values = {name: row.before[name] if seen else HiddenValue(row.number) for name in kept}
+    levels = dict.fromkeys(kept, row.sensitivity)
+    return Version(row.number, version.values | values, version.levels | levels, row.at, row.actor)
+
+
 def load_versions(memory: Memory, numbers: Collection[int], clearance: Clearance) -> dict[int, Version]:
     """Return the visible versions with these numbers. Number 0 is the current version."""
-    here = current_version(memory, clearance)
-    found = {0: here} if 0 in numbers else {}
+    version = current_version(memory, clearance)
+    found = {0: version} if 0 in numbers else {}
     wanted = {number for number in numbers if number > 0}
-    values, levels = dict(here.values), dict(here.levels)
     for row, seen in walk_revisions(memory, clearance):
         if not wanted or row.number < min(wanted):
             break
-        kept = [name for name in row.before if name in values]
-        values |= {name: row.before[name] if seen else HiddenValue(row.number) for name in kept}
-        levels |= dict.fromkeys(kept, row.sensitivity)
+        version = _before(version, row, seen=seen)
         if seen and row.number in wanted:
-            found[row.number] = Version(row.number, dict(values), dict(levels), row.at, row.actor)
+            found[row.number] = version
     return found
 
 

@@ -15,6 +15,7 @@ from memoryhub.models.memory import (
     MemoryTrigram,
     Revision,
 )
+from memoryhub.models.project import EventCount, Project
 from memoryhub.models.run import Extraction, MaintenanceRun, ModelUse, RunChanges
 from memoryhub.models.session import Event, Injection, Session
 
@@ -24,6 +25,7 @@ __all__ = [
     "Embedding",
     "Entity",
     "Event",
+    "EventCount",
     "Evidence",
     "Extraction",
     "Fact",
@@ -39,6 +41,7 @@ __all__ = [
     "MemoryTrigram",
     "ModelUse",
     "Profile",
+    "Project",
     "Revision",
     "RunChanges",
     "SavedSearch",

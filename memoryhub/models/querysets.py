@@ -35,8 +35,9 @@ from memoryhub.access.filters import (
     owner_filter,
     project_filter,
     token_filter,
+    waiting_filter,
 )
-from memoryhub.access.policy import LEVELS, Clearance
+from memoryhub.access.policy import LEVELS, WAITING_LEVELS, Clearance
 from memoryhub.backends.fts_query import (
     TRIGRAM_LENGTH,
     match_any,
@@ -70,6 +71,21 @@ def file_links(path: str) -> QuerySet[Any]:
         fits |= Q(basename=name) if name == path else Q(basename=name, path__endswith="/" + path.lstrip("/"))
     links: QuerySet[Any] = apps.get_model("memoryhub", "FileLink").objects.filter(fits)
     return links
+
+
+def is_about_file(path: str, wanted: str) -> bool:
+    """Whether :func:`file_links` finds a link with this path."""
+    wanted = wanted.strip().removeprefix("./")
+    name = posixpath.basename(wanted.rstrip("/"))
+    if path == wanted or path.startswith(wanted.rstrip("/") + "/"):
+        return True
+    fits = name == wanted or path.endswith("/" + wanted.lstrip("/"))
+    return bool(name) and posixpath.basename(path.rstrip("/")) == name and fits
+
+
+def _has_revision_after(moment: datetime) -> Exists:
+    revision = apps.get_model("memoryhub", "Revision")
+    return Exists(revision.objects.filter(memory=OuterRef("pk"), at__gt=moment))
 
 
 def unapproved_filter() -> Q:
@@ -108,8 +124,19 @@ class MemoryQuerySet(AccessQuerySet):
 
         Personal memories of others and memories of other projects stay hidden.
         """
-        rows = self.exclude(sensitivity__in=LEVELS)
+        rows = self.exclude(sensitivity__in=(*LEVELS, *WAITING_LEVELS))
         return rows.filter(project_filter(clearance) & owner_filter(clearance))
+
+    def waiting(self, clearance: Clearance) -> Self:
+        """Return the memories that wait for approval, discarded ones too, for people who review them.
+
+        ``visible_to`` hides them from everyone.
+        """
+        return self.filter(waiting_filter(clearance))
+
+    def visible_or_waiting(self, clearance: Clearance) -> Self:
+        """Return visible memories and those that wait for approval: for undo and for emptying the trash."""
+        return self.filter(memory_filter(clearance) | waiting_filter(clearance))
 
     def live(self, now: datetime | None = None) -> Self:
         """Return memories that are neither in the trash nor expired: those without ``has_ended(now)``.
@@ -118,6 +145,24 @@ class MemoryQuerySet(AccessQuerySet):
         """
         moment = expiry_time(now) if now else CurrentMoment()
         return self.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=moment), deleted_at__isnull=True)
+
+    def existed_at(self, moment: datetime) -> Self:
+        """Return memories that were stored and neither in the trash nor expired at a moment.
+
+        Erased memories are gone. The journal alone knows that a memory came back from the trash.
+        """
+        return self.filter(
+            Q(expires_at__isnull=True) | Q(expires_at__gt=moment),
+            Q(deleted_at__isnull=True) | Q(deleted_at__gt=moment),
+            created_at__lte=moment,
+        )
+
+    def changed_since(self, moment: datetime) -> Self:
+        """Return memories with a revision that is newer than this."""
+        return self.filter(_has_revision_after(moment))
+
+    def unchanged_since(self, moment: datetime) -> Self:
+        return self.exclude(_has_revision_after(moment))
 
     def in_session(self, session_id: Any, **more: Any) -> Self:
         """Return the memories of a session. The exclusion lets the database use the partial index."""
@@ -222,6 +267,11 @@ class FactQuerySet(AccessQuerySet):
 
     def visible_to(self, clearance: Clearance) -> Self:
         return self._with_memory(clearance, apps.get_model("memoryhub", "Memory").objects.live())
+
+    def visible_at(self, clearance: Clearance, moment: datetime) -> Self:
+        """Return the facts that were stored and valid at a moment, of those that may be seen."""
+        existing = apps.get_model("memoryhub", "Memory").objects.existed_at(moment)
+        return self._with_memory(clearance, existing).filter(created_at__lte=moment).current(moment)
 
     def hidden_from(self, clearance: Clearance) -> Self:
         """Return the facts that this clearance may not see, even if the memory is in the trash."""

@@ -20,6 +20,7 @@ from memoryhub.backends import fts_query as queries
 from memoryhub.backends.fts_query import Query
 from memoryhub.backends.schema import TEXT_COLUMNS
 from memoryhub.memories.rows import load_memories
+from memoryhub.memories.vectors import embedding_text
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search import lexical, scoring
@@ -32,11 +33,13 @@ from memoryhub.search.evidence import (
     Signals,
     combine_evidence,
     cosine_weight,
+    parse_speaker,
 )
 from memoryhub.search.lexical import RowScorer, Scores, TermMatches, best_positions, match_texts
 from memoryhub.search.prompts import match_prompt
 from memoryhub.search.semantic import SemanticMatches, match_meaning
 from memoryhub.search.snippets import snippet_of_first_match
+from memoryhub.search.text_matching import QueryMatcher
 from memoryhub.search.visible_rows import Positions
 
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
@@ -120,7 +123,7 @@ def search_memories(
         return SearchResults(mode=mode)
     words = TermMatches.load(memories, query)
     rows = words.rows
-    ranking = _Ranking(memories, words, mode)
+    ranking = Ranking(memories, words, mode)
     scorer = RowScorer(rows, weights or default_weights(), now or timezone.now())
     match = ranking.match_rows(scorer)
     if is_prompt:
@@ -174,18 +177,18 @@ def _load_hits(page: list[tuple[int, float, scoring.Components]], query: Query |
     """Load the memories of a page, with snippets and details if the query is given."""
     memories = load_memories(pk for pk, _, _ in page)
     return [
-        Hit(memory, score, parts, _make_snippet(query, memory) if query is not None else "")
+        Hit(memory, score, parts, make_snippet(query, memory) if query is not None else "")
         for pk, score, parts in page
         if (memory := memories.get(pk))
     ]
 
 
-def _make_snippet(query: Query, memory: Memory) -> str:
+def make_snippet(query: Query, memory: Memory) -> str:
     """Return a snippet of the content, or of another field if only that one matches."""
     return snippet_of_first_match(query, (getattr(memory, name) for name in reversed(TEXT_COLUMNS)))
 
 
-class _Ranking:
+class Ranking:
     """The match of every visible row with one query.
 
     ``mode`` becomes lexical if vectors cannot be used. ``is_exact``: every matching row was a candidate.
@@ -298,6 +301,21 @@ class _Ranking:
         if self._query.is_literal and self.mode != "semantic":
             self._exact_positions = closely[[found.is_exact for found in compared]].tolist()
         return self._combine(by_words, evidence)
+
+    def match_versions(self, versions: Sequence[Memory]) -> Scores:
+        """Return the match of earlier versions of memories, which no index contains, without neighbours."""
+        matcher = QueryMatcher(self._query, self._weights)
+        found = [matcher.match({name: getattr(one, name) for name in TEXT_COLUMNS}) for one in versions]
+        contents = [one.content for one in versions]
+        signals = Signals(
+            np.array([one.terms for one in found]),
+            self.meaning.compare(self._rows, [embedding_text(one) for one in versions]),
+            np.array([len(text) for text in contents]),
+            [parse_speaker(text) for text in contents],
+            np.zeros(len(versions), np.bool_),  # only neighbours of a question have a use for it
+        )
+        evidence = combine_evidence(self._question, signals, [])
+        return self._combine(np.array([one.match for one in found]), evidence)
 
     def _combine(self, by_words: Scores, evidence: Evidence) -> Scores:
         """Return the match, 0..1: that of the evidence, or of the words alone if that is higher."""

@@ -16,11 +16,13 @@ from django.conf import settings
 
 from memoryhub.config import Config
 from memoryhub.core.text import estimate_tokens, make_summary
+from memoryhub.memories.past import Past
 from memoryhub.memories.rows import attach_lists
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.hybrid import MAX_REORDERED, SearchMode, SearchResults, search_memories
+from memoryhub.search.past import search_past
 from memoryhub.search.scoring import Weights
 
 MIN_TOKENS, MAX_TOKENS, DEFAULT_TOKENS = 100, 100_000, 1000
@@ -90,7 +92,7 @@ _Detail = tuple[_Match, JsonDict, int]  # with its cost in tokens
 
 
 def recall_memories(
-    memories: MemoryQuerySet,
+    memories: MemoryQuerySet | Past,
     request: RecallRequest,
     detail: DetailSerializer,
     *,
@@ -100,25 +102,27 @@ def recall_memories(
     on_shown: Callable[[list[Memory]], object] | None = None,
     now: datetime | None = None,
 ) -> JsonDict:
-    """Recall from ``memories``, a queryset of live rows that the caller can see.
+    """Recall from ``memories``, a queryset of live rows that the caller can see, or from those of a moment.
 
     Pinned matches come first. ``detail`` and ``entry`` serialize memories. ``short_detail`` serializes the
     best match if its detail does not fit. ``prepare`` gets all memories that ``detail`` may serialize, to
     load related rows at once. ``on_shown`` gets the memories in the answer. Each memory that is shown whole
-    counts one access.
+    counts one access, but not those of the past.
     """
-    found = search_memories(
-        memories,
-        request.query,
-        limit=min(request.max_tokens // _MIN_ENTRY_TOKENS, MAX_REORDERED),
-        min_score=request.min_score,
-        order=ranking_weights(request.ranking, settings.MEMORYHUB),
-        now=now,
-        mode=request.mode,
-        snippets=False,
-        is_prompt=True,
-        pinned_first=True,
-    )
+    options: JsonDict = {
+        "limit": min(request.max_tokens // _MIN_ENTRY_TOKENS, MAX_REORDERED),
+        "min_score": request.min_score,
+        "order": ranking_weights(request.ranking, settings.MEMORYHUB),
+        "now": now,
+        "mode": request.mode,
+        "snippets": False,
+        "is_prompt": True,
+        "pinned_first": True,
+    }
+    if isinstance(memories, Past):
+        found = search_past(memories, request.query, **options)
+    else:
+        found = search_memories(memories, request.query, **options)
     matches = [_Match(hit.memory, hit.score) for hit in found.hits]
     answer, entries, room = _start_answer(found, matches, request, entry or serialize_entry)
     details = _serialize_details(matches[: request.most_details], detail, room, prepare)
@@ -139,7 +143,8 @@ def recall_memories(
     whole = [match.memory for match, _, _ in chosen]
     if on_shown:
         on_shown(list(dict.fromkeys([*(match.memory for match in matches[: packed.entries]), *whole])))
-    count_accesses_and_promote([memory for memory in whole if memory.deleted_at is None], now)
+    if not isinstance(memories, Past):
+        count_accesses_and_promote([memory for memory in whole if memory.deleted_at is None], now)
     return answer
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from memoryhub.search.visible_rows import Positions, VisibleRows, load_visible_r
 
 logger = logging.getLogger(__name__)
 
+MIN_LENGTH = 1e-6  # of a centred vector, for the division by it
 MIN_SAMPLE = 500  # memories of a queryset from which its mean vector is computed, at least
 # Minimum weight of a word in the query vector; the rest depends on its rarity. Question words and names in
 # half of the memories would mislead the search, but a query of common words still needs a direction.
@@ -99,12 +100,27 @@ def _visible_mean(rows: VisibleRows, vectors: VectorView, model: str) -> Vectors
 
 @dataclass(frozen=True)
 class SemanticMatches:
-    """The cosine of each row. ``failure``: why there is none. ``note``: vectors are incomplete."""
+    """The cosine of each row with ``query``. ``failure``: why there is none. ``note``: some are missing."""
 
     cosines: NDArray[np.float32] | None = None
     model: str = ""
     failure: str = ""
     note: str = ""
+    query: Vectors | None = None
+
+    def compare(self, rows: VisibleRows, texts: Sequence[str]) -> NDArray[np.float64]:
+        """Return the cosine of each text, computed like those of the rows.
+
+        Zeros without an embedding model, and if another process would have to embed the texts.
+        """
+        embedder, _ = available_embedder()
+        if self.query is None or embedder is None or not embedder.in_process:
+            return np.zeros(len(texts))
+        index = vector_index.get_index(self.model, len(self.query)).view(rows.position)
+        mean = _visible_mean(rows, index, self.model)
+        vectors, query = embedder.documents(texts) - mean, self.query - mean
+        lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(query)
+        return np.asarray(vectors @ query / np.maximum(lengths, MIN_LENGTH), np.float64)
 
 
 def match_meaning(rows: VisibleRows, query: Query, frequencies: TermFrequencies) -> SemanticMatches:
@@ -124,7 +140,7 @@ def match_meaning(rows: VisibleRows, query: Query, frequencies: TermFrequencies)
     except OSError as error:
         logger.warning("%s: the vectors cannot be read: %s", LEXICAL_ONLY, error)
         return SemanticMatches(failure=f"{LEXICAL_ONLY}: the vectors cannot be read")
-    return SemanticMatches(cosines, embedder.name, note=note)
+    return SemanticMatches(cosines, embedder.name, note=note, query=vector)
 
 
 def word_weights(query: Query, frequencies: TermFrequencies) -> Mapping[str, float]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.conf import settings
 from django.http import HttpResponse
+from django.utils import timezone
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_safe
@@ -19,9 +20,12 @@ from memoryhub.backends.schema import TEXT_COLUMNS
 from memoryhub.backends.statements import key_list
 from memoryhub.core.text import collapse_whitespace, without_title_prefix
 from memoryhub.memories.filters import MemoryFilter
+from memoryhub.memories.past import Past, load_past
+from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.fallback import search_or_correct
 from memoryhub.search.hybrid import Hit, search_memories
+from memoryhub.search.past import search_past
 from memoryhub.search.snippets import extract_snippet, highlight_text, snippet_of_first_match
 from memoryhub.web.base.fields import parse_whole_number
 from memoryhub.web.base.markdown import to_plain_text
@@ -34,11 +38,12 @@ _MAX_PAGES = 10_000
 
 @dataclass(frozen=True)
 class SearchHit:
-    """A hit with highlighted title and text."""
+    """A hit with highlighted title and text. ``note``: what happened to it since the moment of the search."""
 
     hit: Hit
     title: SafeString
     text: SafeString
+    note: str = ""
 
 
 @require_safe
@@ -68,31 +73,30 @@ def search_page(request: HtmxHttpRequest) -> HttpResponse:
 
 
 def _results_context(request: HtmxHttpRequest, form: SearchFilter, clearance: Clearance) -> dict[str, Any]:
-    text, min_score = form.value("q"), form.lowest_score()
-    size = settings.MEMORYHUB.search_limit
-    number = _page_number(request)
-    memories = form.wanted().select(clearance)
-    results = search_or_correct(
-        memories,
-        text,
-        known=lambda: MemoryFilter().select(clearance),
-        limit=size,
-        offset=(number - 1) * size,
-        min_score=min_score,
-        snippets=False,
-    )
+    text, size, number = form.value("q"), settings.MEMORYHUB.search_limit, _page_number(request)
+    memories, moment = form.wanted().select(clearance), form.moment()
+    options: dict[str, Any] = {"limit": size, "offset": (number - 1) * size, "snippets": False}
+    options["min_score"] = form.lowest_score()
+    notes: dict[int, str] = {}
+    if moment:
+        past = load_past(form.wanted(), clearance, moment)
+        results = search_past(past, text, **options)
+        notes = {hit.memory.pk: _note(hit.memory, past) for hit in results.hits}
+    else:
+        options["known"] = lambda: MemoryFilter().select(clearance)
+        results = search_or_correct(memories, text, **options)
     # A failure of semantic search is shown only if an embedding provider is configured.
     failure = results.failure if settings.MEMORYHUB.embeddings != "none" else ""
-    context = {"results": results, "floor": min_score, "without_meaning": failure}
+    context = {"results": results, "floor": form.lowest_score(), "without_meaning": failure, "past": moment}
     if not results.total:
-        return context | _advice_context(request, memories, form, clearance)
+        return context if moment else context | _advice_context(request, memories, form, clearance)
     query = parse_query(results.suggestions[0] if results.is_corrected else text)
     return context | {
         "suggestions": [(one, filter_url(request, q=one)) for one in results.suggestions],
-        "found": [_to_search_hit(query, hit) for hit in results.hits],
+        "found": [_to_search_hit(query, hit, notes.get(hit.memory.pk, "")) for hit in results.hits],
         "number": number,
         "last": -(-results.total // size),
-        "groups": build_facets(request, memories.filter(pk__in=key_list(results.ids))),
+        "groups": [] if moment else build_facets(request, memories.filter(pk__in=key_list(results.ids))),
     }
 
 
@@ -101,9 +105,19 @@ def _page_number(request: HtmxHttpRequest) -> int:
     return min(parse_whole_number(request.GET.get("page", ""), 8) or 1, _MAX_PAGES)
 
 
-def _to_search_hit(query: Query, hit: Hit) -> SearchHit:
+def _note(memory: Memory, past: Past) -> str:
+    """Return what happened to a memory since."""
+    if memory.deleted_at is not None:
+        return "in the trash today"
+    if memory.is_expired(timezone.now()):
+        return "expired today"
+    return "changed since" if any(memory is version for version in past.versions) else ""
+
+
+def _to_search_hit(query: Query, hit: Hit, note: str) -> SearchHit:
     if redaction.is_redacted(hit.memory.sensitivity):
-        return SearchHit(hit, escape(redaction.display_name(hit.memory)), escape(redaction.REDACTED_NOTICE))
+        name = escape(redaction.display_name(hit.memory))
+        return SearchHit(hit, name, escape(redaction.REDACTED_NOTICE), note)
     title = collapse_whitespace(hit.memory.title)
     content = collapse_whitespace(to_plain_text(hit.memory.content))
     rest = without_title_prefix(content, collapse_whitespace(to_plain_text(title)))
@@ -114,7 +128,7 @@ def _to_search_hit(query: Query, hit: Hit) -> SearchHit:
             query, (to_plain_text(getattr(hit.memory, name)) for name in reversed(TEXT_COLUMNS))
         )
     # search.snippets escapes everything except its own <mark>.
-    return SearchHit(hit, mark_safe(highlight_text(query, title)), mark_safe(text))  # noqa: S308
+    return SearchHit(hit, mark_safe(highlight_text(query, title)), mark_safe(text), note)  # noqa: S308
 
 
 def _advice_context(

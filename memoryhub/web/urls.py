@@ -9,7 +9,7 @@ from django.urls import URLPattern, path, register_converter
 from django.views.generic import RedirectView
 
 from memoryhub.web import home as home_views
-from memoryhub.web import journal, maintenance, palette, recall_test, runs, search, transfer
+from memoryhub.web import journal, maintenance, palette, projects, recall_test, runs, search, transfer
 from memoryhub.web import saved_searches as saved_searches_views
 from memoryhub.web.accounts import people, profile, sign_in
 from memoryhub.web.base import views as base_views
@@ -96,6 +96,14 @@ urlpatterns: list[URLPattern] = [
     path("projects/names/", base_views.project_names, name="project-names"),
     path("sessions/", sessions_views.sessions, name="sessions"),
     path("sessions/<session_id:session_id>/", sessions_views.session, name="session"),
+    path(
+        "project-settings/<session_id:name>/save/",
+        projects.project_settings_save,
+        name="project-settings-save",
+    ),
+    path("project-settings/<session_id:name>/pause/", projects.project_pause, name="project-pause"),
+    path("project-settings/<session_id:name>/", projects.project_settings, name="project-settings"),
+    path("project-changes/<slug:change>/undo/", projects.project_undo, name="project-undo"),
     path("reports/sessions/<session_id:session_id>/", report.session_report, name="session-report"),
     path("injections/", report.injections, name="injections"),
     path("injections/<slug:uid>/", report.injection, name="injection"),

@@ -197,6 +197,23 @@ def test_permission_removed_from_a_role_removes_the_right_from_tokens(member):
     assert tokens.authenticate_token(raw).rights == ["read"]
 
 
+@pytest.mark.parametrize("lacking", ["delete_memory", "erase_memory"])
+def test_maintain_is_not_granted_without_the_permissions_to_remove_memories(member, lacking):
+    permissions = {"add_maintenancerun", "delete_memory", "erase_memory"}
+    assert "maintain" in tokens.grantable_rights(member(*permissions, name="whole"))
+    assert "maintain" not in tokens.grantable_rights(member(*permissions - {lacking}))
+
+
+def test_removed_permission_to_delete_removes_the_right_to_maintain_from_tokens(member):
+    raw = of_cleo(member, rights=("read", "maintain"))
+    lower(role="maintainer")
+    maintainer = Group.objects.get(name="maintainer")
+    assert tokens.authenticate_token(raw).rights == ["read", "maintain"]
+    maintainer.permissions.remove(maintainer.permissions.get(codename="delete_memory"))
+    tokens.reduce_tokens_to_owner(User.objects.get(username="cleo"), system_actor("test"))
+    assert tokens.authenticate_token(raw).rights == ["read"]
+
+
 def test_deleted_account_revokes_its_tokens(world, member):
     ada = member(farm="")
     raw = tokens.issue_token("agent", "ada", "secret", actor=system_actor("test"))[1]

@@ -79,10 +79,27 @@ BOUNDED = settings(
 )
 
 
+# Without a fixture, each process of the test run would generate all cases when it collects them.
+at_run_time = schemathesis.pytest.from_fixture("documented")
+
+
+@pytest.fixture
+def documented(busy: Agent, request: pytest.FixtureRequest) -> Any:
+    request.node._nodeid = request.node.nodeid  # where schemathesis 4 looks, and pytest 9.2 has none
+    return schema
+
+
 @pytest.mark.slow
-@schema.parametrize()
+@at_run_time.include(method="GET").parametrize()
 @BOUNDED
-def test_any_request_is_answered_as_documented(case: schemathesis.Case, busy: Agent) -> None:
+def test_any_read_is_answered_as_documented(case: schemathesis.Case, busy: Agent) -> None:
+    case.call_and_validate(headers={"Authorization": f"Bearer {busy.raw}"}, checks=CHECKS)
+
+
+@pytest.mark.slow
+@at_run_time.exclude(method="GET").parametrize()
+@BOUNDED
+def test_any_change_is_answered_as_documented(case: schemathesis.Case, busy: Agent) -> None:
     case.call_and_validate(headers={"Authorization": f"Bearer {busy.raw}"}, checks=CHECKS)
 
 

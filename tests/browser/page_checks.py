@@ -109,6 +109,24 @@ class PageChecks:
         yield from map(describe, violations)
 
 
+def find_state_problems(page: Page) -> list[str]:
+    """Check a state that no address opens: light on a large screen, and dark on a small one.
+
+    With axe's default rules: what opens may cover a part of other targets.
+    """
+    before = page.viewport_size or WIDE
+    page.evaluate(AXE)
+    found = []
+    for viewport, theme in ((WIDE, "light"), (PHONE, "dark")):
+        page.set_viewport_size(viewport)
+        set_theme(page, theme)
+        problems = (*axe_problems(page, {}), *page.evaluate(TOO_WIDE))
+        found += [f"{theme}, {viewport['width']} px: {problem}" for problem in problems]
+    page.set_viewport_size(before)
+    set_theme(page, "light")
+    return found
+
+
 def find_cut_content(page: Page) -> Iterator[str]:
     """Yield what does not fit, at every width and with wide letters."""
     for width in WIDTHS:

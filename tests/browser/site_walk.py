@@ -36,7 +36,7 @@ STATES = {
     "injections": ["?project=nowhere"],
     "runs": ["?status=failed", "?operation=nothing"],
     "connect": ["?toolset=mira"],
-    "session": ["?kind=event&order=newest", "?project=shop"],
+    "session": ["?kind=event&order=newest&kept=skipped", "?kind=injection", "?project=shop"],
 }
 NOT_FOUND = "/nowhere/"
 

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
 from memoryhub.models import Memory
-from tests.browser.test_memory_page_accessibility import complaints
+from tests.browser.page_checks import find_state_problems
 
 from .conftest import DESKTOP, PHONE, OpenPage, no_sideways_scrolling
 
@@ -145,17 +145,8 @@ def test_a_change_by_someone_else_replaces_the_cluster_with_a_notice(
     expect(page.get_by_text("3 memories are one now")).to_be_visible()
 
 
-@pytest.mark.parametrize(("theme", "viewport"), [("light", DESKTOP), ("dark", PHONE)], ids=["light", "dark"])
-def test_axe_finds_nothing_to_mend(
-    open_page: OpenPage, watch: Any, ada: User, alike: list[Memory], theme: str, viewport: Any
-) -> None:
-    watch.expect(422)
-    page = open_page("/duplicates/", ada, color_scheme=theme, viewport=viewport)
-    wrong = [complaints(page)]
+def test_a_merge_is_accessible_and_fits(open_page: OpenPage, ada: User, alike: list[Memory]) -> None:
+    page = open_page("/duplicates/", ada)
     cluster(page, SAYING).get_by_role("button", name="Merge the ticked into one").click()
     expect(page.get_by_text("3 memories are one now")).to_be_visible()
-    wrong.append(complaints(page))
-    for path in (f"/memories/{alike[0].uid}/", "/duplicates/?project=nowhere", "/duplicates/?similarity=2"):
-        page.goto(path)
-        wrong.append(complaints(page))
-    assert not any(wrong), "\n\n".join(filter(None, wrong))
+    assert not find_state_problems(page)

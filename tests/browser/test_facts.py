@@ -6,13 +6,12 @@ import re
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
 
 from memoryhub.facts import contradictions, services
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import Fact
-from tests.browser.conftest import DESKTOP, PHONE, no_sideways_scrolling
+from tests.browser.page_checks import find_state_problems
 
 SCRIPTS = pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
 GRAPH, CONTRADICTIONS = "/facts/graph/", "/facts/contradictions/"
@@ -234,27 +233,10 @@ def test_a_strange_name_is_a_node_like_any_other(open_page: Any, reader: Any, ac
     expect(title(page)).to_have_text(text)
 
 
-@pytest.mark.parametrize(("theme", "viewport"), [("light", DESKTOP), ("dark", PHONE)], ids=["light", "dark"])
-def test_axe_finds_nothing_and_it_fits(
-    open_page: Any, insider: Any, world: Any, actor: Any, theme: str, viewport: Any
-) -> None:
-    page = open_page("/", insider, color_scheme=theme, viewport=viewport)
-    found = {}
-    for path in (
-        GRAPH,
-        f"{GRAPH}?node=board",
-        f"{GRAPH}?node=board&node=Mara&find=a",
-        CONTRADICTIONS,
-        f"{GRAPH}?node=x",
-    ):
-        page.goto(path)
-        assert no_sideways_scrolling(page), path
-        found[path] = Axe().run(page).generate_report()
+def test_opened_nodes_and_decisions_are_accessible_and_fit(open_page: Any, insider: Any, world: Any) -> None:
+    page = open_page(f"{GRAPH}?node=board&node=Mara&find=a", insider)
+    assert not find_state_problems(page)
     page.goto(CONTRADICTIONS)
     page.get_by_role("button", name="holds: Mara; the others end").click()
     expect(page.get_by_text("has ended")).to_be_visible()
-    found["decided"] = Axe().run(page).generate_report()
-    page.goto("/facts/?state=all")
-    found["all facts"] = Axe().run(page).generate_report()
-    wrong = {path: report for path, report in found.items() if not report.startswith("Found 0")}
-    assert not wrong, "\n\n".join(f"{path}\n{report}" for path, report in wrong.items())
+    assert not find_state_problems(page)

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 from memoryhub import memories
 from memoryhub.memories.schemas import MemoryPatch
-from tests.browser.conftest import DESKTOP, PHONE
+from tests.browser.page_checks import find_state_problems
 
 
 def complaints(page: Page) -> str:
     """Return the problems that axe finds with every fold of the page open."""
     page.evaluate("for (const fold of document.querySelectorAll('main details')) fold.open = true")
-    report: str = Axe().run(page).generate_report()
-    return "" if report.startswith("Found 0") else f"{page.url}\n{report}"
+    return "".join(f"{page.url}, {problem}\n" for problem in find_state_problems(page))
 
 
-@pytest.mark.parametrize(("theme", "viewport"), [("light", DESKTOP), ("dark", PHONE)], ids=["light", "dark"])
 class TestAxe:
     RIGHTS = ("add_memory", "change_memory", "delete_memory", "erase_memory", "add_fact", "delete_fact")
 
     def test_it_finds_nothing_in_refusals_conflicts_and_verdicts(
-        self, open_page: Any, person: Any, watch: Any, remember: Any, actor: Any, theme: str, viewport: Any
+        self, open_page: Any, person: Any, watch: Any, remember: Any, actor: Any
     ) -> None:
         watch.expect(409, 422)
         memory = remember("the first text", tags=["old"])
-        page = open_page("/memories/new/", person("ada", *self.RIGHTS), color_scheme=theme, viewport=viewport)
+        page = open_page("/memories/new/", person("ada", *self.RIGHTS))
         page.get_by_label("Importance").fill("7")
         page.get_by_role("button", name="Store").click()
         wrong = [complaints(page)]

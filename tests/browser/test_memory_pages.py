@@ -210,11 +210,10 @@ class TestRoom:
         )
         return {"uid": memory.uid, "session": wide[:150]}
 
-    @pytest.mark.parametrize("scheme", ["light", "dark"])
     def test_no_page_is_wider_than_a_phone_and_nothing_runs(
-        self, open_page: OpenPage, ada: User, world: dict[str, str], scheme: str
+        self, open_page: OpenPage, ada: User, world: dict[str, str]
     ) -> None:
-        page = open_page("/facts/", ada, viewport=PHONE, color_scheme=scheme)
+        page = open_page("/facts/", ada, viewport=PHONE)
         page.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
         for path in (
             *(

@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
-
-from tests.browser.conftest import DESKTOP, PHONE, no_sideways_scrolling
 
 PROMPT = "Why do the zebra stripes confuse flies?"
 
@@ -56,18 +53,3 @@ def test_a_mistake_is_shown_and_corrected(open_page: Any, reader: Any, watch: An
     page.get_by_label("Tokens at most").fill("300")
     page.get_by_role("button", name="Preview").click()
     expect(page.get_by_role("img", name="of 300 tokens used")).to_be_visible()
-
-
-@pytest.mark.parametrize(("theme", "viewport"), [("light", DESKTOP), ("dark", PHONE)], ids=["light", "dark"])
-def test_axe_finds_nothing_to_mend(
-    open_page: Any, insider: Any, zoo: None, theme: str, viewport: Any
-) -> None:
-    page = open_page("/preview/", insider, color_scheme=theme, viewport=viewport)
-    found = [Axe().run(page).generate_report()]
-    page.get_by_label("Prompt").fill(PROMPT)
-    page.get_by_role("button", name="Preview").click()
-    expect(page.get_by_label("The block")).to_be_visible()
-    found.append(Axe().run(page).generate_report())
-    wrong = [report for report in found if not report.startswith("Found 0")]
-    assert not wrong, "\n\n".join(wrong)
-    assert no_sideways_scrolling(page)

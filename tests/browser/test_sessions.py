@@ -6,21 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 from memoryhub.models import Event, Injection, Session
 from tests.browser.conftest import DESKTOP, PHONE, no_sideways_scrolling
 
 NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
 TOOLS = ("Read", "Grep", "Edit", "Bash", "WebFetch", "mcp__x__odd")
-PATHS = [
-    "/sessions/long/",
-    "/sessions/long/?kind=event&kept=skipped",
-    "/sessions/long/?kind=injection",
-    "/injections/",
-    "/timeline/?month=2024-03",
-    "/connect/",
-]
 PARTS = {"substance": 0.9, "salience": 0.8, "distinctiveness": 1.0, "type_weight": 1.0, "total": 0.91}
 SAID = [
     {"name": "boundaries", "priority": 100, "status": "ok", "detail": "segment 2"},
@@ -157,18 +148,3 @@ def test_connecting_shows_a_token_once_and_follows_what_arrives(
     page.get_by_text("Revoke…").click()
     page.get_by_role("button", name="Revoke for good").click()
     assert page.get_by_text("You have no token in force").is_visible()
-
-
-@pytest.mark.parametrize(("theme", "viewport"), [("light", DESKTOP), ("dark", PHONE)], ids=["light", "dark"])
-def test_axe_finds_nothing_to_mend(
-    open_page: Any, person: Any, short: Session, theme: str, viewport: Any
-) -> None:
-    user = person("keeper", "add_agenttoken", "change_agenttoken", "add_memory", "view_private")
-    page = open_page("/", user, color_scheme=theme, viewport=viewport)
-    found = {}
-    for path in PATHS:
-        page.goto(path, wait_until="load")
-        page.evaluate("for (const fold of document.querySelectorAll('main details')) fold.open = true")
-        found[path] = Axe().run(page).generate_report()
-    wrong = {path: report for path, report in found.items() if not report.startswith("Found 0")}
-    assert not wrong, "\n\n".join(f"{path}\n{report}" for path, report in wrong.items())

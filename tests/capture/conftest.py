@@ -23,7 +23,7 @@ FIX = (
 @pytest.fixture(autouse=True)
 def no_injection_deadline(configure: Callable[..., None]) -> None:
     """Disable the injection deadline, which a busy machine may miss."""
-    configure(injection_deadline_ms=60_000)
+    configure(injection_deadline_ms=60_000, tool_deadline_ms=60_000)
 
 
 class AgentSession:

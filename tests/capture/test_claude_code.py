@@ -247,7 +247,7 @@ def test_token_without_read_permission_gets_no_context(agent, remember):
 # --- Unexpected input ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["PreToolUse", "", None, ["Stop"], "stop"])
+@pytest.mark.parametrize("name", ["PermissionRequest", "", None, ["Stop"], "stop"])
 def test_other_hooks_get_an_empty_answer(bot, name):
     assert send(bot, {**COMMON, "hook_event_name": name}) == {}
     assert not Session.objects.exists()
@@ -355,7 +355,7 @@ def test_settings_snippet_contains_every_hook_that_the_hub_uses():
     snippet = claude_code.settings_snippet("http://hub.test:8000/", None)
     assert set(snippet) == {"hooks"}
     assert set(snippet["hooks"]) == {
-        *("SessionStart", "UserPromptSubmit", "PostToolUse", "PostToolUseFailure"),
+        *("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure"),
         *("PreCompact", "SessionEnd"),
     }
     for name, [group] in snippet["hooks"].items():

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from types import SimpleNamespace
 
 import pytest
 from django.conf import settings
 
-from memoryhub.management.commands.test import MAX_PROCESSES, Command
+from memoryhub.management.commands import test as command
+from memoryhub.management.commands.test import MAX_PROCESSES, MIN_FREE_BYTES, Command
 from memoryhub.ops import bootstrap
 
 
@@ -17,6 +20,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     given: list[list[str]] = []
     monkeypatch.setattr(pytest, "main", lambda arguments: given.append(arguments) or 3)
     monkeypatch.chdir(settings.BASE_DIR)
+    monkeypatch.setenv("TMPDIR", tempfile.gettempdir())
     return given
 
 
@@ -47,9 +51,27 @@ def test_option_selects_tests_by_their_markers(given, option, selection):
     assert arguments[-2:] == ["-m", selection]
 
 
-@pytest.mark.parametrize(("command", "module"), [("test", "tests.settings"), ("check", "memoryhub.settings")])
-def test_tests_use_their_own_settings(monkeypatch, command, module):
+def test_fast_tests_need_no_process_that_waits(given, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    with pytest.raises(SystemExit):
+        Command().run_from_argv(["manage.py", "test", "--fast"])
+    assert given[0][given[0].index("-n") + 1] == "2"
+
+
+@pytest.mark.parametrize(("free", "is_used"), [(MIN_FREE_BYTES + 1, True), (MIN_FREE_BYTES - 1, False)])
+def test_temporary_files_are_in_memory_if_there_is_room(given, monkeypatch, tmp_path, free, is_used):
+    monkeypatch.delenv("TMPDIR")
+    monkeypatch.setattr(tempfile, "tempdir", tempfile.tempdir)
+    monkeypatch.setattr(command, "MEMORY_FOLDER", tmp_path)
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=free))
+    with pytest.raises(SystemExit):
+        Command().run_from_argv(["manage.py", "test"])
+    assert (os.environ.get("TMPDIR") == str(tmp_path)) == is_used
+
+
+@pytest.mark.parametrize(("name", "module"), [("test", "tests.settings"), ("check", "memoryhub.settings")])
+def test_tests_use_their_own_settings(monkeypatch, name, module):
     monkeypatch.delenv("DJANGO_SETTINGS_MODULE")
     monkeypatch.setattr("django.core.management.execute_from_command_line", lambda argv: None)
-    bootstrap.main(["manage.py", command])
+    bootstrap.main(["manage.py", name])
     assert os.environ["DJANGO_SETTINGS_MODULE"] == module

@@ -54,11 +54,13 @@ def rebuilt(model: type[models.Model], name: str) -> Iterator[None]:
     new = models.CharField(max_length=old.max_length + 7, default="general")
     new.set_attributes_from_name(name)
     new.model = model
+    schema.drop_views()
     with connection.schema_editor() as editor:
         editor.alter_field(model, old, new, strict=True)
     try:
         yield
     finally:
+        schema.drop_views()
         with connection.schema_editor() as editor:
             editor.alter_field(model, new, old, strict=True)
         schema.install()

@@ -70,7 +70,9 @@ RECALLED = {
     "The amount 12,50 of a German invoice could not convert. Decimal comma again?": "replace the comma",
 }
 # Claude Code's stream ends before SessionEnd runs: the summary of the session is its proof.
-HOOKS = {"SessionStart", "UserPromptSubmit", "PostToolUse", "PostToolUseFailure", "PreCompact"}
+HOOKS = {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PreCompact"}
+HELPER = "Say hello."
+KNOWN = "Modules of the worker stay free of Django, because it imports them before the settings are read"
 
 
 def options(served: Served) -> list[str]:
@@ -83,6 +85,12 @@ def get(served: Served, path: str) -> Any:
     )
     with urllib.request.urlopen(request, timeout=30) as response:
         return json.load(response)
+
+
+def post(served: Served, path: str, body: dict[str, Any]) -> None:
+    headers = {"Authorization": f"Bearer {served.token}", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{served.base}/api/v1{path}", json.dumps(body).encode(), headers)
+    urllib.request.urlopen(request, timeout=30).close()
 
 
 def memories(served: Served) -> list[dict[str, Any]]:
@@ -141,3 +149,33 @@ def test_session_leaves_memories_that_the_next_session_receives(machine: Machine
         assert "Session: " in model.text_for(next(iter(RECALLED)))
         for prompt, memory in RECALLED.items():  # the session's start may have shown it already
             assert memory in model.text_for(prompt)
+
+
+def test_pause_command_is_carried_out_without_the_model(machine: Machine, served: Served) -> None:
+    machine.install_plugin(*options(served))
+    patient = {"MEMORYHUB_HOOK_TIMEOUT": "20"}
+    with (
+        model_api.serving({}) as model,
+        claude_code.running(machine, model, {}, **patient) as session,
+    ):
+        for command, note in (("pause 2", "paused until "), ("resume", "")):
+            session.prompt(f"/memoryhub:{command}")
+            assert get(served, "/projects/shop")["note"].startswith(note)
+            assert bool(get(served, "/projects/shop")["paused_until"]) is bool(note)
+        session.end()
+    assert model.requests == []
+
+
+def test_memory_about_a_file_reaches_the_model_when_it_writes_the_file(
+    machine: Machine, served: Served
+) -> None:
+    machine.install_plugin(*options(served))
+    memory = {"content": KNOWN, "type": "decision", "importance": 0.3, "project": "shop"}
+    post(served, "/memories", {**memory, "files_modified": ["greetings.py"]})
+    script = {HELPER: [Call("Write", {"file_path": "greetings.py", "content": "HELLO = 'hello'\n"}), "Done."]}
+    with model_api.serving(script) as model:
+        with claude_code.running(machine, model, {}, MEMORYHUB_HOOK_TIMEOUT="20") as session:
+            session.prompt(HELPER)
+            session.end()
+        assert KNOWN not in model.text_for(HELPER)
+        assert KNOWN in json.dumps(model.requests[-1], ensure_ascii=False)

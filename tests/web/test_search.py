@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from memoryhub import embeddings
 from memoryhub.embeddings import EmbeddingError
+from memoryhub.memories import update_memory
+from memoryhub.memories.schemas import MemoryPatch
+from memoryhub.models import Memory
 
 HTMX = {"HX-Request": "true", "HX-Target": "found"}
 TYPING = {**HTMX, "HX-Trigger": "search-fields"}
@@ -387,3 +392,23 @@ def insider_options() -> Callable[[Client], list[str]]:
         return re.findall(r'value="([^"]*)"', select[0])
 
     return options
+
+
+class TestPast:
+    def test_results_are_those_of_the_day(
+        self, visitor: Client, remember: Callable[..., Any], actor: Any
+    ) -> None:
+        memory = remember("zebra crossing", title="Crossing")
+        Memory.objects.update(created_at=timezone.now() - timedelta(days=9))
+        update_memory(memory.uid, MemoryPatch(content="zebra subway"), actor)
+        day = timezone.localdate() - timedelta(days=3)
+        page = text(visitor.get("/search/", {"q": "zebra", "on": str(day)}))
+        assert "zebra crossing" in page
+        assert "zebra subway" not in page
+        assert "changed since" in page
+        assert "Memories as they were at the end of" in page
+
+    def test_invalid_day_is_an_error_of_its_field(self, visitor: Client, zoo: None) -> None:
+        response = visitor.get("/search/", {"q": "zebra", "on": "soon"})
+        assert response.status_code == 422
+        assert "Enter a valid date" in text(response)

@@ -238,7 +238,7 @@ class Command(BaseCommand):
             n = tally.outcomes["kept"]
             yield f"{plural(n, 'memory')} changed here or there since: kept as here"
         if tally.in_trash:
-            yield f"{plural(tally.in_trash, 'memory')} lay in a trash, or had expired, and so here"
+            yield f"{plural(tally.in_trash, 'memory')} in the trash or expired: the same here"
 
     def _outcomes(self) -> dict[str, int]:
         """Every outcome that happened, and the three that people look for."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
+from pathlib import Path
 
 from django.conf import settings
 from django.core.management.base import BaseCommand
@@ -14,6 +17,7 @@ DEFAULT_SELECTION = "not served"
 # Its plugin is slow to load and its only module is slow to collect.
 WITHOUT_SCHEMATHESIS = ["-p", "no:schemathesis", "--ignore", "tests/api/test_schema.py"]
 MAX_PROCESSES = 4  # each starts its own browser
+MEMORY_FOLDER, MIN_FREE_BYTES = Path("/dev/shm"), 4 << 30  # noqa: S108 of the kernel, not shared
 
 
 class Command(BaseCommand):
@@ -27,6 +31,7 @@ class Command(BaseCommand):
         os.chdir(settings.BASE_DIR)
         # Else each process compiles all test modules again, which takes half of the collection.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        _use_memory_for_files()
         sys.exit(pytest.main(_pytest_arguments(argv[2:])))
 
     def handle(self, *args: object, **options: object) -> None:
@@ -34,18 +39,28 @@ class Command(BaseCommand):
         self.run_from_argv(["manage.py", "test"])
 
 
+def _use_memory_for_files() -> None:
+    """Put temporary files in memory: the tests flush their stores to disk thousands of times."""
+    if MEMORY_FOLDER.is_dir() and shutil.disk_usage(MEMORY_FOLDER).free > MIN_FREE_BYTES:
+        os.environ.setdefault("TMPDIR", str(MEMORY_FOLDER))
+        tempfile.tempdir = None  # look again
+
+
 def _pytest_arguments(given: list[str]) -> list[str]:
     """Return the arguments for pytest.
 
-    A selection uses all processors, and one process more, because browser tests wait half of their time. A
-    few tests are faster in one process. Neighbours stay together, because they share servers and stores.
+    A selection uses all processors, and with browsers one process more, because these tests wait half of
+    their time. A few tests are faster in one process. Neighbours stay together, because they share servers
+    and stores.
     """
     options = [argument for argument in given if argument in SELECTIONS]
     arguments = [argument for argument in given if argument not in SELECTIONS]
     if arguments and not options:
         return arguments
+    processes = os.cpu_count() or 1
     if "--fast" in options:
         arguments += WITHOUT_SCHEMATHESIS
-    processes = str(min((os.cpu_count() or 1) + 1, MAX_PROCESSES))
+    else:
+        processes = min(processes + 1, MAX_PROCESSES)
     selection = SELECTIONS[options[-1]] if options else DEFAULT_SELECTION
-    return [*arguments, "-n", processes, "--dist", "worksteal", "-m", selection]
+    return [*arguments, "-n", str(processes), "--dist", "worksteal", "-m", selection]

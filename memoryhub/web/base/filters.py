@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from django import forms
 from django.core.validators import MaxValueValidator, MinValueValidator
+from django.utils import timezone
 
 from memoryhub.core.dates import start_of_day
 from memoryhub.core.vocabulary import TYPES
@@ -30,6 +31,13 @@ class DayField(forms.DateField):
     def __init__(self, **options: Any) -> None:
         widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
         super().__init__(required=False, widget=widget, validators=_DATE_VALIDATORS, **options)
+
+
+class PastDayField(DayField):
+    """A day whose end is the moment to look at."""
+
+    def __init__(self) -> None:
+        super().__init__(label="As of", help_text="What was stored at the end of this day.")
 
 
 class MonthField(forms.DateField):
@@ -88,6 +96,11 @@ class ListFilter(forms.Form):
             names = cast("Iterable[tuple[str, str]]", field.choices)  # no choices here are grouped
             return dict(names).get(given, given)
         return given
+
+    def moment(self) -> datetime | None:
+        """Return the end of the day of a :class:`PastDayField` called ``on``; None for now."""
+        end = day_bounds(self.value("on"))[1]
+        return end if end and end < timezone.now() else None
 
     def is_narrowed(self) -> bool:
         """Whether any filter was given."""
@@ -158,6 +171,7 @@ class FactFilter(ListFilter):
     state = forms.ChoiceField(
         required=False, choices=[("", "holding now"), ("ended", "that ended"), ("all", "all of them")]
     )
+    on = PastDayField()
     marks = forms.BooleanField(required=False, label="Also where sessions change their subject")
 
     def leaves_out_marks(self) -> bool:

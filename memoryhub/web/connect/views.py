@@ -121,6 +121,7 @@ def _render_page(
     levels = LEVELS[1 : level_rank(token.clearance) + 1] if token else ()
     context = {
         "form": form,
+        "base": hub.base,
         "repeated": status == 409,
         "may_issue": request.user.has_perm(ISSUE_PERMISSION),
         "token": token,

@@ -87,6 +87,7 @@ def _render_table(request: HttpRequest, add: FactForm, status: int = 200) -> Htt
             request_clearance(request), form.value("project") if valid else ""
         ),
         "may_reinstate": valid and bool(form.value("state")) and request.user.has_perm(_CHANGE_PERMISSION),
+        "past": form.moment() if valid else None,
     }
     return render(request, "facts/page.html", context, status=status if valid else 422)
 
@@ -110,6 +111,7 @@ def _filter_facts(clearance: Clearance, form: FactFilter) -> FactQuerySet:
         object=form.value("object") if exact else "",
         min_confidence=form.value("min_confidence") or 0.0,
         ended={"": False, "ended": True}.get(form.value("state")),
+        as_of=form.moment(),
     )
     if form.leaves_out_marks():
         rows = rows.exclude(segments.BOUNDARY_FACTS)

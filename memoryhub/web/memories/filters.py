@@ -18,7 +18,7 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import usage
 from memoryhub.stats.counts import EXPIRING_DAYS
 from memoryhub.stats.usage import HEALTH_ISSUES, issue_condition
-from memoryhub.web.base.filters import DayField, ListFilter, ProjectField, WordField, day_bounds
+from memoryhub.web.base.filters import DayField, ListFilter, PastDayField, ProjectField, WordField, day_bounds
 
 ORDERS = {
     "-updated_at": "Changed",
@@ -89,6 +89,7 @@ class MemoryListFilter(ListFilter):
 
 class SearchFilter(MemoryListFilter):
     q = WordField(label="Search for")
+    on = PastDayField()
     min_score = forms.FloatField(
         required=False,
         min_value=0,

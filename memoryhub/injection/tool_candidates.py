@@ -1,0 +1,73 @@
+"""Candidate memories for a tool call: about the files that it touches, or of a repair of the same failure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from django.db.models import Q
+
+from memoryhub.core.vocabulary import MemoryType
+from memoryhub.injection.candidates import Candidate, find_candidates
+from memoryhub.memories.rows import attach_lists
+from memoryhub.models import Memory
+from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.search import scoring
+from memoryhub.search.hybrid import default_weights
+from memoryhub.search.lexical import score_parts
+
+MAX_SHOWN = 3  # memories in one block
+MAX_FILES = 3  # of one call
+MAX_READ = 20  # memories about one file
+MAX_FILES_OF_MEMORY = 12  # a memory that lists more files is not about one of them
+MIN_IMPORTANCE = 0.7  # of other types than those below
+MIN_REPAIR_MATCH = 0.5  # a weaker match is another failure
+# What a colleague would mention about a file: decisions, past failures, discoveries.
+_TYPE_ORDER = (MemoryType.DECISION.value, MemoryType.BUGFIX.value, MemoryType.DISCOVERY.value)
+_GENERATED = (
+    MemoryType.SESSION_SUMMARY.value,
+    MemoryType.CHECKPOINT.value,
+    MemoryType.COMPRESSED_SUMMARY.value,
+)
+
+
+def find_about_files(
+    memories: MemoryQuerySet, files: Sequence[str], session_id: str, now: datetime
+) -> list[Candidate]:
+    """Return pinned memories, decisions and past failures about these files, the most useful first.
+
+    Memories of the session itself are left out: its agent knows them.
+    """
+    telling = Q(pinned_at__isnull=False) | Q(type__in=_TYPE_ORDER) | Q(importance__gte=MIN_IMPORTANCE)
+    wanted = memories.filter(telling).exclude(type__in=_GENERATED).exclude(superseded_by__in=memories)
+    if session_id:
+        wanted = wanted.exclude(session_id=session_id)
+    found: dict[int, Memory] = {}
+    for path in files[:MAX_FILES]:
+        rows = wanted.about_file(path).order_by("-importance", "-updated_at", "-pk")[:MAX_READ]
+        found |= {memory.pk: memory for memory in rows}
+    attach_lists(list(found.values()))
+    about = [memory for memory in found.values() if _count_files(memory) <= MAX_FILES_OF_MEMORY]
+    return [_to_candidate(memory, now) for memory in sorted(about, key=_usefulness)]
+
+
+def find_repairs(memories: MemoryQuerySet, failure: str, now: datetime) -> list[Candidate]:
+    """Return memories of how the same failure was repaired before, the best match first."""
+    found = find_candidates(memories.filter(type=MemoryType.BUGFIX.value), failure, now)
+    return [one for one in found if one.components.match >= MIN_REPAIR_MATCH]
+
+
+def _count_files(memory: Memory) -> int:
+    lists = memory.loaded_lists or {}
+    return len({*lists["files_read"], *lists["files_modified"]})
+
+
+def _usefulness(memory: Memory) -> tuple[bool, int, float, float]:
+    order = _TYPE_ORDER.index(memory.type) if memory.type in _TYPE_ORDER else len(_TYPE_ORDER)
+    return not memory.pinned, order, -memory.importance, -memory.updated_at.timestamp()
+
+
+def _to_candidate(memory: Memory, now: datetime) -> Candidate:
+    """Return a candidate with full match, because the memory names the file."""
+    parts = score_parts(memory, 1.0, now)
+    return Candidate(memory, scoring.composite_score(parts, default_weights()), parts)

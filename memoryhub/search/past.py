@@ -1,0 +1,100 @@
+"""Search of the past: memories as they were at a moment (``as_of``)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+
+from memoryhub.backends.fts_query import parse_query
+from memoryhub.memories.past import Past
+from memoryhub.search.hybrid import (
+    LEAST_MATCH,
+    Hit,
+    Ranking,
+    SearchMode,
+    SearchResults,
+    default_weights,
+    make_snippet,
+    search_memories,
+)
+from memoryhub.search.lexical import TermMatches, score_parts
+from memoryhub.search.scoring import Weights, composite_score
+
+
+def search_past(
+    past: Past,
+    typed: str,
+    *,
+    limit: int,
+    offset: int = 0,
+    min_score: float | None = None,
+    mode: SearchMode = "hybrid",
+    snippets: bool = True,
+    include_superseded: bool = False,
+    order: Weights | None = None,
+    pinned_first: bool = False,
+    now: datetime | None = None,
+    **options: Any,
+) -> SearchResults:
+    """Search the memories of a moment. The options are those of :func:`search_memories`; ``now`` is not used.
+
+    Rows that did not change since are found by the indexes. Earlier versions of the others are compared one
+    by one, by the same formulas but without the neighbours in their session.
+    """
+    min_score = settings.MEMORYHUB.min_score if min_score is None else min_score
+    versions, rows = past.versions, past.rows
+    if not include_superseded:
+        rows = rows.exclude(superseded_by__in=[one.pk for one in versions])
+        versions = [one for one in versions if one.superseded_by_id is None]
+    found = search_memories(
+        rows,
+        typed,
+        limit=offset + limit,
+        now=past.moment,
+        min_score=min_score,
+        mode=mode,
+        snippets=snippets,
+        include_superseded=include_superseded,
+        order=order,
+        pinned_first=pinned_first,
+        **options,
+    )
+    past = replace(past, rows=rows, versions=versions)
+    hits = found.hits + _find_versions(past, typed, mode, min_score, order, snippets=snippets)
+    hits.sort(key=lambda hit: (not (pinned_first and hit.memory.pinned), -hit.score, -hit.memory.pk))
+    return replace(
+        found,
+        hits=hits[offset : offset + limit],
+        total=found.total + len(hits) - len(found.hits),
+        ids=[*found.ids, *(hit.memory.pk for hit in hits if hit.memory.pk not in found.ids)],
+        exact=found.exact and past.is_complete,
+    )
+
+
+def _find_versions(
+    past: Past,
+    typed: str,
+    mode: SearchMode,
+    min_score: float,
+    order: Weights | None,
+    *,
+    snippets: bool,
+) -> list[Hit]:
+    """Return the versions that match, with scores in the order's weights."""
+    query = parse_query(typed)
+    if not past.versions or not query.terms:
+        return []
+    ranking = Ranking(past.rows, TermMatches.load(past.rows, query), mode)
+    hits = []
+    for version, match in zip(past.versions, ranking.match_versions(past.versions).tolist(), strict=True):
+        parts = score_parts(version, match, past.moment)
+        if parts.match < (ranking.min_match if min_score else LEAST_MATCH):
+            continue
+        if composite_score(parts, default_weights()) < min_score:
+            continue
+        score = composite_score(parts, order or default_weights(), version.accessed_count)
+        hits.append(Hit(version, score, parts, make_snippet(query, version) if snippets else ""))
+    return hits

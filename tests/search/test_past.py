@@ -1,0 +1,126 @@
+"""Search and recall of what was stored at a moment (``as_of``)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from memoryhub.access.policy import Clearance
+from memoryhub.memories import trash_memories, update_memory
+from memoryhub.memories.filters import MemoryFilter
+from memoryhub.memories.past import load_past
+from memoryhub.memories.schemas import MemoryPatch
+from memoryhub.models import Memory, Revision
+from memoryhub.search.past import search_past
+
+CLEARANCE = Clearance.up_to("secret", "ada")
+NOW = timezone.now()
+MARCH, APRIL, MAY = (NOW - timedelta(days=days) for days in (90, 60, 30))
+
+
+def search(query, moment=APRIL, clearance=CLEARANCE, **filters):
+    past = load_past(MemoryFilter(**filters), clearance, moment)
+    return [hit.memory.content for hit in search_past(past, query, limit=10).hits]
+
+
+@pytest.fixture
+def stored_in_march(remember):
+    def store(content, **fields):
+        memory = remember(content, **fields)
+        Memory.objects.filter(pk=memory.pk).update(created_at=MARCH, updated_at=MARCH)
+        return Memory.objects.get(pk=memory.pk)
+
+    return store
+
+
+@pytest.fixture
+def edited(stored_in_march, actor):
+    """A memory that was stored in March and edited in May."""
+    memory = stored_in_march("Readings are stored in InfluxDB", title="Storage", project="meters")
+    change(memory, actor, content="Readings are stored in Timescale")
+    return memory
+
+
+def change(memory, actor, **values):
+    update_memory(memory.uid, MemoryPatch(**values), actor)
+    Revision.objects.filter(memory=memory, at__gt=MAY).update(at=MAY)
+
+
+def test_edited_memory_is_found_by_its_words_of_that_time(edited):
+    assert search("InfluxDB") == ["Readings are stored in InfluxDB"]
+
+
+def test_edited_memory_is_not_found_by_later_words(edited):
+    assert search("Timescale") == []
+
+
+def test_edited_memory_has_its_new_text_after_the_change(edited):
+    assert search("Timescale", NOW) == ["Readings are stored in Timescale"]
+
+
+def test_memory_that_was_stored_later_is_not_found(remember):
+    remember("The valve is closed at night")
+    assert search("valve") == []
+
+
+def test_memory_that_was_trashed_later_is_found(stored_in_march, actor):
+    trash_memories([stored_in_march("The valve is closed at night").uid], actor)
+    assert search("valve") == ["The valve is closed at night"]
+    assert search("valve", timezone.now()) == []
+
+
+def test_memory_that_was_trashed_or_expired_then_is_not_found(stored_in_march):
+    for content, column in (("The valve leaks", "deleted_at"), ("The valve rusts", "expires_at")):
+        Memory.objects.filter(pk=stored_in_march(content).pk).update(**{column: MARCH})
+    assert search("valve") == []
+
+
+def test_replaced_memory_is_found_before_its_replacement_took_over(stored_in_march, remember, actor):
+    old, new = stored_in_march("The valve opens at noon"), remember("The valve opens at dawn")
+    change(old, actor, superseded_by=new.uid)
+    assert search("valve") == ["The valve opens at noon"]
+    assert search("valve", timezone.now()) == ["The valve opens at dawn"]
+
+
+def test_filters_compare_the_values_of_that_time(stored_in_march, actor):
+    memory = stored_in_march("The valve opens at noon", project="old", type="fact", tags=["water"])
+    change(memory, actor, project="new", type="decision", tags=["gas"])
+    assert search("valve", project="old", type="fact", tag="water") == ["The valve opens at noon"]
+    assert search("valve", project="new") == search("valve", tag="gas") == []
+
+
+def test_filter_by_file_matches_ends_and_folders(stored_in_march, actor):
+    memory = stored_in_march("The valve opens at noon", files_read=["src/valve/open.py"])
+    change(memory, actor, files_read=["src/other.py"])
+    for path in ("src/valve/open.py", "open.py", "valve/open.py", "src/valve", "src"):
+        assert search("valve", file=path), path
+    assert search("valve", file="other.py") == search("valve", file="alve/open.py") == []
+
+
+def test_meaning_finds_an_earlier_version(embedding, stored_in_march, actor):
+    memory = stored_in_march("Customers pay their invoices with a credit card")
+    change(memory, actor, content="The cafeteria serves soup on Mondays")
+    assert search("how do clients settle bills by card")
+
+
+def test_version_whose_level_is_hidden_is_not_found(stored_in_march, actor):
+    memory = stored_in_march("The valve code is 4711", sensitivity="secret")
+    change(memory, actor, content="The valve has a code", sensitivity="public")
+    assert search("4711", clearance=Clearance()) == []
+    assert search("4711") == ["The valve code is 4711"]
+
+
+def test_memory_that_became_hidden_stays_hidden(stored_in_march, actor):
+    memory = stored_in_march("The valve code is 4711")
+    change(memory, actor, sensitivity="secret")
+    assert search("valve", clearance=Clearance()) == []
+
+
+def test_number_of_queries_does_not_grow(stored_in_march, actor, django_assert_max_num_queries):
+    for number in range(12):
+        change(stored_in_march(f"Valve {number} opens"), actor, content=f"Valve {number} shuts")
+    search("valve")
+    with django_assert_max_num_queries(16):
+        assert len(search("valve opens")) == 10
