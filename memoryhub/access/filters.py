@@ -64,8 +64,10 @@ def journal_filter(clearance: Clearance) -> Q:
 
 
 def token_filter(clearance: Clearance) -> Q:
-    """Return the condition on rows about tokens: visible to the owner and to managers of tokens."""
+    """Return the condition on rows about tokens and OAuth clients: visible to the owner of the token, or to
+    the person who approved the client, and to managers of tokens.
+    """
     if clearance.every_owner or clearance.every_token:
         return Q()
     own = Q(detail__owner=clearance.owner) if clearance.owner else Q(pk__in=())
-    return ~Q(object_type="token") | own
+    return ~Q(object_type__in=("token", "client")) | own

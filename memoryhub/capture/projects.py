@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
@@ -17,7 +17,7 @@ from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import format_iso, parse_moment
 from memoryhub.core.vocabulary import PROJECT_MODES, ProjectMode
 from memoryhub.hooks import TOOL_CONTEXT
-from memoryhub.memories.errors import Conflict, NotFound, StoreError
+from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.memories.undo import Inverse, Undo, inverse_of, record_action
 from memoryhub.models import EventCount, JournalEntry, Project
 from memoryhub.models.fields import new_uid
@@ -25,7 +25,8 @@ from memoryhub.security.secrets import find_secrets
 
 CONFIGURE, UNDO_CONFIGURE = "configure", "undo_configure"
 MAX_PAUSE_HOURS = 24 * 7
-_SETTINGS = ("mode", "paused_until", "ignored_paths")
+PAUSE = "paused_until"
+SETTINGS = ("mode", PAUSE, "ignored_paths")
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def configure_project(
     if pause_hours is not None:
         if not 0 <= pause_hours <= MAX_PAUSE_HOURS:
             raise StoreError(f"must be 0 to {MAX_PAUSE_HOURS}", "pause_hours")
-        changes["paused_until"] = now + timedelta(hours=pause_hours) if pause_hours else None
+        changes[PAUSE] = now + timedelta(hours=pause_hours) if pause_hours else None
     if ignored_paths is not None:
         changes["ignored_paths"] = _check_text(check_patterns(ignored_paths), "ignored_paths")
     get_project(_check_text(name, "project"), actor)
@@ -113,11 +114,18 @@ def _to_detail(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def undo_configuration(uid: str, actor: Actor, now: datetime | None = None) -> Project:
-    """Restore the settings from before a change. Raise Conflict if they were changed again since."""
+def undo_configuration(
+    uid: str, actor: Actor, now: datetime | None = None, *, allowed: Collection[str] = SETTINGS
+) -> Project:
+    """Restore the settings from before a change. Raise Conflict if they were changed again since.
+
+    Raise Forbidden if the change is of other settings than the ``allowed`` ones.
+    """
     undo = Undo.of_action(uid, actor, [CONFIGURE], now, about="project")
     if not undo.rows:
         raise NotFound("there is no such change")
+    if any(not set(row.detail["was"]) <= set(allowed) for row in undo.rows):
+        raise Forbidden("you may not change these settings")
     undo.run()
     if undo.refused:
         raise Conflict(undo.refused[0][1])
@@ -138,7 +146,7 @@ def _restore_settings(undo: Undo, rows: Sequence[JournalEntry]) -> int:
 
 
 def _moments(values: Mapping[str, Any]) -> dict[str, datetime | None]:
-    return {name: parse_moment(values[name] or "") for name in values if name == "paused_until"}
+    return {name: parse_moment(values[name] or "") for name in values if name == PAUSE}
 
 
 inverse_of(Inverse(list, _restore_settings, UNDO_CONFIGURE), CONFIGURE, about="project")

@@ -1,6 +1,15 @@
 """The database models (docs/model.md)."""
 
-from memoryhub.models.account import AgentToken, Identity, Membership, Profile, SavedSearch
+from memoryhub.models.account import (
+    AgentToken,
+    Identity,
+    Membership,
+    OAuthClient,
+    OAuthCode,
+    OAuthRefresh,
+    Profile,
+    SavedSearch,
+)
 from memoryhub.models.clock import ClockState
 from memoryhub.models.fact import Fact
 from memoryhub.models.journal import JournalEntry
@@ -40,6 +49,9 @@ __all__ = [
     "MemoryText",
     "MemoryTrigram",
     "ModelUse",
+    "OAuthClient",
+    "OAuthCode",
+    "OAuthRefresh",
     "Profile",
     "Project",
     "Revision",

@@ -19,7 +19,7 @@ from memoryhub.capture import projects
 from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
 from memoryhub.capture.projects import ProjectChange
 from memoryhub.core.vocabulary import ProjectMode
-from memoryhub.memories import NotFound, StoreError
+from memoryhub.memories import Forbidden, NotFound, StoreError
 from memoryhub.models import Project
 
 # Who may run maintenance may change a mode; who may change memories may pause.
@@ -82,15 +82,19 @@ def project_pause(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_POST
 def project_undo(request: HttpRequest, change: str) -> HttpResponse:
-    """Undo a change of settings."""
+    """Undo a change of settings, with the permission for such a change."""
     _require(request, CONFIGURE_PERMISSION, PAUSE_PERMISSION)
+    may_configure = request.user.has_perm(CONFIGURE_PERMISSION)
+    allowed = projects.SETTINGS if may_configure else (projects.PAUSE,)
     try:
-        project = projects.undo_configuration(change, _actor(request))
+        project = projects.undo_configuration(change, _actor(request), allowed=allowed)
     except NotFound:
         raise Http404 from None
+    except Forbidden:
+        raise PermissionDenied from None
     except StoreError as refusal:
         messages.error(request, f"Not undone: {refusal.message}.")
-        return redirect("review")
+        return redirect("sessions")
     messages.success(request, "Undone: the settings are as they were.")
     return redirect("project-settings", project.name)
 

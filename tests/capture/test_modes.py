@@ -16,6 +16,7 @@ from memoryhub.access.policy import LEVELS, Actor, Clearance, system_actor
 from memoryhub.audit import mirror
 from memoryhub.capture import projects
 from memoryhub.capture.ignored_paths import IgnoredPaths
+from memoryhub.memories.delete import delete_waiting
 from memoryhub.memories.errors import Conflict, StoreError
 from memoryhub.models import Event, EventCount, Injection, JournalEntry, Memory, Project, Session
 from tests.api.conftest import Agent, is_problem
@@ -221,6 +222,13 @@ def test_discarded_memory_stays_hidden_and_is_not_captured_again(
     work(agent_session)
     assert Memory.objects.filter(type="bugfix").count() == 1
     assert bot.get("/memories", trashed="true").json()["items"] == []
+
+
+def test_discarded_memory_is_deleted_in_the_end_and_a_waiting_one_stays(agent_session: AgentSession) -> None:
+    memory = captured(agent_session)
+    memories.apply_bulk_action("discard", [memory.uid], ADMIN)
+    assert delete_waiting(ADMIN, 0, timezone.now()) == 1
+    assert [one.type for one in Memory.objects.all()] == ["session_summary"]
 
 
 def test_waiting_memory_is_hidden_from_reviewers_of_other_projects(agent_session: AgentSession) -> None:

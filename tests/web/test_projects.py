@@ -72,6 +72,15 @@ def test_settings_require_permission(sign_in: SignIn, permission: str, save: int
     assert client.post(f"{PAGE}pause/", {"hours": "1"}).status_code == pause
 
 
+def test_undo_requires_the_permission_for_the_change(sign_in: SignIn) -> None:
+    client = sign_in("change_memory")
+    mode = projects.configure_project("shop", ADMIN, mode="off").undo
+    pause = projects.configure_project("shop", ADMIN, pause_hours=1).undo
+    assert client.post(f"/project-changes/{mode}/undo/").status_code == 403
+    assert client.post(f"/project-changes/{pause}/undo/").status_code == 302
+    assert (Project.named("shop").mode, Project.named("shop").paused_until) == ("off", None)
+
+
 def test_settings_of_a_closed_project_are_not_found(sign_in: SignIn) -> None:
     client = sign_in("add_maintenancerun", "change_memory")
     change = projects.configure_project("shop", ADMIN, mode="off").undo

@@ -129,7 +129,8 @@ def tokens() -> Iterator[Finding]:
         return
     soon = active.filter(expires_at__lte=now + SOON).order_by("expires_at")
     for token in soon:
-        yield warn(f"the token {token} expires on {token.expires_at:%Y-%m-%d}", "manage.py create_token NAME")
+        fix = "Connect the app again." if token.client_id else "manage.py create_token NAME"
+        yield warn(f"the token {token} expires on {token.expires_at:%Y-%m-%d}", fix)
     if not soon:
         yield ok(f"{active.count()} valid")
 
