@@ -59,6 +59,7 @@ SERVER_VARIABLE = "MEMORYHUB_URL"
 TOKEN_VARIABLE = "MEMORYHUB_TOKEN"  # noqa: S105 the name of a variable
 MAX_WAIT_SECONDS = 30.0  # before one retry; a hub that asks for more gets none
 FIRST_WAIT_SECONDS = 0.5  # at most; doubled with each try
+_JSON_LINES = "application/x-ndjson"
 _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
 
@@ -251,7 +252,10 @@ class Call(Generic[Result]):
         if not response.is_success:
             raise to_error(response)
         try:
-            found = response.json()
+            if response.headers.get("Content-Type", "").startswith(_JSON_LINES):
+                found: Any = [json.loads(line) for line in response.text.split("\n") if line]
+            else:
+                found = response.json()
             if self.result is Memory and isinstance(found, dict):
                 found["etag"] = response.headers.get("ETag", "")
             return pydantic.TypeAdapter(self.result).validate_python(found)
@@ -374,6 +378,10 @@ def restore(id: str) -> Call[Changed]:
 
 def memories(filters: Filters, order: str) -> Call[ListOf[PreviewShape]]:
     return Call("GET", "/memories", ListOf[PreviewShape], {**filters, "order": order, "limit": 200})
+
+
+def export(filters: Filters) -> Call[list[dict[str, Any]]]:
+    return Call("GET", "/export", list[dict[str, Any]], filters)
 
 
 def search(query: str, options: SearchOptions) -> Call[SearchResults]:

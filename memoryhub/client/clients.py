@@ -169,6 +169,10 @@ class Client:
         """Iterate over the memories that match all filters, page by page."""
         return self._pages(calls.memories(filters, order))
 
+    def export(self, **filters: Unpack[Filters]) -> list[dict[str, Any]]:
+        """Return the lines of an export: whole memories, and their replacements."""
+        return self._send(calls.export(filters))
+
     def sessions(self, **filters: Unpack[SessionFilters]) -> Iterator[SessionShape]:
         """Iterate over the sessions, most recent first."""
         return self._pages(calls.sessions(filters))
@@ -295,6 +299,9 @@ class AsyncClient:
         self, *, order: str = "-updated_at", **filters: Unpack[Filters]
     ) -> AsyncIterator[PreviewShape]:
         return self._pages(calls.memories(filters, order))
+
+    async def export(self, **filters: Unpack[Filters]) -> list[dict[str, Any]]:
+        return await self._send(calls.export(filters))
 
     def sessions(self, **filters: Unpack[SessionFilters]) -> AsyncIterator[SessionShape]:
         return self._pages(calls.sessions(filters))

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any, Unpack
 
 from memoryhub.api.schemas import HitShape, SessionShape
-from memoryhub.client import connect
+from memoryhub.client import connect, sync
 from memoryhub.client.calls import (
     DEFAULT_SERVER,
     SERVER_VARIABLE,
@@ -307,6 +307,10 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
     "remember": (_add_remember, "Store a memory in a hub."),
     "recall": (_add_recall, "Show the memories about a subject, within a budget of tokens."),
     "sessions": (_add_sessions, "List the sessions of agents, or show what happened in one."),
+    "sync": (
+        sync.add_arguments,
+        "Synchronize a project and a folder of Markdown files, in both directions.",
+    ),
     "mode": (_add_mode, "Show or set the mode of a project: what its agents' sessions leave in the hub."),
     "pause": (_add_pause, "Pause memory in a project: nothing is stored and nothing is shown."),
     "resume": (_add_resume, "End the pause of a project."),

@@ -17,6 +17,7 @@ from memoryhub import capture, memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.accounts import tokens
 from memoryhub.audit import journal
+from memoryhub.capture import projects
 from memoryhub.config import Config
 from memoryhub.core.database import write_transaction
 from memoryhub.facts import services
@@ -53,7 +54,7 @@ CLOSED = {
     *("object_type", "mark", "clearance", "rights", "reach", "operation", "status", "cause", "page", "event"),
     *("theme", "time_zone", "language", "scale", "owner", "worker", "extractor", "trash_reason", "position"),
     *("state", "memorability_parts", "basename", "last_used_from", "result", "changes", "boot", "days"),
-    *("auth_method", "secret_digest", "registered_from", "code_challenge"),
+    *("auth_method", "secret_digest", "registered_from", "code_challenge", "mode"),
 }
 OURS = [model for model in apps.get_app_config("memoryhub").get_models() if model._meta.managed]
 
@@ -78,6 +79,7 @@ def fill() -> User:
     for number in range(len(PAYLOADS)):
         _remember(number, agents[number])
         _state(number, agents[number])
+        _configure(number, actor)
         if number % 4 == 0:
             _happen(number, agents[number])
     _everything(actor)
@@ -118,6 +120,10 @@ def _remember(number: int, actor: Actor) -> None:
 def _next(number: int) -> list[str]:
     """Return so many payloads that every eighth of the memories covers them all."""
     return [payload(number + step) for step in range(1, 15)]
+
+
+def _configure(number: int, actor: Actor) -> None:
+    projects.configure_project(payload(number), actor, ignored_paths=payload(number))
 
 
 def _state(number: int, actor: Actor) -> None:

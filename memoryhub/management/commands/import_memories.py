@@ -148,7 +148,7 @@ class Command(BaseCommand):
 
     def _import(self, order: LoadOptions, kept: Path | None) -> None:
         format, name = self._format(), self.options["file"]
-        options = ReadOptions(name=name, project=order.project)
+        options = ReadOptions(name=name, project=order.project, has_owner=bool(order.actor.owner))
         with ExitStack() as stack:
             reading = stack.enter_context(open_import(format, name, options))
             ids = IdMap(kept and kept.with_suffix(".ids"))
