@@ -410,7 +410,9 @@ def test_decision_stated_by_the_assistant_is_kept() -> None:
 
 
 def test_decision_in_a_text_that_the_user_asked_for_is_ignored() -> None:
-    assert kept("Write a letter to the club.", "We decided to cancel the party in June because of rain.") == []
+    assert (
+        kept("Write a letter to the club.", "We decided to cancel the party in June because of rain.") == []
+    )
 
 
 def test_assistant_repeating_a_decision_adds_nothing() -> None:

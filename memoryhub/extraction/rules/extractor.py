@@ -71,8 +71,9 @@ class _Extractor:
             if candidate := _make_candidate(
                 sentence, previous, acknowledged=acknowledged, requested=requested
             ):
-                lasting = SENTENCES.stated_decision.match(sentence.bare) or candidate.category in ("preferences", "patterns")
-                if sentence.text in used and not lasting:
+                is_lasting = candidate.category in ("preferences", "patterns")
+                is_lasting = is_lasting or bool(SENTENCES.stated_decision.match(sentence.bare))
+                if sentence.text in used and not is_lasting:
                     continue
                 self.found.append(candidate)
 

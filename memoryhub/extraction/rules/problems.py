@@ -67,12 +67,11 @@ class ProblemCase:
 
     def names_other_subject(self, text: str) -> bool:
         """Whether a sentence names the same thing with another attribute: "csv export" for "pdf export"."""
+        if self.shared_words(text) >= _MIN_SHARED_WORDS:
+            return False
         own, other = _attributes(" ".join(self.problem)), _attributes(text)
-        return self.shared_words(text) < _MIN_SHARED_WORDS and any(
-            one not in other.values() and one not in other and another not in own.values() and another not in own
-            for noun, one in own.items()
-            if (another := other.get(noun, one)) != one
-        )
+        mine, theirs = {*own, *own.values()}, {*other, *other.values()}
+        return any(own[noun] not in theirs and other[noun] not in mine for noun in own.keys() & other.keys())
 
     def is_about(self, text: str) -> bool:
         """Return whether a sentence is about this problem."""
