@@ -81,9 +81,7 @@ def test_document_written_before_the_failure_is_not_its_repair(agent_session):
 
 
 def test_repair_of_a_javascript_test_contains_expected_and_received(agent_session):
-    output = (
-        "FAIL tests/checkout.test.ts\n  ● applies the coupon\n Expected: 1071\n Received: 1081"
-    )
+    output = "FAIL tests/checkout.test.ts\n  ● applies the coupon\n Expected: 1071\n Received: 1081"
     run(agent_session, "npx jest", output)
     edit(agent_session, "src/checkout.ts")
     run(agent_session, "npx jest", "Tests: 4 passed")
