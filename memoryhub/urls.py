@@ -1,10 +1,10 @@
-"""URLs: the pages, the admin, the JSON API, MCP and the health checks."""
+"""URLs: the pages, the admin, the JSON API, MCP, OAuth and the health checks."""
 
 from django.contrib import admin
 from django.urls import include, path, re_path
 from django.views.generic import RedirectView
 
-from memoryhub.api import health
+from memoryhub.api import health, oauth
 from memoryhub.mcp import http as mcp
 from memoryhub.web.accounts.sign_in import admin_login
 
@@ -15,8 +15,13 @@ urlpatterns = [
     path("admin/password_change/", RedirectView.as_view(pattern_name="you")),
     path("admin/login/", admin_login),
     path("admin/", admin.site.urls),
+    path("api/v1/oauth/register", oauth.register),
+    path("api/v1/oauth/token", oauth.token),
+    path("api/v1/oauth/revoke", oauth.revoke),
     path("api/v1/", include("memoryhub.api.router")),
     re_path(r"^mcp(?:/(?P<toolset>[^/]+))?/?$", mcp.mcp_endpoint),
+    path(".well-known/oauth-authorization-server", oauth.server_metadata),
+    path(".well-known/oauth-protected-resource/mcp/<slug:toolset>", oauth.resource_metadata),
     path("healthz", health.serve_at_root(health.healthz)),
     path("readyz", health.serve_at_root(health.readyz)),
     path("", include("memoryhub.web.urls")),

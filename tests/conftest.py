@@ -93,6 +93,7 @@ _SERVED = (
     "tests/http/test_raw_sockets.py",
     "tests/http/test_request_buffering.py",
     "tests/mcp/test_claude_code.py",
+    "tests/mcp/test_oauth_clients.py",
     "tests/mcp/test_python_client.py",
     "tests/mcp/test_stdio.py",
     "tests/mcp/test_typescript_client.py",

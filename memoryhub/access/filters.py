@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.apps import apps
 from django.db.models import Exists, OuterRef, Q
 
-from memoryhub.access.policy import Clearance
+from memoryhub.access.policy import Clearance, waiting_level
 from memoryhub.core.vocabulary import Scope
 
 
@@ -16,6 +16,15 @@ def level_filter(clearance: Clearance, project: str = "project") -> Q:
         part = Q(sensitivity__in=sorted(levels))
         found |= part if projects is None else part & Q(**{f"{project}__in": sorted(projects)})
     return found
+
+
+def waiting_filter(clearance: Clearance) -> Q:
+    """Return the condition on memories that wait for a level that the clearance may see."""
+    found = Q()
+    for levels, projects in clearance.parts():
+        part = Q(sensitivity__in=sorted(map(waiting_level, levels)))
+        found |= part if projects is None else part & Q(project__in=sorted(projects))
+    return found & owner_filter(clearance)
 
 
 def project_filter(clearance: Clearance) -> Q:
@@ -55,8 +64,10 @@ def journal_filter(clearance: Clearance) -> Q:
 
 
 def token_filter(clearance: Clearance) -> Q:
-    """Return the condition on rows about tokens: visible to the owner and to managers of tokens."""
+    """Return the condition on rows about tokens and OAuth clients: visible to the owner of the token, or to
+    the person who approved the client, and to managers of tokens.
+    """
     if clearance.every_owner or clearance.every_token:
         return Q()
     own = Q(detail__owner=clearance.owner) if clearance.owner else Q(pk__in=())
-    return ~Q(object_type="token") | own
+    return ~Q(object_type__in=("token", "client")) | own

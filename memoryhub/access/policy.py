@@ -29,6 +29,16 @@ def stricter_level(one: str, other: str) -> str:
     return max(one, other, key=lambda level: level_rank(level) if level in LEVELS else len(LEVELS))
 
 
+# The levels of memories that wait for approval, and the level that each gets with it. They are not in LEVELS:
+# like rows of an unknown level, such memories are hidden from everyone. Only the review queue asks for them.
+WAITING_LEVELS = {f"waiting-{level}": level for level in LEVELS}
+
+
+def waiting_level(level: str) -> str:
+    """Return the level of a memory that waits for approval to get this level."""
+    return next(waiting for waiting, approved in WAITING_LEVELS.items() if approved == level)
+
+
 @dataclass(frozen=True)
 class Clearance:
     """The rows that a request may see.
@@ -126,6 +136,9 @@ class Clearance:
         projects = frozenset(project for project in candidates or () if self.includes_project(project))
         grants = tuple((one, self.levels_in(one) & other.levels_in(one)) for one in sorted(projects))
         return replace(self, levels=self.levels & other.levels, projects=projects, grants=grants)
+
+
+AGENT_PREFIX = "token:"  # of the names of actors that are agents
 
 
 @dataclass(frozen=True)

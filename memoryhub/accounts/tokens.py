@@ -10,6 +10,7 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,7 +20,15 @@ from django.db.models import Q
 from django.db.models.signals import pre_delete
 from django.utils import timezone
 
-from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity, level_rank, system_actor
+from memoryhub.access.policy import (
+    AGENT_PREFIX,
+    LEVELS,
+    Actor,
+    Clearance,
+    Sensitivity,
+    level_rank,
+    system_actor,
+)
 from memoryhub.accounts import identities
 from memoryhub.accounts.clearance import confined_owner_clearance, user_clearance
 from memoryhub.audit import journal
@@ -27,7 +36,7 @@ from memoryhub.backends.bulk import column_names, to_object
 from memoryhub.core.database import write_transaction
 from memoryhub.core.vocabulary import RIGHTS, Right
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
-from memoryhub.models import AgentToken, Profile
+from memoryhub.models import AgentToken, OAuthClient, Profile
 from memoryhub.models.account import default_rights
 
 logger = logging.getLogger(__name__)
@@ -57,6 +66,19 @@ def grantable_rights(user: User | AnonymousUser) -> list[str]:
     return [right for right in RIGHTS if user.has_perms(_PERMISSIONS_OF_RIGHT.get(right, ()))]
 
 
+def generate_secret() -> str:
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+@dataclass(frozen=True)
+class OAuthGrant:
+    """The client of a token, the only MCP server that accepts it, and when its secret must be refreshed."""
+
+    client: OAuthClient
+    audience: str
+    secret_until: datetime
+
+
 def issue_token(
     name: str,
     owner: str,
@@ -68,31 +90,61 @@ def issue_token(
     within: Clearance | None = None,
     expires_at: datetime | None = None,
     now: datetime | None = None,
+    oauth: OAuthGrant | None = None,
 ) -> tuple[AgentToken, str]:
     """Create a token; return its row and the raw token, which cannot be read again.
 
     ``rights`` default to read and write. ``projects`` None means all; an empty list is refused, because
     it could be meant as none. ``within``: clearance of the issuer; a token beyond it is refused.
-    StoreError names an invalid value.
+    ``oauth``: the OAuth client that gets the token. StoreError names an invalid value.
     """
     now = now or timezone.now()
+    token = build_token(name, owner, clearance, rights, projects, within, expires_at, now)
+    about = _access_fields(token)
+    if oauth is not None:
+        token.client, token.audience, token.secret_until = oauth.client, oauth.audience, oauth.secret_until
+        about["client"] = oauth.client.uid
+    raw = _new_secret(token)
+    with write_transaction():
+        token.save()
+        journal.record(actor, [_token_change("issue", token, **about)], now)
+    return token, raw
+
+
+def build_token(
+    name: str,
+    owner: str,
+    clearance: str,
+    rights: Iterable[str] | None,
+    projects: Iterable[str] | None,
+    within: Clearance | None,
+    expires_at: datetime | None,
+    now: datetime,
+) -> AgentToken:
+    """Return a valid token without a secret, not saved: see :func:`issue_token`."""
     if identities.is_former_username(owner.strip()):
         raise StoreError("the account with this name was deleted; name an existing or a new owner", "owner")
-    raw = PREFIX + secrets.token_urlsafe(32)
-    token = AgentToken(
-        owner=_clean_name("owner", owner, 150),
-        prefix=raw[:_PREFIX_CHARS],
-        digest=hash_token(raw),
-        created_at=now,
-    )
+    token = AgentToken(owner=_clean_name("owner", owner, 150), created_at=now)
     _set_fields(
         token, name, clearance, default_rights() if rights is None else rights, projects, expires_at, now
     )
     _require_within(token, within)
-    with write_transaction():
-        token.save()
-        journal.record(actor, [_token_change("issue", token, **_access_fields(token))], now)
-    return token, raw
+    return token
+
+
+def _new_secret(token: AgentToken) -> str:
+    """Set a new secret of a token, without saving it, and return it."""
+    raw = generate_secret()
+    token.prefix, token.digest = raw[:_PREFIX_CHARS], hash_token(raw)
+    return raw
+
+
+def renew_secret(token: AgentToken, until: datetime) -> str:
+    """Replace the secret of an OAuth client's token and return the new one."""
+    raw = _new_secret(token)
+    token.secret_until = until
+    token.save(update_fields=["prefix", "digest", "secret_until"])
+    return raw
 
 
 def change_token(
@@ -129,18 +181,29 @@ def change_token(
     return token
 
 
-def authenticate_token(raw: str, address: str = "", now: datetime | None = None) -> AgentToken | None:
-    """Return the valid token and record its use; None if it is invalid or its owner's account is closed."""
+def authenticate_token(
+    raw: str, address: str = "", now: datetime | None = None, audience: str = ""
+) -> AgentToken | None:
+    """Return the valid token and record its use; None if it is invalid or its owner's account is closed.
+
+    ``audience``: where it is used. An OAuth token is valid at its own audience alone.
+    """
     if not raw.startswith(PREFIX):
         return None
     now = now or timezone.now()
     token = _find_by_digest(hash_token(raw))
-    if token is None or token.has_ended(now):
+    if token is None or token.has_ended(now) or token.owner_is_gone:
         return None
-    if token.owner_is_gone:
+    if token.client_id is not None and not _is_usable_at(token, audience, now):
         return None
     _record_use(token, address, now)
     return token
+
+
+def _is_usable_at(token: AgentToken, audience: str, now: datetime) -> bool:
+    """Whether the token of an OAuth client is meant for this audience and need not be refreshed."""
+    is_fresh = token.secret_until is not None and token.secret_until > now
+    return is_fresh and bool(audience) and token.audience == audience
 
 
 def _find_by_digest(value: str) -> AgentToken | None:
@@ -154,15 +217,18 @@ def _find_by_digest(value: str) -> AgentToken | None:
     return token
 
 
-def revoke_token(uid: str, actor: Actor, now: datetime | None = None) -> AgentToken:
-    """Revoke a token at once; NotFound if it does not exist. Revoking twice changes nothing."""
+def revoke_token(uid: str, actor: Actor, now: datetime | None = None, **detail: object) -> AgentToken:
+    """Revoke a token at once; NotFound if it does not exist. Revoking twice changes nothing.
+
+    ``detail``: for the journal.
+    """
     now = now or timezone.now()
     with write_transaction():
         token = _get_token(uid)
         if token.revoked_at is None:
             token.revoked_at = now
             token.save(update_fields=["revoked_at"])
-            journal.record(actor, [_token_change("revoke", token)], now)
+            journal.record(actor, [_token_change("revoke", token, **detail)], now)
     return token
 
 
@@ -174,13 +240,14 @@ def rotate_token(
     NotFound, or Conflict when the token is revoked or expired. ``within``: as in :func:`issue_token`.
     """
     now = now or timezone.now()
-    raw = PREFIX + secrets.token_urlsafe(32)
     with write_transaction():
         token = _get_token(uid)
         if token.has_ended(now):
             raise Conflict("this token is revoked or expired; issue another one")
+        if token.client_id is not None:
+            raise Conflict("its app renews this token by itself; revoke it and connect the app again")
         _require_within(token, within)
-        token.prefix, token.digest = raw[:_PREFIX_CHARS], hash_token(raw)
+        raw = _new_secret(token)
         token.last_used_at, token.last_used_from = None, ""
         token.save(update_fields=["prefix", "digest", "last_used_at", "last_used_from"])
         journal.record(actor, [_token_change("rotate", token)], now)
@@ -248,7 +315,7 @@ def token_actor(token: AgentToken) -> Actor:
     clearance = token.full_clearance()
     if token.owner_is_confined and (owner := confined_owner_clearance(token.owner)) is not None:
         clearance = clearance.within(owner)
-    return Actor(f"token:{token.name}", clearance)
+    return Actor(f"{AGENT_PREFIX}{token.name}", clearance)
 
 
 def hash_token(raw: str) -> str:

@@ -36,12 +36,23 @@ from memoryhub.admin.filters import (
 )
 from memoryhub.core.text import format_count
 from memoryhub.injection.queries import load_reports
-from memoryhub.models import AgentToken, Event, Fact, Injection, JournalEntry, MaintenanceRun, Memory, Session
+from memoryhub.models import (
+    AgentToken,
+    Event,
+    Fact,
+    Injection,
+    JournalEntry,
+    MaintenanceRun,
+    Memory,
+    OAuthClient,
+    Session,
+)
 
 _OBJECT_MODELS: dict[str, type[Model]] = {
     "memory": Memory,
     "fact": Fact,
     "token": AgentToken,
+    "client": OAuthClient,
     "run": MaintenanceRun,
 }
 _FILTERED_MODELS = (Memory, Fact)

@@ -18,8 +18,22 @@ from django.utils.safestring import SafeString
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts import tokens
-from memoryhub.accounts.clearance import grantable_clearances, is_confined, request_actor, user_clearance
-from memoryhub.admin.base import DraftAdmin, admin_url, column, format_moment, level_badge
+from memoryhub.accounts.clearance import (
+    VIEW_TOKENS_PERMISSION,
+    grantable_clearances,
+    is_confined,
+    request_actor,
+    user_clearance,
+)
+from memoryhub.admin.base import (
+    DraftAdmin,
+    ReadOnlyAdmin,
+    admin_url,
+    column,
+    format_moment,
+    level_badge,
+    moment_column,
+)
 from memoryhub.admin.bulk import (
     ActionResponse,
     Confirmation,
@@ -29,7 +43,7 @@ from memoryhub.admin.bulk import (
 )
 from memoryhub.core.text import format_count
 from memoryhub.memories.errors import StoreError
-from memoryhub.models import AgentToken
+from memoryhub.models import AgentToken, OAuthClient
 from memoryhub.models.account import default_rights
 
 if TYPE_CHECKING:
@@ -255,6 +269,38 @@ class TokenAdmin(DraftAdmin):
     @column("id")
     def id_shown(self, token: AgentToken) -> str:
         return token.uid
+
+
+@admin.register(OAuthClient)
+class OAuthClientAdmin(ReadOnlyAdmin):
+    """The apps that registered themselves. People approve and remove them on pages of the hub."""
+
+    journal_type = "client"
+    list_display = ("name", "hosts_shown", "state", "registered", "registered_from", "approved_by")
+    search_fields = ("name", "=uid")
+    search_help_text = "Part of the name, or the id"
+    fields = (
+        *("name", "uid", "redirect_uris", "auth_method", "registered_at", "registered_from"),
+        *("approved_at", "approved_by", "removed_at"),
+    )
+    registered = moment_column("registered", "registered_at")
+
+    def visible_to(self, request: HttpRequest, clearance: Clearance) -> QuerySet[Any]:
+        """Return every client to people who see everyone's tokens."""
+        return OAuthClient.objects.all() if clearance.every_token else OAuthClient.objects.none()
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return request.user.has_perm(VIEW_TOKENS_PERMISSION)
+
+    @column("sends people to")
+    def hosts_shown(self, client: OAuthClient) -> str:
+        return ", ".join(client.hosts)
+
+    @column("state")
+    def state(self, client: OAuthClient) -> str:
+        if client.removed_at:
+            return "removed"
+        return "approved" if client.approved_at else "waits for approval"
 
 
 def _possible_owners(request: HttpRequest) -> list[str]:

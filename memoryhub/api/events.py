@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import re
 from collections.abc import Mapping
@@ -10,20 +11,25 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from django.http import HttpResponse
+from django.utils import timezone
 from ninja import Body, Query, Router
 from pydantic import Field
 
 from memoryhub import capture
 from memoryhub.access.policy import Sensitivity
 from memoryhub.api.schemas import EventAnswer, documented
+from memoryhub.capture import projects, proof
 from memoryhub.core.damage import is_recorded
 from memoryhub.core.database import lock_timeout
+from memoryhub.core.private_text import strip_private
 from memoryhub.core.vocabulary import Right
 from memoryhub.hooks import TOOL_CONTEXT
 from memoryhub.http.authentication import WRITE, AccessParams, ApiRequest, Caller
 from memoryhub.http.problems import DAMAGED_HOOK, field_error, invalid_fields, json_response
 from memoryhub.memories import StoreError
+from memoryhub.memories.rows import resolve_project
 from memoryhub.memories.schemas import Moment, Name, Text, Word
+from memoryhub.models import Event
 
 logger = logging.getLogger(__name__)
 MAX_CONTEXT_CHARS = 10_000  # limit of Claude Code for additionalContext
@@ -42,6 +48,8 @@ _EVENT_OF_HOOK = {
 }
 _BEFORE_TOOL = "PreToolUse"
 _CONTEXT_HOOKS = frozenset({"SessionStart", "UserPromptSubmit", _BEFORE_TOOL, "PostToolUse", _TOOL_FAILURE})
+_MESSAGE_HOOKS = _CONTEXT_HOOKS | {"SessionEnd"}
+_COMMAND = re.compile(r"\s*/memoryhub:(?P<name>pause|resume)\b[ \t]*(?P<hours>\d{1,3}(?:\.\d+)?)?\s*\Z")
 _DATA_FIELDS = ("prompt", "tool_name", "tool_input", "tool_response", "source", "reason", "trigger")
 
 
@@ -57,7 +65,8 @@ def handle_hook(
     """Process one hook of Claude Code; return ``{}`` if there is nothing to add or the hub failed.
 
     Claude Code shows its user a warning while the store is damaged, or if pinned memories exceed their
-    budget.
+    budget; at the first start of a week, how often memories were used; and at the end, those of the session.
+    The prompts ``/memoryhub:pause`` and ``/memoryhub:resume`` are carried out and not sent to the model.
 
     ``at``: time of the event, for late or replayed hooks, because Claude Code sends none. Errors of the
     caller (a project outside its clearance, no session_id) are problems as everywhere.
@@ -69,8 +78,8 @@ def handle_hook(
     hook_event = capture.HookEvent(
         event=event,
         session_id=_session_id(hook),
-        project=project or working_project(_text_field(hook, "cwd"), caller),
-        cwd=_text_field(hook, "cwd"),
+        project=project or hook_project(hook, caller),
+        cwd=text_field(hook, "cwd"),
         at=at,
         data=_event_data(hook),
         delivery_id=_hook_delivery_id(event, hook, at),
@@ -80,22 +89,60 @@ def handle_hook(
         injects_at_start=True,
         max_tokens=MAX_CONTEXT_TOKENS,
     )
-    context, warnings = "", []
+    context, notes = "", []
     try:
         with lock_timeout(PROMPT_WAIT_SECONDS if name == "UserPromptSubmit" else WRITE_WAIT_SECONDS):
+            if answer := _run_command(hook_event, caller):
+                return {"decision": "block", "reason": answer}
+            is_week_new = name == "SessionStart" and proof.is_week_new(caller.actor, at or timezone.now())
             result = capture.dispatch(hook_event, caller.actor)
-            context, warnings = result.context, result.warnings
+            context, notes = result.context, list(result.warnings)
+            if result.event:
+                notes += _proofs(result.event, caller, is_week_new)
     except StoreError:
         raise
     except Exception:
         logger.exception("hook of Claude Code failed: %s", event)
-    if name not in _CONTEXT_HOOKS:
+    if name not in _MESSAGE_HOOKS:
         return {}
-    warning = {"systemMessage": f"memoryhub: {'; '.join(warnings)}"} if warnings else {}
-    warning = DAMAGED_HOOK if is_recorded() else warning
+    message = {"systemMessage": f"memoryhub: {'; '.join(notes)}"} if notes else {}
+    if name not in _CONTEXT_HOOKS:
+        return message
+    message = DAMAGED_HOOK if is_recorded() else message
     if not context or len(context) > MAX_CONTEXT_CHARS:
-        return warning
-    return {**warning, "hookSpecificOutput": {"hookEventName": name, "additionalContext": context}}
+        return message
+    return {**message, "hookSpecificOutput": {"hookEventName": name, "additionalContext": context}}
+
+
+def _run_command(hook_event: capture.HookEvent, caller: Caller) -> str:
+    """Pause or resume memory in the project if the prompt asks for it. Return the answer to the person."""
+    found = _COMMAND.match(str(hook_event.data.get("prompt") or ""))
+    if not found or hook_event.event != capture.PROMPT_SUBMIT:
+        return ""
+    hours = 0.0 if found["name"] == "resume" else float(found["hours"] or 1)
+    try:
+        name = resolve_project(hook_event.project, caller.actor)
+        changed = projects.configure_project(name, caller.actor, pause_hours=hours)
+    except StoreError as refusal:
+        return f"memoryhub: nothing changed: {refusal.message}"
+    note = projects.mode_note(changed.project, zone=proof.time_zone(caller.actor)) or "automatic"
+    return f"memoryhub: {note} in the project {name}"
+
+
+def _proofs(event: Event, caller: Caller, is_week_new: bool) -> list[str]:
+    """Return what memory did in the week, at its first session, or in the session, at its end."""
+    if event.event == capture.SESSION_START:
+        line = proof.weekly_line(caller.actor, event.at) if is_week_new else ""
+        return [line] if line else []
+    if event.event != capture.SESSION_END:
+        return []
+    found = proof.prove_session(event.session.session_id, event.session.project, caller.actor)
+    return [f"{found} in this session"] if found.shown else []
+
+
+def hook_project(hook: Mapping[str, Any], caller: Caller) -> str:
+    """Return the project of a hook: that of its working folder."""
+    return working_project(text_field(hook, "cwd"), caller)
 
 
 def _event_data(hook: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,7 +189,7 @@ def _session_id(hook: Mapping[str, Any]) -> str:
     return session_id
 
 
-def _text_field(hook: Mapping[str, Any], name: str) -> str:
+def text_field(hook: Mapping[str, Any], name: str) -> str:
     value = hook.get(name)
     return value if isinstance(value, str) else ""
 
@@ -189,7 +236,7 @@ def post_event(request: ApiRequest, body: EventBody) -> HttpResponse:
         at=body.at,
         data=body.data,
         sensitivity=body.sensitivity.value,
-        delivery_id=_event_delivery_id(body, request.body),
+        delivery_id=_event_delivery_id(body),
         allow_private=body.allow_private,
         allow_secret=body.allow_secret,
         may_read=Right.READ.value in request.auth.rights,
@@ -231,9 +278,12 @@ def _check_data(body: EventBody) -> None:
         raise invalid_fields([field_error(f"data.{params}", f"{body.event} requires this field, as a text")])
 
 
-def _event_delivery_id(body: EventBody, raw: bytes) -> str:
-    """Return what identifies a repeated delivery: the id of the tool call, else body and time."""
+def _event_delivery_id(body: EventBody) -> str:
+    """Return what identifies a repeated delivery: the id of the tool call, else the event and its time."""
     call_id = body.data.get("tool_use_id")
     if isinstance(call_id, str) and call_id:
         return delivery_id(body.event, call_id)
-    return hashlib.sha256(raw).hexdigest()[:16] if body.at else ""
+    if body.at is None:
+        return ""
+    public = {**body.model_dump(mode="json", exclude={"data"}), "data": strip_private(body.data)}
+    return hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()[:16]

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from django.conf import settings
 from django.http import Http404, HttpResponse
+from django.utils import timezone
 from ninja import Router
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -20,7 +21,7 @@ from memoryhub.http.authentication import WRITE, ApiRequest, Caller
 from memoryhub.http.problems import field_error, invalid_fields, json_response
 from memoryhub.memories import TooCostlyToCheck
 from memoryhub.memories.schemas import Name, Text
-from memoryhub.models import Extraction
+from memoryhub.models import Extraction, Project
 from memoryhub.security.secrets import CheckTooCostly
 
 router = Router(tags=["memory"])
@@ -61,9 +62,9 @@ class Conversation(BaseModel):
 
 
 class ExtractedShape(BaseModel):
-    """The outcome of one candidate: created, merged, skipped, refreshed, or refused with ``code`` and
-    ``detail``. ``why``: the reasons for the candidate. ``warnings`` contains ``over_cap`` if the project has
-    more than ``max_memories`` of the agent now."""
+    """The outcome of one candidate: created, merged, skipped, refreshed, waiting (a person approves it), or
+    refused with ``code`` and ``detail``. ``why``: the reasons for the candidate. ``warnings`` contains
+    ``over_cap`` if the project has more than ``max_memories`` of the agent now."""
 
     outcome: str
     id: str | None
@@ -106,6 +107,9 @@ def extract(request: ApiRequest, conversation: Conversation) -> HttpResponse:
         turns = parse_turns(message.model_dump() for message in conversation.messages)
     except CheckTooCostly:
         raise TooCostlyToCheck("messages") from None
+    turns, reason = services.permitted_turns(turns, Project.named(place.project), timezone.now())
+    if reason:
+        return json_response(_extraction_body(None, "done", services.RULES, [], [reason]))
     if not services.will_use_model(place):
         result = services.extract_by_model(turns, place, actor)
         return json_response(_extraction_body(None, "done", result.extractor, result.results, result.notes))

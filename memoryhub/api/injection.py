@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from django.conf import settings
 from django.http import HttpResponse
+from django.utils import timezone
 from ninja import Query, Router
 from pydantic import BaseModel, Field
 
+from memoryhub.access.policy import Actor
 from memoryhub.api.schemas import InjectionShape, documented
 from memoryhub.audit.journal import record_reveals
+from memoryhub.capture.ignored_paths import IgnoredPaths
 from memoryhub.http.authentication import READ, AccessParams, ApiRequest
 from memoryhub.http.problems import json_response
 from memoryhub.injection.services import InjectionRequest as Wanted
-from memoryhub.injection.services import inject_context
+from memoryhub.injection.services import InjectionResult, inject_context, with_default_project
 from memoryhub.injection.system_prompt import format_most_used
 from memoryhub.memories.filters import MemoryFilter, TextFilter
 from memoryhub.memories.schemas import Name
+from memoryhub.models import Project
 
 router = Router()
 MAX_TOKENS, MAX_MEMORIES = 100_000, 100
@@ -54,7 +59,7 @@ def inject_memories(request: ApiRequest, params: InjectionRequest) -> HttpRespon
     logged and counts as one access.
     """
     given = Wanted(**{name: getattr(params, name) for name in InjectionRequest.model_fields})
-    found = inject_context(given, request.auth.actor)
+    found = _inject(given, request.auth.actor)
     return json_response(
         {
             "context": found.context,
@@ -67,6 +72,16 @@ def inject_memories(request: ApiRequest, params: InjectionRequest) -> HttpRespon
             "skipped": found.skipped,
         }
     )
+
+
+def _inject(given: Wanted, actor: Actor) -> InjectionResult:
+    """Inject as far as the project's settings allow: each injection is logged, with the prompt."""
+    given = with_default_project(given, actor)
+    project = Project.named(given.project)
+    if not project.records_events(timezone.now()):
+        return InjectionResult(skipped=["nothing is recorded in this project, so nothing is injected"])
+    ignored = IgnoredPaths(project.ignored_paths, project.name)
+    return inject_context(replace(given, prompt=ignored.redact(given.prompt)), actor)
 
 
 MAX_ENTRIES, DEFAULT_ENTRIES = 200, 20

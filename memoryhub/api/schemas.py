@@ -260,6 +260,19 @@ class EntryShape(BaseModel):
     project: str
 
 
+class ProjectShape(BaseModel):
+    """``note``: the mode in words, empty for automatic. ``event_counts``: events counted while observed, by
+    kind. ``change``: the id of this change, for its undo."""
+
+    name: str
+    mode: Literal["off", "observe", "approve", "automatic"]
+    paused_until: datetime | None
+    ignored_paths: str
+    note: str
+    event_counts: dict[str, int]
+    change: str = ""
+
+
 class SessionShape(BaseModel):
     session_id: str
     project: str

@@ -85,12 +85,14 @@ class StateBeforeStore(NamedTuple):
     """What a transaction that stores memories needs to know first.
 
     ``has_twins``: some memory has the content of one of them. ``has_room``: their projects have room for all.
-    ``journal_end``: number and hash of the newest journal row, None without one.
+    ``journal_end``: number and hash of the newest journal row, None without one. ``off_projects``: those in
+    which agents may not store.
     """
 
     has_twins: bool
     has_room: bool
     journal_end: tuple[int, str] | None
+    off_projects: frozenset[str]
 
 
 # The levels and scopes let SQLite seek the project in the index, which begins with them.
@@ -99,6 +101,8 @@ _STATE_SQL = f"""SELECT
     NOT EXISTS (SELECT 1 FROM {MEMORY_TABLE} WHERE deleted_at IS NULL AND sensitivity IN {LEVELS}
         AND scope IN {SCOPES} AND project IN (SELECT value FROM json_each(%s))
         AND (expires_at IS NULL OR expires_at > %s) LIMIT 1 OFFSET %s),
+    (SELECT json_group_array(name) FROM memoryhub_project
+        WHERE mode = 'off' AND name IN (SELECT value FROM json_each(%s))),
     seq, hash
     FROM (SELECT 1) LEFT JOIN (SELECT seq, hash FROM {JOURNAL_TABLE} ORDER BY seq DESC LIMIT 1)"""
 
@@ -110,28 +114,29 @@ def read_state_before_store(
 
     ``cap``: limit of live memories, here of all these projects together.
     """
-    params = [
-        json.dumps(hashes),
-        json.dumps(list(projects)),
-        adapt_moment(expiry_time(now)),
-        max(cap - len(hashes), 0),
-    ]
+    names = json.dumps(list(projects))
+    params = [json.dumps(hashes), names, adapt_moment(expiry_time(now)), max(cap - len(hashes), 0), names]
     with connection.cursor() as cursor:
-        has_twins, has_room, *end = cursor.execute(_STATE_SQL, params).fetchone()
+        has_twins, has_room, off, *end = cursor.execute(_STATE_SQL, params).fetchone()
     journal_end = (end[0], end[1]) if end[0] else None
-    return StateBeforeStore(bool(has_twins), bool(has_room) and len(hashes) <= cap, journal_end)
+    has_room = bool(has_room) and len(hashes) <= cap
+    return StateBeforeStore(bool(has_twins), has_room, journal_end, frozenset(json.loads(off)))
 
 
 # Whether the latest event of a session (the key in the first gap) has one of these marks and is recent.
 IS_LATEST_EVENT = """EXISTS (SELECT 1 FROM
     (SELECT mark, at FROM memoryhub_event WHERE session_id = %s ORDER BY at DESC, id DESC LIMIT 1)
     WHERE mark IN (SELECT value FROM json_each(%%s)) AND at > %%s)"""
-# A session, whether an event repeats its latest one, whether one of its events has this mark, and whether any
-# memory, even a hidden one, names a file like those of the event: if not, there is nothing to look for.
-SESSION_OF_EVENT = f"""SELECT s.*, {IS_LATEST_EVENT % "s.id"} AS is_repeated, EXISTS (
+# A session, the settings of its project (null without any), whether an event repeats its latest one, whether
+# one of its events has this mark, and whether any memory, even a hidden one, names a file like those of the
+# event: if not, there is nothing to look for.
+SESSION_OF_EVENT = f"""SELECT s.*, p.id AS settings_id, p.mode, p.paused_until, p.ignored_paths,
+    {IS_LATEST_EVENT % "s.id"} AS is_repeated, EXISTS (
     SELECT 1 FROM memoryhub_event WHERE session_id = s.id AND mark = %s AND mark <> '') AS has_mark, EXISTS (
     SELECT 1 FROM memoryhub_filelink WHERE basename IN (SELECT value FROM json_each(%s))) AS has_file_links
-    FROM memoryhub_session s WHERE s.session_id = %s AND s.project = %s"""
+    FROM memoryhub_session s LEFT JOIN memoryhub_project p ON p.name = s.project
+    WHERE s.session_id = %s AND s.project = %s"""
+PROJECT_BY_NAME = "SELECT * FROM memoryhub_project WHERE name = %s"
 
 
 def read_session_state(key: int) -> tuple[dict[str, Any], int] | None:

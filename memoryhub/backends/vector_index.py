@@ -128,26 +128,22 @@ class VectorView:
         beyond = rows[rows >= self.rows] - self.rows
         return np.concatenate([vectors, self.extra[beyond]]) if len(beyond) else vectors
 
-    def _times(self, columns: Vectors) -> Vectors:
-        """Multiply all rows by one vector, or by several as columns."""
-        product: Vectors = self.matrix @ columns
-        return np.concatenate([product, self.extra @ columns]) if len(self.extra) else product
+    def _times(self, vector: Vectors) -> Vectors:
+        """Multiply all rows by a vector."""
+        product: Vectors = self.matrix @ vector
+        return np.concatenate([product, self.extra @ vector]) if len(self.extra) else product
 
     def _centred(self, query: Vectors, mean: Vectors) -> Vectors:
         """Compute centred cosines in one pass: ``(q-m)·(x-m)`` is ``(q-m)·x`` minus a constant."""
         difference, name = query - mean, mean.tobytes()
         distances = self.distances.get(name)
         if distances is None:
-            both = self._times(np.stack([difference, mean], axis=1))
-            products = both[:, 0]
-            distances = np.sqrt(np.maximum(1 - 2 * both[:, 1] + float(mean @ mean), _EPSILON))
+            distances = _distances(self._times(mean), mean)
             self.distances[name] = distances
             while len(self.distances) > MAX_CACHED_MEANS:
                 self.distances.popitem(last=False)
-        else:
-            products = self._times(difference)
         length = float(np.sqrt(max(float(difference @ difference), _EPSILON)))
-        cosines: Vectors = (products - float(mean @ difference)) / (distances * length)
+        cosines: Vectors = (self._times(difference) - float(mean @ difference)) / (distances * length)
         return cosines
 
 
@@ -247,6 +243,7 @@ class VectorIndex:
             keys=np.concatenate([known.keys, records["key"][known.rows : rows]]),
             dead=0,
             extra=np.zeros((0, self.dimensions), np.float32),
+            distances=_extend_distances(known, records["vector"][known.rows : rows]),
         )
         if known.position == NO_POSITION:
             deleted = np.flatnonzero(~np.isin(view.ids, change_log.vector_ids(self.model)))
@@ -314,6 +311,21 @@ def _find_rows(view: VectorView, ids: list[int]) -> Keys:
     rows, wanted = rows[inside], wanted[inside]
     here: Keys = rows[(view.ids[rows] == wanted) & (view.keys[rows] != 0)]
     return here
+
+
+def _distances(products: Vectors, mean: Vectors) -> Vectors:
+    """Return the distances of vectors to a mean, given their products with it."""
+    distances: Vectors = np.sqrt(np.maximum(1 - 2 * products + float(mean @ mean), _EPSILON))
+    return distances
+
+
+def _extend_distances(view: VectorView, added: Vectors) -> OrderedDict[bytes, Vectors]:
+    """Return the cached distances of a view with those of the vectors that follow."""
+    extended = view.distances.copy()
+    for name, distances in extended.items():
+        mean = np.frombuffer(name, np.float32)
+        extended[name] = np.concatenate([distances, _distances(added @ mean, mean)])
+    return extended
 
 
 def _is_sound(records: Records) -> bool:

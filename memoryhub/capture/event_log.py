@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,15 +14,16 @@ from django.conf import settings
 from memoryhub import hooks
 from memoryhub.access.policy import LEVELS, Actor, Sensitivity, stricter_level
 from memoryhub.backends import bulk, statements
-from memoryhub.capture.event_preview import parse_prompt, parse_tool_call
+from memoryhub.capture.event_preview import parse_prompt, reduce_call
 from memoryhub.capture.events import HandlerReport, HookContext, HookEvent
-from memoryhub.capture.observation import clean_text, file_names
+from memoryhub.capture.ignored_paths import IgnoredPaths
+from memoryhub.capture.observation import clean_text, file_names, observe
 from memoryhub.capture.session_state import CALLS_AFTER_PROMPT
 from memoryhub.core.database import write_transaction
 from memoryhub.memories.errors import StoreError
 from memoryhub.memories.rows import resolve_project
 from memoryhub.memories.secret_check import journal_refusals, refuse_secrets
-from memoryhub.models import Event, Session
+from memoryhub.models import Event, Project, Session
 from memoryhub.security.secrets import redact
 
 REDELIVERY_SECONDS = 5  # identical events within this time are one event
@@ -32,15 +33,33 @@ CLOCK_SKEW = timedelta(minutes=5)  # how far the clock of another machine may be
 _KNOWN_EVENTS = (*hooks.EVENTS, hooks.CHECKPOINT, hooks.TOOL_CONTEXT)
 
 
-def prepare_event(hook_event: HookEvent, actor: Actor, now: datetime) -> HookContext:
-    """Validate an event, get or create its session and parse its data. StoreError names an invalid field."""
-    hook_event = _validate(hook_event, actor)
+@dataclass(frozen=True)
+class Arrival:
+    """A valid event before it is recorded: its time, its marks, the session if it exists, the project."""
+
+    at: datetime
+    mark: str
+    marks: tuple[str, ...]
+    session: Session | None
+    project: Project
+
+
+def receive_event(hook_event: HookEvent, now: datetime) -> Arrival:
+    """Find the session and the project of a valid event, without a write."""
     at = _event_time(hook_event.at, now)
     marks: tuple[str, ...] = ()
     if not hook_event.delivery_id and hook_event.at is None and hook_event.event in _IDENTIFIED_BY_CONTENT:
         marks = _delivery_marks(hook_event, now)
     mark = marks[0] if marks else hook_event.delivery_id
-    session = _get_or_create_session(hook_event, actor, at, mark, marks)
+    session = _find_session(hook_event, at, mark, marks)
+    project = session.read_settings() if session else Project.named(hook_event.project)
+    return Arrival(at, mark, marks, session, project)
+
+
+def prepare_event(hook_event: HookEvent, arrival: Arrival, actor: Actor) -> HookContext:
+    """Get or create the session of an event and parse its data."""
+    at, mark, marks = arrival.at, arrival.mark, arrival.marks
+    session = _get_or_create_session(hook_event, arrival, actor)
     event = Event(
         session=session,
         at=at,
@@ -49,7 +68,7 @@ def prepare_event(hook_event: HookEvent, actor: Actor, now: datetime) -> HookCon
         sensitivity=hook_event.sensitivity,
         mark="" if marks and session.has_mark else mark,
     )
-    context = HookContext(hook_event, actor, session, at, event, delivery_marks=marks)
+    context = HookContext(hook_event, actor, arrival.project, session, at, event, delivery_marks=marks)
     context.repeated = session.is_repeated if marks else session.has_mark
     if hook_event.event in (hooks.TOOL_POST, hooks.TOOL_CONTEXT):
         _read_tool_call(context)
@@ -113,7 +132,8 @@ def _update_session(context: HookContext, end_reason: str) -> None:
         statements.update_session(session.pk, changes)
 
 
-def _validate(hook_event: HookEvent, actor: Actor) -> HookEvent:
+def validate_event(hook_event: HookEvent, actor: Actor) -> HookEvent:
+    """Return the event with cleaned names and its project. StoreError names an invalid field."""
     if hook_event.event not in _KNOWN_EVENTS:
         raise StoreError(f"must be one of: {', '.join(hooks.EVENTS)}", "event")
     if hook_event.sensitivity not in LEVELS:
@@ -127,7 +147,8 @@ def _validate(hook_event: HookEvent, actor: Actor) -> HookEvent:
     cleaned = replace(hook_event, session_id=session_id, project=project)
     with journal_refusals(cleaned, actor, "event"):
         refuse_secrets(cleaned, ("session_id", "project"))
-    return replace(cleaned, cwd=redact(clean_text(hook_event.cwd))[:1000])
+    cwd = redact(clean_text(hook_event.cwd))[:1000]
+    return replace(cleaned, cwd=cwd, project=resolve_project(project, actor))
 
 
 def _event_time(at: datetime | None, now: datetime) -> datetime:
@@ -139,27 +160,33 @@ def _event_time(at: datetime | None, now: datetime) -> datetime:
     return min(at, now)
 
 
-def _get_or_create_session(
-    hook_event: HookEvent, actor: Actor, at: datetime, mark: str, marks: Sequence[str]
-) -> Session:
-    """Return the session, compared with the marks of an event. One statement if it exists."""
-    project = resolve_project(hook_event.project, actor)
+def _find_session(hook_event: HookEvent, at: datetime, mark: str, marks: Sequence[str]) -> Session | None:
+    """Return the session, compared with the marks of an event, and its settings. One statement."""
     names = json.dumps(file_names(hook_event.data.get("tool_input")))
-    params = [*_repeat_params(marks, at), mark, names, hook_event.session_id, project]
-    session = next(iter(Session.objects.raw(statements.SESSION_OF_EVENT, params)), None)
+    params = [*_repeat_params(marks, at), mark, names, hook_event.session_id, hook_event.project]
+    return next(iter(Session.objects.raw(statements.SESSION_OF_EVENT, params)), None)
+
+
+def _get_or_create_session(hook_event: HookEvent, arrival: Arrival, actor: Actor) -> Session:
+    session, at = arrival.session, arrival.at
     if session is None:
         first = {"agent": actor.name, "cwd": hook_event.cwd, "started_at": at, "last_at": at}
-        session = Session(session_id=hook_event.session_id, project=project, **first)
+        session = Session(session_id=hook_event.session_id, project=hook_event.project, **first)
         if hook_event.event == hooks.PROMPT_SUBMIT:
             session.state, session.segment = {"asked": CALLS_AFTER_PROMPT, "prompted": True}, 1
         with write_transaction():
             session.is_new = bulk.insert_unless(session, "FALSE", [])
         if not session.is_new:  # another process has inserted it
-            session = Session.objects.raw(statements.SESSION_OF_EVENT, params)[0]
+            session = _find_session(hook_event, at, arrival.mark, arrival.marks)
+            assert session is not None  # noqa: S101 sessions with recent events are not deleted
     if hook_event.cwd and not session.cwd:
         with write_transaction():
             Session.objects.filter(pk=session.pk).update(cwd=hook_event.cwd)
     return session
+
+
+def ignored_paths(project: Project, *folders: str) -> IgnoredPaths:
+    return IgnoredPaths(project.ignored_paths, project.name, folders)
 
 
 def _read_tool_call(context: HookContext) -> None:
@@ -167,8 +194,12 @@ def _read_tool_call(context: HookContext) -> None:
     tool = redact(clean_text(str(data.get("tool_name") or "")))[:200]
     chars = settings.MEMORYHUB.event_preview_chars
     cwd = context.hook_event.cwd or context.session.cwd
-    call = parse_tool_call(tool, data.get("tool_input"), data.get("tool_response"), cwd, chars)
-    context.call = call
+    ignored = ignored_paths(context.project, cwd, context.session.cwd)
+    seen = ignored.filter(observe(tool, data.get("tool_input"), data.get("tool_response"), cwd))
+    if seen is None:
+        context.ignored = True
+        return
+    context.call = call = reduce_call(seen, chars)
     event.tool_name, event.preview = tool, call.preview
     event.files, event.keywords = list(call.files), list(call.keywords)
     if call.secret:

@@ -40,7 +40,12 @@ class ToolCall:
 
 def parse_tool_call(tool: str, given: Any, response: Any, cwd: str, preview_chars: int) -> ToolCall:
     """Parse a tool call; its input and response may be any JSON."""
-    seen = observe(tool, given, response, cwd)
+    return reduce_call(observe(tool, given, response, cwd), preview_chars)
+
+
+def reduce_call(seen: Observation, preview_chars: int) -> ToolCall:
+    """Return a tool call with the parts of it that may be stored."""
+    tool = seen.tool
     touched = (*seen.files_modified, *seen.files_read)
     secret = any(map(is_secret_file, touched)) or names_secret_file(seen.command)
     shown = "" if secret else redact(strip_injected_context(seen.text))

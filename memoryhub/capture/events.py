@@ -9,8 +9,10 @@ from typing import Any
 
 from memoryhub.access.policy import Actor, Sensitivity
 from memoryhub.capture.event_preview import ToolCall
+from memoryhub.core.private_text import strip_private
+from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.hooks import CHECKPOINT, EVENTS, PROMPT_SUBMIT, SESSION_END, SESSION_START, TOOL_POST, Status
-from memoryhub.models import Event, Session
+from memoryhub.models import Event, Project, Session
 
 __all__ = [
     "CHECKPOINT",
@@ -28,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class HookEvent:
-    """One event of an agent session, as an adapter passes it in.
+    """One event of an agent session, as an adapter passes it in, without the private parts of its data.
 
     ``at``: when it happened; None means now.
     ``delivery_id``: by which a repeated delivery is recognised and ignored; empty if the agent sends no id.
@@ -52,6 +54,10 @@ class HookEvent:
     may_read: bool = True
     injects_at_start: bool = False
     max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        # Before anything stores, hashes or matches the data.
+        object.__setattr__(self, "data", strip_private(self.data))
 
 
 @dataclass(frozen=True)
@@ -88,10 +94,12 @@ class HookContext:
     ``delivery_marks``: marks derived from the content, for events without an id or a time: the mark of the
     current time window and that of the window before it.
     ``steps``: results of the steps that change the session's state, or their exceptions, by capability.
+    ``ignored``: the event is only about ignored files and is not stored.
     """
 
     hook_event: HookEvent
     actor: Actor
+    project: Project
     session: Session
     at: datetime
     event: Event
@@ -101,3 +109,9 @@ class HookContext:
     repeated: bool = False
     delivery_marks: tuple[str, ...] = ()
     steps: dict[str, Any] = field(default_factory=dict)
+    ignored: bool = False
+
+    @property
+    def needs_approval(self) -> bool:
+        """Whether captured memories wait for a person."""
+        return self.project.mode == ProjectMode.APPROVE

@@ -21,7 +21,7 @@ ACTOR = system_actor(PROMPT_INJECTION_FLAG)
 BATCH_SIZE = 50  # journal rows of one turn
 REST_FACTOR = 9  # rest after each turn, as a multiple of its CPU time
 MAX_FIELD_CHARS = 20_000
-_WRITE_OPERATIONS = ("insert", "update")
+_WRITE_OPERATIONS = ("insert", "update", "accept")
 _TEXT_FIELDS = ("title", "subtitle", "abstract", "overview", "content")
 
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from memoryhub import capabilities, hooks
 from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity, stricter_level
-from memoryhub.capture import event_log, segments, services, summaries
+from memoryhub.capture import event_log, projects, segments, services, summaries
 from memoryhub.capture.events import DispatchResult, HandlerReport, HookContext, HookEvent
 from memoryhub.capture.session_state import SessionState, locked_state
 from memoryhub.capture.statements import failure_line
@@ -51,6 +51,7 @@ from memoryhub.security.secrets import redact
 logger = logging.getLogger(__name__)
 
 AUTO = "auto"
+_WAITS = "waits for approval in the review queue"
 # Sources of Claude Code's SessionStart that leave the agent without the earlier context of the session.
 _SOURCES_WITHOUT_CONTEXT = frozenset({"startup", "clear", "compact"})
 
@@ -179,16 +180,22 @@ def capture_tool_call(context: HookContext) -> HandlerResult:
     event.memory, event.skip_reason = result.memory, result.skip_reason
     if result.score:
         event.memorability, event.memorability_parts = round(result.score.total, 3), result.score.parts()
-    details = [
-        f"stored as {result.memory.type} {result.memory.uid}"
-        if result.memory
-        else f"not stored: {result.skip_reason}"
-    ]
-    details += [f"noted before: {memory.uid}" for memory in result.from_notes if memory != result.memory]
-    if result.checkpoint_due:
+    if not result.memory:
+        details = [f"not stored: {result.skip_reason}"]
+    elif context.needs_approval:
+        details = [_WAITS]
+    else:
+        details = [f"stored as {result.memory.type} {result.memory.uid}"]
+    details += _describe_notes(context, [memory for memory in result.from_notes if memory != result.memory])
+    if result.checkpoint_due and not context.needs_approval:
         captured = [*([result.memory] if result.memory else []), *result.from_notes]
         details.append(f"checkpoint: {_try_checkpoint(context, captured)}")
     return "ok" if result.memory else "skipped", "; ".join([*details, *result.warnings])
+
+
+def _describe_notes(context: HookContext, memories: list[Memory]) -> list[str]:
+    """Return lines about memories made of earlier calls, without ids of those that wait for approval."""
+    return [] if context.needs_approval else [f"noted before: {memory.uid}" for memory in memories]
 
 
 def _try_checkpoint(context: HookContext, captured: list[Memory]) -> str:
@@ -204,7 +211,9 @@ def _try_checkpoint(context: HookContext, captured: list[Memory]) -> str:
 def _capture_context(context: HookContext) -> services.CaptureContext:
     event = context.event
     segment = event.segment if capabilities.is_enabled(capabilities.BOUNDARIES) else 0
-    return services.CaptureContext(context.session, segment, context.at, event.sensitivity, context.actor)
+    return services.CaptureContext(
+        context.session, segment, context.at, event.sensitivity, context.actor, context.needs_approval
+    )
 
 
 def begin_session(context: HookContext) -> HandlerResult:
@@ -231,18 +240,23 @@ def begin_session(context: HookContext) -> HandlerResult:
 def end_session(context: HookContext) -> HandlerResult:
     """Capture the open notes, then write the summary of the session."""
     rest = services.capture_remaining_notes(_capture_context(context))
-    current = summaries.CurrentEvent(context.event, rest.from_notes)
+    current = summaries.CurrentEvent(context.event, rest.from_notes, context.needs_approval)
     memory, outcome = summaries.summarise_session(context.session, context.at, context.actor, current)
     context.event.memory = memory
-    details = [f"summary {outcome}: {memory.uid}" if memory else outcome]
-    details += [f"noted before: {captured.uid}" for captured in rest.from_notes]
+    if context.needs_approval:
+        details = [f"summary {_WAITS}" if memory else outcome]
+    else:
+        details = [f"summary {outcome}: {memory.uid}" if memory else outcome]
+    details += _describe_notes(context, rest.from_notes)
     return "ok" if memory else "skipped", "; ".join([*details, *rest.warnings])
 
 
 def create_checkpoint(context: HookContext) -> HandlerResult:
-    """Summarise the work so far, before the agent loses its context."""
+    """Summarise the work so far, before the agent loses its context, unless a person has to approve it."""
     with locked_state(context.session) as state:
         state.fresh_since = context.at.isoformat()
+    if context.needs_approval:
+        return "skipped", "memories wait for approval, so there is no checkpoint"
     memory, outcome = summaries.store_checkpoint(context.session, context.at, context.actor)
     context.event.memory = memory
     return ("ok", f"checkpoint {outcome}: {memory.uid}") if memory else ("skipped", outcome)
@@ -319,13 +333,32 @@ HOOKS: tuple[Hook, ...] = (
 )
 
 
+def _skip_event(event: str, reason: str) -> DispatchResult:
+    """Return the result of an event that is not recorded."""
+    reports = [HandlerReport(hook.name, hook.priority, "skipped", reason) for hook in hooks.registered(event)]
+    return DispatchResult(reports, "", None)
+
+
 def dispatch(hook_event: HookEvent, actor: Actor, now: datetime | None = None) -> DispatchResult:
-    """Run an event through the pipeline and record it. A failing handler does not stop the others.
+    """Run an event through the pipeline and record it, as far as the project's settings allow.
+
+    A failing handler does not stop the others.
 
     StoreError names an invalid field of the event. DatabaseError is raised when nothing can be read or
     recorded. A repeated event changes nothing. A tool that is about to run is not recorded.
     """
-    context = event_log.prepare_event(hook_event, actor, now or timezone.now())
+    now = now or timezone.now()
+    hook_event = event_log.validate_event(hook_event, actor)
+    arrival = event_log.receive_event(hook_event, now)
+    project = arrival.project
+    if not project.records_events(now):
+        return _skip_event(hook_event.event, projects.leave_out(project, hook_event.event, now))
+    ignored = event_log.ignored_paths(project, hook_event.cwd)
+    if ignored and (prompt := hook_event.data.get("prompt")):
+        hook_event = replace(hook_event, data={**hook_event.data, "prompt": ignored.redact(str(prompt))})
+    context = event_log.prepare_event(hook_event, arrival, actor)
+    if context.ignored:
+        return _skip_event(hook_event.event, "only ignored files")
     reports = []
     if hook_event.event in (TOOL_POST, TOOL_CONTEXT):
         ran = [_run_hook(hook, context) for hook in hooks.registered(TOOL_CONTEXT)]

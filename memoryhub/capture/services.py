@@ -69,13 +69,17 @@ class CaptureResult:
 
 @dataclass(frozen=True)
 class CaptureContext:
-    """The session, time and level of a call. ``segment`` is 0 while boundary detection is off."""
+    """The session, time and level of a call. ``segment`` is 0 while boundary detection is off.
+
+    ``needs_approval``: memories wait for a person and change no other memory.
+    """
 
     session: Session
     segment: int
     at: datetime
     sensitivity: str
     actor: Actor
+    needs_approval: bool = False
 
 
 @dataclass(frozen=True)
@@ -249,11 +253,12 @@ def _store_memory(
         created_at=context.at,
     )
     try:
-        result.memory = memories.create_memory(draft, context.actor).memory
+        stored = memories.create_memory(draft, context.actor, needs_approval=context.needs_approval)
+        result.memory = stored.memory
     except (memories.SecretDetected, memories.TooCostlyToCheck):
         result.skip_reason = "secret"
     else:
-        if old and not old.pinned:
+        if old and not old.pinned and not context.needs_approval:
             memories.trash_merged(result.memory, [old.uid], context.actor)
 
 

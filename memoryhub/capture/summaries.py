@@ -71,10 +71,14 @@ class SummaryDraft:
 
 @dataclass(frozen=True)
 class CurrentEvent:
-    """The event that triggers a summary, which is not recorded yet, and the memories it created."""
+    """The event that triggers a summary, which is not recorded yet, and the memories it created.
+
+    ``needs_approval``: the summary waits for a person.
+    """
 
     event: Event
     captured: Sequence[Memory] = ()
+    needs_approval: bool = False
 
 
 def summarise_session(
@@ -88,6 +92,10 @@ def summarise_session(
     draft = _build_draft(session, None, current)
     if draft is None:
         return None, "nothing to sum up"
+    if current and current.needs_approval:
+        return _store_draft(
+            draft, session, at, actor, MemoryType.SESSION_SUMMARY, needs_approval=True
+        ), "made"
     with write_transaction():
         session.refresh_from_db(fields=["summary"])
         memory, outcome = _save_summary(draft, session, at, actor)
@@ -276,7 +284,13 @@ def _session_key(session: Session) -> str:
 
 
 def _store_draft(
-    draft: SummaryDraft, session: Session, at: datetime, actor: Actor, kind: MemoryType
+    draft: SummaryDraft,
+    session: Session,
+    at: datetime,
+    actor: Actor,
+    kind: MemoryType,
+    *,
+    needs_approval: bool = False,
 ) -> Memory:
     # The key keeps sessions with identical summaries apart, for example two that changed the same file.
     key = _session_key(session)
@@ -304,7 +318,7 @@ def _store_draft(
         session_id=session.session_id,
         created_at=at,
     )
-    return store.create_memory(memory_draft, actor).memory
+    return store.create_memory(memory_draft, actor, needs_approval=needs_approval).memory
 
 
 def _hub_actor(actor: Actor, project: str) -> Actor:

@@ -32,6 +32,7 @@ from memoryhub.api.schemas import (
     ListOf,
     MemoryShape,
     PreviewShape,
+    ProjectShape,
     RecallShape,
     SearchResults,
     SessionShape,
@@ -58,6 +59,7 @@ SERVER_VARIABLE = "MEMORYHUB_URL"
 TOKEN_VARIABLE = "MEMORYHUB_TOKEN"  # noqa: S105 the name of a variable
 MAX_WAIT_SECONDS = 30.0  # before one retry; a hub that asks for more gets none
 FIRST_WAIT_SECONDS = 0.5  # at most; doubled with each try
+_JSON_LINES = "application/x-ndjson"
 _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
 
@@ -192,6 +194,14 @@ class InjectOptions(Levels, total=False):
     max_count: int
 
 
+class ProjectSettings(TypedDict, total=False):
+    """``mode``: off, observe, approve or automatic. ``pause_hours`` 0 ends a pause."""
+
+    mode: str
+    pause_hours: float
+    ignored_paths: str
+
+
 class SessionFilters(Levels, total=False):
     project: str
     since: datetime | str
@@ -242,7 +252,10 @@ class Call(Generic[Result]):
         if not response.is_success:
             raise to_error(response)
         try:
-            found = response.json()
+            if response.headers.get("Content-Type", "").startswith(_JSON_LINES):
+                found: Any = [json.loads(line) for line in response.text.split("\n") if line]
+            else:
+                found = response.json()
             if self.result is Memory and isinstance(found, dict):
                 found["etag"] = response.headers.get("ETag", "")
             return pydantic.TypeAdapter(self.result).validate_python(found)
@@ -367,6 +380,10 @@ def memories(filters: Filters, order: str) -> Call[ListOf[PreviewShape]]:
     return Call("GET", "/memories", ListOf[PreviewShape], {**filters, "order": order, "limit": 200})
 
 
+def export(filters: Filters) -> Call[list[dict[str, Any]]]:
+    return Call("GET", "/export", list[dict[str, Any]], filters)
+
+
 def search(query: str, options: SearchOptions) -> Call[SearchResults]:
     return Call("POST", "/search", SearchResults, body={**options, "query": query})
 
@@ -415,6 +432,14 @@ def report_event(
     data = {**data, "tool_use_id": key or data.get("tool_use_id") or uuid4().hex}
     body = {**fields, "event": event, "session_id": session_id, "data": data}
     return Call("POST", "/events", EventAnswer, body=body)
+
+
+def project(name: str) -> Call[ProjectShape]:
+    return Call("GET", f"/projects/{_quote(name)}", ProjectShape)
+
+
+def configure_project(name: str, settings: ProjectSettings) -> Call[ProjectShape]:
+    return Call("PATCH", f"/projects/{_quote(name)}", ProjectShape, body=settings)
 
 
 def statistics(levels: Levels) -> Call[Statistics]:

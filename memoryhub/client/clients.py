@@ -18,6 +18,7 @@ from memoryhub.api.schemas import (
     InjectionShape,
     ListOf,
     PreviewShape,
+    ProjectShape,
     RecallShape,
     SearchResults,
     SessionShape,
@@ -42,6 +43,7 @@ from memoryhub.client.calls import (
     MemoryPatch,
     NewMemory,
     PastFilters,
+    ProjectSettings,
     SearchOptions,
     Session,
     SessionFilters,
@@ -147,6 +149,14 @@ class Client:
         """Report what happens in a session. A second event with the same idempotency key is ignored."""
         return self._send(calls.report_event(event, session_id, data or {}, idempotency_key, fields))
 
+    def project(self, name: str) -> ProjectShape:
+        """Return the settings of a project."""
+        return self._send(calls.project(name))
+
+    def configure_project(self, name: str, **settings: Unpack[ProjectSettings]) -> ProjectShape:
+        """Change the given settings of a project."""
+        return self._send(calls.configure_project(name, settings))
+
     def statistics(self, **levels: Unpack[Levels]) -> Statistics:
         """Return counts of visible rows."""
         return self._send(calls.statistics(levels))
@@ -158,6 +168,10 @@ class Client:
     def memories(self, *, order: str = "-updated_at", **filters: Unpack[Filters]) -> Iterator[PreviewShape]:
         """Iterate over the memories that match all filters, page by page."""
         return self._pages(calls.memories(filters, order))
+
+    def export(self, **filters: Unpack[Filters]) -> list[dict[str, Any]]:
+        """Return the lines of an export: whole memories, and their replacements."""
+        return self._send(calls.export(filters))
 
     def sessions(self, **filters: Unpack[SessionFilters]) -> Iterator[SessionShape]:
         """Iterate over the sessions, most recent first."""
@@ -269,6 +283,12 @@ class AsyncClient:
     ) -> EventAnswer:
         return await self._send(calls.report_event(event, session_id, data or {}, idempotency_key, fields))
 
+    async def project(self, name: str) -> ProjectShape:
+        return await self._send(calls.project(name))
+
+    async def configure_project(self, name: str, **settings: Unpack[ProjectSettings]) -> ProjectShape:
+        return await self._send(calls.configure_project(name, settings))
+
     async def statistics(self, **levels: Unpack[Levels]) -> Statistics:
         return await self._send(calls.statistics(levels))
 
@@ -279,6 +299,9 @@ class AsyncClient:
         self, *, order: str = "-updated_at", **filters: Unpack[Filters]
     ) -> AsyncIterator[PreviewShape]:
         return self._pages(calls.memories(filters, order))
+
+    async def export(self, **filters: Unpack[Filters]) -> list[dict[str, Any]]:
+        return await self._send(calls.export(filters))
 
     def sessions(self, **filters: Unpack[SessionFilters]) -> AsyncIterator[SessionShape]:
         return self._pages(calls.sessions(filters))

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 from memoryhub.ops import bootstrap
 
-COMMANDS = ("search", "remember", "recall", "sessions", "connect")
+COMMANDS = ("search", "remember", "recall", "sessions", "sync", "mode", "pause", "resume", "connect")
 _HELP: tuple[list[str], ...] = ([], ["help"], ["--help"], ["-h"])
 
 
@@ -20,6 +21,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if argv[1:] in _HELP:
         print(f"Commands that talk to a hub, from any machine: {', '.join(COMMANDS)}\n", flush=True)
     is_client_command = argv[1:2] and argv[1] in COMMANDS
+    if argv[1:2] and not is_client_command and (similar := get_close_matches(argv[1], COMMANDS, 1, 0.8)):
+        sys.exit(f"memoryhub: unknown command {argv[1]!r}. Did you mean {similar[0]}?")
     bootstrap.main(argv, _run_client_command if is_client_command else bootstrap.run_management_command)
 
 

@@ -1,4 +1,4 @@
-"""The commands ``search``, ``remember``, ``recall`` and ``sessions``; the parser of all client commands."""
+"""The commands that talk to a hub, except ``connect``, and the parser of all of them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,25 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Unpack
 
 from memoryhub.api.schemas import HitShape, SessionShape
-from memoryhub.client import connect
-from memoryhub.client.calls import DEFAULT_SERVER, SERVER_VARIABLE, MemoryFields, NewMemory, TimelineEntry
+from memoryhub.client import connect, sync
+from memoryhub.client.calls import (
+    DEFAULT_SERVER,
+    SERVER_VARIABLE,
+    MemoryFields,
+    NewMemory,
+    ProjectSettings,
+    TimelineEntry,
+)
 from memoryhub.client.clients import Client
 from memoryhub.client.credentials import find_server, find_token
 from memoryhub.client.errors import AuthenticationFailed, ConnectionFailed, MemoryhubError
 from memoryhub.client.terminal import make_safe, print_json, print_table
 from memoryhub.core.http_client import is_unencrypted
 from memoryhub.core.text import without_title_line
-from memoryhub.core.vocabulary import SCOPES, TYPES
+from memoryhub.core.vocabulary import PROJECT_MODES, SCOPES, TYPES
 
 _LEVELS = ("public", "private", "secret")
 
@@ -155,7 +162,7 @@ def _recall(options: argparse.Namespace) -> int:
     whole = {memory.id for memory in found.details}
     rows = [(line.id, line.type, line.summary) for line in found.index if line.id not in whole]
     if rows:
-        print_table(("id", "type", "also matching"), rows)
+        print_table(("id", "type", "also matching" if whole else "matching"), rows)
     if not found.total_count:
         print("No memory matches.")
     elif found.has_more:
@@ -182,7 +189,10 @@ def _add_remember(parser: argparse.ArgumentParser) -> None:
 
 
 def _ttl(text: str) -> float:
-    return 0.0 if text == "never" else float(text)
+    try:
+        return 0.0 if text == "never" else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError("must be a number of days, or never") from None
 
 
 def _remember(options: argparse.Namespace) -> int:
@@ -253,11 +263,57 @@ def _describe_entry(entry: TimelineEntry) -> str:
     return " ".join(str(more.get(name) or "") for name in ("event", "tool_name", "preview")).strip()
 
 
+def _add_mode(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", help="project")
+    parser.add_argument("mode", nargs="?", choices=PROJECT_MODES, help="without it, the mode is shown")
+    _add_json(parser)
+    parser.set_defaults(run=_mode)
+
+
+def _mode(options: argparse.Namespace) -> int:
+    return _configure(options, mode=options.mode) if options.mode else _configure(options)
+
+
+def _add_pause(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", help="project")
+    parser.add_argument("--hours", type=float, default=1, metavar="N", help="hours from now (default: 1)")
+    _add_json(parser)
+    parser.set_defaults(run=lambda options: _configure(options, pause_hours=options.hours))
+
+
+def _add_resume(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", help="project")
+    _add_json(parser)
+    parser.set_defaults(run=lambda options: _configure(options, pause_hours=0))
+
+
+def _configure(options: argparse.Namespace, **settings: Unpack[ProjectSettings]) -> int:
+    """Change the settings of a project, if any are given, and show its mode."""
+    with _client(options) as client:
+        found = client.project(options.project)
+        if settings:
+            found = client.configure_project(options.project, **settings)
+    if options.json:
+        return print_json(found)
+    paused = f", paused until {_time(found.paused_until)}" if found.paused_until else ""
+    print(f"{make_safe(found.name)}: {found.mode}{paused}")
+    for event, count in found.event_counts.items():
+        print(f"  {make_safe(event)}: {count} counted")
+    return 0
+
+
 _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
     "search": (_add_search, "Search the memories of a hub."),
     "remember": (_add_remember, "Store a memory in a hub."),
     "recall": (_add_recall, "Show the memories about a subject, within a budget of tokens."),
     "sessions": (_add_sessions, "List the sessions of agents, or show what happened in one."),
+    "sync": (
+        sync.add_arguments,
+        "Synchronize a project and a folder of Markdown files, in both directions.",
+    ),
+    "mode": (_add_mode, "Show or set the mode of a project: what its agents' sessions leave in the hub."),
+    "pause": (_add_pause, "Pause memory in a project: nothing is stored and nothing is shown."),
+    "resume": (_add_resume, "End the pause of a project."),
     "connect": (connect.add_arguments, "Connect the agents of this machine to a hub."),
 }
 

@@ -224,8 +224,12 @@ class _Parser:
             return _Child(key, start, node)
         name = self._value().value if self.text[self.at] == '"' else None
         self._skip_blank()
-        if name is None or name in parent.value or self.text[self.at : self.at + 1] != ":":
-            raise self._error("a key that is used once")
+        if name is None:
+            raise self._error("a key in quotes")
+        if name in parent.value:
+            raise self._error("a key that does not repeat another one")
+        if self.text[self.at : self.at + 1] != ":":
+            raise self._error("a colon")
         self._step()
         node = self._value()
         parent.value[name] = node.value

@@ -87,6 +87,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--toolset", choices=list(snippets.TOOLSETS), default="letsgo", help="default: letsgo"
     )
+    parser.add_argument(
+        "--status-line",
+        action="store_true",
+        help="also show in Claude Code what memory did, unless it has a status line",
+    )
     parser.add_argument("--undo", action="store_true", help="remove what this command added")
     parser.add_argument("--dry-run", action="store_true", help="show the changes and apply none")
     parser.add_argument("--yes", action="store_true", help="apply the changes without a question")
@@ -100,12 +105,17 @@ def run(options: argparse.Namespace) -> int:
     agents = agents or [agent for agent in known_agents() if agent.is_installed()]
     if not agents:
         raise ConfigurationError("No agent found on this machine. --agent names one that is not detected.")
-    token = "" if options.dry_run else _ask_for_token(options)
+    token = ""
+    if not options.dry_run:
+        token = _ask_for_token(options)
+        _check_hub(options.server, token)
     print("Agents: " + ", ".join(agent.title for agent in agents))
     states = set(_connect(options, agents))
     if "connected" in states and not options.dry_run:
         _send_test_event(options.server, token)
         _explain_token(options.server)
+        if not options.status_line and any(agent.key == "claude-code" for agent in agents):
+            print("Claude Code can show what memory did: run this command again with --status-line.")
     return int("failed" in states)
 
 
@@ -117,8 +127,12 @@ def _connect(options: argparse.Namespace, agents: list[Agent]) -> Iterator[str]:
         if agent.key == "claude-code" and _has_plugin(agent):
             print(f"{agent.title}: the plugin memoryhub is enabled, which connects it already.")
             yield "connected"
-            continue
-        for snippet, path in agent.files.items():
+            files = {"status-line": agent.files["hooks"]} if options.status_line else {}
+        else:
+            files = agent.files
+            if options.status_line and "hooks" in files:
+                files = {"hooks with status line": files["hooks"], "claude-code": files["claude-code"]}
+        for snippet, path in files.items():
             yield _handle(options, agent.title, path, partial(_plan, record, snippet, path, hub), record)
 
 
@@ -197,12 +211,25 @@ def _add(snippet: str, text: str, hub: HubConnection) -> tuple[str, Addition]:
     if snippet == "codex":
         after, toml = config_files.add_toml(text, _snippet_text(snippet, hub))
         return after, Addition(toml=toml)
-    content = claude_code.settings_snippet(hub.base, None) if snippet == "hooks" else None
-    entries = list(config_files.to_entries(content or json.loads(_snippet_text(snippet, hub))))
-    if content:
+    if snippet in _CLAUDE_CODE_SETTINGS:
+        entries = _settings_entries(snippet, text, hub)
         _check_no_other_hooks(text, entries)
+    else:
+        entries = list(config_files.to_entries(json.loads(_snippet_text(snippet, hub))))
     after, added = config_files.add_json(text, entries)
     return after, Addition(added)
+
+
+_CLAUDE_CODE_SETTINGS = ("hooks", "hooks with status line", "status-line")
+
+
+def _settings_entries(snippet: str, text: str, hub: HubConnection) -> list[Entry]:
+    """Return what Claude Code's settings get: hooks, and a status line if there is none yet."""
+    content = claude_code.settings_snippet(hub.base, None) if snippet.startswith("hooks") else {}
+    entries = list(config_files.to_entries(content))
+    line = claude_code.status_line_setting(hub.base)
+    present = config_files.parse_json(text).get("statusLine", line) if text.strip() else line
+    return [*entries, Entry(("statusLine",), line)] if snippet != "hooks" and present == line else entries
 
 
 def _plan_removal(record: Record, path: Path) -> Change:
@@ -306,6 +333,12 @@ def _ask_for_token(options: argparse.Namespace) -> str:
     if reason := credentials.store_token(options.server, token):
         print(f"The token is not stored: {reason}. Set {TOKEN_VARIABLE} yourself.", file=sys.stderr)
     return token
+
+
+def _check_hub(server: str, token: str) -> None:
+    """Raise the error of a hub that cannot be reached or refuses the token, before any file changes."""
+    with Client(server, token) as client:
+        client.search("memoryhub", limit=1)
 
 
 def _send_test_event(server: str, token: str) -> None:

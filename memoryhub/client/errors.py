@@ -53,7 +53,7 @@ class ApiError(MemoryhubError):
         super().__init__(self._text())
 
     def _text(self) -> str:
-        fields = "; ".join(f"{field}: {message}" for field, message in self.errors)
+        fields = "; ".join(f"{name}: {text}" for name, text in self.errors if text not in self.detail)
         reason = ": ".join(part for part in (self.detail or self.title, fields) if part)
         return f"{self.status} {self.code}: {reason}"
 

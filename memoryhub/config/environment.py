@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import re
 import secrets
 import zoneinfo
 from collections.abc import Mapping
@@ -17,8 +18,10 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from memoryhub.config.tunables import Flag
+from memoryhub.core.client_ip import is_loopback
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+_HOST = re.compile(r"[a-z0-9.-]+|[0-9a-f:]+")  # a name or an address, as urlsplit writes it
 
 
 class ConfigError(ValueError):
@@ -90,6 +93,11 @@ class Operator(BaseSettings):
     behind_proxy: Flag = _variable(
         "MEMORYHUB_BEHIND_PROXY", "true where a proxy in front ends the TLS and sets X-Forwarded-Proto", False
     )
+    public_url: str = _variable(
+        "MEMORYHUB_PUBLIC_URL",
+        "the address under which browsers and hosted agents reach the hub, as https://hub.example.org;"
+        " turns OAuth for MCP on",
+    )
     debug: Flag = _variable("MEMORYHUB_DEBUG", "error pages for developers; never on a network", False)
     time_zone: str = _variable("MEMORYHUB_TIME_ZONE", "the zone in which pages show times", "UTC")
     oidc_issuer: str = _variable(
@@ -154,6 +162,30 @@ class Operator(BaseSettings):
             problem = f"MEMORYHUB_TIME_ZONE: there is no time zone {written!r}; write one like Europe/Berlin"
             raise ConfigError([problem]) from None
         return written
+
+    @model_validator(mode="after")
+    def _check_public_url(self) -> Operator:
+        """Require an origin that tokens can travel to. Requests to its host are answered."""
+        if not (written := self.public_url.strip()):
+            return self
+        try:
+            address = urlsplit(written)
+            host, port = address.hostname or "", address.port
+        except ValueError:
+            raise ConfigError([f"MEMORYHUB_PUBLIC_URL: {written!r} is not an address"]) from None
+        origin = f"{address.scheme}://{address.netloc}"
+        if not _HOST.fullmatch(host) or address.username is not None or written.rstrip("/") != origin:
+            raise ConfigError(
+                ["MEMORYHUB_PUBLIC_URL must be scheme and host alone, as https://hub.example.org"]
+            )
+        if address.scheme != "https" and not (address.scheme == "http" and is_loopback(host)):
+            raise ConfigError(["MEMORYHUB_PUBLIC_URL must be an https address: tokens travel to it"])
+        is_default = port == {"https": 443, "http": 80}[address.scheme]
+        named = f"[{host}]" if ":" in host else host
+        self.public_url = f"{address.scheme}://{named}" + ("" if port is None or is_default else f":{port}")
+        if "*" not in self.allowed_hosts and named not in self.allowed_hosts:
+            self.allowed_hosts.append(named)
+        return self
 
     @model_validator(mode="after")
     def _check_oidc(self) -> Operator:

@@ -257,6 +257,9 @@ class Config(BaseModel):
     refusals_per_minute: Int = _tunable(
         60, "tries a minute, from one address of another machine, of what is no token; 0: no limit", 0, 10**6
     )
+    oauth_registration: Flag = _flag(
+        True, "apps may register themselves for OAuth; none works before a person approved it"
+    )
     request_seconds: Float = _tunable(
         30, "after this a read of the database is broken off, seconds; 0: never", 0, 3600
     )

@@ -21,6 +21,7 @@ HTTP_EVENTS = (
     "SessionEnd",
 )
 TIMEOUT_SECONDS = 5  # the time that Claude Code waits; a response takes a fraction of a second
+STATUS_SECONDS = 0.25  # a status line that comes later is not shown
 # Before an edit the hub is asked for memories about the file; an agent reads a file before it edits that.
 _MATCHERS = {
     "PreToolUse": "Edit|MultiEdit|Write|NotebookEdit",
@@ -45,6 +46,22 @@ def session_start_command(base_url: str, levels: Sequence[str] = ()) -> str:
         f" -H 'Content-Type: application/json' --data-binary @-"
         f" {_quote_for_shell(hook_url(base_url, levels))} || true"
     )
+
+
+def status_line_command(base_url: str) -> str:
+    """Return the command of the status line: prints the hub's line, or nothing if it is not there at once."""
+    return (
+        f"""input=$(cat); printf 'header = "%s"\\n' "Authorization: Bearer ${ENVIRONMENT_VARIABLE}" """
+        "'Content-Type: application/json' |"
+        f' curl -sf -m {STATUS_SECONDS} --config - --data-binary "$input"'
+        f" {_quote_for_shell(hook_url(base_url) + '/status')}"
+        """ 2>/dev/null | sed -n 's/.*"line":"\\([^"]*\\)".*/\\1/p'"""
+    )
+
+
+def status_line_setting(base_url: str) -> dict[str, Any]:
+    """Return the setting that shows the hub's status line."""
+    return {"type": "command", "command": status_line_command(base_url)}
 
 
 def settings_snippet(base_url: str, token: str | None, levels: Sequence[str] = ()) -> dict[str, Any]:

@@ -56,6 +56,18 @@ class Scope(StrEnum):
 
 SCOPES: tuple[str, ...] = tuple(scope.value for scope in Scope)
 
+
+class ProjectMode(StrEnum):
+    """What capture does in a project: nothing, count events, ask a person first, or store at once."""
+
+    OFF = "off"
+    OBSERVE = "observe"
+    APPROVE = "approve"
+    AUTOMATIC = "automatic"
+
+
+PROJECT_MODES: tuple[str, ...] = tuple(mode.value for mode in ProjectMode)
+
 # LetsGo's knowledge categories, offered as suggestions. Other words are valid too.
 CONCEPTS: tuple[str, ...] = (
     "how-it-works",

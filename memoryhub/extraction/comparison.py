@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 from memoryhub.access.policy import Sensitivity
@@ -61,7 +62,8 @@ class Candidate:
             session_id=destination.session_id,
             scope=Scope(destination.scope),
             sensitivity=Sensitivity(destination.sensitivity),
-            tags=["extracted"],
+            tags=["extracted", *destination.tags],
+            created_at=destination.created_at,
         )
 
     @property
@@ -72,12 +74,17 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Destination:
-    """Project, session, scope and level that extracted memories are stored with."""
+    """Project, session, scope and level that extracted memories are stored with.
+
+    ``created_at`` is the time of an older conversation; None is now.
+    """
 
     project: str = ""
     session_id: str = ""
     scope: str = Scope.PROJECT.value
     sensitivity: str = Sensitivity.PUBLIC.value
+    tags: tuple[str, ...] = ()
+    created_at: datetime | None = None
 
 
 def _replace_broken_characters(text: str) -> str:

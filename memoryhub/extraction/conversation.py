@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.capture.distillation import strip_injected_context
+from memoryhub.core.private_text import strip_private
 from memoryhub.core.text import estimate_tokens
 from memoryhub.security.secrets import redact_checked
 
@@ -21,7 +22,7 @@ MAX_MESSAGE_CHARS = 100_000  # of one message; a longer one is a document
 
 @dataclass(frozen=True)
 class Turn:
-    """One message of the user or the assistant, without credentials and injected memories."""
+    """One message of the user or the assistant, without credentials, private text and injected memories."""
 
     role: str
     text: str
@@ -39,7 +40,8 @@ def parse_turns(messages: Iterable[Any]) -> list[Turn]:
         role = _SPEAKERS.get(str(message.get("role", "")).lower())
         text = message_text(message.get("content"))
         if role and text.strip():
-            clean = redact_checked(strip_injected_context(text[:MAX_MESSAGE_CHARS])).strip()
+            public = strip_private(text[:MAX_MESSAGE_CHARS])
+            clean = redact_checked(strip_injected_context(public)).strip()
             turns += [Turn(role, clean)] if clean else []
     return turns
 

@@ -8,26 +8,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
 
 from memoryhub import llm
 from memoryhub.access.policy import LEVELS, Actor, level_rank
-from memoryhub.core.vocabulary import NEVER_MERGED
+from memoryhub.capture import projects
+from memoryhub.capture.ignored_paths import IgnoredPaths
+from memoryhub.core.vocabulary import NEVER_MERGED, ProjectMode
 from memoryhub.extraction import llm_prompts, rules
 from memoryhub.extraction.comparison import Candidate, Destination, word_overlap
 from memoryhub.extraction.conversation import Turn, split_turns
 from memoryhub.extraction.deduplication import DedupDecision, Neighbour, create_deduplicated
 from memoryhub.extraction.llm_budget import Budget
 from memoryhub.llm import Chat, ModelError
-from memoryhub.memories import StoreError, StoreResult
+from memoryhub.memories import Forbidden, StoreError, StoreResult, create_memory
 from memoryhub.memories.schemas import MemoryDraft
-from memoryhub.models import Memory
+from memoryhub.models import Memory, Project
 
 logger = logging.getLogger(__name__)
 RULES, MODEL, BOTH = "rules", "model", "model and rules"
+_STORING_NOTHING = (ProjectMode.OFF, ProjectMode.OBSERVE)
 _SAME_TOPIC_OVERLAP = 0.6  # of the words of two candidates of one conversation
 
 
@@ -49,6 +53,14 @@ def extract_by_rules(turns: Sequence[Turn], destination: Destination, actor: Act
     return ExtractionResult(
         RULES, [_store_candidate(one, destination, actor) for one in rules.extract(turns)]
     )
+
+
+def permitted_turns(turns: Sequence[Turn], project: Project, now: datetime) -> tuple[list[Turn], str]:
+    """Return the turns without ignored paths; none, and the reason, if the project's settings forbid them."""
+    if not project.records_events(now):
+        return [], projects.leave_out(project, "extract", now)
+    ignored = IgnoredPaths(project.ignored_paths, project.name)
+    return [replace(turn, text=ignored.redact(turn.text)) for turn in turns], ""
 
 
 def may_send_to_model(level: str) -> bool:
@@ -182,8 +194,14 @@ def _store_candidate(
 ) -> dict[str, Any]:
     """Return the outcome of one candidate, or its refusal."""
     details: dict[str, Any] = {"category": candidate.category, "why": candidate.why}
+    project = Project.named(destination.project)
     try:
         draft = candidate.draft(destination)
+        if project.mode in _STORING_NOTHING:
+            raise Forbidden(f"nothing is stored in the project {project.name}: its mode is {project.mode}")
+        if project.mode == ProjectMode.APPROVE:
+            create_memory(draft, actor, needs_approval=True)
+            return {"outcome": "waiting", "id": None, **details}
         stored = create_deduplicated(draft, actor, choose=choose)
     except StoreError as refusal:
         return {"outcome": "refused", "id": None, "code": refusal.code, "detail": refusal.message, **details}

@@ -17,13 +17,14 @@ from memoryhub.access.policy import LEVELS, Actor, Clearance
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import parse_moment
+from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.memories.imported_history import ImportedHistory
-from memoryhub.memories.rows import is_unchanged, resolve_project, written_only_by
+from memoryhub.memories.rows import is_unchanged, refuse_if_off, resolve_project, written_only_by
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.memories.secret_check import FACT_FIELDS, find_refusal, journal_refusals
 from memoryhub.memories.undo import Inverse, Undo, inverse_of
-from memoryhub.models import Fact, JournalEntry, Memory
+from memoryhub.models import Fact, JournalEntry, Memory, Project
 from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import FactQuerySet
 
@@ -46,6 +47,8 @@ def create_fact(
             raise refusal
     with write_transaction():
         identity = _identity(draft, actor)
+        off = [identity["project"]] if Project.named(identity["project"]).mode == ProjectMode.OFF else []
+        refuse_if_off(identity["project"], actor, off)
         memory = _find_memory(draft.memory_id, actor)
         equal_facts = _same_facts(identity)
         fact = _find_repeated(equal_facts, actor)

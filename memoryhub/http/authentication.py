@@ -88,24 +88,35 @@ READ, WRITE, MAINTAIN = token_auth(Right.READ), token_auth(Right.WRITE), token_a
 ANY_RIGHT = token_auth(None)
 
 
-def require_token(request: HttpRequest) -> AgentToken:
-    """Return the token of a request from either header; raise 401 unless it is valid."""
+def require_token(request: HttpRequest, audience: str = "", challenge: str = "") -> AgentToken:
+    """Return the token of a request from either header; raise 401 unless it is valid.
+
+    ``audience``: the address whose OAuth tokens are valid. ``challenge``: the header for a 401, from
+    which an OAuth client learns how to get one.
+    """
     scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
     raw = bearer if scheme.lower() == "bearer" else request.headers.get("X-API-Key", "")
-    token = _find_token(request, raw.strip())
+    token = _find_token(request, raw.strip(), audience)
     if token is None:
-        raise unauthenticated()
+        problem = unauthenticated()
+        if challenge:
+            wrong = ', error="invalid_token"' if raw.strip() else ""
+            problem.headers = {"WWW-Authenticate": challenge + wrong}
+        raise problem
     return token
 
 
-def _find_token(request: HttpRequest, raw: str) -> AgentToken | None:
-    """Return the valid token, or None; raise 429 when it is used too often."""
+def _find_token(request: HttpRequest, raw: str, audience: str = "") -> AgentToken | None:
+    """Return the valid token, or None; raise 429 when it is used too often.
+
+    A token that is bound to an audience is valid there alone.
+    """
     if not raw:
         return None
     address = client_address(request)
     try:
         rate_limit.check_token_guesses(address, tokens.hash_token(raw))
-        token = tokens.authenticate_token(raw, address)
+        token = tokens.authenticate_token(raw, address, None, audience)
         if token is not None:
             rate_limit.count_request_of_token(token.uid, token.digest)
         else:

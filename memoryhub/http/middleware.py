@@ -177,7 +177,7 @@ class ApiProblemMiddleware:
 
 def is_api_path(path: str) -> bool:
     """Whether programs, not people, use this path."""
-    return path.startswith(("/api/", "/mcp/")) or path in _API_PATHS
+    return path.startswith(("/api/", "/mcp/", "/.well-known/oauth-")) or path in _API_PATHS
 
 
 def _allow_head(response: HttpResponseBase) -> HttpResponseBase:

@@ -39,6 +39,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _RATE_LIMIT_DETAILS = {
     "rate_per_token": "this token is used too often",
     "rate_per_address": "too many requests come from this address",
+    "oauth_registration": "too many apps register from this address",
     "refusals_per_minute": "too many invalid tokens were sent from this address",
 }
 

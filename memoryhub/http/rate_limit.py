@@ -108,11 +108,13 @@ class RecentTokens:
             self._digests.clear()
 
 
-_PER_TOKEN, _PER_ADDRESS, _INVALID_TOKENS, _VALID_TOKENS = (
+REGISTRATIONS_PER_HOUR = 10  # from one address
+_PER_TOKEN, _PER_ADDRESS, _INVALID_TOKENS, _VALID_TOKENS, _REGISTRATIONS = (
     TokenBuckets(),
     TokenBuckets(),
     TokenBuckets(),
     RecentTokens(),
+    TokenBuckets(),
 )
 
 
@@ -147,9 +149,16 @@ def count_token_guess(address: str) -> None:
         _INVALID_TOKENS.take(network, *_guess_limit())
 
 
+def count_registration(address: str) -> None:
+    """Count an OAuth client that registers; raise :class:`RateLimitExceeded` above ten an hour."""
+    if (network := client_network(address)) is not None:
+        wait = _REGISTRATIONS.take(network, REGISTRATIONS_PER_HOUR / 3600, REGISTRATIONS_PER_HOUR)
+        _raise_if_waiting(wait, "oauth_registration")
+
+
 def reset_limits() -> None:
     """Reset all counts."""
-    for counted in (_PER_TOKEN, _PER_ADDRESS, _INVALID_TOKENS, _VALID_TOKENS):
+    for counted in (_PER_TOKEN, _PER_ADDRESS, _INVALID_TOKENS, _VALID_TOKENS, _REGISTRATIONS):
         counted.clear()
 
 

@@ -219,7 +219,7 @@ def _match_candidates(
     return [
         ScoredCandidate(
             int(rows.pks[position]),
-            float(scores[position]),
+            round(float(scores[position]), 4),
             scorer.parts(position, float(matched[position])),
             texts.get(position, TextMatch()),
         )

@@ -43,6 +43,9 @@ class BlockEntry:
     tags: Sequence[str] = field(default_factory=tuple)
 
 
+EMPTY_TOKENS = estimate_tokens(OPENING) + estimate_tokens(CLOSING)
+
+
 def render_head(entry: BlockEntry) -> str:
     """Return the opening tag and the title."""
     attributes = {"id": entry.uid, "type": entry.type, "date": entry.date, "project": entry.project}
@@ -88,7 +91,7 @@ def fit_texts(entries: Sequence[BlockEntry], budget: int) -> list[str] | None:
     Each text gets an equal share of the tokens. Shares that short texts do not use go to longer ones, which
     are cut at the end of a sentence.
     """
-    left = budget - estimate_tokens(OPENING) - estimate_tokens(CLOSING)
+    left = budget - EMPTY_TOKENS
     left -= sum(estimate_tokens(render_head(one)) + estimate_tokens(render_tail(one)) + 1 for one in entries)
     whole = [neutralise_tags(one.text) for one in entries]
     wanted = list(map(estimate_tokens, whole))

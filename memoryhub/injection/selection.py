@@ -136,18 +136,29 @@ def select_memories(
 def select_pinned(
     pinned: Sequence[Candidate], shown_at: Mapping[str, datetime], budget: int, deadline: Deadline
 ) -> Selection:
-    """Select pinned memories that are new to the session, in order, as many as fit into their own budget.
+    """Select pinned memories that are new to the session, in order, as many as fit whole into their budget.
 
-    A memory whose text is cut is both shown and withheld as over the budget.
+    A memory that does not fit is left out, and not inspected, because that takes time. Only the first one is
+    cut instead; it is then both shown and withheld as over the budget.
     """
-    selection = Selection()
+    selection, left = Selection(), budget - context_block.EMPTY_TOKENS
     fit = [one for one in pinned if not _is_known(one.memory, shown_at)]
     selection.withhold([one for one in pinned if one not in fit], ALREADY_SHOWN)
-    inspected: dict[int, InspectedCandidate] = {}
-    _inspect_new([(one, PINNED) for one in fit], budget, inspected, deadline, budget)
-    everything = list(inspected.values())
-    selection.shown = [one for one in everything if not one.is_blocked]
-    selection.withhold_inspected([one for one in everything if one.is_blocked], BLOCKED)
+    for one in fit:
+        if selection.shown and context_block.count_tokens(one.memory.content) > left:
+            selection.withhold([one], OVER_PINNED_BUDGET)
+            continue
+        inspected: dict[int, InspectedCandidate] = {}
+        _inspect_new([(one, PINNED)], budget, inspected, deadline, budget)
+        [entry] = inspected.values()
+        cost = context_block.count_tokens(context_block.render_entry(entry.passage, entry.passage.text)) + 1
+        if entry.is_blocked:
+            selection.withhold_inspected([entry], BLOCKED)
+        elif selection.shown and cost > left:
+            selection.withhold([one], OVER_PINNED_BUDGET)
+        else:
+            selection.shown.append(entry)
+            left -= cost
     selection.withhold_inspected([one for one in selection.shown if one.removed_kinds], REDACTED)
     _fit_budget(selection, budget, OVER_PINNED_BUDGET)
     selection.withheld += [
@@ -164,10 +175,11 @@ def pinned_warnings(chosen: Selection) -> list[str]:
     if not over:
         return []
     cut = sum(one.detail == CUT_SHORT for one in over)
+    shown, total = len(chosen.shown), len(chosen.shown) + len(over) - cut
     budget = settings.MEMORYHUB.pinned_token_budget
     return [
-        f"pinned memories exceed pinned_token_budget ({budget} tokens): shown {len(chosen.shown)},"
-        f" of these cut short {cut}; unpin some, or raise the budget"
+        f"pinned memories exceed pinned_token_budget ({budget} tokens): {shown} of {total} shown"
+        f"{', cut short' if cut else ''}; unpin some, or raise the budget"
     ]
 
 

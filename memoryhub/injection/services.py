@@ -19,6 +19,7 @@ from memoryhub.access.policy import Actor, Clearance, Sensitivity, stricter_leve
 from memoryhub.backends import bulk, statements
 from memoryhub.core import damage
 from memoryhub.core.database import Deadline, DeadlinePassed, write_transaction
+from memoryhub.core.private_text import strip_private
 from memoryhub.core.text import shorten
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.injection import context_block, selection
@@ -63,8 +64,9 @@ _SUMMARY_TYPES = (
 
 @dataclass(frozen=True)
 class InjectionRequest:
-    """Parameters of an injection. The project defaults to that of an actor with a single project.
+    """Parameters of an injection, without the private parts of the prompt.
 
+    The project defaults to that of an actor with a single project.
     ``token_budget`` (of the block without the pinned memories) and ``max_count`` default to the
     configuration. ``max_tokens``: limit of the whole block, if the agent has one. Private and secret
     memories must be requested and allowed. ``fresh_since``: when the agent last lost its context (by
@@ -83,6 +85,9 @@ class InjectionRequest:
     sensitivity: str = Sensitivity.PUBLIC.value
     session: Session | None = None
     max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prompt", strip_private(self.prompt))
 
     @property
     def budget(self) -> int:
@@ -158,16 +163,22 @@ def inject_at_session_start(
     request: InjectionRequest, actor: Actor, now: datetime | None = None
 ) -> InjectionResult:
     """Return the block for a new session: pinned memories, the last summary, recent important memories."""
-    return _inject(_candidates_for_session_start, request, actor, now=now)
+    return _warn_if_missed(_inject(_candidates_for_session_start, request, actor, now=now))
 
 
 def inject_pinned(request: InjectionRequest, actor: Actor, now: datetime | None = None) -> InjectionResult:
     """Return the block of the pinned memories alone. Without any, nothing is logged."""
-    request = _with_default_project(request, actor)
+    request = with_default_project(request, actor)
     moment = now or timezone.now()
     if not _pinned_memories(request, request.clearance(actor), moment).exists():
         return InjectionResult()
-    return _inject(lambda *given: _Candidates(pinned=find_pinned(*given)), request, actor, now=moment)
+    pins = _inject(lambda *given: _Candidates(pinned=find_pinned(*given)), request, actor, now=moment)
+    return _warn_if_missed(pins)
+
+
+def _warn_if_missed(result: InjectionResult) -> InjectionResult:
+    """Return the block of a session start with a warning if it is empty because a step failed."""
+    return result if result.context else replace(result, warnings=[*result.warnings, *result.skipped])
 
 
 def inject_for_tool_call(
@@ -193,12 +204,17 @@ def _candidates_for_prompt(request: InjectionRequest, clearance: Clearance, now:
 
 def _live_in_project(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:
     """Return the live memories of the project, without those that a visible memory replaces."""
+    return _live_memories(request, clearance, now).filter(project=request.project)
+
+
+def _live_memories(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:
     live: MemoryQuerySet = Memory.objects.visible_to(clearance).live(max(now, timezone.now()))
-    return live.filter(project=request.project).exclude(superseded_by__in=live)
+    return live.exclude(superseded_by__in=live)
 
 
 def _pinned_memories(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:
-    return _live_in_project(request, clearance, now).pinned()
+    """Return the pinned memories of the project and of no project, which every session opens with."""
+    return _live_memories(request, clearance, now).pinned().filter(project__in={request.project, ""})
 
 
 def find_pinned(request: InjectionRequest, clearance: Clearance, now: datetime) -> list[Candidate]:
@@ -245,7 +261,7 @@ def _inject(
 ) -> InjectionResult:
     """Return a block. ``record``: whether to log it, or to log it if it shows or misses something."""
     deadline = Deadline(deadline_ms or settings.MEMORYHUB.injection_deadline_ms)
-    now, request = now or timezone.now(), _with_default_project(request, actor)
+    now, request = now or timezone.now(), with_default_project(request, actor)
     try:
         return _inject_in_time(find, request, actor, now, deadline, record)
     except DeadlinePassed:
@@ -266,7 +282,8 @@ def _inject(
     return missed
 
 
-def _with_default_project(request: InjectionRequest, actor: Actor) -> InjectionRequest:
+def with_default_project(request: InjectionRequest, actor: Actor) -> InjectionRequest:
+    """Return the request with the only project of the actor, if it names none and there is only one."""
     projects = actor.clearance.projects or ()
     if request.project or len(projects) != 1:
         return request

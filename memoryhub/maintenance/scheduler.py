@@ -16,6 +16,7 @@ from memoryhub.audit import clock
 from memoryhub.core.database import write_transaction
 from memoryhub.maintenance import runs
 from memoryhub.maintenance.operations import OPERATIONS
+from memoryhub.memories.delete import delete_waiting
 from memoryhub.models import MaintenanceRun, RunChanges
 
 SCHEDULE_ACTOR = system_actor("schedule")
@@ -82,6 +83,7 @@ def enqueue_due(now: datetime | None = None) -> list[MaintenanceRun]:
     if due is None or not is_due(now) or clock.current_pause():
         return []
     delete_old_records(now)
+    delete_waiting(SCHEDULE_ACTOR, settings.MEMORYHUB.expiry_grace_days, now)
     with write_transaction():
         return enqueue_daily(SCHEDULE_ACTOR, due.date(), now) if is_due(now) else []
 

@@ -18,6 +18,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 
+from memoryhub.accounts import oauth
 from memoryhub.core.database import write_transaction
 from memoryhub.http.authentication import Caller, require_token
 from memoryhub.http.problems import Problem, get_request_id, handle_exception, json_response, require_json
@@ -135,7 +136,8 @@ def _handle_request(request: HttpRequest, toolset: str) -> HttpResponse:
     if request.method not in _METHODS:
         detail = "POST sends a message, DELETE ends a session; this server opens no stream"
         raise Problem(405, "method_not_allowed", detail, headers={"Allow": ", ".join(_METHODS)})
-    token = require_token(request)
+    known = toolset if toolset in TOOLSETS else ""
+    token = require_token(request, oauth.resource_url(known), oauth.challenge(known) if known else "")
     if toolset not in TOOLSETS:
         hint = did_you_mean(toolset, TOOLSETS) or ";"
         raise Problem(404, "unknown_toolset", f"unknown toolset{hint} available: {', '.join(TOOLSETS)}")

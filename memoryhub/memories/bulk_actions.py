@@ -13,7 +13,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from memoryhub.access.policy import Actor
+from memoryhub.access.policy import WAITING_LEVELS, Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import parse_moment
@@ -21,7 +21,7 @@ from memoryhub.core.vocabulary import TrashReason
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import TRASH_FIELDS, evict_over_cap, revive_memory
 from memoryhub.memories.errors import Conflict, StoreError
-from memoryhub.memories.rows import fetch_by_uids, is_unchanged, list_values
+from memoryhub.memories.rows import fetch_by_uids, is_unchanged, list_values, restart_expiry
 from memoryhub.memories.schemas import MemoryPatch, to_patch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, journal_refusals, refuse_secrets
 from memoryhub.memories.undo import (
@@ -36,7 +36,13 @@ from memoryhub.memories.undo import (
     revert_numbers,
     take_snapshot,
 )
-from memoryhub.memories.update import apply_patch, refuse_if_ended, refuse_if_trashed
+from memoryhub.memories.update import (
+    apply_patch,
+    find_twins,
+    next_copy_number,
+    refuse_if_ended,
+    refuse_if_trashed,
+)
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.models.fields import new_uid
 from memoryhub.models.querysets import MemoryQuerySet
@@ -46,6 +52,7 @@ DEMOTE_FACTOR = 0.5  # of the importance
 PROMOTE_FACTOR = 0.5  # of the difference to 1
 MOMENT_FIELDS = ("updated_at", "consolidated_at", "expires_at", "pinned_at")
 NUMBER_FIELDS = (*MOMENT_FIELDS, "copy", "importance")
+_ACCEPTED_FIELDS = ("sensitivity", "reviewed_at", "copy", "expires_at")
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,8 @@ def apply_bulk_action(
     ``kind`` is a key of :data:`ACTION_KINDS`: ``approve`` (mark as reviewed, clear the flags), ``demote`` and
     ``promote`` (importance half the way down or up), ``demote_and_approve``, ``trash``, ``restore``,
     ``expire``, ``pin``, ``unpin``, ``tag`` and ``untag`` (with ``tag``), ``set`` (with fields of
-    :class:`~memoryhub.memories.schemas.MemoryPatch`).
+    :class:`~memoryhub.memories.schemas.MemoryPatch`); ``accept`` and ``discard`` for memories that wait for
+    approval.
 
     ``seen``: ``updated_at`` of memories as the person read them; memories that were changed since are
     refused. ``reason``: a word for the revision, by default the kind. Raise :class:`StoreError` for an
@@ -191,6 +199,29 @@ def _trash(memory: Memory, context: ActionContext) -> list[journal.Change]:
     return [context.journal_row("delete", memory)]
 
 
+def _accept(memory: Memory, context: ActionContext) -> list[journal.Change]:
+    """Give a memory that waits for approval its level. Its days to live begin now."""
+    if memory.deleted_at:
+        raise Conflict("it was discarded", "uid")
+    names = ("reviewed_at", "expires_at", "copy", "updated_at")
+    was = {"level": memory.sensitivity, **take_snapshot(memory, names)}
+    memory.sensitivity, memory.reviewed_at = WAITING_LEVELS[memory.sensitivity], context.now
+    memory.copy = next_copy_number(find_twins(memory))
+    restart_expiry(memory, context.now)
+    memory.save(update_fields=_ACCEPTED_FIELDS)
+    evict_over_cap([memory], context.actor, context.now)
+    return [context.journal_row("accept", memory, was=was)]
+
+
+def _discard(memory: Memory, context: ActionContext) -> list[journal.Change]:
+    """Move a memory that waits for approval to the trash, where it stays hidden."""
+    if memory.deleted_at:
+        return []
+    memory.deleted_at, memory.trash_reason = context.now, TrashReason.FORGOTTEN.value
+    memory.save(update_fields=TRASH_FIELDS)
+    return [context.journal_row("discard", memory)]
+
+
 def _restore(memory: Memory, context: ActionContext) -> list[journal.Change]:
     if not memory.has_ended(context.now):
         return []
@@ -261,13 +292,20 @@ def _change(memory: Memory, context: ActionContext, patch: MemoryPatch) -> list[
 
 @dataclass(frozen=True)
 class ActionKind:
-    """The change that a kind of action makes, and the names of the values that it takes."""
+    """The change that a kind of action makes, and the names of the values that it takes.
+
+    ``waiting``: it changes memories that wait for approval instead of visible ones.
+    """
 
     apply: Callable[[Memory, ActionContext], list[journal.Change]]
     values: tuple[str, ...] = ()
+    waiting: bool = False
 
     def memories(self, actor: Actor) -> MemoryQuerySet:
         """The memories that the actor may change, with their lists if the action needs them."""
+        if self.waiting:
+            waiting: MemoryQuerySet = Memory.objects.waiting(actor.clearance)
+            return waiting
         visible: MemoryQuerySet = Memory.objects.visible_to(actor.clearance)
         return visible.with_details() if self.values else visible
 
@@ -285,6 +323,8 @@ ACTION_KINDS: dict[str, ActionKind] = {
     "tag": ActionKind(_tag, ("tag",)),
     "untag": ActionKind(_untag, ("tag",)),
     "set": ActionKind(_set, tuple(sorted(MemoryPatch.model_fields))),
+    "accept": ActionKind(_accept, waiting=True),
+    "discard": ActionKind(_discard, waiting=True),
 }
 
 
@@ -321,7 +361,7 @@ def _rows_by_memory(rows: list[JournalEntry]) -> list[list[JournalEntry]]:
 def _restore_memories(undo: Undo, units: Sequence[list[JournalEntry]]) -> int:
     """Restore each memory, unless it was changed since."""
     result = BulkResult(undo.id, "", undo.restored, undo.refused)
-    visible = Memory.objects.visible_to(undo.actor.clearance)
+    visible = Memory.objects.visible_or_waiting(undo.actor.clearance)
     found = {memory.uid: memory for memory in fetch_by_uids(visible, [rows[0].object_id for rows in units])}
     changes: list[journal.Change] = []
     for rows in units:
@@ -353,6 +393,25 @@ def _undo_trash(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journal
     memory.deleted_at, memory.trash_reason = None, ""
     memory.save(update_fields=TRASH_FIELDS)
     return [journal.memory_change("restore", memory, undoes=undo.id)]
+
+
+def _undo_accept(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journal.Change]:
+    was, now = entry.detail["was"], (memory.sensitivity, memory.reviewed_at, memory.updated_at)
+    if memory.deleted_at or now != (entry.sensitivity, entry.at, parse_moment(was["updated_at"])):
+        raise Conflict(_CHANGED_SINCE)
+    memory.sensitivity = was["level"]
+    apply_snapshot(memory, {name: was[name] for name in ("reviewed_at", "expires_at")})
+    restore_copy_number(memory, was["copy"])
+    memory.save(update_fields=_ACCEPTED_FIELDS)
+    return [journal.memory_change("undo_accept", memory, undoes=undo.id)]
+
+
+def _undo_discard(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journal.Change]:
+    if memory.deleted_at != entry.at:
+        raise Conflict(_CHANGED_SINCE)
+    memory.deleted_at, memory.trash_reason = None, ""
+    memory.save(update_fields=TRASH_FIELDS)
+    return [journal.memory_change("undo_discard", memory, undoes=undo.id)]
 
 
 def _undo_restore(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journal.Change]:
@@ -403,5 +462,7 @@ _UNDO_STEPS: dict[str, Callable[[Memory, JournalEntry, Undo], list[journal.Chang
     "restore": _undo_restore,
     "expire": _undo_expire,
     "update": _undo_update,
+    "accept": _undo_accept,
+    "discard": _undo_discard,
 }
 inverse_of(Inverse(_rows_by_memory, _restore_memories), *_UNDO_STEPS, about="memory")

@@ -16,7 +16,7 @@ from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.utils import timezone
 
 from memoryhub.access.filters import memory_filter
-from memoryhub.access.policy import LEVELS, Actor, level_rank, stricter_level
+from memoryhub.access.policy import LEVELS, Actor, level_rank, stricter_level, waiting_level
 from memoryhub.audit import journal
 from memoryhub.backends import bulk, statements
 from memoryhub.core.database import is_database_busy, write_transaction
@@ -43,7 +43,8 @@ _GroupKey = tuple[str, str, str, str]  # content hash or key, project, scope, ow
 class StoreResult:
     """The stored memory and the ``outcome``.
 
-    ``created``, ``refreshed`` (same content), ``updated`` (same key), ``merged`` or ``skipped``. An import
+    ``created``, ``refreshed`` (same content), ``updated`` (same key), ``merged``, ``skipped`` or ``waiting``
+    (for approval; no agent may learn more of such a memory). An import
     with history also gives ``unchanged`` (the memory is already here and equal) and ``kept`` (it is here, but
     changed on either side). ``revived``: it was in the trash or had expired.
     """
@@ -53,9 +54,16 @@ class StoreResult:
     revived: bool = False
 
 
-def create_memory(draft: MemoryDraft, actor: Actor, now: datetime | None = None) -> StoreResult:
-    """Store one memory. Raise :class:`StoreError` if it is refused."""
-    [result] = create_memories([draft], actor, now)
+def create_memory(
+    draft: MemoryDraft, actor: Actor, now: datetime | None = None, *, needs_approval: bool = False
+) -> StoreResult:
+    """Store one memory. Raise :class:`StoreError` if it is refused.
+
+    With ``needs_approval``, the memory is hidden until a person approves it, and changes no other memory.
+    """
+    [result] = create_memories(
+        [draft], actor, now, enforce_cap=not needs_approval, needs_approval=needs_approval
+    )
     if isinstance(result, StoreError):
         raise result
     return result
@@ -71,6 +79,7 @@ def create_memories(
     imported_at: datetime | None = None,
     vectors: memories_vectors.PreparedVectors | None = None,
     histories: Sequence[ImportedHistory | None] | None = None,
+    needs_approval: bool = False,
 ) -> list[StoreResult | StoreError]:
     """Store drafts in order, in chunks of one transaction each. A refused draft does not affect the others.
 
@@ -84,7 +93,7 @@ def create_memories(
     drafts that were checked before or are made of stored memories. ``vectors``: the result of
     :func:`embed_drafts`, for the same callers. ``imported_at``: the start of the age of new memories for
     maintenance, instead of ``created_at``. ``histories``: the history of each draft, used where the memory is
-    new here.
+    new here. ``needs_approval``: as in :func:`create_memory`.
     """
     now = now or timezone.now()
     histories = histories or [None] * len(drafts)
@@ -98,7 +107,7 @@ def create_memories(
         if results and not is_nested:
             time.sleep(PAUSE_SECONDS)
         chunk = items[len(results) : len(results) + NESTED_CHUNK_SIZE]
-        batch = _Batch(actor, now, vectors, imported_at)
+        batch = _Batch(actor, now, vectors, imported_at, needs_approval)
         try:
             results += _store_chunk(
                 batch, chunk if is_nested else _first_chunk(chunk), enforce_cap, is_nested
@@ -190,10 +199,12 @@ class _Batch:
     now: datetime
     vectors: memories_vectors.PreparedVectors
     imported_at: datetime | None = None
+    needs_approval: bool = False
     new: list[tuple[Memory, MemoryDraft]] = field(default_factory=list)
     saved: int = 0
     has_room: bool = False
     journal_end: tuple[int, str] | None = None
+    off_projects: frozenset[str] = frozenset()
     revived: list[Memory] = field(default_factory=list)
     changes: list[journal.Change] = field(default_factory=list)
     by_uid: dict[str, Memory] = field(default_factory=dict)
@@ -210,6 +221,7 @@ class _Batch:
         projects = {draft.project for draft in drafts} | (self.actor.clearance.projects or set())
         state = statements.read_state_before_store(hashes, projects, cap, self.now)
         self.has_room = state.has_room or not cap
+        self.off_projects = state.off_projects
         self.journal_end = state.journal_end
         if not keys and not uids and not state.has_twins:
             return  # the usual case
@@ -241,6 +253,9 @@ class _Batch:
     def store(self, draft: MemoryDraft, history: ImportedHistory | None = None) -> StoreResult:
         owner = imported_history.resolve_imported_owner(draft.scope, history, self.actor)
         memory = rows.build_memory(draft, self.actor, self.now, self.imported_at, owner)
+        rows.refuse_if_off(memory.project, self.actor, self.off_projects)
+        if self.needs_approval:
+            return self._store_waiting(memory, draft)
         if history is None:
             return self._store_new(memory, draft)
         if stored := self._find_imported(memory, history):
@@ -285,6 +300,22 @@ class _Batch:
             return self._refresh(twin, draft)
         return self._create(memory, draft)
 
+    def _store_waiting(self, memory: Memory, draft: MemoryDraft) -> StoreResult:
+        """Store a memory that waits for approval, in place of one that waits with the same key.
+
+        The outcome is always ``waiting``: that the same content waits already, or was discarded, is hidden.
+        """
+        memory.sensitivity = waiting_level(memory.sensitivity)
+        waiting = [twin for twin in self._same_content(memory) if twin.sensitivity == memory.sensitivity]
+        if waiting:
+            return StoreResult("waiting", waiting[0])
+        place = (memory.project, memory.scope, memory.owner)
+        same_key = self.by_key.get((memory.key, *place), []) if memory.key else []
+        if earlier := next((twin for twin in same_key if twin.sensitivity == memory.sensitivity), None):
+            level = draft.model_copy(update={"sensitivity": memory.sensitivity})
+            return StoreResult("waiting", self._upsert(earlier, level).memory)
+        return StoreResult("waiting", self._create(memory, draft).memory)
+
     def _same_content(self, memory: Memory) -> list[Memory]:
         """Return the memories with the same content, except those with another key."""
         copies = self.by_hash.get((memory.content_hash, memory.project, memory.scope, memory.owner), [])
@@ -296,7 +327,8 @@ class _Batch:
         self._set_copy_number(memory, copy)
         self.new.append((memory, draft))
         self._index(memory)
-        self.changes.append(journal.memory_change("insert", memory))
+        pin = {"pinned": True} if memory.pinned else {}
+        self.changes.append(journal.memory_change("insert", memory, **pin))
         return StoreResult("created", memory)
 
     def _refresh(self, memory: Memory, draft: MemoryDraft) -> StoreResult:

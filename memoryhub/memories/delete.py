@@ -126,6 +126,13 @@ def purgeable_memories(actor: Actor, grace_days: float, now: datetime) -> Memory
     return _visible_memories(actor).unpinned().expired(clock.removal_limit(grace_days, now))
 
 
+def delete_waiting(actor: Actor, grace_days: float, now: datetime) -> int:
+    """Delete memories that were discarded, or expired before approval, ``grace_days`` ago or earlier."""
+    limit = clock.removal_limit(grace_days, now)
+    ended = Q(deleted_at__lte=limit) | Q(expires_at__lte=limit)
+    return _delete_in_chunks(Memory.objects.waiting(actor.clearance).filter(ended), actor, "purge", now)
+
+
 def evict_memories(
     where: Q, count: int, actor: Actor, now: datetime, spare: Iterable[Memory] = ()
 ) -> list[Memory]:

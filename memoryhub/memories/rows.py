@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db.models import Exists, Model, OuterRef, Q
 from django.db.models.base import ModelState
 
-from memoryhub.access.policy import Actor
+from memoryhub.access.policy import AGENT_PREFIX, Actor
 from memoryhub.backends import bulk
 from memoryhub.backends.statements import read_memories
 from memoryhub.core.database import batched
@@ -51,6 +51,12 @@ def resolve_project(project: str, actor: Actor) -> str:
         words = f"you may write only to: {named}; name one of them as project" if named else _NO_PROJECT
         raise Forbidden(words, "project")
     return project
+
+
+def refuse_if_off(project: str, actor: Actor, off_projects: Collection[str]) -> None:
+    """Refuse what an agent stores in a project whose mode is off. People may store there."""
+    if project in off_projects and actor.name.startswith(AGENT_PREFIX):
+        raise Forbidden(f"memory is switched off in the project {project}; a person can change its mode")
 
 
 def resolve_owner(scope: str, actor: Actor) -> str:

@@ -11,12 +11,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
 from typing import Any
 
 from django.db.models import Model, Q, QuerySet
 from django.utils import timezone
 
-from memoryhub.access.policy import LEVELS, Actor, Sensitivity, level_rank
+from memoryhub.access.policy import LEVELS, WAITING_LEVELS, Actor, Sensitivity, stricter_level
 from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.core.database import batched, write_transaction
@@ -35,6 +36,7 @@ from memoryhub.models import (
     Label,
     MaintenanceRun,
     Memory,
+    Project,
     Revision,
     Session,
 )
@@ -69,6 +71,7 @@ SCANNED_TABLES = (
     ScannedTable("revision", Revision, (), ("before",), shown="memory__uid", levelled=True),
     ScannedTable("fact", Fact, ("subject", "predicate", "object", "project", "session_id"), levelled=True),
     ScannedTable("session", Session, ("session_id", "project", "cwd", "end_reason"), ("state",), shown="pk"),
+    ScannedTable("project", Project, ("ignored_paths",), shown="name"),
     ScannedTable(
         "event",
         Event,
@@ -225,10 +228,11 @@ def _level_before_quarantine(row: Any) -> str:
         operation="quarantine", object_type=change.object_type, object_id=change.object_id
     )
     details = entries.order_by("-seq").values_list("detail", flat=True)
-    levels = [one["was"] for one in details if one.get("of", name) == name and one.get("was") in LEVELS]
+    known = (*LEVELS, *WAITING_LEVELS)
+    levels = [one["was"] for one in details if one.get("of", name) == name and one.get("was") in known]
     if not levels:
         return Sensitivity.SECRET.value
-    return max(levels, key=level_rank) if isinstance(row, Revision) else str(levels[0])
+    return reduce(stricter_level, levels) if isinstance(row, Revision) else str(levels[0])
 
 
 def redact_findings(

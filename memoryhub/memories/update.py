@@ -141,11 +141,9 @@ def apply_patch(
     )
     if changed.keys() & {"session_id", "project"}:
         rows.extend_sessions([memory], actor)
-    return [
-        journal.memory_change(
-            "update", memory, fields=sorted(changed), revision=number, reason=reason, **detail
-        )
-    ]
+    pin = {"pinned": memory.pinned} if "pinned" in changed else {}
+    change = {"fields": sorted(changed), "revision": number, "reason": reason, **pin, **detail}
+    return [journal.memory_change("update", memory, **change)]
 
 
 def _change_scalars(

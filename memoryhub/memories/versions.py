@@ -18,7 +18,7 @@ from memoryhub.memories.rows import LIST_FIELDS, SCALAR_FIELDS, field_value
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.update import get_memory, update_memory
 from memoryhub.models import JournalEntry, Memory, Revision
-from memoryhub.models.querysets import JournalQuerySet
+from memoryhub.models.journal import JournalQuerySet
 
 VERSIONED_FIELDS = (*SCALAR_FIELDS, "superseded_by", *LIST_FIELDS)
 UNDO_REASON = "undo"  # of the revision that an undo makes

@@ -1,6 +1,15 @@
 """The database models (docs/model.md)."""
 
-from memoryhub.models.account import AgentToken, Identity, Membership, Profile, SavedSearch
+from memoryhub.models.account import (
+    AgentToken,
+    Identity,
+    Membership,
+    OAuthClient,
+    OAuthCode,
+    OAuthRefresh,
+    Profile,
+    SavedSearch,
+)
 from memoryhub.models.clock import ClockState
 from memoryhub.models.fact import Fact
 from memoryhub.models.journal import JournalEntry
@@ -15,6 +24,7 @@ from memoryhub.models.memory import (
     MemoryTrigram,
     Revision,
 )
+from memoryhub.models.project import EventCount, Project
 from memoryhub.models.run import Extraction, MaintenanceRun, ModelUse, RunChanges
 from memoryhub.models.session import Event, Injection, Session
 
@@ -24,6 +34,7 @@ __all__ = [
     "Embedding",
     "Entity",
     "Event",
+    "EventCount",
     "Evidence",
     "Extraction",
     "Fact",
@@ -38,7 +49,11 @@ __all__ = [
     "MemoryText",
     "MemoryTrigram",
     "ModelUse",
+    "OAuthClient",
+    "OAuthCode",
+    "OAuthRefresh",
     "Profile",
+    "Project",
     "Revision",
     "RunChanges",
     "SavedSearch",

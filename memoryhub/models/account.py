@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
 from django.conf import settings
@@ -93,8 +94,38 @@ def default_rights() -> list[str]:
     return [Right.READ.value, Right.WRITE.value]
 
 
+class OAuthClient(models.Model):
+    """A program that registered itself to act for people. It can do nothing before a person approves it."""
+
+    uid = uid_field()
+    name = models.CharField(max_length=100, help_text="What the program calls itself; anyone may call it so")
+    redirect_uris = models.JSONField(default=list)
+    auth_method = models.CharField(max_length=30)
+    secret_digest = models.CharField(max_length=64, blank=True, default="", editable=False)
+    registered_at = models.DateTimeField(default=timezone.now)
+    registered_from = name_field(45)
+    approved_at = models.DateTimeField(null=True, blank=True)
+    approved_by = name_field(150)
+    removed_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-registered_at"]
+        verbose_name = "OAuth client"
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts that it sends people back to."""
+        return sorted({re.split("[/?:]", uri.partition("://")[2])[0] for uri in self.redirect_uris})
+
+
 class AgentToken(models.Model):
-    """A token. Only its hash is stored. ``projects``: empty for all."""
+    """A token. Only its hash is stored. ``projects``: empty for all.
+
+    A grant to an OAuth client is a token whose secret is valid until ``secret_until``: a refresh replaces it.
+    """
 
     uid = uid_field()
     name = models.CharField("agent", max_length=100)
@@ -111,6 +142,11 @@ class AgentToken(models.Model):
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
     last_used_from = name_field(45)
+    client = models.ForeignKey(
+        OAuthClient, models.PROTECT, null=True, blank=True, editable=False, related_name="tokens"
+    )
+    audience = name_field(500, editable=False, help_text="The only MCP server that accepts it; empty: all")
+    secret_until = models.DateTimeField(null=True, blank=True, editable=False)
 
     objects = TokenQuerySet.as_manager()
 
@@ -124,6 +160,11 @@ class AgentToken(models.Model):
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
 
+    @property
+    def toolset(self) -> str:
+        """The toolset of an OAuth client's token; empty for all."""
+        return self.audience.rpartition("/")[2]
+
     def has_ended(self, now: datetime) -> bool:
         """Whether the token was revoked or has expired: not in ``AgentToken.objects.active(now)``."""
         return self.revoked_at is not None or (self.expires_at is not None and self.expires_at <= now)
@@ -131,3 +172,27 @@ class AgentToken(models.Model):
     def full_clearance(self) -> Clearance:
         """Return the largest clearance of this token."""
         return Clearance.up_to(self.clearance, self.owner, self.projects or None)
+
+
+class OAuthCode(models.Model):
+    """What a person granted to a client, until the client collects the token. Only a hash is stored."""
+
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    client = models.ForeignKey(OAuthClient, models.CASCADE, related_name="+")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    redirect_uri = models.CharField(max_length=500)
+    audience = models.CharField(max_length=500)
+    code_challenge = models.CharField(max_length=128)
+    grant = models.JSONField(help_text="Name, clearance, rights, projects and end of the token")
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True)
+    token = models.ForeignKey(AgentToken, models.CASCADE, null=True, related_name="+")
+
+
+class OAuthRefresh(models.Model):
+    """A refresh token of a grant. It is used once; using it again revokes the grant."""
+
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    token = models.ForeignKey(AgentToken, models.CASCADE, related_name="+")
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True)

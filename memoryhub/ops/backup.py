@@ -1,4 +1,4 @@
-"""Back up the store and restore a backup.
+"""Back up the store, and inspect a backup.
 
 A backup is one SQLite file (``memoryhub-<time>.db``), taken through SQLite's backup API while agents go on
 writing, and beside it a copy of the journal's mirror (``memoryhub-<time>.journal.jsonl``). Copying the live
@@ -8,7 +8,6 @@ file itself would leave out what is still in its write-ahead log.
 from __future__ import annotations
 
 import contextlib
-import glob
 import hashlib
 import os
 import re
@@ -21,20 +20,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from django.conf import settings
-from django.core.management import call_command
-from django.db import connection, connections
+from django.db import connection
 
 from memoryhub.audit import journal, mirror
 from memoryhub.backends import release, schema
-from memoryhub.core import damage
 from memoryhub.core.drafts import draft_folder
 
 SUFFIX, MIRROR_SUFFIX = ".db", ".journal.jsonl"
-_BEFORE_RESTORE = "-before-restore-"
 _NAME = re.compile(r"memoryhub-\d{8}T\d{9}Z\.db")
 _BUSY_SECONDS = 20
-# If opening takes longer, another process has the store open.
-_EXCLUSIVE_SECONDS = 0.5
 
 
 class BackupError(Exception):
@@ -109,7 +103,7 @@ def back_up(target: Path) -> Contents:
             if copied_mirror:
                 (folder / "mirror").replace(mirror_beside(target))
             copy.replace(target)
-        _sync(target.parent)
+        sync(target.parent)
     except OSError as error:
         raise BackupError(f"cannot write to {target.parent}: {error.strerror or error}") from None
     return contents
@@ -129,7 +123,7 @@ def inspect(path: Path, called: Path | None = None) -> Contents:
     """Return the summary of a store file. Raise :class:`BackupError` if it is damaged or not a store."""
     name = called or path
     try:
-        with closing(_open(path)) as file:
+        with closing(open_store(path)) as file:
             damage = [row[0] for row in file.execute("PRAGMA integrity_check")]
             if damage != ["ok"]:
                 raise BackupError(f"{name} is damaged: {damage[0]}")
@@ -173,162 +167,11 @@ def _altered_memories(file: sqlite3.Connection) -> Iterator[str]:
             yield str(uid)
 
 
-@contextlib.contextmanager
-def staged(file: Path) -> Iterator[Path]:
-    """Copy ``file`` next to the live store, ready to replace it. The file itself is only read."""
-    if not file.is_file():
-        raise BackupError(f"{file}: there is no such file")
-    live = live_path()
-    if live.exists() and file.samefile(live):
-        raise BackupError(f"{file} is the store in use; name a backup")
-    live.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with draft_folder(live.parent) as folder:
-        copy = folder / live.name
-        copy_with_log(file, copy)
-        into_one_file(copy, file)
-        yield copy
-
-
 def copy_with_log(file: Path, copy: Path) -> None:
     """Copy a store that is not in use, and its write-ahead log."""
     for end in ("", "-wal"):
         with contextlib.suppress(FileNotFoundError):
-            _copy_privately(Path(f"{file}{end}"), Path(f"{copy}{end}"))
-
-
-def put_in_place(copy: Path, copy_of: Path) -> Path | None:
-    """Replace the store with ``copy`` and its mirror with the one next to ``copy_of``; then migrate it.
-
-    Returns the name under which the previous store is kept, None if there was no store. At every moment there
-    is a whole store, the old one or the new one. If the migration fails, the old one is put back.
-    """
-    live, log = live_path(), mirror.mirror_path()
-    connections.close_all()
-    _remove_second_names(live)
-    kept = live.with_name(f"{live.stem}{_BEFORE_RESTORE}{stamp()}{SUFFIX}")
-    with claimed(live):
-        _own_like(copy, live if live.exists() else live.parent)
-        _sync(copy)
-        _keep(live, log, kept)
-        with _put_back_on_failure(kept, live, log):
-            _replace(live, copy)
-    with _put_back_on_failure(kept, live, log):
-        _put_mirror(mirror_beside(copy_of), log)
-        call_command("migrate", interactive=False, verbosity=0)
-    return kept if kept.exists() else None
-
-
-def set_aside() -> list[Path]:
-    """Return the stores that a restore set aside next to a missing or empty store, newest first."""
-    kept = sorted(_kept_stores(live_path()), reverse=True)
-    return kept if kept and _is_empty(live_path()) else []
-
-
-def _kept_stores(live: Path) -> Iterator[Path]:
-    return live.parent.glob(f"{glob.escape(live.stem)}{_BEFORE_RESTORE}*{SUFFIX}")
-
-
-def _is_empty(store: Path) -> bool:
-    """Return whether the file is missing or has no table. Connecting creates such a file."""
-    if not store.is_file() or not store.stat().st_size:
-        return True
-    try:
-        with closing(_open(store)) as file:
-            return file.execute("SELECT 1 FROM sqlite_master").fetchone() is None
-    except sqlite3.DatabaseError:  # damaged, so not empty; other checks report it
-        return False
-
-
-def second_names(live: Path) -> list[Path]:
-    """Return other names of the live store, left by an interrupted restore. SQLite must not open it twice."""
-    if not live.is_file() or live.stat().st_nlink == 1:
-        return []
-    return [path for path in _kept_stores(live) if path.samefile(live)]
-
-
-def _remove_second_names(live: Path) -> None:
-    for path in second_names(live):
-        for name in (*_logs(path), path):
-            name.unlink(missing_ok=True)
-
-
-def _keep(live: Path, log: Path, kept: Path) -> None:
-    """Give the store a second name and move its mirror there, both or neither.
-
-    A store that lacks its mirror writes a new one with the next change, so an interruption does no harm. A
-    damaged store may still have its log, which belongs to it.
-    """
-    try:
-        for source, target in zip((*_logs(live), live), (*_logs(kept), kept), strict=True):
-            if source.exists():
-                _link_or_copy(source, target)
-        if log.exists():
-            shutil.move(log, mirror_beside(kept))
-    except BaseException:
-        for path in (kept, *_logs(kept)):
-            path.unlink(missing_ok=True)
-        if log.exists():
-            mirror_beside(kept).unlink(missing_ok=True)  # a copy that was not finished
-        elif mirror_beside(kept).exists():
-            shutil.move(mirror_beside(kept), log)
-        raise
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # a file system without hard links
-        with draft_folder(target.parent) as folder:
-            _copy_privately(source, folder / target.name)
-            _own_like(folder / target.name, source)
-            _sync(folder / target.name)
-            (folder / target.name).replace(target)
-
-
-def _replace(live: Path, copy: Path) -> None:
-    """Replace the store in one step. Old logs go first: SQLite would apply them to the new file."""
-    for path in _logs(live):
-        path.unlink(missing_ok=True)
-    copy.replace(live)
-    damage.clear()
-    _sync(live.parent)
-
-
-def _put_mirror(source: Path, target: Path) -> None:
-    if source.is_file():
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with draft_folder(target.parent) as folder:
-            _copy_privately(source, folder / target.name)
-            (folder / target.name).replace(target)
-
-
-@contextlib.contextmanager
-def _put_back_on_failure(kept: Path, live: Path, log: Path) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        connections.close_all()
-        _put_back(kept, live, log)
-        raise
-
-
-def _put_back(kept: Path, live: Path, log: Path) -> None:
-    """Undo the replacement, even if it was not completed."""
-    for source, target in zip(_logs(kept), _logs(live), strict=True):
-        if source.exists():
-            source.replace(target)
-        else:
-            target.unlink(missing_ok=True)
-    if kept.exists():
-        kept.replace(live)  # does nothing when both are still names of one file
-    else:
-        live.unlink(missing_ok=True)
-    for path in (kept, *_logs(kept)):
-        path.unlink(missing_ok=True)
-    log.unlink(missing_ok=True)
-    if mirror_beside(kept).exists():
-        shutil.move(mirror_beside(kept), log)
-    _sync(live.parent)
+            copy_privately(Path(f"{file}{end}"), Path(f"{copy}{end}"))
 
 
 def _copy_live(target: Path) -> None:
@@ -337,28 +180,29 @@ def _copy_live(target: Path) -> None:
         raise BackupError(f"there is no store at {live_path()}; nothing to back up")
     target.touch(mode=0o600)
     try:
-        with closing(_open(live_path())) as live, closing(_open(target)) as copy:
+        with closing(open_store(live_path())) as live, closing(open_store(target)) as copy:
             live.backup(copy)
             copy.execute("PRAGMA journal_mode=DELETE")  # one file, without a log
     except sqlite3.Error as error:
         damaged = getattr(error, "sqlite_errorcode", 0) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
         state = "is damaged" if damaged else "could not be copied"
         raise BackupError(f"the store {state}: {error}") from None
-    _sync(target)
+    sync(target)
 
 
 def copy_mirror(target: Path) -> bool:
     """Copy the mirror before the store, so that no line is ahead of the copied rows."""
     if not mirror.mirror_path().is_file():
         return False
-    _copy_privately(mirror.mirror_path(), target)
+    copy_privately(mirror.mirror_path(), target)
     with target.open("r+b") as file:
         mirror.last_row(file)  # cuts off a line that was being written
         os.fsync(file.fileno())
     return True
 
 
-def _copy_privately(source: Path, target: Path) -> None:
+def copy_privately(source: Path, target: Path) -> None:
+    """Copy a file to a new one that only its owner can read."""
     with (
         source.open("rb") as read,
         open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as write,
@@ -369,50 +213,18 @@ def _copy_privately(source: Path, target: Path) -> None:
 def into_one_file(copy: Path, file: Path) -> None:
     """Checkpoint a write-ahead log that was next to the file."""
     try:
-        with closing(_open(copy)) as connected:
+        with closing(open_store(copy)) as connected:
             connected.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.DatabaseError as error:
         raise BackupError(f"{file} is damaged or no SQLite database: {error}") from None
 
 
-@contextlib.contextmanager
-def claimed(live: Path) -> Iterator[None]:
-    """Lock the store exclusively and checkpoint its log, so that the file is complete."""
-    if not live.exists():
-        yield
-        return
-    with closing(_open(live, _EXCLUSIVE_SECONDS)) as connected:
-        try:
-            connected.execute("PRAGMA journal_mode=DELETE")
-            connected.execute("BEGIN EXCLUSIVE")
-            if connected.execute("PRAGMA journal_mode").fetchone() != ("delete",):
-                raise sqlite3.OperationalError("locked")  # someone else turned the log on in between
-        except sqlite3.OperationalError as error:
-            if "locked" in str(error):
-                raise BackupError(
-                    f"{live} is in use; stop the server and whatever else has it open"
-                ) from None
-        except sqlite3.DatabaseError:
-            pass  # damaged: kept as it is, with its log
-        yield
-
-
-def _logs(database: Path) -> list[Path]:
-    return [Path(f"{database}{end}") for end in ("-wal", "-shm")]
-
-
-def _own_like(file: Path, example: Path) -> None:
-    """Keep the owner: root may restore a store that a service user writes."""
-    if os.geteuid() == 0:
-        about = example.stat()
-        os.chown(file, about.st_uid, about.st_gid)
-
-
-def _open(path: Path, timeout: float = _BUSY_SECONDS) -> sqlite3.Connection:
+def open_store(path: Path, timeout: float = _BUSY_SECONDS) -> sqlite3.Connection:
+    """Connect to a store file that exists, outside of Django."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout, uri=True, isolation_level=None)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Flush a file, or the entries of a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

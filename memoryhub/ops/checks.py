@@ -130,9 +130,9 @@ def database_is_local(**kwargs: Any) -> list[CheckMessage]:
 @register(INSTALLATION)
 def store_is_there(**kwargs: Any) -> list[CheckMessage]:
     """An empty store must not be created where a restore was interrupted."""
-    from memoryhub.ops import backup
+    from memoryhub.ops import backup, restore
 
-    aside = backup.set_aside()
+    aside = restore.set_aside()
     if not aside:
         return []
     return [

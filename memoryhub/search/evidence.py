@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ _SPEAKER_PREFIX = re.compile(r"\s*([^\W\d_][\w.'’-]{0,29}(?: [^\W\d_][\w.'’-
 USER_NAMES = frozenset({"user", "human"})
 ASSISTANT_NAMES = frozenset({"assistant", "ai", "bot", "model", "system", "tool"})
 
-Values = NDArray[np.float64]
+Values = NDArray[np.floating[Any]]
 Lines = NDArray[np.int64]
 
 
@@ -98,7 +98,10 @@ def cosine_weight(total_weight: float) -> float:
 
 def length_factor(chars: NDArray[np.int64]) -> Values:
     """Return the factor for the words of texts: less than 1 for a long text."""
-    return np.asarray(np.minimum(1.0, SHORT_TEXT_CHARS / np.maximum(chars, 1)) ** 0.2)
+    factors = np.ones(len(chars))
+    is_long = chars > SHORT_TEXT_CHARS
+    factors[is_long] = (SHORT_TEXT_CHARS / chars[is_long]) ** 0.2
+    return factors
 
 
 def combine_evidence(question: Question, signals: Signals, pairs: Sequence[Pairs]) -> Evidence:

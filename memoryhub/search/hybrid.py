@@ -140,7 +140,7 @@ def search_memories(
         first = rows.columns["pinned"][found] & (match[found] >= ranking.min_match)
         found = found[np.argsort(~first, kind="stable")]
     page = [
-        (int(rows.pks[one]), float(scores[one]), scorer.parts(one, float(match[one])))
+        (int(rows.pks[one]), round(float(scores[one]), 4), scorer.parts(one, float(match[one])))
         for one in found[offset : offset + limit].tolist()
     ]
     return SearchResults(
@@ -210,7 +210,7 @@ class Ranking:
         self._question = Question.of(query.typed, weights)
         cosines = self.meaning.cosines
         # fmax ignores NaN: rows without a vector have 0.
-        self._cosines = np.zeros(len(rows)) if cosines is None else np.fmax(cosines, 0).astype(float)
+        self._cosines = np.zeros(len(rows), np.float32) if cosines is None else np.fmax(cosines, 0)
         self.is_exact = True
         self._exact_positions: list[int] = []
 
@@ -255,7 +255,8 @@ class Ranking:
         total = sum(self._question.weights)
         coverage = words.shared / total * self._rows.length_factors if total else words.shared
         evidence = coverage + cosine_weight(total) * self._cosines
-        match = np.maximum(1 - np.exp(-MATCH_CURVE * evidence), words_alone)
+        by_evidence = 1 - np.exp(-MATCH_CURVE * evidence)
+        match = np.maximum(by_evidence, words_alone)
         if self._needs_strong_meaning:
             match[(coverage == 0) & (match < MIN_MATCH["hybrid"])] = 0.0
         return np.asarray(match)

@@ -25,7 +25,7 @@ from memoryhub.search.text_matching import QueryMatcher, TextMatch
 from memoryhub.search.visible_rows import Positions, VisibleRows, is_among, julian_day, load_visible_rows
 
 MAX_SCANNED_LITERALS = 3  # literals of one query that are too short for the trigram index
-Scores = NDArray[np.float64]
+Scores = NDArray[np.floating[Any]]  # of all rows: 32 bits, which are faster
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class TermMatches:
 
     def add_up(self, terms: Sequence[tuple[int, float]]) -> WordScores:
         """Add up the given terms, (number, weight) each, in every row."""
-        covered, earned, shared = np.zeros((3, len(self.rows)))
+        covered, earned, shared = np.zeros((3, len(self.rows)), np.float32)
         scores = WordScores(covered, earned, shared, sum(weight for _, weight in terms))
         for number, weight in terms:
             term = self.query.terms[number]
@@ -296,7 +296,8 @@ class RowScorer:
         """The part of the score that does not depend on the query."""
         weights, columns, cached = self._weights, self._rows.columns, self._rows.cached
         if weights not in cached:
-            cached[weights] = weights.importance * columns["importance"] + weights.trust * columns["trust"]
+            worth = weights.importance * columns["importance"] + weights.trust * columns["trust"]
+            cached[weights] = worth.astype(np.float32)
         return np.asarray(weights.recency * self.recency + cached[weights])
 
     def scores(self, match: Scores, used: Positions | None = None) -> Scores:

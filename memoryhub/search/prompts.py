@@ -121,7 +121,7 @@ def match_subjects(rows: VisibleRows, words: TermMatches) -> Scores:
     names a subject, or two less rare ones.
     """
     named = words.add_up_titles() / (NAMING_WORDS * scoring.idf(1, len(rows)))
-    return np.minimum(named, 1.0) * SUBJECT_MATCH
+    return np.asarray(np.minimum(named, 1.0) * SUBJECT_MATCH)
 
 
 def min_share_of_best(words: int) -> float:

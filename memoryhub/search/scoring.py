@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memoryhub.backends.fts_query import Query
 
-_Number = TypeVar("_Number", float, NDArray[np.float64])
+_Number = TypeVar("_Number", float, NDArray[np.floating[Any]])
 # Credit of a hit by its best field: title and one-line texts summarise the memory.
 FIELD_CREDIT = {
     "title": 1.0,

@@ -85,8 +85,10 @@ def count_by_reason(live: MemoryQuerySet, reader: Reviewer) -> dict[str, int]:
     }
 
 
-def count_waiting(live: MemoryQuerySet, reader: Reviewer, most: int) -> int:
-    """Count the live memories that wait for any reason, up to ``most``.
+def count_waiting(
+    live: MemoryQuerySet, reader: Reviewer, most: int, for_approval: MemoryQuerySet | None = None
+) -> int:
+    """Count the live memories that wait for any reason, and those for approval, up to ``most``.
 
     Each condition alone has a small index; all conditions combined have none.
     """
@@ -97,6 +99,7 @@ def count_waiting(live: MemoryQuerySet, reader: Reviewer, most: int) -> int:
         new.filter(imported),
         select_queue(live, UNSURE, reader),
         select_queue(live, FLAGGED, reader),
+        *([] if for_approval is None else [for_approval]),
     )
     pks = [rows.order_by().values_list("pk", flat=True) for rows in each]
     # Each memory occurs at most once per condition, so these rows are at least ``most`` memories.

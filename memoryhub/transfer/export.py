@@ -19,7 +19,7 @@ from memoryhub.maintenance.results import sees_everything
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.rows import load_lists
 from memoryhub.memories.versions import walk_revisions
-from memoryhub.models import Event, Evidence, Fact, JournalEntry, Memory, Revision, Session
+from memoryhub.models import Event, Evidence, Fact, JournalEntry, Memory, Project, Revision, Session
 from memoryhub.models.querysets import FactQuerySet, MemoryQuerySet
 from memoryhub.stats.counts import count_values
 from memoryhub.transfer import jsonl
@@ -74,6 +74,8 @@ class ExportSelection:
                 timezone.now(), sorted(self.actor.clearance.levels_in_any_project()), self.everything
             )
         )
+        if self.everything:
+            yield from map(to_line, self._project_lines())
         yield from map(to_line, self._session_lines())
         yield from self._memory_lines()
         for part in (
@@ -193,6 +195,9 @@ class ExportSelection:
         )
         is_empty = ~Exists(memories) & ~Exists(events)
         return self._of_project(Session.objects.filter(known | is_empty)).order_by("pk")
+
+    def _project_lines(self) -> Iterator[dict[str, Any]]:
+        yield from map(jsonl.project, _iterate_rows(self._of_project(Project.objects.all(), "name")))
 
     def _session_lines(self) -> Iterator[dict[str, Any]]:
         for row in _iterate_rows(self._sessions()):

@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import io
 import os
+import re
 import stat
 import sys
 import zipfile
@@ -39,11 +40,15 @@ class BoundedStream(io.RawIOBase):
         found = self._stream.read(len(buffer))
         self._left -= len(found)
         if self._left < 0:
-            raise UnreadableFile(
-                f"{self._name}: unpacks to more than {_MAX_RATIO} times its size; is it what you exported?"
-            )
+            raise _unpacks_to_too_much(self._name)
         buffer[: len(found)] = found
         return len(found)
+
+
+def _unpacks_to_too_much(name: str) -> UnreadableFile:
+    return UnreadableFile(
+        f"{name}: unpacks to more than {_MAX_RATIO} times its size; is it what you exported?"
+    )
 
 
 STDIN = STDOUT = "-"
@@ -135,6 +140,22 @@ def member_names(path: Path) -> dict[str, str]:
             return found
     except _ERRORS:
         return {}
+
+
+def select_members(path: Path, pattern: re.Pattern[str]) -> list[str]:
+    """Return the sorted names of the members that match; they are never used as paths of this machine.
+
+    Raise :class:`UnreadableFile` if these members unpack to too much together.
+    """
+    limit = max(path.stat().st_size * _MAX_RATIO, _MIN_UNPACKED_BYTES)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = [one for one in archive.infolist() if pattern.search(one.filename)]
+    except _ERRORS:
+        return []
+    if sum(one.file_size for one in found) > limit:
+        raise _unpacks_to_too_much(path.name)
+    return sorted({one.filename for one in found})
 
 
 @contextlib.contextmanager

@@ -16,7 +16,14 @@ from memoryhub.capture.event_preview import parse_prompt
 from memoryhub.core.text import collapse_whitespace
 from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase, RowValues
 from memoryhub.transfer.records import HistoryItem, InvalidItem, Item, validation_problems
-from memoryhub.transfer.schema import EventLine, EvidenceLine, JournalLine, RevisionLine, SessionLine
+from memoryhub.transfer.schema import (
+    EventLine,
+    EvidenceLine,
+    JournalLine,
+    ReplacementLine,
+    RevisionLine,
+    SessionLine,
+)
 from memoryhub.transfer.values import FieldReader, ReadNotes
 
 _SHORT_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
@@ -26,6 +33,11 @@ _MAX_OPERATION_CHARS, _MAX_ACTOR_CHARS = 40, 200
 def short_id(source_id: str) -> str:
     """Return a valid id: the given one, or its hash if it is long or contains other characters."""
     return source_id if _SHORT_ID.fullmatch(source_id) else _digest(source_id)[:32] if source_id else ""
+
+
+def foreign_id(program: str, source_id: str) -> str:
+    """Return the id of a memory that another program knows by ``source_id``: the same in every import."""
+    return _digest(program, source_id)[:32] if source_id else ""
 
 
 def make_journal_row(
@@ -57,26 +69,28 @@ def make_journal_row(
     return _make_item(fields, f"{table} row {number}", JournalLine, values)
 
 
-def make_session(fields: FieldReader, table: str, session_id: str, *, agent: str) -> Item:
-    """Convert a session with the columns of claude-mem and its derivatives."""
-    started = fields.past_moment("started_at_epoch", "started_at")
-    ended = fields.past_moment("completed_at_epoch", "completed_at")
+def make_session(fields: FieldReader, place: str, session_id: str, *, agent: str, cwd: str = "") -> Item:
+    """Convert a session with the columns of claude-mem and its derivatives, or of Engram and agentmemory."""
+    started = fields.past_moment("started_at_epoch", "started_at", "startedAt")
+    ended = fields.past_moment("completed_at_epoch", "completed_at", "ended_at", "endedAt")
     values = {
         "kind": "session",
         "session_id": session_id,
         "project": fields.text("project"),
         "agent": agent,
+        "cwd": cwd,
         "started_at": started,
         "last_at": max(started, ended) if started and ended else started,
         "ended_at": ended,
         "end_reason": fields.text("status") if ended else "",
     }
-    return _make_item(fields, f"{table} row {fields.get(ROW_NUMBER)}", SessionLine, values)
+    return _make_item(fields, place, SessionLine, values)
 
 
-def _make_prompt(fields: FieldReader, table: str, session_id: str, project: str) -> Item:
+def make_prompt(
+    place: str, fields: FieldReader, text: str, session_id: str, project: str, number: str = ""
+) -> Item:
     """Convert a prompt to an event with the beginning of its text, as the hub stores prompts itself."""
-    text = fields.text("prompt_text")
     preview, keywords = parse_prompt(text, settings.MEMORYHUB.event_preview_chars)
     values = {
         "kind": "event",
@@ -87,9 +101,9 @@ def _make_prompt(fields: FieldReader, table: str, session_id: str, project: str)
         "segment": 1,
         "preview": preview,
         "keywords": list(keywords),
-        "mark": _digest(table, session_id, fields.text("prompt_number"), text)[:16],
+        "mark": _digest("user_prompts", session_id, number, text)[:16],
     }
-    return _make_item(fields, f"{table} row {fields.get(ROW_NUMBER)}", EventLine, values)
+    return _make_item(fields, place, EventLine, values)
 
 
 def read_prompts(
@@ -98,7 +112,9 @@ def read_prompts(
     """Yield the prompts with the project of their session, which ``column`` names in both tables."""
     for row, session in database.join(rows, column, sessions, column, ("project",)):
         fields, about = FieldReader(row, notes), FieldReader(session or {}, notes)
-        yield _make_prompt(fields, "user_prompts", fields.text(column), about.text("project"))
+        place = f"user_prompts row {fields.get(ROW_NUMBER)}"
+        text, number = fields.text("prompt_text"), fields.text("prompt_number")
+        yield make_prompt(place, fields, text, fields.text(column), about.text("project"), number)
 
 
 def make_revision(
@@ -128,6 +144,11 @@ def make_evidence(place: str, memory_id: str, session: str, at: datetime | None)
     """Make the evidence that a session stored a memory."""
     values = {"kind": "evidence", "memory_id": memory_id, "session_id": session, "at": at}
     return _validate_item(place, EvidenceLine, values)
+
+
+def make_replacement(place: str, memory_id: str, by: str) -> Item:
+    """Make the replacement of a memory by another one of the file. Yield it after both."""
+    return _validate_item(place, ReplacementLine, {"kind": "replacement", "memory_id": memory_id, "by": by})
 
 
 def _make_item(fields: FieldReader, place: str, shape: type[BaseModel], values: Mapping[str, Any]) -> Item:

@@ -62,13 +62,13 @@ class ImportOperation(Operation[ImportParams]):
     Params = ImportParams
 
     def total(self, params: ImportParams, actor: Actor, now: datetime) -> int:
-        with _open_upload(params) as reader:
+        with _open_upload(params, actor) as reader:
             return reader.total or 0
 
     def steps(
         self, params: ImportParams, actor: Actor, now: datetime, position: dict[str, Any] | None = None
     ) -> Iterator[Step]:
-        with _open_upload(params) as reader, IdMap(uploads.id_map_path(params.upload)) as ids:
+        with _open_upload(params, actor) as reader, IdMap(uploads.id_map_path(params.upload)) as ids:
             if position and not reader.go_on(position):
                 raise StoreError("the file has changed since the import began; upload it again", "upload")
             options = LoadOptions(
@@ -133,7 +133,7 @@ def import_after_dry_run(run: MaintenanceRun, actor: Actor, *, restores: bool) -
 
 
 @contextmanager
-def _open_upload(params: ImportParams) -> Iterator[ImportReader]:
+def _open_upload(params: ImportParams, actor: Actor) -> Iterator[ImportReader]:
     """Open an upload. Errors of the reader become StoreErrors with the original name of the file."""
     path = uploads.upload_path(params.upload)
     if not path.exists():
@@ -142,7 +142,8 @@ def _open_upload(params: ImportParams) -> Iterator[ImportReader]:
     if format is None:
         raise StoreError("this hub no longer supports this format", "format")
     try:
-        with open_import(format, str(path), ReadOptions(params.name, params.project or "")) as reader:
+        options = ReadOptions(params.name, params.project or "", has_owner=bool(actor.owner))
+        with open_import(format, str(path), options) as reader:
             yield reader
     except UnreadableFile as error:
         message = str(error).replace(str(path), params.name or "the file").replace(path.name, params.name)

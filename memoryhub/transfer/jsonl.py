@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from memoryhub import serializers
 from memoryhub.memories.rows import ListValues
-from memoryhub.models import Event, Evidence, Fact, JournalEntry, Memory, Revision, Session
+from memoryhub.models import Event, Evidence, Fact, JournalEntry, Memory, Project, Revision, Session
 from memoryhub.transfer.records import Problem
 from memoryhub.transfer.schema import EVENT_COLUMNS, VERSION
 
@@ -51,6 +51,11 @@ def memory(row: Memory, lists: dict[str, list[Any]] | None, *, whole: bool) -> d
 def fact(row: Fact, *, whole: bool) -> dict[str, Any]:
     values = {"kind": "fact", **serializers.fact(row), "author": row.author}
     return {**values, "copy_number": row.copy} if whole else values
+
+
+def project(row: Project) -> dict[str, Any]:
+    """Serialize the settings of a project, without a pause."""
+    return {"kind": "project", "name": row.name, "mode": row.mode, "ignored_paths": row.ignored_paths}
 
 
 def session(row: Session) -> dict[str, Any]:

@@ -27,11 +27,13 @@ from memoryhub.memories.vectors import PreparedVectors, embedding_text
 from memoryhub.models import Fact, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.security.secrets import redact
-from memoryhub.transfer import restore
+from memoryhub.transfer import conversations, restore
+from memoryhub.transfer.conversations import ConversationOutcome
 from memoryhub.transfer.id_map import IdMap
 from memoryhub.transfer.reader import ImportMark, ImportReader
 from memoryhub.transfer.records import (
     NO_HISTORY,
+    Conversation,
     HistoryItem,
     InvalidItem,
     Item,
@@ -74,9 +76,9 @@ class Tally:
         """Number of stored and failed items of any kind."""
         return self.stored + sum(counts.total() for counts in self.others.values()) + self.failed
 
-    def count(self, kind: str, outcome: str) -> None:
-        """Count an item other than a memory."""
-        self.others.setdefault(kind, Counter())[outcome] += 1
+    def count(self, kind: str, outcome: str, count: int = 1) -> None:
+        """Count items other than memories of the file."""
+        self.others.setdefault(kind, Counter())[outcome] += count
 
     def memory(self, draft: MemoryDraft, memory: Memory, outcome: str, *, ended: bool, trusted: bool) -> None:
         """Count a memory, and the parts of its line that were not imported."""
@@ -174,6 +176,8 @@ def _read_batches(
 def _count_characters(item: Item) -> int:
     if isinstance(item, Record) and isinstance(item.draft, MemoryDraft):
         return len(item.draft.content)
+    if isinstance(item, Conversation):
+        return sum(len(str(message["content"])) for message in item.messages)
     return 0
 
 
@@ -226,13 +230,28 @@ class Batch:
         self._is_prepared = False
 
     def prepare(self) -> None:
-        """Check the items for secrets and compute vectors. Call this before a transaction is opened."""
+        """Check the items for secrets, compute vectors and extract the memories of conversations.
+
+        Call this before a transaction is opened: a language model may extract, and the extraction stores each
+        memory by itself. A repeated extraction adds nothing.
+        """
         done = take_result(self._task)
         suspects = done.suspect if done else [True] * len(self._memories)
         self._clean = {id(one) for one, suspect in zip(self._memories, suspects, strict=True) if not suspect}
         self._vectors = PreparedVectors(self._embedded, done.vectors if done else None)
         self._refusals = {id(item): refusal for item in self._items if (refusal := self._screen(item))}
+        self._extracted = {
+            id(item): self._extract(item) for item in self._items if isinstance(item, Conversation)
+        }
         self._is_prepared = True
+
+    def _extract(self, conversation: Conversation) -> ConversationOutcome | StoreError:
+        try:
+            return conversations.extract_memories(
+                conversation, self._options.actor, dry_run=self._options.dry_run
+            )
+        except StoreError as refusal:
+            return refusal
 
     def store(self, tally: Tally) -> int:
         """Store the items; return the number of refusals."""
@@ -281,6 +300,18 @@ class Batch:
                 _report_bad(item, self._options, self._tally)
             elif isinstance(item, UnmappedField):
                 self._tally.unsupported(item.what, item.count)
+            elif isinstance(item, Conversation):
+                self._count_extracted(item.place, self._extracted[id(item)])
+
+    def _count_extracted(self, place: str, result: ConversationOutcome | StoreError) -> None:
+        if isinstance(result, StoreError):
+            self._refuse(place, result)
+            return
+        self._tally.count("conversations", result.outcome)
+        for outcome, count in result.memories.items():
+            self._tally.count("extracted memories", outcome, count)
+        for note in result.notes:
+            self._tally.unsupported(note)
 
     def _store_memories(self, records: list[Record], now: datetime) -> None:
         options = self._options
@@ -377,6 +408,8 @@ def _set_default_project(item: Item, project: str) -> None:
     target: Any = None
     if isinstance(item, Record):
         target = item.draft
+    elif isinstance(item, Conversation):
+        target = item
     elif isinstance(item, HistoryItem) and not isinstance(item.shape, JournalLine):
         target = item.shape
     if target is not None and getattr(target, "project", None) == "":

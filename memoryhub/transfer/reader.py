@@ -105,9 +105,16 @@ class _ItemReader:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file."""
+    """Return the SHA-256 of a file, or of the names, sizes and dates of the files of a folder."""
+    if path.is_dir():
+        return hashlib.sha256(_listing(path)).hexdigest()
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _listing(folder: Path) -> bytes:
+    about = ((file, file.lstat()) for file in sorted(folder.rglob("*")))
+    return "\n".join(f"{file} {stat.st_size} {stat.st_mtime_ns}" for file, stat in about).encode()
 
 
 @contextmanager
@@ -152,9 +159,12 @@ class Checkpoint:
 
 
 def checkpoint_path(name: str) -> Path:
-    """Return the checkpoint path for a file, which is identified by its first bytes."""
-    with open(name, "rb") as file:
-        head = file.read(_HEAD_BYTES)
+    """Return the checkpoint path for a file, which is identified by its first bytes, or for a folder."""
+    if Path(name).is_dir():
+        head = str(Path(name).absolute()).encode()
+    else:
+        with open(name, "rb") as file:
+            head = file.read(_HEAD_BYTES)
     if head.startswith(b"\x1f\x8b"):  # a packed file has the same checkpoint as its content
         with open_source(name) as source:
             head = source.stream.read(_HEAD_BYTES)

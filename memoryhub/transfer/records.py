@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from memoryhub.core.vocabulary import Scope
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 
@@ -95,7 +96,25 @@ class HistoryItem:
     shape: BaseModel
 
 
-Item = Record | InvalidItem | UnmappedField | HistoryItem
+@dataclass(slots=True)
+class Conversation:
+    """A conversation, from which the import extracts memories.
+
+    ``session_id`` is its id in every import. ``program`` is where it took place. Each message has a role and
+    a content.
+    """
+
+    place: str
+    session_id: str
+    program: str
+    messages: list[dict[str, Any]]
+    started_at: datetime
+    last_at: datetime
+    scope: Scope = Scope.PROJECT
+    project: str = ""
+
+
+Item = Record | InvalidItem | UnmappedField | HistoryItem | Conversation
 
 
 @dataclass(frozen=True)
@@ -103,12 +122,14 @@ class ReadOptions:
     """Options for reading.
 
     ``name`` is the original file name. ``project`` is the default project, which the loader sets; formats use
-    it only to tell projects apart. ``now`` is the reference time for ages.
+    it only to tell projects apart. ``now`` is the reference time for ages. ``has_owner``: the importing
+    person or token owns personal memories.
     """
 
     name: str = ""
     project: str = ""
     now: datetime | None = None
+    has_owner: bool = False
 
 
 def make_record(

@@ -9,13 +9,14 @@ from typing import Any
 
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal as journals
+from memoryhub.capture import projects
 from memoryhub.core.database import batched
 from memoryhub.facts import services
 from memoryhub.memories import imported_history, replacements
 from memoryhub.memories.errors import Forbidden, NotFound, SecretDetected, StoreError
 from memoryhub.memories.rows import CHUNK_SIZE, resolve_project
 from memoryhub.memories.secret_check import find_refusal, find_secrets_in_field, refusal_change
-from memoryhub.models import Event, JournalEntry, Memory, Session
+from memoryhub.models import Event, JournalEntry, Memory, Project, Session
 from memoryhub.transfer import jsonl
 from memoryhub.transfer.id_map import IdMap
 from memoryhub.transfer.schema import (
@@ -25,6 +26,7 @@ from memoryhub.transfer.schema import (
     EvidenceLine,
     JournalLine,
     MergeLine,
+    ProjectLine,
     ReplacementLine,
     RevisionLine,
     SessionLine,
@@ -34,6 +36,7 @@ from memoryhub.transfer.schema import (
 
 Result = bool | StoreError
 KIND_LABELS = {
+    "project": "settings of projects",
     "session": "sessions",
     "event": "events",
     "revision": "earlier versions",
@@ -46,6 +49,7 @@ KIND_LABELS = {
 }
 # Text fields that are checked for secrets, by kind; fields of a revision are checked separately.
 _TEXT_FIELDS: dict[str, tuple[str, ...]] = {
+    "project": ("name", "ignored_paths"),
     "session": ("session_id", "project", "cwd", "agent", "end_reason"),
     "event": ("preview", "event", "tool_name", "files", "keywords", "skip_reason"),
     "evidence": ("session_id",),
@@ -174,6 +178,14 @@ def _for_each_line(restore_line: Callable[[Any, Actor, dict[str, str]], bool]) -
         return results
 
     return restore_all
+
+
+def _restore_project(line: ProjectLine, actor: Actor, known: dict[str, str]) -> bool:
+    """Restore the settings of a project that has none. Needs the same right as a change of its mode."""
+    if Project.objects.filter(name=line.name).exists():
+        return False
+    projects.configure_project(line.name, actor, mode=line.mode, ignored_paths=line.ignored_paths)
+    return True
 
 
 def _restore_session(line: SessionLine, actor: Actor, known: dict[str, str]) -> bool:
@@ -318,6 +330,7 @@ def _refuse_document_secrets(document: Any, field: str) -> None:
 
 
 _RESTORERS: dict[str, Callable[..., list[Result]]] = {
+    "project": _for_each_line(_restore_project),
     "session": _for_each_line(_restore_session),
     "event": _restore_events,
     "revision": _restore_revisions,

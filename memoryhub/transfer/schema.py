@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 
 from memoryhub.access.policy import Sensitivity
+from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
+from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, Moment, Name, Share, Text, Word
 
@@ -76,6 +78,15 @@ class FactLine(FactDraft):
     valid_until: AwareDatetime | None = None
     author: Name = ""
     copy_number: Count = 0
+
+
+class ProjectLine(_Line):
+    """The settings of a project."""
+
+    kind: Literal["project"]
+    name: Annotated[Word, Field(max_length=200)]
+    mode: ProjectMode = ProjectMode.AUTOMATIC
+    ignored_paths: Annotated[Text, Field(max_length=MAX_PATTERNS_CHARS)] = ""
 
 
 class SessionLine(_Line):
@@ -182,6 +193,7 @@ class JournalLine(_Line):
 
 
 HISTORY_LINES: dict[str, type[_Line]] = {
+    "project": ProjectLine,
     "session": SessionLine,
     "event": EventLine,
     "revision": RevisionLine,

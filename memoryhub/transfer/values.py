@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
+from memoryhub.core.vocabulary import TYPES, MemoryType
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.security.secrets import may_contain_secrets
@@ -166,6 +167,18 @@ class FieldReader:
             return value
         self.refuse(name, "is not a list of texts")
         return []
+
+    def memory_type(
+        self, name: str, known: Mapping[str, MemoryType], default: MemoryType = MemoryType.GENERAL
+    ) -> tuple[str, list[str]]:
+        """Return the type, and tags: a word that is no type of the hub, nor in ``known``, becomes a tag."""
+        word = self.text(name).lower() or default.value
+        if word in TYPES:
+            return word, []
+        if word in known:
+            return known[word].value, []
+        self.notes.add(f"type {printable_name(word)} (stored as {default.value}, with the type as a tag)")
+        return default.value, [word[:100]]
 
     def mapping(self, name: str) -> dict[str, Any]:
         """Return an object, given directly or as JSON; empty if absent."""

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 from memoryhub.accounts.clearance import full_clearance, request_clearance
 from memoryhub.audit import journal as chain
 from memoryhub.models import JournalEntry
-from memoryhub.models.querysets import JournalQuerySet
+from memoryhub.models.journal import JournalQuerySet
 from memoryhub.web.base.filters import JournalFilter
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page
 from memoryhub.web.memories.queries import visible_titles
@@ -39,6 +39,10 @@ SUGGESTED_OPERATIONS = (
         "flag",
         "review",
         "undo_review",
+        "accept",
+        "undo_accept",
+        "configure",
+        "undo_configure",
         "hold_together",
         "undo_hold_together",
         "consolidate",

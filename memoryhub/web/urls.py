@@ -9,9 +9,10 @@ from django.urls import URLPattern, path, register_converter
 from django.views.generic import RedirectView
 
 from memoryhub.web import home as home_views
-from memoryhub.web import journal, maintenance, palette, recall_test, runs, search, transfer
+from memoryhub.web import journal, maintenance, palette, projects, recall_test, runs, search, transfer
 from memoryhub.web import saved_searches as saved_searches_views
 from memoryhub.web.accounts import people, profile, sign_in
+from memoryhub.web.accounts.authorize import authorize
 from memoryhub.web.base import views as base_views
 from memoryhub.web.connect import views as connect_views
 from memoryhub.web.duplicates import views as duplicates_views
@@ -96,6 +97,14 @@ urlpatterns: list[URLPattern] = [
     path("projects/names/", base_views.project_names, name="project-names"),
     path("sessions/", sessions_views.sessions, name="sessions"),
     path("sessions/<session_id:session_id>/", sessions_views.session, name="session"),
+    path(
+        "project-settings/<session_id:name>/save/",
+        projects.project_settings_save,
+        name="project-settings-save",
+    ),
+    path("project-settings/<session_id:name>/pause/", projects.project_pause, name="project-pause"),
+    path("project-settings/<session_id:name>/", projects.project_settings, name="project-settings"),
+    path("project-changes/<slug:change>/undo/", projects.project_undo, name="project-undo"),
     path("reports/sessions/<session_id:session_id>/", report.session_report, name="session-report"),
     path("injections/", report.injections, name="injections"),
     path("injections/<slug:uid>/", report.injection, name="injection"),
@@ -138,6 +147,7 @@ urlpatterns: list[URLPattern] = [
     path("maintenance/runs/<slug:uid>/stop/", runs.run_stop, name="run-stop"),
     path("maintenance/runs/<slug:uid>/resume/", runs.run_resume, name="run-resume"),
     path("maintenance/runs/<slug:uid>/undo/", runs.run_undo, name="run-undo"),
+    path("authorize/", authorize, name="authorize"),
     path("you/", profile.you, name="you"),
     path("you/preferences/", profile.preferences, name="you-preferences"),
     path("you/password/", profile.password, name="you-password"),
@@ -145,6 +155,7 @@ urlpatterns: list[URLPattern] = [
     path("you/tokens/revoke/", profile.tokens_revoke, name="you-tokens-revoke"),
     path("you/tokens/<slug:uid>/rotate/", profile.token_rotate, name="you-token-rotate"),
     path("you/tokens/<slug:uid>/revoke/", profile.token_revoke, name="you-token-revoke"),
+    path("you/apps/<slug:uid>/remove/", profile.app_remove, name="you-app-remove"),
     path("you/sessions/end/", profile.sessions_end, name="you-sessions-end"),
     path("people/", people.people_list, name="people"),
     path("people/<str:name>/", people.person, name="person"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS, system_actor
@@ -24,6 +24,7 @@ from memoryhub.models import (
     Session,
 )
 from tests.accounts.provider import CLIENT, SECRET, Provider, serve
+from tests.clients import create_person
 
 PROJECTS = ("barn", "farm", "zoo")
 
@@ -33,10 +34,7 @@ def member(db: None) -> Callable[..., User]:
     """``member("view_private", farm="secret", barn="")``: ada with these permissions and memberships."""
 
     def make(*permissions: str, name: str = "ada", staff: bool = False, **projects: str) -> User:
-        user = User.objects.create_user(name, password="a good password", is_staff=staff)
-        named = Permission.objects.filter(content_type__app_label="memoryhub", codename__in=permissions)
-        assert named.count() == len(permissions)
-        user.user_permissions.set(named)
+        user = create_person(name, *permissions, is_staff=staff)
         for project, clearance in projects.items():
             Membership.objects.create(user=user, project=project, clearance=clearance)
         return User.objects.get(pk=user.pk)

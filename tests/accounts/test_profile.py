@@ -17,6 +17,7 @@ from django.utils import timezone
 from memoryhub.access.policy import system_actor
 from memoryhub.accounts import sign_in as accounts_sign_in
 from memoryhub.accounts import tokens
+from memoryhub.core import dates
 from memoryhub.models import AgentToken, JournalEntry, Memory
 from memoryhub.web.accounts import profile
 from tests.clients import signed_in_client
@@ -45,6 +46,13 @@ def secret_in(response: Any) -> str:
 def token_form(client: Client, **changed: Any) -> dict[str, Any]:
     once = re.search(r'name="once" value="([^"]+)"', page(client))[1]  # type: ignore[index]
     return {"name": "bot", "clearance": "public", "rights": ["read"], "once": once, **changed}
+
+
+@pytest.fixture(autouse=True)
+def _few_time_zones(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rendering all zones takes half of the time of a page."""
+    if "every_zone" not in request.node.name:
+        monkeypatch.setattr(dates, "time_zones", lambda: ["UTC", "Asia/Tokyo"])
 
 
 @pytest.fixture
@@ -329,6 +337,12 @@ class TestPreferences:
         self.keep(mine, time_zone="Asia/Tokyo")
         assert "2026-01-15 21:00:00 JST" in mine.get("/").content.decode()
         assert "2026-01-15 12:00:00 UTC" in other.get("/").content.decode()
+
+    def test_every_zone_is_offered(self, ada):
+        text = page(sign_in())
+        zones = dates.time_zones()
+        assert len(zones) > 300
+        assert all(f'<option value="{zone}">' in text for zone in zones)
 
     def test_pages_name_the_chosen_language_of_dates(self, ada, remember):
         remember("noon", title="noon")

@@ -12,7 +12,6 @@ from django.test import Client
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts import sign_in as accounts_sign_in
 from memoryhub.models import JournalEntry
-from tests.admin.conftest import login
 
 GOOD = "a good password"
 
@@ -152,7 +151,7 @@ def test_case_and_spaces_do_not_make_another_name(ada):
 
 
 def test_scripted_login_is_not_recorded(ada):
-    login(ada)
+    Client().force_login(ada)
     assert not rows()
 
 

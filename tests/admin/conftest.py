@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.db.models import Model
 from django.test import Client
 from django.urls import reverse
+
+from tests.clients import create_person, signed_in_client
 
 CURATOR = ("view_memory", "add_memory", "change_memory", "delete_memory")
 
@@ -19,12 +21,7 @@ def staff(db: None) -> Callable[..., Client]:
     """``staff("view_memory")`` logs in ``cleo`` with this permission and returns the client."""
 
     def make(*permissions: str, username: str = "cleo") -> Client:
-        user = User.objects.create_user(username, password="x", is_staff=True)
-        user.user_permissions.set(
-            Permission.objects.filter(content_type__app_label="memoryhub", codename__in=permissions)
-        )
-        assert user.user_permissions.count() == len(set(permissions))
-        return login(user)
+        return signed_in_client(create_person(username, *permissions, is_staff=True))
 
     return make
 
@@ -38,13 +35,7 @@ def curator(staff: Callable[..., Client]) -> Client:
 @pytest.fixture
 def boss(db: None) -> Client:
     """A superuser with all switches off."""
-    return login(User.objects.create_superuser("boss"))
-
-
-def login(user: User) -> Client:
-    client = Client()
-    client.force_login(user)
-    return client
+    return signed_in_client(User.objects.create_superuser("boss"))
 
 
 def page(model: type[Model] | str, view: str = "changelist", *args: Any) -> str:

@@ -113,6 +113,17 @@ class TestBetweenTransactions:
             assert len(index) == 49
         assert len(queries) == 3
 
+    def test_cached_distances_are_extended_by_those_of_new_vectors(self, index):
+        rows = make_memories(30)
+        insert_vectors(zip(rows[:20], random_units(20), strict=True))
+        query, mean = unit(1, 2), index.view().mean([row.pk for row in rows[:20]])
+        index.view().scores(query, mean)
+        insert_vectors(zip(rows[20:], random_units(10, seed=9), strict=True))
+        extended = index.view().distances[mean.tobytes()]
+        fresh = VectorIndex(MODEL, SIZE).view()
+        fresh.scores(query, mean)
+        assert extended.tolist() == pytest.approx(fresh.distances[mean.tobytes()].tolist())
+
     def test_rollback_leaves_no_trace(self, index):
         rows = make_memories(4)
         insert_vectors(zip(rows[:2], random_units(2), strict=True))

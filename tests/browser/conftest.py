@@ -9,11 +9,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from django.contrib.auth.models import Permission, User
-from django.test import Client
+from django.contrib.auth.models import User
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response
 
 from tests.browser.window_pool import Window, Windows
+from tests.clients import create_person, signed_in_client
 from tools.screenshots.chromium import installed, started
 
 # Playwright's synchronous API runs an event loop in this thread, where Django refuses to run.
@@ -122,23 +122,14 @@ def open_page(windows: Windows, live_server: Any, watch: Watch) -> Iterator[Open
 
 
 def _session_cookie(user: User, address: str) -> Any:
-    client = Client()
-    client.force_login(user)
+    client = signed_in_client(user)
     return {"name": "sessionid", "value": client.cookies["sessionid"].value, "url": address}
 
 
 @pytest.fixture
 def person(live_server: Any) -> Callable[..., User]:
     """``person("ada", "add_memory")``: a user with these permissions; the password is "a good password"."""
-
-    def make(name: str = "ada", *permissions: str) -> User:
-        user = User.objects.create_user(name, password="a good password")
-        found = Permission.objects.filter(content_type__app_label="memoryhub", codename__in=permissions)
-        assert found.count() == len(permissions), f"unknown among {permissions}"
-        user.user_permissions.set(found)
-        return user
-
-    return make
+    return create_person
 
 
 @pytest.fixture

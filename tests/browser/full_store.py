@@ -25,6 +25,7 @@ from memoryhub.models import (
     Membership,
     Memory,
     ModelUse,
+    OAuthClient,
     SavedSearch,
     Session,
 )
@@ -136,6 +137,18 @@ def _create_texts(boss: User, actor: Actor) -> None:
     Extraction.objects.create(status="failed", project="greenhouse", error="no answer", actor="token:bot")
     ModelUse.objects.create(day=timezone.now().date(), model="a-model", calls=3, failures=1, prompt_tokens=9)
     SavedSearch.objects.create(user=boss, name="Tides", page="search", query="q=tide")
+    _connect_app()
+
+
+def _connect_app() -> None:
+    """An approved OAuth client, and what the owner granted to it."""
+    now = timezone.now()
+    uris = ["https://app.example.com/callback"]
+    client = OAuthClient.objects.create(
+        name="A hosted agent", redirect_uris=uris, auth_method="none", approved_at=now, approved_by=OWNER
+    )
+    grant = tokens.OAuthGrant(client, "https://hub.example.org/mcp/letsgo", now)
+    tokens.issue_token("hosted", OWNER, actor=system_actor("tests"), oauth=grant)
 
 
 def _create_full_memory(actor: Actor) -> None:

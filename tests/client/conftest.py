@@ -17,7 +17,7 @@ import pytest
 
 from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
-from memoryhub.client import AsyncClient, Client, calls, commands, connect
+from memoryhub.client import AsyncClient, Client, calls, commands, connect, sync
 from tests.commands import hub as hubs
 from tests.commands.hub import Hub
 
@@ -83,7 +83,7 @@ def hub_client(db: None) -> Callable[..., Client]:
         content_type = request.headers.get("Content-Type", "")
         path, headers = request.url.raw_path.decode(), dict(request.headers)
         found = http.generic(request.method, path, request.content, content_type, headers=headers)
-        return httpx2.Response(found.status_code, content=found.content, headers=dict(found.headers))
+        return httpx2.Response(found.status_code, content=found.getvalue(), headers=dict(found.headers))
 
     def make(server: str = "", token: str = "") -> Client:
         return Client("http://testserver", raw, transport=httpx2.MockTransport(answer))
@@ -112,7 +112,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run(hub_client: Callable[..., Client], home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """``run("search", "words")`` runs a command against the app in this process."""
-    for module in (commands, connect):
+    for module in (commands, connect, sync):
         monkeypatch.setattr(module, "Client", hub_client)
     return lambda *words: commands.run(["memoryhub", *words])
 

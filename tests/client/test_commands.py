@@ -1,4 +1,4 @@
-"""``memoryhub search``, ``remember``, ``recall`` and ``sessions``."""
+"""The commands that talk to a hub, except ``connect``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from memoryhub.client import Client, commands, credentials, terminal
 from memoryhub.client.errors import ConfigurationError
+from memoryhub.models import AgentToken
 
 Run = Callable[..., int]
 Printed = Callable[[], str]
@@ -52,6 +53,16 @@ class TestRemember:
             run("remember", "text", "--type", "secret")
         assert ended.value.code == 2
         assert "memoryhub remember: error" in capsys.readouterr().err
+
+    def test_invalid_days_are_explained(self, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit):
+            run("remember", "text", "--ttl", "soon")
+        assert "must be a number of days, or never" in capsys.readouterr().err
+
+    def test_error_says_each_thing_once(self, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+        run("remember", "password = hunter2hunter2x")
+        error = capsys.readouterr().err
+        assert error.count("store again") <= 1
 
 
 class TestSearch:
@@ -260,3 +271,31 @@ class TestConnection:
         with pytest.raises(ConfigurationError, match="cannot be used: 'no backend'"):
             credentials.find_token("http://hub")
         assert "no backend" in credentials.store_token("http://hub", "mh_new")
+
+
+class TestMode:
+    def test_mode_is_set_and_shown(self, run: Run, printed: Printed) -> None:
+        AgentToken.objects.update(rights=["read", "write", "maintain"])
+        assert run("mode", "shop", "approve") == 0
+        assert run("mode", "shop") == 0
+        assert printed() == "shop: approve\n" * 2
+
+    def test_mode_requires_the_right_to_maintain(self, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run("mode", "shop", "off") == 1
+        assert "lacks the right 'maintain'" in capsys.readouterr().err
+
+    def test_unknown_mode_is_a_usage_error(self, run: Run) -> None:
+        with pytest.raises(SystemExit):
+            run("mode", "shop", "loud")
+
+    def test_pause_ends_with_resume(self, run: Run, client: Client, printed: Printed) -> None:
+        run("pause", "shop", "--hours", "2")
+        assert "shop: automatic, paused until " in printed()
+        assert client.project("shop").paused_until
+        run("resume", "shop")
+        assert printed() == "shop: automatic\n"
+        assert client.project("shop").paused_until is None
+
+    def test_invalid_pause_is_explained(self, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run("pause", "shop", "--hours", "9999") == 1
+        assert "pause_hours: " in capsys.readouterr().err

@@ -110,9 +110,9 @@ def test_empty_file_becomes_a_document(text: str) -> None:
     [
         ('{"a": 1', "line 1 should have a comma or }"),
         ('{\n"a": 1 "b": 2}', "line 2 should have a comma"),
-        ('{"a": 1, "a": 2}', "a key that is used once"),
+        ('{"a": 1, "a": 2}', "a key that does not repeat another one"),
         ('{"a": }', "a value"),
-        ("{a: 1}", "a key that is used once"),
+        ("{a: 1}", "a key in quotes"),
         ('{"a": 1} x', "the end of the file"),
         ('{"a": "\n"}', "a value"),
         ("[]", "not a JSON object"),

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from memoryhub.client import Client, connect, connect_record
+from memoryhub.client.errors import AuthenticationFailed
 from memoryhub.core import claude_code
 from memoryhub.web.connect import snippets
 from memoryhub.web.connect.snippets import HubConnection
@@ -148,6 +149,18 @@ def test_without_a_terminal_consent_is_required(
     assert tree(home) == before
 
 
+def test_hub_that_refuses_the_token_changes_nothing(
+    run: Run, home: Path, cursor: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(server: str, token: str) -> None:
+        raise AuthenticationFailed(401, {"code": "unauthenticated"})
+
+    monkeypatch.setattr(connect, "Client", refuse)
+    before = tree(home)
+    assert run("connect", "--yes") == 1
+    assert tree(home) == before
+
+
 def test_second_run_changes_nothing(run: Run, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for agent in connect.known_agents():
         agent.folder.mkdir(parents=True)
@@ -221,6 +234,28 @@ def test_enabled_plugin_connects_claude_code(
     assert run("connect", "--yes") == 0
     assert "the plugin memoryhub is enabled" in capsys.readouterr().out
     assert tree(home) == before
+
+
+@pytest.mark.parametrize("plugin", [True, False])
+def test_status_line_is_added_on_request_and_undone(run: Run, home: Path, plugin: bool) -> None:
+    settings = {"enabledPlugins": {"memoryhub@memoryhub": plugin}}
+    path = write(home / ".claude/settings.json", json.dumps(settings))
+    before = tree(home)
+    run("connect", "--yes", "--status-line")
+    found = json.loads(path.read_text())
+    assert found["statusLine"] == claude_code.status_line_setting(HUB.base)
+    assert ("hooks" in found) is not plugin
+    run("connect", "--undo", "--yes")
+    assert tree(home) == before
+
+
+def test_status_line_of_the_user_stays(run: Run, home: Path) -> None:
+    own = {"type": "command", "command": "date"}
+    path = write(home / ".claude/settings.json", json.dumps({"statusLine": own}))
+    assert run("connect", "--yes", "--status-line") == 0
+    found = json.loads(path.read_text())
+    assert found["statusLine"] == own
+    assert "hooks" in found
 
 
 def test_other_toolset_replaces_the_entry(run: Run, cursor: Path) -> None:

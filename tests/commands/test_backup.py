@@ -166,7 +166,7 @@ def test_a_backup_that_cannot_be_written_says_so_and_leaves_nothing(run, tmp_pat
     def full(path: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(backup, "_sync", full)
+    monkeypatch.setattr(backup, "sync", full)
     ran = run("backup", tmp_path / "b")
     assert ran.code == 1
     assert "No space left" in ran.err

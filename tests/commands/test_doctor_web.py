@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from memoryhub.config import environment
 from memoryhub.ops.doctor import Status, installation, ok
 from tests.commands.examining import look, named
 
@@ -20,6 +21,14 @@ def test_other_hosts_without_https_are_warned_about(settings):
     assert "without encryption" in look(named("hosts")).text
     settings.HTTPS = True
     assert look(named("hosts")) == ok("hub.example over HTTPS")
+
+
+def test_public_hub_without_https_is_warned_about(monkeypatch, settings):
+    monkeypatch.setenv("MEMORYHUB_PUBLIC_URL", "https://hub.example.org")
+    settings.ALLOWED_HOSTS = environment.load_operator().allowed_hosts
+    found = look(named("hosts"))
+    assert found.status is Status.WARN
+    assert "hub.example.org: passwords and tokens travel without encryption" in found.text
 
 
 def test_any_host_debug_and_half_a_proxy_are_found(settings):

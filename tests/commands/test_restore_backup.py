@@ -19,7 +19,7 @@ from memoryhub.audit import journal, verification
 from memoryhub.backends import schema
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.ops import backup, checks
+from memoryhub.ops import backup, checks, restore
 from tests.commands.conftest import tamper
 from tests.commands.test_backup import writing
 
@@ -293,7 +293,7 @@ def test_when_its_migration_fails_the_present_store_is_back(run, saved, own_stor
     def fail(*args: object, **options: object) -> None:
         raise OSError("the migration failed")
 
-    monkeypatch.setattr(backup, "call_command", fail)
+    monkeypatch.setattr(restore, "call_command", fail)
     ran = run("restore_backup", saved, "--yes")
     assert ran.code == 1
     assert "The present store is back in its place" in ran.err
@@ -442,13 +442,13 @@ def test_a_missing_store_is_not_made_anew_next_to_one_set_aside(
     assert "E005" in str(refused.value)
     assert str(missing) in str(refused.value)
     assert f"restore_backup {missing} --yes" in str(refused.value)
-    assert backup.set_aside() == [missing]
+    assert restore.set_aside() == [missing]
 
 
 def test_the_advice_for_a_missing_store_puts_it_back(run, missing):
     assert run("restore_backup", missing, "--yes").code == 0
     assert contents() == {"of before"}
-    assert backup.set_aside() == []
+    assert restore.set_aside() == []
 
 
 def test_a_store_set_aside_next_to_a_present_one_is_no_error(run, saved):

@@ -20,7 +20,7 @@ from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory
-from memoryhub.ops import backup
+from memoryhub.ops import restore
 from memoryhub.transfer import loader
 from tests.faults.killing import kill_at_every_point
 
@@ -78,16 +78,16 @@ def test_a_killed_restore_leaves_a_whole_store(own_store, snapshot, remember, ru
     snapshot()
     points = []
 
-    def restore() -> None:
+    def restore_saved() -> None:
         call_command("restore_backup", str(saved), "--yes")
 
-    for point in kill_at_every_point(restore, prepare=snapshot.put_back):
+    for point in kill_at_every_point(restore_saved, prepare=snapshot.put_back):
         points.append(point)
         assert contents_of(own_store) in ({"of before"}, {"of before", "of after"}), point
         remember("another")
         assert journal.verify().ok, point
         assert run("restore_backup", saved, "--yes").code == 0, point
-        assert backup.second_names(own_store) == []
+        assert restore.second_names(own_store) == []
         assert set(Memory.objects.values_list("content", flat=True)) == {"of before"}
     assert {"link", "replace", "fsync", "unlink", "COMMIT"} <= set(points)
 

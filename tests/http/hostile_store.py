@@ -17,6 +17,7 @@ from memoryhub import capture, memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.accounts import tokens
 from memoryhub.audit import journal
+from memoryhub.capture import projects
 from memoryhub.config import Config
 from memoryhub.core.database import write_transaction
 from memoryhub.facts import services
@@ -24,6 +25,7 @@ from memoryhub.injection.services import InjectionRequest, inject_context
 from memoryhub.maintenance import runs
 from memoryhub.memories.schemas import EntityDraft, FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import (
+    AgentToken,
     Embedding,
     Event,
     Evidence,
@@ -34,6 +36,8 @@ from memoryhub.models import (
     Membership,
     Memory,
     ModelUse,
+    OAuthClient,
+    OAuthCode,
     Profile,
     Revision,
     SavedSearch,
@@ -50,6 +54,7 @@ CLOSED = {
     *("object_type", "mark", "clearance", "rights", "reach", "operation", "status", "cause", "page", "event"),
     *("theme", "time_zone", "language", "scale", "owner", "worker", "extractor", "trash_reason", "position"),
     *("state", "memorability_parts", "basename", "last_used_from", "result", "changes", "boot", "days"),
+    *("auth_method", "secret_digest", "registered_from", "code_challenge", "mode"),
 }
 OURS = [model for model in apps.get_app_config("memoryhub").get_models() if model._meta.managed]
 
@@ -74,6 +79,7 @@ def fill() -> User:
     for number in range(len(PAYLOADS)):
         _remember(number, agents[number])
         _state(number, agents[number])
+        _configure(number, actor)
         if number % 4 == 0:
             _happen(number, agents[number])
     _everything(actor)
@@ -114,6 +120,10 @@ def _remember(number: int, actor: Actor) -> None:
 def _next(number: int) -> list[str]:
     """Return so many payloads that every eighth of the memories covers them all."""
     return [payload(number + step) for step in range(1, 15)]
+
+
+def _configure(number: int, actor: Actor) -> None:
+    projects.configure_project(payload(number), actor, ignored_paths=payload(number))
 
 
 def _state(number: int, actor: Actor) -> None:
@@ -182,6 +192,7 @@ def _behind_the_doors(boss: User, actor: Actor) -> None:
         SavedSearch.objects.create(user=boss, name=text, page="search", query=f"q={text}")
         ModelUse.objects.create(day=timezone.now() - timedelta(days=number), model=text, calls=1)
         Injection.objects.create(session=Session.objects.first(), prompt_preview=text, project=text)
+        _app(boss, text, number)
     memory = Memory.objects.live().order_by("pk")[0]
     Embedding.objects.create(memory=memory, model=payload(0), vector=b"")
     for text in PAYLOADS[::4]:
@@ -203,6 +214,21 @@ def _behind_the_doors(boss: User, actor: Actor) -> None:
     MaintenanceRun.objects.update(actor=f"token:{payload(0)}", worker=payload(4))
     Revision.objects.update(reason=payload(19)[:20])
     Memory.objects.filter(pk__in=[memory.pk]).update(flags=[payload(0)])
+
+
+def _app(boss: User, text: str, number: int) -> None:
+    """Write an approved OAuth client, a code for it, and a grant that boss's page lists."""
+    now = timezone.now()
+    uri = f"https://{text}.evil.example"
+    client = OAuthClient.objects.create(
+        name=text[:100], redirect_uris=[uri], approved_at=now, approved_by=text[:150]
+    )
+    grant = {"name": text, "projects": [text]}
+    code = {"redirect_uri": uri[:500], "audience": uri[:500], "grant": grant, "expires_at": now}
+    OAuthCode.objects.create(digest=str(number), client=client, user=boss, **code)
+    AgentToken.objects.create(
+        name=text[:100], owner=OWNER, digest=str(number), client=client, audience=uri[:500], secret_until=now
+    )
 
 
 def _people() -> None:

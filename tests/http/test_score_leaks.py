@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -34,9 +35,14 @@ ATTACKERS: dict[str, dict[str, Any]] = {
     "public token": {},
     "token confined to a project": {"projects": ["a"]},
 }
-HIDDEN: dict[str, dict[str, Any]] = {
-    "public token": {"sensitivity": "secret", "project": "a"},
-    "token confined to a project": {"project": "b"},
+BOB = Actor("token:bob", Clearance.up_to("public", "bob"))
+HIDDEN: dict[str, list[dict[str, Any]]] = {
+    "public token": [
+        {"sensitivity": "secret", "project": "a"},
+        {"sensitivity": "private", "project": "a"},
+        {"scope": "personal", "project": "a", "by": BOB},
+    ],
+    "token confined to a project": [{"project": "b"}],
 }
 SOURCES: dict[str, Callable[[Agent, str], Any]] = {
     **{
@@ -121,7 +127,8 @@ def different(ask: Callable[[], Answers], hidden: Sequence[Memory]) -> list[Any]
 @pytest.mark.parametrize("attacker", ATTACKERS)
 def test_crafted_memories_do_not_show_which_words_are_hidden(agent, remember, actor, attacker):
     """The attacker stores memories with the whole list of words, and asks after each number of them."""
-    hidden = [remember(f"the launch of {one}", created_at=PAST, **HIDDEN[attacker]) for one in GUESSES]
+    ways = cycle(HIDDEN[attacker])
+    hidden = [remember(f"the launch of {one}", created_at=PAST, **next(ways)) for one in GUESSES]
     probes = [
         remember(f"quokka habitat {one}", created_at=PAST, importance=1.0, project="a").uid
         for one in ("", GUESS, CONTROL)
@@ -152,7 +159,7 @@ def test_hidden_memory_does_not_choose_among_more_matches_than_are_compared(agen
 
     An injection ignores words that so many memories contain.
     """
-    hidden = remember(f"the launch of {GUESS}", created_at=PAST, **HIDDEN[attacker])
+    hidden = remember(f"the launch of {GUESS}", created_at=PAST, **HIDDEN[attacker][0])
     texts = [f"{word} note {n:05}" for n in range(230) for word in (GUESS, CONTROL)]
     drafts = [MemoryDraft(content=one, created_at=PAST, project="a") for one in texts]
     memories.create_memories(drafts, actor)

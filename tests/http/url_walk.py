@@ -33,7 +33,7 @@ PARAMETERS = (
 ).split()
 FORMS = ("markdown", "json", "md")
 # URLs that end a session or redirect.
-LEADS_AWAY = {"logout", None, "single-sign-on", "single-sign-on-back"}
+LEADS_AWAY = {"logout", None, "single-sign-on", "single-sign-on-back", "authorize"}
 
 
 def patterns() -> Iterator[tuple[str, URLPattern]]:

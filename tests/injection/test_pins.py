@@ -61,7 +61,7 @@ def test_pinned_memories_over_their_budget_are_left_out_with_a_warning(pinned, s
     assert 0 < len(found.injected) < 5
     assert reasons(found)[memories[4].uid] == OVER_PINNED_BUDGET
     [warning] = found.warnings
-    assert f"pinned_token_budget (200 tokens): shown {len(found.injected)}, of these cut short 0" in warning
+    assert f"pinned_token_budget (200 tokens): {len(found.injected)} of 5 shown; unpin some" in warning
     assert found.tokens_used <= 200
 
 
@@ -71,7 +71,35 @@ def test_long_pinned_memory_is_cut_with_a_warning(pinned, start, configure):
     found = start()
     assert uids(found) == {memory.uid}
     assert [(one.uid, one.detail) for one in found.withheld] == [(memory.uid, CUT_SHORT)]
-    assert "shown 1, of these cut short 1" in found.warnings[0]
+    assert "1 of 1 shown, cut short" in found.warnings[0]
+
+
+def test_pinned_memories_are_shown_whole_or_not_at_all(pinned, start, configure):
+    configure(pinned_token_budget=400)
+    memories = [pinned(f"Rule {n}. {'The shop keeps its rules short. ' * 18}") for n in range(4)]
+    found = start()
+    assert 1 <= len(found.injected) < 4
+    assert CUT_SHORT not in [one.detail for one in found.withheld]
+    assert len(found.injected) + len(found.withheld) == len(memories)
+
+
+def test_smaller_pin_after_one_that_does_not_fit_is_shown(pinned, start, configure):
+    configure(pinned_token_budget=300)
+    first, small = pinned("Ship on Tuesdays", importance=1), pinned()
+    pinned(LONG, importance=0.5)
+    assert uids(start()) == {first.uid, small.uid}
+
+
+def test_pin_of_no_project_opens_every_session(pinned, start):
+    memory = pinned(project="")
+    assert uids(start()) == uids(start(project="docs")) == {memory.uid}
+
+
+def test_session_start_that_was_not_ready_warns(pinned, start, configure):
+    pinned()
+    configure(injection_deadline_ms=1)
+    found = start(inject=inject_pinned)
+    assert found.context or "not ready" in found.warnings[0]
 
 
 def test_pinned_memories_within_their_budget_give_no_warning(pinned, start):

@@ -131,9 +131,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     everything = _run(hub, "create_token", "bot", "--clearance", "secret", "--rights", ",".join(RIGHTS))
     reader = _run(hub, "create_token", "reader", "--rights", "read")
     port = hubs.free_port()
+    more = {**PLAIN, "MEMORYHUB_PUBLIC_URL": f"http://127.0.0.1:{port}"}  # turns OAuth on
     with (
         (hub.home / "server.log").open("w") as log,
-        hub.serving(port, "serve", "--port", str(port), "--workers", "2", output=log, **PLAIN),
+        hub.serving(port, "serve", "--port", str(port), "--workers", "2", output=log, **more),
     ):
         yield Served(hub, port, everything, reader)
 

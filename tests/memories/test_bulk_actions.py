@@ -61,14 +61,24 @@ def several(remember: Remember) -> list[Memory]:
     return made
 
 
+def prepare(kind: str, several: list[Memory], actor: Actor) -> None:
+    """Bring the memories into a state in which the action changes each of them."""
+    if kind == "restore":
+        memories.trash_memories([memory.uid for memory in several], actor)
+    if kind == "unpin":
+        memories.apply_bulk_action("pin", [memory.uid for memory in several], actor)
+    if ACTION_KINDS[kind].waiting:
+        Memory.objects.update(sensitivity="waiting-public")
+
+
 @pytest.mark.parametrize("kind", sorted(ACTION_KINDS))
 def test_undo_restores_each_memory_exactly(several: list[Memory], actor: Actor, kind: str) -> None:
     if kind == "restore":
         memories.trash_memories([several[0].uid], actor, TrashReason.EVICTED)
         memories.trash_merged(several[2], [several[1].uid], actor)
         Memory.objects.filter(pk=several[2].pk).update(expires_at=timezone.now() - timedelta(days=2))
-    if kind == "unpin":
-        memories.apply_bulk_action("pin", [memory.uid for memory in several], actor)
+    else:
+        prepare(kind, several, actor)
     before = [whole(memory) for memory in several]
     result = memories.apply_bulk_action(
         kind, [memory.uid for memory in several], actor, **VALUES.get(kind, {})
@@ -84,10 +94,7 @@ def test_undo_restores_each_memory_exactly(several: list[Memory], actor: Actor, 
 def test_journal_rows_have_the_action_id_and_the_chain_is_valid(
     several: list[Memory], actor: Actor, kind: str
 ) -> None:
-    if kind == "restore":
-        memories.trash_memories([memory.uid for memory in several], actor)
-    if kind == "unpin":
-        memories.apply_bulk_action("pin", [memory.uid for memory in several], actor)
+    prepare(kind, several, actor)
     start = journal.last_seq()
     result = memories.apply_bulk_action(
         kind, [memory.uid for memory in several], actor, **VALUES.get(kind, {})
@@ -219,12 +226,9 @@ def test_action_is_undone_only_once(several: list[Memory], actor: Actor) -> None
         assert len(again.refused) == 1
 
 
-@pytest.mark.parametrize("kind", sorted(set(ACTION_KINDS) - {"trash", "expire"}))
+@pytest.mark.parametrize("kind", sorted(set(ACTION_KINDS) - {"trash", "expire", "discard"}))
 def test_memory_changed_since_is_not_undone(several: list[Memory], actor: Actor, kind: str) -> None:
-    if kind == "restore":
-        memories.trash_memories([memory.uid for memory in several], actor)
-    if kind == "unpin":
-        memories.apply_bulk_action("pin", [memory.uid for memory in several], actor)
+    prepare(kind, several, actor)
     result = memories.apply_bulk_action(
         kind, [memory.uid for memory in several], actor, **VALUES.get(kind, {})
     )

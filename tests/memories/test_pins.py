@@ -190,3 +190,12 @@ def test_pin_of_a_memory_above_the_clearance_is_not_found(remember, actor, low):
 
 def test_draft_is_not_pinned_by_default():
     assert MemoryDraft(content="x").pinned is False
+
+
+def test_journal_says_that_a_memory_was_pinned_or_unpinned(pinned, actor):
+    patch(pinned(), actor, pinned=False)
+    rows = JournalEntry.objects.filter(object_type="memory").order_by("seq")
+    assert [(row.operation, row.detail.get("pinned")) for row in rows] == [
+        ("insert", True),
+        ("update", False),
+    ]

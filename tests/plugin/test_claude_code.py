@@ -151,6 +151,21 @@ def test_session_leaves_memories_that_the_next_session_receives(machine: Machine
             assert memory in model.text_for(prompt)
 
 
+def test_pause_command_is_carried_out_without_the_model(machine: Machine, served: Served) -> None:
+    machine.install_plugin(*options(served))
+    patient = {"MEMORYHUB_HOOK_TIMEOUT": "20"}
+    with (
+        model_api.serving({}) as model,
+        claude_code.running(machine, model, {}, **patient) as session,
+    ):
+        for command, note in (("pause 2", "paused until "), ("resume", "")):
+            session.prompt(f"/memoryhub:{command}")
+            assert get(served, "/projects/shop")["note"].startswith(note)
+            assert bool(get(served, "/projects/shop")["paused_until"]) is bool(note)
+        session.end()
+    assert model.requests == []
+
+
 def test_memory_about_a_file_reaches_the_model_when_it_writes_the_file(
     machine: Machine, served: Served
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from memoryhub.core.claude_code import ENVIRONMENT_VARIABLE, HOOK_PATH
+from memoryhub.core.claude_code import ENVIRONMENT_VARIABLE, HOOK_PATH, status_line_command
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ROOT / "plugin"
@@ -204,6 +204,60 @@ def test_absent_hub_prints_nothing(tmp_path: Path) -> None:
 def test_nothing_is_sent_without_a_token(tmp_path: Path, hub: FakeHub) -> None:
     assert send(tmp_path, hub.url, PROMPT, CLAUDE_PLUGIN_OPTION_TOKEN="") == ""
     assert hub.requests == []
+
+
+# --- Status line --------------------------------------------------------------------------------------------
+
+STATUS = {"hook_event_name": "Status", "session_id": "s1", "cwd": "/home/ada/shop"}
+
+
+def status_line(url: str, **variables: str) -> str:
+    done = subprocess.run(
+        ["sh", str(PLUGIN / "statusline.sh")],
+        input=json.dumps(STATUS),
+        env={"PATH": os.environ["PATH"], "MEMORYHUB_URL": url, "MEMORYHUB_TOKEN": TOKEN, **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_status_line_is_that_of_the_hub(hub: FakeHub) -> None:
+    hub.answer = '{"line":"memoryhub: 3 memories shown, 2 kept"}'
+    assert status_line(hub.url).strip() == "memoryhub: 3 memories shown, 2 kept"
+    assert hub.requests == [(f"{HOOK_PATH}/status", f"Bearer {TOKEN}", STATUS)]
+
+
+def test_status_line_is_empty_without_an_answer_in_time(hub: FakeHub) -> None:
+    hub.answer = None
+    assert status_line(hub.url) == ""
+    assert status_line("http://127.0.0.1:9") == ""
+    assert status_line(hub.url, MEMORYHUB_TOKEN="") == ""
+
+
+def test_status_line_of_the_settings_prints_the_same(hub: FakeHub) -> None:
+    hub.answer = '{"line":"memoryhub: off"}'
+    done = subprocess.run(
+        ["sh", "-c", status_line_command(hub.url)],
+        input=json.dumps(STATUS),
+        env={"PATH": os.environ["PATH"], "MEMORYHUB_TOKEN": TOKEN},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.stderr) == ("memoryhub: off", "")
+    assert hub.requests == [(f"{HOOK_PATH}/status", f"Bearer {TOKEN}", STATUS)]
+
+
+@pytest.mark.parametrize("command", ["pause", "resume"])
+def test_command_of_the_hub_says_what_to_do_without_an_answer(command: str) -> None:
+    text = (PLUGIN / "commands" / f"{command}.md").read_text()
+    assert re.search(r"^description: \S", text.split("---")[1], re.M)
+    assert f"`memoryhub {command} PROJECT" in text
 
 
 # --- Transcripts --------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from memoryhub.security.prompt_injection.classifier import WEIGHTS_FILE, Classifier, load_classifier
+from tools.commands import train_prompt_injection
 from tools.commands.train_prompt_injection import Command
 from tools.prompt_injection.evaluation import LabelledText
 from tools.prompt_injection.training import extract_units, save_model, train_model
@@ -92,7 +93,7 @@ def test_command_reproduces_the_weights_in_use(tmp_path):
     assert (stored.table == used.table).mean() > 0.999
 
 
-@pytest.mark.slow
-def test_unwritable_file_is_an_error(tmp_path):
+def test_unwritable_file_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(train_prompt_injection, "train_model", lambda samples: load_classifier())
     with pytest.raises(CommandError, match="cannot write"):
         call_command(Command(), output=tmp_path / "none" / "weights.npz", stdout=StringIO())

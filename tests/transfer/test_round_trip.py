@@ -9,7 +9,8 @@ import pytest
 
 from memoryhub.audit import journal
 from memoryhub.backends import schema
-from memoryhub.models import Event, Fact, JournalEntry, Memory, Revision, Session
+from memoryhub.capture import projects
+from memoryhub.models import Event, Fact, JournalEntry, Memory, Project, Revision, Session
 from tests.transfer.conftest import OPERATOR, of_kind, out, raw_out, wipe
 
 pytestmark = pytest.mark.django_db
@@ -136,3 +137,14 @@ def test_batches_of_one_give_the_same_result(full_store, bring_in, monkeypatch):
     assert bring_in(before).errors == []
     after = [line for line in without_time(out()) if not _of_import(line)]
     assert after == without_time([json.loads(line) for line in before.splitlines()])
+
+
+def test_settings_of_projects_are_restored_unless_the_project_has_some(full_store, bring_in):
+    for name in ("p", "q"):
+        projects.configure_project(name, OPERATOR, mode="approve", ignored_paths="*.pem")
+    before = raw_out()
+    Project.objects.filter(name="q").delete()
+    projects.configure_project("p", OPERATOR, mode="off")
+    assert bring_in(before).errors == []
+    assert dict(Project.objects.values_list("name", "mode")) == {"p": "off", "q": "approve"}
+    assert Project.objects.get(name="q").ignored_paths == "*.pem"

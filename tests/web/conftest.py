@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.test import Client
 
 from memoryhub.models import Memory
-from tests.clients import signed_in_client
+from tests.clients import create_person, signed_in_client
 from tests.web.duplicates_page import CURATOR_PERMISSIONS, DUPLICATE_TEXT
 from tests.web.maintenance_pages import set_age
 
@@ -20,15 +20,7 @@ MakePerson = Callable[..., User]
 @pytest.fixture
 def person(db: None) -> MakePerson:
     """``person("ada", "add_memory", "view_private")`` creates a user with these permissions."""
-
-    def make(name: str = "ada", *permissions: str) -> User:
-        user = User.objects.create_user(name, password="a good password")
-        found = Permission.objects.filter(content_type__app_label="memoryhub", codename__in=permissions)
-        assert found.count() == len(permissions), f"unknown among {permissions}"
-        user.user_permissions.set(found)
-        return user
-
-    return make
+    return create_person
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ class TestSettings:
         raw = settings_in(manager.post(PAGE, form))["env"]["MEMORYHUB_TOKEN"]
         again = manager.post(PAGE, form)
         assert again.status_code == 409
-        assert "This form has made its token already" in main(again).words
+        assert "This form has created its token already" in main(again).words
         assert raw not in again.content.decode()
         assert "env" not in settings_in(again)
         assert AgentToken.objects.count() == 1
@@ -140,7 +140,7 @@ class TestSettings:
         assert sorted(AgentToken.objects.values_list("clearance", flat=True)) == sorted(offered)
 
     def test_users_without_the_permission_see_whom_to_ask(self, visitor: Client) -> None:
-        assert "Ask who runs the hub" in main(visitor.get(PAGE)).words
+        assert "Ask an administrator" in main(visitor.get(PAGE)).words
         assert visitor.post(PAGE, FORM).status_code == 403
         assert not AgentToken.objects.exists()
 

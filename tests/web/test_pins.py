@@ -81,7 +81,7 @@ def test_review_warns_of_pins_over_their_budget(writer, pinned, configure):
     pinned(LONG)
     shown = writer.get("/review/").content.decode()
     assert "/memories/?pinned=yes&amp;project=shop" in shown
-    assert "cut short 1" in shown
+    assert "1 of 1 shown, cut short" in shown
     assert "cut short" not in writer.get("/review/?project=docs").content.decode()
 
 

@@ -162,6 +162,7 @@ PICTURES = (
     Picture("timeline", "timeline", shows="upper"),
     Picture("timeline-entries", "timeline-entries", shows="upper"),
     Picture("connect", "connect"),
+    Picture("project-settings", "project-settings", {"name": "project"}),
     Picture("facts", "facts", shows="upper"),
     Picture("fact", "fact", {"uid": "fact"}),
     Picture("facts-graph", "facts-graph"),
@@ -222,7 +223,8 @@ NOT_PICTURED = {
         *("you-sessions-end", "connect-revoke"),
         *("person-rights", "person-join", "person-leave", "person-open", "person-password"),
         *("person-address", "person-unbind"),
+        *("project-settings-save", "project-pause", "project-undo", "you-app-remove"),
     ),
     "files": ("memory-as", "export"),
-    "doors of another house": ("single-sign-on", "single-sign-on-back"),
+    "need another server": ("single-sign-on", "single-sign-on-back", "authorize"),
 }

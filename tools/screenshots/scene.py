@@ -129,6 +129,7 @@ def found() -> dict[str, str]:
     )[0]
     return {
         "memory": memory.uid,
+        "project": memory.project,
         "memory key": str(memory.pk),
         "private": live.filter(sensitivity="private")[0].uid,
         "trashed": Memory.objects.trashed().filter(sensitivity="public").order_by("pk")[0].uid,

@@ -148,7 +148,7 @@ class Command(BaseCommand):
 
     def _import(self, order: LoadOptions, kept: Path | None) -> None:
         format, name = self._format(), self.options["file"]
-        options = ReadOptions(name=name, project=order.project)
+        options = ReadOptions(name=name, project=order.project, has_owner=bool(order.actor.owner))
         with ExitStack() as stack:
             reading = stack.enter_context(open_import(format, name, options))
             ids = IdMap(kept and kept.with_suffix(".ids"))
@@ -238,7 +238,7 @@ class Command(BaseCommand):
             n = tally.outcomes["kept"]
             yield f"{plural(n, 'memory')} changed here or there since: kept as here"
         if tally.in_trash:
-            yield f"{plural(tally.in_trash, 'memory')} lay in a trash, or had expired, and so here"
+            yield f"{plural(tally.in_trash, 'memory')} in the trash or expired: the same here"
 
     def _outcomes(self) -> dict[str, int]:
         """Every outcome that happened, and the three that people look for."""

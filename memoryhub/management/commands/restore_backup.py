@@ -12,7 +12,7 @@ from django.db import DatabaseError, transaction
 from memoryhub.access.policy import system_actor
 from memoryhub.audit import journal
 from memoryhub.management.operator import operator
-from memoryhub.ops import backup
+from memoryhub.ops import backup, restore
 
 
 class Command(BaseCommand):
@@ -33,7 +33,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            with backup.staged(options["file"]) as copy:
+            with restore.staged(options["file"]) as copy:
                 contents = self._verified(copy, options)
                 if not options["dry_run"]:
                     self._put_in_place(copy, contents, options)
@@ -59,7 +59,7 @@ class Command(BaseCommand):
         if live.exists() and not options["yes"]:
             self.stdout.write(f"{live} holds {self._present()}")
             raise backup.BackupError("there is a store already; with --yes it is kept aside and replaced")
-        kept = backup.put_in_place(copy, options["file"])
+        kept = restore.put_in_place(copy, options["file"])
         self._journal(options["file"], contents)
         self.stdout.write(self.style.SUCCESS(f"Restored to {live}"))
         if kept:

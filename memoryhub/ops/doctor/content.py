@@ -12,7 +12,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import Min
 from django.utils import timezone
 
-from memoryhub.access.policy import LEVELS
+from memoryhub.access.policy import LEVELS, WAITING_LEVELS
 from memoryhub.audit import clock as jumps
 from memoryhub.backends import change_log
 from memoryhub.embeddings import EmbeddingError, configured
@@ -37,7 +37,11 @@ def levels() -> Iterator[Finding]:
     found = {
         name.lower(): n
         for name in _GATED
-        if (n := apps.get_model("memoryhub", name).objects.exclude(sensitivity__in=LEVELS).count())
+        if (
+            n := apps.get_model("memoryhub", name)
+            .objects.exclude(sensitivity__in=(*LEVELS, *WAITING_LEVELS))
+            .count()
+        )
     }
     for name, n in found.items():
         yield warn(
@@ -125,7 +129,8 @@ def tokens() -> Iterator[Finding]:
         return
     soon = active.filter(expires_at__lte=now + SOON).order_by("expires_at")
     for token in soon:
-        yield warn(f"the token {token} expires on {token.expires_at:%Y-%m-%d}", "manage.py create_token NAME")
+        fix = "Connect the app again." if token.client_id else "manage.py create_token NAME"
+        yield warn(f"the token {token} expires on {token.expires_at:%Y-%m-%d}", fix)
     if not soon:
         yield ok(f"{active.count()} valid")
 

@@ -13,14 +13,14 @@ from memoryhub.audit import journal, mirror, verification
 from memoryhub.backends import reindexing, release, schema
 from memoryhub.core import damage
 from memoryhub.core.database import write_transaction
-from memoryhub.ops import backup, checks, salvage
+from memoryhub.ops import backup, checks, restore, salvage
 from memoryhub.ops.doctor import REBUILD, RESTORE, Finding, check, fail, is_busy, ok, warn
 
 
 @check("store", needs="home")
 def database() -> Iterator[Finding]:
     path = backup.live_path()
-    if aside := backup.set_aside():
+    if aside := restore.set_aside():
         yield fail(
             f"there is no store at {path}, but a restore has set aside {', '.join(map(str, aside))}",
             f"Put it back: manage.py restore_backup {aside[0]} --yes",
@@ -38,7 +38,7 @@ def database() -> Iterator[Finding]:
             raise
         yield fail(f"{path} is no SQLite database", f"Move it away. {RESTORE}")
         return
-    for name in backup.second_names(path):
+    for name in restore.second_names(path):
         yield warn(
             f"{name} is a second name of the store, from an interrupted restore; never open it",
             f"Remove it: rm {name}",

@@ -62,11 +62,19 @@ class Writer(Protocol):
 
 def _all_formats() -> tuple[Format, ...]:
     """Return the formats in the order of detection, the strictest first."""
+    from memoryhub.transfer.formats.agentmemory import AgentMemory
+    from memoryhub.transfer.formats.basic_memory import BasicMemory
+    from memoryhub.transfer.formats.chatgpt import ChatGpt
+    from memoryhub.transfer.formats.claude_export import Claude
     from memoryhub.transfer.formats.claude_mem import ClaudeMem
+    from memoryhub.transfer.formats.engram import Engram
+    from memoryhub.transfer.formats.hindsight import Hindsight
     from memoryhub.transfer.formats.hub import HubFormat
     from memoryhub.transfer.formats.knowledge_graph import KnowledgeGraph
     from memoryhub.transfer.formats.letsgo import LetsGo
     from memoryhub.transfer.formats.markdown import MarkdownFormat
+    from memoryhub.transfer.formats.mcp_memory_service import McpMemoryService
+    from memoryhub.transfer.formats.mem0 import Mem0
     from memoryhub.transfer.formats.memory_mcp import MemoryMcp
     from memoryhub.transfer.formats.mira import Mira
     from memoryhub.transfer.formats.openmemory import OpenMemory
@@ -74,10 +82,18 @@ def _all_formats() -> tuple[Format, ...]:
 
     return (
         ClaudeMem(),
+        McpMemoryService(),
         MemoryMcp(),
+        Mem0(),
+        Engram(),
+        AgentMemory(),
+        Hindsight(),
         Mira(),
         LetsGo(),
+        Claude(),
+        ChatGpt(),
         OpenMemory(),
+        BasicMemory(),
         Pigo(),
         KnowledgeGraph(),
         HubFormat(),

@@ -64,7 +64,8 @@ def _read_session(fields: FieldReader, has_prompts: bool) -> Item:
         fields.note_unsupported("user_prompt")
     session_id = fields.text(_USER_SESSION_ID_COLUMNS[0]) or fields.text(_USER_SESSION_ID_COLUMNS[1])
     agent = fields.text("platform_source", "claude")
-    return foreign_history.make_session(fields, "sdk_sessions", session_id, agent=agent)
+    place = f"sdk_sessions row {fields.get(ROW_NUMBER)}"
+    return foreign_history.make_session(fields, place, session_id, agent=agent)
 
 
 def _join_user_sessions(database: ForeignDatabase, rows: Iterator[RowValues]) -> Iterator[RowValues]:

@@ -19,7 +19,7 @@ from memoryhub.core.vocabulary import MemoryType
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.models import Entity, Fact, Memory
 from memoryhub.transfer.export import ExportSelection
-from memoryhub.transfer.foreign_jsonl import JsonLinesFormat
+from memoryhub.transfer.foreign_json import JsonLinesFormat
 from memoryhub.transfer.jsonl import to_line
 from memoryhub.transfer.records import InvalidItem, Item, Problem
 from memoryhub.transfer.values import FieldReader, ReadNotes

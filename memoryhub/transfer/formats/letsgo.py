@@ -40,7 +40,8 @@ class LetsGo(SqliteFormat):
     def items(self, database: ForeignDatabase, notes: ReadNotes, options: ReadOptions) -> Iterator[Item]:
         now = options.now or datetime.now(UTC)
         for fields in self.fields(database, "sessions", notes):
-            yield foreign_history.make_session(fields, "sessions", fields.text("session_id"), agent=self.name)
+            place = f"sessions row {fields.get(ROW_NUMBER)}"
+            yield foreign_history.make_session(fields, place, fields.text("session_id"), agent=self.name)
         for fields in self.fields(database, "memories", notes):
             yield _read_memory(fields, now)
         for fields in self.fields(database, "session_summaries", notes):

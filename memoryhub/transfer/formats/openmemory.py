@@ -1,148 +1,31 @@
 """OpenMemory's export: a zip archive of ``memories.json`` and ``memories.jsonl.gz``, or the latter alone.
 
 ``memories.json`` has more details (when a memory was archived or deleted); memories that only the other file
-contains are read from there. The JSON object is streamed, because its lists may not fit into memory.
+contains are read from there.
 """
 
 from __future__ import annotations
 
-import codecs
-import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer.files import member_names, open_member
-from memoryhub.transfer.foreign_jsonl import count_lines, first_objects, parse_line, read_objects
+from memoryhub.transfer.foreign_json import (
+    count_lines,
+    first_objects,
+    parse_line,
+    read_members,
+    read_objects,
+)
 from memoryhub.transfer.jsonl import LineReader
 from memoryhub.transfer.records import InvalidItem, Item, Problem, ReadOptions, UnreadableFile
 from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
-
-_CHUNK = 256 * 1024
-MAX_ITEM_BYTES = 16 * 1024 * 1024  # characters
-_UNCERTAIN_CHARS = 3
-_BLANKS = re.compile(r"[ \t\r\n]*")
-
-
-def read_members(stream: IO[bytes], name: str) -> Iterator[tuple[str, Any]]:
-    """Yield members by key: each item of a list, or the value itself. Raise :class:`UnreadableFile`."""
-    text = _TextBuffer(stream, name)
-    text.take("{")
-    if text.next() == "}":
-        text.take("}")
-        text.end()
-        return
-    while True:
-        key = text.value()
-        if not isinstance(key, str):
-            raise text.broken()
-        text.take(":")
-        if text.next() == "[":
-            for item in _read_list_items(text):
-                yield key, item
-        else:
-            yield key, text.value()
-        if text.take(",}") == "}":
-            text.end()
-            return
-
-
-def _read_list_items(text: _TextBuffer) -> Iterator[Any]:
-    text.take("[")
-    if text.next() == "]":
-        text.take("]")
-        return
-    while True:
-        yield text.value()
-        if text.take(",]") == "]":
-            return
-
-
-class _TextBuffer:
-    """Unconsumed text of a UTF-8 stream."""
-
-    def __init__(self, stream: IO[bytes], name: str) -> None:
-        self._stream, self._name = stream, name
-        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
-        self._json = json.JSONDecoder()
-        self._text, self._at, self._ended = "", 0, False
-
-    def next(self) -> str:
-        """Return the next non-blank character without consuming it."""
-        if not self._skip_blanks():
-            raise self.broken("ends too early")
-        return self._text[self._at]
-
-    def end(self) -> None:
-        """Raise unless only blanks follow."""
-        if self._skip_blanks():
-            raise self.broken("goes on behind its end")
-
-    def _skip_blanks(self) -> bool:
-        """Skip blanks; return whether anything follows."""
-        while True:
-            if blanks := _BLANKS.match(self._text, self._at):
-                self._at = blanks.end()
-            if self._at < len(self._text):
-                return True
-            if not self._more(_CHUNK):
-                return False
-
-    def take(self, expected: str) -> str:
-        """Consume one of the expected characters."""
-        found = self.next()
-        if found not in expected:
-            raise self.broken()
-        self._at += 1
-        return found
-
-    def value(self) -> Any:
-        self.next()
-        while True:
-            try:
-                value, end = self._json.raw_decode(self._text, self._at)
-            except RecursionError:
-                raise self.broken("is nested too deeply") from None
-            except ValueError:
-                if not self._grow():
-                    raise self.broken() from None
-                continue
-            # A number at the end of the buffer may be incomplete: "1.5e+7" is not complete at "1.5e+".
-            if len(self._text) - end < _UNCERTAIN_CHARS and self._grow():
-                continue
-            self._at = end
-            return value
-
-    def _grow(self) -> bool:
-        """Double the buffer, so that parsing a long item again stays linear overall."""
-        remaining = len(self._text) - self._at
-        if remaining > MAX_ITEM_BYTES:
-            raise self.broken(f"holds an item of more than {MAX_ITEM_BYTES // 1024**2} million characters")
-        return self._more(max(_CHUNK, remaining))
-
-    def _more(self, size: int) -> bool:
-        if self._ended:
-            return False
-        raw = self._stream.read(size)
-        self._ended = not raw
-        try:
-            decoded = self._decoder.decode(raw, final=self._ended)
-        except UnicodeDecodeError:
-            raise self.broken("is not UTF-8") from None
-        if self._ended:
-            return False
-        self._text, self._at = self._text[self._at :] + decoded, 0
-        return True
-
-    def broken(self, why: str = "is not JSON") -> UnreadableFile:
-        return UnreadableFile(f"{self._name}: {why}; export it again")
-
 
 _TABLES_FILE, _LINES_FILE = "memories.json", "memories.jsonl.gz"
 _STATES = ("active", "paused", "archived", "deleted")

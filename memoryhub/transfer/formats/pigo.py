@@ -12,7 +12,7 @@ from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory
 from memoryhub.transfer import jsonl
-from memoryhub.transfer.foreign_jsonl import JsonLinesFormat
+from memoryhub.transfer.foreign_json import JsonLinesFormat
 from memoryhub.transfer.records import Item
 from memoryhub.transfer.values import FieldReader
 

@@ -19,6 +19,8 @@ from memoryhub.accounts.clearance import grantable_clearances, is_confined, user
 from memoryhub.accounts.tokens import grantable_rights
 from memoryhub.core import dates
 from memoryhub.memories.errors import StoreError
+from memoryhub.models import OAuthClient
+from memoryhub.models.account import default_rights
 
 LEVEL_LABELS = {
     "public": "public memories only",
@@ -147,6 +149,27 @@ class TokenForm(PlainForm):
             "projects": projects or None,
             "expires_at": timezone.now() + timedelta(days=days) if days else None,
         }
+
+
+RIGHT_LABELS = {
+    "read": "Read: search and list memories and facts",
+    "write": "Write: store, change and delete them",
+    "maintain": "Maintain: start maintenance runs",
+}
+
+
+class ConsentForm(TokenForm):
+    """What a person grants to an OAuth client: at most the rights that it asks for, and at most their own."""
+
+    def __init__(
+        self, user: User, scopes: list[str], client: OAuthClient, data: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(user, data)
+        del self.fields["once"]
+        offered = [right for right in grantable_rights(user) if right in scopes]
+        self.fields["rights"].choices = [(right, RIGHT_LABELS[right]) for right in offered]  # type: ignore[attr-defined]
+        chosen = [right for right in default_rights() if right in offered]
+        self.initial = {"name": client.name, "rights": chosen, "days": 90}
 
 
 class AddPersonForm(PlainForm):

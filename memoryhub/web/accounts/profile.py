@@ -1,4 +1,4 @@
-"""The user's own page: rights, preferences, password, tokens and sessions."""
+"""The user's own page: rights, preferences, password, tokens, connected apps and sessions."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.access.policy import LEVELS
-from memoryhub.accounts import people, roles, sign_in, tokens
+from memoryhub.accounts import oauth, people, roles, sign_in, tokens
 from memoryhub.accounts.clearance import is_confined, request_actor, user_clearance
 from memoryhub.memories.errors import StoreError
-from memoryhub.models import AgentToken, Profile
+from memoryhub.models import AgentToken, OAuthClient, Profile
 from memoryhub.web.accounts.forms import PasswordForm, PlainForm, PreferencesForm, TokenForm
 from memoryhub.web.base.requests import signed_in_user
 
@@ -130,6 +131,19 @@ def tokens_revoke(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
+def app_remove(request: HttpRequest, uid: str) -> HttpResponse:
+    """Withdraw the approval of an app for everyone, which revokes all its tokens."""
+    user = signed_in_user(request)
+    if not user.has_perm(oauth.APPROVE_PERMISSION):
+        raise PermissionDenied
+    client = oauth.remove_client(uid, user, request_actor(request))
+    if client is None:
+        raise Http404
+    messages.success(request, f"{client.name} is removed. All its tokens are revoked.")
+    return redirect("you")
+
+
+@require_POST
 def sessions_end(request: HttpRequest) -> HttpResponse:
     """End the other session with this ``mark``, or all others without one."""
     ended = sign_in.end_sessions(request, request.POST.get("mark", ""))
@@ -153,11 +167,20 @@ def _render_page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
         "identity": getattr(user, "identity", None) if settings.OIDC_ISSUER else None,
         "may_issue": may_issue,
         "token_form": forms.get("token") or (TokenForm(user) if may_issue else None),
-        "tokens": own_tokens(request)[:MAX_TOKENS],
+        "tokens": own_tokens(request).filter(client=None)[:MAX_TOKENS],
+        "grants": own_tokens(request).filter(client__isnull=False).select_related("client")[:MAX_TOKENS],
+        "apps": _approved_apps(user),
         **_sessions_context(request),
         "wrong": next(iter(forms), ""),
     }
     return render(request, "you/page.html", context, status=422 if forms else 200)
+
+
+def _approved_apps(user: User) -> QuerySet[OAuthClient] | None:
+    """Return the approved OAuth clients; None for people who may not remove them."""
+    if not user.has_perm(oauth.APPROVE_PERMISSION):
+        return None
+    return oauth.usable_clients().filter(approved_at__isnull=False)[:MAX_TOKENS]
 
 
 def _sessions_context(request: HttpRequest) -> dict[str, Any]:

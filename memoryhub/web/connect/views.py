@@ -13,7 +13,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from memoryhub.access.policy import LEVELS, level_rank
-from memoryhub.accounts import tokens
+from memoryhub.accounts import oauth, tokens
 from memoryhub.accounts.clearance import (
     grantable_clearances,
     request_actor,
@@ -121,6 +121,7 @@ def _render_page(
     levels = LEVELS[1 : level_rank(token.clearance) + 1] if token else ()
     context = {
         "form": form,
+        "base": hub.base,
         "repeated": status == 409,
         "may_issue": request.user.has_perm(ISSUE_PERMISSION),
         "token": token,
@@ -130,6 +131,7 @@ def _render_page(
         "clients": snippets.client_snippets(hub),
         "programs": snippets.program_snippets(hub),
         "toolset": hub.toolset,
+        "hosted": oauth.resource_url(hub.toolset),
         "toolsets": snippets.TOOLSETS,
         "variable": claude_code.ENVIRONMENT_VARIABLE,
         "mine": own_tokens(request)[:MAX_TOKENS],

@@ -148,6 +148,8 @@ PERMISSIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("pin", "unpin", "tag", "untag", "set"), (_CHANGE_PERMISSION,)),
     "trash": (_DELETE_PERMISSION,),
     "restore": (_DELETE_PERMISSION, _CHANGE_PERMISSION),
+    "accept": (_CHANGE_PERMISSION,),
+    "discard": (_DELETE_PERMISSION,),
 }
 SETTABLE_FIELDS = ("importance", "sensitivity", "category", "project", "type", "scope")
 _MAX_LISTED = 5  # memories named in a message about unchanged ones
@@ -165,6 +167,8 @@ _DONE_TEXTS = {
     "tag": "tagged",
     "untag": "without this tag now",
     "set": "changed",
+    "accept": "approved: agents see it from now on",
+    "discard": "discarded",
 }
 _UNCHANGED_TEXTS = {
     "trash": "in the trash already",
@@ -224,11 +228,12 @@ def parse_action(form: QueryDict, clearance: Clearance) -> tuple[str, dict[str, 
 def add_result_messages(request: HttpRequest, acted: BulkResult, back: str) -> None:
     """Add messages: the changes with an undo button, the unchanged memories, and the refused ones."""
     if acted.done:
-        hidden = queries.hidden_notice(request, acted.done)
+        is_discarded = acted.kind == "discard"  # no one sees a discarded memory
+        hidden = "" if is_discarded else queries.hidden_notice(request, acted.done)
         context = {
             "acted": acted,
             "summary": f"{count_text(len(acted.done))} {_DONE_TEXTS[acted.kind]}",
-            "one": acted.done[0] if len(acted.done) == 1 else None,
+            "one": acted.done[0] if len(acted.done) == 1 and not is_discarded else None,
             "back": back,
             "hidden": hidden,
         }

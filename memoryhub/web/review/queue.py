@@ -14,11 +14,13 @@ from django.utils import timezone
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
+from memoryhub.access.policy import WAITING_LEVELS, Clearance
 from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.core.text import without_title_line
 from memoryhub.facts import contradictions
 from memoryhub.injection.queries import find_pinned_warnings
 from memoryhub.memories.schemas import MAX_CONTENT
+from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.security.prompt_injection import inspect_fields
 from memoryhub.stats import review_items
@@ -30,7 +32,9 @@ from memoryhub.web.base.markdown import MarkedSpan
 from memoryhub.web.memories.queries import live_memories
 
 NEW, UNSURE, FLAGGED, DUPLICATES, CONTRADICTIONS = *review_items.REASONS, "alike", "contradictions"
+WAITING = "waiting"  # for approval, hidden from everyone else
 TITLES = {
+    WAITING: "Waiting for approval",
     NEW: "New",
     UNSURE: "Low confidence",
     FLAGGED: "Flagged",
@@ -91,6 +95,12 @@ class ReviewCard:
     is_found: bool = False
 
     @property
+    def level(self) -> str:
+        """The level that the memory has, or gets when it is approved."""
+        stored: str = self.memory.sensitivity
+        return WAITING_LEVELS.get(stored, stored)
+
+    @property
     def has_text(self) -> bool:
         return self.is_cut or bool(self.html)
 
@@ -115,7 +125,8 @@ def count_by_tab(request: HttpRequest, reader: Reviewer, project: str = "") -> d
         repr((clearance_key(clearance), reader, project)),
         lambda: review_items.count_by_reason(live_memories(clearance, project), reader),
     )
-    return {**counts, CONTRADICTIONS: count_contradictions(request, project)}
+    waiting = count_waiting_for_approval(request, project)
+    return {**counts, CONTRADICTIONS: count_contradictions(request, project), WAITING: waiting}
 
 
 def pinned_warnings(request: HttpRequest, project: str = "") -> dict[str, list[str]]:
@@ -140,13 +151,29 @@ def count_contradictions(request: HttpRequest, project: str = "") -> int:
     )
 
 
+def waiting_memories(clearance: Clearance, project: str = "") -> MemoryQuerySet:
+    """Return the memories that wait for approval, the oldest first."""
+    waiting: MemoryQuerySet = Memory.objects.waiting(clearance).live().order_by("pk")
+    return waiting.filter(project=project) if project else waiting
+
+
+def count_waiting_for_approval(request: HttpRequest, project: str = "") -> int:
+    clearance = request_clearance(request)
+    return cached_until_change(
+        request,
+        "waiting-for-approval",
+        repr((clearance_key(clearance), project)),
+        lambda: waiting_memories(clearance, project).count(),
+    )
+
+
 def badge_text(request: HttpRequest) -> str:
     """Return the number of memories and contradictions to review, for the badge; empty for none."""
     counts: dict[str, int] | None = getattr(request, "review_counted", None)
     if counts is None:
         total = _count_waiting(request)
     else:
-        total = counts[review_items.ALL_REASONS] + counts[CONTRADICTIONS]
+        total = counts[review_items.ALL_REASONS] + counts[CONTRADICTIONS] + counts[WAITING]
     return f"{MAX_BADGE}+" if total > MAX_BADGE else str(total or "")
 
 
@@ -158,7 +185,9 @@ def _count_waiting(request: HttpRequest) -> int:
         request,
         "review",
         about,
-        lambda: review_items.count_waiting(live_memories(clearance), reader, MAX_BADGE + 1),
+        lambda: review_items.count_waiting(
+            live_memories(clearance), reader, MAX_BADGE + 1, waiting_memories(clearance)
+        ),
     )
     return found + count_contradictions(request)
 
@@ -170,6 +199,7 @@ def build_tabs(
     return [
         ReviewTab(name, title, tab_url(name, project), counts[name], name == current)
         for name, title in TITLES.items()
+        if name != WAITING or counts[WAITING] or current == WAITING
     ]
 
 
@@ -180,7 +210,7 @@ def tab_url(tab: str, project: str = "", **more: str) -> str:
 
 def first_nonempty_tab(counted: dict[str, int]) -> str:
     """Return the first tab with items."""
-    return next((name for name in (NEW, UNSURE, FLAGGED, CONTRADICTIONS) if counted[name]), NEW)
+    return next((name for name in (WAITING, NEW, UNSURE, FLAGGED, CONTRADICTIONS) if counted[name]), NEW)
 
 
 def build_cards(memories: MemoryQuerySet, whole: bool = False) -> list[ReviewCard]:

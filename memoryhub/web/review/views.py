@@ -16,7 +16,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from memoryhub import memories
-from memoryhub.accounts.clearance import request_actor, request_clearance
+from memoryhub.access.policy import Sensitivity
+from memoryhub.accounts.clearance import record_reveal, request_actor, request_clearance
 from memoryhub.facts import contradictions
 from memoryhub.models import Memory, Profile
 from memoryhub.models.querysets import MemoryQuerySet
@@ -29,7 +30,15 @@ from memoryhub.web.duplicates.views import decision_rights
 from memoryhub.web.facts.contradictions import contradiction_cards
 from memoryhub.web.memories import bulk_actions, queries
 from memoryhub.web.review import queue as review_queue
-from memoryhub.web.review.queue import CONTRADICTIONS, DUPLICATES, NEW, PAGE_SIZE, ReviewCard, ReviewFilter
+from memoryhub.web.review.queue import (
+    CONTRADICTIONS,
+    DUPLICATES,
+    NEW,
+    PAGE_SIZE,
+    WAITING,
+    ReviewCard,
+    ReviewFilter,
+)
 
 # The bulk action of each button, and its label when done. Demoting marks a memory as reviewed.
 _ACTIONS = {
@@ -207,15 +216,34 @@ def _tab_context(request: HttpRequest, tab: str, project: str, counted: Mapping[
         return _contradictions_context(request, project)
     if tab == DUPLICATES:
         return _duplicates_context(request, project) if "look" in request.GET else {}
+    if tab == WAITING:
+        return _waiting_context(request, project, counted[tab])
     return _cards_context(request, tab, project, counted[tab])
+
+
+def _waiting_context(request: HttpRequest, project: str, count: int) -> dict[str, Any]:
+    """Return a page of memories that wait for approval, whole: a person must read what they approve."""
+    number, last = _page_numbers(request, count)
+    start = (number - 1) * PAGE_SIZE
+    found = review_queue.waiting_memories(request_clearance(request), project)
+    cards = review_queue.build_cards(found[start : start + PAGE_SIZE], whole=True)
+    for card in cards:
+        if card.level == Sensitivity.SECRET:
+            record_reveal(request, card.memory, "review")
+    return {"cards": cards, "number": number, "last": last, "may": bulk_actions.allowed_actions(request)}
+
+
+def _page_numbers(request: HttpRequest, count: int) -> tuple[int, int]:
+    """Return the number of the page, and of the last one."""
+    last = max(-(-count // PAGE_SIZE), 1)
+    return min(parse_whole_number(request.GET.get("page", ""), 6) or 1, last), last
 
 
 def _cards_context(request: HttpRequest, tab: str, project: str, count: int) -> dict[str, Any]:
     """Return a page of cards, the requested memory first."""
     live = queries.live_memories(request_clearance(request), project)
     found = review_items.select_queue(live, tab, review_queue.reader_for(request))
-    last = max(-(-count // PAGE_SIZE), 1)
-    number = min(parse_whole_number(request.GET.get("page", ""), 6) or 1, last)
+    number, last = _page_numbers(request, count)
     uid = request.GET.get("at", "")
     first = _load_cards(request, found.filter(uid=uid)) if uid else []
     rest = found.exclude(pk=first[0].memory.pk) if first else found

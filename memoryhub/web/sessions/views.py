@@ -16,9 +16,10 @@ from django.views.decorators.http import require_safe
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
+from memoryhub.capture.projects import mode_note
 from memoryhub.injection import queries
 from memoryhub.memories.filters import MemoryFilter
-from memoryhub.models import Event, Injection, Memory, Session
+from memoryhub.models import Event, Injection, Memory, Project, Session
 from memoryhub.models.querysets import SessionQuerySet
 from memoryhub.stats import timeline
 from memoryhub.stats.timeline import EventFilter, sessions_with_counts
@@ -186,6 +187,7 @@ def _session_context(request: HttpRequest, found: Session) -> dict[str, Any]:
         "known": queries.summarize_reports(queries.load_session_reports(found, clearance, MAX_ITEMS))
         if kind == "injection"
         else None,
+        "mode": (mode_note(Project.named(found.project)) or "automatic") if found.project else "",
         "kind": kind,
         "kinds": [(name, label) for name, (label, _) in KINDS.items()],
         "order": order,

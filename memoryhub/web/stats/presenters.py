@@ -30,7 +30,7 @@ FULL_CHARTS = ("project", "category", "use", "capture", "activity", "secret-kind
 _AGE_LABELS = ("a week", "a month", "3 months", "6 months", "a year", "older")
 _SHADES = 5  # of a cell that is not empty: CSS classes heat-1 to heat-5
 _CHANGE_OPERATIONS = {
-    "added": {"insert", "evidence", "restore", "reinstate", "issue"},
+    "added": {"insert", "accept", "evidence", "restore", "reinstate", "issue"},
     "changed": {"update", "dedup_refresh", "consolidate", "compressed", "merged", "supersede"},
     "removed": {"delete", "expire", "evict", "purge", "erase", "revoke"},
 }

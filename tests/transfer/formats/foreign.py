@@ -179,6 +179,65 @@ CREATE TABLE transcript_events (id INTEGER PRIMARY KEY, session_id TEXT, raw_jso
 """
 
 
+# Version 12.2.0; without the virtual table of vectors, which needs an extension, and the tables of its sync.
+MCP_MEMORY_SERVICE = """
+CREATE TABLE metadata (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE memories (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, content_hash TEXT UNIQUE NOT NULL, content TEXT NOT NULL, tags TEXT,
+    memory_type TEXT, metadata TEXT, created_at REAL, updated_at REAL, created_at_iso TEXT,
+    updated_at_iso TEXT, deleted_at REAL DEFAULT NULL, store TEXT DEFAULT 'default', parent_id TEXT,
+    version INTEGER DEFAULT 1,
+    confidence REAL DEFAULT 1.0, last_accessed INTEGER, superseded_by TEXT,
+    embedding_pending INTEGER NOT NULL DEFAULT 0);
+CREATE VIRTUAL TABLE memory_content_fts USING fts5(
+    content, content='memories', content_rowid='id', tokenize='trigram');
+CREATE TABLE migration_registry (
+    version INTEGER PRIMARY KEY, name TEXT NOT NULL, filename TEXT NOT NULL, applied_at TEXT NOT NULL,
+    checksum TEXT);
+CREATE TABLE memory_graph (
+    source_hash TEXT NOT NULL, target_hash TEXT NOT NULL, similarity REAL NOT NULL,
+    connection_types TEXT NOT NULL, metadata TEXT, created_at REAL NOT NULL,
+    relationship_type TEXT DEFAULT 'related', PRIMARY KEY (source_hash, target_hash));
+CREATE TABLE beliefs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, belief_hash TEXT UNIQUE NOT NULL, content TEXT NOT NULL,
+    confidence REAL NOT NULL DEFAULT 0.5, status TEXT NOT NULL DEFAULT 'candidate', created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL, derived_from TEXT NOT NULL DEFAULT '[]',
+    contradicted_by TEXT NOT NULL DEFAULT '[]', metadata TEXT DEFAULT '{}');
+"""
+
+# mem0 2.2.0.
+MEM0 = """
+CREATE TABLE history (
+    id TEXT PRIMARY KEY, memory_id TEXT, old_memory TEXT, new_memory TEXT, event TEXT, created_at DATETIME,
+    updated_at DATETIME, is_deleted INTEGER, actor_id TEXT, role TEXT);
+CREATE TABLE messages (
+    id TEXT PRIMARY KEY, session_scope TEXT, role TEXT, content TEXT, name TEXT, created_at DATETIME);
+"""
+# Engram's tables, by its source code.
+ENGRAM = """
+CREATE TABLE sessions (
+    id TEXT PRIMARY KEY, project TEXT NOT NULL, directory TEXT NOT NULL,
+    started_at TEXT NOT NULL DEFAULT (datetime('now')), ended_at TEXT, summary TEXT);
+CREATE TABLE observations (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, sync_id TEXT, session_id TEXT NOT NULL, type TEXT NOT NULL,
+    title TEXT NOT NULL, content TEXT NOT NULL, tool_name TEXT, project TEXT,
+    scope TEXT NOT NULL DEFAULT 'project', topic_key TEXT, normalized_hash TEXT,
+    revision_count INTEGER NOT NULL DEFAULT 1, duplicate_count INTEGER NOT NULL DEFAULT 1, last_seen_at TEXT,
+    created_at TEXT NOT NULL DEFAULT (datetime('now')), updated_at TEXT NOT NULL DEFAULT (datetime('now')),
+    deleted_at TEXT);
+CREATE VIRTUAL TABLE observations_fts USING fts5(title, content, content='observations', content_rowid='id');
+CREATE TABLE user_prompts (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, sync_id TEXT, session_id TEXT NOT NULL, content TEXT NOT NULL,
+    project TEXT, created_at TEXT NOT NULL DEFAULT (datetime('now')));
+CREATE TABLE memory_relations (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, sync_id TEXT NOT NULL UNIQUE, source_id TEXT, target_id TEXT,
+    relation TEXT NOT NULL DEFAULT 'pending', reason TEXT, evidence TEXT, confidence REAL,
+    judgment_status TEXT NOT NULL DEFAULT 'pending', marked_by_actor TEXT, marked_by_kind TEXT,
+    marked_by_model TEXT, session_id TEXT, superseded_at TEXT, superseded_by_relation_id INTEGER,
+    created_at TEXT NOT NULL DEFAULT (datetime('now')), updated_at TEXT NOT NULL DEFAULT (datetime('now')));
+"""
+
+
 def sqlite_file(
     path: Path, schema: str, rows: Mapping[str, Iterable[Mapping[str, Any]]], *, wal: bool = False
 ) -> Path:

@@ -42,7 +42,11 @@ class Brought:
         self.tally, self.errors = Tally(), list[str]()
         order = LoadOptions(by, self._hear, **{"restores": by is OPERATOR, **how})
         with (
-            open_import(detect_format(path), str(path), ReadOptions(project=order.project)) as reading,
+            open_import(
+                detect_format(path),
+                str(path),
+                ReadOptions(project=order.project, has_owner=bool(by.owner)),
+            ) as reading,
             IdMap() as ids,
         ):
             list(load_items(reading, order, self.tally, ids))

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memoryhub.transfer.formats import FORMATS, openmemory
+from memoryhub.transfer import foreign_json
+from memoryhub.transfer.formats import FORMATS
 from memoryhub.transfer.records import (
     HistoryItem,
     InvalidItem,
@@ -207,16 +208,16 @@ def test_any_line_can_be_read(
 )
 def test_object_read_in_chunks_equals_the_whole(value: dict[str, Any], chunk: int, spaced: bool) -> None:
     raw = json.dumps(value, ensure_ascii=False, indent=2 if spaced else None).encode()
-    before, openmemory._CHUNK = openmemory._CHUNK, chunk
+    before, foreign_json._CHUNK = foreign_json._CHUNK, chunk
     try:
         found: dict[str, Any] = {key: [] if isinstance(one, list) else one for key, one in value.items()}
-        for key, item in openmemory.read_members(io.BytesIO(raw), "x"):
+        for key, item in foreign_json.read_members(io.BytesIO(raw), "x"):
             if isinstance(value[key], list):
                 found[key].append(item)
             else:
                 found[key] = item
     finally:
-        openmemory._CHUNK = before
+        foreign_json._CHUNK = before
     assert found == value
 
 
@@ -230,11 +231,11 @@ def test_invalid_object_is_reported(raw: bytes) -> None:
         assert isinstance(json.loads(raw.decode("utf-8-sig")), dict)
     except (ValueError, AssertionError):
         with pytest.raises(UnreadableFile, match=r"^x: .*export it again$"):
-            list(openmemory.read_members(io.BytesIO(raw), "x"))
+            list(foreign_json.read_members(io.BytesIO(raw), "x"))
 
 
 def test_item_without_end_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(openmemory, "MAX_ITEM_BYTES", 300_000)
+    monkeypatch.setattr(foreign_json, "MAX_ITEM_BYTES", 300_000)
     raw = b'{"memories": ["' + b"x" * 2_000_000 + b'"]}'
     with pytest.raises(UnreadableFile, match="holds an item of more than"):
-        list(openmemory.read_members(io.BytesIO(raw), "x"))
+        list(foreign_json.read_members(io.BytesIO(raw), "x"))

@@ -1,0 +1,90 @@
+"""``/projects``: the settings of a project, and the status line of a session."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from django.http import HttpResponse
+from django.utils import timezone
+from ninja import Body, Router
+from pydantic import BaseModel, ConfigDict, Field
+
+from memoryhub.api.events import hook_project, text_field
+from memoryhub.api.schemas import ProjectShape, documented
+from memoryhub.capture import projects
+from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
+from memoryhub.capture.proof import status_line
+from memoryhub.core.dates import format_iso
+from memoryhub.core.vocabulary import ProjectMode, Right
+from memoryhub.http.authentication import MAINTAIN, READ, WRITE, ApiRequest
+from memoryhub.http.problems import json_response
+from memoryhub.memories.rows import resolve_project
+from memoryhub.memories.schemas import Text
+from memoryhub.models import Project
+
+router = Router(tags=["lifecycle"])
+
+
+class ProjectPatch(BaseModel):
+    """The settings to change. All but ``pause_hours`` require the right ``maintain``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    mode: ProjectMode | None = Field(None, description="off, observe, approve or automatic.")
+    pause_hours: Annotated[float, Field(ge=0, le=projects.MAX_PAUSE_HOURS, allow_inf_nan=False)] | None = (
+        Field(None, description="Pause for so many hours from now; 0 ends the pause.")
+    )
+    ignored_paths: Annotated[Text, Field(max_length=MAX_PATTERNS_CHARS)] | None = Field(
+        None, description="Patterns of files, one on each line, in the syntax of .gitignore."
+    )
+
+
+class StatusShape(BaseModel):
+    line: str
+
+
+@router.get("/projects/{path:name}", auth=READ, response=documented(ProjectShape, errors=(404,)))
+def project(request: ApiRequest, name: str) -> HttpResponse:
+    """Returns the settings of a project. A project that no one has configured has the defaults."""
+    return json_response(_serialize(projects.get_project(name, request.auth.actor)))
+
+
+@router.patch("/projects/{path:name}", auth=WRITE, response=documented(ProjectShape, errors=(404,)))
+def update_project(request: ApiRequest, name: str, patch: ProjectPatch) -> HttpResponse:
+    """Changes the given settings. A pause requires the right ``write``, everything else ``maintain``."""
+    if patch.mode is not None or patch.ignored_paths is not None:
+        request.auth.require(Right.MAINTAIN)
+    changed = projects.configure_project(name, request.auth.actor, **patch.model_dump(exclude_none=True))
+    return json_response({**_serialize(changed.project), "change": changed.undo})
+
+
+@router.post(
+    "/project-changes/{change}/undo", auth=MAINTAIN, response=documented(ProjectShape, errors=(404, 409))
+)
+def undo_project_change(request: ApiRequest, change: str) -> HttpResponse:
+    """Restores the settings from before a change, unless they were changed again since."""
+    return json_response(_serialize(projects.undo_configuration(change, request.auth.actor)))
+
+
+@router.post("/hooks/claude-code/status", auth=READ, response=documented(StatusShape))
+def claude_code_status(request: ApiRequest, status: Body[dict[str, Any]]) -> HttpResponse:
+    """Accepts the JSON that Claude Code sends to the command of its status line, and returns the line."""
+    actor = request.auth.actor
+    project = Project.named(resolve_project(hook_project(status, request.auth), actor))
+    return json_response(
+        {"line": status_line(text_field(status, "session_id"), project, actor, timezone.now())}
+    )
+
+
+def _serialize(one: Project) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "mode": one.mode,
+        "paused_until": format_iso(one.paused_until)
+        if one.paused_until and one.is_paused(timezone.now())
+        else None,
+        "ignored_paths": one.ignored_paths,
+        "note": projects.mode_note(one),
+        "event_counts": projects.count_events(one),
+        "change": "",
+    }

@@ -1,0 +1,120 @@
+"""Files whose paths and contents are not stored: patterns in the syntax of ``.gitignore``."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from pathspec import GitIgnoreSpec
+
+from memoryhub.capture.observation import TOOLS, Observation
+from memoryhub.memories.errors import StoreError
+
+MAX_PATTERNS_CHARS = 10_000
+REMOVED = "[ignored path]"
+# What may be a path in a prompt, a command or an output: it has a dot or a slash.
+_PATH_IN_TEXT = re.compile(r"[^\s\"'`<>|;&(){}\[\]=,:*?!#]*[./\\][^\s\"'`<>|;&(){}\[\]=,:*?!#]*")
+_LINE_NUMBER = re.compile(r"-\d+-.*")  # of a line around a match of grep: file.py-12-text
+
+
+@lru_cache(maxsize=64)
+def _compile(patterns: str) -> GitIgnoreSpec:
+    return GitIgnoreSpec.from_lines(patterns.splitlines())
+
+
+def check_patterns(patterns: str) -> str:
+    """Return the patterns without trailing spaces. Raise StoreError if they cannot be used."""
+    if len(patterns) > MAX_PATTERNS_CHARS:
+        raise StoreError(f"must have at most {MAX_PATTERNS_CHARS} characters", "ignored_paths")
+    for number, line in enumerate(patterns.splitlines(), start=1):
+        try:
+            GitIgnoreSpec.from_lines([line])
+        except ValueError:
+            raise StoreError(f"line {number} is not a pattern of .gitignore", "ignored_paths") from None
+    return patterns.strip("\n")
+
+
+@dataclass(frozen=True)
+class IgnoredPaths:
+    """The ignored files of a project. ``folders``: working folders, from which patterns are matched.
+
+    Falsy without patterns.
+    """
+
+    patterns: str = ""
+    project: str = ""
+    folders: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.patterns)
+
+    def matches(self, path: str) -> bool:
+        spec = _compile(self.patterns)
+        return any(spec.match_file(one) for one in self._relative_paths(path))
+
+    def _relative_paths(self, path: str) -> set[str]:
+        """Return the path relative to each folder, and to the folder that is called like the project.
+
+        A path outside of them is relative to the root.
+        """
+        path, found = posixpath.normpath(path.replace("\\", "/")), set()
+        for folder in filter(None, self.folders):
+            folder = posixpath.normpath(folder.replace("\\", "/")).rstrip("/")
+            whole = path if path.startswith("/") else f"{folder}/{path}"
+            if whole.startswith(f"{folder}/"):
+                found.add(whole.removeprefix(f"{folder}/"))
+            _, is_inside, rest = whole.rpartition(f"/{self.project}/")
+            found |= {rest} if is_inside and self.project else set()
+        return found or {path.lstrip("/")}
+
+    def names_any(self, *texts: str) -> bool:
+        """Whether a text names an ignored file."""
+        found = {name for text in texts for name in _PATH_IN_TEXT.findall(text)}
+        found |= {_LINE_NUMBER.sub("", name) for name in found}
+        return any(map(self.matches, found))
+
+    def _names_in_command(self, command: str) -> bool:
+        """Whether a command names an ignored file; if it reads files, also by a name like ``id_rsa``."""
+        parts = command.split()
+        reads = TOOLS.reading_programs.intersection(parts)
+        return self.names_any(command) or bool(reads and any(map(self.matches, parts)))
+
+    def redact(self, text: str) -> str:
+        """Return the text with :data:`REMOVED` instead of the ignored paths in it."""
+        if not self:
+            return text
+        return _PATH_IN_TEXT.sub(
+            lambda found: REMOVED if self.names_any(found.group()) else found.group(), text
+        )
+
+    def filter(self, seen: Observation) -> Observation | None:
+        """Return what may be stored of a tool call; None if it is only about ignored files.
+
+        Of a call that also touches other files, only their paths remain: its output and the text that it
+        wrote may be of the ignored ones. The same holds for an output that names an ignored file. A command
+        that names one may contain its content too, so nothing of it remains.
+        """
+        if not self:
+            return seen
+        read, modified = self._keep(seen.files_read), self._keep(seen.files_modified)
+        touched = len(seen.files_read) + len(seen.files_modified)
+        if (touched and not read and not modified) or self._names_in_command(seen.command):
+            return None
+        texts = (seen.question, seen.output, seen.added, seen.removed)
+        if len(read) + len(modified) == touched and not self.names_any(*texts):
+            return seen
+        return replace(
+            seen,
+            files_read=read,
+            files_modified=modified,
+            question=self.redact(seen.question),
+            output="",
+            added="",
+            removed="",
+        )
+
+    def _keep(self, paths: Iterable[str]) -> tuple[str, ...]:
+        return tuple(path for path in paths if not self.matches(path))

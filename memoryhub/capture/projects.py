@@ -1,0 +1,191 @@
+"""The settings of projects: mode, pause and ignored files. The only writer of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+from typing import Any
+
+from django.db.models import F, Sum
+from django.utils import timezone
+
+from memoryhub.access.policy import Actor, Sensitivity
+from memoryhub.capture.ignored_paths import check_patterns
+from memoryhub.capture.observation import clean_text
+from memoryhub.core.database import write_transaction
+from memoryhub.core.dates import format_iso, parse_moment
+from memoryhub.core.vocabulary import PROJECT_MODES, ProjectMode
+from memoryhub.hooks import TOOL_CONTEXT
+from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
+from memoryhub.memories.undo import Inverse, Undo, inverse_of, record_action
+from memoryhub.models import EventCount, JournalEntry, Project
+from memoryhub.models.fields import new_uid
+from memoryhub.security.secrets import find_secrets
+
+CONFIGURE, UNDO_CONFIGURE = "configure", "undo_configure"
+MAX_PAUSE_HOURS = 24 * 7
+PAUSE = "paused_until"
+SETTINGS = ("mode", PAUSE, "ignored_paths")
+
+
+@dataclass(frozen=True)
+class ProjectChange:
+    """The project after a change. ``undo``: the id of the change, empty if nothing changed."""
+
+    project: Project
+    undo: str = ""
+
+
+def get_project(name: str, actor: Actor) -> Project:
+    """Return the settings of a project that is open to the actor."""
+    if not name or len(name) > 200 or not actor.clearance.includes_project(name):
+        raise NotFound("there is no such project")
+    return Project.named(name)
+
+
+def configure_project(
+    name: str,
+    actor: Actor,
+    now: datetime | None = None,
+    *,
+    mode: str | None = None,
+    pause_hours: float | None = None,
+    ignored_paths: str | None = None,
+) -> ProjectChange:
+    """Change the given settings. ``pause_hours`` 0 ends a pause.
+
+    The caller has checked that the actor may do so. Journaled; :func:`undo_configuration` restores the
+    settings. Raise :class:`StoreError` for an invalid value.
+    """
+    now = now or timezone.now()
+    changes: dict[str, Any] = {}
+    if mode is not None:
+        if mode not in PROJECT_MODES:
+            raise StoreError(f"must be one of: {', '.join(PROJECT_MODES)}", "mode")
+        changes["mode"] = mode
+    if pause_hours is not None:
+        if not 0 <= pause_hours <= MAX_PAUSE_HOURS:
+            raise StoreError(f"must be 0 to {MAX_PAUSE_HOURS}", "pause_hours")
+        changes[PAUSE] = now + timedelta(hours=pause_hours) if pause_hours else None
+    if ignored_paths is not None:
+        changes["ignored_paths"] = _check_text(check_patterns(ignored_paths), "ignored_paths")
+    get_project(_check_text(name, "project"), actor)
+    with write_transaction():
+        return _change_settings(Project.named(name), changes, actor, now)
+
+
+def _check_text(text: str, field: str) -> str:
+    if find_secrets(text):
+        raise StoreError("holds what looks like a secret; remove it", field)
+    return clean_text(text)
+
+
+def _change_settings(
+    project: Project, changes: Mapping[str, Any], actor: Actor, now: datetime
+) -> ProjectChange:
+    was = {name: getattr(project, name) for name in changes if getattr(project, name) != changes[name]}
+    if not was:
+        return ProjectChange(project)
+    left = {name: changes[name] for name in was}
+    _save(project, left, now)
+    uid = new_uid()
+    _record(CONFIGURE, uid, project, {"was": _to_detail(was), "left": _to_detail(left)}, actor, now)
+    return ProjectChange(project, uid)
+
+
+def _save(project: Project, values: Mapping[str, Any], now: datetime) -> None:
+    for name, value in values.items():
+        setattr(project, name, value)
+    project.updated_at = now
+    project.save()
+
+
+def _record(
+    operation: str, uid: str, project: Project, detail: dict[str, Any], actor: Actor, now: datetime
+) -> None:
+    access = (project.name, Sensitivity.PUBLIC.value, "")
+    record_action(operation, uid, {access: {"name": project.name, **detail}}, actor, now, about="project")
+
+
+def _to_detail(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: format_iso(value) if isinstance(value, datetime) else value for name, value in values.items()
+    }
+
+
+def undo_configuration(
+    uid: str, actor: Actor, now: datetime | None = None, *, allowed: Collection[str] = SETTINGS
+) -> Project:
+    """Restore the settings from before a change. Raise Conflict if they were changed again since.
+
+    Raise Forbidden if the change is of other settings than the ``allowed`` ones.
+    """
+    undo = Undo.of_action(uid, actor, [CONFIGURE], now, about="project")
+    if not undo.rows:
+        raise NotFound("there is no such change")
+    if any(not set(row.detail["was"]) <= set(allowed) for row in undo.rows):
+        raise Forbidden("you may not change these settings")
+    undo.run()
+    if undo.refused:
+        raise Conflict(undo.refused[0][1])
+    return undo.restored[0]  # type: ignore[no-any-return]
+
+
+def _restore_settings(undo: Undo, rows: Sequence[JournalEntry]) -> int:
+    for row in rows:
+        project = Project.named(row.detail["name"])
+        was, left = row.detail["was"], row.detail["left"]
+        if _to_detail({name: getattr(project, name) for name in left}) != left:
+            undo.refused.append((project.name, "the settings were changed since"))
+            continue
+        _save(project, {**was, **_moments(was)}, undo.now)
+        _record(UNDO_CONFIGURE, undo.id, project, {}, undo.actor, undo.now)
+        undo.restored.append(project)
+    return len(undo.restored)
+
+
+def _moments(values: Mapping[str, Any]) -> dict[str, datetime | None]:
+    return {name: parse_moment(values[name] or "") for name in values if name == PAUSE}
+
+
+inverse_of(Inverse(list, _restore_settings, UNDO_CONFIGURE), CONFIGURE, about="project")
+
+
+def leave_out(project: Project, event: str, now: datetime) -> str:
+    """Return why an event is not recorded; in an observed project, count it."""
+    if project.is_paused(now):
+        return "memory is paused in this project"
+    if project.mode == ProjectMode.OBSERVE:
+        if event == TOOL_CONTEXT:  # the call itself is counted when it has run
+            return _ONLY_OBSERVED
+        with write_transaction():
+            day = {"project": project, "day": now.date(), "event": event}
+            if not EventCount.objects.filter(**day).update(count=F("count") + 1):
+                EventCount.objects.create(**day, count=1)
+        return _ONLY_OBSERVED
+    return "memory is off in this project"
+
+
+def count_events(project: Project) -> dict[str, int]:
+    """Return how many events were counted while the project was observed, by kind."""
+    rows = EventCount.objects.filter(project=project) if project.pk else EventCount.objects.none()
+    return dict(rows.values_list("event").annotate(n=Sum("count")).order_by("event"))
+
+
+def mode_note(project: Project, now: datetime | None = None, zone: tzinfo | None = None) -> str:
+    """Return the mode of a project in words, empty for the usual one. ``zone``: the reader's time zone."""
+    now = now or timezone.now()
+    if project.is_paused(now) and project.paused_until:
+        until = timezone.localtime(project.paused_until, zone)
+        is_today = until.date() == timezone.localtime(now, zone).date()
+        return f"paused until {until:%H:%M}" if is_today else f"paused until {until:%Y-%m-%d %H:%M}"
+    return "" if project.mode == ProjectMode.AUTOMATIC else _NOTES[project.mode]
+
+
+_ONLY_OBSERVED = "this project is only observed"
+_NOTES = {
+    ProjectMode.OFF.value: "off",
+    ProjectMode.OBSERVE.value: "observing",
+    ProjectMode.APPROVE.value: "approve first",
+}

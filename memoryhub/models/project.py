@@ -1,0 +1,58 @@
+"""The settings of a project, and the events that were counted while it was only observed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import models
+from django.utils import timezone
+
+from memoryhub.backends import statements
+from memoryhub.core.vocabulary import PROJECT_MODES, ProjectMode
+
+
+class Project(models.Model):
+    """The settings of a project. Without a row, the defaults apply.
+
+    ``name``: the value of ``Memory.project``. Only ``memoryhub.capture.projects`` writes it.
+    """
+
+    name = models.CharField(max_length=200, unique=True)
+    mode = models.CharField(
+        max_length=10, default=ProjectMode.AUTOMATIC.value, choices=[(mode, mode) for mode in PROJECT_MODES]
+    )
+    paused_until = models.DateTimeField(null=True, blank=True)
+    ignored_paths = models.TextField(blank=True, default="", help_text="Patterns of files, as in .gitignore")
+    created_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @classmethod
+    def named(cls, name: str) -> Project:
+        """Return the settings of a project; unsaved defaults if it has none."""
+        found = list(cls.objects.raw(statements.PROJECT_BY_NAME, [name])) if name else []
+        return found[0] if found else cls(name=name)
+
+    def is_paused(self, now: datetime) -> bool:
+        return self.paused_until is not None and self.paused_until > now
+
+    def records_events(self, now: datetime) -> bool:
+        """Whether hooks may store and inject anything."""
+        return self.mode in (ProjectMode.AUTOMATIC, ProjectMode.APPROVE) and not self.is_paused(now)
+
+
+class EventCount(models.Model):
+    """How many events of a kind arrived on a day (UTC) in an observed project."""
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="event_counts")
+    day = models.DateField()
+    event = models.CharField(max_length=30)
+    count = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "day", "event"], name="event_count_once")]
+
+    def __str__(self) -> str:
+        return f"{self.event} on {self.day}: {self.count}"

@@ -1,0 +1,220 @@
+"""agentmemory: the export and ``standalone.json`` of the npm package, and the export of the Python package.
+
+They are two programs of the same name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from memoryhub.core.vocabulary import MemoryType
+from memoryhub.memories.imported_history import ImportedHistory
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.transfer.foreign_history import append_statements, foreign_id, make_replacement, make_session
+from memoryhub.transfer.foreign_json import JsonFormat, JsonSample
+from memoryhub.transfer.records import InvalidItem, Item, Problem, ReadOptions
+from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
+
+_TYPES = {"bug": MemoryType.BUGFIX, "insight": MemoryType.DISCOVERY, "lesson": MemoryType.DISCOVERY}
+_FIELDS = {
+    "memories": "id createdAt updatedAt type title content concepts files sessionIds strength version"
+    " parentId supersedes isLatest forgetAfter project",
+    "observations": "id sessionId timestamp type title subtitle facts narrative concepts files importance"
+    " confidence",
+    "summaries": "sessionId project createdAt title narrative keyDecisions filesModified concepts"
+    " observationCount",
+    "semanticMemories": "id fact confidence sourceSessionIds sourceMemoryIds accessCount lastAccessedAt"
+    " strength createdAt updatedAt",
+    "lessons": "id content context confidence tags project createdAt updatedAt",
+}
+_MAX_RATING = 10.0  # of strength and importance
+_IGNORED = frozenset(("version", "exportedAt", "pagination"))
+_STORES = {"mem:memories": "memories", "mem:sessions": "sessions"}  # of standalone.json
+_PYTHON_FIELDS = {"document", "metadata", "id"}
+_PYTHON_METADATA = frozenset(("created_at", "updated_at", "confidence"))
+
+
+class AgentMemory(JsonFormat):
+    name = "agentmemory"
+    label = "agentmemory (JSON)"
+    hint = "The JSON of its export; ~/.agentmemory/standalone.json; or memory.json of the Python package."
+
+    def is_known(self, sample: JsonSample) -> bool:
+        if sample.keys() & _STORES.keys():
+            return True
+        memories = [row for row in sample.get("memories", []) if isinstance(row, dict)]
+        if "version" in sample and ("exportedAt" in sample or any("isLatest" in row for row in memories)):
+            return True
+        rows = [row for items in sample.values() for row in items]
+        return bool(rows) and all(isinstance(row, dict) and row.keys() >= _PYTHON_FIELDS for row in rows)
+
+    def json_items(
+        self, members: Iterator[tuple[str, Any]], notes: ReadNotes, options: ReadOptions
+    ) -> Iterator[Item]:
+        numbers: Counter[str] = Counter()
+        replacements: list[Item] = []
+        for key, value in _flatten(members):
+            if key in _IGNORED:
+                continue
+            numbers[key] += 1
+            place = f"{printable_name(key)} {numbers[key]}"
+            if not isinstance(value, dict):
+                yield InvalidItem(place, [Problem("", "is not a JSON object")])
+                continue
+            fields = FieldReader(value, notes)
+            if key in _FIELDS:
+                fields.note_unknown(frozenset(_FIELDS[key].split()))
+            if key in _READERS:
+                yield _READERS[key](place, fields)
+                replacements += _replacements(place, fields) if key == "memories" else ()
+            elif value.keys() >= _PYTHON_FIELDS:
+                yield _read_python(place, key, fields)
+            else:
+                notes.add(printable_name(key))
+        yield from replacements
+
+
+def _flatten(members: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield the records, also those of objects that map ids to records, or sessions to lists of them."""
+    for key, value in members:
+        if key in _STORES and isinstance(value, dict):
+            yield from ((_STORES[key], one) for one in value.values())
+        elif key == "observations" and isinstance(value, dict):
+            for rows in value.values():
+                yield from ((key, one) for one in (rows if isinstance(rows, list) else [rows]))
+        else:
+            yield key, value
+
+
+def _uid(kind: str, source_id: str) -> str:
+    return foreign_id(f"agentmemory {kind}", source_id)
+
+
+def _record(place: str, fields: FieldReader, uid: str, draft: dict[str, Any], **history: Any) -> Item:
+    """Return a memory with the values that all kinds have."""
+    created = fields.past_moment("createdAt", "timestamp")
+    common = {
+        "title": fields.text("title")[:500],
+        "project": fields.text("project"),
+        "concepts": fields.words("concepts"),
+        "ttl_days": 0,
+        "created_at": created,
+    }
+    past = ImportedHistory(uid=uid, updated_at=fields.past_moment("updatedAt") or created, **history)
+    return fields.record(place, MemoryDraft, {**common, **draft}, source_id=uid, past=past)
+
+
+def _read_memory(place: str, fields: FieldReader) -> Item:
+    kind, tags = fields.memory_type("type", _TYPES)
+    sessions = fields.words("sessionIds")
+    if len(sessions) > 1:
+        fields.notes.add("sessionIds beyond the first", len(sessions) - 1)
+    draft = {
+        "content": fields.text("content") or fields.text("title"),
+        "type": kind,
+        "tags": tags,
+        "files_read": fields.words("files"),
+        "importance": fields.share("strength", 0.5, _MAX_RATING),
+        "session_id": sessions[0] if sessions else "",
+    }
+    return _record(
+        place, fields, _uid("memory", fields.text("id")), draft, expires_at=fields.moment("forgetAfter")
+    )
+
+
+def _replacements(place: str, fields: FieldReader) -> Iterator[Item]:
+    by = _uid("memory", fields.text("id"))
+    for old in dict.fromkeys([*fields.words("supersedes"), fields.text("parentId")]):
+        if old:
+            yield make_replacement(f"{place}, supersedes", _uid("memory", old), by)
+
+
+def _read_observation(place: str, fields: FieldReader) -> Item:
+    kind, tags = fields.memory_type("type", _TYPES, MemoryType.CHANGE)
+    text = append_statements(fields.text("narrative"), fields.words("facts"))
+    draft = {
+        "content": text or fields.text("subtitle") or fields.text("title"),
+        "subtitle": fields.text("subtitle")[:1000],
+        "type": kind,
+        "tags": tags,
+        "files_modified": fields.words("files"),
+        "importance": fields.share("importance", 0.5, _MAX_RATING),
+        "confidence": fields.share("confidence", 0.5),
+        "session_id": fields.text("sessionId"),
+    }
+    return _record(place, fields, _uid("observation", fields.text("id")), draft)
+
+
+def _read_summary(place: str, fields: FieldReader) -> Item:
+    decisions = fields.words("keyDecisions")
+    draft = {
+        "content": append_statements(fields.text("narrative"), decisions) or fields.text("title"),
+        "type": MemoryType.SESSION_SUMMARY,
+        "files_modified": fields.words("filesModified"),
+        "session_id": fields.text("sessionId"),
+    }
+    return _record(place, fields, _uid("summary", fields.text("sessionId")), draft)
+
+
+def _read_semantic(place: str, fields: FieldReader) -> Item:
+    draft = {
+        "content": fields.text("fact"),
+        "type": MemoryType.FACT,
+        "confidence": fields.share("confidence", 0.5),
+        "importance": fields.share("strength", 0.5),
+    }
+    return _record(
+        place,
+        fields,
+        _uid("semantic", fields.text("id")),
+        draft,
+        accessed_count=fields.count("accessCount"),
+        last_accessed_at=fields.past_moment("lastAccessedAt"),
+    )
+
+
+def _read_lesson(place: str, fields: FieldReader) -> Item:
+    draft = {
+        "content": "\n\n".join(filter(None, (fields.text("content"), fields.text("context")))),
+        "type": MemoryType.DISCOVERY,
+        "tags": fields.words("tags"),
+        "confidence": fields.share("confidence", 0.5),
+    }
+    return _record(place, fields, _uid("lesson", fields.text("id")), draft)
+
+
+def _read_session(place: str, fields: FieldReader) -> Item:
+    fields.note_unsupported("firstPrompt", "summary", "commitShas", "tags", "model")
+    return make_session(fields, place, fields.text("id"), agent="agentmemory", cwd=fields.text("cwd"))
+
+
+def _read_python(place: str, collection: str, fields: FieldReader) -> Item:
+    """Read a document of the Python package. The collection is the category; its ids count within it."""
+    metadata = FieldReader(fields.mapping("metadata"), fields.notes)
+    fields.note_unsupported("embedding", why="made anew here")
+    fields.note_unsupported_metadata(metadata.values, _PYTHON_METADATA)
+    uid = _uid(f"document {collection}", fields.text("id"))
+    created = metadata.past_moment("created_at")
+    draft = {
+        "content": fields.text("document"),
+        "category": collection[:100],
+        "confidence": metadata.share("confidence", 0.5),
+        "type": MemoryType.GENERAL,
+        "ttl_days": 0,
+        "created_at": created,
+    }
+    past = ImportedHistory(uid=uid, updated_at=metadata.past_moment("updated_at", "created_at"))
+    fields.problems += metadata.problems
+    return fields.record(place, MemoryDraft, draft, source_id=uid, past=past)
+
+
+_READERS: dict[str, Callable[[str, FieldReader], Item]] = {
+    "sessions": _read_session,
+    "memories": _read_memory,
+    "observations": _read_observation,
+    "summaries": _read_summary,
+    "semanticMemories": _read_semantic,
+    "lessons": _read_lesson,
+}

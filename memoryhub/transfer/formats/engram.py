@@ -1,0 +1,148 @@
+"""Engram (Gentleman-Programming): its SQLite file ``engram.db`` and the JSON of ``engram export``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from memoryhub.core.vocabulary import MemoryType, Scope
+from memoryhub.memories.imported_history import ImportedHistory
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.transfer.foreign_history import foreign_id, make_prompt, make_replacement, make_session
+from memoryhub.transfer.foreign_json import JsonSample, SqliteOrJsonFormat, json_rows
+from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase
+from memoryhub.transfer.records import InvalidItem, Item, ReadOptions
+from memoryhub.transfer.values import FieldReader, ReadNotes
+
+_TYPES = {
+    "learning": MemoryType.DISCOVERY,
+    "manual": MemoryType.GENERAL,
+    "preference": MemoryType.PREFERENCE,
+}
+_SCOPES = {"project": Scope.PROJECT, "personal": Scope.PERSONAL, "global": Scope.TEAM}
+_KNOWN_FIELDS = frozenset(
+    "id sync_id session_id type title content tool_name project scope topic_key revision_count"
+    " duplicate_count last_seen_at created_at updated_at deleted_at pinned".split()
+)
+_LABELS = {"sessions": "session", "observations": "observation", "prompts": "prompt"}
+_TABLES = {"sessions": "sessions", "observations": "observations", "prompts": "user_prompts"}
+
+
+class Engram(SqliteOrJsonFormat):
+    name = "engram"
+    label = "Engram"
+    hint = "engram.db in ~/.engram, or the JSON file of: engram export FILE."
+
+    counted = tuple(_TABLES.values())
+
+    def is_known(self, sample: JsonSample) -> bool:
+        rows = [row for key in ("sessions", "observations") for row in sample.get(key, [])]
+        expected = all(
+            isinstance(row, dict) and ("started_at" in row or {"session_id", "scope"} <= row.keys())
+            for row in rows
+        )
+        return {"version", "exported_at", "sessions"} <= sample.keys() and expected
+
+    def items(self, database: ForeignDatabase, notes: ReadNotes, options: ReadOptions) -> Iterator[Item]:
+        projects: dict[str, str] = {}
+        for kind, table in _TABLES.items():
+            for fields in self.fields(database, table, notes):
+                yield from _read(kind, f"{table} row {fields.get(ROW_NUMBER)}", fields, projects)
+        for fields in self.fields(database, "memory_relations", notes):
+            yield from _read_relation(fields)
+
+    def json_items(
+        self, members: Iterator[tuple[str, Any]], notes: ReadNotes, options: ReadOptions
+    ) -> Iterator[Item]:
+        projects: dict[str, str] = {}
+        for row in json_rows(members, _LABELS, notes, {"version", "exported_at"}):
+            if isinstance(row, InvalidItem):
+                yield row
+                continue
+            kind, place, values = row
+            fields = FieldReader(values, notes)
+            if kind == "observations":
+                fields.note_unknown(_KNOWN_FIELDS)
+            yield from _read(kind, place, fields, projects)
+
+
+def _read(kind: str, place: str, fields: FieldReader, projects: dict[str, str]) -> Iterator[Item]:
+    """Read a row. ``projects`` collects the project of each session, which comes before its prompts."""
+    if kind == "sessions":
+        projects[fields.text("id")] = fields.text("project")
+        yield from _read_session(place, fields)
+    elif kind == "prompts":
+        session = fields.text("session_id")
+        project = projects.get(session, fields.text("project"))
+        yield make_prompt(place, fields, fields.text("content"), session, project, fields.text("created_at"))
+    else:
+        yield _read_observation(place, fields)
+
+
+def _read_session(place: str, fields: FieldReader) -> Iterator[Item]:
+    """Yield the session, and its summary as a memory."""
+    session = fields.text("id")
+    yield make_session(fields, place, session, agent="engram", cwd=fields.text("directory"))
+    if summary := fields.text("summary"):
+        uid = foreign_id(Engram.name, f"summary/{session}")
+        draft = {
+            "content": summary,
+            "type": MemoryType.SESSION_SUMMARY,
+            "project": fields.text("project"),
+            "session_id": session,
+            "ttl_days": 0,
+            "created_at": fields.past_moment("ended_at", "started_at"),
+        }
+        past = ImportedHistory(uid=uid, updated_at=fields.past_moment("ended_at", "started_at"))
+        yield fields.record(f"{place}, summary", MemoryDraft, draft, source_id=uid, past=past)
+
+
+def _memory_id(fields: FieldReader) -> str:
+    """Return the id. Exports of early versions have row numbers only."""
+    sync_id = fields.text("sync_id")
+    return foreign_id(Engram.name, sync_id or f"{fields.text('session_id')}/{fields.text('id')}")
+
+
+def _read_observation(place: str, fields: FieldReader) -> Item:
+    fields.note_unsupported("tool_name")
+    kind, tags = fields.memory_type("type", _TYPES)
+    scope = _SCOPES.get(fields.text("scope", "project"))
+    if scope is None:
+        # Any guess could show the memory to more people than its author wanted.
+        fields.refuse("scope", "is unknown; use project, personal or global")
+    for name in ("revision_count", "duplicate_count"):
+        if fields.count(name) > 1:
+            fields.notes.add(name)
+    draft = {
+        "content": fields.text("content") or fields.text("title"),
+        "title": fields.text("title")[:500],
+        "type": kind,
+        "tags": tags,
+        "scope": scope or Scope.PROJECT,
+        "project": fields.text("project"),
+        "session_id": fields.text("session_id"),
+        "key": fields.text("topic_key"),
+        "pinned": fields.count("pinned") > 0,
+        "ttl_days": 0,
+        "created_at": fields.past_moment("created_at"),
+    }
+    uid = _memory_id(fields)
+    past = ImportedHistory(
+        uid=uid,
+        updated_at=fields.past_moment("updated_at", "created_at"),
+        deleted_at=fields.past_moment("deleted_at"),
+        expires_at=fields.moment("expires_at"),
+        last_accessed_at=fields.past_moment("last_seen_at"),
+    )
+    return fields.record(place, MemoryDraft, draft, source_id=uid, past=past)
+
+
+def _read_relation(fields: FieldReader) -> Iterator[Item]:
+    """Yield a replacement that was judged; other relations are counted."""
+    relation = fields.text("relation")
+    ended = fields.text("deleted_at") or fields.text("judgment_status") != "judged"
+    if relation != "supersedes" or ended:
+        fields.notes.add("relations other than a judged supersedes")
+        return
+    old, new = (foreign_id(Engram.name, fields.text(name)) for name in ("target_id", "source_id"))
+    yield make_replacement(f"memory_relations row {fields.get(ROW_NUMBER)}", old, new)

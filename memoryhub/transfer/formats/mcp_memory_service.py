@@ -1,0 +1,106 @@
+"""mcp-memory-service: its SQLite file (``sqlite_vec.db``) and its JSON export."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from memoryhub.core.vocabulary import MemoryType
+from memoryhub.memories.imported_history import ImportedHistory
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.transfer.foreign_history import foreign_id, make_replacement
+from memoryhub.transfer.foreign_json import JsonRow, JsonSample, SqliteOrJsonFormat, json_rows
+from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase
+from memoryhub.transfer.records import InvalidItem, Item, ReadOptions
+from memoryhub.transfer.values import FieldReader, ReadNotes
+
+_TYPES = {"learning": MemoryType.DISCOVERY, "observation": MemoryType.GENERAL}
+_KNOWN_FIELDS = frozenset(
+    "content content_hash tags memory_type metadata created_at updated_at created_at_iso updated_at_iso store"
+    " export_source embedding".split()
+)
+_KNOWN_METADATA = frozenset(("superseded_by", "importance_score", "access_count", "last_accessed_at"))
+_PROJECT_TAG = "proj:"
+_NO_TAG = "untagged"  # the program adds it to memories without tags
+_DEFAULT_STORE = "default"
+
+
+class McpMemoryService(SqliteOrJsonFormat):
+    name = "mcp-memory-service"
+    label = "mcp-memory-service"
+    hint = "sqlite_vec.db in the folder mcp-memory of the user's data, or the JSON file of its export."
+
+    counted = ("memories",)
+
+    def is_known(self, sample: JsonSample) -> bool:
+        rows = sample.get("memories", [])
+        hashed = all(isinstance(row, dict) and "content_hash" in row for row in rows)
+        return "export_metadata" in sample and hashed
+
+    def items(self, database: ForeignDatabase, notes: ReadNotes, options: ReadOptions) -> Iterator[Item]:
+        rows = self.rows(database, "memories")
+        yield from _read_memories((("", f"memories row {row[ROW_NUMBER]}", row) for row in rows), notes)
+
+    def json_items(
+        self, members: Iterator[tuple[str, Any]], notes: ReadNotes, options: ReadOptions
+    ) -> Iterator[Item]:
+        rows = json_rows(members, {"memories": "memory"}, notes, {"export_metadata"})
+        yield from _read_memories(rows, notes)
+
+
+def _read_memories(rows: Iterator[JsonRow | InvalidItem], notes: ReadNotes) -> Iterator[Item]:
+    """Yield the memories, and then their replacements, which may refer to later ones."""
+    replaced: list[tuple[str, str, str]] = []
+    for row in rows:
+        if isinstance(row, InvalidItem):
+            yield row
+            continue
+        _, place, values = row
+        fields = FieldReader(values, notes)
+        metadata = FieldReader(fields.mapping("metadata"), notes)
+        yield _read_memory(place, fields, metadata)
+        if by := fields.text("superseded_by") or metadata.text("superseded_by"):
+            replaced.append((place, _memory_id(fields.text("content_hash")), _memory_id(by)))
+    for place, memory_id, by in replaced:
+        yield make_replacement(f"{place}, superseded_by", memory_id, by)
+
+
+def _memory_id(content_hash: str) -> str:
+    return foreign_id(McpMemoryService.name, content_hash)
+
+
+def _read_memory(place: str, fields: FieldReader, metadata: FieldReader) -> Item:
+    if ROW_NUMBER not in fields.values:
+        fields.note_unknown(_KNOWN_FIELDS)
+        fields.note_unsupported("embedding", why="made anew here")
+    fields.note_unsupported_metadata(metadata.values, _KNOWN_METADATA)
+    kind, tags = _type_and_tags(fields)
+    memory_id = _memory_id(fields.text("content_hash"))
+    draft = {
+        "content": fields.text("content"),
+        "type": kind,
+        "tags": tags,
+        "project": next((tag[len(_PROJECT_TAG) :] for tag in tags if tag.startswith(_PROJECT_TAG)), ""),
+        "importance": metadata.share("importance_score", 0.5),
+        "confidence": fields.share("confidence", 0.5),
+        "ttl_days": 0,  # it has no expiry
+        "created_at": fields.past_moment("created_at", "created_at_iso"),
+    }
+    past = ImportedHistory(
+        uid=memory_id,
+        updated_at=fields.past_moment("updated_at", "updated_at_iso", "created_at"),
+        deleted_at=fields.past_moment("deleted_at"),
+        accessed_count=metadata.count("access_count"),
+        last_accessed_at=fields.past_moment("last_accessed") or metadata.past_moment("last_accessed_at"),
+    )
+    fields.problems += metadata.problems
+    return fields.record(place, MemoryDraft, draft, source_id=memory_id, past=past)
+
+
+def _type_and_tags(fields: FieldReader) -> tuple[str, list[str]]:
+    """Return the type and the tags, which include an unknown type and a store other than the default."""
+    kind, unknown = fields.memory_type("memory_type", _TYPES)
+    tags = [*(tag for tag in fields.words("tags") if tag != _NO_TAG), *unknown]
+    if (store := fields.text("store", _DEFAULT_STORE)) != _DEFAULT_STORE:
+        tags.append(f"store:{store}")
+    return kind, tags

@@ -1,0 +1,129 @@
+"""mem0: the JSON of ``get_all`` and of its platform's export, and the SQLite file ``history.db``.
+
+The vector store has a format of its provider. ``history.db`` has every change of each memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from memoryhub.core.database import batched
+from memoryhub.core.vocabulary import MemoryType
+from memoryhub.memories.imported_history import ImportedHistory
+from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.transfer.foreign_history import foreign_id, make_revision
+from memoryhub.transfer.foreign_json import JsonSample, SqliteOrJsonFormat, json_rows
+from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase
+from memoryhub.transfer.records import InvalidItem, Item, ReadOptions
+from memoryhub.transfer.values import FieldReader, ReadNotes
+
+_KNOWN_FIELDS = frozenset(
+    "id memory hash metadata created_at updated_at user_id agent_id app_id run_id actor_id role categories"
+    " expiration_date score".split()
+)
+_KNOWN_METADATA = frozenset(("project", "category", "tags"))
+_LISTS = {"results": "memory", "memories": "memory", "": "memory"}
+_COLUMNS = "memory_id old_memory new_memory event created_at updated_at is_deleted actor_id role".split()
+_CHUNK_MEMORIES = 200
+
+
+class Mem0(SqliteOrJsonFormat):
+    name = "mem0"
+    label = "mem0"
+    hint = "The JSON of Memory.get_all() or of the platform's export; or history.db in ~/.mem0."
+
+    counted = ("history",)
+
+    def is_known(self, sample: JsonSample) -> bool:
+        rows = [row for key in _LISTS for row in sample.get(key, [])]
+        return bool(rows) and all(isinstance(row, dict) and {"id", "memory"} <= row.keys() for row in rows)
+
+    def json_items(
+        self, members: Iterator[tuple[str, Any]], notes: ReadNotes, options: ReadOptions
+    ) -> Iterator[Item]:
+        for row in json_rows(members, _LISTS, notes):
+            yield row if isinstance(row, InvalidItem) else _read_memory(row[1], FieldReader(row[2], notes))
+
+    def items(self, database: ForeignDatabase, notes: ReadNotes, options: ReadOptions) -> Iterator[Item]:
+        """Yield the last state of each memory, and then the texts that its changes replaced as versions."""
+        numbers: dict[str, list[int]] = {}  # of the rows of each memory
+        for row in database.rows("history", ("memory_id",)):
+            numbers.setdefault(str(row["memory_id"]), []).append(row[ROW_NUMBER])
+        for build in (_read_history, _read_versions):
+            for chunk in batched(numbers, _CHUNK_MEMORIES):
+                for memory_id, changes in _load_changes(database, chunk, notes).items():
+                    yield from build(memory_id, changes, numbers[memory_id])
+
+
+def _load_changes(
+    database: ForeignDatabase, memory_ids: Sequence[str], notes: ReadNotes
+) -> dict[str, list[FieldReader]]:
+    """Return the changes of these memories in order, as they occurred."""
+    columns = [name for name in _COLUMNS if database.has("history", name)]
+    found: dict[str, list[FieldReader]] = {}
+    for row in database.matching_rows("history", "memory_id", memory_ids, columns):
+        found.setdefault(str(row["memory_id"]), []).append(FieldReader(row, notes))
+    return found
+
+
+def _uid(memory_id: str) -> str:
+    return foreign_id(Mem0.name, memory_id)
+
+
+def _read_memory(place: str, fields: FieldReader) -> Item:
+    fields.note_unknown(_KNOWN_FIELDS)
+    metadata = FieldReader(fields.mapping("metadata"), fields.notes)
+    fields.note_unsupported_metadata(metadata.values, _KNOWN_METADATA)
+    categories = fields.words("categories")
+    category = metadata.text("category") or (categories[0] if categories else "")
+    expires = fields.moment("expiration_date")
+    draft = {
+        **_identities(fields),
+        "content": fields.text("memory"),
+        "category": category[:100] or "general",
+        "project": metadata.text("project"),
+        "ttl_days": 0,
+        "created_at": fields.past_moment("created_at"),
+    }
+    draft["tags"] = [*categories[1:], *metadata.words("tags"), *draft["tags"]]
+    uid = _uid(fields.text("id"))
+    past = ImportedHistory(
+        uid=uid, updated_at=fields.past_moment("updated_at", "created_at"), expires_at=expires
+    )
+    fields.problems += metadata.problems
+    return fields.record(place, MemoryDraft, draft, source_id=uid, past=past)
+
+
+def _identities(fields: FieldReader) -> dict[str, Any]:
+    """Return the session (run_id), and tags for the user, agent and app."""
+    names = ("user", "agent", "app")
+    tags = [f"{name}:{word}"[:100] for name in names if (word := fields.text(f"{name}_id"))]
+    return {"type": MemoryType.FACT, "session_id": fields.text("run_id"), "tags": tags}
+
+
+def _read_history(memory_id: str, changes: list[FieldReader], numbers: list[int]) -> Iterator[Item]:
+    """Yield the last state: the newest text, in the trash if it was deleted."""
+    first, last = changes[0], changes[-1]
+    deleted = last.text("event") == "DELETE" or last.count("is_deleted") > 0
+    changed = last.past_moment("updated_at", "created_at")
+    draft = {
+        "content": last.text("old_memory") if deleted else last.text("new_memory"),
+        "type": MemoryType.FACT,
+        "ttl_days": 0,
+        "created_at": first.past_moment("created_at", "updated_at"),
+    }
+    uid = _uid(memory_id)
+    past = ImportedHistory(uid=uid, updated_at=changed, deleted_at=changed if deleted else None)
+    last.note_unsupported("actor_id")
+    yield last.record(f"history row {numbers[-1]}", MemoryDraft, draft, source_id=uid, past=past)
+
+
+def _read_versions(memory_id: str, changes: list[FieldReader], numbers: list[int]) -> Iterator[Item]:
+    version = 0
+    for fields, number in zip(changes, numbers, strict=False):
+        if fields.text("event") == "UPDATE" and (before := fields.text("old_memory")):
+            version += 1
+            at = fields.past_moment("updated_at", "created_at")
+            place = f"history row {number}, earlier version"
+            yield make_revision(place, _uid(memory_id), version, at, "mem0", "public", {"content": before})

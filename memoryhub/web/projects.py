@@ -1,0 +1,137 @@
+"""The settings of a project: mode, pause and ignored files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.core.exceptions import BadRequest, PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from memoryhub.accounts.clearance import full_clearance, request_actor
+from memoryhub.capture import projects
+from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
+from memoryhub.capture.projects import ProjectChange
+from memoryhub.core.vocabulary import ProjectMode
+from memoryhub.memories import Forbidden, NotFound, StoreError
+from memoryhub.models import Project
+
+# Who may run maintenance may change a mode; who may change memories may pause.
+CONFIGURE_PERMISSION, PAUSE_PERMISSION = "memoryhub.add_maintenancerun", "memoryhub.change_memory"
+_MODES = (
+    (ProjectMode.AUTOMATIC.value, "Automatic: memories are stored and shown at once"),
+    (ProjectMode.APPROVE.value, "Approve first: captured memories wait in the review queue"),
+    (ProjectMode.OBSERVE.value, "Observe: only the number of events is stored"),
+    (ProjectMode.OFF.value, "Off: nothing is stored and nothing is shown"),
+)
+
+
+class SettingsForm(forms.Form):
+    mode = forms.ChoiceField(choices=_MODES)
+    ignored_paths = forms.CharField(
+        label="Ignored files",
+        required=False,
+        max_length=MAX_PATTERNS_CHARS,
+        widget=forms.Textarea(attrs={"rows": 5, "spellcheck": "false"}),
+        help_text="One pattern on each line, as in .gitignore. Events about these files are not stored.",
+    )
+
+
+@require_safe
+def project_settings(request: HttpRequest, name: str) -> HttpResponse:
+    """Show the settings of a project."""
+    project = _find_project(request, name)
+    values = {"mode": project.mode, "ignored_paths": project.ignored_paths}
+    form = SettingsForm(initial=values, label_suffix="")
+    return _render_settings(request, project, form)
+
+
+@require_POST
+def project_settings_save(request: HttpRequest, name: str) -> HttpResponse:
+    """Change mode and ignored files."""
+    project, form = _find_project(request, name), SettingsForm(request.POST, label_suffix="")
+    _require(request, CONFIGURE_PERMISSION)
+    if not form.is_valid():
+        return _render_settings(request, project, form, 422)
+    try:
+        changed = projects.configure_project(name, _actor(request), **form.cleaned_data)
+    except StoreError as refusal:
+        form.add_error(refusal.field if refusal.field in form.fields else None, f"{refusal.message}.")
+        return _render_settings(request, project, form, 422)
+    return _show_change(request, changed, "Settings saved")
+
+
+@require_POST
+def project_pause(request: HttpRequest, name: str) -> HttpResponse:
+    """Pause the project for ``hours``; 0 ends a pause."""
+    _find_project(request, name)
+    _require(request, PAUSE_PERMISSION)
+    try:
+        hours = float(request.POST.get("hours", ""))
+        changed = projects.configure_project(name, _actor(request), pause_hours=hours)
+    except (ValueError, StoreError):
+        raise BadRequest(f"hours must be 0 to {projects.MAX_PAUSE_HOURS}") from None
+    return _show_change(request, changed, projects.mode_note(changed.project).capitalize() or "Resumed")
+
+
+@require_POST
+def project_undo(request: HttpRequest, change: str) -> HttpResponse:
+    """Undo a change of settings, with the permission for such a change."""
+    _require(request, CONFIGURE_PERMISSION, PAUSE_PERMISSION)
+    may_configure = request.user.has_perm(CONFIGURE_PERMISSION)
+    allowed = projects.SETTINGS if may_configure else (projects.PAUSE,)
+    try:
+        project = projects.undo_configuration(change, _actor(request), allowed=allowed)
+    except NotFound:
+        raise Http404 from None
+    except Forbidden:
+        raise PermissionDenied from None
+    except StoreError as refusal:
+        messages.error(request, f"Not undone: {refusal.message}.")
+        return redirect("sessions")
+    messages.success(request, "Undone: the settings are as they were.")
+    return redirect("project-settings", project.name)
+
+
+def _find_project(request: HttpRequest, name: str) -> Project:
+    try:
+        return projects.get_project(name, _actor(request))
+    except NotFound:
+        raise Http404 from None
+
+
+def _actor(request: HttpRequest) -> Any:
+    return request_actor(request, full_clearance(request))
+
+
+def _require(request: HttpRequest, *permissions: str) -> None:
+    if not any(map(request.user.has_perm, permissions)):
+        raise PermissionDenied
+
+
+def _show_change(request: HttpRequest, changed: ProjectChange, text: str) -> HttpResponse:
+    context = {"change": changed.undo, "text": text}
+    messages.success(request, render_to_string("projects/changed.html", context, request=request))
+    return redirect("project-settings", changed.project.name)
+
+
+def _render_settings(
+    request: HttpRequest, project: Project, form: SettingsForm, status: int = 200
+) -> HttpResponse:
+    context = {
+        "project": project,
+        "form": form,
+        "paused": project.is_paused(timezone.now()),
+        "counts": projects.count_events(project),
+        "may_configure": request.user.has_perm(CONFIGURE_PERMISSION),
+        "may_pause": request.user.has_perm(PAUSE_PERMISSION),
+        "modes": dict(_MODES),
+        "waiting": f"{reverse('review')}?tab=waiting",
+    }
+    return render(request, "projects/settings.html", context, status=status)
