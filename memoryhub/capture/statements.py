@@ -11,6 +11,7 @@ from memoryhub.core.text import CJK, collapse_whitespace, shorten
 
 MAX_CHARS = 2000
 MIN_WORDS = 6
+_MIN_REPORT_WORDS = 5
 _MAX_DETAILS = 3  # of a failed test
 _MIN_REASON_WORDS = 9  # of a comment whose form alone gives a reason
 MAX_SENTENCES = 6  # of an output of which all sentences are kept
@@ -32,6 +33,7 @@ class StatementPatterns(PatternFile):
     comment_reason: Regex
     claim: Regex
     report: Regex
+    short_report: Regex
     progress: Regex
     cause: Regex
     fix: Regex
@@ -169,7 +171,8 @@ def makes_claim(text: str) -> bool:
 
 
 def _is_long_enough(text: str) -> bool:
-    return len(text.split()) >= MIN_WORDS or len(CJK.findall(text)) >= _MIN_CJK_CHARS
+    is_report = len(text.split()) >= _MIN_REPORT_WORDS and _RULES.short_report.match(text)
+    return bool(is_report) or len(text.split()) >= MIN_WORDS or len(CJK.findall(text)) >= _MIN_CJK_CHARS
 
 
 def _blocks(text: str) -> Iterator[str]:

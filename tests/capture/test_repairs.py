@@ -148,3 +148,23 @@ def test_failure_with_its_cause_and_fix_is_stored(agent_session):
     )
     run(agent_session, "./deploy.sh", said)
     assert [memory.content for memory in agent_session.memories("bugfix")] == [said]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Removed the legacy SOAP endpoint.",
+        "Switched from npm to pnpm.",
+        "Added column tz to exports",
+        "Changed the retry limit from 3 to 5 for uploads.",
+        "Changed the timeout from 30 to 60 seconds",
+    ],
+)
+def test_short_report_of_a_change_is_stored(agent_session, line):
+    run(agent_session, "./apply.sh", line)
+    assert [memory.content for memory in agent_session.memories()] == [line]
+
+
+@pytest.mark.parametrize("line", ["Switched to branch main", "Created the output folder.", "Updated it."])
+def test_short_progress_line_is_routine(agent_session, line):
+    assert run(agent_session, "./apply.sh", line) == "routine"
