@@ -132,7 +132,7 @@ _BY_SOURCE = {
     "recovery": MemoryType.BUGFIX,
 }
 # The type of every text of a source.
-_ALWAYS_BY_SOURCE = {"user": MemoryType.DECISION, "failure": MemoryType.BUGFIX}
+_ALWAYS_BY_SOURCE = {"user": MemoryType.DECISION, "failure": MemoryType.BUGFIX, "record": MemoryType.DECISION}
 # In explanations, words like "never" and "rather than" do not mean a decision.
 _EXPLAINING_SOURCES = frozenset({"answer", "comment"})
 

@@ -35,6 +35,7 @@ from memoryhub.capture.statements import (
     extract_prose,
     extract_reason_comments,
     extract_repair,
+    failure_line,
     gives_reason,
     last_error,
 )
@@ -49,6 +50,7 @@ _DECISION_FILE = re.compile(
     r"|(?:^|/)(?:CLAUDE|AGENTS|CONTRIBUTING|NOTES|GOTCHAS)[\w.]*\.md$",
     re.IGNORECASE,
 )
+_DECISION_RECORD = re.compile(r"(?:^|/)(?:adrs?|decisions?)/", re.IGNORECASE)
 _DOCUMENT_FILE = re.compile(r"\.(?:md|markdown|rst|txt|adoc|html?)$", re.IGNORECASE)
 _EMPTY_MESSAGE = re.compile(
     r"^(?:wip|tmp|temp|save|checkpoint|update|(?:fixup|squash)!.*|merge (?:branch|remote|pull request)\b.*"
@@ -60,6 +62,7 @@ _COMMITTED = re.compile(r"^\[\S.*? [0-9a-f]{7,40}\] ", re.MULTILINE)
 ROUTINE = "routine"  # the reason to skip a call; also the source of sentences without a claim
 MAX_NOTE_AGE = 40  # tool calls after which a note becomes a candidate without a commit
 MAX_NOTES = 20
+MAX_REMEDIES = 5
 MAX_TOUCHED_FILES = 50
 MIN_DOCUMENT_TERMS = 8  # a shorter change to a document counts only if it gives a reason
 MAX_FILES_READ = 5  # the latest files read that a memory lists
@@ -97,6 +100,7 @@ class Note:
 class OpenWork:
     """The work of a session since its last commit. The field names are the keys of the stored JSON.
 
+    ``changed``, ``remedies``: files changed and repairing commands run since the open failure.
     ``calls``: tool calls so far. ``committed``: files of the last commit, in case it is amended.
     """
 
@@ -104,6 +108,8 @@ class OpenWork:
     modified: list[str] = field(default_factory=list)
     failure: str = ""
     failed_command: str = ""
+    changed: list[str] = field(default_factory=list)
+    remedies: list[str] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     committed: list[str] = field(default_factory=list)
     calls: int = 0
@@ -115,6 +121,8 @@ class OpenWork:
             list(state.get("modified", ())),
             str(state.get("failure", "")),
             str(state.get("failed_command", "")),
+            list(state.get("changed", ())),
+            list(state.get("remedies", ())),
             [Note(**note) for note in state.get("notes", ())],
             list(state.get("committed", ())),
             int(state.get("calls", 0)),
@@ -132,9 +140,27 @@ class OpenWork:
         changed = [path for path in changed_paths(seen.command, seen.output) if not is_secret_file(path)]
         modified = dict.fromkeys([*self.modified, *seen.files_modified, *changed])
         self.modified = list(modified)[-MAX_TOUCHED_FILES:]
+        if self.failure:
+            since = dict.fromkeys([*self.changed, *seen.files_modified])
+            self.changed = [path for path in since if not is_secret_file(path)][-MAX_TOUCHED_FILES:]
         if seen.kind == "run" and "rm " in seen.command:
             removed = removed_paths(seen.command)
             self.modified = [path for path in self.modified if not _is_below(path, removed)]
+
+    def open_failure(self, error: str, command: str) -> None:
+        """Note a failure. The repair of one that fails again goes on."""
+        if not self.failure or main_program(self.failed_command) != main_program(command):
+            self.changed, self.remedies = [], []
+        self.failure, self.failed_command = error, command
+
+    def add_remedy(self, command: str) -> str:
+        """Add a command that may repair the open failure."""
+        self.remedies = list(dict.fromkeys([*self.remedies, shorten(command, 200)]))[-MAX_REMEDIES:]
+        return ROUTINE
+
+    def close_failure(self) -> None:
+        self.failure = self.failed_command = ""
+        self.changed, self.remedies = [], []
 
     def solved_failure(self) -> str:
         """Return the open failure, or the latest one that was fixed and not yet committed."""
@@ -199,7 +225,8 @@ def _distill_commit(seen: Observation, message: str, work: OpenWork) -> Candidat
     read = tuple(work.read[-MAX_FILES_READ:])
     work.modified, work.committed = remaining, files
     if is_fix or not remaining:
-        work.read, work.failure, work.failed_command = [], "", ""
+        work.read = []
+        work.close_failure()
         work.notes = [note for note in work.notes if note.source == "comment"]
     notes = []
     for note in work.notes:
@@ -248,22 +275,40 @@ def _is_covered(note: str, message: str) -> bool:
 
 
 def _distill_command(seen: Observation, work: OpenWork) -> Candidate | str:
-    if is_display_only(seen.command) or TOOLS.help_command.search(seen.command):
+    installs = bool(TOOLS.install_command.search(seen.command))
+    if _is_remedy(seen, work):
+        return work.add_remedy(seen.command)
+    if TOOLS.help_command.search(seen.command) or (is_display_only(seen.command) and not installs):
         return ROUTINE
     output = strip_injected_context(seen.output)
     if repair := extract_repair(output):
         return Candidate(repair, "failure")  # the open files may have nothing to do with it
     if seen.failed:
-        if error := last_error(seen.output):
-            work.failure, work.failed_command = error, seen.command
-            return "failure noted"
+        if noted := _note_failure(seen, work, installs=installs):
+            return noted
         if seen.refused:
             return ROUTINE
-    elif work.failure and _passes_now(seen, work.failed_command):
+    elif work.failure and _passes_now(seen, work):
         return _note_fix(seen, work)
-    if seen.is_test_run:
+    if seen.is_test_run or installs:
         return ROUTINE
     return _distill_output(output)
+
+
+def _note_failure(seen: Observation, work: OpenWork, *, installs: bool) -> str:
+    """Note the error of a failed command. An install that fails during a repair is a step of it."""
+    error = last_error(seen.output) or (failure_line(seen.output) if installs else "")
+    if error and not (installs and work.failure and not TOOLS.install_command.search(work.failed_command)):
+        work.open_failure(error, seen.command)
+        return "failure noted"
+    return ""
+
+
+def _is_remedy(seen: Observation, work: OpenWork) -> bool:
+    """Whether a command may repair the environment of the open failure."""
+    if seen.failed or not work.failure or seen.command.strip() == work.failed_command.strip():
+        return False
+    return bool(TOOLS.install_command.search(seen.command) or TOOLS.remedy_command.search(seen.command))
 
 
 def _distill_output(output: str) -> Candidate | str:
@@ -279,17 +324,28 @@ def distill_routine(seen: Observation) -> Candidate | str:
     return Candidate(text, ROUTINE) if text else ROUTINE
 
 
-def _passes_now(seen: Observation, failed: str) -> bool:
-    """Whether the failed check passes now: the same program says so, or the same command prints nothing."""
-    silent = not seen.output.strip() and not seen.refused and seen.command.strip() == failed.strip()
-    return silent or (seen.passed and main_program(seen.command) == main_program(failed))
+def _passes_now(seen: Observation, work: OpenWork) -> bool:
+    """Whether the failed check passes now.
+
+    The same program says so, or the same command does not fail after a change, or it prints nothing.
+    """
+    if seen.command.strip() == work.failed_command.strip() and not seen.refused:
+        return bool(work.changed or work.remedies) or seen.passed or not seen.output.strip()
+    return seen.passed and main_program(seen.command) == main_program(work.failed_command)
 
 
 def _note_fix(seen: Observation, work: OpenWork) -> str:
-    files = ", ".join(work.modified[-5:]) or "no file of this session"
-    text = f"Fixed: {work.failure}\n\n`{shorten(seen.command, 200)}` passes again after changes in {files}."
-    work.failure = work.failed_command = ""
-    return _add_note(work, text, "recovery", work.modified, work.read[-MAX_FILES_READ:]) or "repair noted"
+    # Changes by commands like sed are only known from a later git status.
+    modified = work.changed or ([] if work.remedies else work.modified)
+    files = ", ".join(modified[-5:]) or "no file of this session"
+    repairs = [f"`{command}`" for command in work.remedies]
+    repairs += [f"changes in {files}"] if modified or not repairs else []
+    command = shorten(seen.command, 200)
+    text = f"Fixed: {work.failure}\n\n`{command}` passes again after {' and '.join(repairs)}."
+    work.close_failure()
+    # Code that was changed before, like the test that failed, is part of the work; a document is not.
+    related = [path for path in work.modified if path in modified or not _DOCUMENT_FILE.search(path)]
+    return _add_note(work, text, "recovery", related, work.read[-MAX_FILES_READ:]) or "repair noted"
 
 
 def _distill_edit(seen: Observation, work: OpenWork) -> Candidate | str:
@@ -298,7 +354,8 @@ def _distill_edit(seen: Observation, work: OpenWork) -> Candidate | str:
         text = extract_paragraphs(_new_lines(added, seen.removed))
         if len(terms(text)) < MIN_DOCUMENT_TERMS and not gives_reason(text):
             return ROUTINE
-        return Candidate(text, "document", (), seen.files_modified) if text else ROUTINE
+        source = "record" if any(map(_DECISION_RECORD.search, seen.files_modified)) else "document"
+        return Candidate(text, source, (), seen.files_modified) if text else ROUTINE
     if any(_DOCUMENT_FILE.search(path) for path in seen.files_modified):
         return ROUTINE
     outcome = ROUTINE

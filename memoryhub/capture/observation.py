@@ -42,6 +42,8 @@ class ToolRules(PatternFile):
     test_command: Regex
     commit_command: Regex
     help_command: Regex
+    install_command: Regex
+    remedy_command: Regex
     heredoc: Regex
     trailer: Regex
     command_prefix: Regex
@@ -176,7 +178,7 @@ def _describe_answer(question: str, answer: str, options: Sequence[Mapping[str, 
     reasons = "; ".join(filter(None, (_first_text(option, "description") for option in chosen)))
     rejected = ", ".join(label for label in labels if label and label not in answer)
     text = f"Decision of the user: {answer.rstrip('.')} ({question.strip()})"
-    text += f"\nReason: {reasons}." if reasons else ""
+    text += f"\nThe chosen option reads: {reasons}." if reasons else ""
     return f"{text}\nNot chosen: {rejected}." if rejected else text
 
 

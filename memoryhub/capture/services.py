@@ -37,6 +37,7 @@ CAPTURED_TAG = "captured"  # on every memory that capture creates
 TRUST_BY_SOURCE = {
     "commit": 0.7,
     "document": 0.7,
+    "record": 0.7,
     "user": 0.9,
     "recovery": 0.6,
     "failure": 0.6,
@@ -155,6 +156,7 @@ def distill_call(call: ToolCall, state: SessionState) -> DistilledCall:
         candidate = distill_routine(call.observation)
     state.work.failure = redact(state.work.failure)
     state.work.failed_command = redact(state.work.failed_command)
+    state.work.remedies = [redact(command) for command in state.work.remedies]
     tokens = state.tokens
     if isinstance(candidate, Candidate):
         state.tokens = 0

@@ -11,6 +11,9 @@ from memoryhub.core.text import CJK, collapse_whitespace, shorten
 
 MAX_CHARS = 2000
 MIN_WORDS = 6
+_MIN_REPORT_WORDS = 5
+_MAX_DETAILS = 3  # of a failed test
+_MIN_REASON_WORDS = 9  # of a comment whose form alone gives a reason
 MAX_SENTENCES = 6  # of an output of which all sentences are kept
 ESSAY_CHARS = 1000  # longer answers are essays, of which only some paragraphs are findings
 _MIN_REPAIR_WORDS = 3
@@ -27,14 +30,17 @@ _HEADING = re.compile(r"^\s*#{1,6}\s")
 
 class StatementPatterns(PatternFile):
     reason: Regex
+    comment_reason: Regex
     claim: Regex
     report: Regex
+    short_report: Regex
     progress: Regex
     cause: Regex
     fix: Regex
     error_line: Regex
     pytest_failed: Regex
     pytest_error: Regex
+    failure_detail: Regex
     no_error: Regex
     pleasantry: Regex
     concrete: Regex
@@ -51,7 +57,12 @@ def last_error(output: str) -> str:
     found = [
         match["text"] for match in _RULES.error_line.finditer(output) if not _RULES.no_error.search(match[0])
     ]
-    return shorten(found[-1], 300) if found else ""
+    if not found:
+        return ""
+    if "FAIL" in found[-1]:
+        details = dict.fromkeys(match["text"].strip() for match in _RULES.failure_detail.finditer(output))
+        found[-1] = "; ".join([found[-1].strip(), *list(details)[:_MAX_DETAILS]])
+    return shorten(found[-1], 300)
 
 
 def failure_line(output: str) -> str:
@@ -140,7 +151,13 @@ def extract_reason_comments(added: str, removed: str = "") -> list[str]:
         elif blocks[-1]:
             blocks.append([])
     comments = [collapse_whitespace(" ".join(block)) for block in blocks if block]
-    return [text[:MAX_CHARS] for text in comments if gives_reason(text) and _is_long_enough(text)]
+    return [text[:MAX_CHARS] for text in comments if _explains(text) and _is_long_enough(text)]
+
+
+def _explains(comment: str) -> bool:
+    """Whether a comment gives a reason by its words or, if it is long enough, by its form."""
+    by_form = len(comment.split()) >= _MIN_REASON_WORDS and _RULES.comment_reason.search(comment)
+    return bool(by_form) or gives_reason(comment)
 
 
 def gives_reason(text: str) -> bool:
@@ -154,7 +171,8 @@ def makes_claim(text: str) -> bool:
 
 
 def _is_long_enough(text: str) -> bool:
-    return len(text.split()) >= MIN_WORDS or len(CJK.findall(text)) >= _MIN_CJK_CHARS
+    is_report = len(text.split()) >= _MIN_REPORT_WORDS and _RULES.short_report.match(text)
+    return bool(is_report) or len(text.split()) >= MIN_WORDS or len(CJK.findall(text)) >= _MIN_CJK_CHARS
 
 
 def _blocks(text: str) -> Iterator[str]:

@@ -203,13 +203,13 @@ def _merged_texts(draft: MemoryDraft, decision: DedupDecision) -> dict[str, str]
         return {}
     is_merge = decision.verdict.decision == Decision.MERGE
     abstract = draft.abstract or (make_abstract(draft.content) if is_merge else "")
-    overview = draft.overview or (abstract if memory.overview else "")
+    # The overview is a paragraph: it contains all facts, of which the abstract has room for some.
+    overview = draft.overview or (abstract if memory.overview or is_merge else "")
+    known = memory.content if len(memory.content) <= OVERVIEW_CHARS else memory.abstract
     texts = {
         "content": decision.verdict.content if is_merge else "",
         "abstract": add_to_summary(abstract, memory.abstract, ABSTRACT_CHARS),
-        "overview": add_to_summary(overview, memory.overview or memory.abstract, OVERVIEW_CHARS)
-        if overview
-        else "",
+        "overview": add_to_summary(overview, memory.overview or known, OVERVIEW_CHARS) if overview else "",
     }
     return {name: text for name, text in texts.items() if text and text != getattr(memory, name)}
 

@@ -434,7 +434,7 @@ def test_answer_of_the_user_is_a_decision(agent_session, response):
     assert memory.type == "decision"
     assert memory.content == (
         "Decision of the user: PostgreSQL (Which database should the ledger use?)\n"
-        "Reason: locks rows, needs a server.\nNot chosen: SQLite."
+        "The chosen option reads: locks rows, needs a server.\nNot chosen: SQLite."
     )
     assert memory.title == "Decision of the user: PostgreSQL (Which database should the ledger use?)"
 

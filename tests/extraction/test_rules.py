@@ -389,3 +389,54 @@ def test_different_names_are_different_people(one: str, other: str) -> None:
 def test_same_or_missing_names_are_not_different_people(one: str, other: str) -> None:
     assert not name_different_people(one, other)
     assert not name_different_people(other, one)
+
+
+@pytest.mark.parametrize(
+    ("text", "category"),
+    [
+        ("Please remember that the staging database is wiped every Sunday.", "events"),
+        ("Remember: our API keys rotate on the first Monday of the month.", "entities"),
+        ("I prefer small pull requests, at most 300 lines.", "preferences"),
+        ("Decision: we use pnpm, not npm.", "events"),
+    ],
+)
+def test_explicit_request_preference_or_decision_is_kept(text: str, category: str) -> None:
+    assert [found for found, _ in kept(text)] == [category]
+
+
+def test_decision_stated_by_the_assistant_is_kept() -> None:
+    said = "We decided to use SQLAlchemy Core instead of the ORM, because the reports need window functions."
+    assert kept("Which ORM?", said) == [("events", said)]
+
+
+def test_decision_in_a_text_that_the_user_asked_for_is_ignored() -> None:
+    assert (
+        kept("Write a letter to the club.", "We decided to cancel the party in June because of rain.") == []
+    )
+
+
+def test_assistant_repeating_a_decision_adds_nothing() -> None:
+    text = "We decided to use Postgres for the ledger."
+    assert len(kept(text, f"Understood. {text}")) == 1
+
+
+def test_change_that_fixed_a_failure_is_its_solution() -> None:
+    said = "Raising the limit from 256 to 512 MiB fixed the deploy."
+    [case] = cases("Deploy fails with exit code 137.", f"> {said}")
+    assert case == f"Problem: Deploy fails with exit code 137. Solution: {said}"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "And the csv export has a wrong header; I fixed the csv header by quoting it.",
+        "I fixed the csv export by quoting the header.",
+    ],
+)
+def test_solution_of_a_similar_subject_is_no_solution(said: str) -> None:
+    assert cases("The pdf export is broken.", f"> {said}", "great") == []
+
+
+def test_label_of_a_cause_is_not_repeated() -> None:
+    [case] = cases("Requests hang under load.", "> The cause: each worker opens its own pool. I fixed it.")
+    assert " Cause: each worker opens its own pool." in case

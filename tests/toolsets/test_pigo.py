@@ -247,3 +247,20 @@ def test_language_model_is_not_asked_about_a_level_that_it_may_not_see(embedding
     for content in (OLD, NEWS):
         pigo("remember", category="entities", content=content, sensitivity="secret")
     assert not model.asked
+
+
+def test_overview_of_a_profile_contains_all_facts(embedding, pigo):
+    facts = [
+        "I work as a nurse in Leeds.",
+        "My sister Nele lives in Oslo.",
+        "I play the cello in an orchestra.",
+        "My bicycle has a green frame.",
+        "I learned Portuguese in Porto.",
+        "My garden grows tomatoes and figs.",
+        "I am allergic to walnuts.",
+        "My flat is on the third floor.",
+    ]
+    for fact in facts:
+        pigo("remember", category="profile", content=fact)
+    overview = Memory.objects.get().overview
+    assert [fact for fact in facts if fact not in overview] == []

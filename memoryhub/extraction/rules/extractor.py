@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from memoryhub.core.text import CJK, shorten
-from memoryhub.extraction.comparison import Candidate
+from memoryhub.extraction.comparison import Candidate, word_overlap
 from memoryhub.extraction.conversation import USER, Turn
 from memoryhub.extraction.rules.problems import RULES as PROBLEMS
 from memoryhub.extraction.rules.problems import ProblemTracker
@@ -23,6 +23,7 @@ _SELF_CONTAINED_WORDS = 9  # a sentence with this many words needs no context
 _CONTEXT_CHARS = 300
 _CONCRETE = re.compile(r"[A-Z]\w|\d|`|\w[._/-]\w")
 _AMBIGUOUS_PROBLEM_WORDS = frozenset(("missing", "down", "broke", "slow", "too late"))
+_REPEATED_OVERLAP = 0.6  # of the words of a decision and of an earlier statement
 _HALF_THRESHOLD = CANDIDATE_THRESHOLD / 2
 _ANSWERS = Sign(weight=0.5, why="answers a question about it")
 _ANSWERS_FACT = Sign(category="entities", weight=0.5, why="answers a question about it")
@@ -39,7 +40,7 @@ def extract(turns: Sequence[Turn]) -> list[Candidate]:
         answer = turns[at + 1].text if at + 1 < len(turns) and turns[at + 1].role != turn.role else ""
         before = turns[at - 1].text if at and turns[at - 1].role != turn.role else ""
         reader.read_turn(turn, before, answer)
-    found = [*reader.found, *reader.problems.finish()]
+    found = [*reader.found, *reader.stated_decisions(), *reader.problems.finish()]
     unique = {candidate.dedup_key: candidate for candidate in reversed(found)}
     kept = [one for one in reversed(unique.values()) if _is_free_of_secrets(one)][:MAX_CANDIDATES]
     return [one for one in kept if not any(_is_contained(one, other) for other in kept)]
@@ -48,6 +49,7 @@ def extract(turns: Sequence[Turn]) -> list[Candidate]:
 class _Extractor:
     def __init__(self) -> None:
         self.found: list[Candidate] = []
+        self.stated: list[Sentence] = []  # decisions in the words of the assistant
         self.problems = ProblemTracker()
         self.sentences_left = MAX_SENTENCES
 
@@ -58,6 +60,8 @@ class _Extractor:
         used = self.problems.read_turn(turn.role, sentences)
         if turn.role != USER:
             self.found += [_point_out(one) for one in sentences if SENTENCES.pointed_out.search(one.text)]
+            if not SENTENCES.writing_task.search(before):
+                self.stated += [one for one in sentences if SENTENCES.stated_decision.match(one.bare)]
             return
         acknowledged = bool(SENTENCES.acknowledged.match(answer.strip()))
         requested = bool(SENTENCES.asked_for_facts.search(before[-500:]))
@@ -67,9 +71,19 @@ class _Extractor:
             if candidate := _make_candidate(
                 sentence, previous, acknowledged=acknowledged, requested=requested
             ):
-                if sentence.text in used and candidate.category not in ("preferences", "patterns"):
+                is_lasting = candidate.category in ("preferences", "patterns")
+                is_lasting = is_lasting or bool(SENTENCES.stated_decision.match(sentence.bare))
+                if sentence.text in used and not is_lasting:
                     continue
                 self.found.append(candidate)
+
+    def stated_decisions(self) -> list[Candidate]:
+        """Return the decisions of the assistant, without those that repeat a statement of the user."""
+        return [
+            _state_decision(one)
+            for one in self.stated
+            if all(word_overlap(one.bare, known.content) < _REPEATED_OVERLAP for known in self.found)
+        ]
 
 
 @dataclass
@@ -177,6 +191,11 @@ def _is_no_statement(sentence: Sentence) -> bool:
 def _point_out(sentence: Sentence) -> Candidate:
     why = "the assistant points it out"
     return Candidate("patterns", sentence.bare, abstract=sentence.bare, confidence=0.5, why=why)
+
+
+def _state_decision(sentence: Sentence) -> Candidate:
+    text, why = sentence.bare, "states a decision"
+    return Candidate("events", text, abstract=shorten(text, 200), confidence=0.6, decision=True, why=why)
 
 
 def _with_context(text: str, bare: str, previous: str) -> str:

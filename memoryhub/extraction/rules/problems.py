@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from memoryhub.core.rule_files import PatternFile, Regex, load_rule_file
-from memoryhub.core.text import shorten, terms
+from memoryhub.core.text import STOP_WORDS, shorten, stem, terms, words
 from memoryhub.extraction.comparison import Candidate
 from memoryhub.extraction.conversation import USER
 from memoryhub.extraction.rules.sentences import Sentence, is_question
@@ -25,6 +26,7 @@ class ProblemPatterns(PatternFile):
     cause_and_fix: Regex
     found_out: Regex
     solved: Regex
+    label: Regex
     result: Regex
     earlier: Regex
     aside: Regex
@@ -63,12 +65,20 @@ class ProblemCase:
         """Return the number of words that a sentence shares with the problem and its cause."""
         return len(terms(text) & terms(" ".join([self.context, *self.problem, *self.cause])))
 
+    def names_other_subject(self, text: str) -> bool:
+        """Whether a sentence names the same thing with another attribute: "csv export" for "pdf export"."""
+        if self.shared_words(text) >= _MIN_SHARED_WORDS:
+            return False
+        own, other = _attributes(" ".join(self.problem)), _attributes(text)
+        mine, theirs = {*own, *own.values()}, {*other, *other.values()}
+        return any(own[noun] not in theirs and other[noun] not in mine for noun in own.keys() & other.keys())
+
     def is_about(self, text: str) -> bool:
         """Return whether a sentence is about this problem."""
         return self.shared_words(text) >= _MIN_SHARED_WORDS
 
     def candidate(self) -> Candidate:
-        problem, cause, fix = (" ".join(part[:MAX_PARTS]) for part in (self.problem, self.cause, self.fix))
+        problem, cause, fix = map(_join_parts, (self.problem, self.cause, self.fix))
         lines = [
             f"Problem: {problem}" if problem else "",
             f"Cause: {cause}" if cause else "",
@@ -82,6 +92,17 @@ class ProblemCase:
             confidence=0.8 if self.confirmed else 0.6,
             why="a problem, and what solved it",
         )
+
+
+def _join_parts(sentences: list[str]) -> str:
+    """Join the sentences of a part without the heading that the case gives it."""
+    return RULES.label.sub("", " ".join(sentences[:MAX_PARTS]))
+
+
+def _attributes(text: str) -> dict[str, str]:
+    """Return the stem of the word before each word, where neither is a stop word."""
+    found = [stem(word) if word not in STOP_WORDS and len(word) > 2 else "" for word in words(text)]
+    return {noun: word for word, noun in pairwise(found) if word and noun}
 
 
 class ProblemTracker:
@@ -173,6 +194,8 @@ class ProblemTracker:
             if case and case.is_solved:
                 case.confirmed = True
             elif self._proposed and (case := self._case_about(" ".join(self._proposed[-2:]))):
+                if any(map(case.names_other_subject, self._proposed[-2:])):
+                    return
                 case.fix += self._proposed[-2:]
                 case.fixed_at, case.confirmed, self._current = self._turn, True, case
 
@@ -299,6 +322,8 @@ class ProblemTracker:
             known = solved.shared_words(text) > (case.shared_words(text) if case else 0)
             if known or (goes_on and not (case and case.shared_words(text))):
                 return solved
+        if case and role != USER and case.names_other_subject(text):
+            return None
         if case and RULES.aside.match(text) and not case.shared_words(text):
             return None  # other work
         return case

@@ -45,6 +45,8 @@ class SentencePatterns(RuleSchema):
     off_the_record: Regex
     acknowledged: Regex
     pointed_out: Regex
+    stated_decision: Regex
+    writing_task: Regex
     asked_for_facts: Regex
     reference: Regex
     dialogue_steer: Regex
