@@ -184,6 +184,13 @@ def _add_remember(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ttl", type=_ttl, dest="ttl_days", metavar="DAYS", help="days until it expires, or never"
     )
+    parser.add_argument(
+        "--pin",
+        action="store_true",
+        default=None,
+        dest="pinned",
+        help="open every session of its project with it; it never expires",
+    )
     _add_json(parser)
     parser.set_defaults(run=_remember)
 

@@ -7,7 +7,6 @@ its address asks for them (``?allow_private=true``).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -27,6 +26,7 @@ from memoryhub.toolsets.base import Tool, Toolset
 
 PAGE_SIZE = 100  # projects on a page of the list
 MAX_ROWS = 200  # memories or facts in one resource
+FACTS_WITHOUT_PROJECT = "memory://facts"
 _MIME_TYPE = "text/markdown"
 _SCHEME = "memory"
 _PROJECT = "project"
@@ -53,7 +53,10 @@ def resource_templates() -> list[dict[str, Any]]:
 
 
 def list_resources(caller: Caller, cursor: str) -> tuple[list[dict[str, Any]], str]:
-    """Return a page of the projects that have visible pinned memories or facts, and the next cursor."""
+    """Return a page of the projects that have visible pinned memories or facts, and the next cursor.
+
+    The first page begins with the facts that belong to no project.
+    """
     caller.require(Right.READ)
     clearance = AccessParams().clearance(caller)
     rows = {
@@ -72,6 +75,9 @@ def list_resources(caller: Caller, cursor: str) -> tuple[list[dict[str, Any]], s
         for project, part in sorted(found)
         if project in page
     ]
+    if not cursor and rows["facts"].filter(project="").exists():
+        name, text = "Facts without a project", _PROJECT_PARTS["facts"]
+        resources.insert(0, _describe(name, text, uri=FACTS_WITHOUT_PROJECT))
     return resources, page[-1] if len(names) > PAGE_SIZE else ""
 
 
@@ -95,12 +101,16 @@ def read_resource(caller: Caller, uri: str) -> list[dict[str, Any]]:
     path = parts.path.strip("/").split("/")
     if parts.scheme != _SCHEME:
         raise Http404
-    if parts.netloc != _PROJECT and path == [""]:
+    if f"{_SCHEME}://{parts.netloc}{parts.path}" == FACTS_WITHOUT_PROJECT:
+        text = _facts_text(clearance, "")
+    elif parts.netloc != _PROJECT and path == [""]:
         text = _memory_text(caller, clearance, parts.netloc)
     elif parts.netloc == _PROJECT and len(path) == 2 and path[1] in _PROJECT_PARTS:
-        render: Callable[[Caller, Clearance, str], str]
-        render = _pinned_text if path[1] == "pinned" else _facts_text
-        text = render(caller, clearance, unquote(path[0]))
+        project = unquote(path[0])
+        if not project:
+            raise Http404
+        is_pinned = path[1] == "pinned"
+        text = _pinned_text(caller, clearance, project) if is_pinned else _facts_text(clearance, project)
     else:
         raise Http404
     return [{"uri": uri, "mimeType": _MIME_TYPE, "text": text}]
@@ -117,7 +127,7 @@ def _memory_text(caller: Caller, clearance: Clearance, uid: str) -> str:
 
 def _pinned_text(caller: Caller, clearance: Clearance, project: str) -> str:
     found = MemoryFilter(pinned=True, project=project).select(clearance)
-    memories = list(found.order_by("-pinned_at", "-pk")[:MAX_ROWS]) if project else []
+    memories = list(found.order_by("-pinned_at", "-pk")[:MAX_ROWS])
     if not memories:
         raise Http404
     record_reveals(memories, caller.actor, "resource of pinned memories")
@@ -125,8 +135,8 @@ def _pinned_text(caller: Caller, clearance: Clearance, project: str) -> str:
     return "\n\n".join(_render(memory) for memory in memories)
 
 
-def _facts_text(caller: Caller, clearance: Clearance, project: str) -> str:
-    facts = services.query_facts(clearance, project=project)[:MAX_ROWS] if project else []
+def _facts_text(clearance: Clearance, project: str) -> str:
+    facts = services.query_facts(clearance).filter(project=project)[:MAX_ROWS]
     lines = [f"- {fact.subject} — {fact.predicate} — {fact.object}" for fact in facts]
     if not lines:
         raise Http404

@@ -32,6 +32,11 @@ class TestRemember:
         assert (memory.preview, memory.tags, memory.type) == ("We deploy on Tuesdays", ["a", "b"], "decision")
         assert memory.expires_at is None
 
+    def test_memory_is_pinned(self, run: Run, client: Client) -> None:
+        assert run("remember", "We deploy on Tuesdays", "--pin") == 0
+        assert run("remember", "Lunch is at noon") == 0
+        assert [memory.preview for memory in client.memories(pinned=True)] == ["We deploy on Tuesdays"]
+
     @pytest.mark.parametrize("text", [[], ["-"]])
     def test_text_comes_from_standard_input(
         self, run: Run, client: Client, text: list[str], monkeypatch: pytest.MonkeyPatch

@@ -59,6 +59,26 @@ def test_facts_of_a_project_are_a_resource(bot: McpAgent, state: Callable[..., N
     assert read(bot, listed(bot)[0]) == "- hub — runs on — port 8000"
 
 
+def test_facts_without_a_project_are_a_resource(bot: McpAgent, state: Callable[..., None]) -> None:
+    state("hub", "runs on", "port 8000")
+    state("hub", "is", "secret", sensitivity="secret")
+    state("hub", "is", "elsewhere", project="other")
+    assert listed(bot) == ["memory://facts", "memory://project/other/facts"]
+    assert read(bot, "memory://facts") == "- hub — runs on — port 8000"
+    assert "secret" in read(bot, "memory://facts?allow_secret=true")
+
+
+def test_facts_without_a_project_are_listed_once(
+    bot: McpAgent, state: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memoryhub.mcp.resources.PAGE_SIZE", 1)
+    for project in ("", "a", "b"):
+        state("x", "is", "y", project=project)
+    cursor = bot.ask("resources/list")["result"]["nextCursor"]
+    rest = bot.ask("resources/list", {"cursor": cursor})["result"]["resources"]
+    assert [one["uri"] for one in rest] == ["memory://project/b/facts"]
+
+
 def test_pinned_memories_of_a_project_are_a_resource(bot: McpAgent, remember: Remember) -> None:
     remember("Deploy on Mondays only", project="p", pinned=True)
     remember("Lunch is at noon", project="p")
@@ -73,6 +93,7 @@ def test_pinned_memories_of_a_project_are_a_resource(bot: McpAgent, remember: Re
     [
         "memory://nothing",
         "memory://",
+        "memory://facts",
         "memory://project/p/facts",
         "memory://project/p/pinned",
         "memory://project//facts",
