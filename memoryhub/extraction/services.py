@@ -7,6 +7,7 @@ candidate of the model was rejected.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -32,6 +33,7 @@ from memoryhub.models import Memory, Project
 logger = logging.getLogger(__name__)
 RULES, MODEL, BOTH = "rules", "model", "model and rules"
 _STORING_NOTHING = (ProjectMode.OFF, ProjectMode.OBSERVE)
+MAX_STORE_SECONDS = 4.0  # for the model's decision while an agent waits for its store
 _SAME_TOPIC_OVERLAP = 0.6  # of the words of two candidates of one conversation
 
 
@@ -68,10 +70,13 @@ def may_send_to_model(level: str) -> bool:
     return level in LEVELS and level_rank(level) <= level_rank(settings.MEMORYHUB.llm_sees)
 
 
-def configured_model() -> tuple[Chat | None, str]:
-    """Return the configured model, or None and the reason if its configuration is invalid."""
+def configured_model(max_seconds: float = math.inf) -> tuple[Chat | None, str]:
+    """Return the configured model, or None and the reason if its configuration is invalid.
+
+    ``max_seconds`` limits ``llm_timeout_seconds``.
+    """
     try:
-        return llm.configured(Budget()), ""
+        return llm.configured(Budget(), max_seconds), ""
     except ModelError as error:
         return None, str(error)
 
@@ -104,8 +109,8 @@ def extract_by_model(
 
 def create_by_model(draft: MemoryDraft, actor: Actor) -> StoreResult:
     """Store a draft; the model decides about similar memories, or the rules if it is off or fails."""
-    level = draft.sensitivity.value
-    chat = configured_model()[0] if may_send_to_model(level) and draft.category not in NEVER_MERGED else None
+    is_asked = may_send_to_model(draft.sensitivity.value) and draft.category not in NEVER_MERGED
+    chat = configured_model(MAX_STORE_SECONDS)[0] if is_asked else None
 
     def choose(draft: MemoryDraft, found: Sequence[Neighbour]) -> DedupDecision | None:
         try:

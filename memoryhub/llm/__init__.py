@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from django.conf import settings
@@ -102,11 +103,13 @@ def sends_in_clear(config: LlmSettings) -> bool:
     return config.provider != "none" and http_client.is_unencrypted(config.url)
 
 
-def configured(meter: Meter) -> Chat | None:
+def configured(meter: Meter, max_seconds: float = math.inf) -> Chat | None:
     """Return the configured model, or None for ``llm = "none"``. Raise ModelError if it is invalid.
 
-    Each request is charged to ``meter``.
+    Each request is charged to ``meter``. It takes ``llm_timeout_seconds``, at most ``max_seconds``.
     """
     from memoryhub.llm import endpoint
 
-    return endpoint.create_chat(LlmSettings.now(), meter)
+    config = LlmSettings.now()
+    config = replace(config, timeout_seconds=min(config.timeout_seconds, max_seconds))
+    return endpoint.create_chat(config, meter)

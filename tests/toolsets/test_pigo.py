@@ -243,6 +243,15 @@ def test_failing_language_model_leaves_the_decision_to_the_rules(embedding, pigo
     assert model.asked
 
 
+def test_store_does_not_wait_for_a_hanging_language_model(embedding, pigo, model, configure, monkeypatch):
+    configure(llm="openai", llm_url=model.url, llm_model="tiny", llm_timeout_seconds=20.0, llm_tries=3)
+    monkeypatch.setattr("memoryhub.extraction.services.MAX_STORE_SECONDS", 0.1)
+    pigo("remember", category="entities", content=OLD)
+    model.usual = servers.silent
+    assert pigo("remember", category="entities", content=OLD.rstrip("."))["decision"] == "SKIP"
+    assert len(model.asked) == 1
+
+
 def test_language_model_is_not_asked_about_a_level_that_it_may_not_see(embedding, pigo, model):
     for content in (OLD, NEWS):
         pigo("remember", category="entities", content=content, sensitivity="secret")
