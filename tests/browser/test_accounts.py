@@ -57,7 +57,7 @@ def test_a_new_colleague_is_let_in_to_one_project(
 def test_a_token_is_made_replaced_and_revoked(open_page: Any, chief: User) -> None:
     page = open_page("/you/", chief)
     page.get_by_label("Name", exact=True).fill("night watch")
-    page.get_by_role("button", name="Make a token").click()
+    page.get_by_role("button", name="Create token").click()
     first = page.locator("#token").inner_text()
     page.get_by_role("link", name="I have kept it").click()
     page.get_by_text("Change…").click()

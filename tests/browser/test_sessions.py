@@ -139,7 +139,7 @@ def test_connecting_shows_a_token_once_and_follows_what_arrives(
 ) -> None:
     user = person("keeper", "add_agenttoken", "change_agenttoken", "add_memory")
     page = open_page("/connect/", user)
-    page.get_by_role("button", name="Make a token").click()
+    page.get_by_role("button", name="Create token").click()
     assert '"MEMORYHUB_TOKEN": "mh_' in page.locator("#settings").text_content()
     assert page.get_by_text("has not been heard yet").is_visible()
     remember("seen", session_id="new", project="zoo")
@@ -147,4 +147,4 @@ def test_connecting_shows_a_token_once_and_follows_what_arrives(
     page.wait_for_selector("#arrived >> text=prompt:submit")
     page.get_by_text("Revoke…").click()
     page.get_by_role("button", name="Revoke for good").click()
-    assert page.get_by_text("You have no token in force").is_visible()
+    assert page.get_by_text("You have no active token").is_visible()

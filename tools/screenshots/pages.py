@@ -94,8 +94,8 @@ def _guessing(page: Page) -> None:
 
 def _token_made(page: Page) -> None:
     page.fill("[name=project]", "harbor-board")
-    page.get_by_role("button", name="Make a token").click()
-    page.get_by_text("has a token of its own").wait_for()
+    page.get_by_role("button", name="Create token").click()
+    page.get_by_text("has a token").wait_for()
 
 
 def _trashed(page: Page) -> None:

@@ -29,8 +29,8 @@ def test_a_new_agent_gets_a_token_for_one_project_and_loses_it_again(
     page.locator("#user-menu").get_by_role("link", name="Connect an agent").click()
     page.get_by_label("Name", exact=True).fill("baker-bot")
     page.get_by_label("Project", exact=True).fill("bakery")
-    page.get_by_role("button", name="Make a token").click()
-    expect(page.get_by_role("status").filter(has_text="baker-bot")).to_contain_text("confined to bakery")
+    page.get_by_role("button", name="Create token").click()
+    expect(page.get_by_role("status").filter(has_text="baker-bot")).to_contain_text("has a token for bakery")
     token = page.locator("#export").inner_text().partition("=")[2]
     expect(page.get_by_text("baker-bot has not been heard yet.")).to_be_visible()
     assert remember(token, "bakery") == 201
@@ -41,6 +41,6 @@ def test_a_new_agent_gets_a_token_for_one_project_and_loses_it_again(
     page.goto("/connect/")
     page.get_by_text("Revoke…").click()
     page.get_by_role("button", name="Revoke for good").click()
-    expect(page.get_by_text("You have no token in force.")).to_be_visible()
+    expect(page.get_by_text("You have no active token.")).to_be_visible()
     assert AgentToken.objects.active().count() == 0
     assert remember(token, "bakery") == 401
