@@ -10,7 +10,6 @@ from ninja import Query, Router
 from pydantic import BaseModel, Field
 
 from memoryhub import memories as store
-from memoryhub import serializers
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.api.memories import make_etag
 from memoryhub.api.parameters import PageParams, parse_offset
@@ -20,6 +19,7 @@ from memoryhub.duplicates import clusters as duplicates_clusters
 from memoryhub.duplicates.clusters import Cluster
 from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Limit, Ratio
 from memoryhub.http.problems import json_response
+from memoryhub.memories import serializers
 from memoryhub.memories.filters import TextFilter
 from memoryhub.memories.merge import MAX_MERGED
 from memoryhub.memories.schemas import Content

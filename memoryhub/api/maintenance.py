@@ -11,7 +11,6 @@ from django.http import HttpResponse
 from ninja import Query, Router
 from pydantic import BaseModel, ConfigDict, Field
 
-from memoryhub import serializers
 from memoryhub.access.policy import Actor
 from memoryhub.api.parameters import PageParams, parse_offset
 from memoryhub.api.schemas import ListOf, documented
@@ -22,6 +21,7 @@ from memoryhub.http.authentication import MAINTAIN, AccessParams, ApiRequest
 from memoryhub.http.problems import json_response
 from memoryhub.maintenance import results, runs
 from memoryhub.maintenance.results import VisibleChange
+from memoryhub.memories import serializers
 from memoryhub.memories.filters import TextFilter
 from memoryhub.models import MaintenanceRun
 

@@ -12,7 +12,6 @@ from ninja import Query, Router
 from pydantic import BaseModel, Field, ValidationError
 
 from memoryhub import memories as store
-from memoryhub import serializers
 from memoryhub.api.parameters import MemoryList, OneMemory
 from memoryhub.api.schemas import (
     BatchResults,
@@ -30,7 +29,7 @@ from memoryhub.core.pagination import paginate
 from memoryhub.extraction.deduplication import create_deduplicated
 from memoryhub.http.authentication import READ, WRITE, ApiRequest, Caller
 from memoryhub.http.problems import Problem, field_error, invalid_fields, json_response, to_problem
-from memoryhub.memories import versions
+from memoryhub.memories import serializers, versions
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from django.http import HttpResponse
 from ninja import Query, Router
 
-from memoryhub import serializers
 from memoryhub.api.parameters import Asking, FactList, JournalList
 from memoryhub.api.schemas import (
     Ended,
@@ -24,6 +23,7 @@ from memoryhub.core.pagination import paginate
 from memoryhub.facts import services
 from memoryhub.http.authentication import READ, WRITE, ApiRequest
 from memoryhub.http.problems import json_response
+from memoryhub.memories import serializers
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import JournalEntry
 from memoryhub.stats.counts import database_sizes, store_statistics, vector_statistics

@@ -1,4 +1,4 @@
-"""Response schemas for the OpenAPI document (``memoryhub.serializers`` makes the responses)."""
+"""Response schemas for the OpenAPI document (``memories/serializers.py`` makes the responses)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from django.http import Http404, HttpResponse
 from ninja import Query, Router
 from pydantic import Field
 
-from memoryhub import serializers
 from memoryhub.access.policy import Clearance
 from memoryhub.api.parameters import (
     AS_OF,
@@ -32,18 +31,19 @@ from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import paginate
 from memoryhub.http.authentication import READ, AccessParams, ApiRequest, Caller, Ratio
 from memoryhub.http.problems import json_response
+from memoryhub.memories import serializers
 from memoryhub.memories.filters import MemoryFilter, Timestamp
 from memoryhub.memories.past import load_past
 from memoryhub.memories.replacements import visible_replacements
 from memoryhub.models import Memory, Session
 from memoryhub.search.fallback import search_or_correct
-from memoryhub.search.hybrid import SearchMode
+from memoryhub.search.hybrid import SearchMode, serialize_hits
 from memoryhub.search.past import search_past
 from memoryhub.search.recall import DEFAULT_TOKENS, MAX_TOKENS, MIN_TOKENS, Ranking
 from memoryhub.search.recall import RecallRequest as Wanted
 from memoryhub.search.recall import recall_memories as recall
 from memoryhub.stats import timeline
-from memoryhub.stats.timeline import sessions_with_counts
+from memoryhub.stats.timeline import serialize_entries, sessions_with_counts
 
 router = Router()
 
@@ -76,7 +76,7 @@ def _search_response(request: ApiRequest, params: SearchRequest) -> HttpResponse
     record_reveals((hit.memory for hit in found.hits), request.auth.actor, "api search")
     return json_response(
         {
-            "results": serializers.hits(found.hits, clearance),
+            "results": serialize_hits(found.hits, clearance),
             "total": found.total,
             "total_is_exact": found.exact,
             "mode": found.mode,
@@ -164,7 +164,7 @@ def _timeline_page(
     )
     record_reveals(timeline.timeline_memories(entries), caller.actor, "api session" if of else "api timeline")
     return {
-        "items": serializers.entries(entries, clearance),
+        "items": serialize_entries(entries, clearance),
         "next_cursor": following,
         "total": timeline.count_entries(clearance, within, of=of),
     }

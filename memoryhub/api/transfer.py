@@ -12,7 +12,6 @@ from django.utils import timezone
 from ninja import Query, Router
 from pydantic import BaseModel, BeforeValidator, Field
 
-from memoryhub import serializers
 from memoryhub.access.policy import Actor
 from memoryhub.api.parameters import HistoryFilter
 from memoryhub.api.schemas import ListOf, documented
@@ -20,6 +19,7 @@ from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import READ, WRITE, ApiRequest, Limit
 from memoryhub.http.problems import Problem, field_error, invalid_fields, json_response, unreadable_body
 from memoryhub.maintenance import runs
+from memoryhub.memories import serializers
 from memoryhub.memories.filters import TextFilter
 from memoryhub.memories.schemas import TtlDays
 from memoryhub.models import MaintenanceRun

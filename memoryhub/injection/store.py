@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from memoryhub import memories, serializers
+from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.audit.journal import record_reveals
 from memoryhub.facts import services as facts
 from memoryhub.injection.services import InjectionRequest, InjectionResult, inject_context
+from memoryhub.memories import serializers
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.replacements import visible_replacements
 from memoryhub.memories.schemas import FactDraft, MemoryDraft

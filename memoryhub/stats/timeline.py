@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +13,9 @@ from django.utils.crypto import salted_hmac
 
 from memoryhub.access.policy import Clearance
 from memoryhub.core.pagination import InvalidCursor, seal, unseal
+from memoryhub.memories import serializers
 from memoryhub.memories.filters import MemoryFilter
+from memoryhub.memories.replacements import visible_replacements
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.models.querysets import SessionQuerySet
 
@@ -295,3 +297,23 @@ def _count_rows(rows: QuerySet[Memory] | QuerySet[Event]) -> Coalesce:
     # Grouping by a constant gives one group, or none.
     grouped = rows.order_by().values(one=Value(1)).annotate(n=Count("pk")).values("n")
     return Coalesce(Subquery(grouped), 0)
+
+
+def serialize_entries(rows: Sequence[TimelineEntry], clearance: Clearance) -> list[dict[str, Any]]:
+    """Return the entries in the shape of the wire contract."""
+    replacements = visible_replacements(timeline_memories(rows), clearance)
+    return [_serialize_entry(row, replacements) for row in rows]
+
+
+def _serialize_entry(row: TimelineEntry, replacements: Mapping[int, str]) -> dict[str, Any]:
+    head = {"at": serializers.moment(row.at), "kind": row.kind}
+    if isinstance(row.row, Memory):
+        return {
+            **head,
+            "memory": serializers.preview(row.row, replacements),
+            "session_id": row.row.session_id,
+            "project": row.row.project,
+        }
+    if isinstance(row.row, Event):
+        return {**head, **serializers.event(row.row)}
+    return {**head, "session_id": row.row.session_id, "project": row.row.project}

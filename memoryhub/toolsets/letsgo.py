@@ -9,12 +9,12 @@ from django.http import Http404
 from pydantic import BaseModel, Field, model_validator
 
 from memoryhub import memories as store
-from memoryhub import serializers
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.vocabulary import MemoryType, Right
 from memoryhub.facts import services
 from memoryhub.http.authentication import Caller, FactQuery, Limit, Ratio
 from memoryhub.maintenance.operations import summarize_old as operations_summarize_old
+from memoryhub.memories import serializers
 from memoryhub.memories.filters import MemoryFilter, TextFilter
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch, Word
 from memoryhub.memories.temporal import count_accesses_and_promote
@@ -22,6 +22,7 @@ from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.hybrid import search_memories as search
 from memoryhub.stats import timeline
+from memoryhub.stats.timeline import serialize_entries
 from memoryhub.toolsets import results
 from memoryhub.toolsets.base import (
     Id,
@@ -267,7 +268,7 @@ def get_timeline(caller: Caller, args: TimelineArguments) -> dict[str, Any]:
     within = MemoryFilter(type=args.type, project=args.project, session_id=args.session_id)
     entries, _ = timeline.load_timeline(args.clearance(caller), within, limit=args.limit)
     record_reveals(timeline.timeline_memories(entries), caller.actor, "letsgo get_timeline")
-    return {"timeline": serializers.entries(entries, args.clearance(caller))}
+    return {"timeline": serialize_entries(entries, args.clearance(caller))}
 
 
 @LETSGO.tool(Right.WRITE, idempotent=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from memoryhub import serializers
 from memoryhub.access.policy import Clearance
-from memoryhub.memories import versions
+from memoryhub.memories import serializers, versions
 from memoryhub.memories.rows import list_values, make_abstract
 from memoryhub.memories.versions import Provenance
 from memoryhub.models import JournalEntry, Memory

@@ -12,14 +12,13 @@ from django.utils import timezone
 from pydantic import BeforeValidator, Field, ValidationError
 
 from memoryhub import memories as store
-from memoryhub import serializers
 from memoryhub.access.policy import Sensitivity
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import MAX_LIMIT
 from memoryhub.core.vocabulary import MemoryType, Right, Scope
 from memoryhub.http.authentication import AccessParams, Caller
 from memoryhub.http.problems import Problem, field_error, pydantic_field_errors
-from memoryhub.memories import SecretDetected
+from memoryhub.memories import SecretDetected, serializers
 from memoryhub.memories.filters import MemoryFilter, TextFilter
 from memoryhub.memories.schemas import (
     MAX_CONTENT,

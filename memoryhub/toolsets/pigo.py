@@ -7,13 +7,14 @@ from typing import Annotated, Any, ClassVar, Literal
 from django.http import Http404
 from pydantic import AliasChoices, Field
 
-from memoryhub import memories, serializers
+from memoryhub import memories
 from memoryhub.access.policy import Sensitivity
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import MAX_LIMIT
 from memoryhub.core.vocabulary import Right, Scope
 from memoryhub.extraction.services import create_by_model
 from memoryhub.http.authentication import AccessParams, Caller
+from memoryhub.memories import serializers
 from memoryhub.memories.filters import MemoryFilter, TextFilter
 from memoryhub.memories.schemas import Content, Labels, Name, PersistentDraft, Text, TtlDays
 from memoryhub.memories.temporal import count_accesses_and_promote

@@ -12,10 +12,11 @@ from typing import Any
 
 from django.utils import timezone
 
-from memoryhub import memories, serializers
+from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.audit.journal import record_reveals
 from memoryhub.facts import services
+from memoryhub.memories import serializers
 from memoryhub.memories.replacements import visible_replacements
 from memoryhub.memories.rows import LIST_FIELDS, list_values, unite_values
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch

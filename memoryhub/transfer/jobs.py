@@ -16,10 +16,10 @@ from django.conf import settings
 from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict
 
-from memoryhub import serializers
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.maintenance import results, runs
 from memoryhub.maintenance.operations.base import Change, Operation, Pace, Step
+from memoryhub.memories import serializers
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.models import MaintenanceRun, Memory, RunChanges
 from memoryhub.transfer import uploads

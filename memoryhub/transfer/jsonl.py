@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import IO, Any
 
-from memoryhub import serializers
+from memoryhub.memories import serializers
 from memoryhub.memories.rows import ListValues
 from memoryhub.models import Event, Evidence, Fact, JournalEntry, Memory, Project, Revision, Session
 from memoryhub.transfer.records import Problem
@@ -193,5 +193,5 @@ def to_line(shape: dict[str, Any]) -> bytes:
 
 
 def memory_to_line(row: Memory, lists: ListValues | None = None, *, whole: bool = False) -> bytes:
-    """Serialize a memory to an importable line; ``lists`` as in :func:`memoryhub.serializers.memory`."""
+    """Serialize a memory to an importable line; ``lists`` as in :func:`serializers.memory`."""
     return to_line(memory(row, lists, whole=whole))

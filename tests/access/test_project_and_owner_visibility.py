@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memoryhub import memories, serializers
+from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.facts import services
 from memoryhub.memories.filters import MemoryFilter
@@ -12,7 +12,7 @@ from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory, Session
 from memoryhub.search.hybrid import search_memories
 from memoryhub.stats import counts
-from memoryhub.stats.timeline import load_timeline
+from memoryhub.stats.timeline import load_timeline, serialize_entries
 
 
 def test_confined_token_sees_only_its_projects(remember, confined):
@@ -25,7 +25,7 @@ def test_confined_token_sees_only_its_projects(remember, confined):
     )
     assert [hit.memory for hit in found.hits] == [inside]
     entries, _ = load_timeline(confined.clearance, MemoryFilter())
-    shown = serializers.entries(entries, confined.clearance)
+    shown = serialize_entries(entries, confined.clearance)
     assert {entry["project"] for entry in shown} == {"zoo"}
     assert {row.object_id for row in JournalEntry.objects.visible_to(confined.clearance)} == {inside.uid}
     assert set(counts.store_statistics(confined.clearance)["by_project"]) == {"zoo"}

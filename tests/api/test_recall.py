@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memoryhub import memories as store
-from memoryhub import serializers
 from memoryhub.access.policy import Clearance
 from memoryhub.core.text import estimate_tokens
 from memoryhub.http.problems import json_response
+from memoryhub.memories import serializers
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.recall import RecallRequest, recall_memories

@@ -9,18 +9,19 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from memoryhub import memories, serializers
+from memoryhub import memories
 from memoryhub.access.policy import Clearance
 from memoryhub.core.pagination import paginate
 from memoryhub.facts import services
+from memoryhub.memories import serializers
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.memories.versions import memory_journal, visible_revisions
 from memoryhub.models import JournalEntry, Memory
-from memoryhub.search.hybrid import search_memories
+from memoryhub.search.hybrid import search_memories, serialize_hits
 from memoryhub.stats import calendar
 from memoryhub.stats import counts as stats_counts
-from memoryhub.stats.timeline import load_timeline, sessions_with_counts
+from memoryhub.stats.timeline import load_timeline, serialize_entries, sessions_with_counts
 from tests.cases import clear_caches
 
 CLEARANCE = Clearance.up_to("secret", owner="ada")
@@ -31,7 +32,7 @@ def live():
 
 
 READS: dict[str, Callable[[], Any]] = {
-    "a search by words": lambda: serializers.hits(
+    "a search by words": lambda: serialize_hits(
         search_memories(live(), "zebra", limit=200, min_score=0).hits, CLEARANCE
     ),
     "a search by a piece": lambda: search_memories(live(), "ebra stri", limit=200, min_score=0),
@@ -40,7 +41,7 @@ READS: dict[str, Callable[[], Any]] = {
         paginate(live(), "updated_at", 200, None).items, CLEARANCE, serializers.preview
     ),
     "a list of objects": lambda: [serializers.memory(row, {}) for row in live().with_details()],
-    "the timeline": lambda: serializers.entries(
+    "the timeline": lambda: serialize_entries(
         load_timeline(CLEARANCE, MemoryFilter(), limit=200)[0], CLEARANCE
     ),
     "the statistics": lambda: stats_counts.store_statistics(CLEARANCE),

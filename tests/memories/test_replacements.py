@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from memoryhub import memories, serializers
+from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
-from memoryhub.memories import StoreError
+from memoryhub.memories import StoreError, serializers
 from memoryhub.memories.replacements import visible_replacements
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.memories.versions import load_versions, visible_revisions

@@ -6,13 +6,14 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from memoryhub import memories, serializers
+from memoryhub import memories
 from memoryhub.facts import services
+from memoryhub.memories import serializers
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
 from memoryhub.models import Memory, Revision, Session
-from memoryhub.search.hybrid import search_memories
-from memoryhub.stats.timeline import load_timeline
+from memoryhub.search.hybrid import search_memories, serialize_hits
+from memoryhub.stats.timeline import load_timeline, serialize_entries
 
 MEMORY = set(
     "id content title subtitle abstract overview category type concepts tags importance trust confidence"
@@ -61,7 +62,7 @@ def test_preview_replaces_the_content_in_lists(full):
 
 def test_hit_contains_the_score_components(full, actor):
     hits = search_memories(MemoryFilter().select(actor.clearance), "all of it", min_score=0).hits
-    [shown] = serializers.hits(hits, actor.clearance)
+    [shown] = serialize_hits(hits, actor.clearance)
     assert set(shown) == {"memory", "score", "components", "snippet"}
     assert set(shown["components"]) == {"match", "recency", "importance", "trust"}
 
@@ -76,7 +77,7 @@ def test_fact_contains_the_memory_id(full, actor):
 
 def test_timeline_entry_has_time_and_kind(full, actor):
     entries, _ = load_timeline(actor.clearance, MemoryFilter())
-    shown = serializers.entries(entries, actor.clearance)
+    shown = serialize_entries(entries, actor.clearance)
     assert {line["kind"] for line in shown} == {"memory", "session_start"}
     assert all(line["at"] == "2024-05-01T10:00:00Z" for line in shown)
 

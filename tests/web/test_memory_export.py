@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from memoryhub import serializers
+from memoryhub.memories import serializers
 from memoryhub.models import JournalEntry, Memory
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from memoryhub import serializers
 from memoryhub.core.vocabulary import CATEGORIES, MemoryType
+from memoryhub.memories import serializers
 from memoryhub.memories.imported_history import ImportedHistory
 from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -14,8 +14,6 @@ from memoryhub.core.text import shorten
 from memoryhub.memories.replacements import visible_replacements
 from memoryhub.memories.rows import LIST_FIELDS, ListValues, list_values, load_lists
 from memoryhub.models import Event, Fact, Memory, Revision
-from memoryhub.search.hybrid import Hit
-from memoryhub.stats.timeline import TimelineEntry, timeline_memories
 
 _PLAIN = (
     "content title subtitle abstract overview category type importance trust confidence sensitivity scope"
@@ -58,27 +56,6 @@ def preview(row: Memory, replacements: Mapping[int, str], lists: ListValues | No
     shown = memory(row, replacements, lists)
     del shown["content"]
     return {**shown, "preview": shorten(row.content, settings.MEMORYHUB.preview_chars)}
-
-
-def hits(found: Sequence[Hit], clearance: Clearance) -> list[dict[str, Any]]:
-    """Return search results, with one query for all their lists."""
-    rows = [one.memory for one in found]
-    return [_hit(one, shown) for one, shown in zip(found, memories(rows, clearance), strict=True)]
-
-
-def _hit(found: Hit, memory: dict[str, Any]) -> dict[str, Any]:
-    parts = found.components
-    return {
-        "memory": memory,
-        "score": found.score,
-        "components": {
-            "match": parts.match,
-            "recency": parts.recency,
-            "importance": parts.importance,
-            "trust": parts.trust,
-        },
-        "snippet": found.snippet,
-    }
 
 
 def fact(row: Fact) -> dict[str, Any]:
@@ -126,26 +103,6 @@ def event(row: Event) -> dict[str, Any]:
         "memory_id": row.memory.uid if row.memory else None,
         "preview": row.preview,
     }
-
-
-def entries(rows: Sequence[TimelineEntry], clearance: Clearance) -> list[dict[str, Any]]:
-    """Return the entries of a timeline."""
-    replacements = visible_replacements(timeline_memories(rows), clearance)
-    return [_entry(row, replacements) for row in rows]
-
-
-def _entry(row: TimelineEntry, replacements: Mapping[int, str]) -> dict[str, Any]:
-    head = {"at": moment(row.at), "kind": row.kind}
-    if isinstance(row.row, Memory):
-        return {
-            **head,
-            "memory": preview(row.row, replacements),
-            "session_id": row.row.session_id,
-            "project": row.row.project,
-        }
-    if isinstance(row.row, Event):
-        return {**head, **event(row.row)}
-    return {**head, "session_id": row.row.session_id, "project": row.row.project}
 
 
 def revision(row: Revision) -> dict[str, Any]:
