@@ -137,15 +137,16 @@ def first_line(text: str) -> str:
     return collapse_whitespace(text)
 
 
-def without_title_line(content: str, title: str) -> str:
+def without_title_line(content: str, title: str, *, under_title: bool = False) -> str:
     """Return the content without a first line that repeats the title, unless that line begins a paragraph.
 
-    Markdown marks, whitespace and a final full stop or colon do not count.
+    Markdown marks, whitespace and a final full stop or colon do not count. ``under_title``: the title is the
+    line before, so the paragraph goes on.
     """
     first, _, rest = content.strip().partition("\n")
     if not title.strip() or _comparable(first) != _comparable(title):
         return content
-    begins_paragraph = not first.startswith("#") and rest.partition("\n")[0].strip()
+    begins_paragraph = not under_title and not first.startswith("#") and rest.partition("\n")[0].strip()
     return content if begins_paragraph else rest.strip("\r\n")
 
 

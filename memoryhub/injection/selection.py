@@ -252,7 +252,9 @@ def _inspect_candidate(candidate: Candidate, scale: str, lists: ListValues, shar
     paths = [*lists["files_modified"], *lists["files_read"]]
     fields: dict[str, str | list[str]] = {
         "title": memory.title[:1000],
-        "text": context_block.cut_text(without_title_line(memory.content, memory.title), share),
+        "text": context_block.cut_text(
+            without_title_line(memory.content, memory.title, under_title=True), share
+        ),
         "type": memory.type,
         "project": memory.project,
         "files": list(dict.fromkeys(paths))[: context_block.MAX_LABELS],

@@ -235,3 +235,8 @@ def test_hidden_memory_does_not_change_results(remember, ask, actor):
     remember("the password hint is swordfish9", sensitivity="secret")
     assert seen() == before
     assert Memory.objects.filter(sensitivity="secret").exists()
+
+
+def test_title_is_shown_once_if_the_text_goes_on_in_the_next_line(remember, ask):
+    remember("The zebra stripes confuse flies\nand keep them away", project="p")
+    assert ask("why do zebra stripes confuse flies?", project="p").context.count("confuse flies") == 1
