@@ -49,7 +49,7 @@ _EVENT_OF_HOOK = {
 _BEFORE_TOOL = "PreToolUse"
 _CONTEXT_HOOKS = frozenset({"SessionStart", "UserPromptSubmit", _BEFORE_TOOL, "PostToolUse", _TOOL_FAILURE})
 _MESSAGE_HOOKS = _CONTEXT_HOOKS | {"SessionEnd"}
-_COMMAND = re.compile(r"\s*/memoryhub:(?P<name>pause|resume)\b[ \t]*(?P<hours>\d{1,3}(?:\.\d+)?)?\s*\Z")
+_COMMAND = re.compile(r"\s*/memoryhub:(?P<name>pause|resume)\b[ \t]*(?P<hours>[^\n]{0,100}?)\s*\Z")
 _DATA_FIELDS = ("prompt", "tool_name", "tool_input", "tool_response", "source", "reason", "trigger")
 
 
@@ -119,14 +119,21 @@ def _run_command(hook_event: capture.HookEvent, caller: Caller) -> str:
     found = _COMMAND.match(str(hook_event.data.get("prompt") or ""))
     if not found or hook_event.event != capture.PROMPT_SUBMIT:
         return ""
-    hours = 0.0 if found["name"] == "resume" else float(found["hours"] or 1)
     try:
+        hours = 0.0 if found["name"] == "resume" else _parse_hours(found["hours"] or "1")
         name = resolve_project(hook_event.project, caller.actor)
         changed = projects.configure_project(name, caller.actor, pause_hours=hours)
     except StoreError as refusal:
         return f"memoryhub: nothing changed: {refusal.message}"
     note = projects.mode_note(changed.project, zone=proof.time_zone(caller.actor)) or "automatic"
-    return f"memoryhub: {note} in the project {name}"
+    resumed = "" if hours else "resumed; "
+    return f"memoryhub: {resumed}{note} in the project {name}"
+
+
+def _parse_hours(text: str) -> float:
+    if not re.fullmatch(r"\d{1,3}(?:\.\d{1,3})?", text.strip()):
+        raise StoreError(f"hours must be 0 to {projects.MAX_PAUSE_HOURS}, for example /memoryhub:pause 2")
+    return float(text)
 
 
 def _proofs(event: Event, caller: Caller, is_week_new: bool) -> list[str]:

@@ -88,6 +88,8 @@ def save_event(context: HookContext, reports: Sequence[HandlerReport]) -> Event 
         end_reason = redact(clean_text(str(hook_event.data.get("reason") or "")))[:50]
     if context.repeated:
         return None
+    if context.needs_approval and hook_event.event == hooks.TOOL_POST:
+        event.preview, event.keywords = "", []  # they may repeat a text that waits for approval
     with write_transaction():
         # Another process may have recorded the same delivery in the meantime.
         params = [context.session.pk, *_repeat_params(context.delivery_marks, context.at)]

@@ -10,13 +10,14 @@ from functools import lru_cache
 
 from pathspec import GitIgnoreSpec
 
-from memoryhub.capture.observation import TOOLS, Observation
+from memoryhub.capture.observation import Observation
 from memoryhub.memories.errors import StoreError
 
 MAX_PATTERNS_CHARS = 10_000
 REMOVED = "[ignored path]"
 # What may be a path in a prompt, a command or an output: it has a dot or a slash.
 _PATH_IN_TEXT = re.compile(r"[^\s\"'`<>|;&(){}\[\]=,:*?!#]*[./\\][^\s\"'`<>|;&(){}\[\]=,:*?!#]*")
+_COMMAND_PART = re.compile(r"[\s;|&()<>]+")
 _LINE_NUMBER = re.compile(r"-\d+-.*")  # of a line around a match of grep: file.py-12-text
 
 
@@ -32,7 +33,7 @@ def check_patterns(patterns: str) -> str:
     for number, line in enumerate(patterns.splitlines(), start=1):
         try:
             GitIgnoreSpec.from_lines([line])
-        except ValueError:
+        except (ValueError, re.error):
             raise StoreError(f"line {number} is not a pattern of .gitignore", "ignored_paths") from None
     return patterns.strip("\n")
 
@@ -52,8 +53,9 @@ class IgnoredPaths:
         return bool(self.patterns)
 
     def matches(self, path: str) -> bool:
-        spec = _compile(self.patterns)
-        return any(spec.match_file(one) for one in self._relative_paths(path))
+        """Whether a file or folder is ignored. A pattern like ``secrets/`` matches folders alone."""
+        spec, paths = _compile(self.patterns), self._relative_paths(path.removeprefix("file://"))
+        return any(spec.match_file(one) or spec.match_file(f"{one}/") for one in paths)
 
     def _relative_paths(self, path: str) -> set[str]:
         """Return the path relative to each folder, and to the folder that is called like the project.
@@ -77,10 +79,10 @@ class IgnoredPaths:
         return any(map(self.matches, found))
 
     def _names_in_command(self, command: str) -> bool:
-        """Whether a command names an ignored file; if it reads files, also by a name like ``id_rsa``."""
-        parts = command.split()
-        reads = TOOLS.reading_programs.intersection(parts)
-        return self.names_any(command) or bool(reads and any(map(self.matches, parts)))
+        """Whether a command names an ignored file or folder, also by a name like ``id_rsa`` or a glob."""
+        parts = {part.strip("\"'") for part in _COMMAND_PART.split(command)} - {""}
+        parts |= {part.partition("*")[0].rstrip("/") for part in parts if "*" in part} - {""}
+        return self.names_any(command) or any(map(self.matches, parts))
 
     def redact(self, text: str) -> str:
         """Return the text with :data:`REMOVED` instead of the ignored paths in it."""

@@ -39,7 +39,7 @@ class ProjectChange:
 
 def get_project(name: str, actor: Actor) -> Project:
     """Return the settings of a project that is open to the actor."""
-    if not name or len(name) > 200 or not actor.clearance.includes_project(name):
+    if not 0 < len(name) <= 200 or "\x00" in name or not actor.clearance.includes_project(name):
         raise NotFound("there is no such project")
     return Project.named(name)
 

@@ -160,6 +160,8 @@ def select_pinned(
             selection.shown.append(entry)
             left -= cost
     selection.withhold_inspected([one for one in selection.shown if one.removed_kinds], REDACTED)
+    while len(selection.shown) > 1 and _are_cut([one.passage for one in selection.shown], budget):
+        selection.withhold([selection.shown.pop().candidate], OVER_PINNED_BUDGET)
     _fit_budget(selection, budget, OVER_PINNED_BUDGET)
     selection.withheld += [
         WithheldCandidate(one.candidate, OVER_PINNED_BUDGET, CUT_SHORT)
@@ -167,6 +169,12 @@ def select_pinned(
         if one.is_cut
     ]
     return selection
+
+
+def _are_cut(passages: Sequence[context_block.BlockEntry], budget: int) -> bool:
+    """Whether a text does not fit whole into the budget."""
+    texts = context_block.fit_texts(passages, budget)
+    return texts is None or any(text.endswith(context_block.ELLIPSIS) for text in texts)
 
 
 def pinned_warnings(chosen: Selection) -> list[str]:

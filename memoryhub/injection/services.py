@@ -188,7 +188,7 @@ def inject_for_tool_call(
 
     def find(request: InjectionRequest, clearance: Clearance, now: datetime) -> _Candidates:
         memories = injectable_memories(clearance, request.project, now)
-        about = find_about_files(memories, files, request.session_id, now)
+        about = find_about_files(memories, files, request.project, request.session_id, now)
         return _Candidates(about + (find_repairs(memories, failure, now) if failure else []))
 
     if request.project and not request.clearance(actor).includes_project(request.project):

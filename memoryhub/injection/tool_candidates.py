@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
 from django.db.models import Q
 
+from memoryhub.core.text import fold
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.injection.candidates import Candidate, find_candidates
 from memoryhub.memories.rows import attach_lists
@@ -22,6 +24,9 @@ MAX_READ = 20  # memories about one file
 MAX_FILES_OF_MEMORY = 12  # a memory that lists more files is not about one of them
 MIN_IMPORTANCE = 0.7  # of other types than those below
 MIN_REPAIR_MATCH = 0.5  # a weaker match is another failure
+MIN_UNNAMED_MATCH = 0.75  # for a failure without a name in it
+# Names in a failure: quoted words, and words with a dot, an underscore or a slash inside.
+_NAME = re.compile(r"['\"`]([^'\"`\s]{2,100})['\"`]|\b(\w[\w-]{0,100}[._/][\w./-]{0,100}\w)")
 # What a colleague would mention about a file: decisions, past failures, discoveries.
 _TYPE_ORDER = (MemoryType.DECISION.value, MemoryType.BUGFIX.value, MemoryType.DISCOVERY.value)
 _GENERATED = (
@@ -32,12 +37,14 @@ _GENERATED = (
 
 
 def find_about_files(
-    memories: MemoryQuerySet, files: Sequence[str], session_id: str, now: datetime
+    memories: MemoryQuerySet, files: Sequence[str], project: str, session_id: str, now: datetime
 ) -> list[Candidate]:
     """Return pinned memories, decisions and past failures about these files, the most useful first.
 
-    Memories of the session itself are left out: its agent knows them.
+    Memories of the session itself are left out: its agent knows them. So are those of other projects, also of
+    the team: the same path is another file there.
     """
+    memories = memories.filter(project=project)
     telling = Q(pinned_at__isnull=False) | Q(type__in=_TYPE_ORDER) | Q(importance__gte=MIN_IMPORTANCE)
     wanted = memories.filter(telling).exclude(type__in=_GENERATED).exclude(superseded_by__in=memories)
     if session_id:
@@ -52,9 +59,22 @@ def find_about_files(
 
 
 def find_repairs(memories: MemoryQuerySet, failure: str, now: datetime) -> list[Candidate]:
-    """Return memories of how the same failure was repaired before, the best match first."""
+    """Return memories of how the same failure was repaired before, the best match first.
+
+    They contain every name in the failure: another module or test is another failure.
+    """
     found = find_candidates(memories.filter(type=MemoryType.BUGFIX.value), failure, now)
-    return [one for one in found if one.components.match >= MIN_REPAIR_MATCH]
+    names = {fold(name) for groups in _NAME.findall(failure) for name in groups if name}
+    least = MIN_REPAIR_MATCH if names else MIN_UNNAMED_MATCH
+    return [
+        one
+        for one in found
+        if one.components.match >= least and all(name in fold(_all_text(one.memory)) for name in names)
+    ]
+
+
+def _all_text(memory: Memory) -> str:
+    return f"{memory.title}\n{memory.content}"
 
 
 def _count_files(memory: Memory) -> int:

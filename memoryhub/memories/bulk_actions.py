@@ -37,6 +37,7 @@ from memoryhub.memories.undo import (
     take_snapshot,
 )
 from memoryhub.memories.update import (
+    add_revision,
     apply_patch,
     find_twins,
     next_copy_number,
@@ -209,6 +210,7 @@ def _accept(memory: Memory, context: ActionContext) -> list[journal.Change]:
     memory.copy = next_copy_number(find_twins(memory))
     restart_expiry(memory, context.now)
     memory.save(update_fields=_ACCEPTED_FIELDS)
+    add_revision(memory, {"sensitivity": was["level"]}, was["level"], context.actor, context.now, "accept")
     evict_over_cap([memory], context.actor, context.now)
     return [context.journal_row("accept", memory, was=was)]
 

@@ -11,11 +11,12 @@ from django.db.models import Case, Max, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from memoryhub.access.filters import memory_filter
-from memoryhub.access.policy import Actor, Sensitivity
+from memoryhub.access.policy import AGENT_PREFIX, Actor, Sensitivity
 from memoryhub.audit import journal
 from memoryhub.backends import statements
 from memoryhub.core.database import side_write, write_transaction
 from memoryhub.core.text import make_title
+from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.memories import rows
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import evict_over_cap
@@ -24,7 +25,7 @@ from memoryhub.memories.replacements import change_replacement
 from memoryhub.memories.rows import compute_expiry, fetch_by_uids
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal, journal_refusals
-from memoryhub.models import Memory, Revision
+from memoryhub.models import Memory, Project, Revision
 from memoryhub.models.querysets import MemoryQuerySet, unapproved_filter
 
 # A change of one of these may make a memory equal to another.
@@ -68,6 +69,7 @@ def update_memory(
     with write_transaction():
         memory = get_memory(uid, actor)
         refuse_if_ended(memory, patch, now)
+        _refuse_where_off(memory, patch, actor)
         if unchanged_since and memory.updated_at != unchanged_since:
             raise Conflict("someone changed this memory since you opened it; look at it again", "updated_at")
         changes = apply_patch(memory, patch, patch.given, actor, now, reason=reason)
@@ -87,6 +89,15 @@ def _refuse_secrets(uid: str, patch: MemoryPatch, actor: Actor) -> None:
         if refusal := find_refusal(patch, [name for name in MEMORY_FIELDS if name in patch.given]):
             get_memory(uid, actor)
             raise refusal
+
+
+def _refuse_where_off(memory: Memory, patch: MemoryPatch, actor: Actor) -> None:
+    """Refuse a change by an agent in a project that is switched off, or into such a project."""
+    if actor.name.startswith(AGENT_PREFIX):
+        names = {memory.project, patch.project} if "project" in patch.given else {memory.project}
+        off = Project.objects.filter(name__in=names, mode=ProjectMode.OFF.value)
+        for name in off.values_list("name", flat=True):
+            rows.refuse_if_off(name, actor, [name])
 
 
 def refuse_if_trashed(memory: Memory) -> None:
@@ -129,7 +140,19 @@ def apply_patch(
     changed |= _change_lists(memory, patch, [name for name in rows.LIST_FIELDS if name in given])
     if not changed:
         return []
-    number = (memory.revisions.aggregate(last=Max("number"))["last"] or 0) + 1
+    number = add_revision(memory, changed, level, actor, now, reason)
+    if changed.keys() & {"session_id", "project"}:
+        rows.extend_sessions([memory], actor)
+    pin = {"pinned": memory.pinned} if "pinned" in changed else {}
+    change = {"fields": sorted(changed), "revision": number, "reason": reason, **pin, **detail}
+    return [journal.memory_change("update", memory, **change)]
+
+
+def add_revision(
+    memory: Memory, before: dict[str, Any], level: str, actor: Actor, now: datetime, reason: str
+) -> int:
+    """Store the values that a change replaced, at the level that they had. Return the revision's number."""
+    number = int(memory.revisions.aggregate(last=Max("number"))["last"] or 0) + 1
     Revision.objects.create(
         memory=memory,
         number=number,
@@ -137,13 +160,9 @@ def apply_patch(
         actor=actor.name,
         reason=reason,
         sensitivity=level,
-        before=changed,
+        before=before,
     )
-    if changed.keys() & {"session_id", "project"}:
-        rows.extend_sessions([memory], actor)
-    pin = {"pinned": memory.pinned} if "pinned" in changed else {}
-    change = {"fields": sorted(changed), "revision": number, "reason": reason, **pin, **detail}
-    return [journal.memory_change("update", memory, **change)]
+    return number
 
 
 def _change_scalars(

@@ -76,7 +76,14 @@ def test_settings_of_a_closed_project_are_not_found(agent: Callable[..., Agent],
 
 @pytest.mark.parametrize(
     "body",
-    [{"mode": "loud"}, {"pause_hours": 1000}, {"pause_hours": -1}, {"ignored_paths": "!"}, {"colour": 1}],
+    [
+        {"mode": "loud"},
+        {"pause_hours": 1000},
+        {"pause_hours": -1},
+        {"ignored_paths": "!"},
+        {"ignored_paths": "[z-a]"},
+        {"colour": 1},
+    ],
 )
 def test_invalid_setting_is_named(bot: Agent, body: dict[str, Any]) -> None:
     [error] = is_problem(bot.patch("/projects/shop", body), 422)["errors"]
@@ -148,7 +155,7 @@ def test_pause_and_resume_are_commands_in_claude_code(agent: Callable[..., Agent
     assert paused["reason"].startswith("memoryhub: paused until ")
     assert hook(bot, "UserPromptSubmit", prompt=PROMPT) == {}
     resumed = hook(bot, "UserPromptSubmit", prompt="/memoryhub:resume")
-    assert resumed["reason"] == "memoryhub: automatic in the project shop"
+    assert resumed["reason"] == "memoryhub: resumed; automatic in the project shop"
     assert not Event.objects.exists()
     assert not Injection.objects.exists()
     hook(bot, "UserPromptSubmit", prompt="What does /memoryhub:pause do?")

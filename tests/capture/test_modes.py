@@ -19,7 +19,7 @@ from memoryhub.capture.ignored_paths import IgnoredPaths
 from memoryhub.memories.delete import delete_waiting
 from memoryhub.memories.errors import Conflict, StoreError
 from memoryhub.models import Event, EventCount, Injection, JournalEntry, Memory, Project, Session
-from tests.api.conftest import Agent, is_problem
+from tests.api.conftest import Agent, is_problem, stored
 from tests.capture.conftest import FIX, AgentSession
 
 ADMIN = system_actor("tests")
@@ -127,6 +127,32 @@ def test_agent_cannot_store_in_a_project_that_is_off(bot: Agent) -> None:
     assert bot.post("/memories", {**body, "project": "other"}).status_code == 201
     set_mode("observe")
     assert bot.post("/memories", body).status_code == 201
+
+
+def test_agent_cannot_change_or_move_a_memory_into_a_project_that_is_off(bot: Agent) -> None:
+    inside, outside = (stored(bot, content=name, project=name) for name in ("shop", "yard"))
+    set_mode("off")
+    is_problem(bot.patch(f"/memories/{inside['id']}", {"content": "new"}), 403)
+    is_problem(bot.patch(f"/memories/{outside['id']}", {"project": "shop"}), 403)
+
+
+def test_event_of_a_waiting_memory_shows_no_text(agent_session: AgentSession, bot: Agent) -> None:
+    set_mode("approve")
+    comment = "# Retry three times because the upstream gateway drops the first connection\nx = 2\n"
+    agent_session.tool("Edit", {"file_path": "gate.py", "new_string": comment}, {})
+    agent_session.end()
+    assert Memory.objects.filter(content__contains="gateway").exists()
+    for path in ("/timeline", "/sessions/s1"):
+        assert "gateway" not in bot.get(path).content.decode()
+
+
+def test_memory_was_not_there_before_its_approval(agent_session: AgentSession, bot: Agent) -> None:
+    memory = captured(agent_session)
+    before = timezone.now()
+    memories.apply_bulk_action("accept", [memory.uid], ADMIN)
+    query = {"query": "importer cache key encoding"}
+    assert bot.get("/search", **query).json()["total"]
+    assert bot.get("/search", **query, as_of=before.isoformat()).json()["total"] == 0
 
 
 def test_person_can_store_in_a_project_that_is_off(remember: Callable[..., Memory]) -> None:
@@ -352,6 +378,10 @@ def ignore(*patterns: str) -> None:
         ("Edit", {"file_path": f"src/{WORD}.pem", "new_string": WORD}, {}),
         ("Bash", {"command": f"cat vault/{WORD}.txt"}, {"stdout": WORD}),
         ("Bash", {"command": f"cat {WORD}_rsa"}, {"stdout": WORD}),
+        ("Bash", {"command": "grep -r password vault"}, {"stdout": WORD}),
+        ("Bash", {"command": "cd vault && cat a.txt"}, {"stdout": WORD}),
+        ("Bash", {"command": "cat vault*/a.txt"}, {"stdout": WORD}),
+        ("Grep", {"pattern": "password", "path": "vault"}, {"content": WORD}),
     ],
 )
 def test_event_about_ignored_files_is_not_stored(

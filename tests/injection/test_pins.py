@@ -83,6 +83,13 @@ def test_pinned_memories_are_shown_whole_or_not_at_all(pinned, start, configure)
     assert len(found.injected) + len(found.withheld) == len(memories)
 
 
+def test_pins_slightly_over_the_budget_are_not_cut(pinned, start):
+    text = "The harbour closes its gates at night, and opens them at dawn again. " * 15
+    for number in range(6):
+        pinned(f"PIN{number} {text}"[:1025], importance=0.9 - number / 10)
+    assert CUT_SHORT not in [one.detail for one in start().withheld]
+
+
 def test_smaller_pin_after_one_that_does_not_fit_is_shown(pinned, start, configure):
     configure(pinned_token_budget=300)
     first, small = pinned("Ship on Tuesdays", importance=1), pinned()

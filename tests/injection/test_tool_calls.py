@@ -104,6 +104,30 @@ def test_repair_of_another_failure_is_not_shown(agent_session, bot):
     assert fail(agent_session, "ImportError: cannot import name 'Ledger' from 'shop.books'") == ""
 
 
+@pytest.mark.parametrize(
+    ("known", "failure"),
+    [
+        (
+            "ModuleNotFoundError: No module named 'yaml'\n\nPyYAML was missing in the image.",
+            "ModuleNotFoundError: No module named 'requests'",
+        ),
+        (
+            "AssertionError: expected 200 got 500 in test_checkout\n\nThe cache was cold.",
+            "AssertionError: expected 404 got 200 in test_login",
+        ),
+    ],
+)
+def test_repair_of_a_failure_with_other_names_is_not_shown(agent_session, bot, known, failure):
+    store(bot, content=f"Fixed: {known}", type="bugfix", project="shop")
+    assert fail(agent_session, failure) == ""
+
+
+def test_memory_of_the_team_about_a_file_of_another_project_is_not_shown(agent_session, bot):
+    store(bot, **{**DECISION, "project": "zoo", "scope": "team"})
+    store(bot, **{**DECISION, "project": ""})
+    assert touch(agent_session) == ""
+
+
 def test_nothing_is_logged_without_a_memory(agent_session, db):
     assert touch(agent_session) == ""
     assert not Injection.objects.exists()
