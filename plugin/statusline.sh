@@ -1,6 +1,6 @@
 #!/bin/sh
 # Prints what memory did in a session, for the status line of Claude Code, which sends its JSON on standard input.
-# Prints nothing if the hub does not answer at once. Needs a POSIX shell, curl and MEMORYHUB_TOKEN.
+# Prints nothing if the hub does not answer in time. Needs a POSIX shell, curl and MEMORYHUB_TOKEN.
 
 exec 2>/dev/null
 input=$(cat)

@@ -25,7 +25,7 @@ from memoryhub.models import Project
 # Who may run maintenance may change a mode; who may change memories may pause.
 CONFIGURE_PERMISSION, PAUSE_PERMISSION = "memoryhub.add_maintenancerun", "memoryhub.change_memory"
 _MODES = (
-    (ProjectMode.AUTOMATIC.value, "Automatic: memories are stored and shown at once"),
+    (ProjectMode.AUTOMATIC.value, "Automatic: store and show memories"),
     (ProjectMode.APPROVE.value, "Approve first: captured memories wait in the review queue"),
     (ProjectMode.OBSERVE.value, "Observe: only the number of events is stored"),
     (ProjectMode.OFF.value, "Off: nothing is stored and nothing is shown"),
