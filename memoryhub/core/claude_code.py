@@ -49,7 +49,7 @@ def session_start_command(base_url: str, levels: Sequence[str] = ()) -> str:
 
 
 def status_line_command(base_url: str) -> str:
-    """Return the command of the status line: prints the hub's line, or nothing if the hub does not answer in time."""
+    """Return the command of the status line: it prints the hub's line, or nothing without a quick answer."""
     return (
         f"""input=$(cat); printf 'header = "%s"\\n' "Authorization: Bearer ${ENVIRONMENT_VARIABLE}" """
         "'Content-Type: application/json' |"
