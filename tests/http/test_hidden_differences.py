@@ -11,6 +11,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.db import transaction
 from django.urls import reverse
+from django.utils import timezone
 
 from memoryhub.api.router import api
 from memoryhub.core.vocabulary import Right
@@ -77,12 +78,14 @@ def api_reads() -> dict[str, list[Call]]:
         "get /memories/{id}/history": [get(f"/memories/{one}/history", **LEVELS)],
         "get /memories/{id}/related": [get(f"/memories/{one}/related", limit=50, **LEVELS)],
         "get /memories/prompt": [get("/memories/prompt", **LEVELS)],
+        "get /projects/{name}": [get(f"/projects/{PROJECT}")],
         "get /duplicates": [pages("/duplicates"), pages("/duplicates", similarity=0.3, **LEVELS)],
         "get /search": [get("/search", mode=mode, **searched) for mode in modes]
         + [
             get("/search", query=text, min_score=0)
             for text in ("zebr", "qoukka", "gatewya", '"the fence"', "hush")
-        ],
+        ]
+        + [get("/search", as_of=timezone.now().isoformat(), **searched)],
         "post /search": [post("/search", **searched)],
         "post /recall": [
             post("/recall", query=QUERY, max_tokens=most, ranking=ranking, **LEVELS)
@@ -117,6 +120,9 @@ def api_reads() -> dict[str, list[Call]]:
         ],
         "post /tools/{toolset}": [
             post("/tools/mira", name="memory", arguments={"action": "recall", "query": QUERY, "limit": 50})
+        ],
+        "post /hooks/claude-code/status": [
+            post("/hooks/claude-code/status", session_id=SESSION, cwd=f"/{PROJECT}")
         ],
         "post /events": [
             post("/events", event="prompt:submit", **event),
@@ -172,7 +178,7 @@ WRITES = {
         "post /import/{id}/resume",
     ),
     *("post /maintenance", "post /maintenance/{id}/undo", "post /maintenance/{id}/resume"),
-    "post /maintenance/{id}/stop",
+    *("post /maintenance/{id}/stop", "patch /projects/{name}", "post /project-changes/{change}/undo"),
 }
 
 
