@@ -47,7 +47,7 @@ def load_past(wanted: MemoryFilter, clearance: Clearance, moment: datetime) -> P
     """Return what was stored at a moment and matches the filter. ``wanted.trashed`` is not used.
 
     A caller sees a version if they may see the memory now and could see that version. A memory in the trash
-    today is included if it was not there at that moment; an erased one is gone. Five queries.
+    today is included if it was not there at that moment; an erased one is gone. At most seven queries.
     """
     existing = Memory.objects.visible_to(clearance).existed_at(moment)
     changed = list(existing.changed_since(moment).order_by("-created_at", "-pk")[: MAX_CHANGED + 1])
@@ -69,20 +69,23 @@ def _load_versions(memories: Sequence[Memory], clearance: Clearance, moment: dat
         later[row.memory_id].append(row)
     earlier = Revision.objects.filter(memory__in=keys, at__lte=moment).order_by()
     changed_at = dict(earlier.values_list("memory").annotate(Max("at")))
+    replaced_by = {uid for rows in later.values() for row in rows if (uid := row.before.get("superseded_by"))}
+    known = Memory.objects.visible_to(clearance).in_bulk(replaced_by, field_name="uid")
     versions = []
     for memory in memories:
         current = {name: field_value(memory, name) for name in (*SCALAR_FIELDS, *LIST_FIELDS)}
         current["superseded_by"] = replacements.get(memory.superseded_by_id or 0)
-        version = rewind(memory, current, later[memory.pk], clearance)
+        version = rewind(memory, current, later[memory.pk], clearance, known)
         if not version.hidden:
             updated_at = changed_at.get(memory.pk, memory.created_at)
-            versions.append(_copy_with(memory, current["superseded_by"], version.values, updated_at))
+            earlier_memory = _copy_with(memory, version.values, updated_at)
+            if version.values["superseded_by"] != current["superseded_by"]:
+                earlier_memory.superseded_by = known.get(version.values["superseded_by"])
+            versions.append(earlier_memory)
     return versions
 
 
-def _copy_with(
-    memory: Memory, replacement: str | None, values: dict[str, Any], updated_at: datetime
-) -> Memory:
+def _copy_with(memory: Memory, values: dict[str, Any], updated_at: datetime) -> Memory:
     """Return a copy of a memory with the values of a version. Its level is not lower than today's."""
     earlier = copy(memory)
     for name in SCALAR_FIELDS:
@@ -90,9 +93,6 @@ def _copy_with(
     earlier.sensitivity = stricter_level(values["sensitivity"], memory.sensitivity)
     earlier.loaded_lists = {name: values[name] for name in LIST_FIELDS}
     earlier.alias_text = join_aliases(values["aliases"])
-    if values["superseded_by"] != replacement:
-        known = Memory.objects.filter(uid=values["superseded_by"]).first()
-        earlier.superseded_by = known
     earlier.content_hash = hash_content(earlier.content)
     earlier.updated_at = updated_at
     return earlier

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -60,20 +60,27 @@ def walk_revisions(memory: Memory, clearance: Clearance) -> Iterator[tuple[Revis
     or moving it to an open project does not reveal its earlier versions. A replacement that this clearance
     may not see is null in ``before``.
     """
-    return _check_revisions(memory, memory.revisions.order_by("-number").iterator(chunk_size=20), clearance)
+
+    def is_visible(uid: str) -> bool:
+        return bool(Memory.objects.visible_to(clearance).filter(uid=uid).exists())
+
+    revisions = memory.revisions.order_by("-number").iterator(chunk_size=20)
+    return _check_revisions(memory, revisions, clearance, is_visible)
 
 
 def _check_revisions(
-    memory: Memory, revisions: Iterable[Revision], clearance: Clearance
+    memory: Memory, revisions: Iterable[Revision], clearance: Clearance, is_visible: Callable[[str], bool]
 ) -> Iterator[tuple[Revision, bool]]:
-    """Yield each revision, newest first and none left out, and whether this clearance may see it."""
+    """Yield each revision, newest first and none left out, and whether this clearance may see it.
+
+    ``is_visible``: whether it may see the memory with an id, for replacements.
+    """
     scope, project, same_owner = memory.scope, memory.project, True
     for row in revisions:
         # Each row has the values from before its change. Revisions do not store the owner, who can have been
         # another person before a change of the scope.
         if uid := row.before.get("superseded_by"):
-            is_visible = Memory.objects.visible_to(clearance).filter(uid=uid).exists()
-            row.before |= {"superseded_by": uid if is_visible else None}
+            row.before |= {"superseded_by": uid if is_visible(uid) else None}
         same_owner = same_owner and "scope" not in row.before
         scope, project = row.before.get("scope", scope), row.before.get("project", project)
         open_to_all = scope != Scope.PERSONAL.value or same_owner
@@ -94,11 +101,18 @@ def current_version(memory: Memory, clearance: Clearance) -> Version:
 
 
 def rewind(
-    memory: Memory, current: dict[str, Any], revisions: Iterable[Revision], clearance: Clearance
+    memory: Memory,
+    current: dict[str, Any],
+    revisions: Iterable[Revision],
+    clearance: Clearance,
+    visible_ids: Container[str],
 ) -> Version:
-    """Return the memory before these revisions, its latest ones, newest first. ``current``: its values."""
+    """Return the memory before these revisions, its latest ones, newest first. ``current``: its values.
+
+    ``visible_ids``: of the memories that replaced it before, those that this clearance may see.
+    """
     version = Version(0, dict(current), dict.fromkeys(current, memory.sensitivity))
-    for row, seen in _check_revisions(memory, revisions, clearance):
+    for row, seen in _check_revisions(memory, revisions, clearance, visible_ids.__contains__):
         version = _before(version, row, seen=seen)
     return version
 

@@ -124,3 +124,18 @@ def test_number_of_queries_does_not_grow(stored_in_march, actor, django_assert_m
     search("valve")
     with django_assert_max_num_queries(16):
         assert len(search("valve opens")) == 10
+
+
+def test_number_of_queries_does_not_grow_with_replacements(
+    stored_in_march, actor, django_assert_max_num_queries
+):
+    new = stored_in_march("The valve opens at dawn")
+    for number in range(12):
+        change(stored_in_march(f"Valve {number} opens at noon"), actor, superseded_by=new.uid)
+        cleared = stored_in_march(f"Valve {number} opens at night")
+        Memory.objects.filter(pk=cleared.pk).update(superseded_by=new)
+        change(cleared, actor, superseded_by=None)
+    with django_assert_max_num_queries(7):
+        past = load_past(MemoryFilter(), CLEARANCE, APRIL)
+    assert {one.superseded_by for one in past.versions} == {None, new}
+    assert past.is_complete
