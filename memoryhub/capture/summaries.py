@@ -20,7 +20,7 @@ from memoryhub.capture.session_state import locked_state
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import parse_moment
 from memoryhub.core.text import shorten
-from memoryhub.core.vocabulary import MemoryType, Scope
+from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType, Scope
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.models import Event, Label, Memory, Session
 from memoryhub.models.querysets import EventQuerySet, MemoryQuerySet
@@ -36,11 +36,6 @@ _SECTIONS = (
     ("Problems solved", (MemoryType.BUGFIX,)),
     ("Done", (MemoryType.FEATURE, MemoryType.REFACTOR, MemoryType.CHANGE)),
     ("Learnt", (MemoryType.DISCOVERY,)),
-)
-_SUMMARY_TYPES = (
-    MemoryType.SESSION_SUMMARY.value,
-    MemoryType.CHECKPOINT.value,
-    MemoryType.COMPRESSED_SUMMARY.value,
 )
 
 
@@ -187,7 +182,7 @@ def _session_material(
     clearance = _project_clearance(session.project)
     memories = Memory.objects.visible_to(clearance).live()
     memories = memories.in_session(session.session_id, project=session.project)
-    memories = memories.exclude(type__in=_SUMMARY_TYPES).exclude(scope=Scope.PERSONAL.value)
+    memories = memories.exclude(type__in=SUMMARY_TYPES).exclude(scope=Scope.PERSONAL.value)
     events = Event.objects.visible_to(clearance).filter(session=session)
     from_events = Q(pk__in=events.filter(memory__isnull=False).values("memory"))
     captured_now = Q(pk__in=[memory.pk for memory in current.captured] if current else [])

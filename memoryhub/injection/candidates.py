@@ -29,6 +29,7 @@ from memoryhub.search.lexical import (
     best_positions,
     find_substrings,
     match_texts,
+    score_parts,
 )
 from memoryhub.search.prompts import (
     ParsedPrompt,
@@ -68,6 +69,12 @@ class Candidate:
     memory: Memory
     score: float
     components: scoring.Components
+
+
+def full_match(memory: Memory, now: datetime) -> Candidate:
+    """Return a candidate that is relevant whatever its words are, such as a pinned memory."""
+    parts = score_parts(memory, 1.0, now)
+    return Candidate(memory, scoring.composite_score(parts, default_weights()), parts)
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,12 @@ from memoryhub.core import damage
 from memoryhub.core.database import Deadline, DeadlinePassed, write_transaction
 from memoryhub.core.private_text import strip_private
 from memoryhub.core.text import shorten
-from memoryhub.core.vocabulary import MemoryType
+from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType
 from memoryhub.injection import context_block, selection
 from memoryhub.injection.candidates import (
     Candidate,
     find_candidates,
+    full_match,
     injectable_memories,
 )
 from memoryhub.injection.selection import (
@@ -39,9 +40,6 @@ from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.memories.update import PROMPT_INJECTION_FLAG, flag_memories
 from memoryhub.models import Injection, Memory, Session
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search import scoring
-from memoryhub.search.hybrid import default_weights
-from memoryhub.search.lexical import score_parts
 from memoryhub.search.prompts import strip_context_blocks
 from memoryhub.search.visible_rows import load_in_background
 from memoryhub.security.secrets import redact
@@ -55,11 +53,6 @@ MAX_RECENT = 100  # memories among which the most important ones are selected at
 MAX_IMPORTANT = 3  # memories in addition to the last summary
 MIN_IMPORTANCE = 0.6
 MAX_PINNED = 100  # pinned memories that one session opens with, whatever their budget
-_SUMMARY_TYPES = (
-    MemoryType.SESSION_SUMMARY.value,
-    MemoryType.CHECKPOINT.value,
-    MemoryType.COMPRESSED_SUMMARY.value,
-)
 
 
 @dataclass(frozen=True)
@@ -221,7 +214,7 @@ def find_pinned(request: InjectionRequest, clearance: Clearance, now: datetime) 
     """Return the most important pinned memories, hardly more than could fit into their budget."""
     most = min(settings.MEMORYHUB.pinned_token_budget // context_block.MIN_TEXT_TOKENS + 1, MAX_PINNED)
     pinned = _pinned_memories(request, clearance, now).order_by("-importance", "pinned_at", "pk")
-    return [_to_candidate(memory, now) for memory in pinned[:most]]
+    return [full_match(memory, now) for memory in pinned[:most]]
 
 
 def _candidates_for_session_start(
@@ -231,23 +224,17 @@ def _candidates_for_session_start(
     live = _live_in_project(request, clearance, now).unpinned()
     recent = list(live.order_by("-updated_at")[:MAX_RECENT])
     summaries = [
-        _to_candidate(memory, now)
+        full_match(memory, now)
         for memory in recent
         if memory.session_id != request.session_id and memory.type == MemoryType.SESSION_SUMMARY.value
     ]
     important = [
-        _to_candidate(memory, now)
+        full_match(memory, now)
         for memory in recent
-        if memory.type not in _SUMMARY_TYPES and memory.importance >= MIN_IMPORTANCE
+        if memory.type not in SUMMARY_TYPES and memory.importance >= MIN_IMPORTANCE
     ]
     ranked = [*summaries[:1], *sorted(important, key=lambda one: -one.score)[:MAX_IMPORTANT]]
     return _Candidates(ranked, find_pinned(request, clearance, now))
-
-
-def _to_candidate(memory: Memory, now: datetime) -> Candidate:
-    """Return a candidate with full match, because every memory of the project is relevant."""
-    parts = score_parts(memory, 1.0, now)
-    return Candidate(memory, scoring.composite_score(parts, default_weights()), parts)
 
 
 def _inject(

@@ -9,14 +9,11 @@ from datetime import datetime
 from django.db.models import Q
 
 from memoryhub.core.text import fold
-from memoryhub.core.vocabulary import MemoryType
-from memoryhub.injection.candidates import Candidate, find_candidates
+from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType
+from memoryhub.injection.candidates import Candidate, find_candidates, full_match
 from memoryhub.memories.rows import attach_lists
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
-from memoryhub.search import scoring
-from memoryhub.search.hybrid import default_weights
-from memoryhub.search.lexical import score_parts
 
 MAX_SHOWN = 3  # memories in one block
 MAX_FILES = 3  # of one call
@@ -29,11 +26,6 @@ MIN_UNNAMED_MATCH = 0.75  # for a failure without a name in it
 _NAME = re.compile(r"['\"`]([^'\"`\s]{2,100})['\"`]|\b(\w[\w-]{0,100}[._/][\w./-]{0,100}\w)")
 # What a colleague would mention about a file: decisions, past failures, discoveries.
 _TYPE_ORDER = (MemoryType.DECISION.value, MemoryType.BUGFIX.value, MemoryType.DISCOVERY.value)
-_GENERATED = (
-    MemoryType.SESSION_SUMMARY.value,
-    MemoryType.CHECKPOINT.value,
-    MemoryType.COMPRESSED_SUMMARY.value,
-)
 
 
 def find_about_files(
@@ -45,8 +37,8 @@ def find_about_files(
     the team: the same path is another file there.
     """
     memories = memories.filter(project=project)
-    telling = Q(pinned_at__isnull=False) | Q(type__in=_TYPE_ORDER) | Q(importance__gte=MIN_IMPORTANCE)
-    wanted = memories.filter(telling).exclude(type__in=_GENERATED).exclude(superseded_by__in=memories)
+    informative = Q(pinned_at__isnull=False) | Q(type__in=_TYPE_ORDER) | Q(importance__gte=MIN_IMPORTANCE)
+    wanted = memories.filter(informative).exclude(type__in=SUMMARY_TYPES).exclude(superseded_by__in=memories)
     if session_id:
         wanted = wanted.exclude(session_id=session_id)
     found: dict[int, Memory] = {}
@@ -55,7 +47,7 @@ def find_about_files(
         found |= {memory.pk: memory for memory in rows}
     attach_lists(list(found.values()))
     about = [memory for memory in found.values() if _count_files(memory) <= MAX_FILES_OF_MEMORY]
-    return [_to_candidate(memory, now) for memory in sorted(about, key=_usefulness)]
+    return [full_match(memory, now) for memory in sorted(about, key=_usefulness)]
 
 
 def find_repairs(memories: MemoryQuerySet, failure: str, now: datetime) -> list[Candidate]:
@@ -85,9 +77,3 @@ def _count_files(memory: Memory) -> int:
 def _usefulness(memory: Memory) -> tuple[bool, int, float, float]:
     order = _TYPE_ORDER.index(memory.type) if memory.type in _TYPE_ORDER else len(_TYPE_ORDER)
     return not memory.pinned, order, -memory.importance, -memory.updated_at.timestamp()
-
-
-def _to_candidate(memory: Memory, now: datetime) -> Candidate:
-    """Return a candidate with full match, because the memory names the file."""
-    parts = score_parts(memory, 1.0, now)
-    return Candidate(memory, scoring.composite_score(parts, default_weights()), parts)
