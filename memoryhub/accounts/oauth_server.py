@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from authlib.common.urls import add_params_to_uri
@@ -307,29 +308,24 @@ def read_authorization(request: HttpRequest, resources: Collection[str]) -> Auth
 def answer_token_request(request: HttpRequest) -> HttpResponse:
     """Exchange a code or a refresh token, in one transaction: each of them works once."""
     server = _Server()
-    try:
-        _require_plain_parameters(request.POST)
-    except OAuth2Error as error:
-        return _error_response(server, request, error)
-    with write_transaction():
-        response: HttpResponse = server.create_token_response(request)
-    return response
+    return _answer(server, request, server.create_token_response)
 
 
 def answer_revocation_request(request: HttpRequest) -> HttpResponse:
     server = _Server()
+    return _answer(server, request, partial(server.create_endpoint_response, "revocation"))
+
+
+def _answer(
+    server: _Server, request: HttpRequest, endpoint: Callable[[HttpRequest], HttpResponse]
+) -> HttpResponse:
     try:
         _require_plain_parameters(request.POST)
     except OAuth2Error as error:
-        return _error_response(server, request, error)
+        response: HttpResponse = server.handle_error_response(request, error)
+        return response
     with write_transaction():
-        response: HttpResponse = server.create_endpoint_response("revocation", request)
-    return response
-
-
-def _error_response(server: _Server, request: HttpRequest, error: Any) -> HttpResponse:
-    response: HttpResponse = server.handle_error_response(request, error)
-    return response
+        return endpoint(request)
 
 
 def _require_plain_parameters(given: QueryDict) -> None:
