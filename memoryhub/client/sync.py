@@ -320,10 +320,9 @@ class Sync:
         """Apply the changes, or show them in a dry run. Return 1 if there are conflicts or problems."""
         wanted = [one for one in self.changes if one.kind not in _DELETIONS]
         deletions = [one for one in self.changes if one.kind in _DELETIONS]
-        waiting = 0 if delete else len(deletions)
-        if deletions and (delete or self.dry_run or self._confirm(deletions)):
+        confirmed = delete or (bool(deletions) and not self.dry_run and self._confirm(deletions))
+        if confirmed or self.dry_run:
             wanted += deletions
-            waiting = waiting if self.dry_run else 0
         try:
             for change in wanted:
                 self._apply(change)
@@ -332,9 +331,7 @@ class Sync:
                 self.folder.save_state(self.state)
         for problem in self.problems:
             print(make_safe(str(problem)), file=sys.stderr)
-        self._print_summary(
-            0 if deletions and deletions[0] in wanted and not self.dry_run else len(deletions)
-        )
+        self._print_summary(unconfirmed=0 if confirmed else len(deletions))
         return int(bool(self.problems or self.counts["conflict"]))
 
     def _apply(self, change: Change) -> None:
@@ -361,10 +358,10 @@ class Sync:
             print(f"{change.kind}? {make_safe(change.path)}")
         return sys.stdin.isatty() and input("Delete these too? [y/N] ").strip().lower() in ("y", "yes")
 
-    def _print_summary(self, waiting: int) -> None:
+    def _print_summary(self, *, unconfirmed: int) -> None:
         counted = [f"{count} {kind}" for kind, count in sorted(self.counts.items()) if count]
         print(f"{self.project}: {', '.join(counted) or 'nothing to do'}")
-        if waiting:
-            print(f"{waiting} deletions wait; --delete applies them.")
+        if unconfirmed:
+            print(f"Deletions not made: {unconfirmed}. Add --delete to make them.")
         if self.counts["conflict"]:
             print("Conflicts: merge FILE.conflict.md into FILE.md, delete it, and run this again.")

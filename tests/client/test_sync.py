@@ -297,7 +297,7 @@ class TestDeletions:
         sync()
         only_file(folder).unlink()
         assert sync() == 0
-        assert "--delete applies them" in capsys.readouterr().out
+        assert "Deletions not made: 1. Add --delete to make them." in capsys.readouterr().out
         assert client.get(uid).deleted_at is None
         assert sync("--delete") == 0
         assert client.get(uid, trashed=True).deleted_at is not None
