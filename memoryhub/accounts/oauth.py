@@ -39,7 +39,7 @@ MAX_PENDING = 100
 PENDING_LIFETIME_AT_CAP = timedelta(hours=1)
 AUTH_METHODS = ("none", "client_secret_post", "client_secret_basic")
 APPROVE_PERMISSION = "memoryhub.change_agenttoken"
-_NOBODY = Actor("nobody")
+_ANONYMOUS = Actor("anonymous")
 # https, or http to the person's own machine (RFC 8252): origin, port and the rest. No user name, no fragment,
 # and no character that could end a directive of the content security policy.
 _REDIRECT_URI = re.compile(
@@ -175,7 +175,9 @@ def register_client(metadata: Any, address: str, now: datetime | None = None) ->
         if waiting.count() >= MAX_PENDING:
             raise RegistrationRefused("temporarily_unavailable", "too many clients wait for approval", 429)
         client.save()
-        journal.record(_NOBODY, [_client_change("register", client, **{"from": client.registered_from})], now)
+        journal.record(
+            _ANONYMOUS, [_client_change("register", client, **{"from": client.registered_from})], now
+        )
     return client, secret
 
 
@@ -363,7 +365,7 @@ def _token_response(token: AgentToken, raw: str, now: datetime) -> dict[str, Any
 
 def _revoke_reused(token: AgentToken | None, what: str) -> None:
     if token is not None and token.revoked_at is None:
-        tokens.revoke_token(token.uid, _NOBODY, reused=what)
+        tokens.revoke_token(token.uid, _ANONYMOUS, reused=what)
 
 
 def _prune(now: datetime) -> None:

@@ -46,8 +46,7 @@ _EVENT_OF_HOOK = {
     "PreCompact": capture.CHECKPOINT,
     "SessionEnd": capture.SESSION_END,
 }
-_BEFORE_TOOL = "PreToolUse"
-_CONTEXT_HOOKS = frozenset({"SessionStart", "UserPromptSubmit", _BEFORE_TOOL, "PostToolUse", _TOOL_FAILURE})
+_CONTEXT_HOOKS = frozenset({"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", _TOOL_FAILURE})
 _MESSAGE_HOOKS = _CONTEXT_HOOKS | {"SessionEnd"}
 _COMMAND = re.compile(r"\s*/memoryhub:(?P<name>pause|resume)\b[ \t]*(?P<hours>[^\n]{0,100}?)\s*\Z")
 _DATA_FIELDS = ("prompt", "tool_name", "tool_input", "tool_response", "source", "reason", "trigger")

@@ -77,7 +77,7 @@ def configure_project(
 
 def _check_text(text: str, field: str) -> str:
     if find_secrets(text):
-        raise StoreError("holds what looks like a secret; remove it", field)
+        raise StoreError("contains what looks like a secret; remove it", field)
     return clean_text(text)
 
 

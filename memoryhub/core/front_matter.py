@@ -26,7 +26,7 @@ class InvalidFrontMatter(ValueError):
 
 
 class _Loader(yaml.BaseLoader):
-    """Reads scalars as texts. Refuses aliases, which can stand for a text of any size, and repeated keys."""
+    """Reads scalars as texts. Refuses repeated keys, and aliases, which can expand to any size."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]

@@ -324,7 +324,7 @@ class _TextBuffer:
         """Double the buffer, so that parsing a long item again stays linear overall."""
         remaining = len(self._text) - self._at
         if remaining > MAX_ITEM_BYTES:
-            raise self.broken(f"holds an item of more than {MAX_ITEM_BYTES // 1024**2} million characters")
+            raise self.broken(f"contains an item of more than {MAX_ITEM_BYTES // 1024**2} million characters")
         return self._more(max(_CHUNK, remaining))
 
     def _more(self, size: int) -> bool:

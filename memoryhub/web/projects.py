@@ -22,13 +22,13 @@ from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.memories import Forbidden, NotFound, StoreError
 from memoryhub.models import Project
 
-# Who may run maintenance may change a mode; who may change memories may pause.
+# A mode needs the permission of maintenance runs, a pause that of changing memories.
 CONFIGURE_PERMISSION, PAUSE_PERMISSION = "memoryhub.add_maintenancerun", "memoryhub.change_memory"
 _MODES = (
     (ProjectMode.AUTOMATIC.value, "Automatic: store and show memories"),
-    (ProjectMode.APPROVE.value, "Approve first: captured memories wait in the review queue"),
-    (ProjectMode.OBSERVE.value, "Observe: only the number of events is stored"),
-    (ProjectMode.OFF.value, "Off: nothing is stored and nothing is shown"),
+    (ProjectMode.APPROVE.value, "Approve first: review before use"),
+    (ProjectMode.OBSERVE.value, "Observe: only count events"),
+    (ProjectMode.OFF.value, "Off: store and show nothing"),
 )
 
 

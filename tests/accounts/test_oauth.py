@@ -401,7 +401,7 @@ def test_lowered_rights_lower_a_grant_whose_access_token_expired(boss: Client) -
     AgentToken.objects.filter(owner="ada").update(secret_until=timezone.now())
     ada = User.objects.get(username="ada")
     ada.user_permissions.clear()
-    tokens.reduce_tokens_to_owner(User.objects.get(pk=ada.pk), oauth._NOBODY)
+    tokens.reduce_tokens_to_owner(User.objects.get(pk=ada.pk), oauth._ANONYMOUS)
     assert app.refresh(answer["refresh_token"]).json()["scope"] == "read"
 
 

@@ -253,7 +253,7 @@ def test_second_use_of_a_code_revokes_its_token(app: App) -> None:
     assert call(answer["access_token"]).status_code == 401
     assert app.refresh(answer["refresh_token"]).json()["error"] == "invalid_grant"
     row = JournalEntry.objects.get(operation="revoke")
-    assert (row.actor, row.detail["reused"]) == ("nobody", "authorization code")
+    assert (row.actor, row.detail["reused"]) == ("anonymous", "authorization code")
 
 
 def test_code_of_another_client_is_refused(app: App, other: App) -> None:

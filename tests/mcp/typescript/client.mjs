@@ -116,7 +116,7 @@ async function callAll(client, calls) {
 }
 
 async function talk(client, transport, { calls = [], resources = [], prompts = [] }) {
-  const told = {
+  const report = {
     version: transport.protocolVersion ?? client.getNegotiatedProtocolVersion?.(),
     server: client.getServerVersion(),
     instructions: client.getInstructions(),
@@ -129,13 +129,13 @@ async function talk(client, transport, { calls = [], resources = [], prompts = [
     resources: [],
     prompts: [],
   };
-  for (const uri of resources) told.resources.push(await attempt(() => client.readResource({ uri })));
-  for (const one of prompts) told.prompts.push(await attempt(() => client.getPrompt(one)));
+  for (const uri of resources) report.resources.push(await attempt(() => client.readResource({ uri })));
+  for (const one of prompts) report.prompts.push(await attempt(() => client.getPrompt(one)));
   if (transport.sessionId) {
     await transport.terminateSession();
-    told.ended = true;
+    report.ended = true;
   }
-  return told;
+  return report;
 }
 
 async function visit(server, transport = transportTo(server)) {
@@ -150,6 +150,6 @@ async function visit(server, transport = transportTo(server)) {
   }
 }
 
-const told = [];
-for (const server of wanted.servers) told.push(await (server.oauth ? visitAsApp(server) : visit(server)));
-console.log(JSON.stringify(told));
+const reports = [];
+for (const server of wanted.servers) reports.push(await (server.oauth ? visitAsApp(server) : visit(server)));
+console.log(JSON.stringify(reports));

@@ -22,7 +22,7 @@ T = 1_772_359_200.0  # 2026-03-01
 
 
 def archive(path: Path, **members: Any) -> Path:
-    """Write a zip archive; ``__`` in a name stands for a slash."""
+    """Write a zip archive; ``__`` in a name is written as a slash."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         for name, content in members.items():
             member = name.replace("__", "/") + ".json"
