@@ -17,8 +17,9 @@ from memoryhub.audit.journal import record_reveals
 from memoryhub.capture.ignored_paths import IgnoredPaths
 from memoryhub.http.authentication import READ, AccessParams, ApiRequest
 from memoryhub.http.problems import json_response
-from memoryhub.injection.services import InjectionRequest as Wanted
-from memoryhub.injection.services import InjectionResult, inject_context, with_default_project
+from memoryhub.injection.requests import InjectionRequest as Wanted
+from memoryhub.injection.requests import InjectionResult, with_default_project
+from memoryhub.injection.services import inject_context
 from memoryhub.injection.system_prompt import format_most_used
 from memoryhub.memories.filters import MemoryFilter, TextFilter
 from memoryhub.memories.schemas import Name

@@ -32,9 +32,8 @@ from memoryhub.hooks import (
     HandlerResult,
     Hook,
 )
+from memoryhub.injection.requests import InjectionRequest, InjectionResult
 from memoryhub.injection.services import (
-    InjectionRequest,
-    InjectionResult,
     inject_at_session_start,
     inject_context,
     inject_for_tool_call,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 
@@ -75,6 +75,14 @@ def full_match(memory: Memory, now: datetime) -> Candidate:
     """Return a candidate that is relevant whatever its words are, such as a pinned memory."""
     parts = score_parts(memory, 1.0, now)
     return Candidate(memory, scoring.composite_score(parts, default_weights()), parts)
+
+
+@dataclass(frozen=True)
+class CandidateSet:
+    """The candidates of an injection. ``pinned`` ones come first and have a budget of their own."""
+
+    ranked: list[Candidate] = field(default_factory=list)
+    pinned: list[Candidate] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
 from memoryhub.core.database import Deadline
+from memoryhub.injection.requests import InjectionRequest
 from memoryhub.injection.selection import BELOW_FLOOR, OVER_PINNED_BUDGET, pinned_warnings, select_pinned
-from memoryhub.injection.services import InjectionRequest, find_pinned
+from memoryhub.injection.session_start import find_pinned
 from memoryhub.models import Injection, Memory, Session
 from memoryhub.models.querysets import live_memories
 from memoryhub.stats.timeline import TimelineEntry

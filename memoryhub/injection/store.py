@@ -8,7 +8,8 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.audit.journal import record_reveals
 from memoryhub.facts import services as facts
-from memoryhub.injection.services import InjectionRequest, InjectionResult, inject_context
+from memoryhub.injection.requests import InjectionRequest, InjectionResult
+from memoryhub.injection.services import inject_context
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.replacements import visible_replacements

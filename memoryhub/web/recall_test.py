@@ -21,8 +21,9 @@ from memoryhub.accounts.clearance import (
     request_clearance,
 )
 from memoryhub.injection import context_block, selection
+from memoryhub.injection.requests import InjectionRequest, InjectionResult
 from memoryhub.injection.selection import InspectedCandidate, WithheldCandidate
-from memoryhub.injection.services import InjectionRequest, InjectionResult, inject_context
+from memoryhub.injection.services import inject_context
 from memoryhub.security.prompt_injection import FieldsVerdict
 from memoryhub.web.base.fields import normalize_newlines
 from memoryhub.web.base.filters import ProjectField, WordField

@@ -11,7 +11,8 @@ import pytest
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.capture.flagging_worker import FlaggingWorker, flag_next_memories
-from memoryhub.injection.services import InjectionRequest, inject_context
+from memoryhub.injection.requests import InjectionRequest
+from memoryhub.injection.services import inject_context
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.update import flag_memories
 from memoryhub.models import JournalEntry, Memory

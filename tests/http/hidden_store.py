@@ -16,7 +16,8 @@ from django.utils import timezone
 from memoryhub import capture, memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.facts import services
-from memoryhub.injection.services import InjectionRequest, inject_context
+from memoryhub.injection.requests import InjectionRequest
+from memoryhub.injection.services import inject_context
 from memoryhub.maintenance import runs
 from memoryhub.memories.merge import merge_memories
 from memoryhub.memories.schemas import EntityDraft, FactDraft, MemoryDraft, MemoryPatch

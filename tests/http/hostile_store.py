@@ -21,7 +21,8 @@ from memoryhub.capture import projects
 from memoryhub.config import Config
 from memoryhub.core.database import write_transaction
 from memoryhub.facts import services
-from memoryhub.injection.services import InjectionRequest, inject_context
+from memoryhub.injection.requests import InjectionRequest
+from memoryhub.injection.services import inject_context
 from memoryhub.maintenance import runs
 from memoryhub.memories.schemas import EntityDraft, FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import (

@@ -10,7 +10,8 @@ import pytest
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor
-from memoryhub.injection.services import InjectionRequest, InjectionResult, inject_context
+from memoryhub.injection.requests import InjectionRequest, InjectionResult
+from memoryhub.injection.services import inject_context
 from memoryhub.models import Memory
 
 PROMPT = "what do we know about zebra stripes?"

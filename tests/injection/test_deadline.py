@@ -11,7 +11,8 @@ from django.db import OperationalError, connection
 
 from memoryhub.core import database
 from memoryhub.core.database import Deadline, DeadlinePassed
-from memoryhub.injection.services import InjectionRequest, inject_context
+from memoryhub.injection.requests import InjectionRequest
+from memoryhub.injection.services import inject_context
 from memoryhub.models import Injection, Memory
 from tests.injection.conftest import PROMPT, uids
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from memoryhub.injection.requests import InjectionRequest
 from memoryhub.injection.selection import ALREADY_SHOWN, BLOCKED, CUT_SHORT, OVER_PINNED_BUDGET
-from memoryhub.injection.services import InjectionRequest, inject_at_session_start, inject_pinned
+from memoryhub.injection.services import inject_at_session_start, inject_pinned
 from memoryhub.models import Injection, Memory
 from tests.api.conftest import agent, bot  # noqa: F401 fixtures
 from tests.injection.conftest import reasons, uids

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memoryhub import memories
-from memoryhub.injection.services import InjectionRequest, inject_at_session_start
+from memoryhub.injection.requests import InjectionRequest
+from memoryhub.injection.services import inject_at_session_start
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Injection, Memory
 from tests.web.edit_form import form_data

@@ -14,7 +14,7 @@ from django.utils.html import escape
 from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.core.vocabulary import TYPES
-from memoryhub.injection.services import InjectionRequest
+from memoryhub.injection.requests import InjectionRequest
 from memoryhub.injection.services import inject_context as inject_for
 from memoryhub.memories.schemas import MemoryDraft
 from tests.web.stats_page import (

@@ -75,8 +75,9 @@ def _store(given: PromptSet, fresh: bool) -> dict[str, str]:
 
 def _inject(prompt: LabelledPrompt, caller: Caller) -> list[str]:
     """Return the injected memories, and those that this session was shown before and would be again."""
+    from memoryhub.injection.requests import InjectionRequest
     from memoryhub.injection.selection import ALREADY_SHOWN
-    from memoryhub.injection.services import InjectionRequest, inject_context
+    from memoryhub.injection.services import inject_context
 
     request = InjectionRequest(prompt.prompt, session_id=prompt.session)
     result = inject_context(request, caller.actor, record=bool(prompt.session))
