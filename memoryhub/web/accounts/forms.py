@@ -118,7 +118,7 @@ class TokenForm(PlainForm):
         help_text="One per line. Empty: every project.",
     )
     days = forms.IntegerField(
-        label="Ends after days", required=False, min_value=1, max_value=3650, help_text="Empty: never."
+        label="Expires after (days)", required=False, min_value=1, max_value=3650, help_text="Empty: never."
     )
     once = forms.CharField(max_length=100, required=False, widget=forms.HiddenInput())
 
