@@ -33,15 +33,15 @@ from memoryhub.http.authentication import READ, AccessParams, ApiRequest, Caller
 from memoryhub.http.problems import json_response
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import MemoryFilter, Timestamp
-from memoryhub.memories.past import load_past
 from memoryhub.memories.replacements import visible_replacements
+from memoryhub.memories.snapshots import load_snapshot
 from memoryhub.models import Memory, Session
 from memoryhub.search.fallback import search_or_correct
 from memoryhub.search.hybrid import SearchMode, serialize_hits
-from memoryhub.search.past import search_past
 from memoryhub.search.recall import DEFAULT_TOKENS, MAX_TOKENS, MIN_TOKENS, Ranking
 from memoryhub.search.recall import RecallRequest as Wanted
 from memoryhub.search.recall import recall_memories as recall
+from memoryhub.search.snapshots import search_snapshot
 from memoryhub.stats import timeline
 from memoryhub.stats.timeline import serialize_entries, sessions_with_counts
 
@@ -68,7 +68,7 @@ def _search_response(request: ApiRequest, params: SearchRequest) -> HttpResponse
     clearance = params.clearance(request.auth)
     options = {name: getattr(params, name) for name in ("limit", "min_score", "mode", "include_superseded")}
     if params.as_of:
-        found = search_past(load_past(params, clearance, params.as_of), params.query, **options)
+        found = search_snapshot(load_snapshot(params, clearance, params.as_of), params.query, **options)
     else:
         found = search_or_correct(
             params.select(clearance), params.query, known=lambda: MemoryFilter().select(clearance), **options
@@ -203,7 +203,7 @@ def recall_memories(request: ApiRequest, params: RecallRequest) -> HttpResponse:
     Each whole memory counts as one access, except with ``as_of``.
     """
     clearance = params.clearance(request.auth)
-    memories = load_past(params, clearance, params.as_of) if params.as_of else params.select(clearance)
+    memories = load_snapshot(params, clearance, params.as_of) if params.as_of else params.select(clearance)
     asked = Wanted(params.query, params.max_tokens, params.ranking, params.min_score, params.mode)
     actor = request.auth.actor
 

@@ -16,14 +16,14 @@ from django.conf import settings
 
 from memoryhub.config import Config
 from memoryhub.core.text import estimate_tokens, make_summary
-from memoryhub.memories.past import Past
 from memoryhub.memories.rows import attach_lists
+from memoryhub.memories.snapshots import Snapshot
 from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.hybrid import MAX_REORDERED, SearchMode, SearchResults, search_memories
-from memoryhub.search.past import search_past
 from memoryhub.search.scoring import Weights
+from memoryhub.search.snapshots import search_snapshot
 
 MIN_TOKENS, MAX_TOKENS, DEFAULT_TOKENS = 100, 100_000, 1000
 SUMMARY_WORDS = 20
@@ -92,7 +92,7 @@ _Detail = tuple[_Match, JsonDict, int]  # with its cost in tokens
 
 
 def recall_memories(
-    memories: MemoryQuerySet | Past,
+    memories: MemoryQuerySet | Snapshot,
     request: RecallRequest,
     detail: DetailSerializer,
     *,
@@ -107,7 +107,7 @@ def recall_memories(
     Pinned matches come first. ``detail`` and ``entry`` serialize memories. ``short_detail`` serializes the
     best match if its detail does not fit. ``prepare`` gets all memories that ``detail`` may serialize, to
     load related rows at once. ``on_shown`` gets the memories in the answer. Each memory that is shown whole
-    counts one access, but not those of the past.
+    counts one access, but not those of a snapshot.
     """
     options: JsonDict = {
         "limit": min(request.max_tokens // _MIN_ENTRY_TOKENS, MAX_REORDERED),
@@ -119,8 +119,8 @@ def recall_memories(
         "is_prompt": True,
         "pinned_first": True,
     }
-    if isinstance(memories, Past):
-        found = search_past(memories, request.query, **options)
+    if isinstance(memories, Snapshot):
+        found = search_snapshot(memories, request.query, **options)
     else:
         found = search_memories(memories, request.query, **options)
     matches = [_Match(hit.memory, hit.score) for hit in found.hits]
@@ -143,7 +143,7 @@ def recall_memories(
     whole = [match.memory for match, _, _ in chosen]
     if on_shown:
         on_shown(list(dict.fromkeys([*(match.memory for match in matches[: packed.entries]), *whole])))
-    if not isinstance(memories, Past):
+    if not isinstance(memories, Snapshot):
         count_accesses_and_promote([memory for memory in whole if memory.deleted_at is None], now)
     return answer
 

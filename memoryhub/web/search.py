@@ -20,12 +20,12 @@ from memoryhub.backends.schema import TEXT_COLUMNS
 from memoryhub.backends.statements import key_list
 from memoryhub.core.text import collapse_whitespace, without_title_prefix
 from memoryhub.memories.filters import MemoryFilter
-from memoryhub.memories.past import Past, load_past
+from memoryhub.memories.snapshots import Snapshot, load_snapshot
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.fallback import search_or_correct
 from memoryhub.search.hybrid import Hit, search_memories
-from memoryhub.search.past import search_past
+from memoryhub.search.snapshots import search_snapshot
 from memoryhub.search.snippets import extract_snippet, highlight_text, snippet_of_first_match
 from memoryhub.web.base.fields import parse_whole_number
 from memoryhub.web.base.markdown import to_plain_text
@@ -79,9 +79,9 @@ def _results_context(request: HtmxHttpRequest, form: SearchFilter, clearance: Cl
     options["min_score"] = form.lowest_score()
     notes: dict[int, str] = {}
     if moment:
-        past = load_past(form.wanted(), clearance, moment)
-        results = search_past(past, text, **options)
-        notes = {hit.memory.pk: _note(hit.memory, past) for hit in results.hits}
+        snapshot = load_snapshot(form.wanted(), clearance, moment)
+        results = search_snapshot(snapshot, text, **options)
+        notes = {hit.memory.pk: _note(hit.memory, snapshot) for hit in results.hits}
     else:
         options["known"] = lambda: MemoryFilter().select(clearance)
         results = search_or_correct(memories, text, **options)
@@ -105,13 +105,13 @@ def _page_number(request: HtmxHttpRequest) -> int:
     return min(parse_whole_number(request.GET.get("page", ""), 8) or 1, _MAX_PAGES)
 
 
-def _note(memory: Memory, past: Past) -> str:
+def _note(memory: Memory, snapshot: Snapshot) -> str:
     """Return what happened to a memory since."""
     if memory.deleted_at is not None:
         return "in the trash today"
     if memory.is_expired(timezone.now()):
         return "expired today"
-    return "changed since" if any(memory is version for version in past.versions) else ""
+    return "changed since" if any(memory is version for version in snapshot.versions) else ""
 
 
 def _to_search_hit(query: Query, hit: Hit, note: str) -> SearchHit:

@@ -31,7 +31,7 @@ MAX_CHANGED = 2000  # memories whose earlier versions are read, those created la
 
 
 @dataclass(frozen=True)
-class Past:
+class Snapshot:
     """The memories of a moment. ``rows`` did not change since; ``versions`` are unsaved copies of the others.
 
     ``is_complete``: there were not more changed memories than :data:`MAX_CHANGED`.
@@ -43,7 +43,7 @@ class Past:
     is_complete: bool = True
 
 
-def load_past(wanted: MemoryFilter, clearance: Clearance, moment: datetime) -> Past:
+def load_snapshot(wanted: MemoryFilter, clearance: Clearance, moment: datetime) -> Snapshot:
     """Return what was stored at a moment and matches the filter. ``wanted.trashed`` is not used.
 
     A caller sees a version if they may see the memory now and could see that version. A memory in the trash
@@ -54,7 +54,9 @@ def load_past(wanted: MemoryFilter, clearance: Clearance, moment: datetime) -> P
     versions = [
         one for one in _load_versions(changed[:MAX_CHANGED], clearance, moment) if wanted.matches(one)
     ]
-    return Past(moment, wanted.apply(existing.unchanged_since(moment)), versions, len(changed) <= MAX_CHANGED)
+    return Snapshot(
+        moment, wanted.apply(existing.unchanged_since(moment)), versions, len(changed) <= MAX_CHANGED
+    )
 
 
 def _load_versions(memories: Sequence[Memory], clearance: Clearance, moment: datetime) -> list[Memory]:

@@ -10,10 +10,10 @@ from django.utils import timezone
 from memoryhub.access.policy import Clearance
 from memoryhub.memories import trash_memories, update_memory
 from memoryhub.memories.filters import MemoryFilter
-from memoryhub.memories.past import load_past
 from memoryhub.memories.schemas import MemoryPatch
+from memoryhub.memories.snapshots import load_snapshot
 from memoryhub.models import Memory, Revision
-from memoryhub.search.past import search_past
+from memoryhub.search.snapshots import search_snapshot
 
 CLEARANCE = Clearance.up_to("secret", "ada")
 NOW = timezone.now()
@@ -21,8 +21,8 @@ MARCH, APRIL, MAY = (NOW - timedelta(days=days) for days in (90, 60, 30))
 
 
 def search(query, moment=APRIL, clearance=CLEARANCE, **filters):
-    past = load_past(MemoryFilter(**filters), clearance, moment)
-    return [hit.memory.content for hit in search_past(past, query, limit=10).hits]
+    snapshot = load_snapshot(MemoryFilter(**filters), clearance, moment)
+    return [hit.memory.content for hit in search_snapshot(snapshot, query, limit=10).hits]
 
 
 @pytest.fixture
@@ -136,6 +136,6 @@ def test_number_of_queries_does_not_grow_with_replacements(
         Memory.objects.filter(pk=cleared.pk).update(superseded_by=new)
         change(cleared, actor, superseded_by=None)
     with django_assert_max_num_queries(7):
-        past = load_past(MemoryFilter(), CLEARANCE, APRIL)
-    assert {one.superseded_by for one in past.versions} == {None, new}
-    assert past.is_complete
+        snapshot = load_snapshot(MemoryFilter(), CLEARANCE, APRIL)
+    assert {one.superseded_by for one in snapshot.versions} == {None, new}
+    assert snapshot.is_complete

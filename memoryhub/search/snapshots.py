@@ -1,4 +1,4 @@
-"""Search of the past: memories as they were at a moment (``as_of``)."""
+"""Search of a snapshot: memories as they were at a moment (``as_of``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 
 from memoryhub.backends.fts_query import parse_query
-from memoryhub.memories.past import Past
+from memoryhub.memories.snapshots import Snapshot
 from memoryhub.search.hybrid import (
     LEAST_MATCH,
     Hit,
@@ -24,8 +24,8 @@ from memoryhub.search.lexical import TermMatches, score_parts
 from memoryhub.search.scoring import Weights, composite_score
 
 
-def search_past(
-    past: Past,
+def search_snapshot(
+    snapshot: Snapshot,
     typed: str,
     *,
     limit: int,
@@ -45,7 +45,7 @@ def search_past(
     by one, by the same formulas but without the neighbours in their session.
     """
     min_score = settings.MEMORYHUB.min_score if min_score is None else min_score
-    versions, rows = past.versions, past.rows
+    versions, rows = snapshot.versions, snapshot.rows
     if not include_superseded:
         rows = rows.exclude(superseded_by__in=[one.pk for one in versions])
         versions = [one for one in versions if one.superseded_by_id is None]
@@ -53,7 +53,7 @@ def search_past(
         rows,
         typed,
         limit=offset + limit,
-        now=past.moment,
+        now=snapshot.moment,
         min_score=min_score,
         mode=mode,
         snippets=snippets,
@@ -62,20 +62,20 @@ def search_past(
         pinned_first=pinned_first,
         **options,
     )
-    past = replace(past, rows=rows, versions=versions)
-    hits = found.hits + _find_versions(past, typed, mode, min_score, order, snippets=snippets)
+    snapshot = replace(snapshot, rows=rows, versions=versions)
+    hits = found.hits + _find_versions(snapshot, typed, mode, min_score, order, snippets=snippets)
     hits.sort(key=lambda hit: (not (pinned_first and hit.memory.pinned), -hit.score, -hit.memory.pk))
     return replace(
         found,
         hits=hits[offset : offset + limit],
         total=found.total + len(hits) - len(found.hits),
         ids=[*found.ids, *(hit.memory.pk for hit in hits if hit.memory.pk not in found.ids)],
-        exact=found.exact and past.is_complete,
+        exact=found.exact and snapshot.is_complete,
     )
 
 
 def _find_versions(
-    past: Past,
+    snapshot: Snapshot,
     typed: str,
     mode: SearchMode,
     min_score: float,
@@ -85,12 +85,14 @@ def _find_versions(
 ) -> list[Hit]:
     """Return the versions that match, with scores in the order's weights."""
     query = parse_query(typed)
-    if not past.versions or not query.terms:
+    if not snapshot.versions or not query.terms:
         return []
-    ranking = Ranking(past.rows, TermMatches.load(past.rows, query), mode)
+    ranking = Ranking(snapshot.rows, TermMatches.load(snapshot.rows, query), mode)
     hits = []
-    for version, match in zip(past.versions, ranking.match_versions(past.versions).tolist(), strict=True):
-        parts = score_parts(version, match, past.moment)
+    for version, match in zip(
+        snapshot.versions, ranking.match_versions(snapshot.versions).tolist(), strict=True
+    ):
+        parts = score_parts(version, match, snapshot.moment)
         if parts.match < (ranking.min_match if min_score else LEAST_MATCH):
             continue
         if composite_score(parts, default_weights()) < min_score:
