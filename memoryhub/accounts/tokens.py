@@ -248,8 +248,8 @@ def rotate_token(
             raise Conflict("its app renews this token by itself; revoke it and connect the app again")
         _require_within(token, within)
         raw = _new_secret(token)
-        token.last_used_at, token.last_used_from = None, ""
-        token.save(update_fields=["prefix", "digest", "last_used_at", "last_used_from"])
+        token.last_used_at, token.last_used_from, token.waiting_events = None, "", 0
+        token.save(update_fields=["prefix", "digest", "last_used_at", "last_used_from", "waiting_events"])
         journal.record(actor, [_token_change("rotate", token)], now)
     return token, raw
 
@@ -335,6 +335,17 @@ def _record_use(token: AgentToken, address: str, now: datetime) -> None:
             used.update(last_used_at=now, last_used_from=address[:45])
     except DatabaseError as error:
         logger.warning("use of token %s not recorded: %s", token.prefix, error)
+
+
+def record_waiting(token: AgentToken, count: int) -> None:
+    """Record how many events wait on the agent's machine, if that has changed. Failure is logged."""
+    if count == token.waiting_events:
+        return
+    try:
+        with write_transaction(patience=USE_WRITE_TIMEOUT):
+            AgentToken.objects.filter(pk=token.pk).update(waiting_events=count)
+    except DatabaseError as error:
+        logger.warning("waiting events of token %s not recorded: %s", token.prefix, error)
 
 
 _CHANGEABLE_FIELDS = ("name", "clearance", "rights", "projects", "expires_at")

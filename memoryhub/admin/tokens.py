@@ -154,6 +154,7 @@ class TokenAdmin(DraftAdmin):
     actions = (revoke,)
     readonly_fields = (
         *("id_shown", "start", "state", "created_at", "revoked_at", "last_used_at", "last_used_from"),
+        "waiting_events",
     )
 
     def visible_to(self, request: HttpRequest, clearance: Clearance) -> QuerySet[Any]:
@@ -260,7 +261,10 @@ class TokenAdmin(DraftAdmin):
 
     @column("last used", order="last_used_at")
     def last_used(self, token: AgentToken) -> str:
-        return format_moment(token.last_used_at) if token.last_used_at else "never"
+        used = format_moment(token.last_used_at) if token.last_used_at else "never"
+        return (
+            f"{used}; {format_count(token.waiting_events, 'event')} waiting" if token.waiting_events else used
+        )
 
     @column("expires", order="expires_at")
     def expires(self, token: AgentToken) -> str:

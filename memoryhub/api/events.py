@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
+from django.db import OperationalError
 from django.http import HttpResponse
 from django.utils import timezone
 from ninja import Body, Query, Router
@@ -60,6 +61,8 @@ def handle_hook(
     at: datetime | None = None,
     private: bool = False,
     secret: bool = False,
+    event_id: str = "",
+    late: bool = False,
 ) -> dict[str, Any]:
     """Process one hook of Claude Code; return ``{}`` if there is nothing to add or the hub failed.
 
@@ -67,8 +70,9 @@ def handle_hook(
     budget; at the first start of a week, how often memories were used; and at the end, those of the session.
     The prompts ``/memoryhub:pause`` and ``/memoryhub:resume`` are carried out and not sent to the model.
 
-    ``at``: time of the event, for late or replayed hooks, because Claude Code sends none. Errors of the
-    caller (a project outside its clearance, no session_id) are problems as everywhere.
+    ``at``: time of the event, for late or replayed hooks, because Claude Code sends none. ``late``: it is
+    recorded, but nobody reads the answer. Errors of the caller (a project outside its clearance, no
+    session_id) are problems as everywhere.
     """
     name = hook.get("hook_event_name")
     event = _EVENT_OF_HOOK.get(name) if isinstance(name, str) else None
@@ -81,12 +85,13 @@ def handle_hook(
         cwd=text_field(hook, "cwd"),
         at=at,
         data=_event_data(hook),
-        delivery_id=_hook_delivery_id(event, hook, at),
+        delivery_id=_hook_delivery_id(event, hook, event_id, at),
         allow_private=private,
         allow_secret=secret,
         may_read=Right.READ.value in caller.rights,
         injects_at_start=True,
         max_tokens=MAX_CONTEXT_TOKENS,
+        is_late=late,
     )
     context, notes = "", []
     try:
@@ -96,11 +101,13 @@ def handle_hook(
             is_week_new = name == "SessionStart" and proof.is_week_new(caller.actor, at or timezone.now())
             result = capture.dispatch(hook_event, caller.actor)
             context, notes = result.context, list(result.warnings)
-            if result.event:
+            if result.event and not late:
                 notes += _proofs(result.event, caller, is_week_new)
     except StoreError:
         raise
-    except Exception:
+    except Exception as error:
+        if event_id and isinstance(error, OperationalError) and not is_recorded():
+            raise  # busy or full: the sender keeps the event and delivers it again
         logger.exception("hook of Claude Code failed: %s", event)
     if name not in _MESSAGE_HOOKS:
         return {}
@@ -116,7 +123,8 @@ def handle_hook(
 def _run_command(hook_event: capture.HookEvent, caller: Caller) -> str:
     """Pause or resume memory in the project if the prompt asks for it. Return the answer to the person."""
     found = _COMMAND.match(str(hook_event.data.get("prompt") or ""))
-    if not found or hook_event.event != capture.PROMPT_SUBMIT:
+    # A late command would pause the wrong hours; without an answer, Claude Code told the person what to do.
+    if not found or hook_event.is_late or hook_event.event != capture.PROMPT_SUBMIT:
         return ""
     try:
         hours = 0.0 if found["name"] == "resume" else _parse_hours(found["hours"] or "1")
@@ -163,11 +171,13 @@ def _event_data(hook: Mapping[str, Any]) -> dict[str, Any]:
     return data
 
 
-def _hook_delivery_id(event: str, hook: Mapping[str, Any], at: datetime | None) -> str:
-    """Return what identifies a repeated delivery: the id of the tool call, else the time if given."""
+def _hook_delivery_id(event: str, hook: Mapping[str, Any], event_id: str, at: datetime | None) -> str:
+    """Return what identifies a repeated delivery: the id of the tool call, of the event, or its time."""
     call_id = hook.get("tool_use_id")
     if isinstance(call_id, str) and call_id:
         return delivery_id(event, call_id)
+    if event_id:
+        return delivery_id(event, event_id)
     return delivery_id(event, at.isoformat()) if at else ""
 
 
@@ -227,6 +237,10 @@ class ClaudeCodeOptions(AccessParams):
 
     project: Name = Field("", description="Project of the event; default: the name of the working directory.")
     at: Moment | None = Field(None, description=f"Time of the event; default: now. {_DELIVERED_ONCE}")
+    event_id: str = Field(
+        "", pattern=r"^[A-Za-z0-9_-]{0,64}$", description=f"Id that the sender chose. {_DELIVERED_ONCE}"
+    )
+    late: bool = Field(False, description="The agent no longer waits: record the event, inject nothing.")
 
 
 @router.post("/events", auth=WRITE, response=documented(EventAnswer), summary="Report a session event")
@@ -270,6 +284,8 @@ def post_claude_code_hook(
         at=options.at,
         private=options.allow_private,
         secret=options.allow_secret,
+        event_id=options.event_id,
+        late=options.late,
     )
     return json_response(response)
 

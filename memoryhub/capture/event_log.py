@@ -46,7 +46,7 @@ class Arrival:
 
 def receive_event(hook_event: HookEvent, now: datetime) -> Arrival:
     """Find the session and the project of a valid event, without a write."""
-    at = _event_time(hook_event.at, now)
+    at = _event_time(hook_event.at, now, hook_event.is_late)
     marks: tuple[str, ...] = ()
     if not hook_event.delivery_id and hook_event.at is None and hook_event.event in _IDENTIFIED_BY_CONTENT:
         marks = _delivery_marks(hook_event, now)
@@ -153,11 +153,14 @@ def validate_event(hook_event: HookEvent, actor: Actor) -> HookEvent:
     return replace(cleaned, cwd=cwd, project=resolve_project(project, actor))
 
 
-def _event_time(at: datetime | None, now: datetime) -> datetime:
-    """Return when the event happened; times slightly in the future count as now."""
+def _event_time(at: datetime | None, now: datetime, is_late: bool) -> datetime:
+    """Return when the event happened; times slightly in the future count as now.
+
+    A late event is never refused for its time, because its sender would discard it.
+    """
     if at is None:
         return now
-    if at > now + CLOCK_SKEW:
+    if at > now + CLOCK_SKEW and not is_late:
         raise StoreError("lies in the future; send the moment it happened, or nothing for now", "at")
     return min(at, now)
 

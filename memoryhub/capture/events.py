@@ -39,6 +39,7 @@ class HookEvent:
     ``injects_at_start``: whether to answer a session start with the context of recent sessions, not only with
     pinned memories.
     ``max_tokens``: upper limit for the injected context, below the configured budget.
+    ``is_late``: delivered again or long after it happened; the agent no longer waits for an answer.
     """
 
     event: str
@@ -54,6 +55,7 @@ class HookEvent:
     may_read: bool = True
     injects_at_start: bool = False
     max_tokens: int | None = None
+    is_late: bool = False
 
     def __post_init__(self) -> None:
         # Before anything stores, hashes or matches the data.

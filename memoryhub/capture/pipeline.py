@@ -51,11 +51,14 @@ logger = logging.getLogger(__name__)
 
 AUTO = "auto"
 _WAITS = "waits for approval in the review queue"
+_LATE = "delivered late; the agent no longer waits"
 # Sources of Claude Code's SessionStart that leave the agent without the earlier context of the session.
 _SOURCES_WITHOUT_CONTEXT = frozenset({"startup", "clear", "compact"})
 
 
 def inject_memories(context: HookContext) -> HandlerResult:
+    if context.hook_event.is_late:
+        return "skipped", _LATE
     if not context.hook_event.may_read:
         return "skipped", "this token lacks the right 'read'"
     request = _injection_request(context, str(context.hook_event.data.get("prompt") or ""))
@@ -65,6 +68,8 @@ def inject_memories(context: HookContext) -> HandlerResult:
 def inject_for_tool(context: HookContext) -> HandlerResult:
     """Inject memories of the file that a tool opens or edits, or of the failure that it reports."""
     call, budget = context.call, settings.MEMORYHUB.tool_token_budget
+    if context.hook_event.is_late:
+        return "skipped", _LATE
     if call is None or call.secret or not budget or not context.hook_event.may_read:
         return "skipped", "nothing to show"
     seen = call.observation
@@ -226,7 +231,7 @@ def begin_session(context: HookContext) -> HandlerResult:
             if str(hook_event.data.get("source", "startup")) in _SOURCES_WITHOUT_CONTEXT:
                 state.fresh_since = context.at.isoformat()
     detail = "the session continues" if is_known else "the session begins"
-    if not hook_event.may_read:
+    if hook_event.is_late or not hook_event.may_read:
         return "ok", detail
     context.session.refresh_from_db(fields=["state", "segment"])
     inject = inject_at_session_start if hook_event.injects_at_start else inject_pinned

@@ -125,6 +125,9 @@ class Operator(BaseSettings):
         "MEMORYHUB_URL",
         "the address of the hub for the Python client and commands such as `memoryhub search`",
     )
+    spool: str = _variable(
+        "MEMORYHUB_SPOOL", "the folder in which the plugin's hooks keep events that the hub did not take"
+    )
 
     @classmethod
     def settings_customise_sources(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -20,6 +21,8 @@ from memoryhub.http.problems import Problem, too_many_requests, unauthenticated
 from memoryhub.memories.filters import TextFilter, Timestamp
 from memoryhub.models import AgentToken
 from memoryhub.models.querysets import FactQuerySet
+
+WAITING_HEADER = "X-Memoryhub-Waiting"  # how many events wait on the machine of the agent
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,9 @@ class _TokenAuth:
         caller = Caller.of(token)
         if self.right:
             caller.require(self.right)
+        waiting = request.headers.get(WAITING_HEADER, "")
+        if re.fullmatch(r"[0-9]{1,6}", waiting):
+            tokens.record_waiting(token, int(waiting))
         return caller
 
 

@@ -149,7 +149,8 @@ def handle_exception(request: HttpRequest, exc: Exception | type[Exception]) -> 
         logger.error(
             "%s %s %s: %s", get_request_id(request), request.method, request.path, problem.code, exc_info=exc
         )
-        if request.path_info == claude_code.HOOK_PATH:
+        is_kept = "event_id" in request.GET and problem.code != DAMAGED  # its sender delivers it again
+        if request.path_info == claude_code.HOOK_PATH and not is_kept:
             # An error never blocks the agent.
             return json_response(DAMAGED_HOOK if problem.code == DAMAGED else {})
     return problem.response(request)

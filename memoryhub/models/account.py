@@ -142,6 +142,9 @@ class AgentToken(models.Model):
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
     last_used_from = name_field(45)
+    waiting_events = models.PositiveIntegerField(
+        default=0, editable=False, help_text="How many events the agent's machine has yet to send"
+    )
     client = models.ForeignKey(
         OAuthClient, models.PROTECT, null=True, blank=True, editable=False, related_name="tokens"
     )

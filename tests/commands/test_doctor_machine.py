@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import time
 from collections import namedtuple
 from pathlib import Path
 
@@ -26,6 +27,21 @@ def test_an_old_python_or_sqlite_fails(monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(installation, "MIN_PYTHON", (9, 0))
     assert named("python and sqlite").findings()[0].text.endswith("is too old")
+
+
+def test_events_that_wait_for_an_hour_are_warned_about(monkeypatch, tmp_path):
+    monkeypatch.setenv("MEMORYHUB_SPOOL", str(tmp_path))
+    assert look(named("spool")) == ok("no event waits to be sent")
+    event = tmp_path / "123" / "2026-11-23T12-00-00Z-000001-0123456789abcdef"
+    event.parent.mkdir()
+    event.touch()
+    assert look(named("spool")) == ok(f"1 event waits in {tmp_path}, the oldest for 0 minutes")
+    os.utime(event, (time.time() - 7200,) * 2)
+    assert look(named("spool")).status is Status.WARN
+    monkeypatch.delenv("MEMORYHUB_SPOOL")
+    monkeypatch.setenv("XDG_STATE_HOME", "")
+    monkeypatch.delenv("HOME")
+    assert look(named("spool")).status is Status.OK
 
 
 def test_a_misspelt_variable_is_warned_about(settings):

@@ -21,6 +21,7 @@ CHECKS: tuple[Check, ...] = (
     installation.modes,
     installation.owner,
     installation.temporary_files,
+    installation.spool,
     installation.file_system,
     installation.disk_space,
     installation.secret_key,

@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from django.core.checks import run_checks
 
 from memoryhub.backends import vector_file
 from memoryhub.core import drafts
+from memoryhub.core.text import format_count
 from memoryhub.ops import backup, checks
 from memoryhub.ops.doctor import Finding, check, fail, of_messages, ok, warn
 
@@ -25,6 +27,7 @@ MIN_PYTHON = (3, 11)
 _MB = 1_000_000
 LEAST_FREE, LITTLE_FREE = 50 * _MB, 500 * _MB
 _OTHERS_MAY_ENTER, _OTHERS_MAY_WRITE = 0o011, 0o022
+_LONG_WAIT_MINUTES = 60
 
 
 @check("python and sqlite")
@@ -134,6 +137,23 @@ def owner() -> Iterator[Finding]:
         )
     if not strangers:
         yield ok(f"all of it belongs to {_user(owner)}")
+
+
+@check("spool")
+def spool() -> Iterator[Finding]:
+    """What the hooks of this user could not deliver yet. ``plugin/hooks/send.sh`` names the same folder."""
+    home = os.environ.get("HOME", "")
+    state = os.environ.get("XDG_STATE_HOME") or (f"{home}/.local/state" if home else "")
+    folder = Path(os.environ.get("MEMORYHUB_SPOOL") or f"{state}/memoryhub/spool")
+    times = [path.stat().st_mtime for path in folder.glob("*/20*Z-*") if path.is_file()]
+    if not times:
+        yield ok("no event waits to be sent")
+        return
+    minutes = int(time.time() - min(times)) // 60
+    verb = "waits" if len(times) == 1 else "wait"
+    text = f"{format_count(len(times), 'event')} {verb} in {folder}, the oldest for {minutes} minutes"
+    hint = "The plugin sends them with the next event that the hub accepts: see its address and token."
+    yield warn(text, hint) if minutes >= _LONG_WAIT_MINUTES else ok(text)
 
 
 def _user(uid: int) -> str:
