@@ -53,7 +53,7 @@ field() {
 }
 
 send_event() {
-    id=$(od -An -N8 -tx1 /dev/urandom | tr -d ' \n')
+    id=$(printf %s $(od -An -N8 -tx1 /dev/urandom))
     now=$(date -u +%Y-%m-%dT%H-%M-%SZ)
     find_spool
     list_spool
@@ -63,7 +63,7 @@ send_event() {
     if [ "$status" = 200 ]; then
         [ "$answer" = '{}' ] || printf '%s\n' "$answer"
         [ "$waiting" = 0 ] || in_background flush
-    elif [ -n "$spool" ] && ! is_final "$status" && [ "$(field hook_event_name)" != PreToolUse ]; then
+    elif [ -n "$spool" ] && ! is_final "$status" && ! grep -q '"hook_event_name": *"PreToolUse"' "$body"; then
         keep_event
     fi
 }
@@ -80,7 +80,10 @@ in_background() {
 # TIME-NUMBER-ID, so that the order of names is the order of events.
 find_spool() {
     case $spool in
-    /*) spool=$spool/$(printf '%s' "$url $token" | cksum | cut -d ' ' -f 1) ;;
+    /*)
+        set -- $(printf '%s' "$url $token" | cksum)
+        spool=$spool/$1
+        ;;
     *) spool= ;;
     esac
 }
@@ -96,16 +99,21 @@ list_spool() {
 
 # keep_event: reserve the name now, so that the next event gets a later one; encrypt in the background.
 keep_event() {
-    [ "$(wc -c <"$body")" -le "$max_bytes" ] && mkdir -p "$spool" || return
-    number=$(for file in "$spool"/20*Z-*; do echo "${file##*/}"; done | sed -n '$s/.*Z-0*\([0-9]*\)-.*/\1/p')
-    kept=$spool/$now-$(printf %06d $((${number:-0} + 1)))-$id
-    : >"$kept.part" || return
+    [ -d "$spool" ] || mkdir -p "$spool" || return
+    number=000000
+    for newest in "$spool"/20*Z-[0-9][0-9][0-9][0-9][0-9][0-9]-*; do
+        [ ! -e "$newest" ] || number=${newest##*Z-}
+    done
+    number=$((1${number%%-*} % 1000000 + 1)) # the 1 keeps the shell from reading 000010 as octal
+    kept=$spool/$now-$(printf %06d "$number")-$id
+    true >"$kept.part" || return
     trap - EXIT
     in_background write_event
 }
 
 write_event() {
     trap 'rm -f "$body" "$kept.part"' EXIT
+    [ "$(wc -c <"$body")" -le "$max_bytes" ] || return
     MEMORYHUB_SPOOL_KEY=$token openssl enc -aes-256-cbc -pbkdf2 -pass env:MEMORYHUB_SPOOL_KEY -in "$body" \
         -out "$kept.part" && mv "$kept.part" "$kept" && trim_spool
 }

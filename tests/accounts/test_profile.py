@@ -123,6 +123,14 @@ class TestTokens:
         assert refused.status_code == 422
         assert "you do not read secret memories of barn" in refused.content.decode()
 
+    def test_page_says_how_many_events_wait_on_the_machine(self, ada, admin_client):
+        client = sign_in()
+        client.post("/you/tokens/", token_form(client))
+        assert "waiting" not in page(client)
+        tokens.record_waiting(AgentToken.objects.get(), 3)
+        assert "3 events waiting on the agent's machine" in page(client)
+        assert "3 events waiting" in admin_client.get("/admin/memoryhub/agenttoken/").content.decode()
+
     def test_rotated_token_is_refused_and_the_new_one_works(self, ada):
         client = sign_in()
         old = secret_in(client.post("/you/tokens/", token_form(client)))
