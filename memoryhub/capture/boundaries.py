@@ -86,8 +86,8 @@ def detect_boundary(
 
     The similarity is the highest one to a single output of the window or to all of them together: returning
     to the work of two outputs ago is no boundary, and a repeated output never is. One output is enough for a
-    boundary if it shares no word with the window or is below ``sure_below``; otherwise it is in doubt until the
-    next output is unlike the window too.
+    boundary if it shares no word with the window or is below ``sure_below``; otherwise it is in doubt until
+    the next output is unlike the window too.
     """
     new, own = frozenset(found), _stems(found)
     if len(own) < MIN_KEYWORDS:
