@@ -224,7 +224,9 @@ def language_model_can_work(**kwargs: Any) -> list[CheckMessage]:
 
     chosen = LlmSettings.now()
     found: list[CheckMessage] = [
-        Warning(problem.text, hint=f"{problem.fix} Until then rules read conversations.", id="memoryhub.W006")
+        Warning(
+            problem.text, hint=f"{problem.fix} Until then, rules process conversations.", id="memoryhub.W006"
+        )
         for problem in find_problems(chosen)
     ]
     if sends_in_clear(chosen):

@@ -151,7 +151,7 @@ def test_account_with_more_rights_cannot_be_changed(browser, chief, member):
     boss = member(name="boss")
     boss.is_superuser = True
     boss.save()
-    assert "They may do more than you" in browser.get("/people/boss/").content.decode()
+    assert "This person has more permissions than you" in browser.get("/people/boss/").content.decode()
     for what, form in (
         ("rights", rights(is_active="")),
         ("password", {"password": BETTER}),
@@ -258,7 +258,7 @@ def test_account_without_address_needs_a_password(browser):
 def test_manager_who_reads_less_in_a_project_is_refused(browser, member):
     member(name="eve", farm="secret")
     answer = browser.post("/people/eve/password/", {"password": BETTER})
-    assert "may do more than you" in answer.content.decode()
+    assert "has more permissions than you" in answer.content.decode()
     assert not fresh("eve").check_password(BETTER)
     member(name="dan", farm="private")
     browser.post("/people/dan/password/", {"password": BETTER})

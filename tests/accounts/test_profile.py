@@ -70,7 +70,7 @@ class TestRights:
 
     def test_page_says_when_no_project_is_visible(self, member):
         member(farm="").memberships.all().delete()
-        assert "No project is open to you" in page(sign_in())
+        assert "You have no projects" in page(sign_in())
 
     def test_role_is_shown_with_its_permissions(self, member):
         from django.contrib.auth.models import Group
@@ -213,7 +213,7 @@ class TestSessions:
         made.create()
         text = page(sign_in())
         assert ">made without the login page<" in text
-        assert text.count(">not noted<") == 3
+        assert text.count(">unknown<") == 3
         assert "unknown" not in text
 
     def test_sessions_of_others_are_not_listed(self, ada, member):

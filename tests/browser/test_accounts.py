@@ -37,7 +37,7 @@ def test_a_new_colleague_is_let_in_to_one_project(
     page = open_page("/people/", chief, java_script_enabled=scripts)
     page.locator("#id_username").fill("dora")
     page.locator("#id_password").fill("quite another phrase")
-    page.get_by_role("button", name="Make an account").click()
+    page.get_by_role("button", name="Create an account").click()
     page.get_by_label("Role", exact=True).select_option("curator")
     page.get_by_role("button", name="Keep").click()
     page.get_by_label("Project", exact=True).fill("farm")
@@ -59,14 +59,14 @@ def test_a_token_is_made_replaced_and_revoked(open_page: Any, chief: User) -> No
     page.get_by_label("Name", exact=True).fill("night watch")
     page.get_by_role("button", name="Create token").click()
     first = page.locator("#token").inner_text()
-    page.get_by_role("link", name="I have kept it").click()
+    page.get_by_role("link", name="I have saved it").click()
     page.get_by_text("Change…").click()
-    page.get_by_role("button", name="Replace by a new one").click()
+    page.get_by_role("button", name="Replace with a new token").click()
     second = page.locator("#token").inner_text()
     assert first != second
-    page.get_by_role("link", name="I have kept it").click()
+    page.get_by_role("link", name="I have saved it").click()
     page.get_by_text("Change…").click()
-    page.get_by_role("button", name="Revoke for good").click()
+    page.get_by_role("button", name="Revoke permanently").click()
     assert "night watch is revoked" in page.get_by_role("status").inner_text()
     assert AgentToken.objects.active().count() == 0
 

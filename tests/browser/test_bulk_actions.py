@@ -74,7 +74,7 @@ def test_keys_tick_a_range_act_and_undo_without_a_mouse(
     expect(page.locator(".row-check")).to_have_count(10)
     assert live() == 10
     page.keyboard.press("?")
-    expect(page.locator("#keys")).to_contain_text("all from the one before")
+    expect(page.locator("#keys")).to_contain_text("selects a range")
 
 
 def test_the_message_stays_until_it_is_closed_and_the_page_where_it_was(

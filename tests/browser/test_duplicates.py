@@ -49,12 +49,12 @@ class TestJourney:
         expect(page.get_by_text("2 clusters among 5 memories")).to_be_visible()
         mine = cluster(page, SAYING)
         expect(mine.get_by_text("Kept: it says the most.")).to_be_visible()
-        mine.get_by_role("button", name="Merge the ticked into one").click()
+        mine.get_by_role("button", name="Merge selected").click()
         expect(page.get_by_text("3 memories are one now")).to_be_visible()
         assert trashed() == 2
         assert Memory.objects.get(pk=alike[0].pk).labels.count() == 3
         page.get_by_role("button", name="Undo").click()
-        expect(cluster(page, SAYING).get_by_role("button", name="Merge the ticked into one")).to_be_visible()
+        expect(cluster(page, SAYING).get_by_role("button", name="Merge selected")).to_be_visible()
         assert trashed() == 0
         assert Memory.objects.get(pk=alike[0].pk).labels.count() == 1
 
@@ -87,7 +87,7 @@ class TestJourney:
     ) -> None:
         page = open_page("/duplicates/", ada, java_script_enabled=scripts)
         mine = cluster(page, "Trains")
-        mine.get_by_text("Merge with a text of your own").click()
+        mine.get_by_text("Merge with your own text").click()
         expect(mine.get_by_label("Text")).to_have_value(re.compile("winter.*summer|summer.*winter", re.S))
         mine.get_by_label("Text").fill("Trains run late")
         mine.get_by_role("button", name="Merge with this text").click()
@@ -101,7 +101,7 @@ def test_choosing_another_one_keeps_what_was_left_out_and_written(
     page = open_page("/duplicates/", ada)
     mine = cluster(page, SAYING)
     mine.get_by_role("checkbox", name=re.compile(r"night$")).uncheck()
-    mine.get_by_text("Merge with a text of your own").click()
+    mine.get_by_text("Merge with your own text").click()
     mine.get_by_label("Text").fill("Emptied every night")
     mine.get_by_role("radio", name=re.compile(r"night!$")).check()
     expect(mine.get_by_text("Kept: chosen by you.")).to_be_visible()
@@ -128,7 +128,7 @@ def test_it_fits_the_window_and_names_the_keyboards_place(
 ) -> None:
     page = open_page("/duplicates/", ada, viewport=viewport)
     assert no_sideways_scrolling(page)
-    cluster(page, SAYING).get_by_role("button", name="Merge the ticked into one").press("Enter")
+    cluster(page, SAYING).get_by_role("button", name="Merge selected").press("Enter")
     expect(page.get_by_role("status").filter(has_text="3 memories are one now")).to_be_focused()
     assert no_sideways_scrolling(page)
 
@@ -139,14 +139,14 @@ def test_a_change_by_someone_else_replaces_the_cluster_with_a_notice(
     watch.expect(422)
     page = open_page("/duplicates/", ada)
     Memory.objects.filter(pk=alike[1].pk).update(updated_at=alike[1].created_at.replace(year=2020))
-    cluster(page, SAYING).get_by_role("button", name="Merge the ticked into one").click()
+    cluster(page, SAYING).get_by_role("button", name="Merge selected").click()
     expect(cluster(page, SAYING).get_by_role("alert")).to_contain_text("changed since you opened it")
-    cluster(page, SAYING).get_by_role("button", name="Merge the ticked into one").click()
+    cluster(page, SAYING).get_by_role("button", name="Merge selected").click()
     expect(page.get_by_text("3 memories are one now")).to_be_visible()
 
 
 def test_a_merge_is_accessible_and_fits(open_page: OpenPage, ada: User, alike: list[Memory]) -> None:
     page = open_page("/duplicates/", ada)
-    cluster(page, SAYING).get_by_role("button", name="Merge the ticked into one").click()
+    cluster(page, SAYING).get_by_role("button", name="Merge selected").click()
     expect(page.get_by_text("3 memories are one now")).to_be_visible()
     assert not find_state_problems(page)

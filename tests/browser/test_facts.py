@@ -203,7 +203,7 @@ def test_decided_in_another_tab_the_count_goes_down_with_the_refusal(
 
 def test_both_may_hold(open_page: Any, insider: Any, world: Any) -> None:
     page = open_page(CONTRADICTIONS, insider)
-    page.get_by_role("button", name="All of them hold: board led_by").click()
+    page.get_by_role("button", name="All are true: board led_by").click()
     expect(page.get_by_text("All 2 facts hold together.")).to_be_visible()
     page.reload()
     expect(page.get_by_text("No facts contradict each other")).to_be_visible()
@@ -217,7 +217,7 @@ def test_what_ended_holds_again_from_the_table(
     expect(page.get_by_role("row")).to_have_count(2)
     page.get_by_role("button", name="Holds again: board led_by Bram").click()
     expect(page.get_by_text("Undone")).to_be_visible()
-    expect(page.get_by_text("No fact fits")).to_be_visible()
+    expect(page.get_by_text("No facts match")).to_be_visible()
 
 
 @pytest.mark.parametrize(

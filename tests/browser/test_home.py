@@ -63,13 +63,13 @@ def test_the_theme_follows_the_system_until_someone_chooses_and_is_remembered(
 def test_switches_show_and_hide_what_is_private(open_page: Any, insider: Any, remember: Any) -> None:
     remember("the zebra's real name", sensitivity="private")
     page = open_page("/memories/", insider)
-    expect(page.get_by_text("Nothing is remembered yet")).to_be_visible()
+    expect(page.get_by_text("No memories yet")).to_be_visible()
     page.get_by_role("button", name="Show private").click()
     expect(page.get_by_role("link", name="the zebra's real name")).to_be_visible()
     expect(page.get_by_role("button", name="Show private")).to_have_attribute("aria-pressed", "true")
     expect(page.get_by_text("Private memories are shown.")).to_be_visible()
     page.get_by_role("button", name="Show private").click()
-    expect(page.get_by_text("Nothing is remembered yet")).to_be_visible()
+    expect(page.get_by_text("No memories yet")).to_be_visible()
 
 
 def test_the_keyboard_skips_to_the_content(open_page: Any, reader: Any) -> None:

@@ -108,9 +108,9 @@ class TestFields:
         page.get_by_label("Title", exact=True).fill("My title")
         memories.update_memory(memory.uid, MemoryPatch(title="Their title"), actor)
         page.keyboard.press("Enter")
-        expect(page.get_by_text("Someone changed this meanwhile.")).to_be_visible()
+        expect(page.get_by_text("Someone else changed this in the meantime.")).to_be_visible()
         expect(page.get_by_label("Title", exact=True)).to_have_value("My title")
-        page.get_by_role("button", name="Save over it").click()
+        page.get_by_role("button", name="Overwrite").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("My title")
 
     def test_the_level_changes_on_the_whole_page(
@@ -280,7 +280,7 @@ class TestAccessibly:
         page.get_by_label("Title", exact=True).fill("Mine")
         memories.update_memory(memory.uid, MemoryPatch(title="Theirs " + "unbroken" * 30), actor)
         page.get_by_label("Title", exact=True).press("Enter")
-        expect(page.get_by_text("Someone changed this meanwhile.")).to_be_visible()
+        expect(page.get_by_text("Someone else changed this in the meantime.")).to_be_visible()
         look("a conflict")
         page.get_by_label("Importance", exact=True).fill("0.1")
         page.get_by_label("Importance", exact=True).press("Enter")

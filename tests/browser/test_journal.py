@@ -20,9 +20,9 @@ def test_the_chain_is_verified_on_demand(
     for number in range(3):
         remember(f"memory {number}")
     page = open_page("/journal/?operation=insert", person(), java_script_enabled=scripts)
-    expect(page.get_by_text("The chain is whole.")).to_be_hidden()
+    expect(page.get_by_text("The chain is intact.")).to_be_hidden()
     page.get_by_role("button", name="Verify the chain").click()
-    expect(page.get_by_text("The chain is whole.")).to_be_visible()
+    expect(page.get_by_text("The chain is intact.")).to_be_visible()
     expect(page.get_by_text("Each row is bound to the one before")).to_be_visible()
     kept = "operation=insert" in page.url
     assert kept is scripts, "with JavaScript the list stays as it was"

@@ -116,7 +116,7 @@ def test_the_text_next_to_a_review_card_is_reached_too(
     page = open_page("/review/", insider)
     page.keyboard.press("j")
     page.keyboard.press("m")
-    expect(page.get_by_role("button", name="Merge the ticked into one")).to_be_visible()
+    expect(page.get_by_role("button", name="Merge selected")).to_be_visible()
     tab_over(page)
 
 

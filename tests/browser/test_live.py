@@ -198,7 +198,7 @@ class TestHome:
 
     def test_the_empty_first_page_fills_itself(self, open_live: Any, reader: Any, remember: Any) -> None:
         page = open_live("/", reader)
-        expect(page.get_by_text("Nothing is remembered here yet")).to_be_visible()
+        expect(page.get_by_text("No memories yet")).to_be_visible()
         remember("first zebra")
         wait_a_round(page)
         expect(page.get_by_role("link", name="first zebra")).to_be_visible()

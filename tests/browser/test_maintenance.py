@@ -112,7 +112,7 @@ def test_the_keyboard_stays_on_stop_while_the_bar_moves(
 ) -> None:
     page = open_page("/maintenance/", keeper)
     press(page, "Consolidate", "Run")
-    expect(page.get_by_text("Ask again")).to_be_hidden()
+    expect(page.get_by_text("Refresh")).to_be_hidden()
     button = page.get_by_role("button", name="Stop")
     button.focus()
     pretend(50, 100)
@@ -129,7 +129,7 @@ def test_the_keyboard_stays_on_stop_while_the_bar_moves(
 def test_without_javascript_a_link_asks_again(open_page: OpenPage, keeper: User, faded: list[Memory]) -> None:
     page = open_page("/maintenance/", keeper, java_script_enabled=False)
     press(page, "Consolidate", "Dry run")
-    again = page.get_by_role("link", name="Ask again how far it is")
+    again = page.get_by_role("link", name="Refresh")
     again.click()
     expect(page.locator("#run-state")).to_contain_text("Waiting to begin")
     runs.execute(newest())

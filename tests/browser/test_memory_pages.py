@@ -131,7 +131,7 @@ class TestConflict:
         expect(notice.locator("del mark")).to_have_text("second")
         expect(notice.locator("ins mark")).to_have_text("third")
         expect(page.get_by_label("Content")).to_have_value("The third text of this memory.")
-        page.get_by_role("button", name="Save over it").click()
+        page.get_by_role("button", name="Overwrite").click()
         expect(page.get_by_text("Saved.")).to_be_visible()
         assert [row.before["content"] for row in memory.revisions.all()] == [
             "The second text of this memory.",

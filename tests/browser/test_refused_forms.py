@@ -28,7 +28,7 @@ def test_the_focus_is_on_the_error_after_a_wrong_password(open_page: OpenPage, i
     page.get_by_label("User name").fill("insider")
     page.get_by_label("Password").fill("wrong")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("alert").filter(has_text="do not match")).to_be_focused()
+    expect(page.get_by_role("alert").filter(has_text="incorrect")).to_be_focused()
     expect(page).to_have_title(re.compile("^Error: Sign in"))
 
 
@@ -41,5 +41,5 @@ def test_a_refused_filter_leaves_the_focus_in_its_field(
     since = page.locator("#search-form [name=since]")
     since.evaluate("one => { one.type = 'text'; }")
     since.press_sequentially("soon")
-    expect(page.get_by_role("alert").filter(has_text="This filter cannot be used")).to_be_visible()
+    expect(page.get_by_role("alert").filter(has_text="The filter is invalid")).to_be_visible()
     expect(since).to_be_focused()

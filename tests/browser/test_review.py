@@ -69,7 +69,7 @@ class TestByKeys:
             expect(card(page, three[next_one]).get_by_role("link", name="of the story")).to_be_focused()
         left(page, 1)
         page.keyboard.press("t")
-        expect(page.get_by_text("That was the last of this page.")).to_be_focused()
+        expect(page.get_by_text("You have finished this page.")).to_be_focused()
         assert fresh(three[0]).reviewed_at
         assert fresh(three[1]).importance == 0.25
         assert fresh(three[2]).deleted_at
@@ -165,12 +165,12 @@ class TestByKeys:
             remember(f"{SAYING}{end}")
         page = open_page("/review/", ada)
         page.keyboard.press("m")
-        expect(page.get_by_role("button", name="Merge the ticked into one")).to_be_visible()
+        expect(page.get_by_role("button", name="Merge selected")).to_be_visible()
         page.keyboard.press("m")
         expect(page.locator(".undo").filter(has_text="2 memories are one now")).to_be_visible()
         assert Memory.objects.trashed().count() == 1
         page.keyboard.press("u")
-        expect(page.get_by_role("button", name="Merge the ticked into one")).to_be_visible()
+        expect(page.get_by_role("button", name="Merge selected")).to_be_visible()
         assert Memory.objects.trashed().count() == 0
 
     @pytest.mark.usefixtures("embedding")
@@ -222,7 +222,7 @@ class TestWithoutScripts:
             remember(f"{SAYING}{end}")
         page = open_page("/review/?tab=new", ada, java_script_enabled=False)
         page.get_by_role("link", name="Merge").first.click()
-        page.get_by_role("button", name="Merge the ticked into one").click()
+        page.get_by_role("button", name="Merge selected").click()
         expect(page).to_have_url(re.compile(r"/review/"))
         expect(page.locator(".undo").filter(has_text="2 memories are one now")).to_be_visible()
         left(page, 1)
@@ -234,7 +234,7 @@ class TestWithoutScripts:
         for end in ("", "!"):
             remember(f"{SAYING}{end}")
         page = open_page("/review/?tab=alike", ada, java_script_enabled=False)
-        page.get_by_role("link", name="Compare them now").click()
+        page.get_by_role("link", name="Compare now").click()
         page.get_by_role("button", name="Not duplicates").click()
         expect(page.get_by_text("No near-duplicates")).to_be_visible()
 
@@ -244,7 +244,7 @@ def test_marking_as_seen_is_undone(
     open_page: OpenPage, ada: User, three: list[Memory], scripts: bool
 ) -> None:
     page = open_page("/review/?tab=new", ada, java_script_enabled=scripts)
-    page.get_by_role("button", name="I have looked").click()
+    page.get_by_role("button", name="Mark as seen").click()
     expect(page.get_by_text("Nothing new")).to_be_visible()
     page.get_by_role("button", name="Undo").click()
     left(page, 3)

@@ -94,9 +94,9 @@ def test_m_sends_nothing_where_nothing_is_ticked(open_page: OpenPage, ada: User,
     expect(box).not_to_be_checked()
     page.keyboard.press("m")
     expect(box).to_be_focused()
-    expect(page.get_by_text("Tick what is to be merged into the one that is kept.")).to_be_visible()
+    expect(page.get_by_text("Select the memories to merge into the one that is kept.")).to_be_visible()
     page.keyboard.press("Space")
-    expect(page.get_by_text("Tick what is to be merged")).to_have_count(0)
+    expect(page.get_by_text("Select the memories to merge")).to_have_count(0)
     assert not [url for url in sent if "/decide/" in url]
     page.keyboard.press("m")
     expect(page.locator(".undo").filter(has_text="2 memories are one now")).to_be_visible()

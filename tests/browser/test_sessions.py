@@ -118,7 +118,7 @@ def test_the_chips_narrow_and_an_event_opens(open_page: Any, reader: Any, long: 
 def test_the_log_is_one_click_away(open_page: Any, reader: Any, long: Session) -> None:
     page = open_page("/sessions/long/", reader)
     page.get_by_role("link", name="2 injections").click()
-    assert page.get_by_role("heading", name="What did the agent know, and why").is_visible()
+    assert page.get_by_role("heading", name="What the agent received, and why").is_visible()
     assert page.get_by_text("over the budget 2").is_visible()
     assert page.locator(".injection-reason").all_inner_texts() == ["over the budget"] * 2
 
@@ -146,5 +146,5 @@ def test_connecting_shows_a_token_once_and_follows_what_arrives(
     Event.objects.create(session=Session.objects.get(), event="prompt:submit")
     page.wait_for_selector("#arrived >> text=prompt:submit")
     page.get_by_text("Revoke…").click()
-    page.get_by_role("button", name="Revoke for good").click()
+    page.get_by_role("button", name="Revoke permanently").click()
     assert page.get_by_text("You have no active token").is_visible()

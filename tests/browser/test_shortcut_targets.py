@@ -69,7 +69,7 @@ class TestWhileACardIsMerged:
         expect(merging.locator(".review-card .row-title a:focus")).to_contain_text("build cache")
 
     def test_escape_in_a_text_of_ones_own_loses_no_word(self, merging: Page) -> None:
-        merging.get_by_text("Merge with a text of your own").click()
+        merging.get_by_text("Merge with your own text").click()
         text = merging.get_by_role("textbox", name="Text", exact=True)
         text.fill("My own words")
         nothing_happens(merging, ["Escape"])
@@ -137,7 +137,7 @@ class TestUndoing:
             for ending in ("summer", "winter"):
                 remember(f"# {name}\n\n{name} run late in the {ending}", project=name)
         page = open_page("/duplicates/", insider)
-        merge = page.get_by_role("button", name="Merge the ticked into one")
+        merge = page.get_by_role("button", name="Merge selected")
         merge.nth(1).click()
         expect(page.locator(".undo")).to_have_count(1)
         merge.click()
@@ -146,7 +146,7 @@ class TestUndoing:
         assert trashed == {"Trains", "Ferries"}
         last = page.locator(".clusters > *").nth(0)
         page.keyboard.press("u")
-        expect(last.get_by_role("button", name="Merge the ticked into one")).to_be_visible()
+        expect(last.get_by_role("button", name="Merge selected")).to_be_visible()
         expect(page.locator(".undo")).to_have_count(1)
         page.keyboard.press("u")
         expect(page.locator(".undo")).to_have_count(0)
@@ -202,6 +202,4 @@ class TestTheBarOfTheTicked:
 
     def test_the_list_of_keys_mentions_it(self, ticked: Page) -> None:
         ticked.keyboard.press("?")
-        expect(ticked.get_by_role("dialog", name="Keyboard")).to_contain_text(
-            "To the bar of what can be done"
-        )
+        expect(ticked.get_by_role("dialog", name="Keyboard")).to_contain_text("Move to the bulk actions")

@@ -141,9 +141,9 @@ class TestFilters:
         assert "expires <time" in response.content.decode()
 
     def test_no_match_differs_from_an_empty_store(self, visitor: Client, remember: Any) -> None:
-        assert "Nothing is remembered yet" in visitor.get("/memories/").content.decode()
+        assert "No memories yet" in visitor.get("/memories/").content.decode()
         remember("one")
-        assert "Nothing fits all of these filters" in visitor.get("/memories/?tag=x").content.decode()
+        assert "No memories match these filters" in visitor.get("/memories/?tag=x").content.decode()
 
     def test_trashed_and_expired_memories_are_not_listed(self, visitor: Client, remember: Any) -> None:
         gone = remember("gone")

@@ -280,7 +280,7 @@ class TestRevoking:
         """As on the page *You*."""
         token, raw = tokens.issue_token("bot", "ada", actor=BOSS)
         client = sign_in("add_agenttoken")
-        assert "Revoke for good" in main(client.get(PAGE)).words
+        assert "Revoke permanently" in main(client.get(PAGE)).words
         assert client.post(REVOKE, {"uid": token.uid}, follow=True).status_code == 200
         assert tokens.authenticate_token(raw) is None
 

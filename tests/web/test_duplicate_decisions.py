@@ -57,7 +57,7 @@ class TestMerging:
         assert b"<html" not in done.content
         assert "2 memories are one now" in Page(done.content.decode()).words
         back = curator.post("/duplicates/undo/", undo_fields(done), headers=HTMX)
-        assert "Merge the ticked into one" in Page(back.content.decode()).words
+        assert "Merge selected" in Page(back.content.decode()).words
         assert trashed_uids() == set()
 
     def test_another_memory_is_kept_and_one_left_out(
@@ -174,12 +174,12 @@ class TestMerging:
     ) -> None:
         curator.post("/duplicates/decide/", cluster_form(alike), follow=True)  # show its message
         here = f"/memories/{alike[0].uid}/"
-        assert "Take the last merge back" not in main(visitor_of.get(here)).words
+        assert "Undo the last merge" not in main(visitor_of.get(here)).words
         page = curator.get(here)
-        assert "Take the last merge back" in main(page).words
+        assert "Undo the last merge" in main(page).words
         response = curator.post("/duplicates/undo/", undo_fields(page), follow=True)
         assert response.redirect_chain == [(here, 302)]
-        assert "Take the last merge back" not in main(response).words
+        assert "Undo the last merge" not in main(response).words
         assert trashed_uids() == set()
 
     @pytest.mark.parametrize("rights", [(), ("change_memory",), ("delete_memory",)])

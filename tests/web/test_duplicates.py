@@ -43,7 +43,7 @@ class TestPage:
 
     def test_different_numbers_are_highlighted(self, curator: Client, remember: Remember) -> None:
         remember("Upgrade the parser from 1.2 to 1.3"), remember("Upgrade the parser from 1.2 to 1.4")
-        assert "Look twice: only one of the two has 3, 4" in main(curator.get("/duplicates/")).words
+        assert "Check the difference: only one of the two has 3, 4" in main(curator.get("/duplicates/")).words
 
     def test_member_with_different_numbers_is_not_ticked(
         self, curator: Client, alike: list[Memory], remember: Remember
@@ -67,9 +67,7 @@ class TestPage:
         lines = "\n".join(f"line {n}" for n in range(count))
         Memory.objects.filter(pk=alike[1].pk).update(content=lines)
         card = curator.post("/duplicates/cluster/", cluster_form(alike), headers=HTMX)
-        assert (
-            "not all of that, since they have very many lines" in Page(card.content.decode()).words
-        ) is cut
+        assert ("shortened because they have very many" in Page(card.content.decode()).words) is cut
 
     def test_united_text_contains_each_line_once_and_no_subset(self) -> None:
         others = ["one line\nof the first", "A line, another\n\nA line, another  \nanother"]
@@ -152,7 +150,7 @@ class TestManyMemories:
 
     def test_page_requests_the_clusters_later(self, curator: Client) -> None:
         page = main(curator.get("/duplicates/?project=p"))
-        assert "Comparing all memories with each other." in page.words
+        assert "Comparing all memories." in page.words
         assert "Kept:" not in page.words
         [later] = [a for a in page.all("div") if "hx-get" in a]
         assert (later["id"], later["hx-get"]) == ("clusters", "/duplicates/?project=p")
@@ -252,15 +250,15 @@ def pieces(remember: Callable[..., Memory]) -> list[Memory]:
 def test_page_lists_them_separately_with_a_reason(curator: Client, pieces: list[Memory], alike: Any) -> None:
     page = main(curator.get("/duplicates/")).words
     assert "1 cluster among 4 memories" in page
-    assert "At the end 1 profile in pieces." in page
-    assert page.index("Profiles in pieces") > page.index("Kept: it says the most.")
-    assert "They say different things; what is known of one thing belongs in one text." in page
+    assert "Below them: 1 profile in several parts." in page
+    assert page.index("Profiles in several parts") > page.index("Kept: it says the most.")
+    assert "Each says something different; merge them into one text." in page
     assert "is about something alike" not in page
 
 
 def test_page_with_only_profile_parts_reports_no_cluster(curator: Client, pieces: list[Memory]) -> None:
     page = main(curator.get("/duplicates/")).words
-    assert "No two among 2 memories nearly say the same." in page
+    assert "No two among 2 memories are near-duplicates." in page
     assert pieces[0].content in page
 
 

@@ -393,7 +393,7 @@ class TestErase:
 
     def test_confirmation_page_erases_nothing(self, eraser: Client, remember: Remember) -> None:
         memory = remember()
-        assert "cannot be undone" in page_text(eraser.get(f"/memories/{memory.uid}/erase/"), 200)
+        assert "You cannot undo this" in page_text(eraser.get(f"/memories/{memory.uid}/erase/"), 200)
         assert Memory.objects.filter(pk=memory.pk).exists()
 
 

@@ -59,7 +59,7 @@ def test_get_of_a_post_only_url_shows_a_page(visitor, address, allowed):
     answer = visitor.get(address)
     assert answer.status_code == 405
     assert answer["Allow"] == allowed
-    assert '<a class="button" href="/">To the first page</a>' in answer.content.decode()
+    assert '<a class="button" href="/">Go to Home</a>' in answer.content.decode()
     assert "no-store" in answer["Cache-Control"]
 
 

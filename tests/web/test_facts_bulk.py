@@ -100,7 +100,7 @@ def test_hidden_facts_are_neither_ended_nor_deleted(hand: Client, actor: Actor) 
 def test_deleting_asks_first_and_names_each(hand: Client, three: list[Fact]) -> None:
     form: dict[str, Any] = {"uid": [three[0].uid, three[1].uid]}
     page = hand.post("/facts/delete/", form).content.decode()
-    assert "Delete 2 facts for good?" in page
+    assert "Permanently delete 2 facts?" in page
     assert "s0 · is · o" in page
     assert Fact.objects.count() == 3
     done = hand.post("/facts/delete/", {**form, "confirmed": "yes"}, follow=True).content.decode()

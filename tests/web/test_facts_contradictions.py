@@ -131,7 +131,10 @@ class TestDeciding:
         page = changer.get(response["Location"])
         assert "All 2 facts hold together" in main(page).words
         assert forms(changer.get(PAGE)) == []
-        assert "Somebody said that all of these hold" in main(changer.get(PAGE, {"tab": "together"})).words
+        assert (
+            "A person confirmed that all of these are true"
+            in main(changer.get(PAGE, {"tab": "together"})).words
+        )
         decision = JournalEntry.objects.get(operation="hold_together").object_id
         changer.post(UNDO, {"decision": decision})
         assert len(forms(changer.get(PAGE))) == 1

@@ -52,10 +52,10 @@ class TestVisibility:
             text = main(visitor.get(GRAPH, {"node": name})).words.replace(name, "X")
             answers.append(text)
         assert answers[0] == answers[1]
-        assert "No fact that fits names" in answers[0]
+        assert "No matching fact mentions" in answers[0]
 
     def test_a_hidden_node_is_neither_found_nor_suggested(self, visitor: Client) -> None:
-        assert "No fact that fits names" in main(visitor.get(GRAPH, {"find": "secret"})).words
+        assert "No matching fact mentions" in main(visitor.get(GRAPH, {"find": "secret"})).words
         assert b"secret" not in visitor.get("/facts/things/", {"find": "s"}).content
         assert b"public subject" in visitor.get("/facts/things/", {"find": "s"}).content
 
@@ -181,7 +181,7 @@ class TestFinding:
 
     def test_nothing_found_says_so_and_shows_the_whole(self, visitor: Client) -> None:
         response = visitor.get(GRAPH, {"find": "zeppelin"})
-        assert "No fact that fits names “zeppelin”" in main(response).words
+        assert "No matching fact mentions “zeppelin”" in main(response).words
         assert nodes(response)
 
 
@@ -227,7 +227,7 @@ class TestTime:
         contradictions.supersede_facts(new.uid, [old.uid], actor)
         response = visitor.get(GRAPH, {"node": "api"})
         assert set(nodes(response)) == {"api", "Bram"}
-        assert "What held before" in panel_of(response).words
+        assert "Earlier facts" in panel_of(response).words
         assert "Mara" in panel_of(response).words
 
     def test_a_contradiction_is_marked(self, say: Say, visitor: Client) -> None:
@@ -259,8 +259,7 @@ class TestMemories:
     def test_without_any_it_says_so(self, say: Say, visitor: Client) -> None:
         say("Mara")
         assert (
-            "None of these facts was drawn from a memory"
-            in panel_of(visitor.get(GRAPH, {"node": "Mara"})).words
+            "None of these facts comes from a memory" in panel_of(visitor.get(GRAPH, {"node": "Mara"})).words
         )
 
 
@@ -290,7 +289,7 @@ class TestPage:
 
     def test_an_empty_one_says_what_a_fact_is(self, visitor: Client) -> None:
         assert "No facts yet" in main(visitor.get(GRAPH)).words
-        assert "No fact fits" in main(visitor.get(GRAPH, {"predicate": "x"})).words
+        assert "No facts match" in main(visitor.get(GRAPH, {"predicate": "x"})).words
 
     @pytest.mark.slow
     def test_five_thousand_facts_stay_a_light_page(self, visitor: Client, actor: Actor) -> None:

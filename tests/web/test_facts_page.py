@@ -261,7 +261,7 @@ class TestDelete:
         made = fact()
         client = sign_in("delete_fact")
         asked = client.post(f"/facts/{made.uid}/delete/")
-        assert "Delete 1 fact for good?" in main(asked).words
+        assert "Permanently delete 1 fact?" in main(asked).words
         assert "This cannot be undone." in main(asked).words
         assert Fact.objects.exists()
         response = confirm(client, asked)
@@ -334,7 +334,7 @@ class TestPage:
 
     def test_an_empty_list_says_what_a_fact_is(self, visitor: Client) -> None:
         assert "No facts yet" in main(visitor.get("/facts/")).words
-        assert "No fact fits" in main(visitor.get("/facts/?subject=x")).words
+        assert "No facts match" in main(visitor.get("/facts/?subject=x")).words
 
 
 class TestMarks:
@@ -354,8 +354,8 @@ class TestMarks:
     )
     def test_who_asks_for_them_sees_them(self, visitor: Client, query: dict[str, str]) -> None:
         assert "session:night" in subjects(visitor, **query)
-        assert "Show these too" not in visitor.get("/facts/", query).content.decode()
+        assert "Show them" not in visitor.get("/facts/", query).content.decode()
 
     def test_without_segment_facts_there_is_no_hint(self, visitor: Client) -> None:
         Fact.objects.filter(predicate="boundary_at").delete()
-        assert "Show these too" not in visitor.get("/facts/").content.decode()
+        assert "Show them" not in visitor.get("/facts/").content.decode()

@@ -29,7 +29,7 @@ def text(response: Any) -> str:
 class TestFirstRun:
     def test_empty_home_explains_tokens_and_storing(self, visitor: Client) -> None:
         page = text(visitor.get("/"))
-        assert "Nothing is remembered here yet" in page
+        assert "No memories yet" in page
         assert "manage.py create_token" in page
         assert "http://testserver/api/v1/memories" in page
 
@@ -44,7 +44,7 @@ class TestFirstRun:
     def test_store_with_only_hidden_memories_looks_empty(self, visitor: Client, remember: Any) -> None:
         remember("hush", sensitivity="secret")
         page = text(visitor.get("/"))
-        assert "Nothing is remembered here yet" in page
+        assert "No memories yet" in page
         assert "hush" not in page
 
 

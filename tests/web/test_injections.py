@@ -57,7 +57,7 @@ class TestLog:
             "task",
             "crowded memory",
             "over the budget",
-            "1 below the floor",
+            "1 below the minimum score",
             "weak memory",
             "321 of 2000 tokens",
             "12.4 ms",
@@ -75,7 +75,7 @@ class TestLog:
         self, visitor: Client, session: Session
     ) -> None:
         inject(session, tokens_used=0)
-        assert "nothing was worth showing" in main(visitor.get("/injections/")).words
+        assert "nothing was relevant" in main(visitor.get("/injections/")).words
 
     def test_stored_lists_of_another_shape_break_nothing(
         self, visitor: Client, session: Session, remember: Remember
@@ -199,7 +199,7 @@ class TestVisibility:
         store.trash_memories([memory.uid], actor)
         html = visitor.get("/injections/").content.decode()
         assert "thrown away" not in html
-        assert "nothing to be listed" in html
+        assert "nothing to list" in html
 
     def test_hidden_projects_stay_out(self, session: Session, remember: Remember) -> None:
         inject(session)
@@ -236,7 +236,7 @@ class TestSession:
     def test_the_tab_asks_what_the_agent_knew(self, visitor: Client, session: Session) -> None:
         inject(session, prompt_preview="the prompt")
         response = visitor.get("/sessions/s/?kind=injection")
-        assert "What did the agent know, and why" in main(response).words
+        assert "What the agent received, and why" in main(response).words
         assert "the prompt" in main(response).words
 
     def test_it_sums_up_what_the_agent_knew_in_the_end(

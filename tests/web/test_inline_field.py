@@ -244,7 +244,7 @@ class TestConflicts:
         response = send(editor, memory, "title", "My title")
         assert response.status_code == 422
         page = Page(response.content.decode())
-        assert "Someone changed this meanwhile" in page.words
+        assert "Someone else changed this in the meantime" in page.words
         assert "Their" in page.words
         assert page.value_of("title") == "My title"
         assert Memory.objects.get(pk=memory.pk).title == "Their title"

@@ -130,7 +130,7 @@ class TestViewerOfLess:
         for n in range(3):
             remember(f"m{n}")
         assert (
-            "The chain is whole. Each row is bound"
+            "The chain is intact. Each row is bound"
             in main(visitor.post("/journal/verify/", follow=True)).words
         )
         schema.drop_triggers()
@@ -253,12 +253,12 @@ class TestVerify:
         remember()
         response = overseer.post("/journal/verify/", follow=True)
         assert response.redirect_chain == [("/journal/", 302)]
-        assert "The chain is whole. 1 row read" in main(response).words
+        assert "The chain is intact. 1 row read" in main(response).words
 
     def test_htmx_gets_the_verdict_only(self, overseer: Client, remember: Remember) -> None:
         remember()
         html = overseer.post("/journal/verify/", HTTP_HX_REQUEST="true").content.decode()
-        assert "The chain is whole." in html
+        assert "The chain is intact." in html
         assert "<html" not in html
 
     def test_a_broken_chain_names_its_first_bad_row(self, overseer: Client, remember: Remember) -> None:

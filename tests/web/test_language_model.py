@@ -26,7 +26,7 @@ def words(client: Client) -> str:
 
 
 def test_without_a_model_it_says_that_rules_read(looker: Client) -> None:
-    assert "None is configured: rules read" in words(looker)
+    assert "No model is configured. Rules process" in words(looker)
 
 
 def test_it_shows_model_host_and_remaining_budget(looker: Client, configure: Any) -> None:
@@ -41,7 +41,7 @@ def test_it_shows_model_host_and_remaining_budget(looker: Client, configure: Any
         day=timezone.now().date(), model="tiny", calls=3, failures=1, prompt_tokens=400, completion_tokens=50
     )
     said = words(looker)
-    assert "tiny at llm.example.org reads the conversations" in said
+    assert "tiny at llm.example.org processes the conversations" in said
     assert "3calls of 7" in said.replace("3 calls", "3calls")
     assert "450tokens of 900" in said.replace("450 tokens", "450tokens")
 
@@ -59,7 +59,7 @@ def test_a_broken_configuration_is_shown_with_its_fix(looker: Client, configure:
 
 def test_plain_http_to_another_machine_is_warned_of(looker: Client, configure: Any) -> None:
     configure(llm="openai", llm_url="http://llm.example.org/v1", llm_model="tiny")
-    assert "for all to read" in words(looker)
+    assert "others on the network can read" in words(looker)
 
 
 def test_the_last_days_with_use_are_listed(looker: Client) -> None:
@@ -71,7 +71,7 @@ def test_the_last_days_with_use_are_listed(looker: Client) -> None:
 
 
 def test_without_any_use_it_says_so(looker: Client) -> None:
-    assert "It was not asked in the last 14 days." in words(looker)
+    assert "No calls in the last 14 days." in words(looker)
 
 
 def test_what_went_wrong_is_listed_as_text(looker: Client) -> None:

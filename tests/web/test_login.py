@@ -55,7 +55,7 @@ def test_the_right_password_opens_the_page_that_was_asked_for(person: Any, clien
 def test_a_wrong_password_is_shown_and_the_name_is_kept(person: Any, client: Client) -> None:
     person("ada")
     page = client.post("/login/", {"username": "ada", "password": "guess", "next": ""}).content.decode()
-    assert "do not match" in page
+    assert "incorrect" in page
     assert 'value="ada"' in page
 
 
@@ -115,7 +115,7 @@ class TestErrorPages:
         client.force_login(person())
         response = client.post("/switch/", {"level": "private", "on": "1"})
         assert response.status_code == 403
-        assert "That form has expired" in response.content.decode()
+        assert "This form has expired" in response.content.decode()
 
     def test_a_failure_shows_no_trace_and_needs_nothing_of_the_request(
         self, visitor: Client, monkeypatch: pytest.MonkeyPatch

@@ -95,7 +95,7 @@ class TestThePage:
         configure(maintenance_at="")
         assert "Next Never: no time is set" in text_of(keeper.get("/maintenance/"))
         configure(maintenance_operations="")
-        assert "Next Never: nothing to do is named" in text_of(keeper.get("/maintenance/"))
+        assert "Next Never: no operations are set" in text_of(keeper.get("/maintenance/"))
 
     def test_it_reports_that_no_worker_runs(self, keeper: Client, faded: Any, configure: Any) -> None:
         assert "None in this server" in text_of(keeper.get("/maintenance/"))
@@ -205,7 +205,7 @@ class TestLosingForGood:
     def test_the_question_says_how_many_that_one_may_see(self, eraser: Client, expired: Any) -> None:
         response = start_run(eraser, "purge_expired", project="kitchen", grace_days="0.5")
         shown = text_of(response)
-        assert "Lose 2 memories for good?" in shown
+        assert "Permanently remove 2 memories?" in shown
         assert "Grace days 0.5" in shown
         assert not MaintenanceRun.objects.exists()
         fields = {one["name"]: one["value"] for one in main(response).all("input")}

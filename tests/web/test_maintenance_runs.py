@@ -53,7 +53,7 @@ class TestClusters:
         Memory.objects.filter(pk=alike[2].pk).update(sensitivity="secret")
         shown = text_of(sign_in("view_maintenancerun", "view_secret").get(f"/maintenance/runs/{run.uid}/"))
         assert "attic has faded" not in shown
-        assert "Of what you may see, it changes nothing" in shown
+        assert "It changes nothing that you can see" in shown
 
 
 class TestDryRunThenRunThenUndo:
@@ -117,7 +117,7 @@ class TestDryRunThenRunThenUndo:
     def test_a_run_that_changed_nothing_says_so(self, keeper: Client, remember: Any) -> None:
         remember("fresh paint")
         _, address = completed_run(keeper)
-        assert "Nothing had to change" in text_of(keeper.get(address))
+        assert "Nothing changed" in text_of(keeper.get(address))
         assert "Undo" not in text_of(keeper.get(address))
         _, address = completed_run(keeper, do="dry_run")
         assert "Nothing would change" in text_of(keeper.get(address))
@@ -205,7 +205,7 @@ class TestVisibility:
         shown = text_of(client.get(all_levels))
         assert "3" not in re.sub(r"\d+\.\d+|\d{4}-\d\d-\d\d \d\d:\d\d", "", shown)
         assert "Undo" not in shown, "it reached further than ben may see"
-        assert "Turn on their switches" in shown
+        assert "turn on their visibility switches" in shown
         assert client.post(f"{all_levels}undo/")["Location"] == all_levels
         assert not MaintenanceRun.objects.filter(undoes__isnull=False).exists()
         assert "reaches further than you may see" in text_of(client.get(all_levels))
@@ -254,12 +254,12 @@ class TestList:
         shown = text_of(keeper.get("/maintenance/runs/"))
         assert shown.index("Waiting to begin") < shown.index("Dry run: Consolidate")
         assert "Dry run" not in text_of(keeper.get("/maintenance/runs/?status=queued"))
-        assert "No run fits" in text_of(keeper.get("/maintenance/runs/?status=failed"))
+        assert "No runs match" in text_of(keeper.get("/maintenance/runs/?status=failed"))
         assert "3 changes" in text_of(keeper.get("/maintenance/runs/?operation=consolidate&status=done"))
         assert keeper.get("/maintenance/runs/?operation=dance").status_code == 422
 
     def test_an_empty_list_says_so(self, keeper: Client, db: None) -> None:
-        assert "Nothing has run yet" in text_of(keeper.get("/maintenance/runs/"))
+        assert "No runs yet" in text_of(keeper.get("/maintenance/runs/"))
 
     def test_pages_follow_each_other(self, keeper: Client, db: None) -> None:
         for number in range(31):

@@ -97,7 +97,7 @@ class TestVisibility:
             page = visitor.get(f"/memories/{memory.uid}/{rest}").content.decode()
             assert "withheld" not in page
             assert "public words" in page
-            assert "under a level that is not shown" in page
+            assert "hidden by its level" in page
 
     def test_version_of_an_unknown_level_is_hidden_from_all(
         self, insider: Client, remember: Remember, actor: Actor

@@ -62,7 +62,7 @@ class TestComparing:
 
     def test_same_version_twice_is_reported(self, visitor: Client, story: Memory) -> None:
         words = main(compared(visitor, story, **{"from": "2", "to": "2"})).words
-        assert "Both say the same" in words
+        assert "Both versions are identical" in words
 
     def test_every_version_is_offered(self, visitor: Client, story: Memory) -> None:
         options = main(compared(visitor, story)).all("option")
@@ -136,10 +136,10 @@ class TestVisibility:
         change(memory, actor, category="shut", sensitivity="public")
         change(memory, actor, category="open")
         words = main(compared(visitor, memory, **{"from": "1", "to": "4"})).words
-        assert "What it said in version 1 is under a level that is not shown" in words
+        assert "What it said in version 1 is hidden by its level" in words
         assert "old" not in words.partition("What differs")[2]
         back = main(compared(visitor, memory, **{"from": "4", "to": "1"})).words
-        assert "What it said in version 1 is under a level that is not shown" in back
+        assert "What it said in version 1 is hidden by its level" in back
 
     def test_reveal_of_a_secret_version_is_journaled(
         self, insider: Client, remember: Remember, actor: Actor

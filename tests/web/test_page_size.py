@@ -180,7 +180,7 @@ def test_session_report_is_split_into_small_complete_parts_that_name_what_they_o
     assert found == list(range(300))
 
     first, second, *_, last = parts
-    before, after = b"This part goes on from another one", b"This part ends at"
+    before, after = b"This part continues another one", b"This part ends at"
     assert (before in first.content, after in first.content) == (False, True)
     assert (before in second.content, after in second.content) == (True, True)
     assert (before in last.content, after in last.content) == (True, False)

@@ -133,7 +133,7 @@ def test_selected_memories_are_discarded_and_undo_returns_them(
     fields = {"act": "discard", "uid": [one.uid for one in waiting[:2]], "next": "/review/?tab=waiting"}
     page = maintainer.post("/acts/", fields, follow=True).content.decode()
     assert "2 memories discarded" in page
-    assert "Nothing waits for approval" in page
+    assert "No memories to approve" in page
     assert "quincewort" in undo(maintainer, page)
     assert JournalEntry.objects.filter(operation="discard").count() == 2
 

@@ -108,7 +108,7 @@ def test_htmx_gets_the_fragment(visitor, remember):
 def test_invalid_form_names_its_errors(visitor, fields):
     response = visitor.post("/preview/", {"prompt": PROMPT, **fields})
     assert response.status_code == 422
-    assert "Nothing was recalled. Correct the form" in text(response)
+    assert "Nothing was searched. Correct the form" in text(response)
 
 
 def test_hostile_markup_is_escaped(visitor, remember):

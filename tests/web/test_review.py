@@ -94,7 +94,7 @@ class TestPage:
 
     def test_url_of_a_reviewed_memory_says_so(self, visitor: Client, unsure: Memory) -> None:
         memories.apply_bulk_action("approve", [unsure.uid], EVE)
-        assert "does not wait any more" in get_page(visitor, f"/review/?tab=new&at={unsure.uid}")
+        assert "Already decided" in get_page(visitor, f"/review/?tab=new&at={unsure.uid}")
 
     def test_url_of_a_hidden_memory_is_not_found(
         self, visitor: Client, four_levels: dict[str, Memory]
@@ -242,7 +242,7 @@ class TestNearDuplicates:
     def test_near_duplicates_load_by_link_without_htmx(
         self, embedding: Any, curator: Client, alike: list[Memory]
     ) -> None:
-        assert "Compare them now" in get_page(curator, "/review/?tab=alike")
+        assert "Compare now" in get_page(curator, "/review/?tab=alike")
         assert alike[0].uid in get_page(curator, "/review/?tab=alike&look=1")
 
     def test_decided_cluster_is_not_listed(
@@ -257,7 +257,7 @@ class TestNearDuplicates:
     ) -> None:
         page = get_page(curator, f"/review/cards/{alike[0].uid}/merge/?tab=new")
         assert alike[1].uid in page
-        assert "Merge the ticked into one" in page
+        assert "Merge selected" in page
 
     def test_dissimilar_memory_is_neither_ticked_nor_kept(
         self, embedding: Any, curator: Client, remember: Remember, settings: Any
@@ -273,14 +273,16 @@ class TestNearDuplicates:
         ] == [False]
 
     def test_missing_similar_memories_are_reported(self, curator: Client, unsure: Memory) -> None:
-        assert "No memory of the same place is like" in get_page(
+        assert "No memory of the same project and category is similar to" in get_page(
             curator, f"/review/cards/{unsure.uid}/merge/"
         )
 
     def test_memory_of_another_project_is_not_offered(self, curator: Client, remember: Remember) -> None:
         one = remember("the build cache of the runner is emptied", project="p")
         remember("the build cache of the runner is emptied", project="q")
-        assert "No memory of the same place" in get_page(curator, f"/review/cards/{one.uid}/merge/")
+        assert "No memory of the same project and category" in get_page(
+            curator, f"/review/cards/{one.uid}/merge/"
+        )
 
     def test_merge_returns_to_the_queue(self, curator: Client, alike: list[Memory]) -> None:
         keep, other = alike

@@ -139,7 +139,7 @@ class TestMarkAsSeen:
         now = timezone.now().isoformat()
         page = visitor.post("/review/looked/", {"until": now, "next": "/review/?tab=new"}, follow=True)
         assert "Nothing new" in page.content.decode()
-        assert "you have looked" in page.content.decode()
+        assert "Marked as seen" in page.content.decode()
         visitor.post("/review/looked/", {"until": "", "back": "1"})
         assert "About the moon" in get_page(visitor)
 

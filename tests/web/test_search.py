@@ -53,7 +53,7 @@ class TestCorrections:
         response = visitor.get("/search/", {"q": "girafe", "project": "land"})
         page = response.content.decode()
         assert "Did you mean giraffe ?" in text(response)
-        assert "Nothing found for “girafe”" in text(response)
+        assert "No results for “girafe”" in text(response)
         assert 'href="/search/?q=giraffe&amp;project=land"' in page
         assert "<mark>Giraffe</mark> house" in page
         assert "1 result for giraffe" in text(response)
@@ -63,7 +63,7 @@ class TestCorrections:
     ) -> None:
         response = visitor.get("/search/", {"q": "zebra stabel", "min_score": "0"})
         assert "Did you mean zebra stable ?" in text(response)
-        assert "Nothing found" not in text(response)
+        assert "No results" not in text(response)
         assert "results for zebra stabel" in text(response)
 
     def test_known_words_have_no_suggestion(self, visitor: Client, zoo: None) -> None:
@@ -115,7 +115,7 @@ class TestResults:
 
     def test_min_score_is_a_field(self, visitor: Client, zoo: None) -> None:
         none = visitor.get("/search/", {"q": "zebra", "min_score": "0.99"})
-        assert "Nothing found" in text(none)
+        assert "No results" in text(none)
         assert "Show 3 weaker matches" in text(none)
         assert "min_score=0" in none.content.decode()
 
@@ -406,7 +406,7 @@ class TestPast:
         assert "zebra crossing" in page
         assert "zebra subway" not in page
         assert "changed since" in page
-        assert "Memories as they were at the end of" in page
+        assert "Memories at the end of" in page
 
     def test_invalid_day_is_an_error_of_its_field(self, visitor: Client, zoo: None) -> None:
         response = visitor.get("/search/", {"q": "zebra", "on": "soon"})

@@ -114,7 +114,7 @@ class TestPicture:
         markup = picture(visitor)
         assert "Memories" in markup
         assert "checkpoint: so far" in markup
-        assert "12:00:00 injected: nothing to be listed" in markup
+        assert "12:00:00 injected: nothing to list" in markup
 
     def test_its_begin_and_end_are_drawn(self, visitor: Client, session: Session) -> None:
         session.ended_at = NOON + timedelta(minutes=9)
@@ -208,7 +208,7 @@ class TestWhy:
         assert "gate 0.95" in picture(visitor)
 
     def test_a_repetition_is_marked_as_counting_less(self, visitor: Client, session: Session) -> None:
-        said = "counts for less than the sum of its parts"
+        said = "scores less than the sum of its parts"
         assert said not in listed(visitor, kept="kept")
         Event.objects.exclude(memory=None).update(memorability=0.3)
         assert said in listed(visitor, kept="kept")
@@ -216,7 +216,7 @@ class TestWhy:
     def test_changed_weights_are_pointed_out(
         self, visitor: Client, session: Session, configure: Callable[..., None]
     ) -> None:
-        said = "they were others when this was judged"
+        said = "they were different when this was evaluated"
         assert said not in listed(visitor, kept="kept")
         configure(substance_weight=0.1, salience_weight=0.1, distinctiveness_weight=0.1, type_weight=0.7)
         Event.objects.exclude(memory=None).update(
@@ -227,7 +227,7 @@ class TestWhy:
     def test_a_changed_threshold_is_pointed_out(
         self, visitor: Client, session: Session, configure: Callable[..., None]
     ) -> None:
-        said = "they were others when this was judged"
+        said = "they were different when this was evaluated"
         Event.objects.filter(skip_reason="below the gate").update(memorability=0.1)
         assert said not in listed(visitor, reason="below the gate")
         configure(memorability_threshold=0.05)

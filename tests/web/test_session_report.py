@@ -160,7 +160,7 @@ def test_the_omitted_length_of_a_long_text_is_shown(
 ) -> None:
     monkeypatch.setattr(pages, "MAX_TEXT_CHARS", 1000)
     remember("x" * 2234, title="Xs", session_id="night", project="zoo")
-    assert "1,234 more characters are left out here" in main(visitor.get(AT)).words
+    assert "1,234 more characters; the memory's page has the full text" in main(visitor.get(AT)).words
 
 
 def test_a_secret_is_not_opened_by_a_report(sign_in: Any, remember: Any) -> None:
@@ -177,7 +177,7 @@ def test_the_summary_is_shown_once(visitor: Client, remember: Any) -> None:
     page = main(visitor.get(AT))
     assert page.words.count("A calm night") == 1
     assert page.words.count("All went well in the end.") == 1
-    assert "stands at the head of this report" in page.words
+    assert "is at the top of this report" in page.words
 
 
 def test_each_part_numbers_its_entries_at_its_head_and_its_foot(
@@ -207,7 +207,7 @@ def test_a_part_of_a_session_says_so_and_where_the_whole_is(
     for number in range(3):
         remember(f"words {number}", session_id="night", project="zoo")
     words = main(visitor.get("/sessions/night/")).words
-    assert "This is a part of the session only: 2 of its entries, their texts shortened." in words
+    assert "This is only a part of the session: 2 of its entries, their texts shortened." in words
     assert f"All of it is in its report: {REPORT}" in words
 
 

@@ -132,7 +132,7 @@ class TestList:
 
     def test_an_empty_list_says_what_a_session_is(self, visitor: Client) -> None:
         assert "No sessions yet" in main(visitor.get("/sessions/")).words
-        assert "No session fits" in main(visitor.get("/sessions/?q=zzz")).words
+        assert "No sessions match" in main(visitor.get("/sessions/?q=zzz")).words
 
     @pytest.mark.parametrize("cursor", ["x", "e30", "W10", "ÿ", "W251bGwsbnVsbCxudWxsXQ"])
     def test_an_invalid_cursor_is_refused(self, visitor: Client, cursor: str) -> None:

@@ -164,7 +164,7 @@ def test_types_omitted_on_home_are_in_the_reads_chart(visitor: Client, remember:
     for kind in TYPES:
         remember(f"one {kind}", type=kind)
     way = _way(visitor.get("/").content.decode(), "use")
-    page_text = section_text(visitor, "Used and never used", way)
+    page_text = section_text(visitor, "Used and unused", way)
     assert all(kind.replace("_", " ") in page_text for kind in TYPES)
 
 
@@ -173,7 +173,7 @@ def test_chart_of_actors_in_full_keeps_the_period(visitor: Client, remember: Any
         remember(f"memory {number}", by=Actor(f"token:agent-{number:02}", Clearance.up_to("public")))
     way = _way(visitor.get("/glance/?days=7").content.decode(), "activity")
     assert "days=7" in way
-    assert section_text(visitor, "Changes by whom", f"/glance/{way}").count("token:agent-") == 11
+    assert section_text(visitor, "Changes by author", f"/glance/{way}").count("token:agent-") == 11
 
 
 def test_skip_reasons_are_shown_in_full(visitor: Client) -> None:

@@ -95,7 +95,7 @@ class TestFilters:
         response = visitor.get("/timeline/entries/", {field: value})
         assert response.status_code == 422
         assert field in response.context["form"].errors
-        assert "This filter cannot be used" in main(response).words
+        assert "The filter is invalid" in main(response).words
 
     def test_days_are_headings_in_order(self, visitor: Client) -> None:
         days = re.findall(r'data-format="whole">([\d-]+)', visitor.get("/timeline/entries/").content.decode())
@@ -139,8 +139,8 @@ class TestPages:
         assert counts[0] == counts[1]
 
     def test_an_empty_timeline_says_so(self, visitor: Client) -> None:
-        assert "Nothing has happened yet" in page_text(visitor)
-        assert "Nothing fits" in page_text(visitor, project="none")
+        assert "No activity yet" in page_text(visitor)
+        assert "No matches" in page_text(visitor, project="none")
 
 
 class TestOrder:

@@ -87,7 +87,7 @@ class TestMonth:
         ]
 
     def test_a_month_without_anything_says_so(self, visitor: Client) -> None:
-        assert "Nothing in this month" in page_text(visitor, month="2024-02")
+        assert "No activity in this month" in page_text(visitor, month="2024-02")
 
     @pytest.mark.parametrize("month", ["yesterday", "2024-13", "2024-03-10", "0001-01", "9999-12"])
     def test_a_wrong_month_is_shown_at_its_field(self, visitor: Client, month: str) -> None:

@@ -129,7 +129,7 @@ def test_an_import_without_the_forms_token_is_refused(person: Any) -> None:
 
 
 def test_who_may_not_add_memories_imports_nothing(visitor: Client) -> None:
-    assert "must be allowed to add" in main(visitor.get("/transfer/")).words
+    assert "you need the permission to add" in main(visitor.get("/transfer/")).words
     assert send(visitor, {"content": "x"}).status_code == 403
     assert Client().get("/transfer/").status_code == 302
 
@@ -174,7 +174,7 @@ def test_a_project_beyond_its_cap_is_shown_with_its_numbers(writer: Client, conf
     configure(max_memories=1)
     lines = [{"content": "one", "project": "<b>shop"}, {"content": "two", "project": "<b>shop"}]
     shown = main(writer.get(sent(writer, *lines))).words
-    assert "More than a project may hold<b>shop: 2 of 1" in shown
+    assert "Over the cap<b>shop: 2 of 1" in shown
     assert "Nothing was removed." in shown
 
 

@@ -222,7 +222,7 @@ class Command(BaseCommand):
         """What a person should know about it besides the numbers."""
         tally, days = self.tally, settings.MEMORYHUB.default_ttl_days
         for what, n in tally.unmapped.most_common():
-            yield f"Changed, or without a place here: {shown(what, 200)} ({n:,})"
+            yield f"Changed or not imported: {shown(what, 200)} ({n:,})"
         if unknown := tally.ignored:
             listed = ", ".join(f"{shown(name)} ({plural(n, 'line')})" for name, n in unknown.most_common())
             yield f"Unknown fields, ignored: {listed}"

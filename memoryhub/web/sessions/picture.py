@@ -137,7 +137,7 @@ def _injection_item(log: InjectionReport, session: Any) -> PictureItem:
     """Link the item to its entry in the injection log of this session."""
     titles = (
         "; ".join(shorten(redaction.display_name(item.memory), MAX_TITLE_CHARS) for item in log.shown)
-        or "nothing to be listed"
+        or "nothing to list"
     )
     at, uid = log.injection.at, log.injection.uid
     here = f"{session_url(session.session_id, session.project)}&kind=injection#injection-{uid}"

@@ -40,7 +40,7 @@ def test_a_new_agent_gets_a_token_for_one_project_and_loses_it_again(
         expect(page.locator("#arrived")).to_contain_text("baker-bot was heard")
     page.goto("/connect/")
     page.get_by_text("Revoke…").click()
-    page.get_by_role("button", name="Revoke for good").click()
+    page.get_by_role("button", name="Revoke permanently").click()
     expect(page.get_by_text("You have no active token.")).to_be_visible()
     assert AgentToken.objects.active().count() == 0
     assert remember(token, "bakery") == 401

@@ -41,7 +41,7 @@ def test_a_faded_memory_leads_to_the_run_that_is_then_undone(
     expect(page.locator("#run-state")).to_contain_text("Waiting to begin")
     runs.execute(MaintenanceRun.objects.latest("pk"))
     if not scripts:
-        page.get_by_role("link", name="Ask again how far it is").click()
+        page.get_by_role("link", name="Refresh").click()
     expect(page.locator("#run-state")).to_contain_text("Done")
     page.goto(f"/memories/{faded[0].uid}/")
     expect(importance).to_contain_text("0.5")

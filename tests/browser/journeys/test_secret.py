@@ -50,7 +50,7 @@ def test_a_scan_hides_what_it_finds_and_the_browser_shows_it_to_no_one(
     call_command("scan_secrets", "--quarantine", stdout=StringIO())
     watch.expect(404)
     page = set_out(f"/memories/{leaked.uid}/", insider)
-    expect(page.get_by_role("heading", level=1)).to_have_text("There is nothing to see here")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Page not found")
     page.goto("/search/?q=uploader&min_score=0")
     expect(page.get_by_role("link", name="Uploader")).to_have_count(0)
 
