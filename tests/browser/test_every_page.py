@@ -158,7 +158,7 @@ def test_nor_where_someone_is_refused(open_page: OpenPage, reader: User, watch: 
     page.evaluate("document.querySelector('main form [name=csrfmiddlewaretoken]').remove()")
     page.get_by_label("Password").fill("nor this")
     page.get_by_role("button", name="Sign in").click()
-    page.wait_for_function("document.querySelector('main form') === null")
+    expect(page.locator("main form")).to_have_count(0)
     look_at(page, [HERE])
 
 

@@ -77,7 +77,7 @@ def test_the_keyboard_skips_to_the_content(open_page: Any, reader: Any) -> None:
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "main"
+    expect(page.locator("#main")).to_be_focused()
 
 
 def test_on_a_phone_the_menu_opens_over_the_page(open_page: Any, reader: Any) -> None:

@@ -50,7 +50,7 @@ def wait_a_round(page: Page, hand: bool = True) -> None:
     if hand:
         page.mouse.move(5, 300)
         page.mouse.move(6, 300)
-    page.wait_for_function("window.isSet")
+    page.wait_for_function("() => window.isSet")
     with page.expect_response(lambda one: one.request.headers.get("if-none-match") is not None):
         page.clock.run_for(ROUND)
 

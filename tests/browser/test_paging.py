@@ -9,16 +9,26 @@ import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
+from memoryhub import memories
+from memoryhub.access.policy import Actor
+from memoryhub.memories.schemas import MemoryDraft
 from tests.browser.conftest import PHONE, OpenPage
+from tests.browser.page_checks import WAIT_FOR_FRAMES
 
 LISTS = ["/memories/", "/search/?q=zebra&min_score=0"]
 
 
 @pytest.fixture(autouse=True)
-def many(live_server: Any, remember: Any) -> None:
-    for number in range(60):
-        kind = "decision" if number % 2 else "discovery"
-        remember(f"zebra {number:03}", project="zoo" if number % 3 else "farm", type=kind)
+def many(live_server: Any, actor: Actor) -> None:
+    drafts = [
+        MemoryDraft(
+            content=f"zebra {number:03}",
+            project="zoo" if number % 3 else "farm",
+            type="decision" if number % 2 else "discovery",
+        )
+        for number in range(60)
+    ]
+    memories.create_memories(drafts, actor)
 
 
 def focused(page: Page) -> str:
@@ -81,14 +91,14 @@ class TestTheFocus:
         page = open_page(path, reader)
         following = page.locator("main .pages a[rel=next]")
         following.focus()
-        page.wait_for_timeout(100)
+        page.evaluate(WAIT_FOR_FRAMES)
         left = page.evaluate("scrollY")
         page.keyboard.press("Enter")
         page.wait_for_url(re.compile("cursor=|page=2"))
         page.go_back()
         page.wait_for_url(re.compile(f"{re.escape(path)}$"))
         expect(following).to_be_focused()
-        assert abs(page.evaluate("scrollY") - left) < 3
+        page.wait_for_function("y => Math.abs(scrollY - y) < 3", arg=left)
 
 
 def test_it_stays_on_the_order_that_was_chosen(open_page: OpenPage, reader: User) -> None:

@@ -6,9 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from memoryhub.models import Event, Injection, Session
 from tests.browser.conftest import DESKTOP, PHONE, no_sideways_scrolling
+from tests.browser.page_checks import WAIT_FOR_FRAMES
 
 NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
 TOOLS = ("Read", "Grep", "Edit", "Bash", "WebFetch", "mcp__x__odd")
@@ -89,8 +91,8 @@ def test_a_long_session_fits_its_page_and_scrolls_in_its_own_box(
     box.focus()
     for _ in range(5):
         page.keyboard.press("ArrowRight")
-        page.wait_for_timeout(100)
-    assert box.evaluate("box => box.scrollLeft") > 0
+        page.evaluate(WAIT_FOR_FRAMES)
+    page.wait_for_function("() => document.activeElement.scrollLeft > 0")
 
 
 def test_what_was_kept_is_reached_by_the_keyboard_and_leads_to_the_memory(
@@ -102,25 +104,25 @@ def test_what_was_kept_is_reached_by_the_keyboard_and_leads_to_the_memory(
     assert "what was learnt 0" in page.evaluate("document.activeElement.querySelector('title').textContent")
     page.keyboard.press("Enter")
     page.wait_for_url("**/memories/*/")
-    assert page.get_by_role("heading", name="what was learnt 0").first.is_visible()
+    expect(page.get_by_role("heading", name="what was learnt 0").first).to_be_visible()
 
 
 def test_the_chips_narrow_and_an_event_opens(open_page: Any, reader: Any, long: Session) -> None:
     page = open_page("/sessions/long/", reader)
     page.get_by_text("Narrow to some events").click()
     page.get_by_role("navigation", name="What became of them").get_by_role("link", name="Kept 3").click()
-    assert page.locator(".timeline > li").count() == 3
+    expect(page.locator(".timeline > li")).to_have_count(3)
     page.locator(".event-more > summary").first.click()
-    assert page.get_by_text("reaches the gate of 0.30").first.is_visible()
-    assert page.get_by_text("memory.memorability is switched off").first.is_visible()
+    expect(page.get_by_text("reaches the gate of 0.30").first).to_be_visible()
+    expect(page.get_by_text("memory.memorability is switched off").first).to_be_visible()
 
 
 def test_the_log_is_one_click_away(open_page: Any, reader: Any, long: Session) -> None:
     page = open_page("/sessions/long/", reader)
     page.get_by_role("link", name="2 injections").click()
-    assert page.get_by_role("heading", name="What the agent received, and why").is_visible()
-    assert page.get_by_text("over the budget 2").is_visible()
-    assert page.locator(".injection-reason").all_inner_texts() == ["over the budget"] * 2
+    expect(page.get_by_role("heading", name="What the agent received, and why")).to_be_visible()
+    expect(page.get_by_text("over the budget 2")).to_be_visible()
+    expect(page.locator(".injection-reason")).to_have_text(["over the budget"] * 2)
 
 
 def test_a_month_leads_to_its_neighbour(open_page: Any, reader: Any, remember: Any) -> None:
@@ -140,11 +142,11 @@ def test_connecting_shows_a_token_once_and_follows_what_arrives(
     user = person("keeper", "add_agenttoken", "change_agenttoken", "add_memory")
     page = open_page("/connect/", user)
     page.get_by_role("button", name="Create token").click()
-    assert '"MEMORYHUB_TOKEN": "mh_' in page.locator("#settings").text_content()
-    assert page.get_by_text("has not been heard yet").is_visible()
+    expect(page.locator("#settings")).to_contain_text('"MEMORYHUB_TOKEN": "mh_')
+    expect(page.get_by_text("has not been heard yet")).to_be_visible()
     remember("seen", session_id="new", project="zoo")
     Event.objects.create(session=Session.objects.get(), event="prompt:submit")
     page.wait_for_selector("#arrived >> text=prompt:submit")
     page.get_by_text("Revoke…").click()
     page.get_by_role("button", name="Revoke permanently").click()
-    assert page.get_by_text("You have no active token").is_visible()
+    expect(page.get_by_text("You have no active token")).to_be_visible()

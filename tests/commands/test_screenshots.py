@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +17,7 @@ from tests.commands import hub as hubs
 from tests.commands.hub import ROOT
 from tools.commands.screenshots import FOLDER, Command
 from tools.screenshots import temporary_store
+from tools.screenshots.chromium import installed
 from tools.screenshots.pages import NOT_PICTURED, PICTURES
 
 TAKEN = {
@@ -90,7 +90,7 @@ def test_a_real_store_in_the_environment_is_not_taken(tmp_path):
 
 @pytest.mark.browser
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("chromium"), reason="needs Chromium")
+@pytest.mark.skipif(installed() is None, reason="needs Chromium")
 def test_it_takes_pictures_in_both_themes_and_widths_and_leaves_no_store_behind(tmp_path):
     from PIL import Image
 

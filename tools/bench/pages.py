@@ -89,7 +89,7 @@ def first_items(page: Page) -> Iterator[str]:
 def visit(page: Page, address: str) -> Visit:
     page.goto(address)
     page.wait_for_load_state("networkidle")
-    page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length")
+    page.wait_for_function("() => performance.getEntriesByName('first-contentful-paint').length")
     found: Any = page.evaluate(_MEASURE)
     return Visit(*found)
 
