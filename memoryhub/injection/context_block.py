@@ -73,11 +73,15 @@ def render_entry(entry: BlockEntry, text: str) -> str:
     return f"{render_head(entry)}{body}{render_tail(entry)}"
 
 
-def render_block(entries: Sequence[BlockEntry], texts: Sequence[str]) -> str:
-    """Return the block with these texts in place of the entries' own; empty without memories."""
-    if not entries:
+def render_block(entries: Sequence[BlockEntry], texts: Sequence[str], page: str = "", at: int = 0) -> str:
+    """Return the block with these texts in place of the entries' own; empty without memories.
+
+    ``page``: the element of the project's page, which comes after so many entries.
+    """
+    if not entries and not page:
         return ""
-    return OPENING + "".join(map(render_entry, entries, texts)) + CLOSING
+    elements = list(map(render_entry, entries, texts))
+    return "".join([OPENING, *elements[:at], page, *elements[at:], CLOSING])
 
 
 def count_tokens(context: str) -> int:

@@ -20,6 +20,7 @@ from memoryhub.core.database import Deadline, DeadlinePassed
 from memoryhub.injection import context_block, selection
 from memoryhub.injection.candidates import CandidateSet, find_candidates, injectable_memories
 from memoryhub.injection.log import previously_shown, record_injection
+from memoryhub.injection.project_page import render_element
 from memoryhub.injection.requests import (
     InjectedItem,
     InjectionRequest,
@@ -28,7 +29,12 @@ from memoryhub.injection.requests import (
     with_default_project,
 )
 from memoryhub.injection.selection import Selection
-from memoryhub.injection.session_start import find_at_session_start, find_pinned, pinned_memories
+from memoryhub.injection.session_start import (
+    find_at_session_start,
+    find_pinned,
+    fit_page,
+    pinned_memories,
+)
 from memoryhub.injection.tool_candidates import find_about_files, find_repairs
 from memoryhub.search.visible_rows import load_in_background
 
@@ -48,10 +54,12 @@ def inject_context(
 
 
 def inject_at_session_start(
-    request: InjectionRequest, actor: Actor, now: datetime | None = None
+    request: InjectionRequest, actor: Actor, now: datetime | None = None, *, record: bool = True
 ) -> InjectionResult:
-    """Return the block for a new session: pinned memories, the last summary, recent important memories."""
-    return _warn_if_missed(_inject(find_at_session_start, request, actor, now=now))
+    """Return the block for a new session: pinned memories, the project's page, the last summary, recent
+    important memories.
+    """
+    return _warn_if_missed(_inject(find_at_session_start, request, actor, now=now, record=record))
 
 
 def inject_pinned(request: InjectionRequest, actor: Actor, now: datetime | None = None) -> InjectionResult:
@@ -137,7 +145,7 @@ def _inject_in_time(
         shown_at = previously_shown(request, clearance, now)
         chosen, warnings = _select(candidates, request, shown_at, now, deadline, notes)
     notes = list(dict.fromkeys(notes))
-    context = _render(chosen)
+    context = _render(chosen, request.project)
     result = InjectionResult(
         context=context,
         injected=[
@@ -150,6 +158,7 @@ def _inject_in_time(
         warnings=warnings,
         shown=chosen.shown,
         choice=chosen,
+        page=chosen.page,
     )
     deadline.check()
     if record == "shown" and not result.injected:
@@ -175,12 +184,20 @@ def _select(
         limit = limit if most is None else min(limit, most)
         pinned = selection.select_pinned(candidates.pinned, shown_at, limit, deadline)
         left = left if most is None else min(left, most - context_block.count_tokens(_render(pinned)))
+    page, reserved = fit_page(candidates.page, request.project, left, candidates.ranked)
+    left -= reserved
     others = selection.select_memories(candidates.ranked, shown_at, left, request.count, now, deadline, notes)
     both = Selection(pinned.shown + others.shown, pinned.withheld + others.withheld)
+    if page:  # with those of the others that are withheld, as far as the tokens allow
+        left, shown = reserved + context_block.EMPTY_TOKENS, [one.candidate for one in both.shown]
+        both.page, _ = fit_page(candidates.page, request.project, left, shown)
     return both, selection.pinned_warnings(pinned)
 
 
-def _render(chosen: Selection) -> str:
+def _render(chosen: Selection, project: str = "") -> str:
     return context_block.render_block(
-        [one.passage for one in chosen.shown], [one.text for one in chosen.shown]
+        [one.passage for one in chosen.shown],
+        [one.text for one in chosen.shown],
+        render_element(project, chosen.page),
+        sum(one.scale == selection.PINNED for one in chosen.shown),
     )

@@ -1,7 +1,8 @@
-"""Candidate memories for a new session: pinned ones, the last summary, the important recent ones."""
+"""Candidates for a new session: pinned memories, the project's page, the last summary, important memories."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from django.conf import settings
@@ -11,8 +12,16 @@ from memoryhub.access.policy import Clearance
 from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType
 from memoryhub.injection import context_block
 from memoryhub.injection.candidates import Candidate, CandidateSet, full_match
+from memoryhub.injection.log import page_was_shown
+from memoryhub.injection.project_page import (
+    PageEntry,
+    clean_entry,
+    find_entries,
+    fit_entries,
+    render_element,
+)
 from memoryhub.injection.requests import InjectionRequest
-from memoryhub.models import Memory
+from memoryhub.models import Memory, Project
 from memoryhub.models.querysets import MemoryQuerySet
 
 MAX_RECENT = 100  # memories among which the most important ones are selected at session start
@@ -54,4 +63,31 @@ def find_at_session_start(request: InjectionRequest, clearance: Clearance, now: 
         if memory.type not in SUMMARY_TYPES and memory.importance >= MIN_IMPORTANCE
     ]
     ranked = [*summaries[:1], *sorted(important, key=lambda one: -one.score)[:MAX_IMPORTANT]]
-    return CandidateSet(ranked, find_pinned(request, clearance, now))
+    return CandidateSet(ranked, find_pinned(request, clearance, now), _find_page(request, clearance, now))
+
+
+def _find_page(request: InjectionRequest, clearance: Clearance, now: datetime) -> list[PageEntry]:
+    """Return the lines of the project's page, unless it is switched off or the agent still has it.
+
+    Pinned memories have their own part of the block.
+    """
+    if not settings.MEMORYHUB.project_page_tokens or not request.budget:
+        return []
+    if not Project.named(request.project).sends_page or page_was_shown(request, clearance, now):
+        return []
+    found = find_entries(request.project, clearance, max(now, timezone.now()), request.session_id)
+    return [clean for entry in found if not entry.pinned and (clean := clean_entry(entry))]
+
+
+def fit_page(
+    entries: list[PageEntry], project: str, left: int, shown: Iterable[Candidate]
+) -> tuple[list[PageEntry], int]:
+    """Return the lines of the page that fit and are not shown as memories, and the tokens that they take."""
+
+    def cost(lines: Sequence[PageEntry]) -> int:
+        return context_block.count_tokens(render_element(project, lines))
+
+    known = {one.memory.uid for one in shown}
+    budget = min(settings.MEMORYHUB.project_page_tokens, left - context_block.EMPTY_TOKENS)
+    fitting = fit_entries([one for one in entries if one.uid not in known], budget, cost)
+    return fitting, cost(fitting) if fitting else 0

@@ -23,6 +23,7 @@ class Project(models.Model):
     )
     paused_until = models.DateTimeField(null=True, blank=True)
     ignored_paths = models.TextField(blank=True, default="", help_text="Patterns of files, as in .gitignore")
+    sends_page = models.BooleanField(default=True, help_text="Whether its page opens the sessions of agents")
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now)
 

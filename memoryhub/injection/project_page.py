@@ -1,0 +1,328 @@
+"""A project's page: what a new colleague or agent should know, built from memories, facts and sessions.
+
+The same rows give the same page. Each line names the memory, fact or session that it comes from.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import reduce
+from pathlib import Path
+from typing import Literal
+
+from memoryhub.access.policy import Clearance, stricter_level
+from memoryhub.core.rule_files import PatternFile, Regex, Words, load_rule_file
+from memoryhub.core.text import collapse_whitespace, estimate_tokens, shorten, without_title_line
+from memoryhub.core.vocabulary import MemoryType, Scope
+from memoryhub.facts.predicates import normalise_predicate
+from memoryhub.injection.context_block import neutralise_tags
+from memoryhub.models import Event, Fact, Label, Memory
+from memoryhub.models.querysets import FactQuerySet, MemoryQuerySet
+from memoryhub.security.prompt_injection import INSTRUCTION_REMOVED, inspect_fields
+
+OFF_PAGE = "off-page"  # the tag of a memory that a person has left out of the page
+MAX_PAGE_TOKENS = 800
+MAX_LINE_CHARS = 180
+MAX_RECENT, MAX_PINNED, MAX_TAGGED, MAX_FACTS, MAX_EVENTS = 500, 100, 200, 200, 100  # rows considered
+MAX_SUMMARIES = 2  # of sessions
+MIN_CONFIDENCE = 0.5  # of facts
+MAX_SESSION_DAYS, MAX_FILES = 14, 5
+_SUMMARY = "session_summary"
+# Comments end in the first of these, and the marks of an exported block are comments.
+_COMMENT_ESCAPES = (("<!--", "‹!--"), ("-->", "--›"))
+
+
+class SectionRules(PatternFile):
+    key: str
+    title: str
+    words: Words
+    types: tuple[str, ...]
+    tag: str
+    draft_type: MemoryType
+    most: int
+    concepts: Words = frozenset()
+    predicates: tuple[str, ...] = ()
+    pattern: Regex | None = None
+
+
+class PageRules(PatternFile):
+    sections: tuple[SectionRules, ...]
+
+
+SECTIONS = load_rule_file(Path(__file__).with_name("project_page.toml"), PageRules).sections
+_LABELS = frozenset().union(*(one.words | one.concepts for one in SECTIONS))
+
+
+@dataclass(frozen=True)
+class PageEntry:
+    """A line of the page. ``kind`` and ``uid`` name its source, ``reason`` says why it is on the page.
+
+    ``is_whole``: the line contains the whole text of the memory.
+    """
+
+    section: str
+    kind: Literal["memory", "fact", "session"]
+    uid: str
+    line: str
+    reason: str
+    sensitivity: str
+    pinned: bool = False
+    is_whole: bool = False
+
+
+@dataclass(frozen=True)
+class ProjectPage:
+    """The lines of a page, section by section. ``withheld``: lines without room, and those with orders."""
+
+    project: str
+    entries: list[PageEntry]
+    withheld: list[tuple[PageEntry, str]]
+
+    def sections(self) -> Iterator[tuple[SectionRules, list[PageEntry]]]:
+        """Yield the sections that have lines."""
+        yield from group_by_section(self.entries)
+
+    def to_markdown(self) -> str:
+        """Return the page as Markdown, with a comment behind each line that names its source."""
+        parts = [
+            f"## {section.title}\n" + "".join(f"{_markdown_line(one)}\n" for one in entries)
+            for section, entries in self.sections()
+        ]
+        return "\n".join(parts)
+
+
+def group_by_section(entries: Iterable[PageEntry]) -> Iterator[tuple[SectionRules, list[PageEntry]]]:
+    found = defaultdict(list)
+    for entry in entries:
+        found[entry.section].append(entry)
+    yield from ((one, found[one.key]) for one in SECTIONS if found[one.key])
+
+
+def _markdown_line(entry: PageEntry) -> str:
+    return f"- {entry.line} <!-- {entry.kind}:{entry.uid} -->"
+
+
+def render_element(project: str, entries: Sequence[PageEntry]) -> str:
+    """Return the page as an element of the context block; empty without lines."""
+    if not entries:
+        return ""
+    parts = [
+        f"{section.title}:\n" + "".join(f"- {neutralise_tags(one.line)}{_reference(one)}\n" for one in lines)
+        for section, lines in group_by_section(entries)
+    ]
+    name = collapse_whitespace(project).translate(str.maketrans({'"': "'", "<": "‹", ">": "›", "&": "+"}))
+    return f'<memory-page project="{shorten(name, 100)}">\n{"".join(parts)}</memory-page>\n'
+
+
+def _reference(entry: PageEntry) -> str:
+    return f" [{entry.uid}]" if entry.kind == "memory" else ""
+
+
+def build_page(
+    project: str, clearance: Clearance, now: datetime, *, but_session: str = "", tokens: int = MAX_PAGE_TOKENS
+) -> ProjectPage:
+    """Return the page of a project, as far as this clearance sees it, in at most so many tokens.
+
+    ``but_session``: a session whose own work is not reported.
+    """
+    entries, blocked = [], []
+    for entry in find_entries(project, clearance, now, but_session):
+        clean = clean_entry(entry)
+        if clean is None:
+            blocked.append((entry, "blocked by the governor"))
+        else:
+            entries.append(clean)
+    fitting = fit_entries(entries, tokens, _markdown_cost)
+    over = [(one, "over the budget") for one in entries if one not in fitting]
+    return ProjectPage(project, fitting, [*blocked, *over])
+
+
+def _markdown_cost(entries: Sequence[PageEntry]) -> int:
+    return estimate_tokens(ProjectPage("", list(entries), []).to_markdown())
+
+
+def fit_entries(
+    entries: Sequence[PageEntry], tokens: int, cost: Callable[[Sequence[PageEntry]], int]
+) -> list[PageEntry]:
+    """Return as many entries as fit, the best of every section first, in the order of the page."""
+    ranks: dict[str, int] = defaultdict(int)
+    order = []
+    for entry in entries:
+        order.append((not entry.pinned, ranks[entry.section], entry))
+        ranks[entry.section] += 1
+    chosen: list[PageEntry] = []
+    for _, _, entry in sorted(order, key=lambda one: one[:2]):
+        if cost([*chosen, entry]) <= tokens:
+            chosen.append(entry)
+    return [one for one in entries if one in chosen]
+
+
+def clean_entry(entry: PageEntry) -> PageEntry | None:
+    """Return the entry without orders to an agent, None if nothing else is left."""
+    verdict = inspect_fields({"text": entry.line})
+    line = str(verdict.clean["text"])
+    if verdict.blocked or not any(map(str.isalnum, line.replace(INSTRUCTION_REMOVED, ""))):
+        return None
+    for mark, harmless in _COMMENT_ESCAPES:
+        line = line.replace(mark, harmless)
+    return replace(entry, line=line, is_whole=entry.is_whole and line == entry.line)
+
+
+def find_entries(project: str, clearance: Clearance, now: datetime, but_session: str = "") -> list[PageEntry]:
+    """Return the lines of the page before the budget, section by section, the best first."""
+    if not project or not clearance.includes_project(project):
+        return []
+    memories = page_memories(project, clearance, now)
+    placed = _place_memories(memories, but_session)
+    entries = _memory_entries(placed)
+    used = {memory.pk for _, _, memory in placed}
+    entries += _fact_entries(_page_facts(project, clearance, now), project, used)
+    summarised = {memory.session_id for _, _, memory in placed if memory.type == _SUMMARY}
+    entries += _session_entry(project, clearance, now, but_session, summarised)
+    order = {section.key: number for number, section in enumerate(SECTIONS)}
+    entries.sort(key=lambda one: (order[one.section], not one.pinned))  # stable: best first
+    limits = {section.key: section.most for section in SECTIONS}
+    kept, counts = [], dict.fromkeys(order, 0)
+    for entry in entries:
+        counts[entry.section] += 1
+        if entry.pinned or counts[entry.section] <= limits[entry.section]:
+            kept.append(entry)
+    return kept
+
+
+def page_memories(project: str, clearance: Clearance, now: datetime) -> MemoryQuerySet:
+    """Return the live memories of a project that a page may show, without personal and replaced ones."""
+    live: MemoryQuerySet = Memory.objects.visible_to(clearance).live(now)
+    shared = live.filter(project=project).exclude(scope=Scope.PERSONAL.value)
+    return shared.exclude(superseded_by__in=live)
+
+
+def _place_memories(memories: MemoryQuerySet, but_session: str) -> list[tuple[SectionRules, str, Memory]]:
+    """Return the memories that belong to a section, with the reason: the best first, current work by date."""
+    lean = memories.defer("content", "overview")
+    tagged = Label.objects.filter(value__in=_LABELS, memory__in=memories).order_by("-memory_id")
+    pks = list(tagged.values_list("memory_id", flat=True)[:MAX_TAGGED])
+    found = {
+        memory.pk: memory
+        for rows in (
+            lean.pinned().order_by("-importance", "pinned_at", "pk")[:MAX_PINNED],
+            lean.filter(pk__in=pks),
+            lean.order_by("-updated_at", "-pk")[:MAX_RECENT],
+        )
+        for memory in rows
+    }
+    labels = defaultdict(set)
+    for pk, value in Label.objects.filter(memory__in=list(found)).values_list("memory_id", "value"):
+        labels[pk].add(value.lower())
+    placed = []
+    for memory in sorted(
+        found.values(), key=lambda one: (-one.importance, -one.updated_at.timestamp(), one.pk)
+    ):
+        if OFF_PAGE in labels[memory.pk] or (memory.type == _SUMMARY and memory.session_id == but_session):
+            continue
+        section, reason = classify_memory(memory, labels[memory.pk])
+        if section:
+            placed.append((section, reason, memory))
+    return _newest_work(placed)
+
+
+def _newest_work(placed: list[tuple[SectionRules, str, Memory]]) -> list[tuple[SectionRules, str, Memory]]:
+    """Order current work by date, summaries of sessions first, and drop all but the latest summaries."""
+    work = [one for one in placed if one[0].key == "current-work"]
+    work.sort(key=lambda one: (one[2].updated_at, one[2].pk), reverse=True)
+    summaries = [one for one in work if one[2].type == _SUMMARY][:MAX_SUMMARIES]
+    rest = [one for one in work if one[2].type != _SUMMARY]
+    return [*(one for one in placed if one[0].key != "current-work"), *summaries, *rest]
+
+
+def classify_memory(memory: Memory, labels: Collection[str]) -> tuple[SectionRules | None, str]:
+    """Return the section of a memory and the reason, or None."""
+    words = {*labels, memory.category.lower()}
+    for section in SECTIONS:
+        if known := sorted(words & section.words):
+            return section, f"“{known[0]}”"
+    for section in SECTIONS:
+        if section.pattern and section.pattern.search(memory.title):
+            return section, "its wording"
+    for section in SECTIONS:
+        if memory.type in section.types:
+            return section, f"type {memory.type}"
+        if known := sorted(set(labels) & section.concepts):
+            return section, f"“{known[0]}”"
+    decisions = next(one for one in SECTIONS if one.key == "decisions")
+    return (decisions, "pinned") if memory.pinned else (None, "")
+
+
+def _memory_entries(placed: Iterable[tuple[SectionRules, str, Memory]]) -> list[PageEntry]:
+    kept = list(placed)
+    contents: Mapping[int, str] = dict(
+        Memory.objects.filter(pk__in=[memory.pk for _, _, memory in kept]).values_list("pk", "content")
+    )
+    entries = []
+    for section, reason, memory in kept:
+        line, is_whole = memory_line(memory, contents.get(memory.pk, ""))
+        why = reason if reason == "pinned" or not memory.pinned else f"pinned, {reason}"
+        entries.append(
+            PageEntry(
+                section.key, "memory", memory.uid, line, why, memory.sensitivity, memory.pinned, is_whole
+            )
+        )
+    return entries
+
+
+def memory_line(memory: Memory, content: str) -> tuple[str, bool]:
+    """Return one line for a memory, and whether it has the whole text: its title, and a short text too."""
+    body = collapse_whitespace(without_title_line(content[: MAX_LINE_CHARS * 8], memory.title))
+    title = collapse_whitespace(memory.title) or body
+    if not body or body == title:
+        return shorten(title, MAX_LINE_CHARS), len(title) <= MAX_LINE_CHARS and len(body) <= len(title)
+    if title.endswith("…") and body.startswith(title[:-1].rstrip()):
+        title, whole = "", body
+    else:
+        whole = f"{title.rstrip(' .:')}: {body}"
+    if len(whole) <= MAX_LINE_CHARS:
+        return whole, True
+    return shorten(title or body, MAX_LINE_CHARS), False
+
+
+def _page_facts(project: str, clearance: Clearance, now: datetime) -> FactQuerySet:
+    facts: FactQuerySet = Fact.objects.visible_to(clearance).current(now).filter(project=project)
+    facts = facts.exclude(memory__scope=Scope.PERSONAL.value).filter(confidence__gte=MIN_CONFIDENCE)
+    return facts.order_by("-confidence", "-updated_at", "-pk")
+
+
+def _fact_entries(facts: FactQuerySet, project: str, used: Collection[int]) -> list[PageEntry]:
+    """Return lines for facts, without those of memories that are on the page themselves."""
+    sections = {normalise_predicate(name): section for section in SECTIONS for name in section.predicates}
+    entries = []
+    for fact in facts[:MAX_FACTS]:
+        predicate = normalise_predicate(fact.predicate)
+        section = sections.get(predicate)
+        if section is None and fact.subject.strip().casefold() == project.casefold():
+            section = SECTIONS[0]
+        if section and fact.memory_id not in used:
+            line = shorten(f"{fact.subject} {predicate} {fact.object}", MAX_LINE_CHARS)
+            reason = f"fact with “{shorten(predicate, 40)}”"
+            entries.append(PageEntry(section.key, "fact", fact.uid, line, reason, fact.sensitivity))
+    return entries
+
+
+def _session_entry(
+    project: str, clearance: Clearance, now: datetime, but_session: str, summarised: Collection[str]
+) -> list[PageEntry]:
+    """Return a line with the files of the latest session, unless its summary is on the page."""
+    since = now - timedelta(days=MAX_SESSION_DAYS)
+    events = Event.objects.visible_to(clearance, now).filter(session__project=project, at__gt=since)
+    events = events.exclude(files=[]).exclude(session__session_id=but_session).order_by("-at", "-pk")
+    rows = list(events.values_list("session__session_id", "at", "files", "sensitivity")[:MAX_EVENTS])
+    if not rows or rows[0][0] in summarised:
+        return []
+    latest, at = rows[0][:2]
+    own = [row for row in rows if row[0] == latest]
+    files = list(dict.fromkeys(path for _, _, paths, _ in own for path in paths))[:MAX_FILES]
+    level = reduce(stricter_level, [row[3] for row in own])
+    line = shorten(f"{at:%Y-%m-%d}: worked on {', '.join(files)}", MAX_LINE_CHARS)
+    return [PageEntry("current-work", "session", latest, line, "latest session, without a summary", level)]
