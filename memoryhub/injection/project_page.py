@@ -13,7 +13,8 @@ from functools import reduce
 from pathlib import Path
 from typing import Literal
 
-from memoryhub.access.policy import Clearance, stricter_level
+from memoryhub.access.policy import Actor, Clearance, Sensitivity, stricter_level
+from memoryhub.audit.journal import record_reveals
 from memoryhub.core.rule_files import PatternFile, Regex, Words, load_rule_file
 from memoryhub.core.text import collapse_whitespace, estimate_tokens, shorten, without_title_line
 from memoryhub.core.vocabulary import MemoryType, Scope
@@ -86,9 +87,9 @@ class ProjectPage:
         yield from group_by_section(self.entries)
 
     def to_markdown(self) -> str:
-        """Return the page as Markdown, with a comment behind each line that names its source."""
+        """Return the page as Markdown."""
         parts = [
-            f"## {section.title}\n" + "".join(f"{_markdown_line(one)}\n" for one in entries)
+            f"## {section.title}\n\n" + "".join(f"- {one.line}\n" for one in entries)
             for section, entries in self.sections()
         ]
         return "\n".join(parts)
@@ -99,10 +100,6 @@ def group_by_section(entries: Iterable[PageEntry]) -> Iterator[tuple[SectionRule
     for entry in entries:
         found[entry.section].append(entry)
     yield from ((one, found[one.key]) for one in SECTIONS if found[one.key])
-
-
-def _markdown_line(entry: PageEntry) -> str:
-    return f"- {entry.line} <!-- {entry.kind}:{entry.uid} -->"
 
 
 def render_element(project: str, entries: Sequence[PageEntry]) -> str:
@@ -169,6 +166,13 @@ def clean_entry(entry: PageEntry) -> PageEntry | None:
     for mark, harmless in _COMMENT_ESCAPES:
         line = line.replace(mark, harmless)
     return replace(entry, line=line, is_whole=entry.is_whole and line == entry.line)
+
+
+def record_page_reveals(entries: Iterable[PageEntry], actor: Actor, where: str) -> None:
+    """Journal the secret memories among the lines that a response shows, before it is sent."""
+    secret = [one.uid for one in entries if one.sensitivity == Sensitivity.SECRET.value]
+    if secret:
+        record_reveals(Memory.objects.visible_to(actor.clearance).filter(uid__in=secret), actor, where)
 
 
 def find_entries(project: str, clearance: Clearance, now: datetime, but_session: str = "") -> list[PageEntry]:
