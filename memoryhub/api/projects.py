@@ -11,17 +11,17 @@ from ninja import Body, Query, Router
 from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub.api.events import hook_project, text_field
-from memoryhub.api.schemas import ProjectShape, documented
+from memoryhub.api.schemas import CorrectedShape, PageShape, ProjectShape, documented
 from memoryhub.capture import projects
 from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
+from memoryhub.capture.page_corrections import Action, Correction, correct_page
 from memoryhub.capture.proof import status_line
 from memoryhub.core.dates import format_iso
 from memoryhub.core.text import estimate_tokens
 from memoryhub.core.vocabulary import ProjectMode, Right
 from memoryhub.http.authentication import MAINTAIN, READ, WRITE, AccessParams, ApiRequest
 from memoryhub.http.problems import json_response
-from memoryhub.injection.page_corrections import Action, Correction, correct_page
-from memoryhub.injection.project_page import PageEntry, build_page, record_page_reveals
+from memoryhub.injection.project_page import SECTIONS, PageEntry, build_page, record_page_reveals
 from memoryhub.memories.rows import resolve_project
 from memoryhub.memories.schemas import Name, Text
 from memoryhub.models import Project
@@ -54,35 +54,6 @@ class PageParams(AccessParams):
     """The levels of the lines besides public."""
 
 
-class PageEntryShape(BaseModel):
-    """A line, and the memory, fact or session that it comes from. ``reason``: why it is on the page."""
-
-    kind: Literal["memory", "fact", "session"]
-    id: str
-    line: str
-    reason: str
-    sensitivity: str
-    pinned: bool
-
-
-class PageSectionShape(BaseModel):
-    key: str
-    title: str
-    entries: list[PageEntryShape]
-
-
-class PageShape(BaseModel):
-    """``sent``: whether the page opens the sessions of agents. ``withheld``: sources of lines that are not
-    on the page, with the reason."""
-
-    project: str
-    sent: bool
-    tokens: int
-    markdown: str
-    sections: list[PageSectionShape]
-    withheld: list[dict[str, str]]
-
-
 class PageCorrection(AccessParams):
     """A correction. ``add`` takes a section and a text, ``reword`` an id and a text, the others an id."""
 
@@ -91,13 +62,6 @@ class PageCorrection(AccessParams):
     id: Name = ""
     section: Name = ""
     text: Annotated[Text, Field(max_length=10_000)] = ""
-
-
-class CorrectedShape(BaseModel):
-    """``memory_id``: the changed or new memory; empty if the correction only ended a fact."""
-
-    action: str
-    memory_id: str
 
 
 # These two come first: the name of a project may contain slashes.
@@ -114,8 +78,17 @@ def project_page(request: ApiRequest, name: str, params: Query[PageParams]) -> H
         for section, entries in page.sections()
     ]
     withheld = [{"kind": one.kind, "id": one.uid, "reason": reason} for one, reason in page.withheld]
-    answer = {"project": name, "sent": project.sends_page, "tokens": estimate_tokens(markdown)}
-    return json_response({**answer, "markdown": markdown, "sections": sections, "withheld": withheld})
+    return json_response(
+        {
+            "project": name,
+            "sent": project.sends_page,
+            "tokens": estimate_tokens(markdown),
+            "markdown": markdown,
+            "section_titles": {one.key: one.title for one in SECTIONS},
+            "sections": sections,
+            "withheld": withheld,
+        }
+    )
 
 
 def _serialize_line(entry: PageEntry) -> dict[str, Any]:

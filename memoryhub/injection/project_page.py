@@ -20,7 +20,7 @@ from memoryhub.core.text import collapse_whitespace, estimate_tokens, shorten, w
 from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.facts.predicates import normalise_predicate
 from memoryhub.injection.context_block import neutralise_tags
-from memoryhub.models import Event, Fact, Label, Memory
+from memoryhub.models import Event, Fact, Label, Memory, Project
 from memoryhub.models.querysets import FactQuerySet, MemoryQuerySet
 from memoryhub.security.prompt_injection import INSTRUCTION_REMOVED, inspect_fields
 
@@ -302,7 +302,7 @@ def _fact_entries(facts: FactQuerySet, project: str, used: Collection[int]) -> l
     """Return lines for facts, without those of memories that are on the page themselves."""
     sections = {normalise_predicate(name): section for section in SECTIONS for name in section.predicates}
     entries = []
-    for fact in facts[:MAX_FACTS]:
+    for fact in facts.exclude(uid__in=Project.named(project).off_page_facts)[:MAX_FACTS]:
         predicate = normalise_predicate(fact.predicate)
         section = sections.get(predicate)
         if section is None and fact.subject.strip().casefold() == project.casefold():

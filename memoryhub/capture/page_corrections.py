@@ -9,12 +9,14 @@ from typing import Any, Literal
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Sensitivity
+from memoryhub.capture.projects import configure_project
+from memoryhub.core.database import write_transaction
 from memoryhub.core.text import collapse_whitespace
 from memoryhub.facts.services import EndedFacts, end_facts
 from memoryhub.injection.project_page import OFF_PAGE, SECTIONS, memory_line, page_memories
 from memoryhub.memories import BulkResult, Conflict, NotFound, StoreError, apply_bulk_action, create_memory
 from memoryhub.memories.schemas import MemoryDraft
-from memoryhub.models import Fact, Memory
+from memoryhub.models import Fact, Memory, Project
 
 Action = Literal["add", "reword", "pin", "unpin", "leave_out", "not_true"]
 MAX_TEXT = 500  # characters of a line
@@ -35,11 +37,14 @@ class Correction:
 
 @dataclass(frozen=True)
 class Corrected:
-    """The result. ``memory``: the changed or new one. ``change`` or ``ended``: what an undo needs."""
+    """The result. ``memory``: the changed or new one. The others are what an undo needs: ``change`` of a
+    memory, ``ended`` facts, the id of a change of ``settings``.
+    """
 
     memory: Memory | None = None
     change: BulkResult | None = None
     ended: EndedFacts | None = None
+    settings: str = ""
 
 
 def correct_page(
@@ -116,15 +121,29 @@ def _reworded(memory: Memory, text: str) -> dict[str, Any]:
 
 
 def _correct_fact(project: str, correction: Correction, text: str, actor: Actor, now: datetime) -> Corrected:
-    """End a fact. Reworded, it becomes a pinned memory of the same level, because a line is no triple."""
+    """End a fact, or leave it out. Reworded, it becomes a pinned memory of the same level, because a line
+    is no triple.
+    """
     facts = Fact.objects.visible_to(actor.clearance).current(now)
     fact = facts.filter(project=project, uid=correction.uid).first()
     if fact is None:
         raise NotFound("there is no such line on the page")
+    if correction.action == "leave_out":
+        return Corrected(settings=_leave_out_fact(fact, actor, now))
     if correction.action not in ("reword", "not_true"):
-        raise StoreError("a fact can be reworded, or ended if it is not true any more", "action")
+        raise StoreError("a fact cannot be pinned; reword it, or add a line", "action")
     memory = None
     if correction.action == "reword":
         level = Sensitivity(fact.sensitivity)
         memory = _add_line(project, correction.section or "decisions", text, actor, now, level)
     return Corrected(memory, ended=end_facts([fact.uid], actor, now))
+
+
+def _leave_out_fact(fact: Fact, actor: Actor, now: datetime) -> str:
+    """Leave a public fact out of its project's page. The settings of a project are public themselves."""
+    levels = {fact.sensitivity, fact.memory.sensitivity if fact.memory else fact.sensitivity}
+    if levels != {Sensitivity.PUBLIC.value}:
+        raise StoreError("only a public fact can be left out; end it if it is not true any more", "action")
+    with write_transaction():
+        left_out = [*Project.named(fact.project).off_page_facts, fact.uid]
+        return configure_project(fact.project, actor, now, off_page_facts=left_out).undo
