@@ -15,7 +15,9 @@ from django.conf import settings
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance
+from memoryhub.capabilities import STORE, disabled_message, is_enabled
 from memoryhub.core import damage
+from memoryhub.core.claude_code import MAX_CONTEXT_CHARS, MAX_CONTEXT_TOKENS
 from memoryhub.core.database import Deadline, DeadlinePassed
 from memoryhub.injection import context_block, selection
 from memoryhub.injection.candidates import CandidateSet, find_candidates, injectable_memories
@@ -36,6 +38,7 @@ from memoryhub.injection.session_start import (
     pinned_memories,
 )
 from memoryhub.injection.tool_candidates import find_about_files, find_repairs
+from memoryhub.models.fields import new_uid
 from memoryhub.search.visible_rows import load_in_background
 
 logger = logging.getLogger(__name__)
@@ -60,6 +63,27 @@ def inject_at_session_start(
     important memories.
     """
     return _warn_if_missed(_inject(find_at_session_start, request, actor, now=now, record=record))
+
+
+def preview_session_start(
+    project: str, actor: Actor, *, private: bool = False, secret: bool = False
+) -> InjectionResult:
+    """Return what the next session of Claude Code in a project receives, without logging it."""
+    if not is_enabled(STORE):
+        return InjectionResult(skipped=[disabled_message(STORE)])
+    request = InjectionRequest(
+        "",
+        session_id=new_uid(),
+        project=project,
+        token_budget=min(settings.MEMORYHUB.token_budget, MAX_CONTEXT_TOKENS),
+        max_tokens=MAX_CONTEXT_TOKENS,
+        allow_private=private,
+        allow_secret=secret,
+    )
+    found = inject_at_session_start(request, actor, record=False)
+    if len(found.context) > MAX_CONTEXT_CHARS:
+        return InjectionResult(skipped=[f"more than {MAX_CONTEXT_CHARS} characters are not sent"])
+    return found
 
 
 def inject_pinned(request: InjectionRequest, actor: Actor, now: datetime | None = None) -> InjectionResult:
