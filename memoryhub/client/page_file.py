@@ -118,7 +118,8 @@ def _write(client: Client, options: argparse.Namespace, page: PageShape, levels:
                     print(f"{path}: nothing was changed.")
                     return 1
                 for correction, _, _ in changes.corrections:
-                    client.correct_project_page(options.project, **correction, **levels)
+                    sent: PageCorrection = {**correction, **levels}
+                    client.correct_project_page(options.project, **sent)
                 page = client.project_page(options.project, **levels)
     return _replace_block(options, path, before, replace_block(before, block, page))
 

@@ -61,8 +61,9 @@ def record_injection(
 def _build_log_row(request: InjectionRequest, result: InjectionResult) -> Injection:
     """Return an unsaved row without session and time. Its level is the strictest of prompt and memories."""
     level = request.sensitivity
-    for one in (*(shown.candidate.memory for shown in result.shown), *result.page):
-        level = stricter_level(level, one.sensitivity)
+    levels = [one.candidate.memory.sensitivity for one in result.shown]
+    for one in (*levels, *(line.sensitivity for line in result.page)):
+        level = stricter_level(level, one)
     return Injection(
         project=request.project,
         sensitivity=level,

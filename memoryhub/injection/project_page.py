@@ -15,11 +15,11 @@ from typing import Literal
 
 from memoryhub.access.policy import Actor, Clearance, Sensitivity, stricter_level
 from memoryhub.audit.journal import record_reveals
-from memoryhub.core.rule_files import PatternFile, Regex, Words, load_rule_file
+from memoryhub.core.rule_files import PatternFile, Regex, RuleSchema, Words, load_rule_file
 from memoryhub.core.text import collapse_whitespace, estimate_tokens, shorten, without_title_line
 from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.facts.predicates import normalise_predicate
-from memoryhub.injection.context_block import neutralise_tags
+from memoryhub.injection.context_block import format_attribute, neutralise_tags
 from memoryhub.models import Event, Fact, Label, Memory, Project
 from memoryhub.models.querysets import FactQuerySet, MemoryQuerySet
 from memoryhub.security.prompt_injection import INSTRUCTION_REMOVED, inspect_fields
@@ -36,7 +36,7 @@ _SUMMARY = "session_summary"
 _COMMENT_ESCAPES = (("<!--", "‹!--"), ("-->", "--›"))
 
 
-class SectionRules(PatternFile):
+class SectionRules(RuleSchema):
     key: str
     title: str
     words: Words
@@ -110,8 +110,7 @@ def render_element(project: str, entries: Sequence[PageEntry]) -> str:
         f"{section.title}:\n" + "".join(f"- {neutralise_tags(one.line)}{_reference(one)}\n" for one in lines)
         for section, lines in group_by_section(entries)
     ]
-    name = collapse_whitespace(project).translate(str.maketrans({'"': "'", "<": "‹", ">": "›", "&": "+"}))
-    return f'<memory-page project="{shorten(name, 100)}">\n{"".join(parts)}</memory-page>\n'
+    return f'<memory-page project="{format_attribute(project)}">\n{"".join(parts)}</memory-page>\n'
 
 
 def _reference(entry: PageEntry) -> str:

@@ -121,7 +121,7 @@ def project_page_correct(request: HttpRequest, name: str) -> HttpResponse:
         raise BadRequest("there is no such correction")
     _require_permission(request, action, kind)
     wanted = Correction(
-        action,  # type: ignore[arg-type] checked above
+        action,  # type: ignore[arg-type]
         kind,  # type: ignore[arg-type]
         fields.get("id", ""),
         fields.get("section", ""),
@@ -263,9 +263,9 @@ def _sent_items(found: InjectionResult, project: str) -> list[SentItem]:
         items.append(SentItem(memory.title or memory.uid, url, tokens, reason, part))
     titles = {section.key: section.title for section in SECTIONS}
     lines = []
-    for one in found.page:
-        url, tokens = _page_line(one, project).url, estimate_tokens(one.line)
-        lines.append(SentItem(one.line, url, tokens, one.reason, titles[one.section]))
+    for entry in found.page:
+        url, tokens = _page_line(entry, project).url, estimate_tokens(entry.line)
+        lines.append(SentItem(entry.line, url, tokens, entry.reason, titles[entry.section]))
     pinned = sum(one.scale == selection.PINNED for one in found.shown)
     return [*items[:pinned], *lines, *items[pinned:]]
 

@@ -57,6 +57,7 @@ def test_memories_are_in_the_section_of_their_tag_wording_or_type(page, store, a
     store("Tests run with `pytest -n0`", type="general")
     store("Does the importer need a lock?", type="discovery")
     store("Basket totals are cached", type="feature")
+    store("Fans start with a ramp", type="general")
     create_fact(FactDraft(subject="shop", predicate="tested_with", object="pytest", project="shop"), actor)
     create_fact(FactDraft(subject="Shop", predicate="is a", object="web shop", project="shop"), actor)
     assert lines(page()) == {
