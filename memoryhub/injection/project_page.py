@@ -13,6 +13,8 @@ from functools import reduce
 from pathlib import Path
 from typing import Literal
 
+from django.db.models import Exists, OuterRef
+
 from memoryhub.access.policy import Actor, Clearance, Sensitivity, stricter_level
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.rule_files import PatternFile, Regex, RuleSchema, Words, load_rule_file
@@ -20,6 +22,7 @@ from memoryhub.core.text import collapse_whitespace, estimate_tokens, shorten, w
 from memoryhub.core.vocabulary import MemoryType, Scope
 from memoryhub.facts.predicates import normalise_predicate
 from memoryhub.injection.context_block import format_attribute, neutralise_tags
+from memoryhub.memories.replacements import without_replaced
 from memoryhub.models import Event, Fact, Label, Memory, Project
 from memoryhub.models.querysets import FactQuerySet, MemoryQuerySet
 from memoryhub.security.prompt_injection import INSTRUCTION_REMOVED, inspect_fields
@@ -27,11 +30,15 @@ from memoryhub.security.prompt_injection import INSTRUCTION_REMOVED, inspect_fie
 OFF_PAGE = "off-page"  # the tag of a memory that a person has left out of the page
 MAX_PAGE_TOKENS = 800
 MAX_LINE_CHARS = 180
-MAX_RECENT, MAX_PINNED, MAX_TAGGED, MAX_FACTS, MAX_EVENTS = 500, 100, 200, 200, 100  # rows considered
+MAX_RECENT, MAX_PINNED, MAX_TAGGED, MAX_FACTS, MAX_EVENTS = 300, 100, 200, 200, 100  # rows considered
 MAX_SUMMARIES = 2  # of sessions
 MIN_CONFIDENCE = 0.5  # of facts
 MAX_SESSION_DAYS, MAX_FILES = 14, 5
 _SUMMARY = "session_summary"
+_COLUMNS = (
+    *("uid", "sensitivity", "project", "session_id", "type", "category", "title", "importance"),
+    *("pinned_at", "updated_at"),
+)
 # Comments end in the first of these, and the marks of an exported block are comments.
 _COMMENT_ESCAPES = (("<!--", "‹!--"), ("-->", "--›"))
 
@@ -59,10 +66,7 @@ _LABELS = frozenset().union(*(one.words | one.concepts for one in SECTIONS))
 
 @dataclass(frozen=True)
 class PageEntry:
-    """A line of the page. ``kind`` and ``uid`` name its source, ``reason`` says why it is on the page.
-
-    ``is_whole``: the line contains the whole text of the memory.
-    """
+    """A line of the page. ``kind`` and ``uid`` name its source, ``reason`` says why it is on the page."""
 
     section: str
     kind: Literal["memory", "fact", "session"]
@@ -71,7 +75,6 @@ class PageEntry:
     reason: str
     sensitivity: str
     pinned: bool = False
-    is_whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class ProjectPage:
     def to_markdown(self) -> str:
         """Return the page as Markdown."""
         parts = [
-            f"## {section.title}\n\n" + "".join(f"- {one.line}\n" for one in entries)
+            f"## {section.title}\n\n" + "".join(map(_markdown_line, entries))
             for section, entries in self.sections()
         ]
         return "\n".join(parts)
@@ -107,14 +110,25 @@ def render_element(project: str, entries: Sequence[PageEntry]) -> str:
     if not entries:
         return ""
     parts = [
-        f"{section.title}:\n" + "".join(f"- {neutralise_tags(one.line)}{_reference(one)}\n" for one in lines)
+        f"{section.title}:\n" + "".join(map(element_line, lines))
         for section, lines in group_by_section(entries)
     ]
-    return f'<memory-page project="{format_attribute(project)}">\n{"".join(parts)}</memory-page>\n'
+    return render_frame(project, "".join(parts))
 
 
-def _reference(entry: PageEntry) -> str:
-    return f" [{entry.uid}]" if entry.kind == "memory" else ""
+def render_frame(project: str, text: str) -> str:
+    """Return the element around the text of a page."""
+    return f'<memory-page project="{format_attribute(project)}">\n{text}</memory-page>\n'
+
+
+def element_line(entry: PageEntry) -> str:
+    """Return a line of the element, with the id of its memory."""
+    reference = f" [{entry.uid}]" if entry.kind == "memory" else ""
+    return f"- {neutralise_tags(entry.line)}{reference}\n"
+
+
+def _markdown_line(entry: PageEntry) -> str:
+    return f"- {entry.line}\n"
 
 
 def build_page(
@@ -131,29 +145,33 @@ def build_page(
             blocked.append((entry, "blocked by the governor"))
         else:
             entries.append(clean)
-    fitting = fit_entries(entries, tokens, _markdown_cost)
+    fitting, _ = fit_entries(entries, tokens, _markdown_line)
     over = [(one, "over the budget") for one in entries if one not in fitting]
     return ProjectPage(project, fitting, [*blocked, *over])
 
 
-def _markdown_cost(entries: Sequence[PageEntry]) -> int:
-    return estimate_tokens(ProjectPage("", list(entries), []).to_markdown())
-
-
 def fit_entries(
-    entries: Sequence[PageEntry], tokens: int, cost: Callable[[Sequence[PageEntry]], int]
-) -> list[PageEntry]:
-    """Return as many entries as fit, the best of every section first, in the order of the page."""
+    entries: Sequence[PageEntry], tokens: int, render_line: Callable[[PageEntry], str]
+) -> tuple[list[PageEntry], int]:
+    """Return as many entries as fit in the order of the page, and their tokens. Every section gets a share.
+
+    The tokens of the parts are at least those of the whole.
+    """
+    headings = {section.key: estimate_tokens(f"## {section.title}\n\n\n") for section in SECTIONS}
     ranks: dict[str, int] = defaultdict(int)
     order = []
-    for entry in entries:
-        order.append((not entry.pinned, ranks[entry.section], entry))
+    for number, entry in enumerate(entries):
+        order.append((not entry.pinned, ranks[entry.section], number))
         ranks[entry.section] += 1
-    chosen: list[PageEntry] = []
-    for _, _, entry in sorted(order, key=lambda one: one[:2]):
-        if cost([*chosen, entry]) <= tokens:
-            chosen.append(entry)
-    return [one for one in entries if one in chosen]
+    chosen, spent = set(), 0
+    for *_, number in sorted(order):
+        entry = entries[number]
+        cost = estimate_tokens(render_line(entry)) + headings.get(entry.section, 0)
+        if spent + cost <= tokens:
+            chosen.add(number)
+            headings.pop(entry.section, None)
+            spent += cost
+    return [entry for number, entry in enumerate(entries) if number in chosen], spent
 
 
 def clean_entry(entry: PageEntry) -> PageEntry | None:
@@ -164,7 +182,7 @@ def clean_entry(entry: PageEntry) -> PageEntry | None:
         return None
     for mark, harmless in _COMMENT_ESCAPES:
         line = line.replace(mark, harmless)
-    return replace(entry, line=line, is_whole=entry.is_whole and line == entry.line)
+    return replace(entry, line=line)
 
 
 def record_page_reveals(entries: Iterable[PageEntry], actor: Actor, where: str) -> None:
@@ -198,15 +216,15 @@ def find_entries(project: str, clearance: Clearance, now: datetime, but_session:
 
 def page_memories(project: str, clearance: Clearance, now: datetime) -> MemoryQuerySet:
     """Return the live memories of a project that a page may show, without personal and replaced ones."""
-    live: MemoryQuerySet = Memory.objects.visible_to(clearance).live(now)
-    shared = live.filter(project=project).exclude(scope=Scope.PERSONAL.value)
-    return shared.exclude(superseded_by__in=live)
+    memories = without_replaced(Memory.objects.visible_to(clearance).live(now))
+    return memories.filter(project=project).exclude(scope=Scope.PERSONAL.value)
 
 
 def _place_memories(memories: MemoryQuerySet, but_session: str) -> list[tuple[SectionRules, str, Memory]]:
     """Return the memories that belong to a section, with the reason: the best first, current work by date."""
-    lean = memories.defer("content", "overview")
-    tagged = Label.objects.filter(value__in=_LABELS, memory__in=memories).order_by("-memory_id")
+    lean = memories.only(*_COLUMNS)
+    tagged = Label.objects.filter(Exists(memories.filter(pk=OuterRef("memory"))), value__in=_LABELS)
+    tagged = tagged.filter(kind__in=(Label.Kind.TAG, Label.Kind.CONCEPT)).order_by("-memory_id")
     pks = list(tagged.values_list("memory_id", flat=True)[:MAX_TAGGED])
     found = {
         memory.pk: memory
@@ -266,12 +284,10 @@ def _memory_entries(placed: Iterable[tuple[SectionRules, str, Memory]]) -> list[
     )
     entries = []
     for section, reason, memory in kept:
-        line, is_whole = memory_line(memory, contents.get(memory.pk, ""))
+        line, _ = memory_line(memory, contents.get(memory.pk, ""))
         why = reason if reason == "pinned" or not memory.pinned else f"pinned, {reason}"
         entries.append(
-            PageEntry(
-                section.key, "memory", memory.uid, line, why, memory.sensitivity, memory.pinned, is_whole
-            )
+            PageEntry(section.key, "memory", memory.uid, line, why, memory.sensitivity, memory.pinned)
         )
     return entries
 

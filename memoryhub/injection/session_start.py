@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 
 from django.conf import settings
@@ -16,11 +16,13 @@ from memoryhub.injection.log import page_was_shown
 from memoryhub.injection.project_page import (
     PageEntry,
     clean_entry,
+    element_line,
     find_entries,
     fit_entries,
-    render_element,
+    render_frame,
 )
 from memoryhub.injection.requests import InjectionRequest
+from memoryhub.memories.replacements import without_replaced
 from memoryhub.models import Memory, Project
 from memoryhub.models.querysets import MemoryQuerySet
 
@@ -32,8 +34,7 @@ MAX_PINNED = 100  # pinned memories that one session opens with, whatever their 
 
 def _live_memories(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:
     """Return the live memories without those that a visible memory replaces."""
-    live: MemoryQuerySet = Memory.objects.visible_to(clearance).live(max(now, timezone.now()))
-    return live.exclude(superseded_by__in=live)
+    return without_replaced(Memory.objects.visible_to(clearance).live(max(now, timezone.now())))
 
 
 def pinned_memories(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:
@@ -83,11 +84,9 @@ def fit_page(
     entries: list[PageEntry], project: str, left: int, shown: Iterable[Candidate]
 ) -> tuple[list[PageEntry], int]:
     """Return the lines of the page that fit and are not shown as memories, and the tokens that they take."""
-
-    def cost(lines: Sequence[PageEntry]) -> int:
-        return context_block.count_tokens(render_element(project, lines))
-
     known = {one.memory.uid for one in shown}
     budget = min(settings.MEMORYHUB.project_page_tokens, left - context_block.EMPTY_TOKENS)
-    fitting = fit_entries([one for one in entries if one.uid not in known], budget, cost)
-    return fitting, cost(fitting) if fitting else 0
+    frame = context_block.count_tokens(render_frame(project, ""))
+    lines = [one for one in entries if one.uid not in known]
+    fitting, tokens = fit_entries(lines, budget - frame, element_line)
+    return fitting, tokens + frame if fitting else 0
