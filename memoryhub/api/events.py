@@ -20,6 +20,7 @@ from memoryhub import capture
 from memoryhub.access.policy import Sensitivity
 from memoryhub.api.schemas import EventAnswer, documented
 from memoryhub.capture import projects, proof
+from memoryhub.core.claude_code import MAX_CONTEXT_CHARS, MAX_CONTEXT_TOKENS
 from memoryhub.core.damage import is_recorded
 from memoryhub.core.database import lock_timeout
 from memoryhub.core.private_text import strip_private
@@ -33,8 +34,6 @@ from memoryhub.memories.schemas import Moment, Name, Text, Word
 from memoryhub.models import Event
 
 logger = logging.getLogger(__name__)
-MAX_CONTEXT_CHARS = 10_000  # limit of Claude Code for additionalContext
-MAX_CONTEXT_TOKENS = 2400  # about 9600 characters of Latin script
 WRITE_WAIT_SECONDS = 1.0  # total time that the writes of a hook wait for a busy database
 PROMPT_WAIT_SECONDS = 0.4  # the same while a person waits: a little more than the injection deadline
 _TOOL_FAILURE = "PostToolUseFailure"  # sent instead of PostToolUse when the tool failed

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated, Any, Literal
 
 from django.http import HttpResponse
 from django.utils import timezone
-from ninja import Body, Router
+from ninja import Body, Query, Router
 from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub.api.events import hook_project, text_field
-from memoryhub.api.schemas import ProjectShape, documented
+from memoryhub.api.schemas import CorrectedShape, PageShape, ProjectShape, documented
 from memoryhub.capture import projects
 from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
+from memoryhub.capture.page_corrections import Action, Correction, correct_page
 from memoryhub.capture.proof import status_line
 from memoryhub.core.dates import format_iso
+from memoryhub.core.text import estimate_tokens
 from memoryhub.core.vocabulary import ProjectMode, Right
-from memoryhub.http.authentication import MAINTAIN, READ, WRITE, ApiRequest
+from memoryhub.http.authentication import MAINTAIN, READ, WRITE, AccessParams, ApiRequest
 from memoryhub.http.problems import json_response
+from memoryhub.injection.project_page import SECTIONS, PageEntry, build_page, record_page_reveals
 from memoryhub.memories.rows import resolve_project
-from memoryhub.memories.schemas import Text
+from memoryhub.memories.schemas import Name, Text
 from memoryhub.models import Project
 
 router = Router(tags=["lifecycle"])
@@ -37,10 +41,78 @@ class ProjectPatch(BaseModel):
     ignored_paths: Annotated[Text, Field(max_length=MAX_PATTERNS_CHARS)] | None = Field(
         None, description="Patterns of files, one on each line, in the syntax of .gitignore."
     )
+    sends_page: bool | None = Field(
+        None, description="Whether the project's page opens the sessions of agents."
+    )
 
 
 class StatusShape(BaseModel):
     line: str
+
+
+class PageParams(AccessParams):
+    """The levels of the lines besides public."""
+
+
+class PageCorrection(AccessParams):
+    """A correction. ``add`` takes a section and a text, ``reword`` an id and a text, the others an id."""
+
+    action: Action
+    kind: Literal["memory", "fact"] = "memory"
+    id: Name = ""
+    section: Name = ""
+    text: Annotated[Text, Field(max_length=10_000)] = ""
+
+
+# These two come first: the name of a project may contain slashes.
+@router.get("/projects/{path:name}/page", auth=READ, response=documented(PageShape, errors=(404,)))
+def project_page(request: ApiRequest, name: str, params: Query[PageParams]) -> HttpResponse:
+    """Returns the page of a project, which says in at most 800 tokens what a new agent or colleague should
+    know."""
+    project = projects.get_project(name, request.auth.actor)
+    page = build_page(name, params.clearance(request.auth), timezone.now())
+    record_page_reveals(page.entries, request.auth.actor, "api project page")
+    markdown = page.to_markdown()
+    sections = [
+        {"key": section.key, "title": section.title, "entries": list(map(_serialize_line, entries))}
+        for section, entries in page.sections()
+    ]
+    withheld = [{"kind": one.kind, "id": one.uid, "reason": reason} for one, reason in page.withheld]
+    return json_response(
+        {
+            "project": name,
+            "sent": project.sends_page,
+            "tokens": estimate_tokens(markdown),
+            "markdown": markdown,
+            "section_titles": {one.key: one.title for one in SECTIONS},
+            "sections": sections,
+            "withheld": withheld,
+        }
+    )
+
+
+def _serialize_line(entry: PageEntry) -> dict[str, Any]:
+    names = ("kind", "line", "reason", "sensitivity", "pinned")
+    return {"id": entry.uid, **{name: getattr(entry, name) for name in names}}
+
+
+@router.post(
+    "/projects/{path:name}/page/corrections",
+    auth=WRITE,
+    response=documented(CorrectedShape, errors=(404, 409)),
+)
+def correct_project_page(request: ApiRequest, name: str, correction: PageCorrection) -> HttpResponse:
+    """Changes the memory or ends the fact that a line comes from, or adds a line as a pinned memory.
+
+    leave_out takes a memory off the page; not_true moves it to the trash.
+    """
+    projects.get_project(name, request.auth.actor)
+    actor = replace(request.auth.actor, clearance=correction.clearance(request.auth))
+    wanted = Correction(
+        correction.action, correction.kind, correction.id, correction.section, correction.text
+    )
+    done = correct_page(name, wanted, actor)
+    return json_response({"action": correction.action, "memory_id": done.memory.uid if done.memory else ""})
 
 
 @router.get("/projects/{path:name}", auth=READ, response=documented(ProjectShape, errors=(404,)))
@@ -52,7 +124,7 @@ def project(request: ApiRequest, name: str) -> HttpResponse:
 @router.patch("/projects/{path:name}", auth=WRITE, response=documented(ProjectShape, errors=(404,)))
 def update_project(request: ApiRequest, name: str, patch: ProjectPatch) -> HttpResponse:
     """Changes the given settings. A pause requires the right ``write``, everything else ``maintain``."""
-    if patch.mode is not None or patch.ignored_paths is not None:
+    if patch.model_dump(exclude_none=True, exclude={"pause_hours"}):
         request.auth.require(Right.MAINTAIN)
     changed = projects.configure_project(name, request.auth.actor, **patch.model_dump(exclude_none=True))
     return json_response({**_serialize(changed.project), "change": changed.undo})

@@ -273,6 +273,43 @@ class ProjectShape(BaseModel):
     change: str = ""
 
 
+class PageEntryShape(BaseModel):
+    """A line, and the memory, fact or session that it comes from. ``reason``: why it is on the page."""
+
+    kind: Literal["memory", "fact", "session"]
+    id: str
+    line: str
+    reason: str
+    sensitivity: str
+    pinned: bool
+
+
+class PageSectionShape(BaseModel):
+    key: str
+    title: str
+    entries: list[PageEntryShape]
+
+
+class PageShape(BaseModel):
+    """``sent``: whether the page opens the sessions of agents. ``section_titles``: of all sections by key.
+    ``withheld``: sources of lines that are not on the page, with the reason."""
+
+    project: str
+    sent: bool
+    tokens: int
+    markdown: str
+    section_titles: dict[str, str]
+    sections: list[PageSectionShape]
+    withheld: list[dict[str, str]]
+
+
+class CorrectedShape(BaseModel):
+    """``memory_id``: the changed or new memory; empty if the correction only ended a fact."""
+
+    action: str
+    memory_id: str
+
+
 class SessionShape(BaseModel):
     session_id: str
     project: str

@@ -104,19 +104,21 @@ def _injection_request(context: HookContext, prompt: str) -> InjectionRequest:
 def _report_injection(context: HookContext, result: InjectionResult) -> HandlerResult:
     context.injected, context.warnings = result.context, result.warnings
     considered = len({one.uid for one in result.injected} | {one.uid for one in result.withheld})
-    if not considered:
+    if not considered and not result.page:
         summary = "nothing to show"
     elif _reveals_hidden_memories(context, result):
         summary = "the injection log says what was shown"
     else:
-        summary = "; ".join([f"{len(result.injected)} of {considered} memories shown", *result.warnings])
-    return "ok" if result.injected else "skipped", "; ".join([summary, *result.skipped])
+        page = [f"{len(result.page)} lines of the project page shown"] if result.page else []
+        shown = f"{len(result.injected)} of {considered} memories shown"
+        summary = "; ".join([shown, *page, *result.warnings])
+    return "ok" if result.context else "skipped", "; ".join([summary, *result.skipped])
 
 
 def _reveals_hidden_memories(context: HookContext, result: InjectionResult) -> bool:
     """Whether the counts include memories above the level of the event, which its readers may not see."""
     level = context.event.sensitivity
-    considered = [shown.candidate.memory for shown in result.shown]
+    considered: list[Any] = [*result.page, *(shown.candidate.memory for shown in result.shown)]
     considered += [withheld.memory for withheld in result.choice.withheld] if result.choice else []
     return any(stricter_level(memory.sensitivity, level) != level for memory in considered)
 

@@ -26,7 +26,7 @@ from memoryhub.security.secrets import find_secrets
 CONFIGURE, UNDO_CONFIGURE = "configure", "undo_configure"
 MAX_PAUSE_HOURS = 24 * 7
 PAUSE = "paused_until"
-SETTINGS = ("mode", PAUSE, "ignored_paths")
+SETTINGS = ("mode", PAUSE, "ignored_paths", "sends_page", "off_page_facts")
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ def configure_project(
     mode: str | None = None,
     pause_hours: float | None = None,
     ignored_paths: str | None = None,
+    sends_page: bool | None = None,
+    off_page_facts: Sequence[str] | None = None,
 ) -> ProjectChange:
     """Change the given settings. ``pause_hours`` 0 ends a pause.
 
@@ -70,6 +72,10 @@ def configure_project(
         changes[PAUSE] = now + timedelta(hours=pause_hours) if pause_hours else None
     if ignored_paths is not None:
         changes["ignored_paths"] = _check_text(check_patterns(ignored_paths), "ignored_paths")
+    if sends_page is not None:
+        changes["sends_page"] = sends_page
+    if off_page_facts is not None:
+        changes["off_page_facts"] = sorted(set(off_page_facts))
     get_project(_check_text(name, "project"), actor)
     with write_transaction():
         return _change_settings(Project.named(name), changes, actor, now)

@@ -24,6 +24,7 @@ from memoryhub import __version__
 from memoryhub.api.schemas import (
     BatchResults,
     Changed,
+    CorrectedShape,
     Ended,
     EntryShape,
     EventAnswer,
@@ -31,6 +32,7 @@ from memoryhub.api.schemas import (
     InjectionShape,
     ListOf,
     MemoryShape,
+    PageShape,
     PreviewShape,
     ProjectShape,
     RecallShape,
@@ -200,6 +202,17 @@ class ProjectSettings(TypedDict, total=False):
     mode: str
     pause_hours: float
     ignored_paths: str
+    sends_page: bool
+
+
+class PageCorrection(Levels, total=False):
+    """``action``: add, reword, pin, unpin, leave_out or not_true. ``kind``: memory or fact."""
+
+    action: str
+    kind: str
+    id: str
+    section: str
+    text: str
 
 
 class SessionFilters(Levels, total=False):
@@ -440,6 +453,15 @@ def project(name: str) -> Call[ProjectShape]:
 
 def configure_project(name: str, settings: ProjectSettings) -> Call[ProjectShape]:
     return Call("PATCH", f"/projects/{_quote(name)}", ProjectShape, body=settings)
+
+
+def project_page(name: str, levels: Levels) -> Call[PageShape]:
+    return Call("GET", f"/projects/{_quote(name)}/page", PageShape, levels)
+
+
+def correct_project_page(name: str, correction: PageCorrection) -> Call[CorrectedShape]:
+    path = f"/projects/{_quote(name)}/page/corrections"
+    return Call("POST", path, CorrectedShape, body=correction, repeatable=False)
 
 
 def statistics(levels: Levels) -> Call[Statistics]:

@@ -12,11 +12,13 @@ import tenacity
 from memoryhub.api.schemas import (
     BatchResults,
     Changed,
+    CorrectedShape,
     Ended,
     EventAnswer,
     FactShape,
     InjectionShape,
     ListOf,
+    PageShape,
     PreviewShape,
     ProjectShape,
     RecallShape,
@@ -42,6 +44,7 @@ from memoryhub.client.calls import (
     Memory,
     MemoryPatch,
     NewMemory,
+    PageCorrection,
     PastFilters,
     ProjectSettings,
     SearchOptions,
@@ -156,6 +159,14 @@ class Client:
     def configure_project(self, name: str, **settings: Unpack[ProjectSettings]) -> ProjectShape:
         """Change the given settings of a project."""
         return self._send(calls.configure_project(name, settings))
+
+    def project_page(self, name: str, **levels: Unpack[Levels]) -> PageShape:
+        """Return the page of a project: what a new colleague should know."""
+        return self._send(calls.project_page(name, levels))
+
+    def correct_project_page(self, name: str, **correction: Unpack[PageCorrection]) -> CorrectedShape:
+        """Correct a line of a project's page."""
+        return self._send(calls.correct_project_page(name, correction))
 
     def statistics(self, **levels: Unpack[Levels]) -> Statistics:
         """Return counts of visible rows."""
@@ -288,6 +299,14 @@ class AsyncClient:
 
     async def configure_project(self, name: str, **settings: Unpack[ProjectSettings]) -> ProjectShape:
         return await self._send(calls.configure_project(name, settings))
+
+    async def project_page(self, name: str, **levels: Unpack[Levels]) -> PageShape:
+        """Return the page of a project: what a new colleague should know."""
+        return await self._send(calls.project_page(name, levels))
+
+    async def correct_project_page(self, name: str, **correction: Unpack[PageCorrection]) -> CorrectedShape:
+        """Correct a line of a project's page."""
+        return await self._send(calls.correct_project_page(name, correction))
 
     async def statistics(self, **levels: Unpack[Levels]) -> Statistics:
         return await self._send(calls.statistics(levels))

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any, Unpack
 
 from memoryhub.api.schemas import HitShape, SessionShape
-from memoryhub.client import connect, sync
+from memoryhub.client import connect, page_file, sync
 from memoryhub.client.calls import (
     DEFAULT_SERVER,
     SERVER_VARIABLE,
@@ -317,6 +317,10 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
     "sync": (
         sync.add_arguments,
         "Synchronize a project and a folder of Markdown files, in both directions.",
+    ),
+    "project-page": (
+        page_file.add_arguments,
+        "Show a project's page, or keep it in a block of AGENTS.md or CLAUDE.md.",
     ),
     "mode": (_add_mode, "Show or set the mode of a project: what its agents' sessions leave in the hub."),
     "pause": (_add_pause, "Pause memory in a project: nothing is stored and nothing is shown."),

@@ -36,7 +36,7 @@ from memoryhub.client.connect_record import (
     write_text,
 )
 from memoryhub.client.errors import ConfigurationError
-from memoryhub.client.terminal import make_safe
+from memoryhub.client.terminal import confirm, make_safe
 from memoryhub.core import claude_code
 from memoryhub.web.connect import snippets
 from memoryhub.web.connect.snippets import HubConnection
@@ -178,7 +178,7 @@ def _handle(
             _show(change)
         if options.dry_run:
             return "connected"
-        if change.before != change.after and not _is_confirmed(options, path):
+        if change.before != change.after and not confirm(f"Change {path}?", options.yes):
             return "declined"
         _apply(change, record)
         if change.before != change.after:
@@ -283,19 +283,6 @@ def _show(change: Change) -> None:
         lineterm="",
     )
     print("\n".join(make_safe(line) for line in lines))
-
-
-def _is_confirmed(options: argparse.Namespace, path: Path) -> bool:
-    if options.yes:
-        return True
-    if not sys.stdin.isatty():
-        raise ConfigurationError(
-            "The terminal cannot be asked for consent. Use --yes to apply the changes, or --dry-run."
-        )
-    try:
-        return input(f"Change {path}? [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
 
 
 def _apply(change: Change, record: Record) -> None:

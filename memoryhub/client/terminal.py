@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from pydantic import BaseModel
 
+from memoryhub.client.errors import ConfigurationError
 from memoryhub.core.text import shorten
 
 # Control and direction characters. Stored text is not trusted.
@@ -42,6 +43,20 @@ def _width(text: str) -> int:
     """Return the number of columns: East Asian characters take two, combining ones none."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
     return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
+
+
+def confirm(question: str, yes: bool) -> bool:
+    """Ask the person for consent, unless they have given it with ``--yes``."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise ConfigurationError(
+            "The terminal cannot be asked for consent. Use --yes to apply the changes, or --dry-run."
+        )
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
 
 
 def print_json(found: BaseModel | Sequence[BaseModel]) -> int:

@@ -227,6 +227,9 @@ class Config(BaseModel):
     pinned_token_budget: Int = _tunable(
         1000, "tokens of the pinned memories that open a session, in addition to token_budget", 0, 100_000
     )
+    project_page_tokens: Int = _tunable(
+        800, "tokens of a project's page at the start of a session, part of token_budget; 0: none", 0, 800
+    )
     max_inject_count: Int = _tunable(5, "memories in one injection", 0, 100)
     injection_min_score: Float = _tunable(0.35, "nothing below this score is injected", 0, 1)
     tool_token_budget: Int = _tunable(

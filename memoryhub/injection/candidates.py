@@ -16,6 +16,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.backends.fts_query import Query, Term
 from memoryhub.core.text import fold
 from memoryhub.core.vocabulary import Scope
+from memoryhub.injection.project_page import PageEntry
 from memoryhub.memories.rows import load_memories
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet, live_memories
@@ -79,10 +80,14 @@ def full_match(memory: Memory, now: datetime) -> Candidate:
 
 @dataclass(frozen=True)
 class CandidateSet:
-    """The candidates of an injection. ``pinned`` ones come first and have a budget of their own."""
+    """The candidates of an injection. ``pinned`` ones come first and have a budget of their own.
+
+    ``page``: lines of the project's page, which come next.
+    """
 
     ranked: list[Candidate] = field(default_factory=list)
     pinned: list[Candidate] = field(default_factory=list)
+    page: list[PageEntry] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ EMPTY_TOKENS = estimate_tokens(OPENING) + estimate_tokens(CLOSING)
 def render_head(entry: BlockEntry) -> str:
     """Return the opening tag and the title."""
     attributes = {"id": entry.uid, "type": entry.type, "date": entry.date, "project": entry.project}
-    shown = " ".join(f'{name}="{_format_attribute(value)}"' for name, value in attributes.items() if value)
+    shown = " ".join(f'{name}="{format_attribute(value)}"' for name, value in attributes.items() if value)
     title = neutralise_tags(shorten(entry.title, 200))
     return f"<memory {shown}>\n{title}\n" if title else f"<memory {shown}>\n"
 
@@ -73,11 +73,15 @@ def render_entry(entry: BlockEntry, text: str) -> str:
     return f"{render_head(entry)}{body}{render_tail(entry)}"
 
 
-def render_block(entries: Sequence[BlockEntry], texts: Sequence[str]) -> str:
-    """Return the block with these texts in place of the entries' own; empty without memories."""
-    if not entries:
+def render_block(entries: Sequence[BlockEntry], texts: Sequence[str], page: str = "", at: int = 0) -> str:
+    """Return the block with these texts in place of the entries' own; empty without memories.
+
+    ``page``: the element of the project's page, which comes after so many entries.
+    """
+    if not entries and not page:
         return ""
-    return OPENING + "".join(map(render_entry, entries, texts)) + CLOSING
+    elements = list(map(render_entry, entries, texts))
+    return "".join([OPENING, *elements[:at], page, *elements[at:], CLOSING])
 
 
 def count_tokens(context: str) -> int:
@@ -126,5 +130,5 @@ def neutralise_tags(text: str) -> str:
     return _OWN_TAG.sub("‹", text) if "memory" in text.lower() else text
 
 
-def _format_attribute(value: str) -> str:
+def format_attribute(value: str) -> str:
     return shorten(value.translate(_ATTRIBUTE_ESCAPES), 100)

@@ -45,7 +45,7 @@ def record_injection(
         return True
     left = deadline.left()
     try:
-        with write_transaction(patience=left if result.injected else min(left, MAX_EMPTY_WAIT)):
+        with write_transaction(patience=left if result.context else min(left, MAX_EMPTY_WAIT)):
             row = _build_log_row(request, result)
             row.session_id, row.at = _session_key(request, clearance, actor, now), now
             row.took_ms = deadline.took()
@@ -54,21 +54,23 @@ def record_injection(
             flag_memories(_flags_by_memory(result), actor, now)
     except OperationalError as error:
         logger.warning("an injection could not be logged: %s", error)
-        return not result.injected
+        return not result.context
     return True
 
 
 def _build_log_row(request: InjectionRequest, result: InjectionResult) -> Injection:
     """Return an unsaved row without session and time. Its level is the strictest of prompt and memories."""
     level = request.sensitivity
-    for one in result.shown:
-        level = stricter_level(level, one.candidate.memory.sensitivity)
+    levels = [one.candidate.memory.sensitivity for one in result.shown]
+    for one in (*levels, *(line.sensitivity for line in result.page)):
+        level = stricter_level(level, one)
     return Injection(
         project=request.project,
         sensitivity=level,
         prompt_preview=_preview_prompt(request.prompt),
         token_budget=_total_budget(request, result),
         tokens_used=result.tokens_used,
+        page=[{"kind": one.kind, "id": one.uid} for one in result.page],
         injected=[{"id": one.uid, "score": one.score, "scale": one.scale} for one in result.injected],
         withheld=[
             {"id": one.uid, "reason": one.reason, **({"detail": one.detail} if one.detail else {})}
@@ -105,6 +107,22 @@ def _flags_by_memory(result: InjectionResult) -> dict[str, list[str]]:
     return {one.uid: [f"{PROMPT_INJECTION_FLAG}:{kind}" for kind in one.detail.split(", ")] for one in found}
 
 
+def _context_begin(request: InjectionRequest, now: datetime) -> datetime:
+    """Return the moment from which the agent still has what it was shown."""
+    begin = now - timedelta(minutes=settings.MEMORYHUB.session_minutes)
+    return max(begin, request.fresh_since or begin)
+
+
+def page_was_shown(request: InjectionRequest, clearance: Clearance, now: datetime) -> bool:
+    """Return whether this session was shown the project's page and still has it in its context."""
+    if not request.session_id or (request.session and request.session.is_new):
+        return False
+    shown = Injection.objects.visible_to(clearance).filter(
+        session__session_id=request.session_id, project=request.project, at__gte=_context_begin(request, now)
+    )
+    return bool(shown.exclude(page=[]).exists())
+
+
 def previously_shown(request: InjectionRequest, clearance: Clearance, now: datetime) -> dict[str, datetime]:
     """Return when each memory was last shown to this session, if it still is in the agent's context.
 
@@ -112,8 +130,7 @@ def previously_shown(request: InjectionRequest, clearance: Clearance, now: datet
     """
     if not request.session_id or (request.session and request.session.is_new):
         return {}
-    begin = now - timedelta(minutes=settings.MEMORYHUB.session_minutes)
-    since, levels = max(begin, request.fresh_since or begin), clearance.levels_in(request.project)
+    since, levels = _context_begin(request, now), clearance.levels_in(request.project)
     found: dict[str, datetime] = {}
     for at, injected in statements.read_injections(
         request.session_id, request.project, levels, since, MAX_PREVIOUS_INJECTIONS

@@ -9,6 +9,7 @@ from django.conf import settings
 
 from memoryhub.access.policy import Actor, Clearance, Sensitivity
 from memoryhub.core.private_text import strip_private
+from memoryhub.injection.project_page import PageEntry
 from memoryhub.injection.selection import InspectedCandidate, Selection
 from memoryhub.models import Session
 
@@ -74,6 +75,8 @@ class WithheldItem:
 class InjectionResult:
     """The block, or an empty ``context``. ``skipped``: failed or disabled steps, one line each.
 
+    ``page``: the lines in it of the project's page.
+
     ``warnings``: what the caller can fix, one line each. ``shown`` and ``choice`` are for pages that explain
     the selection to the same viewer.
     """
@@ -87,6 +90,7 @@ class InjectionResult:
     warnings: list[str] = field(default_factory=list)
     shown: list[InspectedCandidate] = field(default_factory=list)
     choice: Selection | None = None
+    page: list[PageEntry] = field(default_factory=list)
 
 
 def with_default_project(request: InjectionRequest, actor: Actor) -> InjectionRequest:

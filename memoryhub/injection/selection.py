@@ -17,6 +17,7 @@ from memoryhub.core.database import Deadline
 from memoryhub.core.text import without_title_line
 from memoryhub.injection import context_block
 from memoryhub.injection.candidates import Candidate
+from memoryhub.injection.project_page import PageEntry
 from memoryhub.memories.rows import ListValues, load_lists
 from memoryhub.memories.temporal import SCALES, Scale, balance_scales, memory_scale
 from memoryhub.models import Memory
@@ -86,10 +87,11 @@ class WithheldCandidate:
 
 @dataclass
 class Selection:
-    """Shown memories, best first, and withheld ones."""
+    """Shown memories, best first, withheld ones, and the lines shown of the project's page."""
 
     shown: list[InspectedCandidate] = field(default_factory=list)
     withheld: list[WithheldCandidate] = field(default_factory=list)
+    page: list[PageEntry] = field(default_factory=list)
 
     def withhold(self, candidates: Iterable[Candidate], reason: str) -> None:
         self.withheld += [WithheldCandidate(candidate, reason) for candidate in candidates]

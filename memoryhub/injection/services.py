@@ -15,11 +15,14 @@ from django.conf import settings
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, Clearance
+from memoryhub.capabilities import STORE, disabled_message, is_enabled
 from memoryhub.core import damage
+from memoryhub.core.claude_code import MAX_CONTEXT_CHARS, MAX_CONTEXT_TOKENS
 from memoryhub.core.database import Deadline, DeadlinePassed
 from memoryhub.injection import context_block, selection
 from memoryhub.injection.candidates import CandidateSet, find_candidates, injectable_memories
 from memoryhub.injection.log import previously_shown, record_injection
+from memoryhub.injection.project_page import render_element
 from memoryhub.injection.requests import (
     InjectedItem,
     InjectionRequest,
@@ -28,8 +31,14 @@ from memoryhub.injection.requests import (
     with_default_project,
 )
 from memoryhub.injection.selection import Selection
-from memoryhub.injection.session_start import find_at_session_start, find_pinned, pinned_memories
+from memoryhub.injection.session_start import (
+    find_at_session_start,
+    find_pinned,
+    fit_page,
+    pinned_memories,
+)
 from memoryhub.injection.tool_candidates import find_about_files, find_repairs
+from memoryhub.models.fields import new_uid
 from memoryhub.search.visible_rows import load_in_background
 
 logger = logging.getLogger(__name__)
@@ -48,10 +57,33 @@ def inject_context(
 
 
 def inject_at_session_start(
-    request: InjectionRequest, actor: Actor, now: datetime | None = None
+    request: InjectionRequest, actor: Actor, now: datetime | None = None, *, record: bool = True
 ) -> InjectionResult:
-    """Return the block for a new session: pinned memories, the last summary, recent important memories."""
-    return _warn_if_missed(_inject(find_at_session_start, request, actor, now=now))
+    """Return the block for a new session: pinned memories, the project's page, the last summary, recent
+    important memories.
+    """
+    return _warn_if_missed(_inject(find_at_session_start, request, actor, now=now, record=record))
+
+
+def preview_session_start(
+    project: str, actor: Actor, *, private: bool = False, secret: bool = False
+) -> InjectionResult:
+    """Return what the next session of Claude Code in a project receives, without logging it."""
+    if not is_enabled(STORE):
+        return InjectionResult(skipped=[disabled_message(STORE)])
+    request = InjectionRequest(
+        "",
+        session_id=new_uid(),
+        project=project,
+        token_budget=min(settings.MEMORYHUB.token_budget, MAX_CONTEXT_TOKENS),
+        max_tokens=MAX_CONTEXT_TOKENS,
+        allow_private=private,
+        allow_secret=secret,
+    )
+    found = inject_at_session_start(request, actor, record=False)
+    if len(found.context) > MAX_CONTEXT_CHARS:
+        return InjectionResult(skipped=[f"more than {MAX_CONTEXT_CHARS} characters are not sent"])
+    return found
 
 
 def inject_pinned(request: InjectionRequest, actor: Actor, now: datetime | None = None) -> InjectionResult:
@@ -137,7 +169,7 @@ def _inject_in_time(
         shown_at = previously_shown(request, clearance, now)
         chosen, warnings = _select(candidates, request, shown_at, now, deadline, notes)
     notes = list(dict.fromkeys(notes))
-    context = _render(chosen)
+    context = _render(chosen, request.project)
     result = InjectionResult(
         context=context,
         injected=[
@@ -150,6 +182,7 @@ def _inject_in_time(
         warnings=warnings,
         shown=chosen.shown,
         choice=chosen,
+        page=chosen.page,
     )
     deadline.check()
     if record == "shown" and not result.injected:
@@ -175,12 +208,20 @@ def _select(
         limit = limit if most is None else min(limit, most)
         pinned = selection.select_pinned(candidates.pinned, shown_at, limit, deadline)
         left = left if most is None else min(left, most - context_block.count_tokens(_render(pinned)))
+    page, reserved = fit_page(candidates.page, request.project, left, candidates.ranked)
+    left -= reserved
     others = selection.select_memories(candidates.ranked, shown_at, left, request.count, now, deadline, notes)
     both = Selection(pinned.shown + others.shown, pinned.withheld + others.withheld)
+    if page:  # with those of the others that are withheld, as far as the tokens allow
+        left, shown = reserved + context_block.EMPTY_TOKENS, [one.candidate for one in both.shown]
+        both.page, _ = fit_page(candidates.page, request.project, left, shown)
     return both, selection.pinned_warnings(pinned)
 
 
-def _render(chosen: Selection) -> str:
+def _render(chosen: Selection, project: str = "") -> str:
     return context_block.render_block(
-        [one.passage for one in chosen.shown], [one.text for one in chosen.shown]
+        [one.passage for one in chosen.shown],
+        [one.text for one in chosen.shown],
+        render_element(project, chosen.page),
+        sum(one.scale == selection.PINNED for one in chosen.shown),
     )

@@ -1,7 +1,8 @@
-"""Candidate memories for a new session: pinned ones, the last summary, the important recent ones."""
+"""Candidates for a new session: pinned memories, the project's page, the last summary, important memories."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from django.conf import settings
@@ -11,8 +12,18 @@ from memoryhub.access.policy import Clearance
 from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType
 from memoryhub.injection import context_block
 from memoryhub.injection.candidates import Candidate, CandidateSet, full_match
+from memoryhub.injection.log import page_was_shown
+from memoryhub.injection.project_page import (
+    PageEntry,
+    clean_entry,
+    element_line,
+    find_entries,
+    fit_entries,
+    render_frame,
+)
 from memoryhub.injection.requests import InjectionRequest
-from memoryhub.models import Memory
+from memoryhub.memories.replacements import without_replaced
+from memoryhub.models import Memory, Project
 from memoryhub.models.querysets import MemoryQuerySet
 
 MAX_RECENT = 100  # memories among which the most important ones are selected at session start
@@ -23,8 +34,7 @@ MAX_PINNED = 100  # pinned memories that one session opens with, whatever their 
 
 def _live_memories(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:
     """Return the live memories without those that a visible memory replaces."""
-    live: MemoryQuerySet = Memory.objects.visible_to(clearance).live(max(now, timezone.now()))
-    return live.exclude(superseded_by__in=live)
+    return without_replaced(Memory.objects.visible_to(clearance).live(max(now, timezone.now())))
 
 
 def pinned_memories(request: InjectionRequest, clearance: Clearance, now: datetime) -> MemoryQuerySet:
@@ -54,4 +64,29 @@ def find_at_session_start(request: InjectionRequest, clearance: Clearance, now: 
         if memory.type not in SUMMARY_TYPES and memory.importance >= MIN_IMPORTANCE
     ]
     ranked = [*summaries[:1], *sorted(important, key=lambda one: -one.score)[:MAX_IMPORTANT]]
-    return CandidateSet(ranked, find_pinned(request, clearance, now))
+    return CandidateSet(ranked, find_pinned(request, clearance, now), _find_page(request, clearance, now))
+
+
+def _find_page(request: InjectionRequest, clearance: Clearance, now: datetime) -> list[PageEntry]:
+    """Return the lines of the project's page, unless it is switched off or the agent still has it.
+
+    Pinned memories have their own part of the block.
+    """
+    if not settings.MEMORYHUB.project_page_tokens or not request.budget:
+        return []
+    if not Project.named(request.project).sends_page or page_was_shown(request, clearance, now):
+        return []
+    found = find_entries(request.project, clearance, max(now, timezone.now()), request.session_id)
+    return [clean for entry in found if not entry.pinned and (clean := clean_entry(entry))]
+
+
+def fit_page(
+    entries: list[PageEntry], project: str, left: int, shown: Iterable[Candidate]
+) -> tuple[list[PageEntry], int]:
+    """Return the lines of the page that fit and are not shown as memories, and the tokens that they take."""
+    known = {one.memory.uid for one in shown}
+    budget = min(settings.MEMORYHUB.project_page_tokens, left - context_block.EMPTY_TOKENS)
+    frame = context_block.count_tokens(render_frame(project, ""))
+    lines = [one for one in entries if one.uid not in known]
+    fitting, tokens = fit_entries(lines, budget - frame, element_line)
+    return fitting, tokens + frame if fitting else 0

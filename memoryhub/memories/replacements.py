@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from django.db.models import Exists, OuterRef, Q
+
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit import journal
 from memoryhub.memories.errors import Conflict, NotFound, StoreError
 from memoryhub.models import Memory
+from memoryhub.models.querysets import MemoryQuerySet
 
 FIELD = "superseded_by"
 
@@ -36,6 +39,13 @@ def _successors(memory: Memory) -> set[int]:
     while following is not None and following not in found:
         found.add(following)
         following = Memory.objects.filter(pk=following).values_list("superseded_by_id", flat=True).first()
+    return found
+
+
+def without_replaced(memories: MemoryQuerySet) -> MemoryQuerySet:
+    """Return the memories without those that another one of them replaces."""
+    replaced = Exists(memories.filter(pk=OuterRef(FIELD)))
+    found: MemoryQuerySet = memories.filter(Q(superseded_by__isnull=True) | ~replaced)
     return found
 
 

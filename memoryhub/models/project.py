@@ -23,6 +23,10 @@ class Project(models.Model):
     )
     paused_until = models.DateTimeField(null=True, blank=True)
     ignored_paths = models.TextField(blank=True, default="", help_text="Patterns of files, as in .gitignore")
+    sends_page = models.BooleanField(default=True, help_text="Whether its page opens the sessions of agents")
+    off_page_facts = models.JSONField(
+        default=list, blank=True, help_text="ids of public facts that its page leaves out"
+    )
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now)
 

@@ -133,4 +133,8 @@ class Injection(models.Model):
     )
     withheld = models.JSONField(default=list, blank=True, help_text="id and reason of each memory held back")
 
+    page = models.JSONField(
+        default=list, blank=True, help_text="kind and id of each line shown of the project's page"
+    )
+
     objects = InjectionQuerySet.as_manager()

@@ -55,7 +55,8 @@ def fact(row: Fact, *, whole: bool) -> dict[str, Any]:
 
 def project(row: Project) -> dict[str, Any]:
     """Serialize the settings of a project, without a pause."""
-    return {"kind": "project", "name": row.name, "mode": row.mode, "ignored_paths": row.ignored_paths}
+    names = ("name", "mode", "ignored_paths", "sends_page", "off_page_facts")
+    return {"kind": "project", **{name: getattr(row, name) for name in names}}
 
 
 def session(row: Session) -> dict[str, Any]:

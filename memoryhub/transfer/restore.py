@@ -184,7 +184,7 @@ def _restore_project(line: ProjectLine, actor: Actor, known: dict[str, str]) -> 
     """Restore the settings of a project that has none. Needs the same right as a change of its mode."""
     if Project.objects.filter(name=line.name).exists():
         return False
-    projects.configure_project(line.name, actor, mode=line.mode, ignored_paths=line.ignored_paths)
+    projects.configure_project(line.name, actor, **line.model_dump(mode="json", exclude={"kind", "name"}))
     return True
 
 

@@ -87,6 +87,8 @@ class ProjectLine(_Line):
     name: Annotated[Word, Field(max_length=200)]
     mode: ProjectMode = ProjectMode.AUTOMATIC
     ignored_paths: Annotated[Text, Field(max_length=MAX_PATTERNS_CHARS)] = ""
+    sends_page: bool = True
+    off_page_facts: list[Annotated[Word, Field(max_length=64)]] = []
 
 
 class SessionLine(_Line):

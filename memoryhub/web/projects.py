@@ -85,7 +85,7 @@ def project_undo(request: HttpRequest, change: str) -> HttpResponse:
     """Undo a change of settings, with the permission for such a change."""
     _require(request, CONFIGURE_PERMISSION, PAUSE_PERMISSION)
     may_configure = request.user.has_perm(CONFIGURE_PERMISSION)
-    allowed = projects.SETTINGS if may_configure else (projects.PAUSE,)
+    allowed = projects.SETTINGS if may_configure else (projects.PAUSE, "off_page_facts")
     try:
         project = projects.undo_configuration(change, _actor(request), allowed=allowed)
     except NotFound:

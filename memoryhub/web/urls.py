@@ -9,7 +9,17 @@ from django.urls import URLPattern, path, register_converter
 from django.views.generic import RedirectView
 
 from memoryhub.web import home as home_views
-from memoryhub.web import journal, maintenance, palette, projects, recall_test, runs, search, transfer
+from memoryhub.web import (
+    journal,
+    maintenance,
+    palette,
+    project_page,
+    projects,
+    recall_test,
+    runs,
+    search,
+    transfer,
+)
 from memoryhub.web import saved_searches as saved_searches_views
 from memoryhub.web.accounts import people, profile, sign_in
 from memoryhub.web.accounts.authorize import authorize
@@ -104,6 +114,22 @@ urlpatterns: list[URLPattern] = [
     ),
     path("project-settings/<session_id:name>/pause/", projects.project_pause, name="project-pause"),
     path("project-settings/<session_id:name>/", projects.project_settings, name="project-settings"),
+    path(
+        "project-page/<session_id:name>/preview/",
+        project_page.project_page_preview,
+        name="project-page-preview",
+    ),
+    path(
+        "project-page/<session_id:name>/correct/",
+        project_page.project_page_correct,
+        name="project-page-correct",
+    ),
+    path(
+        "project-page/<session_id:name>/settings/",
+        project_page.project_page_settings,
+        name="project-page-settings",
+    ),
+    path("project-page/<session_id:name>/", project_page.project_page, name="project-page"),
     path("project-changes/<slug:change>/undo/", projects.project_undo, name="project-undo"),
     path("reports/sessions/<session_id:session_id>/", report.session_report, name="session-report"),
     path("injections/", report.injections, name="injections"),

@@ -21,6 +21,7 @@ OPERATIONS = {
     *("GET /facts", "POST /facts", "DELETE /facts/{id}", "GET /journal", "GET /journal/verify", "GET /stats"),
     *("POST /maintenance", "GET /maintenance", "GET /maintenance/{id}"),
     *(f"POST /maintenance/{{id}}/{action}" for action in ("undo", "resume", "stop")),
+    *("GET /projects/{name}/page", "POST /projects/{name}/page/corrections"),
     *("GET /projects/{name}", "PATCH /projects/{name}", "POST /project-changes/{change}/undo"),
     "POST /hooks/claude-code/status",
     *("POST /events", "POST /hooks/claude-code", "POST /inject", "POST /recall"),

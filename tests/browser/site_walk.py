@@ -90,6 +90,7 @@ class SiteWalk:
             "journal": lambda: ["1"],
             "people": lambda: ["kenji"],
             "project-settings": lambda: ["greenhouse"],
+            "project-page": lambda: ["greenhouse"],
             "sessions": lambda: [*self._sessions(), full_store.SHARED_SESSION_ID],
             "reports": lambda: self._sessions()[:1],
             "searches": lambda: list(SavedSearch.objects.values_list("uid", flat=True)[:1]),

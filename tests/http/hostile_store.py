@@ -124,7 +124,9 @@ def _next(number: int) -> list[str]:
 
 
 def _configure(number: int, actor: Actor) -> None:
-    projects.configure_project(payload(number), actor, ignored_paths=payload(number))
+    projects.configure_project(
+        payload(number), actor, ignored_paths=payload(number), off_page_facts=[payload(number)]
+    )
 
 
 def _state(number: int, actor: Actor) -> None:
@@ -211,6 +213,7 @@ def _behind_the_doors(boss: User, actor: Actor) -> None:
         text = payload(number)
         shown.injected = [{"id": memory.uid, "score": 0.5, "scale": text, "title": text}]
         shown.withheld = [{"id": text, "reason": text, "detail": text}]
+        shown.page = [{"kind": "memory", "id": text}]
         shown.save()
     MaintenanceRun.objects.update(actor=f"token:{payload(0)}", worker=payload(4))
     Revision.objects.update(reason=payload(19)[:20])

@@ -79,6 +79,7 @@ def api_reads() -> dict[str, list[Call]]:
         "get /memories/{id}/related": [get(f"/memories/{one}/related", limit=50, **LEVELS)],
         "get /memories/prompt": [get("/memories/prompt", **LEVELS)],
         "get /projects/{name}": [get(f"/projects/{PROJECT}")],
+        "get /projects/{name}/page": [get(f"/projects/{PROJECT}/page", **LEVELS)],
         "get /duplicates": [pages("/duplicates"), pages("/duplicates", similarity=0.3, **LEVELS)],
         "get /search": [get("/search", mode=mode, **searched) for mode in modes]
         + [
@@ -178,7 +179,12 @@ WRITES = {
         "post /import/{id}/resume",
     ),
     *("post /maintenance", "post /maintenance/{id}/undo", "post /maintenance/{id}/resume"),
-    *("post /maintenance/{id}/stop", "patch /projects/{name}", "post /project-changes/{change}/undo"),
+    *(
+        "post /maintenance/{id}/stop",
+        "patch /projects/{name}",
+        "post /projects/{name}/page/corrections",
+        "post /project-changes/{change}/undo",
+    ),
 }
 
 

@@ -141,10 +141,12 @@ def test_batches_of_one_give_the_same_result(full_store, bring_in, monkeypatch):
 
 def test_settings_of_projects_are_restored_unless_the_project_has_some(full_store, bring_in):
     for name in ("p", "q"):
-        projects.configure_project(name, OPERATOR, mode="approve", ignored_paths="*.pem")
+        page = {"sends_page": False, "off_page_facts": ["f1"]}
+        projects.configure_project(name, OPERATOR, mode="approve", ignored_paths="*.pem", **page)
     before = raw_out()
     Project.objects.filter(name="q").delete()
     projects.configure_project("p", OPERATOR, mode="off")
     assert bring_in(before).errors == []
     assert dict(Project.objects.values_list("name", "mode")) == {"p": "off", "q": "approve"}
-    assert Project.objects.get(name="q").ignored_paths == "*.pem"
+    restored = Project.objects.get(name="q")
+    assert (restored.ignored_paths, restored.sends_page, restored.off_page_facts) == ("*.pem", False, ["f1"])

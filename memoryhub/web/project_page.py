@@ -1,0 +1,277 @@
+"""The page of a project: read, correct, and preview what the next session receives."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from django import forms
+from django.contrib import messages
+from django.core.exceptions import BadRequest, PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.access.redaction import format_display_name, is_redacted
+from memoryhub.accounts.clearance import request_actor, request_clearance
+from memoryhub.accounts.tokens import token_actor
+from memoryhub.capture import projects
+from memoryhub.capture.page_corrections import Action, Corrected, Correction, correct_page
+from memoryhub.core.text import estimate_tokens
+from memoryhub.core.vocabulary import Right
+from memoryhub.injection import context_block, selection
+from memoryhub.injection.project_page import (
+    OFF_PAGE,
+    SECTIONS,
+    PageEntry,
+    build_page,
+    page_memories,
+    record_page_reveals,
+)
+from memoryhub.injection.requests import InjectionResult
+from memoryhub.injection.services import preview_session_start
+from memoryhub.memories import NotFound, StoreError
+from memoryhub.models import AgentToken, Fact, Project
+from memoryhub.web.accounts.profile import own_tokens
+from memoryhub.web.memories.bulk_actions import add_result_messages, allowed_actions, is_allowed
+from memoryhub.web.memories.queries import reveal_if_secret
+from memoryhub.web.projects import CONFIGURE_PERMISSION
+from memoryhub.web.templatetags.pages import session_url
+
+MAX_LEFT_OUT = 50  # memories listed as left out
+_ADD_PERMISSION, _FACT_PERMISSION = "memoryhub.add_memory", "memoryhub.change_fact"
+_KIND_OF_ACTION = {"reword": "set", "pin": "pin", "unpin": "unpin", "leave_out": "tag", "not_true": "trash"}
+_WITHHELD_TEXTS = {
+    selection.BLOCKED: "nothing was left without its orders",
+    selection.OVER_BUDGET: "no room in the budget of tokens",
+    selection.OVER_PINNED_BUDGET: "no room in the budget of pinned memories",
+    selection.OVER_COUNT: "no place left",
+    selection.BELOW_FLOOR: "below the minimum score",
+    selection.REDACTED: "shown without its orders",
+}
+
+
+@dataclass(frozen=True)
+class PageLine:
+    """A line and the address of its source. ``text`` does not contain that of a secret."""
+
+    entry: PageEntry
+    text: str
+    url: str
+    is_hidden: bool
+
+
+@dataclass(frozen=True)
+class SentItem:
+    """A part of the block that a session receives: its name, address, tokens, and why it is there."""
+
+    text: str
+    url: str
+    tokens: int
+    reason: str
+    part: str
+
+
+@require_safe
+def project_page(request: HttpRequest, name: str) -> HttpResponse:
+    """Show the page with the reason of each line, and the forms that correct it."""
+    project = _find_project(request, name)
+    clearance, now = request_clearance(request), timezone.now()
+    page = build_page(name, clearance, now)
+    markdown = page.to_markdown()
+    context = {
+        "project": project,
+        "sections": [
+            (section, [_page_line(one, name) for one in entries]) for section, entries in page.sections()
+        ],
+        "all_sections": SECTIONS,
+        "shell_name": shlex.quote(name),
+        "tokens": estimate_tokens(markdown),
+        "withheld": [(_page_line(one, name), reason) for one, reason in page.withheld],
+        "left_out": page_memories(name, clearance, now).filter(labels__value=OFF_PAGE)[:MAX_LEFT_OUT],
+        "left_out_facts": Fact.objects.visible_to(clearance).filter(uid__in=project.off_page_facts),
+        "off_page": OFF_PAGE,
+        "acts": allowed_actions(request),
+        "may_add": request.user.has_perm(_ADD_PERMISSION),
+        "may_change_facts": request.user.has_perm(_FACT_PERMISSION),
+        "may_configure": request.user.has_perm(CONFIGURE_PERMISSION),
+    }
+    return render(request, "projects/page.html", context)
+
+
+def _page_line(entry: PageEntry, project: str) -> PageLine:
+    hidden = is_redacted(entry.sensitivity)
+    text = format_display_name("", entry.uid, entry.sensitivity) if hidden else entry.line
+    if entry.kind == "session":
+        return PageLine(entry, text, session_url(entry.uid, project), hidden)
+    return PageLine(entry, text, reverse(entry.kind, args=[entry.uid]), hidden)
+
+
+@require_POST
+def project_page_correct(request: HttpRequest, name: str) -> HttpResponse:
+    """Apply one correction, with a message that can undo it."""
+    project, fields = _find_project(request, name), request.POST
+    action, kind = fields.get("action", ""), fields.get("kind", "memory")
+    if action not in get_args(Action) or kind not in ("memory", "fact"):
+        raise BadRequest("there is no such correction")
+    _require_permission(request, action, kind)
+    wanted = Correction(
+        action,  # type: ignore[arg-type]
+        kind,  # type: ignore[arg-type]
+        fields.get("id", ""),
+        fields.get("section", ""),
+        fields.get("text", ""),
+    )
+    back = reverse("project-page", args=[project.name])
+    try:
+        _add_messages(request, correct_page(name, wanted, request_actor(request)), action, back)
+    except NotFound:
+        messages.warning(request, "This line is no longer on the page.")
+    except StoreError as refusal:
+        messages.error(request, f"Nothing was changed: {refusal.message}.")
+    return redirect(back)
+
+
+def _require_permission(request: HttpRequest, action: str, kind: str) -> None:
+    if action == "add":
+        allowed = request.user.has_perm(_ADD_PERMISSION)
+    elif kind == "fact":
+        allowed = request.user.has_perm(_FACT_PERMISSION)
+        allowed = allowed and (action != "reword" or request.user.has_perm(_ADD_PERMISSION))
+    else:
+        allowed = is_allowed(request, _KIND_OF_ACTION[action])
+    if not allowed:
+        raise PermissionDenied
+
+
+def _add_messages(request: HttpRequest, done: Corrected, action: str, back: str) -> None:
+    if done.change:
+        add_result_messages(request, done.change, back)
+    if done.memory and not done.change:
+        messages.success(request, "The line is stored as a pinned memory.")
+    if done.ended and done.ended.facts:
+        context = {"ended": done.ended, "summary": "1 fact holds", "back": back}
+        messages.success(request, render_to_string("facts/ended.html", context, request=request))
+    if done.settings:
+        context = {"change": done.settings, "text": "The fact is left out of the page"}
+        messages.success(request, render_to_string("projects/changed.html", context, request=request))
+
+
+@require_POST
+def project_page_settings(request: HttpRequest, name: str) -> HttpResponse:
+    """Send the page at the start of sessions or not, or put back the facts that it leaves out."""
+    _find_project(request, name)
+    if not request.user.has_perm(CONFIGURE_PERMISSION):
+        raise PermissionDenied
+    changes: dict[str, Any] = {}
+    if request.POST.get("sends") in ("yes", "no"):
+        changes["sends_page"] = request.POST["sends"] == "yes"
+    if request.POST.get("facts") == "all":
+        changes["off_page_facts"] = []
+    if not changes:
+        raise BadRequest("sends must be yes or no")
+    changed = projects.configure_project(name, request_actor(request), **changes)
+    context = {"change": changed.undo, "text": "Settings saved"}
+    messages.success(request, render_to_string("projects/changed.html", context, request=request))
+    return redirect("project-page", name)
+
+
+class PreviewForm(forms.Form):
+    """Whose session, and the levels that its hook asks for."""
+
+    token = forms.ChoiceField(label="Agent", required=False)
+    private = forms.BooleanField(label="Its hook asks for private memories", required=False)
+    secret = forms.BooleanField(label="Its hook asks for secret memories", required=False)
+
+    def __init__(self, data: Any, tokens: list[AgentToken]) -> None:
+        super().__init__(data, label_suffix="", auto_id="for_%s")
+        self.tokens = {token.uid: token for token in tokens}
+        choices = [("", "An agent with your access"), *((one.uid, one.name) for one in tokens)]
+        field = self.fields["token"]
+        assert isinstance(field, forms.ChoiceField)  # noqa: S101 declared above
+        field.choices = choices
+
+
+@require_safe
+def project_page_preview(request: HttpRequest, name: str) -> HttpResponse:
+    """Show exactly what the next session of an agent receives, and why."""
+    project = _find_project(request, name)
+    form = PreviewForm(request.GET, list(own_tokens(request)))
+    if not form.is_valid():
+        raise Http404
+    token = form.tokens.get(form.cleaned_data["token"])
+    levels = {level: form.cleaned_data[level] for level in ("private", "secret")}
+    actor = token_actor(token) if token else request_actor(request)
+    problem = _preview_problem(request, project, token, actor, levels)
+    found = InjectionResult() if problem else preview_session_start(name, actor, **levels)
+    record_page_reveals(found.page, request_actor(request), "session preview")
+    for one in found.shown:
+        reveal_if_secret(request, one.candidate.memory, "session preview")
+    context = {
+        "project": project,
+        "form": form,
+        "problem": problem,
+        "found": found,
+        "items": _sent_items(found, name),
+        "withheld": [
+            (one.memory, _WITHHELD_TEXTS.get(one.reason, one.reason))
+            for one in (found.choice.withheld if found.choice else [])
+        ],
+    }
+    return render(request, "projects/preview.html", context)
+
+
+def _preview_problem(
+    request: HttpRequest, project: Project, token: AgentToken | None, actor: Actor, levels: dict[str, bool]
+) -> str:
+    """Return why nothing is previewed, because the session receives nothing or the person may not see it."""
+    if token and Right.READ.value not in token.rights:
+        return "This token lacks the right “read”, so its sessions receive nothing."
+    if not project.records_events(timezone.now()):
+        note = projects.mode_note(project)
+        return f"Memory is {note} in this project, so its sessions receive nothing."
+    if not actor.clearance.includes_project(project.name):
+        return "This token has no access to the project, so its sessions receive nothing of it."
+    wanted: Clearance = actor.clearance.limited_to(**levels)
+    own, places = request_clearance(request), (project.name, "")
+    # A session also opens with the pinned memories of no project.
+    missing = {level for place in places for level in wanted.levels_in(place) - own.levels_in(place)}
+    if missing:
+        return f"Turn on the switch for {', '.join(sorted(missing))} memories in the header to see this."
+    return ""
+
+
+def _sent_items(found: InjectionResult, project: str) -> list[SentItem]:
+    """Return the parts of the block in its order, with the reason of each."""
+    items = []
+    for one in found.shown:
+        memory = one.candidate.memory
+        tokens = context_block.count_tokens(context_block.render_entry(one.passage, one.text))
+        if one.scale == selection.PINNED:
+            part, reason = "Pinned", "pinned, so every session opens with it"
+        elif memory.type == "session_summary":
+            part, reason = "Memory", "summary of the latest session"
+        else:
+            part = "Memory"
+            reason = f"important ({memory.importance:.2f}) and recent, score {one.candidate.score:.2f}"
+        url = reverse("memory", args=[memory.uid])
+        items.append(SentItem(memory.title or memory.uid, url, tokens, reason, part))
+    titles = {section.key: section.title for section in SECTIONS}
+    lines = []
+    for entry in found.page:
+        url, tokens = _page_line(entry, project).url, estimate_tokens(entry.line)
+        lines.append(SentItem(entry.line, url, tokens, entry.reason, titles[entry.section]))
+    pinned = sum(one.scale == selection.PINNED for one in found.shown)
+    return [*items[:pinned], *lines, *items[pinned:]]
+
+
+def _find_project(request: HttpRequest, name: str) -> Project:
+    try:
+        return projects.get_project(name, request_actor(request))
+    except NotFound:
+        raise Http404 from None
