@@ -69,7 +69,15 @@ def _build_log_row(request: InjectionRequest, result: InjectionResult) -> Inject
         prompt_preview=_preview_prompt(request.prompt),
         token_budget=_total_budget(request, result),
         tokens_used=result.tokens_used,
-        injected=[{"id": one.uid, "score": one.score, "scale": one.scale} for one in result.injected],
+        injected=[
+            {
+                "id": one.uid,
+                "score": one.score,
+                "scale": one.scale,
+                **({} if one.factor == 1 else {"factor": one.factor}),
+            }
+            for one in result.injected
+        ],
         withheld=[
             {"id": one.uid, "reason": one.reason, **({"detail": one.detail} if one.detail else {})}
             for one in result.withheld
