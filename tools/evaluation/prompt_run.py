@@ -1,7 +1,7 @@
 """Labelled prompts in a store of their own: ``python -m tools.evaluation.prompt_run FOLDER``.
 
-The command starts it with an empty LETSGO_HOME, and passes ``--held-back``, ``--fresh`` and ``--learned`` on. It prints one
-line of JSON with the ids of the memories that came: ``{"came": {path: {prompt: ids}}}``.
+The command starts it with an empty LETSGO_HOME, and passes ``--held-back``, ``--fresh`` and ``--learned``
+on. It prints one line of JSON with the ids of the memories that came: ``{"came": {path: {prompt: ids}}}``.
 """
 
 from __future__ import annotations
