@@ -38,6 +38,7 @@ from memoryhub.search.visible_rows import count_rows
 from memoryhub.toolsets import results as toolsets_results
 
 router = Router(tags=["memory"])
+MAX_RATINGS = 100  # of one memory that are searched for one to undo
 _ETAG_FORMAT = "%Y%m%dT%H%M%S%f"
 
 
@@ -217,12 +218,17 @@ def undo_rating(request: ApiRequest, id: str) -> HttpResponse:
     """Restores the outcome from before the last rating by this token. Returns 404 without one."""
     actor = request.auth.actor
     _find_rated(id, request.auth)
-    rows = JournalEntry.objects.filter(object_id=id, object_type="memory", operation="rate", actor=actor.name)
-    row = rows.order_by("-seq").first()
+    rows = JournalEntry.objects.filter(
+        object_id=id, object_type="memory", operation__in=("rate", "undo_rate")
+    )
+    found = list(rows.order_by("-seq")[:MAX_RATINGS])
+    undone = {row.detail.get("undoes") for row in found}
+    own = (row for row in found if row.operation == "rate" and row.actor == actor.name)
+    row = next((row for row in own if row.detail.get("act") not in undone), None)
     if row is None:
         raise Http404
-    undone = store.undo_bulk_action(row.detail["act"], actor, row.seq, row.seq)
-    return _rated_response(undone, id, "undone", request.auth)
+    acted = store.undo_bulk_action(row.detail["act"], actor, row.seq, row.seq)
+    return _rated_response(acted, id, "undone", request.auth)
 
 
 def _find_rated(id: str, caller: Caller) -> Memory:

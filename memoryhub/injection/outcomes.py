@@ -44,6 +44,7 @@ RARE_SHARE, RARE_COUNT = 0.05, 3  # a rare word is in at most so many memories
 MIN_RARE_WORDS = 2  # that are repeated; one identifier is enough
 MIN_COMMAND = 6  # characters; a shorter command is in many texts
 ABANDONED_SESSIONS = 5  # without an end that are decided when another one starts
+ABANDONED_SPAN = timedelta(days=14)  # in which they sent their last event
 _TOKEN = re.compile(r"\w(?:[\w./:-]*\w)?")
 _IDENTIFIER = re.compile(r"[_./:]|\d[^\W\d]|[^\W\d]\d|[a-z][A-Z]")
 _CODE = re.compile(r"`([^`\n]{6,200})`|^\s*\$\s+(.{6,200})$", re.MULTILINE)
@@ -114,7 +115,8 @@ def decide_outcomes(session: Session, now: datetime) -> int:
 
 def decide_abandoned(session: Session, now: datetime) -> int:
     """Decide the injections of some other sessions of the project, which sent nothing for a while."""
-    stale = Session.objects.filter(project=session.project, last_at__lt=now - WINDOW).exclude(pk=session.pk)
+    span = (now - ABANDONED_SPAN, now - WINDOW)
+    stale = Session.objects.filter(project=session.project, last_at__range=span).exclude(pk=session.pk)
     stale = stale.filter(Exists(Injection.objects.undecided().filter(session=OuterRef("pk"))))
     found = stale.order_by("-last_at")[:ABANDONED_SESSIONS]
     return sum(decide_outcomes(other, now) for other in found)

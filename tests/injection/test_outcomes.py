@@ -176,6 +176,7 @@ def test_undone_rating_of_an_open_injection_is_decided_later(bot, agent_session,
     rate(bot, shown, useful=True)
     bot.delete(f"/memories/{shown.uid}/rating")
     assert (outcome(), counts(shown)) == ((None, None), (0, 0))
+    assert bot.delete(f"/memories/{shown.uid}/rating").status_code == 404, "undone already"
     agent_session.end()
     assert counts(shown) == (1, 0)
 
