@@ -23,8 +23,9 @@ from memoryhub import memories as store
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.core.database import write_transaction
 from memoryhub.core.text import STOP_WORDS, collapse_whitespace, fold, words
-from memoryhub.core.vocabulary import MemoryType
+from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType
 from memoryhub.injection.candidates import injectable_memories
+from memoryhub.injection.tool_candidates import MAX_FILES_OF_MEMORY
 from memoryhub.memories.rows import attach_lists
 from memoryhub.models import Event, Injection, Memory, Session
 from memoryhub.search.lexical import count_terms
@@ -161,6 +162,8 @@ def _decide(
 def _find_use(memory: Memory, row: Injection, before: _Knowledge, after: _Knowledge, rarity: _Rarity) -> str:
     lists = memory.loaded_lists or {}
     own = [*lists.get("files_modified", ()), *lists.get("files_read", ())]
+    if len(set(own)) > MAX_FILES_OF_MEMORY or memory.type in SUMMARY_TYPES:
+        own = []  # about the work as a whole, not about one of the files
     known = [path for path in own if _names_file(row.prompt_preview, path) or _is_among(path, before.files)]
     if any(_is_among(path, after.files) for path in own if path not in known):
         return FILE

@@ -74,6 +74,16 @@ def test_terms_and_files_of_the_prompt_do_not_count(agent_session, remember):
     assert (outcome(), counts(memory)) == ((False, None), (1, 0))
 
 
+def test_files_of_a_summary_do_not_count(agent_session, remember):
+    agent_session.ok("session:start")
+    files = ["src/import/rates.py"]
+    memory = remember(TEXT, project="shop", files_modified=files, type="session_summary")
+    assert agent_session.ok("prompt:submit", PROMPT)["context"]
+    agent_session.tool("Read", {"file_path": files[0]}, "text")
+    agent_session.end()
+    assert counts(memory) == (1, 0)
+
+
 def test_memory_of_a_failure_helps_when_the_command_then_succeeds(agent_session, remember):
     agent_session.ok("session:start")
     failure = "ModuleNotFoundError: No module named 'ledger_rates'"
