@@ -65,7 +65,12 @@ def inject_memories(request: ApiRequest, params: InjectionRequest) -> HttpRespon
         {
             "context": found.context,
             "injected": [
-                {"id": one.uid, "score": one.score, "scale": one.scale, "factor": one.factor}
+                {
+                    "id": one.uid,
+                    "score": one.score,
+                    "scale": one.scale,
+                    **({} if one.factor == 1 else {"factor": one.factor}),
+                }
                 for one in found.injected
             ],
             "withheld": [
