@@ -16,7 +16,7 @@ from django.utils import timezone
 from ninja import Body, Query, Router
 from pydantic import Field
 
-from memoryhub import capture
+from memoryhub import capture, memories
 from memoryhub.access.policy import Sensitivity
 from memoryhub.api.schemas import EventAnswer, documented
 from memoryhub.capture import projects, proof
@@ -24,6 +24,7 @@ from memoryhub.core.claude_code import MAX_CONTEXT_CHARS, MAX_CONTEXT_TOKENS
 from memoryhub.core.damage import is_recorded
 from memoryhub.core.database import lock_timeout
 from memoryhub.core.private_text import strip_private
+from memoryhub.core.text import shorten
 from memoryhub.core.vocabulary import Right
 from memoryhub.hooks import TOOL_CONTEXT
 from memoryhub.http.authentication import WRITE, AccessParams, ApiRequest, Caller
@@ -48,7 +49,8 @@ _EVENT_OF_HOOK = {
 }
 _CONTEXT_HOOKS = frozenset({"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", _TOOL_FAILURE})
 _MESSAGE_HOOKS = _CONTEXT_HOOKS | {"SessionEnd"}
-_COMMAND = re.compile(r"\s*/memoryhub:(?P<name>pause|resume)\b[ \t]*(?P<hours>[^\n]{0,100}?)\s*\Z")
+_COMMAND = re.compile(r"\s*/memoryhub:(?P<name>pause|resume|useful)\b[ \t]*(?P<words>[^\n]{0,100}?)\s*\Z")
+_RATING = re.compile(r"(?P<no>no|not)?\s*(?P<number>[1-9]\d?)?", re.IGNORECASE)
 _DATA_FIELDS = ("prompt", "tool_name", "tool_input", "tool_response", "source", "reason", "trigger")
 
 
@@ -67,7 +69,7 @@ def handle_hook(
 
     Claude Code shows its user a warning while the store is damaged, or if pinned memories exceed their
     budget; at the first start of a week, how often memories were used; and at the end, those of the session.
-    The prompts ``/memoryhub:pause`` and ``/memoryhub:resume`` are carried out and not sent to the model.
+    The prompts ``/memoryhub:pause``, ``:resume`` and ``:useful`` are carried out and not sent to the model.
 
     ``at``: time of the event, for late or replayed hooks, because Claude Code sends none. ``late``: it is
     recorded, but nobody reads the answer. Errors of the caller (a project outside its clearance, no
@@ -120,14 +122,16 @@ def handle_hook(
 
 
 def _run_command(hook_event: capture.HookEvent, caller: Caller) -> str:
-    """Pause or resume memory in the project if the prompt asks for it. Return the answer to the person."""
+    """Pause or resume memory, or rate what was shown, if the prompt asks for it. Return the answer."""
     found = _COMMAND.match(str(hook_event.data.get("prompt") or ""))
     # A late command would pause the wrong hours; without an answer, Claude Code told the person what to do.
     if not found or hook_event.is_late or hook_event.event != capture.PROMPT_SUBMIT:
         return ""
     try:
-        hours = 0.0 if found["name"] == "resume" else _parse_hours(found["hours"] or "1")
         name = resolve_project(hook_event.project, caller.actor)
+        if found["name"] == "useful":
+            return _rate_shown(found["words"], hook_event.session_id, name, caller)
+        hours = 0.0 if found["name"] == "resume" else _parse_hours(found["words"] or "1")
         changed = projects.configure_project(name, caller.actor, pause_hours=hours)
     except StoreError as refusal:
         return f"memoryhub: nothing changed: {refusal.message}"
@@ -140,6 +144,24 @@ def _parse_hours(text: str) -> float:
     if not re.fullmatch(r"\d{1,3}(?:\.\d{1,3})?", text.strip()):
         raise StoreError(f"hours must be 0 to {projects.MAX_PAUSE_HOURS}, for example /memoryhub:pause 2")
     return float(text)
+
+
+def _rate_shown(words: str, session_id: str, project: str, caller: Caller) -> str:
+    """Rate the memories that the session was shown last: all, or that with a number, as useful or not."""
+    asked = _RATING.fullmatch(words)
+    if not asked:
+        raise StoreError("after /memoryhub:useful write nothing, a number, or no, for example: no 2")
+    number = int(asked["number"] or 0)
+    shown = proof.last_shown(session_id, project, caller.actor)
+    chosen = shown[number - 1 : number] if number else shown
+    if not chosen:
+        raise StoreError("no memory with this number was shown" if shown else "no memory was shown here yet")
+    kind = "not_useful" if asked["no"] else "useful"
+    rated = memories.apply_bulk_action(kind, [memory.uid for memory in chosen], caller.actor)
+    if rated.refused:
+        raise StoreError(rated.refused[0][1])
+    titles = "; ".join(shorten(memory.title or memory.uid, 60) for memory in chosen)
+    return f"memoryhub: rated {'not ' if asked['no'] else ''}useful: {titles}"
 
 
 def _proofs(event: Event, caller: Caller, is_week_new: bool) -> list[str]:

@@ -64,7 +64,15 @@ def inject_memories(request: ApiRequest, params: InjectionRequest) -> HttpRespon
     return json_response(
         {
             "context": found.context,
-            "injected": [{"id": one.uid, "score": one.score, "scale": one.scale} for one in found.injected],
+            "injected": [
+                {
+                    "id": one.uid,
+                    "score": one.score,
+                    "scale": one.scale,
+                    **({} if one.factor == 1 else {"factor": one.factor}),
+                }
+                for one in found.injected
+            ],
             "withheld": [
                 {"id": one.uid, "reason": one.reason, "detail": one.detail} for one in found.withheld
             ],

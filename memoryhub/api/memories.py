@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from django.conf import settings
 from django.http import Http404, HttpResponse
@@ -32,12 +32,13 @@ from memoryhub.http.problems import Problem, field_error, invalid_fields, json_r
 from memoryhub.memories import serializers, versions
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.memories.temporal import count_accesses_and_promote
-from memoryhub.models import Memory
+from memoryhub.models import JournalEntry, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.visible_rows import count_rows
 from memoryhub.toolsets import results as toolsets_results
 
 router = Router(tags=["memory"])
+MAX_RATINGS = 100  # of one memory that are searched for one to undo
 _ETAG_FORMAT = "%Y%m%dT%H%M%S%f"
 
 
@@ -163,6 +164,89 @@ def delete_memory(request: ApiRequest, id: str, hard: bool = False) -> HttpRespo
     if not deleted:
         raise Http404
     return json_response({"outcome": "erased" if hard else "trashed", "id": id})
+
+
+class Rating(BaseModel):
+    useful: bool = Field(description="Whether the memory helped when it was last shown to an agent.")
+
+
+class Rated(BaseModel):
+    """``helped_count``: in how many of the ``shown_count`` injections the memory helped."""
+
+    outcome: Literal["shown", "updated", "unchanged", "undone"]
+    id: str
+    shown_count: int
+    helped_count: int
+
+
+@router.get(
+    "/memories/{id}/rating",
+    auth=READ,
+    response=documented(Rated, errors=(404,)),
+    summary="Get how often a memory helped",
+)
+def get_rating(request: ApiRequest, id: str, params: Query[OneMemory]) -> HttpResponse:
+    """Counts only injections that each reader of the memory may see. Does not count as access."""
+    return _rating_response("shown", _find_memory(id, params, request.auth))
+
+
+@router.post(
+    "/memories/{id}/rating",
+    auth=WRITE,
+    response=documented(Rated, errors=(404, 409)),
+    summary="Rate whether a memory helped",
+)
+def rate_memory(request: ApiRequest, id: str, rating: Rating) -> HttpResponse:
+    """Rates the last injection that shows the memory. A later rating replaces this one. Both are journaled.
+
+    Returns 409 if the memory was not shown to an agent yet.
+    """
+    _find_rated(id, request.auth)
+    kind = "useful" if rating.useful else "not_useful"
+    return _rated_response(
+        store.apply_bulk_action(kind, [id], request.auth.actor), id, "updated", request.auth
+    )
+
+
+@router.delete(
+    "/memories/{id}/rating",
+    auth=WRITE,
+    response=documented(Rated, errors=(404, 409)),
+    summary="Undo the last rating",
+)
+def undo_rating(request: ApiRequest, id: str) -> HttpResponse:
+    """Restores the outcome from before the last rating by this token. Returns 404 without one."""
+    actor = request.auth.actor
+    _find_rated(id, request.auth)
+    rows = JournalEntry.objects.filter(
+        object_id=id, object_type="memory", operation__in=("rate", "undo_rate")
+    )
+    found = list(rows.order_by("-seq")[:MAX_RATINGS])
+    undone = {row.detail.get("undoes") for row in found}
+    own = (row for row in found if row.operation == "rate" and row.actor == actor.name)
+    row = next((row for row in own if row.detail.get("act") not in undone), None)
+    if row is None:
+        raise Http404
+    acted = store.undo_bulk_action(row.detail["act"], actor, row.seq, row.seq)
+    return _rated_response(acted, id, "undone", request.auth)
+
+
+def _find_rated(id: str, caller: Caller) -> Memory:
+    memory: Memory | None = _writable_memories(caller).live().filter(uid=id).first()
+    if memory is None:
+        raise Http404
+    return memory
+
+
+def _rated_response(acted: store.BulkResult, id: str, outcome: str, caller: Caller) -> HttpResponse:
+    if acted.refused:
+        raise store.Conflict(acted.refused[0][1], "useful")
+    return _rating_response(outcome if acted.done else "unchanged", _find_rated(id, caller))
+
+
+def _rating_response(outcome: str, memory: Memory) -> HttpResponse:
+    counts = {"shown_count": memory.shown_count, "helped_count": memory.helped_count}
+    return json_response({"outcome": outcome, "id": memory.uid, **counts})
 
 
 @router.post(

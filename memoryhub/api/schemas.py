@@ -223,11 +223,14 @@ class RecallShape(BaseModel):
 
 
 class ShownShape(BaseModel):
-    """``scale``: immediate, task, session or project; empty when ``memory.temporal`` is off."""
+    """``scale``: immediate, task, session or project; empty when ``memory.temporal`` is off. ``factor``: the
+    order follows score times this, because the memory helped, or did not, when it was shown before. Absent if
+    it is 1."""
 
     id: str
     score: float
     scale: str
+    factor: float = 1.0
 
 
 class WithheldShape(BaseModel):

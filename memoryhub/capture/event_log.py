@@ -20,6 +20,7 @@ from memoryhub.capture.ignored_paths import IgnoredPaths
 from memoryhub.capture.observation import clean_text, file_names, observe
 from memoryhub.capture.session_state import CALLS_AFTER_PROMPT
 from memoryhub.core.database import write_transaction
+from memoryhub.injection.outcomes import digest_call
 from memoryhub.memories.errors import StoreError
 from memoryhub.memories.rows import resolve_project
 from memoryhub.memories.secret_check import journal_refusals, refuse_secrets
@@ -90,6 +91,10 @@ def save_event(context: HookContext, reports: Sequence[HandlerReport]) -> Event 
         return None
     if context.needs_approval and hook_event.event == hooks.TOOL_POST:
         event.preview, event.keywords = "", []  # they may repeat a text that waits for approval
+    elif context.call and not context.call.secret and (context.session.has_injections or context.injected):
+        seen = context.call.observation
+        written = redact("\n".join((seen.command, seen.question, seen.added)))
+        event.digests = digest_call(written, seen.command, failed=seen.failed)
     with write_transaction():
         # Another process may have recorded the same delivery in the meantime.
         params = [context.session.pk, *_repeat_params(context.delivery_marks, context.at)]

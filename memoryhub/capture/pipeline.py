@@ -32,6 +32,7 @@ from memoryhub.hooks import (
     HandlerResult,
     Hook,
 )
+from memoryhub.injection.outcomes import decide_abandoned, decide_outcomes, decide_quietly
 from memoryhub.injection.requests import InjectionRequest, InjectionResult
 from memoryhub.injection.services import (
     inject_at_session_start,
@@ -224,6 +225,7 @@ def _capture_context(context: HookContext) -> services.CaptureContext:
 
 def begin_session(context: HookContext) -> HandlerResult:
     """Empty the boundary window and, if asked to, inject the context of recent sessions."""
+    decide_quietly(decide_abandoned, context.session, context.at)
     hook_event = context.hook_event
     with locked_state(context.session) as state:
         is_known = state.calls > 0
@@ -244,7 +246,8 @@ def begin_session(context: HookContext) -> HandlerResult:
 
 
 def end_session(context: HookContext) -> HandlerResult:
-    """Capture the open notes, then write the summary of the session."""
+    """Capture the open notes, write the summary of the session, and decide whether its memories helped."""
+    decide_quietly(decide_outcomes, context.session, context.at)
     rest = services.capture_remaining_notes(_capture_context(context))
     current = summaries.CurrentEvent(context.event, rest.from_notes, context.needs_approval)
     memory, outcome = summaries.summarise_session(context.session, context.at, context.actor, current)

@@ -39,6 +39,15 @@ def prove_session(session_id: str, project: str, actor: Actor) -> SessionProof:
     return SessionProof(visible.filter(uid__in=shown).count() if shown else 0, kept.count())
 
 
+def last_shown(session_id: str, project: str, actor: Actor) -> list[Memory]:
+    """Return the memories that the session was shown last, as far as the actor may see them, in order."""
+    logged = Injection.objects.visible_to(actor.clearance).filled()
+    row = logged.filter(session__session_id=session_id, project=project).order_by("-at", "-pk").first()
+    shown = [one["id"] for one in row.injected] if row else []
+    visible = Memory.objects.visible_to(actor.clearance).live().filter(uid__in=shown)
+    return sorted(visible, key=lambda memory: shown.index(memory.uid))
+
+
 def status_line(session_id: str, project: Project, actor: Actor, now: datetime) -> str:
     """Return what memory did in a session, and the mode of its project unless that is automatic."""
     note = mode_note(project, now, time_zone(actor))

@@ -71,6 +71,16 @@ class Candidate:
     score: float
     components: scoring.Components
 
+    @property
+    def factor(self) -> float:
+        """By how much the memory moves for having helped, or not, when it was shown before."""
+        return scoring.helpfulness(self.memory.shown_count, self.memory.helped_count)
+
+    @property
+    def rank(self) -> float:
+        """What candidates are ordered by. Limits compare the score, which stays the documented sum."""
+        return round(self.score * self.factor, 4)
+
 
 def full_match(memory: Memory, now: datetime) -> Candidate:
     """Return a candidate that is relevant whatever its words are, such as a pinned memory."""
@@ -131,7 +141,8 @@ def find_candidates(memories: MemoryQuerySet, prompt: str, now: datetime) -> lis
     scored = [one for one in scored if one.parts.match >= least]
     best = sorted(scored, key=lambda one: (-one.score, -one.parts.match, -one.pk))[:MAX_CANDIDATES]
     found = load_memories(one.pk for one in best)
-    return [Candidate(found[one.pk], one.score, one.parts) for one in best if one.pk in found]
+    candidates = [Candidate(found[one.pk], one.score, one.parts) for one in best if one.pk in found]
+    return sorted(candidates, key=lambda one: -one.rank)
 
 
 def build_query(parsed: ParsedPrompt, frequencies: Mapping[str, int], total: int) -> PromptQuery | None:

@@ -71,7 +71,15 @@ def _build_log_row(request: InjectionRequest, result: InjectionResult) -> Inject
         token_budget=_total_budget(request, result),
         tokens_used=result.tokens_used,
         page=[{"kind": one.kind, "id": one.uid} for one in result.page],
-        injected=[{"id": one.uid, "score": one.score, "scale": one.scale} for one in result.injected],
+        injected=[
+            {
+                "id": one.uid,
+                "score": one.score,
+                "scale": one.scale,
+                **({} if one.factor == 1 else {"factor": one.factor}),
+            }
+            for one in result.injected
+        ],
         withheld=[
             {"id": one.uid, "reason": one.reason, **({"detail": one.detail} if one.detail else {})}
             for one in result.withheld

@@ -6,30 +6,59 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Count, Q, Value
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
 from memoryhub.core.database import Deadline
+from memoryhub.injection import outcomes
 from memoryhub.injection.requests import InjectionRequest
 from memoryhub.injection.selection import BELOW_FLOOR, OVER_PINNED_BUDGET, pinned_warnings, select_pinned
 from memoryhub.injection.session_start import find_pinned
+from memoryhub.memories.ratings import RATED
 from memoryhub.models import Injection, Memory, Session
 from memoryhub.models.querysets import live_memories
 from memoryhub.stats.timeline import TimelineEntry
 
+HELPED_SPAN = timedelta(days=30)
 MAX_WARNED = 20  # projects whose pinned memories are measured for a page
 
 
 @dataclass(frozen=True)
 class ShownMemory:
-    """A memory in the block. ``score``: 0..1, or None if not logged; ``scale``: its time scale."""
+    """A memory in the block. ``score``: 0..1, or None if not logged; ``scale``: its time scale.
+
+    ``used``: whether it helped, with the reason ``why``; None if that is not decided. ``factor``: what its
+    score was multiplied by for the order, if not 1.
+    """
 
     memory: Memory
     score: float | None
     scale: str
+    used: bool | None = None
+    why: str = ""
+    factor: float | None = None
+
+    @property
+    def outcome(self) -> str:
+        """What became of the memory, in words; empty if that is not decided."""
+        if self.used is None:
+            return ""
+        return _OUTCOMES.get((self.used, self.why), "used" if self.used else "not used")
+
+
+_OUTCOMES = {
+    (True, outcomes.FILE): "used: its file was touched",
+    (True, outcomes.TERMS): "used: its terms were repeated",
+    (True, outcomes.FAILURE): "used: its failure was avoided",
+    (True, RATED): "rated useful",
+    (False, RATED): "rated not useful",
+}
 
 
 @dataclass(frozen=True)
@@ -88,6 +117,17 @@ class SessionKnowledge:
     reasons: list[tuple[str, int]]
 
 
+def count_helped(clearance: Clearance, now: datetime) -> dict[str, tuple[int, int]]:
+    """Return by agent in how many of its decided injections of the last 30 days a memory helped. One query.
+
+    Injections outside a session count for the agent "".
+    """
+    rows = Injection.objects.visible_to(clearance).filter(at__gte=now - HELPED_SPAN, helped__isnull=False)
+    found = rows.order_by().values_list(Coalesce("session__agent", Value("")))
+    counts = found.annotate(helped=Count("pk", filter=Q(helped=True)), total=Count("pk"))
+    return {agent: (helped, total) for agent, helped, total in counts}
+
+
 def find_pinned_warnings(clearance: Clearance, project: str = "") -> dict[str, list[str]]:
     """Return the warnings about pinned memories by project, of this project or of all; no empty ones."""
     pinned = live_memories(clearance).pinned()
@@ -137,7 +177,14 @@ def attach_reports(entries: Iterable[TimelineEntry], clearance: Clearance) -> No
 
 def _build_report(row: Injection, known: dict[str, Memory]) -> InjectionReport:
     shown = [
-        ShownMemory(known[one["id"]], _to_number(one.get("score")), str(one.get("scale") or ""))
+        ShownMemory(
+            known[one["id"]],
+            _to_number(one.get("score")),
+            str(one.get("scale") or ""),
+            used if isinstance(used := one.get("used"), bool) else None,
+            _to_text(one.get("why")),
+            _to_number(one.get("factor")),
+        )
         for one in _valid_entries(row.injected)
         if one["id"] in known
     ]

@@ -55,11 +55,15 @@ class InjectionRequest:
 
 @dataclass(frozen=True)
 class InjectedItem:
-    """A memory in the block. ``scale`` is empty if ``memory.temporal`` is switched off."""
+    """A memory in the block. ``scale`` is empty if ``memory.temporal`` is switched off.
+
+    ``factor``: by which its score was multiplied for the order, because it helped or did not before.
+    """
 
     uid: str
     score: float
     scale: str
+    factor: float = 1.0
 
 
 @dataclass(frozen=True)

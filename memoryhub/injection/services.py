@@ -173,7 +173,8 @@ def _inject_in_time(
     result = InjectionResult(
         context=context,
         injected=[
-            InjectedItem(one.candidate.memory.uid, one.candidate.score, one.scale) for one in chosen.shown
+            InjectedItem(one.candidate.memory.uid, one.candidate.score, one.scale, one.candidate.factor)
+            for one in chosen.shown
         ],
         withheld=[WithheldItem(one.memory.uid, one.reason, one.detail) for one in chosen.withheld],
         tokens_used=context_block.count_tokens(context),

@@ -63,7 +63,7 @@ def find_at_session_start(request: InjectionRequest, clearance: Clearance, now: 
         for memory in recent
         if memory.type not in SUMMARY_TYPES and memory.importance >= MIN_IMPORTANCE
     ]
-    ranked = [*summaries[:1], *sorted(important, key=lambda one: -one.score)[:MAX_IMPORTANT]]
+    ranked = [*summaries[:1], *sorted(important, key=lambda one: -one.rank)[:MAX_IMPORTANT]]
     return CandidateSet(ranked, find_pinned(request, clearance, now), _find_page(request, clearance, now))
 
 

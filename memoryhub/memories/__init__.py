@@ -27,6 +27,7 @@ from memoryhub.memories.pair_decisions import dismiss_duplicates, undo_dismissal
 from memoryhub.memories.update import (
     count_access,
     count_accesses,
+    count_outcomes,
     renew_expiry,
     repair_sensitivity,
     update_memory,
@@ -47,6 +48,7 @@ __all__ = [
     "check_drafts",
     "count_access",
     "count_accesses",
+    "count_outcomes",
     "count_sessions",
     "create_memories",
     "create_memory",

@@ -18,6 +18,7 @@ from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import parse_moment
 from memoryhub.core.vocabulary import TrashReason
+from memoryhub.memories import ratings
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import TRASH_FIELDS, evict_over_cap, revive_memory
 from memoryhub.memories.errors import Conflict, StoreError
@@ -105,9 +106,9 @@ def apply_bulk_action(
 
     ``kind`` is a key of :data:`ACTION_KINDS`: ``approve`` (mark as reviewed, clear the flags), ``demote`` and
     ``promote`` (importance half the way down or up), ``demote_and_approve``, ``trash``, ``restore``,
-    ``expire``, ``pin``, ``unpin``, ``tag`` and ``untag`` (with ``tag``), ``set`` (with fields of
-    :class:`~memoryhub.memories.schemas.MemoryPatch`); ``accept`` and ``discard`` for memories that wait for
-    approval.
+    ``expire``, ``pin``, ``unpin``, ``useful`` and ``not_useful`` (as it was last shown), ``tag`` and
+    ``untag`` (with ``tag``), ``set`` (with fields of :class:`~memoryhub.memories.schemas.MemoryPatch`);
+    ``accept`` and ``discard`` for memories that wait for approval.
 
     ``seen``: ``updated_at`` of memories as the person read them; memories that were changed since are
     refused. ``reason``: a word for the revision, by default the kind. Raise :class:`StoreError` for an
@@ -259,6 +260,12 @@ def _pin(memory: Memory, context: ActionContext) -> list[journal.Change]:
     return _change(memory, context, to_patch({"pinned": context.kind == "pin"}))
 
 
+def _rate(memory: Memory, context: ActionContext) -> list[journal.Change]:
+    useful = context.kind == "useful"
+    is_new = ratings.rate_memory(memory, context.id, context.actor, useful=useful)
+    return [context.journal_row("rate", memory, useful=useful)] if is_new else []
+
+
 def _tag(memory: Memory, context: ActionContext) -> list[journal.Change]:
     [tag] = context.patch.tags if context.patch else []
     tags = list_values(memory, "tags")
@@ -322,6 +329,8 @@ ACTION_KINDS: dict[str, ActionKind] = {
     "expire": ActionKind(_expire),
     "pin": ActionKind(_pin),
     "unpin": ActionKind(_pin),
+    "useful": ActionKind(_rate),
+    "not_useful": ActionKind(_rate),
     "tag": ActionKind(_tag, ("tag",)),
     "untag": ActionKind(_untag, ("tag",)),
     "set": ActionKind(_set, tuple(sorted(MemoryPatch.model_fields))),
@@ -437,6 +446,11 @@ def _undo_expire(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journa
     return [journal.memory_change("restore", memory, undoes=undo.id)]
 
 
+def _undo_rate(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journal.Change]:
+    ratings.undo_rating(memory, undo.id)
+    return [journal.memory_change("undo_rate", memory, undoes=undo.id)]
+
+
 def _undo_update(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journal.Change]:
     """Restore the values of the action's revision, which makes another revision."""
     was, left = entry.detail["was"], entry.detail["left"]
@@ -466,5 +480,6 @@ _UNDO_STEPS: dict[str, Callable[[Memory, JournalEntry, Undo], list[journal.Chang
     "update": _undo_update,
     "accept": _undo_accept,
     "discard": _undo_discard,
+    "rate": _undo_rate,
 }
 inverse_of(Inverse(_rows_by_memory, _restore_memories), *_UNDO_STEPS, about="memory")

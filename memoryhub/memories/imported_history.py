@@ -50,6 +50,8 @@ class ImportedHistory:
     scale: str = ""
     consolidated_at: datetime | None = None
     consolidated_accesses: int = 0
+    shown_count: int = 0
+    helped_count: int = 0
 
     def anonymous(self) -> Self:
         """Return the history without the fields that need the permission to restore a store."""
@@ -74,6 +76,8 @@ def apply_history(memory: Memory, past: ImportedHistory, actor: Actor, now: date
             setattr(memory, name, min(moment, now))
     memory.accessed_count = min(max(past.accessed_count, 0), _MAX_COUNT)
     memory.consolidated_accesses = min(max(past.consolidated_accesses, 0), _MAX_COUNT)
+    memory.shown_count = min(max(past.shown_count, 0), _MAX_COUNT)
+    memory.helped_count = min(max(past.helped_count, 0), memory.shown_count)
     if past.expires_at and not memory.pinned:
         memory.expires_at = past.expires_at
     if past.deleted_at:

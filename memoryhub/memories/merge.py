@@ -54,7 +54,7 @@ MAX_MERGED = 100  # memories merged into one
 MERGE, UNDO_MERGE = "merge", "undo_merge"
 _PLACE_FIELDS = ("project", "scope", "owner")
 # Fields of the kept memory that its revision does not store.
-_COUNT_FIELDS = ("accessed_count", "consolidated_accesses")
+_COUNT_FIELDS = ("accessed_count", "consolidated_accesses", "shown_count", "helped_count")
 _SNAPSHOT_FIELDS = (
     *("ttl_days", "importance", "copy", *_COUNT_FIELDS),
     *("last_accessed_at", "consolidated_at", "expires_at", "updated_at"),

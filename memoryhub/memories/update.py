@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Case, Max, Q, QuerySet, Value, When
+from django.db.models import Case, F, Max, Q, QuerySet, Value, When
+from django.db.models.functions import Greatest, Least
 from django.utils import timezone
 
 from memoryhub.access.filters import memory_filter
@@ -294,6 +295,20 @@ def count_accesses(
     for memory in memories:
         memory.accessed_count += 1
         memory.last_accessed_at = now
+
+
+def count_outcomes(changes: Mapping[int, tuple[int, int]]) -> None:
+    """Add to how often memories were shown and helped, by primary key, inside the caller's transaction.
+
+    Not journaled; ``updated_at`` does not change. A count stays at least 0, ``helped`` at most ``shown``.
+    """
+    by_change: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for key, change in changes.items():
+        by_change[change].append(key)
+    for (shown, helped), keys in by_change.items():
+        total = Greatest(F("shown_count") + shown, 0)
+        rows = Memory.objects.filter(pk__in=keys)
+        rows.update(shown_count=total, helped_count=Least(Greatest(F("helped_count") + helped, 0), total))
 
 
 def renew_expiry(uids: Iterable[str], least: float, now: datetime | None = None) -> dict[str, datetime]:

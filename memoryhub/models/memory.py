@@ -67,6 +67,8 @@ class Memory(models.Model):
     confidence = share_field(0.5, help_text="Of the claim")
     accessed_count = models.PositiveIntegerField(default=0)
     last_accessed_at = models.DateTimeField(null=True, blank=True)
+    shown_count = models.PositiveIntegerField(default=0, help_text="How often agents were shown it")
+    helped_count = models.PositiveIntegerField(default=0, help_text="How often it helped them then")
     discovery_tokens = models.PositiveIntegerField(null=True, blank=True)
     ttl_days = models.FloatField(null=True, blank=True, help_text="Empty: never expires")
     author = name_field(help_text="Who stored it first")

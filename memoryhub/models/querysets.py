@@ -351,6 +351,10 @@ class InjectionQuerySet(AccessQuerySet):
     def filled(self) -> Self:
         return self.exclude(injected=[])
 
+    def undecided(self) -> Self:
+        """Return injections of memories that are not yet known to have helped or not."""
+        return self.filled().filter(helped__isnull=True)
+
 
 class TokenQuerySet(models.QuerySet[Any]):
     def active(self, now: datetime | None = None) -> Self:

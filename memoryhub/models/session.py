@@ -30,11 +30,13 @@ class Session(models.Model):
     summary = models.ForeignKey(Memory, models.SET_NULL, null=True, blank=True, related_name="+")
 
     # Set while an event is recorded (``capture.event_log``): whether it created the session, whether it
-    # repeats the latest event, whether another event has its mark, and whether a memory may name its files.
+    # repeats the latest event, whether another event has its mark, whether a memory may name its files, and
+    # whether it was shown memories.
     is_new = False
     is_repeated = False
     has_mark = False
     has_file_links = True
+    has_injections = False
     # The settings of the project, if they were read with the session.
     settings_id: int | None = None
     mode = ""
@@ -101,6 +103,9 @@ class Event(models.Model):
     memory = models.ForeignKey(Memory, models.SET_NULL, null=True, blank=True, related_name="events")
     mark = name_field(16, help_text="Tells a second delivery; empty: never")
     preview = models.TextField(blank=True, default="")
+    digests = models.JSONField(
+        null=True, blank=True, editable=False, help_text="Hashes of what the agent wrote, after an injection"
+    )
 
     objects = EventQuerySet.as_manager()
 
@@ -129,7 +134,10 @@ class Injection(models.Model):
     tokens_used = models.PositiveIntegerField(default=0)
     took_ms = models.FloatField(default=0)
     injected = models.JSONField(
-        default=list, blank=True, help_text="id, score and scale of each memory shown"
+        default=list, blank=True, help_text="id, score, scale and outcome of each memory shown"
+    )
+    helped = models.BooleanField(
+        null=True, editable=False, help_text="Whether a memory shown was used then; empty: not decided"
     )
     withheld = models.JSONField(default=list, blank=True, help_text="id and reason of each memory held back")
 

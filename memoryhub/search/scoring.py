@@ -37,6 +37,10 @@ PHRASE_BONUS = 0.06  # the text contains the whole query as typed
 PHRASE_MATCH = 0.6  # minimum match in that case, also if the query starts or ends inside a word
 ACCESSES_FOR_HALF = 5  # number of accesses with a frequency of 0.5
 FOCUS_BONUS = 0.05  # the title contains few other words
+# Of the factor by which memories that helped come earlier in an injection (:func:`helpfulness`).
+MAX_HELP_CHANGE = 0.1
+USUAL_HELP = 0.3  # share of the injections in which a memory helps, before it is known
+HELP_PRIOR = 8
 # If the query is a name, path or piece of code, texts that contain it come before those with its words,
 # whatever their age.
 EXACT_MATCH, LOOSE_MATCH = 0.92, 0.55
@@ -73,6 +77,18 @@ def composite_score(parts: Components, weights: Weights, accesses: int = 0) -> f
         + weights.frequency * access_frequency(accesses)
     )
     return round(total, 4)
+
+
+def helpfulness(shown: int, helped: int) -> float:
+    """Return the factor of how often a memory helped when it was shown, around 1 and within the bounds.
+
+    The share is smoothed as if ``HELP_PRIOR`` injections of the usual share came before, so that it moves
+    slowly.
+    """
+    share = (helped + HELP_PRIOR * USUAL_HELP) / (shown + HELP_PRIOR)
+    distance = share - USUAL_HELP
+    room = 1 - USUAL_HELP if distance > 0 else USUAL_HELP
+    return round(1 + MAX_HELP_CHANGE * distance / room, 3)
 
 
 def access_frequency(accesses: int) -> float:

@@ -17,7 +17,10 @@ from memoryhub.transfer.schema import EVENT_COLUMNS, VERSION
 
 _SESSION_FIELDS = ("session_id", "project", "agent", "cwd", "end_reason", "segment", "state")
 _JOURNAL_FIELDS = ("actor", "operation", "object_type", "object_id", "project", "sensitivity", "owner")
-_HISTORY_FIELDS = ("author", "owner", "trash_reason", "flags", "scale", "consolidated_accesses")
+_HISTORY_FIELDS = (
+    *("author", "owner", "trash_reason", "flags", "scale", "consolidated_accesses"),
+    *("shown_count", "helped_count"),
+)
 
 
 def header(at: datetime, levels: list[str], everything: bool) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from memoryhub.accounts.clearance import full_clearance, request_actor, request_
 from memoryhub.accounts.people import may_manage_people
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
+from memoryhub.injection.queries import count_helped
 from memoryhub.maintenance.forms import can_view_runs
 from memoryhub.models import JournalEntry
 from memoryhub.stats import counts
@@ -41,16 +42,17 @@ VERIFICATION_TIMEOUT = 300  # seconds for which the verification of an unchanged
 def home_page(request: HttpRequest) -> HttpResponse:
     clearance = request_clearance(request)
     about = f"{clearance_key(clearance)} {timezone.get_current_timezone_name()}"
-    numbers, days = cached_until_change(
+    (numbers, days), helped = cached_until_change(
         request,
         "home",
         about,
-        lambda: counts.statistics_and_days(clearance),
+        lambda: (counts.statistics_and_days(clearance), count_helped(clearance, timezone.now())),
         depends_on_events=True,  # the number of sessions
     )
     loss = _loss(request)
     context: dict[str, Any] = {
         "numbers": numbers,
+        "helped": [sum(column) for column in zip(*helped.values(), strict=True)],
         "address": request.build_absolute_uri("/"),
         "loss": loss,
         "may_acknowledge": loss is not None and may_manage_people(request.user),
@@ -68,7 +70,7 @@ def home_page(request: HttpRequest) -> HttpResponse:
             "expiring_days": counts.EXPIRING_DAYS,
             "broken": failed_runs,
         }
-    live.set_etag(request, numbers, [(memory.uid, memory.updated_at) for memory in recent], loss)
+    live.set_etag(request, numbers, helped, [(memory.uid, memory.updated_at) for memory in recent], loss)
     return render(request, "home.html", context)
 
 

@@ -41,6 +41,8 @@ SUGGESTED_OPERATIONS = (
         "undo_review",
         "accept",
         "undo_accept",
+        "rate",
+        "undo_rate",
         "configure",
         "undo_configure",
         "hold_together",

@@ -15,6 +15,7 @@ OPERATIONS = {
         "GET /memories/{id}",
         "PATCH /memories/{id}",
     ),
+    *("GET /memories/{id}/rating", "POST /memories/{id}/rating", "DELETE /memories/{id}/rating"),
     *("DELETE /memories/{id}", "POST /memories/{id}/restore", "GET /memories/{id}/history"),
     *("GET /memories/{id}/related", "GET /duplicates", "POST /memories/{id}/merge", "POST /merges/{id}/undo"),
     *("GET /search", "POST /search", "GET /timeline", "GET /sessions", "GET /sessions/{session_id}"),

@@ -74,6 +74,7 @@ def api_reads() -> dict[str, list[Call]]:
             for order in ("-updated_at", "-created_at", "-accessed_count")
         ]
         + [pages("/memories", **{name: value}) for name, value in FILTERS.items()],
+        "get /memories/{id}/rating": [get(f"/memories/{one}/rating", **LEVELS)],
         "get /memories/{id}": [get(f"/memories/{one}", **LEVELS), get(f"/memories/{gone}", trashed=True)],
         "get /memories/{id}/history": [get(f"/memories/{one}/history", **LEVELS)],
         "get /memories/{id}/related": [get(f"/memories/{one}/related", limit=50, **LEVELS)],
@@ -170,6 +171,7 @@ FILTERS = {
 # Operations that change the store. Their answers about hidden duplicates are tested elsewhere.
 WRITES = {
     *("post /memories", "post /memories/batch", "patch /memories/{id}", "delete /memories/{id}"),
+    *("post /memories/{id}/rating", "delete /memories/{id}/rating"),
     *("post /memories/{id}/restore", "post /memories/{id}/merge", "post /merges/{id}/undo", "post /extract"),
     *(
         "post /facts",

@@ -20,7 +20,7 @@ from memoryhub.memories.bulk_actions import ACTION_KINDS, MAX_MEMORIES
 from memoryhub.memories.rows import LIST_FIELDS, list_values
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.undo import CHUNK_SIZE
-from memoryhub.models import Embedding, JournalEntry, Memory
+from memoryhub.models import Embedding, Injection, JournalEntry, Memory
 
 Remember = Callable[..., Memory]
 # A value for each kind that takes one, and that the memories of these tests do not have.
@@ -38,6 +38,9 @@ VALUES: dict[str, dict[str, Any]] = {
         "ttl_days": 5,
     },
 }
+
+
+RATINGS = {"useful": "not_useful", "not_useful": "useful"}  # each with its opposite
 
 
 def whole(memory: Memory) -> dict[str, Any]:
@@ -67,6 +70,9 @@ def prepare(kind: str, several: list[Memory], actor: Actor) -> None:
         memories.trash_memories([memory.uid for memory in several], actor)
     if kind == "unpin":
         memories.apply_bulk_action("pin", [memory.uid for memory in several], actor)
+    if kind in RATINGS:
+        shown = [{"id": memory.uid, "score": 0.5, "scale": ""} for memory in several]
+        Injection.objects.create(project="p", injected=shown)
     if ACTION_KINDS[kind].waiting:
         Memory.objects.update(sensitivity="waiting-public")
 
@@ -234,6 +240,8 @@ def test_memory_changed_since_is_not_undone(several: list[Memory], actor: Actor,
     )
     if kind == "approve":
         memories.apply_bulk_action("approve", [several[1].uid], actor)
+    elif kind in RATINGS:
+        memories.apply_bulk_action(RATINGS[kind], [several[1].uid], actor)
     else:
         memories.update_memory(several[1].uid, MemoryPatch(subtitle="written since"), actor)
     changed = whole(several[1])

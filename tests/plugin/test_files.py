@@ -437,6 +437,12 @@ def test_command_of_the_hub_says_what_to_do_without_an_answer(command: str) -> N
     assert f"`memoryhub {command} PROJECT" in text
 
 
+def test_rating_command_says_what_to_do_without_an_answer() -> None:
+    text = (PLUGIN / "commands" / "useful.md").read_text()
+    assert re.search(r"^description: \S", text.split("---")[1], re.M)
+    assert "“Not useful”" in text
+
+
 # --- Transcripts --------------------------------------------------------------------------------------------
 
 

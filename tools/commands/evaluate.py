@@ -56,14 +56,19 @@ class Command(BaseCommand):
             help="of a folder of prompts: store all memories as new, as they are after an import",
         )
         parser.add_argument(
+            "--learned",
+            action="store_true",
+            help="of a folder of prompts: first count which memories helped with the other half",
+        )
+        parser.add_argument(
             "--failures", action="store_true", help="of a folder of prompts: list those that did not pass"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
         files = options["files"]
         folder = files[0] if len(files) == 1 and files[0].is_dir() else None
-        if not folder and any(options[name] for name in ("held_back", "fresh", "failures")):
-            raise CommandError("--held-back, --fresh and --failures need a folder of prompts")
+        if not folder and any(options[name] for name in ("held_back", "fresh", "learned", "failures")):
+            raise CommandError("--held-back, --fresh, --learned and --failures need a folder of prompts")
         if folder and options["mode"]:
             raise CommandError("--mode is for retrieval sets. Leave it out for a folder of prompts.")
         if options["json"]:
@@ -80,7 +85,7 @@ class Command(BaseCommand):
     def _measure_prompts(self, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
         """Print the figures of labelled prompts, and return them."""
         given = read_prompts(folder, held_back=options["held_back"])
-        flags = [f"--{name}" for name in ("held-back", "fresh") if options[name.replace("-", "_")]]
+        flags = [f"--{name}" for name in ("held-back", "fresh", "learned") if options[name.replace("-", "_")]]
         outcomes = measure_prompts(folder, given, flags, self._tell)
         failures = failure_lines(outcomes) if options["failures"] else ()
         half = "held back" if options["held_back"] else "development"

@@ -1,7 +1,7 @@
 """Labelled prompts in a store of their own: ``python -m tools.evaluation.prompt_run FOLDER``.
 
-The command starts it with an empty LETSGO_HOME, and passes ``--held-back`` and ``--fresh`` on. It prints one
-line of JSON with the ids of the memories that came: ``{"came": {path: {prompt: ids}}}``.
+The command starts it with an empty LETSGO_HOME, and passes ``--held-back``, ``--fresh`` and ``--learned``
+on. It prints one line of JSON with the ids of the memories that came: ``{"came": {path: {prompt: ids}}}``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 INJECTION, RECALL = "injection", "recall"
 
 
-def main(folder: Path, held_back: bool, fresh: bool) -> None:
+def main(folder: Path, held_back: bool, fresh: bool, learned: bool) -> None:
     """Store the memories, run every prompt on both paths, and print the memories that came."""
     from django.core.management import call_command
     from django.db import transaction
@@ -40,6 +40,8 @@ def main(folder: Path, held_back: bool, fresh: bool) -> None:
     came: dict[str, dict[str, list[str]]] = {INJECTION: {}, RECALL: {}}
     with standing_still(timezone.now()):  # a score next to the floor must not change with the seconds
         names = _store(given, fresh)
+        if learned:
+            _learn(read_prompts(folder, held_back=not held_back), names, caller)
         for conversation in given.conversations():
             with transaction.atomic():  # rolled back: accesses must not influence the next conversation
                 for prompt in conversation:
@@ -73,6 +75,19 @@ def _store(given: PromptSet, fresh: bool) -> dict[str, str]:
     return {uid: name for name, uid in stored.items()}
 
 
+def _learn(other: PromptSet, names: Mapping[str, str], caller: Caller) -> None:
+    """Count what the prompts of the other half inject, as helped where the labels allow the memory."""
+    from memoryhub.memories import count_outcomes
+    from memoryhub.models import Memory
+
+    keys = dict(Memory.objects.values_list("uid", "pk"))
+    uids = {name: uid for uid, name in names.items()}
+    for prompt in other.prompts:
+        injected = _named(_inject(prompt.model_copy(update={"session": ""}), caller), names)
+        helped = {name: int(not prompt.is_unwanted(name)) for name in injected}
+        count_outcomes({keys[uids[name]]: (1, value) for name, value in helped.items()})
+
+
 def _inject(prompt: LabelledPrompt, caller: Caller) -> list[str]:
     """Return the injected memories, and those that this session was shown before and would be again."""
     from memoryhub.injection.requests import InjectionRequest
@@ -101,4 +116,4 @@ def _named(uids: list[str], names: Mapping[str, str]) -> list[str]:
 
 if __name__ == "__main__":
     django.setup()
-    main(Path(sys.argv[1]), "--held-back" in sys.argv, "--fresh" in sys.argv)
+    main(Path(sys.argv[1]), "--held-back" in sys.argv, "--fresh" in sys.argv, "--learned" in sys.argv)

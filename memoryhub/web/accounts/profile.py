@@ -14,11 +14,13 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from memoryhub.access.policy import LEVELS
+from memoryhub.access.policy import AGENT_PREFIX, LEVELS
 from memoryhub.accounts import oauth, people, roles, sign_in, tokens
-from memoryhub.accounts.clearance import is_confined, request_actor, user_clearance
+from memoryhub.accounts.clearance import is_confined, request_actor, request_clearance, user_clearance
+from memoryhub.injection.queries import count_helped
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import AgentToken, OAuthClient, Profile
 from memoryhub.web.accounts.forms import PasswordForm, PlainForm, PreferencesForm, TokenForm
@@ -167,13 +169,22 @@ def _render_page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
         "identity": getattr(user, "identity", None) if settings.OIDC_ISSUER else None,
         "may_issue": may_issue,
         "token_form": forms.get("token") or (TokenForm(user) if may_issue else None),
-        "tokens": own_tokens(request).filter(client=None)[:MAX_TOKENS],
+        "tokens": _tokens_with_results(request),
         "grants": own_tokens(request).filter(client__isnull=False).select_related("client")[:MAX_TOKENS],
         "apps": _approved_apps(user),
         **_sessions_context(request),
         "wrong": next(iter(forms), ""),
     }
     return render(request, "you/page.html", context, status=422 if forms else 200)
+
+
+def _tokens_with_results(request: HttpRequest) -> list[Any]:
+    """Return the tokens, with ``helped``: in how many of its injections a memory helped the agent."""
+    tokens = list(own_tokens(request).filter(client=None)[:MAX_TOKENS])
+    found = count_helped(request_clearance(request), timezone.now()) if tokens else {}
+    for token in tokens:
+        token.helped = found.get(f"{AGENT_PREFIX}{token.name}")
+    return tokens
 
 
 def _approved_apps(user: User) -> QuerySet[OAuthClient] | None:

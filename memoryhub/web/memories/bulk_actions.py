@@ -145,7 +145,7 @@ _CHANGE_PERMISSION, _DELETE_PERMISSION = "memoryhub.change_memory", "memoryhub.d
 # Any one of these permissions allows an action and its undo.
 PERMISSIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("approve", "demote", "demote_and_approve", "promote", "expire"), (_CHANGE_PERMISSION,)),
-    **dict.fromkeys(("pin", "unpin", "tag", "untag", "set"), (_CHANGE_PERMISSION,)),
+    **dict.fromkeys(("pin", "unpin", "useful", "not_useful", "tag", "untag", "set"), (_CHANGE_PERMISSION,)),
     "trash": (_DELETE_PERMISSION,),
     "restore": (_DELETE_PERMISSION, _CHANGE_PERMISSION),
     "accept": (_CHANGE_PERMISSION,),
@@ -164,6 +164,8 @@ _DONE_TEXTS = {
     "expire": "expired",
     "pin": "pinned",
     "unpin": "unpinned",
+    "useful": "rated useful",
+    "not_useful": "rated not useful",
     "tag": "tagged",
     "untag": "without this tag now",
     "set": "changed",
@@ -176,6 +178,8 @@ _UNCHANGED_TEXTS = {
     "expire": "expired already",
     "pin": "pinned already",
     "unpin": "not pinned",
+    "useful": "rated useful already",
+    "not_useful": "rated not useful already",
     "tag": "tagged so already",
     "untag": "without this tag already",
 }

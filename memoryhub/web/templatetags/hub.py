@@ -21,6 +21,7 @@ from memoryhub.access import redaction
 from memoryhub.core.dates import format_iso
 from memoryhub.core.text import collapse_whitespace, shorten, without_title_prefix
 from memoryhub.core.vocabulary import TrashReason
+from memoryhub.injection.candidates import Candidate
 from memoryhub.models import Memory
 from memoryhub.search.hybrid import Hit, default_weights
 from memoryhub.stats.counts import EXPIRING_DAYS
@@ -188,7 +189,7 @@ def share_bar(value: float, label: str = "") -> dict[str, Any]:
 
 
 @register.inclusion_tag("includes/score.html")
-def score(hit: Hit) -> dict[str, Any]:
+def score(hit: Hit | Candidate) -> dict[str, Any]:
     """Render the score as a bar of its four weighted parts, and each part as numbers."""
     weights = default_weights()
     parts: list[dict[str, Any]] = []
@@ -199,7 +200,10 @@ def score(hit: Hit) -> dict[str, Any]:
         shown = {"value": f"{value:.2f}", "weight": f"{weight:.2f}", "points": f"{value * weight:.2f}"}
         parts.append({"name": name, "x": round(at, 2), "width": width, **shown})
         at += width
-    return {"total": f"{hit.score:.2f}", "parts": parts}
+    memory = hit.memory
+    # Search follows the documented sum alone; only the order of an injection uses the factor.
+    factor = f"{hit.factor:.3f}" if isinstance(hit, Candidate) and hit.factor != 1 else ""
+    return {"total": f"{hit.score:.2f}", "parts": parts, "memory": memory, "factor": factor}
 
 
 @register.simple_tag
