@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('memoryhub', '0012_waiting_events'),
+        ('memoryhub', '0013_project_page'),
     ]
 
     operations = [
