@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from django.http import HttpResponse
@@ -11,7 +10,7 @@ from ninja import Body, Router
 from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub.api.events import hook_project, text_field
-from memoryhub.api.schemas import ProjectShape, documented
+from memoryhub.api.schemas import IdentitiesShape, ProjectShape, documented
 from memoryhub.capture import project_changes, projects
 from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
 from memoryhub.capture.proof import status_line
@@ -58,14 +57,6 @@ class ProjectSplitIn(ProjectMoveIn):
     memories: MemoryFilter | None = Field(None, description="The filters of a list of memories.")
 
 
-class IdentityShape(BaseModel):
-    """``key``: remote:…, root:… or name:…. ``owner``: whose agents it applies to; empty for everyone's."""
-
-    key: str
-    owner: str
-    since: datetime
-
-
 class StatusShape(BaseModel):
     line: str
 
@@ -94,15 +85,12 @@ def undo_project_change(request: ApiRequest, change: str) -> HttpResponse:
     return json_response(_serialize(project_changes.undo_project_change(change, request.auth.actor)))
 
 
-@router.get(
-    "/project-identities/{path:name}", auth=READ, response=documented(list[IdentityShape], errors=(404,))
-)
+@router.get("/project-identities/{path:name}", auth=READ, response=documented(IdentitiesShape, errors=(404,)))
 def project_identities(request: ApiRequest, name: str) -> HttpResponse:
     """Returns what the project is recognised by: remotes and root commits of repositories, former names."""
-    found = project_changes.list_identities(name, request.auth.actor)
-    return json_response(
-        [{"key": one.key, "owner": one.owner, "since": format_iso(one.created_at)} for one in found]
-    )
+    rows = project_changes.list_identities(name, request.auth.actor)
+    items = [{"key": one.key, "owner": one.owner, "since": format_iso(one.created_at)} for one in rows]
+    return json_response({"items": items})
 
 
 @router.post("/project-renames", auth=MAINTAIN, response=documented(ProjectShape, errors=(403, 404, 409)))
@@ -124,8 +112,15 @@ def split_project(request: ApiRequest, split: ProjectSplitIn) -> HttpResponse:
     """Moves a part of a project into a new one, at least one of: the sessions of a folder, repositories,
     memories. Requires access to every project and level."""
     chosen = split.memories and split.memories.model_copy(update={"project": split.project})
-    given = {"folder": split.folder, "identities": split.identities, "chosen": chosen}
-    return _moved(project_changes.split_project(split.project, split.into, request.auth.actor, **given))
+    changed = project_changes.split_project(
+        split.project,
+        split.into,
+        request.auth.actor,
+        folder=split.folder,
+        identities=split.identities,
+        chosen=chosen,
+    )
+    return _moved(changed)
 
 
 @router.post("/hooks/claude-code/status", auth=READ, response=documented(StatusShape))

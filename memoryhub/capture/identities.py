@@ -127,7 +127,8 @@ def _known_projects(keys: list[str], actor: Actor) -> dict[str, str]:
 def _choose_project(repository: Repository, folder: str, known: Mapping[str, str], actor: Actor) -> str:
     if found := next((known[key] for key in repository.keys if key in known), ""):
         return found
-    names = [name for name in dict.fromkeys((repository.name, folder)) if name]
+    remote_name = repository.remote.rpartition("/")[2][:200]
+    names = [name for name in dict.fromkeys((repository.name, folder, remote_name)) if name]
     former = _known_projects([NAME + name for name in names], actor)
     if not repository.keys:
         return former.get(NAME + names[0], names[0]) if names else ""
@@ -136,7 +137,9 @@ def _choose_project(repository: Repository, folder: str, known: Mapping[str, str
         former.get(NAME + name) or name for name in names if NAME + name in former or _exists(name, actor)
     ]
     name = ""
-    for name in [*existing, *names[:1], *_long_names(repository, names)]:
+    # Without its name, the folder may be a subfolder.
+    fresh = repository.name or remote_name or folder
+    for name in [*existing, *([fresh] if fresh else []), *_long_names(repository, names)]:
         if actor.clearance.includes_project(name) and not _is_identified(name, actor):
             return name
     return name  # the longest one, which no other repository has

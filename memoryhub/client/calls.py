@@ -28,6 +28,7 @@ from memoryhub.api.schemas import (
     EntryShape,
     EventAnswer,
     FactShape,
+    IdentitiesShape,
     InjectionShape,
     ListOf,
     MemoryShape,
@@ -183,6 +184,7 @@ class EventFields(Levels, total=False):
 
     project: str
     cwd: str
+    repository: Mapping[str, str]
     at: datetime | str
     sensitivity: str
 
@@ -200,6 +202,14 @@ class ProjectSettings(TypedDict, total=False):
     mode: str
     pause_hours: float
     ignored_paths: str
+
+
+class ProjectPart(TypedDict, total=False):
+    """What a split moves: the sessions of a folder, repositories by key, memories by filter."""
+
+    folder: str
+    identities: Sequence[str]
+    memories: Filters
 
 
 class SessionFilters(Levels, total=False):
@@ -440,6 +450,19 @@ def project(name: str) -> Call[ProjectShape]:
 
 def configure_project(name: str, settings: ProjectSettings) -> Call[ProjectShape]:
     return Call("PATCH", f"/projects/{_quote(name)}", ProjectShape, body=settings)
+
+
+def project_identities(name: str) -> Call[IdentitiesShape]:
+    return Call("GET", f"/project-identities/{_quote(name)}", IdentitiesShape)
+
+
+def move_project(action: str, name: str, into: str, part: ProjectPart) -> Call[ProjectShape]:
+    body = {**part, "project": name, "into": into}
+    return Call("POST", f"/project-{action}s", ProjectShape, body=body, repeatable=False)
+
+
+def undo_project_change(change: str) -> Call[ProjectShape]:
+    return Call("POST", f"/project-changes/{_quote(change)}/undo", ProjectShape, repeatable=False)
 
 
 def statistics(levels: Levels) -> Call[Statistics]:

@@ -56,7 +56,7 @@ def move_back(model: type[Memory | Fact], source: str, target: str, moved: Moved
     """Undo a move. Rows that were erased or moved elsewhere since stay as they are."""
     move = move_memories if model is Memory else move_facts
     move(source, target, [pk for pk, _ in moved])
-    copies = dict(map(tuple, moved))  # type: ignore[arg-type]
+    copies = {pk: copy for pk, copy in moved}  # noqa: C416 pairs are lists
     for chunk in batched(copies, CHUNK_SIZE):
         for row in model._default_manager.filter(pk__in=chunk, project=target):
             if row.copy != copies[row.pk]:
@@ -66,11 +66,11 @@ def move_back(model: type[Memory | Fact], source: str, target: str, moved: Moved
 def _restore_copy(row: Any, copy: int) -> None:
     """Set an earlier copy number, unless a twin has it now."""
     if isinstance(row, Memory):
-        taken = find_twins(row).filter(copy=copy)
+        is_taken = find_twins(row).filter(copy=copy).exists()
     else:
         equal = {name: getattr(row, name) for name in (*_FACT, "project")}
-        taken = Fact.objects.filter(**equal, copy=copy).exclude(pk=row.pk)
-    if not taken.exists():
+        is_taken = Fact.objects.filter(**equal, copy=copy).exclude(pk=row.pk).exists()
+    if not is_taken:
         row.copy = copy
         row.save(update_fields=["copy"])
 

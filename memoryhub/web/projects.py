@@ -76,8 +76,8 @@ class MoveForm(forms.Form):
         help_text="Their next sessions are in the new project.",
     )
 
-    def __init__(self, identities: list[ProjectIdentity], *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, label_suffix="", **kwargs)
+    def __init__(self, identities: list[ProjectIdentity], data: Any = None) -> None:
+        super().__init__(data, label_suffix="")
         keys = [one.key for one in identities if not one.key.startswith(NAME)]
         self.fields["identities"].choices = [(key, key) for key in keys]  # type: ignore[attr-defined]
         if not keys:

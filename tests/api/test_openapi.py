@@ -22,6 +22,8 @@ OPERATIONS = {
     *("POST /maintenance", "GET /maintenance", "GET /maintenance/{id}"),
     *(f"POST /maintenance/{{id}}/{action}" for action in ("undo", "resume", "stop")),
     *("GET /projects/{name}", "PATCH /projects/{name}", "POST /project-changes/{change}/undo"),
+    *("POST /project-renames", "POST /project-merges", "POST /project-splits"),
+    "GET /project-identities/{name}",
     "POST /hooks/claude-code/status",
     *("POST /events", "POST /hooks/claude-code", "POST /inject", "POST /recall"),
     *("GET /import", "POST /import", "GET /import/{id}", "GET /export"),

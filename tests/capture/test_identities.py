@@ -192,3 +192,7 @@ def test_new_identity_is_journaled_once(bot: Agent) -> None:
     [entry] = JournalEntry.objects.filter(operation="identify")
     assert (entry.object_id, entry.project) == ("app", "app")
     assert Project.objects.get().name == "app"
+
+
+def test_unknown_repository_without_a_name_is_called_like_its_remote(bot: Agent) -> None:
+    assert project_of(bot, {"remote": APP["remote"]}, "/home/ada/app/packages/api") == "app"

@@ -259,7 +259,7 @@ def test_api_renames_merges_splits_and_undoes(work: Agent) -> None:
     body: dict[str, Any] = {"project": "shop", "into": "part", "memories": {"sensitivity": "public"}}
     split = work.post("/project-splits", body).json()
     assert split["name"] == "part"
-    keys = {one["key"] for one in work.get("/project-identities/shop").json()}
+    keys = {one["key"] for one in work.get("/project-identities/shop").json()["items"]}
     assert {"name:app", "name:other/app", "remote:example.org/owner/app"} <= keys
     for change in (split, renamed, merged):
         assert work.post(f"/project-changes/{change['change']}/undo").status_code == 200

@@ -17,7 +17,12 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from memoryhub.core.claude_code import ENVIRONMENT_VARIABLE, HOOK_PATH, status_line_command
+from memoryhub.core.claude_code import (
+    ENVIRONMENT_VARIABLE,
+    HOOK_PATH,
+    session_start_command,
+    status_line_command,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ROOT / "plugin"
@@ -282,6 +287,32 @@ def test_transcript_names_the_repository(tmp_path: Path, hub: FakeHub, repositor
     [(_, _, body)] = hub.requests
     assert body["repository"]["name"] == "shop"
     assert len(body["messages"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "sent"),
+    [
+        ("https://ada:s3cr@t@example.org/o/a.git", "https://example.org/o/a.git"),
+        ("git@example.org:o/a", "example.org:o/a"),
+        ("https://ada:s3/cret@example.org/o/a", ""),
+        ('x|s3cret", "y": "', ""),
+        ("/home/ada/s3cret", ""),
+    ],
+)
+def test_settings_without_the_plugin_name_the_repository(
+    hub: FakeHub, repository: Path, address: str, sent: str
+) -> None:
+    git(repository, "config", "remote.origin.url", address)
+    subprocess.run(
+        ["sh", "-c", session_start_command(hub.url)],
+        cwd=repository / "packages",
+        input=json.dumps(PROMPT),
+        text=True,
+        check=True,
+    )
+    [(_, _, body)] = hub.requests
+    root = git(repository, "rev-list", "--max-parents=0", "HEAD")
+    assert body == {**PROMPT, "repository": {"remote": sent, "root": root}}
 
 
 def test_environment_overrides_the_prompts(tmp_path: Path, hub: FakeHub) -> None:
