@@ -240,7 +240,7 @@ class EventBody(AccessParams):
     )
     data: dict[str, Any] = Field(
         default_factory=dict,
-        description="tool:post: tool_name, tool_input, tool_response, tool_use_id (optional). "
+        description="tool:post: tool_name, tool_input, tool_response or error, tool_use_id (optional). "
         f"{_DELIVERED_ONCE} prompt:submit: prompt. session:end: reason (optional).",
     )
 

@@ -85,8 +85,9 @@ def detect_boundary(
     """Compare the keywords of a new output with the window.
 
     The similarity is the highest one to a single output of the window or to all of them together: returning
-    to the work of two outputs ago is no boundary, and a repeated output never is. Below ``sure_below`` one
-    output is enough for a boundary; otherwise it is in doubt until the next output is unlike the window too.
+    to the work of two outputs ago is no boundary, and a repeated output never is. One output is enough for a
+    boundary if it shares no word with the window or is below ``sure_below``; otherwise it is in doubt until
+    the next output is unlike the window too.
     """
     new, own = frozenset(found), _stems(found)
     if len(own) < MIN_KEYWORDS:
@@ -95,6 +96,6 @@ def detect_boundary(
     similarity = max((jaccard(own, _stems(other)) for other in (*window, together) if other), default=1.0)
     if len(window) < MIN_WINDOW or similarity >= threshold:
         return BoundaryDecision(False, similarity, (*window, *doubt, new)[-size:])
-    if doubt or similarity < sure_below:
+    if doubt or not similarity or similarity < sure_below:
         return BoundaryDecision(True, similarity, (*doubt, new)[-size:])
     return BoundaryDecision(False, similarity, tuple(window), (new,))

@@ -200,7 +200,10 @@ def _read_tool_call(context: HookContext) -> None:
     chars = settings.MEMORYHUB.event_preview_chars
     cwd = context.hook_event.cwd or context.session.cwd
     ignored = ignored_paths(context.project, cwd, context.session.cwd)
-    seen = ignored.filter(observe(tool, data.get("tool_input"), data.get("tool_response"), cwd))
+    response = data.get("tool_response")
+    if response is None and data.get("error"):
+        response = {"error": data["error"]}
+    seen = ignored.filter(observe(tool, data.get("tool_input"), response, cwd))
     if seen is None:
         context.ignored = True
         return

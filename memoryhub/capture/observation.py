@@ -28,6 +28,7 @@ class ToolRules(PatternFile):
     path_keys: tuple[str, ...]
     output_keys: tuple[str, ...]
     error_keys: tuple[str, ...]
+    exit_code_keys: tuple[str, ...]
     memory_tools: Words
     planning_tools: Words
     display_programs: Words
@@ -101,7 +102,7 @@ def observe(tool: str, given: Any, response: Any, cwd: str = "") -> Observation:
     command = _first_text(given, "command", "cmd", "script")
     refused = isinstance(response, Mapping) and any(map(response.get, TOOLS.error_keys))
     wrote = kind == "write" and not refused
-    failed = bool(TOOLS.failed.search(output))
+    failed = _exit_code(response) != 0 or bool(TOOLS.failed.search(output))
     return Observation(
         tool=tool,
         kind=kind,
@@ -127,6 +128,12 @@ def tool_kind(tool: str) -> str:
     """Return the kind of a tool by its name; of MCP tools (``mcp__server__tool``) by the last part."""
     name = tool.rsplit("__", 1)[-1].lower()
     return next((kind for kind, tools in TOOLS.kinds.items() if name in tools), "other")
+
+
+def _exit_code(response: Any) -> int:
+    """Return the exit code that a response names, else 0."""
+    found = [response.get(key) for key in TOOLS.exit_code_keys] if isinstance(response, Mapping) else []
+    return next((code for code in found if isinstance(code, int)), 0)
 
 
 def output_text(response: Any, depth: int = 0) -> str:

@@ -21,8 +21,8 @@ from memoryhub.models import Event, Session
 BOUNDARY_PREDICATE = "boundary_at"
 BOUNDARY_FACTS = Q(predicate=BOUNDARY_PREDICATE, subject__startswith="session:")
 # Factors of the configured threshold. A change of subject is likely right after a prompt. Between prompts the
-# work goes on, so a boundary needs two outputs in a row that share almost nothing with the window. In a
-# session that sends no prompts, one output below the threshold is enough.
+# work goes on, so a boundary needs one output that shares nothing with the window, or two in a row that share
+# almost nothing. In a session that sends no prompts, one output below the threshold is enough.
 AFTER_PROMPT_FACTOR = 2.0
 BETWEEN_PROMPTS_FACTOR = 0.5
 MAX_FACT_KEYWORDS = 12  # for each side of the boundary

@@ -65,9 +65,10 @@ find_repository() {
     folder=$(first_field cwd | sed 's/\\\\/\\/g')
     unset GIT_DIR GIT_WORK_TREE GIT_COMMON_DIR GIT_INDEX_FILE GIT_OBJECT_DIRECTORY
     [ -d "$folder" ] && command -v git >/dev/null || return
-    set -- $(git -C "$folder" rev-parse --is-inside-work-tree --is-shallow-repository)
-    [ "$#" = 2 ] || return
-    shared=$(cd "$folder" && cd "$(git rev-parse --git-common-dir)" && pwd -P) || return
+    set -- "$(git -C "$folder" rev-parse --is-shallow-repository --git-common-dir)"
+    is_shallow=${1%%"$newline"*}
+    shared=$(cd "$folder" && cd "${1#*"$newline"}" && pwd -P)
+    [ -n "$1" ] && [ -n "$shared" ] || return
     case $shared in
     */.git | */.bare) name=${shared%/*} ;;
     */.git/modules/*) name=$(git -C "$folder" rev-parse --show-toplevel) ;;
@@ -81,7 +82,7 @@ find_repository() {
     *) remote=${remote##*@} ;;
     esac
     root=
-    [ "$2" = true ] || find_root # a shallow clone does not have it
+    [ "$is_shallow" = true ] || find_root # a shallow clone does not have it
     repository="{$(member name "${name##*/}")$(member remote "$remote")\"root\":\"$root\"}"
 }
 

@@ -10,6 +10,7 @@ from memoryhub.models import Event, Fact
 from tests.capture.conftest import DATABASE, DESIGN, FIX
 
 VACUUM = DATABASE + " vacuum checkpoint"
+DESIGN_AND_LEDGER = DESIGN + " of the ledger"
 
 
 def shift(agent_session, **more):
@@ -84,21 +85,28 @@ def test_one_different_output_with_a_common_word_is_a_boundary(agent_session):
     assert event.boundary
 
 
-def test_boundary_between_prompts_needs_two_different_outputs(agent_session):
+def test_between_prompts_one_output_that_shares_no_word_is_a_boundary(agent_session):
     agent_session.ok("prompt:submit", {"prompt": "Why is the planner so slow?"})
     for n in range(4):
         agent_session.tool("Bash", {"command": "explain"}, f"{VACUUM} step{'abcd'[n]}")
-    assert not agent_session.tool("Bash", {"command": "lint"}, DESIGN).boundary
+    assert agent_session.tool("Bash", {"command": "lint"}, DESIGN).boundary
+
+
+def test_between_prompts_outputs_that_share_a_word_are_a_boundary_from_the_second_on(agent_session):
+    agent_session.ok("prompt:submit", {"prompt": "Why is the planner so slow?"})
+    for n in range(4):
+        agent_session.tool("Bash", {"command": "explain"}, f"{VACUUM} step{'abcd'[n]}")
+    assert not agent_session.tool("Bash", {"command": "lint"}, DESIGN_AND_LEDGER).boundary
     assert agent_session.tool(
         "Bash", {"command": "lint"}, DESIGN + " once more, buttons and headings"
     ).boundary
 
 
-def test_one_different_output_between_prompts_is_no_boundary(agent_session):
+def test_one_different_output_that_shares_a_word_between_prompts_is_no_boundary(agent_session):
     agent_session.ok("prompt:submit", {"prompt": "Why is the planner so slow?"})
     for n in range(4):
         agent_session.tool("Bash", {"command": "explain"}, f"{VACUUM} step{'abcd'[n]}")
-    agent_session.tool("Bash", {"command": "lint"}, DESIGN)
+    agent_session.tool("Bash", {"command": "lint"}, DESIGN_AND_LEDGER)
     assert not agent_session.tool("Bash", {"command": "explain"}, DATABASE).boundary
     assert not Fact.objects.exists()
 

@@ -31,6 +31,11 @@ def edit(session: AgentSession, path: str, new: str = "x = 1", old: str = "y") -
             {"error": "ERROR: Please make sure the libxml2 packages are installed."},
             "apt-get install libxml2-dev",
         ),
+        (
+            "python manage.py report",
+            "sqlite3.OperationalError: no such table: report_row",
+            "python manage.py migrate",
+        ),
     ],
 )
 def test_repair_by_a_command_is_stored(agent_session, command, error, remedy):
@@ -42,6 +47,18 @@ def test_repair_by_a_command_is_stored(agent_session, command, error, remedy):
     [memory] = agent_session.memories("bugfix")
     assert memory.content.endswith(f"`{command}` passes again after `{remedy}`.")
     assert agent_session.memories("session_summary")
+
+
+@pytest.mark.parametrize("key", ["exit_code", "exitCode", "returncode"])
+def test_command_with_an_exit_code_was_not_repaired(agent_session, key):
+    assert run(agent_session, "make", LINKER) == "failure noted"
+    edit(agent_session, "Makefile")
+    assert run(agent_session, "make", {"stdout": "interrupted by the watchdog", key: 3}) == "routine"
+
+
+def test_event_with_an_error_instead_of_a_response_is_a_failed_call(agent_session):
+    event = agent_session.tool("Bash", {"command": "make"}, extra={"error": LINKER})
+    assert event.skip_reason == "failure noted"
 
 
 def test_repair_by_an_edit_survives_a_commit_without_a_message(agent_session):
