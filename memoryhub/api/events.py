@@ -7,6 +7,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -19,7 +20,8 @@ from pydantic import Field
 from memoryhub import capture, memories
 from memoryhub.access.policy import Sensitivity
 from memoryhub.api.schemas import EventAnswer, documented
-from memoryhub.capture import projects, proof
+from memoryhub.capture import identities, projects, proof
+from memoryhub.capture.observation import clean_text
 from memoryhub.core.claude_code import MAX_CONTEXT_CHARS, MAX_CONTEXT_TOKENS
 from memoryhub.core.damage import is_recorded
 from memoryhub.core.database import lock_timeout
@@ -51,6 +53,10 @@ _CONTEXT_HOOKS = frozenset({"SessionStart", "UserPromptSubmit", "PreToolUse", "P
 _MESSAGE_HOOKS = _CONTEXT_HOOKS | {"SessionEnd"}
 _COMMAND = re.compile(r"\s*/memoryhub:(?P<name>pause|resume|useful)\b[ \t]*(?P<words>[^\n]{0,100}?)\s*\Z")
 _RATING = re.compile(r"(?P<no>no|not)?\s*(?P<number>[1-9]\d?)?", re.IGNORECASE)
+REPOSITORY = (
+    "The repository of the working directory, if no project is given: name (of its folder), remote (URL) and "
+    "root (id of its first commit), each optional. Unusable values are ignored."
+)
 _DATA_FIELDS = ("prompt", "tool_name", "tool_input", "tool_response", "source", "reason", "trigger")
 
 
@@ -82,7 +88,7 @@ def handle_hook(
     hook_event = capture.HookEvent(
         event=event,
         session_id=_session_id(hook),
-        project=project or hook_project(hook, caller),
+        project=project,
         cwd=text_field(hook, "cwd"),
         at=at,
         data=_event_data(hook),
@@ -97,6 +103,8 @@ def handle_hook(
     context, notes = "", []
     try:
         with lock_timeout(PROMPT_WAIT_SECONDS if name == "UserPromptSubmit" else WRITE_WAIT_SECONDS):
+            project = project or hook_project(hook, caller, record=True)
+            hook_event = replace(hook_event, project=project)
             if answer := _run_command(hook_event, caller):
                 return {"decision": "block", "reason": answer}
             is_week_new = name == "SessionStart" and proof.is_week_new(caller.actor, at or timezone.now())
@@ -175,9 +183,10 @@ def _proofs(event: Event, caller: Caller, is_week_new: bool) -> list[str]:
     return [f"{found} in this session"] if found.shown else []
 
 
-def hook_project(hook: Mapping[str, Any], caller: Caller) -> str:
-    """Return the project of a hook: that of its working folder."""
-    return working_project(text_field(hook, "cwd"), caller)
+def hook_project(hook: Mapping[str, Any], caller: Caller, *, record: bool = False) -> str:
+    """Return the project of a hook: that of its repository or session, or of its working folder."""
+    given = text_field(hook, "session_id"), text_field(hook, "cwd"), hook.get("repository")
+    return working_project(*given, caller, record=record)
 
 
 def _event_data(hook: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,16 +216,19 @@ def delivery_id(event: str, call_id: str) -> str:
     return hashlib.sha256(f"{event}\n{call_id}".encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def project_from_folder(cwd: str) -> str:
-    """Return the name of the working folder, on any system; empty for the root."""
-    parts = [part for part in re.split(r"[/\\]+", cwd.strip()) if part]
-    return parts[-1][:200] if parts and not re.fullmatch(r"[A-Za-z]:", parts[-1]) else ""
+def working_project(
+    session_id: str, cwd: str, repository: object, caller: Caller, *, record: bool = False
+) -> str:
+    """Return the project of an agent at work. A token that is confined to one project always works there.
 
-
-def working_project(cwd: str, caller: Caller) -> str:
-    """Return the project of a working folder: a token confined to one project writes there, in any folder."""
-    projects = caller.actor.clearance.projects
-    return "" if projects and len(projects) == 1 else project_from_folder(cwd)
+    ``record``: remember the project of an unknown repository.
+    """
+    actor, folder = caller.actor, identities.folder_name(clean_text(cwd))
+    if actor.clearance.projects and len(actor.clearance.projects) == 1:
+        return ""
+    if parsed := identities.Repository.parse(repository):
+        return identities.repository_project(parsed, folder, actor, record=record)
+    return identities.session_project(session_id, cwd, actor) or identities.folder_project(folder, actor)
 
 
 def _session_id(hook: Mapping[str, Any]) -> str:
@@ -242,6 +254,7 @@ class EventBody(AccessParams):
     session_id: Annotated[Word, Field(max_length=200)]
     project: Name = ""
     cwd: Annotated[Text, Field(max_length=4000)] = Field("", description="Working directory of the agent.")
+    repository: dict[str, Any] | None = Field(None, description=REPOSITORY)
     at: Moment | None = Field(None, description=f"Time of the event; default: now. {_DELIVERED_ONCE}")
     sensitivity: Sensitivity = Field(
         Sensitivity.PUBLIC, description="Level of the event and of its memories."
@@ -269,10 +282,14 @@ def post_event(request: ApiRequest, body: EventBody) -> HttpResponse:
     """Runs the handlers of the event. ``context`` is the context block for a prompt, or that of the pinned
     memories at the start of a session, or empty. ``warnings`` says if these exceed their budget."""
     _check_data(body)
+    project = body.project
+    if body.repository and not project:
+        place = body.session_id, body.cwd, body.repository
+        project = working_project(*place, request.auth, record=True)
     hook_event = capture.HookEvent(
         event=body.event,
         session_id=body.session_id,
-        project=body.project,
+        project=project,
         cwd=body.cwd,
         at=body.at,
         data=body.data,
@@ -328,5 +345,8 @@ def _event_delivery_id(body: EventBody) -> str:
         return delivery_id(body.event, call_id)
     if body.at is None:
         return ""
-    public = {**body.model_dump(mode="json", exclude={"data"}), "data": strip_private(body.data)}
+    public = {
+        **body.model_dump(mode="json", exclude={"data", "repository"}),
+        "data": strip_private(body.data),
+    }
     return hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()[:16]

@@ -11,7 +11,7 @@ from ninja import Router
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from memoryhub.access.policy import Sensitivity
-from memoryhub.api.events import working_project
+from memoryhub.api.events import REPOSITORY, working_project
 from memoryhub.api.schemas import documented
 from memoryhub.core.vocabulary import Scope
 from memoryhub.extraction import queue, services
@@ -55,9 +55,12 @@ class Conversation(BaseModel):
     cwd: Annotated[Text, Field(max_length=4000)] = Field(
         "", description="Working directory of the agent. Its name is the project if none is given."
     )
+    repository: dict[str, Any] | None = Field(None, description=REPOSITORY)
 
     def place(self, caller: Caller) -> Destination:
-        project = self.project or working_project(self.cwd, caller)
+        project = self.project or working_project(
+            self.session_id, self.cwd, self.repository, caller, record=True
+        )
         return Destination(project, self.session_id, self.scope.value, self.sensitivity.value)
 
 

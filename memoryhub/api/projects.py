@@ -11,8 +11,8 @@ from ninja import Body, Query, Router
 from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub.api.events import hook_project, text_field
-from memoryhub.api.schemas import CorrectedShape, PageShape, ProjectShape, documented
-from memoryhub.capture import projects
+from memoryhub.api.schemas import CorrectedShape, IdentitiesShape, PageShape, ProjectShape, documented
+from memoryhub.capture import project_changes, projects
 from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
 from memoryhub.capture.page_corrections import Action, Correction, correct_page
 from memoryhub.capture.proof import status_line
@@ -22,8 +22,9 @@ from memoryhub.core.vocabulary import ProjectMode, Right
 from memoryhub.http.authentication import MAINTAIN, READ, WRITE, AccessParams, ApiRequest
 from memoryhub.http.problems import json_response
 from memoryhub.injection.project_page import SECTIONS, PageEntry, build_page, record_page_reveals
+from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.rows import resolve_project
-from memoryhub.memories.schemas import Name, Text
+from memoryhub.memories.schemas import Name, Text, Word
 from memoryhub.models import Project
 
 router = Router(tags=["lifecycle"])
@@ -44,6 +45,23 @@ class ProjectPatch(BaseModel):
     sends_page: bool | None = Field(
         None, description="Whether the project's page opens the sessions of agents."
     )
+
+
+class ProjectMoveIn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    project: Annotated[Word, Field(max_length=200)]
+    into: Annotated[Word, Field(max_length=200, description="Name of the other project, or the new name.")]
+
+
+class ProjectSplitIn(ProjectMoveIn):
+    folder: Annotated[Text, Field(max_length=1000)] = Field(
+        "", description="Sessions that worked in this folder, with their memories and facts."
+    )
+    identities: Annotated[list[Word], Field(max_length=100)] = Field(
+        default_factory=list, description="Keys of repositories whose next sessions are in the new project."
+    )
+    memories: MemoryFilter | None = Field(None, description="The filters of a list of memories.")
 
 
 class StatusShape(BaseModel):
@@ -134,8 +152,47 @@ def update_project(request: ApiRequest, name: str, patch: ProjectPatch) -> HttpR
     "/project-changes/{change}/undo", auth=MAINTAIN, response=documented(ProjectShape, errors=(404, 409))
 )
 def undo_project_change(request: ApiRequest, change: str) -> HttpResponse:
-    """Restores the settings from before a change, unless they were changed again since."""
-    return json_response(_serialize(projects.undo_configuration(change, request.auth.actor)))
+    """Restores the settings from before a change, unless they were changed again since. Undoes a rename, a
+    merge or a split; what was stored since stays where it is."""
+    return json_response(_serialize(project_changes.undo_project_change(change, request.auth.actor)))
+
+
+@router.get("/project-identities/{path:name}", auth=READ, response=documented(IdentitiesShape, errors=(404,)))
+def project_identities(request: ApiRequest, name: str) -> HttpResponse:
+    """Returns what the project is recognised by: remotes and root commits of repositories, former names."""
+    rows = project_changes.list_identities(name, request.auth.actor)
+    items = [{"key": one.key, "owner": one.owner, "since": format_iso(one.created_at)} for one in rows]
+    return json_response({"items": items})
+
+
+@router.post("/project-renames", auth=MAINTAIN, response=documented(ProjectShape, errors=(403, 404, 409)))
+def rename_project(request: ApiRequest, move: ProjectMoveIn) -> HttpResponse:
+    """Renames a project. Memberships, the projects of tokens and saved searches follow. Requires access to
+    every project and level."""
+    return _moved(project_changes.rename_project(move.project, move.into, request.auth.actor))
+
+
+@router.post("/project-merges", auth=MAINTAIN, response=documented(ProjectShape, errors=(403, 404, 409)))
+def merge_projects(request: ApiRequest, move: ProjectMoveIn) -> HttpResponse:
+    """Moves everything of a project into another one. Refused while someone may read that one alone.
+    Requires access to every project and level."""
+    return _moved(project_changes.merge_projects(move.project, move.into, request.auth.actor))
+
+
+@router.post("/project-splits", auth=MAINTAIN, response=documented(ProjectShape, errors=(403, 404, 409)))
+def split_project(request: ApiRequest, split: ProjectSplitIn) -> HttpResponse:
+    """Moves a part of a project into a new one, at least one of: the sessions of a folder, repositories,
+    memories. Requires access to every project and level."""
+    chosen = split.memories and split.memories.model_copy(update={"project": split.project})
+    changed = project_changes.split_project(
+        split.project,
+        split.into,
+        request.auth.actor,
+        folder=split.folder,
+        identities=split.identities,
+        chosen=chosen,
+    )
+    return _moved(changed)
 
 
 @router.post("/hooks/claude-code/status", auth=READ, response=documented(StatusShape))
@@ -146,6 +203,10 @@ def claude_code_status(request: ApiRequest, status: Body[dict[str, Any]]) -> Htt
     return json_response(
         {"line": status_line(text_field(status, "session_id"), project, actor, timezone.now())}
     )
+
+
+def _moved(change: projects.ProjectChange) -> HttpResponse:
+    return json_response({**_serialize(change.project), "change": change.undo})
 
 
 def _serialize(one: Project) -> dict[str, Any]:

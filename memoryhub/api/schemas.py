@@ -313,6 +313,18 @@ class CorrectedShape(BaseModel):
     memory_id: str
 
 
+class IdentityShape(BaseModel):
+    """``key``: remote:…, root:… or name:…. ``owner``: whose agents it applies to; empty for everyone's."""
+
+    key: str
+    owner: str
+    since: datetime
+
+
+class IdentitiesShape(BaseModel):
+    items: list[IdentityShape]
+
+
 class SessionShape(BaseModel):
     session_id: str
     project: str

@@ -121,16 +121,21 @@ def _to_detail(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def undo_configuration(
-    uid: str, actor: Actor, now: datetime | None = None, *, allowed: Collection[str] = SETTINGS
+    uid: str,
+    actor: Actor,
+    now: datetime | None = None,
+    *,
+    allowed: Collection[str] = SETTINGS,
+    operations: Collection[str] = (CONFIGURE,),
 ) -> Project:
     """Restore the settings from before a change. Raise Conflict if they were changed again since.
 
     Raise Forbidden if the change is of other settings than the ``allowed`` ones.
     """
-    undo = Undo.of_action(uid, actor, [CONFIGURE], now, about="project")
+    undo = Undo.of_action(uid, actor, operations, now, about="project")
     if not undo.rows:
         raise NotFound("there is no such change")
-    if any(not set(row.detail["was"]) <= set(allowed) for row in undo.rows):
+    if any(not set(row.detail.get("was", SETTINGS)) <= set(allowed) for row in undo.rows):
         raise Forbidden("you may not change these settings")
     undo.run()
     if undo.refused:

@@ -29,6 +29,7 @@ from memoryhub.api.schemas import (
     EntryShape,
     EventAnswer,
     FactShape,
+    IdentitiesShape,
     InjectionShape,
     ListOf,
     MemoryShape,
@@ -185,6 +186,7 @@ class EventFields(Levels, total=False):
 
     project: str
     cwd: str
+    repository: Mapping[str, str]
     at: datetime | str
     sensitivity: str
 
@@ -213,6 +215,14 @@ class PageCorrection(Levels, total=False):
     id: str
     section: str
     text: str
+
+
+class ProjectPart(TypedDict, total=False):
+    """What a split moves: the sessions of a folder, repositories by key, memories by filter."""
+
+    folder: str
+    identities: Sequence[str]
+    memories: Filters
 
 
 class SessionFilters(Levels, total=False):
@@ -462,6 +472,19 @@ def project_page(name: str, levels: Levels) -> Call[PageShape]:
 def correct_project_page(name: str, correction: PageCorrection) -> Call[CorrectedShape]:
     path = f"/projects/{_quote(name)}/page/corrections"
     return Call("POST", path, CorrectedShape, body=correction, repeatable=False)
+
+
+def project_identities(name: str) -> Call[IdentitiesShape]:
+    return Call("GET", f"/project-identities/{_quote(name)}", IdentitiesShape)
+
+
+def move_project(action: str, name: str, into: str, part: ProjectPart) -> Call[ProjectShape]:
+    body = {**part, "project": name, "into": into}
+    return Call("POST", f"/project-{action}s", ProjectShape, body=body, repeatable=False)
+
+
+def undo_project_change(change: str) -> Call[ProjectShape]:
+    return Call("POST", f"/project-changes/{_quote(change)}/undo", ProjectShape, repeatable=False)
 
 
 def statistics(levels: Levels) -> Call[Statistics]:

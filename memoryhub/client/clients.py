@@ -16,6 +16,7 @@ from memoryhub.api.schemas import (
     Ended,
     EventAnswer,
     FactShape,
+    IdentitiesShape,
     InjectionShape,
     ListOf,
     PageShape,
@@ -46,6 +47,7 @@ from memoryhub.client.calls import (
     NewMemory,
     PageCorrection,
     PastFilters,
+    ProjectPart,
     ProjectSettings,
     SearchOptions,
     Session,
@@ -167,6 +169,26 @@ class Client:
     def correct_project_page(self, name: str, **correction: Unpack[PageCorrection]) -> CorrectedShape:
         """Correct a line of a project's page."""
         return self._send(calls.correct_project_page(name, correction))
+
+    def project_identities(self, name: str) -> IdentitiesShape:
+        """Return the repositories and former names that a project is recognised by."""
+        return self._send(calls.project_identities(name))
+
+    def rename_project(self, name: str, into: str) -> ProjectShape:
+        """Rename a project. ``change`` of the answer is for the undo."""
+        return self._send(calls.move_project("rename", name, into, {}))
+
+    def merge_projects(self, name: str, into: str) -> ProjectShape:
+        """Move everything of a project into another one."""
+        return self._send(calls.move_project("merge", name, into, {}))
+
+    def split_project(self, name: str, into: str, **part: Unpack[ProjectPart]) -> ProjectShape:
+        """Move a part of a project into a new one."""
+        return self._send(calls.move_project("split", name, into, part))
+
+    def undo_project_change(self, change: str) -> ProjectShape:
+        """Undo a change of settings, a rename, a merge or a split."""
+        return self._send(calls.undo_project_change(change))
 
     def statistics(self, **levels: Unpack[Levels]) -> Statistics:
         """Return counts of visible rows."""
@@ -307,6 +329,21 @@ class AsyncClient:
     async def correct_project_page(self, name: str, **correction: Unpack[PageCorrection]) -> CorrectedShape:
         """Correct a line of a project's page."""
         return await self._send(calls.correct_project_page(name, correction))
+
+    async def project_identities(self, name: str) -> IdentitiesShape:
+        return await self._send(calls.project_identities(name))
+
+    async def rename_project(self, name: str, into: str) -> ProjectShape:
+        return await self._send(calls.move_project("rename", name, into, {}))
+
+    async def merge_projects(self, name: str, into: str) -> ProjectShape:
+        return await self._send(calls.move_project("merge", name, into, {}))
+
+    async def split_project(self, name: str, into: str, **part: Unpack[ProjectPart]) -> ProjectShape:
+        return await self._send(calls.move_project("split", name, into, part))
+
+    async def undo_project_change(self, change: str) -> ProjectShape:
+        return await self._send(calls.undo_project_change(change))
 
     async def statistics(self, **levels: Unpack[Levels]) -> Statistics:
         return await self._send(calls.statistics(levels))

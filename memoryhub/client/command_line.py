@@ -21,6 +21,7 @@ COMMANDS = (
     "mode",
     "pause",
     "resume",
+    "project",
     "connect",
 )
 _HELP: tuple[list[str], ...] = ([], ["help"], ["--help"], ["-h"])

@@ -12,13 +12,14 @@ from datetime import datetime
 from pathlib import PurePath
 from typing import Any, Unpack
 
-from memoryhub.api.schemas import HitShape, SessionShape
+from memoryhub.api.schemas import HitShape, ProjectShape, SessionShape
 from memoryhub.client import connect, page_file, sync
 from memoryhub.client.calls import (
     DEFAULT_SERVER,
     SERVER_VARIABLE,
     MemoryFields,
     NewMemory,
+    ProjectPart,
     ProjectSettings,
     TimelineEntry,
 )
@@ -309,6 +310,50 @@ def _configure(options: argparse.Namespace, **settings: Unpack[ProjectSettings])
     return 0
 
 
+def _add_project(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("project", help="project")
+    change = parser.add_mutually_exclusive_group()
+    change.add_argument("--rename", metavar="NAME", help="give it a new name")
+    change.add_argument("--merge", metavar="PROJECT", help="move everything into another project")
+    change.add_argument("--split", metavar="NAME", help="move a part into a new project")
+    change.add_argument("--undo", metavar="CHANGE", help="undo a change, by the id that it printed")
+    parser.add_argument("--folder", default="", help="split: the sessions of this folder")
+    parser.add_argument("--identity", action="append", default=[], help="split: a repository, repeatable")
+    parser.add_argument("--tag", help="split: the memories with this tag")
+    _add_json(parser)
+    parser.set_defaults(run=_project)
+
+
+def _project(options: argparse.Namespace) -> int:
+    """Rename, merge or split a project, or show what it is recognised by."""
+    with _client(options) as client:
+        if not (options.rename or options.merge or options.split or options.undo):
+            identities = client.project_identities(options.project)
+            if options.json:
+                return print_json(identities)
+            print_table(("identity", "agents of"), [(one.key, one.owner) for one in identities.items])
+            return 0
+        found = _change_project(client, options)
+    if options.json:
+        return print_json(found)
+    undo = f"; undo: memoryhub project {make_safe(found.name)} --undo {found.change}" if found.change else ""
+    print(f"{make_safe(found.name)}: done{undo}")
+    return 0
+
+
+def _change_project(client: Client, options: argparse.Namespace) -> ProjectShape:
+    if options.undo:
+        return client.undo_project_change(options.undo)
+    if options.rename:
+        return client.rename_project(options.project, options.rename)
+    if options.merge:
+        return client.merge_projects(options.project, options.merge)
+    chosen: ProjectPart = {"folder": options.folder, "identities": options.identity}
+    if options.tag:
+        chosen["memories"] = {"tag": options.tag}
+    return client.split_project(options.project, options.split, **chosen)
+
+
 _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
     "search": (_add_search, "Search the memories of a hub."),
     "remember": (_add_remember, "Store a memory in a hub."),
@@ -323,6 +368,7 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
         "Show a project's page, or keep it in a block of AGENTS.md or CLAUDE.md.",
     ),
     "mode": (_add_mode, "Show or set the mode of a project: what its agents' sessions leave in the hub."),
+    "project": (_add_project, "Rename, merge or split a project, or show what it is recognised by."),
     "pause": (_add_pause, "Pause memory in a project: nothing is stored and nothing is shown."),
     "resume": (_add_resume, "End the pause of a project."),
     "connect": (connect.add_arguments, "Connect the agents of this machine to a hub."),

@@ -41,10 +41,23 @@ def hook_url(base_url: str, levels: Sequence[str] = ()) -> str:
     return base_url.rstrip("/") + HOOK_PATH + (f"?{asked}" if asked else "")
 
 
+# Adds the repository to the hook on standard input: the address of its remote without credentials, and its
+# first commit. Paths and unusual addresses are left out.
+_ADD_REPOSITORY = (
+    r"""{ u=$(git remote get-url origin | sed -n 's#^\([^:]*://\)[^/]*@#\1#; s#^[^:/]*@##; """
+    r"""/^[A-Za-z0-9][A-Za-z0-9._~/:+%-]*$/p'); """
+    r"""c=$(git rev-list --max-parents=0 --first-parent HEAD | tail -n 1); } 2>/dev/null; """
+    r"""sed "1s|^ *{|{\"repository\":{\"remote\":\"$u\",\"root\":\"$c\"},|" | """
+)
+
+
 def session_start_command(base_url: str, levels: Sequence[str] = ()) -> str:
-    """Return the SessionStart command: posts standard input, and ignores a server that does not answer."""
+    """Return the SessionStart command: posts standard input, and ignores a server that does not answer.
+
+    It names the repository; HTTP hooks cannot, so that their events belong to the project of the session.
+    """
     return (
-        f'curl -sf -m {TIMEOUT_SECONDS} -H "Authorization: Bearer ${ENVIRONMENT_VARIABLE}"'
+        f'{_ADD_REPOSITORY}curl -sf -m {TIMEOUT_SECONDS} -H "Authorization: Bearer ${ENVIRONMENT_VARIABLE}"'
         f" -H 'Content-Type: application/json' --data-binary @-"
         f" {_quote_for_shell(hook_url(base_url, levels))} || true"
     )

@@ -24,7 +24,7 @@ from memoryhub.models.memory import (
     MemoryTrigram,
     Revision,
 )
-from memoryhub.models.project import EventCount, Project
+from memoryhub.models.project import EventCount, Project, ProjectIdentity, ProjectMove
 from memoryhub.models.run import Extraction, MaintenanceRun, ModelUse, RunChanges
 from memoryhub.models.session import Event, Injection, Session
 
@@ -54,6 +54,8 @@ __all__ = [
     "OAuthRefresh",
     "Profile",
     "Project",
+    "ProjectIdentity",
+    "ProjectMove",
     "Revision",
     "RunChanges",
     "SavedSearch",

@@ -1,4 +1,4 @@
-"""The settings of a project, and the events that were counted while it was only observed."""
+"""The settings of a project, what it is recognised by, and the events counted while it was only observed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from memoryhub.backends import statements
 from memoryhub.core.vocabulary import PROJECT_MODES, ProjectMode
+from memoryhub.models.fields import name_field
 
 
 class Project(models.Model):
@@ -60,3 +61,35 @@ class EventCount(models.Model):
 
     def __str__(self) -> str:
         return f"{self.event} on {self.day}: {self.count}"
+
+
+class ProjectIdentity(models.Model):
+    """What a project is recognised by. Only ``memoryhub.capture`` writes it.
+
+    ``key``: ``remote:HOST/PATH`` or ``root:COMMIT`` of a repository, or ``name:PROJECT``, a former name.
+    ``owner``: whose agents it applies to, empty for everyone's. An agent that is confined to some projects
+    identifies them only for its owner, because others would store in the project that it names.
+    """
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="identities")
+    key = models.CharField(max_length=400)
+    owner = name_field(150)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        verbose_name_plural = "project identities"
+        constraints = [models.UniqueConstraint(fields=["key", "owner"], name="project_identity_once")]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class ProjectMove(models.Model):
+    """Rows of one table that an action moved to another project, for its undo. It contains no texts.
+
+    ``rows``: the primary key and the previous value of the changed column of each.
+    """
+
+    action = models.CharField(max_length=32, db_index=True)
+    table = models.CharField(max_length=20)
+    rows = models.JSONField(default=list)

@@ -1,4 +1,4 @@
-"""The settings of a project: mode, pause and ignored files."""
+"""The settings of a project: mode, pause and ignored files; rename, merge and split."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.accounts.clearance import full_clearance, request_actor
-from memoryhub.capture import projects
+from memoryhub.capture import project_changes, projects
+from memoryhub.capture.identities import NAME
 from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
 from memoryhub.capture.projects import ProjectChange
 from memoryhub.core.vocabulary import ProjectMode
 from memoryhub.memories import Forbidden, NotFound, StoreError
-from memoryhub.models import Project
+from memoryhub.models import Project, ProjectIdentity
 
 # A mode needs the permission of maintenance runs, a pause that of changing memories.
 CONFIGURE_PERMISSION, PAUSE_PERMISSION = "memoryhub.add_maintenancerun", "memoryhub.change_memory"
@@ -30,6 +31,13 @@ _MODES = (
     (ProjectMode.OBSERVE.value, "Observe: only count events"),
     (ProjectMode.OFF.value, "Off: store and show nothing"),
 )
+
+
+_MOVED = {
+    project_changes.RENAME: "Project renamed",
+    project_changes.MERGE: "Projects merged",
+    project_changes.SPLIT: "Project split",
+}
 
 
 class SettingsForm(forms.Form):
@@ -43,13 +51,44 @@ class SettingsForm(forms.Form):
     )
 
 
+class MoveForm(forms.Form):
+    """Rename, merge or split a project."""
+
+    action = forms.ChoiceField(
+        label="Change",
+        choices=[
+            (project_changes.RENAME, "Rename it to a new name"),
+            (project_changes.MERGE, "Merge it into another project"),
+            (project_changes.SPLIT, "Split a part off, into a new project"),
+        ],
+    )
+    into = forms.CharField(label="New name, or the other project", max_length=200)
+    folder = forms.CharField(
+        label="Split: sessions of this folder",
+        required=False,
+        max_length=1000,
+        help_text="As an absolute path. Their memories and facts move with them.",
+    )
+    identities = forms.MultipleChoiceField(
+        label="Split: repositories",
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="Their next sessions are in the new project.",
+    )
+
+    def __init__(self, identities: list[ProjectIdentity], data: Any = None) -> None:
+        super().__init__(data, label_suffix="")
+        keys = [one.key for one in identities if not one.key.startswith(NAME)]
+        self.fields["identities"].choices = [(key, key) for key in keys]  # type: ignore[attr-defined]
+        if not keys:
+            del self.fields["identities"]
+
+
 @require_safe
 def project_settings(request: HttpRequest, name: str) -> HttpResponse:
     """Show the settings of a project."""
     project = _find_project(request, name)
-    values = {"mode": project.mode, "ignored_paths": project.ignored_paths}
-    form = SettingsForm(initial=values, label_suffix="")
-    return _render_settings(request, project, form)
+    return _render_settings(request, project, _settings_form(project))
 
 
 @require_POST
@@ -65,6 +104,32 @@ def project_settings_save(request: HttpRequest, name: str) -> HttpResponse:
         form.add_error(refusal.field if refusal.field in form.fields else None, f"{refusal.message}.")
         return _render_settings(request, project, form, 422)
     return _show_change(request, changed, "Settings saved")
+
+
+@require_POST
+def project_move(request: HttpRequest, name: str) -> HttpResponse:
+    """Rename, merge or split the project."""
+    project, actor = _find_project(request, name), _actor(request)
+    _require(request, CONFIGURE_PERMISSION)
+    form = MoveForm(project_changes.list_identities(name, actor), request.POST)
+    settings = _settings_form(project)
+    if not form.is_valid():
+        return _render_settings(request, project, settings, 422, form)
+    action, into, *part = (form.cleaned_data.get(key) or "" for key in ("action", "into", "folder"))
+    try:
+        if action == project_changes.SPLIT:
+            chosen = form.cleaned_data.get("identities") or ()
+            changed = project_changes.split_project(name, into, actor, folder=part[0], identities=chosen)
+        else:
+            move = project_changes.rename_project
+            move = move if action == project_changes.RENAME else project_changes.merge_projects
+            changed = move(name, into, actor)
+    except Forbidden:
+        raise PermissionDenied from None
+    except StoreError as refusal:
+        form.add_error(refusal.field if refusal.field in form.fields else None, f"{refusal.message}.")
+        return _render_settings(request, project, settings, 422, form)
+    return _show_change(request, changed, _MOVED[action])
 
 
 @require_POST
@@ -87,7 +152,7 @@ def project_undo(request: HttpRequest, change: str) -> HttpResponse:
     may_configure = request.user.has_perm(CONFIGURE_PERMISSION)
     allowed = projects.SETTINGS if may_configure else (projects.PAUSE, "off_page_facts")
     try:
-        project = projects.undo_configuration(change, _actor(request), allowed=allowed)
+        project = project_changes.undo_project_change(change, _actor(request), allowed=allowed)
     except NotFound:
         raise Http404 from None
     except Forbidden:
@@ -97,6 +162,11 @@ def project_undo(request: HttpRequest, change: str) -> HttpResponse:
         return redirect("sessions")
     messages.success(request, "Undone: the settings are as they were.")
     return redirect("project-settings", project.name)
+
+
+def _settings_form(project: Project) -> SettingsForm:
+    values = {"mode": project.mode, "ignored_paths": project.ignored_paths}
+    return SettingsForm(initial=values, label_suffix="")
 
 
 def _find_project(request: HttpRequest, name: str) -> Project:
@@ -122,8 +192,14 @@ def _show_change(request: HttpRequest, changed: ProjectChange, text: str) -> Htt
 
 
 def _render_settings(
-    request: HttpRequest, project: Project, form: SettingsForm, status: int = 200
+    request: HttpRequest,
+    project: Project,
+    form: SettingsForm,
+    status: int = 200,
+    move_form: MoveForm | None = None,
 ) -> HttpResponse:
+    actor = _actor(request)
+    identities = project_changes.list_identities(project.name, actor)
     context = {
         "project": project,
         "form": form,
@@ -131,6 +207,9 @@ def _render_settings(
         "counts": projects.count_events(project),
         "may_configure": request.user.has_perm(CONFIGURE_PERMISSION),
         "may_pause": request.user.has_perm(PAUSE_PERMISSION),
+        "may_move": actor.clearance.is_whole,
+        "move_form": move_form or MoveForm(identities),
+        "identities": identities,
         "modes": dict(_MODES),
         "waiting": f"{reverse('review')}?tab=waiting",
     }

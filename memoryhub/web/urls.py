@@ -112,6 +112,7 @@ urlpatterns: list[URLPattern] = [
         projects.project_settings_save,
         name="project-settings-save",
     ),
+    path("project-settings/<session_id:name>/move/", projects.project_move, name="project-move"),
     path("project-settings/<session_id:name>/pause/", projects.project_pause, name="project-pause"),
     path("project-settings/<session_id:name>/", projects.project_settings, name="project-settings"),
     path(

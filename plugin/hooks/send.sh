@@ -52,7 +52,78 @@ field() {
     sed -n "s/.*\"$1\": *\"\([^\"]*\)\".*/\1/p" "$body"
 }
 
+# first_field NAME: the same of the first such field, which is not one of a tool's input.
+first_field() {
+    awk -v name="$1" 'match($0, "\"" name "\": *\"[^\"]*\"") {
+        text = substr($0, RSTART, RLENGTH - 1); sub(/^"[^"]*": *"/, "", text); print text; exit }' "$body"
+}
+
+# find_repository: set $repository to the JSON of the repository of the working folder, empty without one: the
+# name of its folder, the address of its remote without credentials, and its first commit.
+find_repository() {
+    repository=
+    folder=$(first_field cwd | sed 's/\\\\/\\/g')
+    unset GIT_DIR GIT_WORK_TREE GIT_COMMON_DIR GIT_INDEX_FILE GIT_OBJECT_DIRECTORY
+    [ -d "$folder" ] && command -v git >/dev/null || return
+    set -- "$(git -C "$folder" rev-parse --is-shallow-repository --git-common-dir)"
+    is_shallow=${1%%"$newline"*}
+    shared=$(cd "$folder" && cd "${1#*"$newline"}" && pwd -P)
+    [ -n "$1" ] && [ -n "$shared" ] || return
+    case $shared in
+    */.git | */.bare) name=${shared%/*} ;;
+    */.git/modules/*) name=$(git -C "$folder" rev-parse --show-toplevel) ;;
+    *) name=${shared%.git} ;;
+    esac
+    remote=$(git -C "$folder" remote get-url origin ||
+        git -C "$folder" remote get-url "$(git -C "$folder" remote | head -n 1)")
+    case $remote in
+    /* | .* | file:*) remote= ;; # a path of this machine
+    *://*) remote=$(printf %s "$remote" | sed 's#^\([^:]*://\)[^/]*@#\1#') ;;
+    *) remote=${remote##*@} ;;
+    esac
+    root=
+    [ "$is_shallow" = true ] || find_root # a shallow clone does not have it
+    repository="{$(member name "${name##*/}")$(member remote "$remote")\"root\":\"$root\"}"
+}
+
+# member NAME TEXT: print a member of a JSON object, nothing for a text with unusual characters.
+member() {
+    case $2 in
+    '' | *[!A-Za-z0-9._~/:+%\ -]*) ;;
+    *) [ "${#2}" -gt 1000 ] || printf '"%s":"%s",' "$1" "$2" ;;
+    esac
+}
+
+# find_root: set $root to the first commit. To find it takes long in a large repository: after a tenth of a
+# second, the event goes without it, and the next one has it from the file.
+find_root() {
+    file=root.$(printf %s "$shared" | cksum | tr -dc 0-9)
+    root=$(cat "$file") && git -C "$folder" cat-file -e "$root^{commit}" && return
+    rm -f "$file"
+    root=
+    git -C "$folder" rev-parse -q --verify HEAD >/dev/null || return
+    in_background save_root
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        root=$(cat "$file") && return
+        sleep 0.01
+    done
+    event_seconds=$(printf %s "$event_seconds" | sed 's/^0\.25$/0.15/')
+}
+
+save_root() {
+    first=$(git -C "$folder" rev-list --max-parents=0 --first-parent HEAD | tail -n 1)
+    [ -z "$first" ] || { printf %s "$first" >"$file.part" && mv "$file.part" "$file"; }
+}
+
+# add_repository: write it into the body, so that a spooled event has it too.
+add_repository() {
+    find_repository
+    [ -z "$repository" ] && return
+    sed "1s|^[[:space:]]*{|{\"repository\":$repository,|" "$body" >"$body.new" && mv "$body.new" "$body"
+}
+
 send_event() {
+    add_repository
     id=$(printf %s $(od -An -N8 -tx1 /dev/urandom))
     now=$(date -u +%Y-%m-%dT%H-%M-%SZ)
     find_spool
@@ -154,9 +225,10 @@ flush() {
 send_transcript() {
     path=$(field transcript_path | sed 's/\\\\/\\/g')
     cwd=$(field cwd)
+    find_repository
     session=$(field session_id | tr -dc 'A-Za-z0-9_-')
     [ -n "$session" ] && [ -f "$path" ] || return
-    find . -name '*.sent' -mtime +60 -exec rm -f {} + -o -name 'event.*' -mtime +1 -exec rm -f {} +
+    find . \( -name '*.sent' -o -name 'root.*' \) -mtime +60 -exec rm -f {} + -o -name 'event.*' -mtime +1 -exec rm -f {} +
     sent=$(cat "$session.sent" || echo 0)
     size=$(wc -c <"$path")
     [ "$size" -gt "$sent" ] || return
@@ -167,7 +239,8 @@ send_transcript() {
         messages=$(printf '%s' "$messages" | tail -c "$max_bytes" | sed 1d)
     fi
     {
-        printf '{"session_id":"%s","cwd":"%s","messages":[' "$session" "$cwd"
+        printf '{"session_id":"%s","cwd":"%s",%s"messages":[' "$session" "$cwd" \
+            "${repository:+\"repository\":$repository,}"
         printf '%s\n' "$messages" | paste -s -d , -
         printf ']}'
     } >"$body"

@@ -24,6 +24,8 @@ OPERATIONS = {
     *(f"POST /maintenance/{{id}}/{action}" for action in ("undo", "resume", "stop")),
     *("GET /projects/{name}/page", "POST /projects/{name}/page/corrections"),
     *("GET /projects/{name}", "PATCH /projects/{name}", "POST /project-changes/{change}/undo"),
+    *("POST /project-renames", "POST /project-merges", "POST /project-splits"),
+    "GET /project-identities/{name}",
     "POST /hooks/claude-code/status",
     *("POST /events", "POST /hooks/claude-code", "POST /inject", "POST /recall"),
     *("GET /import", "POST /import", "GET /import/{id}", "GET /export"),

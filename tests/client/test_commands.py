@@ -301,6 +301,24 @@ class TestMode:
         assert printed() == "shop: automatic\n"
         assert client.project("shop").paused_until is None
 
+    def test_project_is_renamed_merged_split_and_restored(
+        self, run: Run, client: Client, printed: Printed
+    ) -> None:
+        AgentToken.objects.update(rights=["read", "write", "maintain"], clearance="secret")
+        for name in ("shop", "other"):
+            client.remember(f"about {name}", project=name, tags=[name])
+        for command in (["shop", "--rename", "store"], ["other", "--merge", "store"]):
+            assert run("project", *command) == 0
+            assert printed().startswith("store: done; undo: memoryhub project store --undo ")
+        assert run("project", "store") == 0
+        assert "name:other" in printed()
+        assert run("project", "store", "--split", "part", "--tag", "other") == 0
+        undo = printed().split()[-1]
+        assert [memory.preview for memory in client.memories(project="part")] == ["about other"]
+        assert run("project", "part", "--undo", undo) == 0
+        assert list(client.memories(project="part")) == []
+        assert run("project", "store", "--merge", "none") == 1
+
     def test_invalid_pause_is_explained(self, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
         assert run("pause", "shop", "--hours", "9999") == 1
         assert "pause_hours: " in capsys.readouterr().err

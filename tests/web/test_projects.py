@@ -155,3 +155,49 @@ def test_session_shows_the_mode_of_its_project(maintainer: Client, remember: Cal
     assert f'<a href="{PAGE}">automatic</a>' in maintainer.get("/sessions/s1/").content.decode()
     projects.configure_project("shop", ADMIN, mode="approve")
     assert f'<a href="{PAGE}">approve first</a>' in maintainer.get("/sessions/s1/").content.decode()
+
+
+# --- Rename, merge and split --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def owner(sign_in: SignIn) -> Client:
+    return sign_in("add_maintenancerun", "change_memory", "view_private", "view_secret")
+
+
+def move(client: Client, name: str, action: str, into: str, **more: str) -> str:
+    data = {"action": action, "into": into, **more}
+    return client.post(f"/project-settings/{name}/move/", data, follow=True).content.decode()
+
+
+def test_project_is_renamed_merged_split_and_restored(owner: Client) -> None:
+    for name in ("shop", "other"):
+        create_memory(MemoryDraft(content=name, project=name, session_id=name), ADMIN)
+        Session.objects.filter(project=name).update(cwd=f"/home/ada/{name}")
+    renamed = move(owner, "shop", "rename", "store")
+    assert "Project renamed" in renamed
+    merged = move(owner, "other", "merge", "store")
+    assert "Projects merged" in merged
+    split = move(owner, "store", "split", "part", folder="/home/ada/other/")
+    assert "Project split" in split
+    assert Memory.objects.get(project="part").content == "other"
+    for page in (split, merged, renamed):
+        assert "Undone" in undo(owner, page)
+    assert set(Memory.objects.values_list("project", flat=True)) == {"shop", "other"}
+
+
+def test_refused_move_is_explained(owner: Client) -> None:
+    create_memory(MemoryDraft(content="x", project="shop"), ADMIN)
+    assert "there is no such project" in move(owner, "shop", "merge", "none")
+    assert "nothing matches" in move(owner, "shop", "split", "part")
+    assert "This field is required" in move(owner, "shop", "rename", "")
+
+
+def test_move_takes_every_level_and_the_permission(maintainer: Client, sign_in: SignIn) -> None:
+    create_memory(MemoryDraft(content="x", project="shop"), ADMIN)
+    assert "/project-settings/shop/move/" not in maintainer.get(PAGE).content.decode()
+    data = {"action": "rename", "into": "store"}
+    assert maintainer.post(f"{PAGE}move/", data).status_code == 403
+    reader = sign_in("view_private", "view_secret", name="reader")
+    assert reader.post(f"{PAGE}move/", data).status_code == 403
+    assert Memory.objects.get().project == "shop"

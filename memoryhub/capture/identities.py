@@ -1,0 +1,212 @@
+"""Project identity: the project of a repository, by its remote and root commit instead of a folder's name.
+
+Clients name the repository, the hub never opens it. Access is decided by the token alone: identities of
+projects that are not open to the caller are treated as unknown, and a project that is not open is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from django.utils import timezone
+
+from memoryhub.access.policy import Actor
+from memoryhub.audit import journal
+from memoryhub.core.database import write_transaction
+from memoryhub.models import Memory, Project, ProjectIdentity, Session
+from memoryhub.security.secrets import find_secrets
+
+MAX_URL_CHARS = 2000
+MAX_KEY_CHARS = 300
+REMOTE, ROOT, NAME = "remote:", "root:", "name:"  # prefixes of keys
+_ROOT_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_SCP_FORM = re.compile(r"(?:[^@/:]+@)?(?P<host>[^@/:]{2,}):(?P<path>(?!//).+)")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_SSH = frozenset({"ssh", "git+ssh", "ssh+git", "git"})
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository as a client names it. ``remote``: normalised; unusable values are empty."""
+
+    name: str = ""
+    remote: str = ""
+    root: str = ""
+
+    @classmethod
+    def parse(cls, given: object) -> Repository | None:
+        """Return the repository of a client's JSON object; None if nothing in it can be used."""
+        if not isinstance(given, Mapping):
+            return None
+        name, remote, root = (_text(given, key) for key in ("name", "remote", "root"))
+        name = folder_name(name) if name.isprintable() and not find_secrets(name) else ""
+        name = name if name.strip(" .") else ""
+        root = root if _ROOT_COMMIT.fullmatch(root) else ""
+        found = cls(name, normalise_remote(remote), root)
+        return found if found != cls() else None
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys, the most significant first: a fork has the root commit of its origin."""
+        named = ((REMOTE, self.remote), (ROOT, self.root))
+        return [prefix + value for prefix, value in named if value]
+
+
+def _text(given: Mapping[Any, Any], key: str) -> str:
+    value = given.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def folder_name(path: str) -> str:
+    """Return the name of a folder, on any system; empty for the root."""
+    parts = [part for part in re.split(r"[/\\]+", path.strip()) if part]
+    return parts[-1][:200] if parts and not re.fullmatch(r"[A-Za-z]:", parts[-1]) else ""
+
+
+def normalise_remote(url: str) -> str:
+    """Return ``host/path`` of a remote, equal for its ssh and https forms, without credentials.
+
+    Empty for a path on the client's machine, and for anything that is not a usable URL.
+    """
+    if not 0 < len(url) <= MAX_URL_CHARS or not url.isprintable() or " " in url:
+        return ""
+    host, path = _split_remote(url)
+    path = re.sub(r"/+", "/", unquote(path)).strip("/").removesuffix(".git").rstrip("/")
+    found = f"{host}/{path}".lower()
+    if not host or not path or len(found) > MAX_KEY_CHARS or not found.isprintable() or find_secrets(found):
+        return ""
+    return found
+
+
+def _split_remote(url: str) -> tuple[str, str]:
+    if "://" not in url:
+        found = _SCP_FORM.fullmatch(url)
+        return (found["host"], found["path"]) if found else ("", "")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return "", ""
+    if parts.scheme not in _SSH and parts.scheme not in _DEFAULT_PORTS:
+        return "", ""
+    # The port of ssh says nothing about that of https.
+    is_default = parts.scheme in _SSH or port in (None, _DEFAULT_PORTS[parts.scheme])
+    return host if is_default else f"{host}:{port}", parts.path
+
+
+def repository_project(repository: Repository, folder: str, actor: Actor, *, record: bool) -> str:
+    """Return the project of a repository. ``folder``: the name of the working folder.
+
+    An unknown repository gets the project with the name of its folder, unless that belongs to another
+    repository: then a longer name. ``record``: remember the project, if its mode is to store anything.
+    """
+    keys = repository.keys
+    known = _known_projects(keys, actor)
+    if all(key in known for key in keys) and keys:
+        return known[keys[0]]
+    if not record or not keys:
+        return _choose_project(repository, folder, known, actor)
+    with write_transaction():
+        known = _known_projects(keys, actor)  # another process may have chosen meanwhile
+        name = _choose_project(repository, folder, known, actor)
+        _record(name, [key for key in keys if key not in known], actor)
+    return name
+
+
+def _known_projects(keys: list[str], actor: Actor) -> dict[str, str]:
+    """Return the project of each known key, as far as the projects are open to the actor."""
+    rows = ProjectIdentity.objects.filter(key__in=keys, owner__in={"", actor.owner})
+    named = rows.order_by("-owner").values_list("key", "project__name")  # everyone's come last and win
+    return {key: name for key, name in named if actor.clearance.includes_project(name)}
+
+
+def _choose_project(repository: Repository, folder: str, known: Mapping[str, str], actor: Actor) -> str:
+    if found := next((known[key] for key in repository.keys if key in known), ""):
+        return found
+    remote_name = repository.remote.rpartition("/")[2][:200]
+    names = [name for name in dict.fromkeys((repository.name, folder, remote_name)) if name]
+    former = _known_projects([NAME + name for name in names], actor)
+    if not repository.keys:
+        return former.get(NAME + names[0], names[0]) if names else ""
+    # What existed before identities were recorded keeps its name.
+    existing = [
+        former.get(NAME + name) or name for name in names if NAME + name in former or _exists(name, actor)
+    ]
+    name = ""
+    # Without its name, the folder may be a subfolder.
+    fresh = repository.name or remote_name or folder
+    for name in [*existing, *([fresh] if fresh else []), *_long_names(repository, names)]:
+        if actor.clearance.includes_project(name) and not _is_identified(name, actor):
+            return name
+    return name  # the longest one, which no other repository has
+
+
+def _long_names(repository: Repository, names: Sequence[str]) -> list[str]:
+    """Return names that distinguish the repository from others whose folder has the same name."""
+    found = []
+    if repository.remote:
+        found += ["/".join(repository.remote.split("/")[-2:])[:200], repository.remote[:200]]
+    if repository.root:
+        base = (names or ["project"])[0][:150]
+        found += [f"{base}-{repository.root[:7]}", f"{base}-{repository.root[:40]}"]
+    return found
+
+
+def folder_project(folder: str, actor: Actor) -> str:
+    """Return the project of a folder that is in no repository: the one with its name now or formerly."""
+    return _known_projects([NAME + folder], actor).get(NAME + folder, folder) if folder else ""
+
+
+def session_project(session_id: str, cwd: str, actor: Actor) -> str:
+    """Return the project of the agent's session in this folder, if a repository identified it, otherwise "".
+
+    Only some hooks can name the repository; the others continue the session.
+    """
+    identified = ProjectIdentity.objects.exclude(key__startswith=NAME).values("project__name")
+    rows = Session.objects.filter(session_id=session_id, agent=actor.name, project__in=identified)
+    for found, project in rows.order_by("-last_at").values_list("cwd", "project")[:5]:
+        if _contains(found, cwd) or _contains(cwd, found):
+            return project if actor.clearance.includes_project(project) else ""
+    return ""
+
+
+def _contains(folder: str, other: str) -> bool:
+    return bool(folder) and f"{other}/".startswith(f"{folder.rstrip('/')}/")
+
+
+def _exists(name: str, actor: Actor) -> bool:
+    """Return whether the actor can know that the project exists."""
+    if not actor.clearance.includes_project(name):
+        return False
+    return (
+        Project.objects.filter(name=name).exists()
+        or Memory.objects.visible_to(actor.clearance).filter(project=name).exists()
+        or Session.objects.visible_to(actor.clearance).filter(project=name).exists()
+    )
+
+
+def _is_identified(name: str, actor: Actor) -> bool:
+    """Return whether the project belongs to a repository already. ``name``: an open project."""
+    rows = ProjectIdentity.objects.filter(project__name=name, owner__in={"", actor.owner})
+    return rows.exclude(key__startswith=NAME).exists()
+
+
+def _record(name: str, keys: list[str], actor: Actor) -> None:
+    """Store new keys of an open project. Call it in a transaction."""
+    is_confined = actor.clearance.projects is not None
+    if not keys or not actor.clearance.includes_project(name) or (is_confined and not actor.owner):
+        return
+    owner = actor.owner if is_confined else ""
+    project = Project.named(name)
+    if not project.records_events(timezone.now()):
+        return
+    if project.pk is None:
+        project.save()
+    rows = [ProjectIdentity(project=project, key=key, owner=owner) for key in keys]
+    ProjectIdentity.objects.bulk_create(rows, ignore_conflicts=True)
+    detail = {"keys": keys}
+    journal.record(actor, [journal.Change("identify", "project", name, detail, name, owner=owner)])

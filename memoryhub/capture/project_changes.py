@@ -1,0 +1,413 @@
+"""Rename, merge and split projects. Each is one transaction, one journal row, and one undo.
+
+They act on every row of a project, so the caller must see every project and level. No one sees more
+afterwards: a merge is refused while someone reads the target and not the source; a new project has the
+members of the one that it was split off; the projects of a token only follow a new name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Model, Q
+from django.http import QueryDict
+from django.utils import timezone
+
+from memoryhub.access.policy import Actor, Sensitivity, level_rank
+from memoryhub.capture.identities import NAME
+from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
+from memoryhub.capture.observation import clean_text
+from memoryhub.capture.projects import CONFIGURE, SETTINGS, ProjectChange, undo_configuration
+from memoryhub.core.database import batched, write_transaction
+from memoryhub.core.vocabulary import PROJECT_MODES
+from memoryhub.memories.delete import Quota, count_by_quota
+from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
+from memoryhub.memories.filters import MemoryFilter
+from memoryhub.memories.moves import CHUNK_SIZE, move_back, move_facts, move_memories
+from memoryhub.memories.rows import extend_sessions
+from memoryhub.memories.undo import Inverse, Undo, inverse_of, record_action
+from memoryhub.models import (
+    AgentToken,
+    Event,
+    Extraction,
+    Fact,
+    Injection,
+    JournalEntry,
+    Membership,
+    Memory,
+    Project,
+    ProjectIdentity,
+    ProjectMove,
+    SavedSearch,
+    Session,
+)
+from memoryhub.models.fields import new_uid
+from memoryhub.security.secrets import find_secrets
+
+RENAME, MERGE, SPLIT, UNDO_MOVE = "rename", "merge", "split", "undo_move"
+MOVES = (RENAME, MERGE, SPLIT)
+_NAMED_BY_PROJECT = (Memory, Fact, Session, Injection, Extraction, Membership)
+
+
+def list_identities(name: str, actor: Actor) -> list[ProjectIdentity]:
+    """Return what a project is recognised by, without what applies to other owners only."""
+    if not actor.clearance.includes_project(name):
+        raise NotFound("there is no such project")
+    rows = ProjectIdentity.objects.filter(project__name=name)
+    own = Q() if actor.clearance.is_whole else Q(owner__in={"", actor.owner})
+    return list(rows.filter(own).order_by("key"))
+
+
+def rename_project(name: str, into: str, actor: Actor, now: datetime | None = None) -> ProjectChange:
+    """Give a project an unused name. Memberships, tokens and saved searches follow."""
+    _require_whole(actor)
+    into = _check_name(into)
+    with write_transaction():
+        _require_used(name)
+        _refuse_used(into)
+        _rename(name, into)
+        return _recorded(RENAME, new_uid(), {"name": name, "into": into}, actor, now)
+
+
+def merge_projects(name: str, into: str, actor: Actor, now: datetime | None = None) -> ProjectChange:
+    """Move everything of a project into another one, with the stricter mode and the ignored files of both."""
+    _require_whole(actor)
+    with write_transaction():
+        _require_used(name)
+        if not into or not _is_used(into):
+            raise StoreError("there is no such project; rename the other one instead", "into")
+        if name == into:
+            raise StoreError("must be another project", "into")
+        _refuse_new_readers(name, into, now or timezone.now())
+        _refuse_full(name, into)
+        uid = new_uid()
+        detail = {"name": name, "into": into, **_unite_settings(name, into)}
+        _save_move(uid, Memory, move_memories(name, into))
+        _save_move(uid, Fact, move_facts(name, into))
+        _move_rows(uid, Injection.objects.filter(project=name), into, "session")
+        _move_sessions(uid, name, into, Session.objects.filter(project=name))
+        _move_rows(uid, Extraction.objects.filter(project=name), into)
+        _move_identities(uid, ProjectIdentity.objects.filter(project__name=name), into)
+        _add_former_name(name, into)
+        return _recorded(MERGE, uid, detail, actor, now)
+
+
+def split_project(
+    name: str,
+    into: str,
+    actor: Actor,
+    now: datetime | None = None,
+    *,
+    folder: str = "",
+    identities: Sequence[str] = (),
+    chosen: MemoryFilter | None = None,
+) -> ProjectChange:
+    """Move a part of a project into a new one.
+
+    ``folder``: sessions that worked in it, with their memories and facts. ``identities``: repositories whose
+    next sessions are in the new project. ``chosen``: visible memories.
+    """
+    _require_whole(actor)
+    into = _check_name(into)
+    with write_transaction():
+        _require_used(name)
+        _refuse_used(into)
+        sessions = Session.objects.filter(_in_folder(folder), project=name)
+        keys = _memory_keys(name, sessions, chosen, actor)
+        known = ProjectIdentity.objects.filter(project__name=name, key__in=identities)
+        if set(identities) - set(known.values_list("key", flat=True)):
+            raise StoreError("the project has no such identity; see its settings", "identities")
+        if not (keys or identities or sessions.exists()):
+            raise StoreError("nothing of this project was chosen, or nothing matches", "into")
+        uid = new_uid()
+        _copy_settings(name, into)
+        _move_part(uid, name, into, sessions, keys)
+        _move_identities(uid, known, into)
+        extend_sessions(Memory.objects.filter(project=into), actor)
+        return _recorded(SPLIT, uid, {"name": name, "into": into}, actor, now)
+
+
+# --- What is refused ----------------------------------------------------------------------------------------
+
+
+def _require_whole(actor: Actor) -> None:
+    if not actor.clearance.is_whole:
+        raise Forbidden("renaming, merging and splitting projects take access to every project and level")
+
+
+def _check_name(name: str) -> str:
+    name = clean_text(name).strip()
+    if not 0 < len(name) <= 200 or not name.isprintable():
+        raise StoreError("must be 1 to 200 printable characters", "into")
+    if find_secrets(name):
+        raise StoreError("contains what looks like a secret; remove it", "into")
+    return name
+
+
+def _is_used(name: str) -> bool:
+    if any(model._default_manager.filter(project=name).exists() for model in _NAMED_BY_PROJECT):
+        return True
+    return Project.objects.filter(name=name).exists() or bool(_tokens_of(name))
+
+
+def _tokens_of(name: str) -> list[AgentToken]:
+    limited = AgentToken.objects.filter(revoked_at__isnull=True).exclude(projects=[])
+    return [token for token in limited if name in token.projects]
+
+
+def _require_used(name: str) -> None:
+    if not name or not _is_used(name):
+        raise NotFound("there is no such project")
+
+
+def _refuse_used(name: str) -> None:
+    if _is_used(name):
+        raise Conflict(f"there is something named {name} already; choose another name, or merge", "into")
+
+
+def _refuse_new_readers(source: str, target: str, now: datetime) -> None:
+    """Refuse a merge after which someone could read the memories of the source who cannot read them now."""
+    may_read = dict(Membership.objects.filter(project=source).values_list("user_id", "clearance"))
+    members = Membership.objects.filter(project=target).values_list("user_id", "clearance")
+    tokens = [token for token in _tokens_of(target) if not token.has_ended(now)]
+    if not all(user in may_read and _covers(may_read[user], level) for user, level in members) or not all(
+        source in token.projects for token in tokens
+    ):
+        raise Conflict(
+            f"a member or an agent of {target} may not read {source}, and would after the merge; give them "
+            f"access to {source} first, or end their access to {target}",
+            "into",
+        )
+
+
+def _covers(level: str, other: str) -> bool:
+    """Whether a membership reads at least as much as another. Without a level, permissions decide."""
+    return level == other or bool(level and other and level_rank(level) >= level_rank(other))
+
+
+def _refuse_full(source: str, target: str) -> None:
+    """Refuse a merge after which the next write would evict memories."""
+    cap = settings.MEMORYHUB.max_memories
+    counts: dict[Quota, int] = {}
+    for quota, n in count_by_quota(Memory.objects.live().filter(project__in=(source, target))).items():
+        both = quota._replace(project=target)
+        counts[both] = counts.get(both, 0) + n
+    if cap and max(counts.values(), default=0) > cap:
+        raise Conflict(
+            f"{target} would have {max(counts.values()):,} memories of one author, more than max_memories "
+            f"({cap:,}), and the next write would move some to the trash; raise max_memories first",
+            "into",
+        )
+
+
+# --- Moves --------------------------------------------------------------------------------------------------
+
+
+def _rename(name: str, into: str) -> None:
+    move_memories(name, into)
+    move_facts(name, into)
+    for model in _NAMED_BY_PROJECT[2:]:
+        model._default_manager.filter(project=name).update(project=into)
+    for token in _tokens_of(name):
+        token.projects = sorted({into if one == name else one for one in token.projects})
+        token.save(update_fields=["projects"])
+    for search in SavedSearch.objects.filter(query__contains="project="):
+        query = QueryDict(search.query, mutable=True)
+        if query.get("project") == name:
+            query["project"] = into
+            search.query = query.urlencode()[:2000]
+            search.save(update_fields=["query"])
+    Project.objects.filter(name=name).update(name=into)
+    ProjectIdentity.objects.filter(key=NAME + into).delete()
+    _add_former_name(name, into)
+
+
+def _add_former_name(name: str, into: str) -> None:
+    """Let hooks of folders with the former name find the project."""
+    project, _ = Project.objects.get_or_create(name=into)
+    ProjectIdentity.objects.update_or_create(key=NAME + name, owner="", defaults={"project": project})
+
+
+def _save_move(uid: str, model: type[Model], rows: Iterable[Sequence[Any]]) -> None:
+    if moved := [list(row) for row in rows]:
+        ProjectMove.objects.create(action=uid, table=model.__name__, rows=moved)
+
+
+def _move_rows(uid: str, rows: Any, into: str, was: str = "project") -> None:
+    """Move rows whose project is nothing but a name. ``was``: the column to save for the undo."""
+    _save_move(uid, rows.model, rows.values_list("pk", was))
+    rows.update(project=into)
+
+
+def _move_sessions(uid: str, name: str, into: str, sessions: Any) -> None:
+    """Move sessions. The events of one that the target has too go to that one."""
+    own = Session.objects.filter(project=into)
+    shared = sessions.filter(session_id__in=own.values("session_id"))
+    for session in shared:
+        other = own.get(session_id=session.session_id)
+        repeated = session.events.filter(mark__in=other.events.exclude(mark="").values("mark"))
+        _save_move(uid, Event, session.events.values_list("pk", "session", "mark"))
+        repeated.update(mark="")
+        session.events.update(session=other)
+        session.injections.update(session=other)
+        other.started_at = min(other.started_at, session.started_at)
+        other.last_at = max(other.last_at, session.last_at)
+        other.save(update_fields=["started_at", "last_at"])
+    _move_rows(uid, sessions.exclude(session_id__in=own.values("session_id")), into)
+
+
+def _move_identities(uid: str, identities: Any, into: str) -> None:
+    project, _ = Project.objects.get_or_create(name=into)
+    _save_move(uid, ProjectIdentity, identities.values_list("pk", "project__name"))
+    keys = list(identities.values_list("pk", flat=True))
+    ProjectIdentity.objects.filter(pk__in=keys).update(project=project)
+
+
+def _in_folder(folder: str) -> Q:
+    if not folder:
+        return Q(pk__in=())
+    folder = folder.rstrip("/\\")
+    return Q(cwd=folder) | Q(cwd__startswith=f"{folder}/") | Q(cwd__startswith=f"{folder}\\")
+
+
+def _memory_keys(name: str, sessions: Any, chosen: MemoryFilter | None, actor: Actor) -> list[int]:
+    """Return the memories of these sessions, whoever may see them, and the visible ones that were chosen."""
+    ids = list(sessions.values_list("session_id", flat=True))
+    found = set(Memory.objects.filter(project=name, session_id__in=ids).values_list("pk", flat=True))
+    if chosen is not None:
+        found |= set(chosen.select(actor.clearance).filter(project=name).values_list("pk", flat=True))
+    return sorted(found)
+
+
+def _move_part(uid: str, name: str, into: str, sessions: Any, keys: Sequence[int]) -> None:
+    ids = list(sessions.values_list("session_id", flat=True))
+    facts = set(Fact.objects.filter(project=name, session_id__in=ids).values_list("pk", flat=True))
+    for chunk in batched(keys, CHUNK_SIZE):
+        facts |= set(Fact.objects.filter(project=name, memory__in=chunk).values_list("pk", flat=True))
+    _move_rows(
+        uid,
+        Injection.objects.filter(session__in=list(sessions.values_list("pk", flat=True))),
+        into,
+        "session",
+    )
+    _save_move(uid, Memory, move_memories(name, into, keys))
+    _save_move(uid, Fact, move_facts(name, into, sorted(facts)))
+    _move_sessions(uid, name, into, sessions)
+
+
+def _copy_settings(name: str, into: str) -> None:
+    """Give a new project the settings and the members of the one that it was split off."""
+    was = Project.named(name)
+    Project.objects.create(
+        name=into, mode=was.mode, paused_until=was.paused_until, ignored_paths=was.ignored_paths
+    )
+    for one in Membership.objects.filter(project=name).select_related("user"):
+        Membership.objects.create(user=one.user, project=into, clearance=one.clearance)
+
+
+def _unite_settings(name: str, into: str) -> dict[str, Any]:
+    """Give the target the stricter settings of two projects. Return its settings before and after."""
+    source, target = Project.named(name), Project.named(into)
+    was = {"mode": target.mode, "ignored_paths": target.ignored_paths}
+    target.mode = min(source.mode, target.mode, key=PROJECT_MODES.index)
+    lines = [*target.ignored_paths.splitlines(), *source.ignored_paths.splitlines()]
+    target.ignored_paths = "\n".join(dict.fromkeys(lines))
+    if len(target.ignored_paths) > MAX_PATTERNS_CHARS:
+        raise Conflict("the ignored files of both are too many; shorten one list first", "into")
+    left = {"mode": target.mode, "ignored_paths": target.ignored_paths}
+    target.save()
+    return {"was": was, "left": left}
+
+
+# --- Undo ---------------------------------------------------------------------------------------------------
+
+
+def _recorded(
+    operation: str, uid: str, detail: Mapping[str, Any], actor: Actor, now: datetime | None
+) -> ProjectChange:
+    """Journal a move for those alone who see every project: the row names two."""
+    access = ("", Sensitivity.SECRET.value, "")
+    record_action(operation, uid, {access: dict(detail)}, actor, now or timezone.now(), about="project")
+    return ProjectChange(Project.named(detail["into"]), uid)
+
+
+def undo_project_change(
+    uid: str, actor: Actor, now: datetime | None = None, *, allowed: Collection[str] = SETTINGS
+) -> Project:
+    """Undo a change of settings, a rename, a merge or a split, like :func:`undo_configuration`."""
+    return undo_configuration(uid, actor, now, allowed=allowed, operations=(CONFIGURE, *MOVES))
+
+
+def _undo_moves(undo: Undo, rows: Sequence[JournalEntry]) -> int:
+    _require_whole(undo.actor)
+    for row in rows:
+        name, into = row.detail["name"], row.detail["into"]
+        if row.operation == RENAME:
+            if _is_used(name) or not _is_used(into):
+                undo.refused.append((name, f"the name {name} is in use again, or {into} is gone"))
+                continue
+            _rename(into, name)
+        else:
+            _take_back(undo.id, name, into)
+            _restore_settings(row, into)
+        _recorded(UNDO_MOVE, undo.id, {"name": into, "into": name}, undo.actor, undo.now)
+        undo.restored.append(Project.named(name))
+    return len(undo.restored)
+
+
+def _take_back(uid: str, name: str, into: str) -> None:
+    """Move back what an action moved, as far as it is still there. What was added since stays."""
+    project, _ = Project.objects.get_or_create(name=name)
+    moves = ProjectMove.objects.filter(action=uid).order_by("-pk")
+    for move in moves:
+        if move.table in ("Memory", "Fact"):
+            move_back(Memory if move.table == "Memory" else Fact, into, name, move.rows)
+            continue
+        for chunk in batched(move.rows, CHUNK_SIZE):
+            keys = [pk for pk, *_ in chunk]
+            if move.table == "Session":
+                taken = Session.objects.filter(project=name).values("session_id")
+                back = Session.objects.filter(pk__in=keys, project=into).exclude(session_id__in=taken)
+                back.update(project=name)
+            elif move.table == "ProjectIdentity":
+                ProjectIdentity.objects.filter(pk__in=keys, project__name=into).update(project=project)
+            elif move.table == "Extraction":
+                Extraction.objects.filter(pk__in=keys, project=into).update(project=name)
+            elif move.table == "Injection":
+                Injection.objects.filter(pk__in=keys, project=into).update(project=name)
+                _take_to_sessions(Injection, chunk)
+            elif move.table == "Event":
+                _take_to_sessions(Event, chunk)
+    moves.delete()
+    ProjectIdentity.objects.filter(key=NAME + name, project__name=into).delete()
+
+
+def _take_to_sessions(model: type[Event | Injection], rows: Sequence[Sequence[Any]]) -> None:
+    """Give events and injections back to their sessions, if these still exist."""
+    by_session: dict[int, list[int]] = {}
+    for pk, session, *_ in rows:
+        by_session.setdefault(session, []).append(pk)
+    for session in Session.objects.filter(pk__in=[key for key in by_session if key]):
+        moved = model._default_manager.filter(pk__in=by_session[session.pk])
+        moved.exclude(session=session).update(session=session)
+    for pk, session, *mark in rows:
+        if mark and mark[0]:
+            Event.objects.filter(pk=pk, session=session, mark="").update(mark=mark[0])
+
+
+def _restore_settings(row: JournalEntry, into: str) -> None:
+    if row.operation == SPLIT:
+        with_memories = Memory.objects.filter(project=into).values("session_id")
+        Session.objects.filter(project=into, events=None).exclude(session_id__in=with_memories).delete()
+        if not any(model._default_manager.filter(project=into).exists() for model in _NAMED_BY_PROJECT[:-1]):
+            Membership.objects.filter(project=into).delete()
+            Project.objects.filter(name=into, identities=None).delete()
+        return
+    target = Project.objects.filter(name=into, **row.detail["left"])
+    target.update(**row.detail["was"], updated_at=timezone.now())
+
+
+inverse_of(Inverse(list, _undo_moves, UNDO_MOVE), *MOVES, about="project")

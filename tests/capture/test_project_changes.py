@@ -1,0 +1,283 @@
+"""Rename, merge and split projects: what moves, who may, who sees it, and the undo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.serializers import serialize
+
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance, system_actor
+from memoryhub.accounts import tokens
+from memoryhub.accounts.clearance import user_clearance
+from memoryhub.capture import project_changes, projects
+from memoryhub.facts.services import create_fact
+from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
+from memoryhub.memories.filters import MemoryFilter
+from memoryhub.memories.schemas import FactDraft, MemoryDraft
+from memoryhub.models import (
+    AgentToken,
+    Event,
+    Fact,
+    Injection,
+    JournalEntry,
+    Membership,
+    Memory,
+    Project,
+    ProjectIdentity,
+    ProjectMove,
+    SavedSearch,
+    Session,
+)
+from tests.api.conftest import Agent, bad_fields, is_problem
+from tests.capture.test_identities import APP, OTHER, next_project_of, project_of
+
+ADMIN = system_actor("tests")
+MOVED = (Memory, Fact, Session, Injection, Event, ProjectIdentity, Membership, AgentToken)
+
+
+@pytest.fixture
+def work(bot: Agent) -> Agent:
+    """Sessions of two repositories, in the projects app and other/app, and what they left in each."""
+    for repository, name in ((APP, "app"), (OTHER, "other/app")):
+        for session in ("shared", f"of {name}"):
+            place = {"cwd": f"/home/ada/{name}", "repository": repository, "session_id": session}
+            bot.post("/hooks/claude-code", {"hook_event_name": "SessionStart", **place})
+        for level in ("public", "secret"):
+            fields = {"project": name, "session_id": f"of {name}", "sensitivity": level}
+            same = memories.create_memory(MemoryDraft(content=f"same {level}", key=level, **fields), ADMIN)
+            memories.create_memory(MemoryDraft(content=f"{name} {level}", **fields), ADMIN)
+            fact = {"subject": "app", "predicate": "uses", "object": level, "memory_id": same.memory.uid}
+            create_fact(FactDraft(**fact, **fields), ADMIN)
+        Injection.objects.create(project=name, session=Session.objects.get(session_id=f"of {name}"))
+    return bot
+
+
+def picture() -> dict[str, str]:
+    """Return the rows that belong to projects, as they are now."""
+    found = {model.__name__: serialize("json", model.objects.order_by("pk")) for model in MOVED}
+    settings = Project.objects.exclude(identities=None).order_by("pk")
+    spans = Session.objects.order_by("pk").values_list("pk", "session_id", "project")
+    projects = settings.values_list("pk", "name", "mode", "ignored_paths").distinct()
+    return {**found, "Session": repr(list(spans)), "Project": repr(list(projects))}
+
+
+def counts(name: str) -> list[int]:
+    return [model.objects.filter(project=name).count() for model in (Memory, Fact)]
+
+
+def undo(change: projects.ProjectChange, actor: Actor = ADMIN) -> Project:
+    return project_changes.undo_project_change(change.undo, actor)
+
+
+def test_renamed_project_keeps_everything_and_its_repository(work: Agent) -> None:
+    project_changes.rename_project("app", "shop", ADMIN)
+    assert (counts("app"), counts("shop")) == ([0, 0], [4, 2])
+    assert project_of(work, APP) == "shop"
+    assert next_project_of(work, None, "/srv/app", "s9") == "shop"
+
+
+def test_rename_is_undone_exactly(work: Agent) -> None:
+    before = picture()
+    changed = project_changes.rename_project("app", "shop", ADMIN)
+    assert picture() != before
+    assert undo(changed).name == "app"
+    after = picture()
+    assert after.pop("ProjectIdentity").count("name:shop") == 1
+    before.pop("ProjectIdentity")
+    assert after == before
+    with pytest.raises(NotFound):
+        undo(changed)
+
+
+def test_rename_takes_memberships_tokens_and_saved_searches_along(work: Agent) -> None:
+    bob = User.objects.create_user("bob")
+    Membership.objects.create(user=bob, project="app", clearance="private")
+    token, _ = tokens.issue_token("bot", "bob", "public", projects=["app", "z"], actor=ADMIN)
+    search = SavedSearch.objects.create(user=bob, name="mine", page="search", query="q=x&project=app")
+    changed = project_changes.rename_project("app", "shop", ADMIN)
+    assert user_clearance(User.objects.get(username="bob")).projects == {"shop"}
+    token.refresh_from_db()
+    search.refresh_from_db()
+    assert (token.projects, search.query) == (["shop", "z"], "q=x&project=shop")
+    undo(changed)
+    assert user_clearance(User.objects.get(username="bob")).projects == {"app"}
+
+
+@pytest.mark.parametrize("name", ["other/app", "of-a-member", "of-a-token", "configured"])
+def test_rename_to_a_used_name_is_refused(work: Agent, name: str) -> None:
+    Membership.objects.create(user=User.objects.create_user("bob"), project="of-a-member")
+    tokens.issue_token("bot", "bob", "public", projects=["of-a-token"], actor=ADMIN)
+    projects.configure_project("configured", ADMIN, mode="off")
+    with pytest.raises(Conflict):
+        project_changes.rename_project("app", name, ADMIN)
+    assert counts("app") == [4, 2]
+
+
+def test_merge_moves_everything(work: Agent) -> None:
+    project_changes.merge_projects("other/app", "app", ADMIN)
+    assert (counts("other/app"), counts("app")) == ([0, 0], [8, 4])
+    assert set(Event.objects.values_list("session__project", flat=True)) == {"app"}
+    assert not Injection.objects.exclude(project="app", session__project="app").exists()
+    assert project_of(work, OTHER) == "app"
+
+
+def test_merge_is_undone_exactly(work: Agent) -> None:
+    before = picture()
+    changed = project_changes.merge_projects("other/app", "app", ADMIN)
+    assert picture() != before
+    assert undo(changed).name == "other/app"
+    assert picture() == before
+    assert not ProjectMove.objects.exists()
+    with pytest.raises(NotFound):
+        undo(changed)
+
+
+def test_undo_of_a_merge_leaves_what_was_added_or_erased_since(work: Agent) -> None:
+    changed = project_changes.merge_projects("other/app", "app", ADMIN)
+    memories.create_memory(MemoryDraft(content="added since", project="app"), ADMIN)
+    Memory.objects.filter(content="other/app public").delete()
+    undo(changed)
+    assert (counts("other/app")[0], counts("app")[0]) == (3, 5)
+
+
+def test_merged_project_has_the_stricter_settings(work: Agent) -> None:
+    projects.configure_project("app", ADMIN, ignored_paths="*.pem")
+    projects.configure_project("other/app", ADMIN, mode="approve", ignored_paths="*.key\n*.pem")
+    changed = project_changes.merge_projects("other/app", "app", ADMIN)
+    merged = Project.named("app")
+    assert (merged.mode, merged.ignored_paths) == ("approve", "*.pem\n*.key")
+    undo(changed)
+    merged = Project.named("app")
+    assert (merged.mode, merged.ignored_paths) == ("automatic", "*.pem")
+
+
+@pytest.mark.parametrize("levels", [None, ("public", "private"), ("", "private")])
+def test_merge_that_would_show_a_member_more_is_refused(work: Agent, levels: tuple[str, str] | None) -> None:
+    bob = User.objects.create_user("bob")
+    Membership.objects.create(user=bob, project="app", clearance=levels[1] if levels else "private")
+    if levels:
+        Membership.objects.create(user=bob, project="other/app", clearance=levels[0])
+    with pytest.raises(Conflict):
+        project_changes.merge_projects("other/app", "app", ADMIN)
+    Membership.objects.filter(project="other/app").delete()
+    Membership.objects.create(user=bob, project="other/app", clearance="private")
+    project_changes.merge_projects("other/app", "app", ADMIN)
+
+
+def test_merge_that_would_show_an_agent_more_is_refused(work: Agent, agent: Callable[..., Agent]) -> None:
+    agent(projects=["app", "z"], name="limited")
+    with pytest.raises(Conflict):
+        project_changes.merge_projects("other/app", "app", ADMIN)
+    agent(projects=["other/app"], name="loses access")
+    AgentToken.objects.filter(name="limited").update(projects=["app", "other/app"])
+    project_changes.merge_projects("other/app", "app", ADMIN)
+
+
+def test_merge_that_would_evict_memories_is_refused(work: Agent, configure: Callable[..., None]) -> None:
+    configure(max_memories=6)
+    with pytest.raises(Conflict, match="max_memories"):
+        project_changes.merge_projects("other/app", "app", ADMIN)
+
+
+def test_split_by_folder_and_repository_is_undone_exactly(work: Agent) -> None:
+    project_changes.merge_projects("other/app", "app", ADMIN)
+    Session.objects.filter(session_id="shared").delete()
+    Membership.objects.create(user=User.objects.create_user("bob"), project="app", clearance="public")
+    before = picture()
+    changed = project_changes.split_project(
+        "app",
+        "part",
+        ADMIN,
+        folder="/home/ada/other",
+        identities=["remote:example.org/other/app", f"root:{OTHER['root']}"],
+    )
+    assert (counts("part"), counts("app")) == ([4, 2], [4, 2])
+    assert set(Memory.objects.filter(project="part").values_list("session_id", flat=True)) == {"of other/app"}
+    assert Membership.objects.get(project="part").clearance == "public"
+    assert undo(changed).name == "app"
+    assert picture() == before
+    assert not Project.objects.filter(name="part").exists()
+    project_changes.split_project("app", "part", ADMIN, identities=["remote:example.org/other/app"])
+    assert project_of(work, {"remote": OTHER["remote"]}) == "part"
+
+
+def test_split_by_filter_moves_the_matching_memories(work: Agent) -> None:
+    chosen = MemoryFilter(sensitivity="secret")
+    project_changes.split_project("app", "part", ADMIN, chosen=chosen)
+    assert set(Memory.objects.filter(project="part").values_list("sensitivity", flat=True)) == {"secret"}
+    assert counts("part") == [2, 1]
+    assert Session.objects.filter(project="part", session_id="of app").exists()
+
+
+@pytest.mark.parametrize("folder", ["", "/home/ada/ap", "/home/ada/app/x", "%", "_"])
+def test_split_of_nothing_is_refused(work: Agent, folder: str) -> None:
+    Session.objects.filter(project="app").update(cwd="/home/ada/app")
+    with pytest.raises(StoreError):
+        project_changes.split_project("app", "part", ADMIN, folder=folder)
+
+
+def test_caller_without_every_level_or_project_is_refused(work: Agent) -> None:
+    for clearance in (Clearance.up_to("private"), Clearance.up_to("secret", projects=["app", "other/app"])):
+        actor = Actor("user:eve", clearance)
+        with pytest.raises(Forbidden):
+            project_changes.rename_project("app", "shop", actor)
+        with pytest.raises(Forbidden):
+            project_changes.merge_projects("app", "other/app", actor)
+        with pytest.raises(Forbidden):
+            project_changes.split_project("app", "part", actor, folder="/")
+    changed = project_changes.rename_project("app", "shop", ADMIN)
+    for clearance in (Clearance.up_to("private"), Clearance(frozenset({"public", "secret"}))):
+        with pytest.raises((Forbidden, NotFound)):
+            undo(changed, Actor("user:eve", clearance))
+    rows = JournalEntry.objects.filter(operation="rename")
+    assert not rows.visible_to(Clearance.up_to("secret", projects=["app", "shop"])).exists()
+
+
+def test_personal_memory_of_another_stays_theirs(work: Agent) -> None:
+    own = Actor("user:bob", Clearance.up_to("public", owner="bob"))
+    draft = MemoryDraft(content="mine", project="other/app", scope="personal")
+    memory = memories.create_memory(draft, own).memory
+    project_changes.merge_projects(
+        "other/app", "app", Actor("user:ada", Clearance.up_to("secret", owner="ada"))
+    )
+    memory.refresh_from_db()
+    assert (memory.project, memory.owner, memory.scope) == ("app", "bob", "personal")
+
+
+# --- The API ------------------------------------------------------------------------------------------------
+
+
+def test_api_renames_merges_splits_and_undoes(work: Agent) -> None:
+    merged = work.post("/project-merges", {"project": "other/app", "into": "app"}).json()
+    assert merged["name"] == "app"
+    renamed = work.post("/project-renames", {"project": "app", "into": "shop"}).json()
+    assert renamed["name"] == "shop"
+    body: dict[str, Any] = {"project": "shop", "into": "part", "memories": {"sensitivity": "public"}}
+    split = work.post("/project-splits", body).json()
+    assert split["name"] == "part"
+    keys = {one["key"] for one in work.get("/project-identities/shop").json()["items"]}
+    assert {"name:app", "name:other/app", "remote:example.org/owner/app"} <= keys
+    for change in (split, renamed, merged):
+        assert work.post(f"/project-changes/{change['change']}/undo").status_code == 200
+    assert counts("other/app") == [4, 2]
+
+
+def test_api_refuses_bad_moves(work: Agent, agent: Callable[..., Agent]) -> None:
+    assert bad_fields(work.post("/project-renames", {"project": "app", "into": "a\nb"})) == {"into"}
+    assert bad_fields(work.post("/project-renames", {"project": "app", "into": "x" * 201})) == {"into"}
+    assert bad_fields(work.post("/project-merges", {"project": "app", "into": "app"})) == {"into"}
+    is_problem(work.post("/project-merges", {"project": "none", "into": "app"}), 404)
+    assert bad_fields(work.post("/project-merges", {"project": "app", "into": "none"})) == {"into"}
+    is_problem(work.post("/project-renames", {"project": "app", "into": "other/app"}), 409)
+    body = {"project": "app", "into": "part"}
+    assert bad_fields(work.post("/project-splits", body)) == {"into"}
+    assert bad_fields(work.post("/project-splits", {**body, "identities": ["root:x"]})) == {"identities"}
+    writer = agent(rights=["read", "write"], name="writer")
+    is_problem(writer.post("/project-merges", body), 403, "missing_right")
+    limited = agent(projects=["other"], name="limited")
+    is_problem(limited.get("/project-identities/app"), 404)
+    is_problem(limited.post("/project-merges", {"project": "app", "into": "other"}), 403)
