@@ -24,6 +24,7 @@ OPERATIONS = {
     *("GET /projects/{name}", "PATCH /projects/{name}", "POST /project-changes/{change}/undo"),
     "POST /hooks/claude-code/status",
     *("POST /events", "POST /hooks/claude-code", "POST /inject", "POST /recall"),
+    *("POST /backfills/check", "POST /backfills/{run}/events", "DELETE /backfills/{run}"),
     *("GET /import", "POST /import", "GET /import/{id}", "GET /export"),
     *("POST /import/{id}/stop", "POST /import/{id}/resume"),
     *("POST /tools/{toolset}", "GET /memories/prompt"),
