@@ -11,7 +11,18 @@ from difflib import get_close_matches
 
 from memoryhub.ops import bootstrap
 
-COMMANDS = ("search", "remember", "recall", "sessions", "sync", "mode", "pause", "resume", "connect")
+COMMANDS = (
+    "search",
+    "remember",
+    "recall",
+    "sessions",
+    "sync",
+    "backfill",
+    "mode",
+    "pause",
+    "resume",
+    "connect",
+)
 _HELP: tuple[list[str], ...] = ([], ["help"], ["--help"], ["-h"])
 
 

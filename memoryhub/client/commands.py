@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any, Unpack
 
 from memoryhub.api.schemas import HitShape, SessionShape
-from memoryhub.client import connect, sync
+from memoryhub.client import backfill, connect, sync
 from memoryhub.client.calls import (
     DEFAULT_SERVER,
     SERVER_VARIABLE,
@@ -317,6 +317,10 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
     "sync": (
         sync.add_arguments,
         "Synchronize a project and a folder of Markdown files, in both directions.",
+    ),
+    "backfill": (
+        backfill.add_arguments,
+        "Send past sessions of Claude Code and Codex, and the commits of a repository, to a hub.",
     ),
     "mode": (_add_mode, "Show or set the mode of a project: what its agents' sessions leave in the hub."),
     "pause": (_add_pause, "Pause memory in a project: nothing is stored and nothing is shown."),
