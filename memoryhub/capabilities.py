@@ -40,8 +40,8 @@ CAPABILITIES: dict[str, Capability] = {
         Capability(MEMORABILITY, "capability_memorability", "the gate before capture"),
         Capability(BOUNDARIES, "capability_boundaries", "a session falls into segments"),
         Capability(TEMPORAL, "capability_temporal", "injections balance the four scales"),
-        Capability(CONSOLIDATION, "capability_consolidation", "importance follows use"),
-        Capability(COMPRESSION, "capability_compression", "old alike memories become one"),
+        Capability(CONSOLIDATION, "capability_consolidation", "importance depends on use"),
+        Capability(COMPRESSION, "capability_compression", "similar old memories become one"),
     )
 }
 

@@ -47,9 +47,7 @@ class Operator(BaseSettings):
 
     model_config = SettingsConfigDict(case_sensitive=True, env_ignore_empty=True, extra="ignore")
 
-    home: Path = _variable(
-        "LETSGO_HOME", "folder of the store and of all that goes with it", Path("~/.letsgo")
-    )
+    home: Path = _variable("LETSGO_HOME", "folder of the store and its other files", Path("~/.letsgo"))
     memory_db: Path = _variable(
         "LETSGO_MEMORY_DB",
         "the SQLite file of the store",
@@ -66,12 +64,12 @@ class Operator(BaseSettings):
         "DATABASE_URL", "sqlite:////path/of/a/file, instead of LETSGO_MEMORY_DB", secret=True
     )
     config: str = _variable(
-        "MEMORYHUB_CONFIG", "a TOML file with tunables; stronger than memoryhub.toml in LETSGO_HOME"
+        "MEMORYHUB_CONFIG", "a TOML file with tunables; it overrides memoryhub.toml in LETSGO_HOME"
     )
     secret_key: str = _variable(
         "MEMORYHUB_SECRET_KEY",
-        "signs the sessions of the browser; a new one ends them all",
-        shown="made at first use and kept in LETSGO_HOME/secret-key",
+        "signs browser sessions; a new key ends all of them",
+        shown="created at first use in LETSGO_HOME/secret-key",
         secret=True,
     )
     embeddings_key: str = _variable(
@@ -82,38 +80,38 @@ class Operator(BaseSettings):
     )
     allowed_hosts: Annotated[list[str], NoDecode] = _variable(
         "MEMORYHUB_ALLOWED_HOSTS",
-        "host names under which the hub may be asked, separated by commas",
+        "host names of the hub, separated by commas",
         ",".join(LOOPBACK_HOSTS),
     )
     https: Flag = _variable(
         "MEMORYHUB_HTTPS",
-        "true where browsers and agents come over HTTPS: secure cookies, redirect, HSTS",
+        "true if browsers and agents use HTTPS: secure cookies, redirect, HSTS",
         False,
     )
     behind_proxy: Flag = _variable(
-        "MEMORYHUB_BEHIND_PROXY", "true where a proxy in front ends the TLS and sets X-Forwarded-Proto", False
+        "MEMORYHUB_BEHIND_PROXY", "true if a proxy terminates TLS and sets X-Forwarded-Proto", False
     )
     public_url: str = _variable(
         "MEMORYHUB_PUBLIC_URL",
-        "the address under which browsers and hosted agents reach the hub, as https://hub.example.org;"
-        " turns OAuth for MCP on",
+        "the hub's address for browsers and hosted agents, such as https://hub.example.org; enables OAuth for"
+        " MCP",
     )
     debug: Flag = _variable("MEMORYHUB_DEBUG", "error pages for developers; never on a network", False)
-    time_zone: str = _variable("MEMORYHUB_TIME_ZONE", "the zone in which pages show times", "UTC")
+    time_zone: str = _variable("MEMORYHUB_TIME_ZONE", "the time zone of pages", "UTC")
     oidc_issuer: str = _variable(
         "MEMORYHUB_OIDC_ISSUER",
-        "the OpenID Connect provider of your organisation, as its discovery document writes it",
+        "the OpenID Connect issuer of your organisation, as in its discovery document",
     )
-    oidc_client_id: str = _variable("MEMORYHUB_OIDC_CLIENT_ID", "the hub's name at that provider")
+    oidc_client_id: str = _variable("MEMORYHUB_OIDC_CLIENT_ID", "the hub's client id at that provider")
     oidc_client_secret: str = _variable(
-        "MEMORYHUB_OIDC_CLIENT_SECRET", "the hub's secret at that provider", secret=True
+        "MEMORYHUB_OIDC_CLIENT_SECRET", "the hub's client secret at that provider", secret=True
     )
     oidc_name: str = _variable(
-        "MEMORYHUB_OIDC_NAME", "what the login page calls that provider", "your organisation"
+        "MEMORYHUB_OIDC_NAME", "the name of that provider on the login page", "your organisation"
     )
     oidc_create: Flag = _variable(
         "MEMORYHUB_OIDC_CREATE",
-        "true where whoever that provider vouches for gets an account, which reads what is public",
+        "true to create an account at the first sign-in through that provider; it can read public memories",
         False,
     )
     token: str = _variable(
@@ -179,7 +177,7 @@ class Operator(BaseSettings):
         origin = f"{address.scheme}://{address.netloc}"
         if not _HOST.fullmatch(host) or address.username is not None or written.rstrip("/") != origin:
             raise ConfigError(
-                ["MEMORYHUB_PUBLIC_URL must be scheme and host alone, as https://hub.example.org"]
+                ["MEMORYHUB_PUBLIC_URL must be only a scheme and a host, such as https://hub.example.org"]
             )
         if address.scheme != "https" and not (address.scheme == "http" and is_loopback(host)):
             raise ConfigError(["MEMORYHUB_PUBLIC_URL must be an https address: tokens travel to it"])

@@ -70,7 +70,7 @@ class Config(BaseModel):
     _mask_wrapped: ClassVar[bool] = True
 
     # Store
-    max_memories: Int = _tunable(1000, "cap of live memories for each project and owner; 0: none", 0, 10**9)
+    max_memories: Int = _tunable(1000, "most live memories of a project and owner; 0: no limit", 0, 10**9)
     cap_warning_share: Float = _tunable(0.9, "share of the cap at which the dashboard warns", 0, 1)
     default_ttl_days: Int = _tunable(
         90,
@@ -78,7 +78,7 @@ class Config(BaseModel):
         0,
         36500,
     )
-    expiry_grace_days: Int = _tunable(30, "days the daily job keeps an expired memory revivable", 0, 36500)
+    expiry_grace_days: Int = _tunable(30, "days for which an expired memory can be restored", 0, 36500)
     max_batch: Int = _tunable(1000, "most memories in one batch call", 1, 100_000)
     max_body_bytes: Int = _tunable(1_048_576, "largest request body, bytes", 1024, 2**31)
     import_workers: Int = _tunable(
@@ -86,11 +86,11 @@ class Config(BaseModel):
     )
     durability: str = _text_tunable(
         "power-loss",
-        "what a stored memory survives: power-loss (commits are flushed to the disk) or crash",
+        "what a stored memory survives: power-loss (commits are flushed to disk) or crash",
         "power-loss|crash",
         "power-loss or crash",
     )
-    block_secrets: Flag = _flag(True, "refuse to store what looks like a credential")
+    block_secrets: Flag = _flag(True, "refuse to store text that looks like a credential")
     preview_chars: Int = _tunable(200, "length of the preview in lists, characters", 1, 10_000)
     summary_words: Int = _tunable(20, "words of an automatic abstract and of a recall index entry", 1, 200)
 
@@ -101,9 +101,9 @@ class Config(BaseModel):
     trust_weight: Float = _tunable(0.10, "share of the source's trust in the score", 0, 1)
     recency_half_life_days: Float = _tunable(21.0, "days after which recency halves", 0.001, 36500)
     min_score: Float = _tunable(0.35, "results below this score are not returned", 0, 1)
-    search_limit: Int = _tunable(10, "results of a search that names no limit", 1, 200)
+    search_limit: Int = _tunable(10, "results of a search without a limit", 1, 200)
     search_pool: Int = _tunable(
-        200, "candidates that a search weighs; a fifth of it by words and by meaning each", 10, 10_000
+        200, "candidates that a search scores; a fifth each by words and by meaning", 10, 10_000
     )
 
     # Embeddings: search by meaning; an endpoint's key is MEMORYHUB_EMBEDDINGS_KEY, in the environment alone
@@ -118,7 +118,7 @@ class Config(BaseModel):
     )
     embeddings_url: str = _text_tunable(
         "",
-        "openai: address of the endpoint up to and with its version, as https://host/v1",
+        "openai: address of the endpoint including its version, such as https://host/v1",
         r"|https?://[^\s@#]+",
         "an http or https address without a password",
     )
@@ -126,43 +126,43 @@ class Config(BaseModel):
         "", "openai: name of the model", r"[^\s\x00-\x1f]{0,200}", "a model's name"
     )
     embeddings_timeout_seconds: Float = _tunable(
-        30, "openai: how long one batch may take with all its tries, seconds", 0.1, 600
+        30, "openai: time limit of a batch with all its tries, seconds", 0.1, 600
     )
-    embeddings_batch: Int = _tunable(64, "openai, onnx and minilm: texts that are embedded at once", 1, 2048)
+    embeddings_batch: Int = _tunable(64, "openai, onnx and minilm: texts in one batch", 1, 2048)
 
     endpoint_private_names: Flag = _flag(
-        False, "names in embeddings_url and llm_url that are in public DNS may lead into the private network"
+        False, "public DNS names in embeddings_url and llm_url may resolve to private addresses"
     )
 
     # Language model: reads conversations in the background; its key is MEMORYHUB_LLM_KEY, in the environment
     llm: str = _text_tunable(
         "none",
-        "openai: an OpenAI-compatible chat endpoint reads conversations; none: the built-in rules do",
+        "openai: an OpenAI-compatible chat endpoint processes conversations; none: the built-in rules do",
         "none|openai",
         "none or openai",
     )
     llm_url: str = _text_tunable(
         "",
-        "address of the chat endpoint up to and with its version, as https://host/v1",
+        "address of the chat endpoint including its version, such as https://host/v1",
         r"|https?://[^\s@#]+",
         "an http or https address without a password",
     )
     llm_model: str = _text_tunable("", "name of the chat model", r"[^\s\x00-\x1f]{0,200}", "a model's name")
     llm_timeout_seconds: Float = _tunable(
-        120, "how long one question may take with all its tries, seconds", 0.1, 3600
+        120, "time limit of a request with all its tries, seconds", 0.1, 3600
     )
-    llm_tries: Int = _tunable(3, "how often one question is asked at most", 1, 10)
+    llm_tries: Int = _tunable(3, "most tries of one request", 1, 10)
     llm_prompt_tokens: Int = _tunable(
-        6000, "most tokens of a conversation in one question; a longer one is read in parts", 500, 1_000_000
+        6000, "most tokens of a conversation in one request; a longer one is split", 500, 1_000_000
     )
     llm_answer_tokens: Int = _tunable(2000, "most tokens of one answer", 100, 100_000)
-    llm_daily_calls: Int = _tunable(200, "calls of the model in one day (UTC); 0: no limit", 0, 10**9)
+    llm_daily_calls: Int = _tunable(200, "calls of the model per day (UTC); 0: no limit", 0, 10**9)
     llm_daily_tokens: Int = _tunable(
-        500_000, "tokens of the model in one day (UTC), sent and answered; 0: no limit", 0, 10**12
+        500_000, "tokens sent to and received from the model per day (UTC); 0: no limit", 0, 10**12
     )
     llm_sees: str = _text_tunable(
         "private",
-        "what may leave for the model at most: conversations and memories above this level do not",
+        "highest level of conversations and memories that are sent to the model",
         "public|private|secret",
         "public, private or secret",
     )
@@ -175,7 +175,7 @@ class Config(BaseModel):
     mcp_frequency_weight: Float = _tunable(0.10, "share of access frequency, Memory MCP ranking", 0, 1)
     mcp_ttl_days_per_importance: Int = _tunable(30, "Memory MCP: ttl days for each of 10 steps", 1, 3650)
     mcp_renew_importance: Float = _tunable(0.4, "Memory MCP: access renews the ttl from here on", 0, 1)
-    recall_max_tokens: Int = _tunable(1000, "budget of a recall that names none, tokens", 100, 100_000)
+    recall_max_tokens: Int = _tunable(1000, "default budget of a recall, tokens", 100, 100_000)
 
     # Deduplication
     near_duplicate_similarity: Float = _tunable(
@@ -183,7 +183,7 @@ class Config(BaseModel):
     )
 
     # Capture: memorability, boundaries
-    memorability_threshold: Float = _tunable(0.30, "observations below this are not kept", 0, 1)
+    memorability_threshold: Float = _tunable(0.30, "observations below this are not stored", 0, 1)
     substance_weight: Float = _tunable(0.30, "share of substance in memorability", 0, 1)
     salience_weight: Float = _tunable(0.30, "share of salience in memorability", 0, 1)
     distinctiveness_weight: Float = _tunable(0.25, "share of distinctiveness in memorability", 0, 1)
@@ -192,7 +192,9 @@ class Config(BaseModel):
     boundary_window: Int = _tunable(8, "tool outputs in the sliding window of boundaries", 1, 1000)
     event_preview_chars: Int = _tunable(300, "characters of a tool's output that an event keeps", 0, 10_000)
     event_retention_days: Int = _tunable(180, "days until events are pruned; 0: never", 0, 36500)
-    checkpoint_events: Int = _tunable(100, "tool calls after which a session is summed up; 0: none", 0, 10**6)
+    checkpoint_events: Int = _tunable(
+        100, "tool calls after which a session is summarised; 0: never", 0, 10**6
+    )
 
     # Temporal scales
     immediate_minutes: Float = _tunable(5, "the immediate scale ends at this age, minutes", 0)
@@ -205,7 +207,7 @@ class Config(BaseModel):
     promotion_accesses: Int = _tunable(3, "accesses within its scale that promote a memory", 1, 1000)
 
     # Consolidation and eviction
-    consolidation_decay_rate: Float = _tunable(0.02, "importance lost a day since the last run", 0, 1)
+    consolidation_decay_rate: Float = _tunable(0.02, "importance lost per day since the last run", 0, 1)
     consolidation_boost: Float = _tunable(0.03, "times ln(1+n) for n accesses since the last run", 0, 1)
     protected_decay_share: Float = _tunable(0.5, "share of decay for decisions and discoveries", 0, 1)
     evict_min_importance: Float = _tunable(0.05, "unaccessed memories below this are evicted", 0, 1)
@@ -215,8 +217,10 @@ class Config(BaseModel):
     compression_similarity: Float = _tunable(0.5, "term Jaccard that links two memories", 0, 1)
     compression_min_members: Int = _tunable(3, "members a cluster needs", 2, 1000)
     compression_min_age_days: Int = _tunable(7, "younger memories are not compressed", 0, 36500)
-    summarize_older_than_days: Int = _tunable(30, "summarize_old leaves younger memories alone", 0, 36500)
-    summarize_min_entries: Int = _tunable(5, "memories of one category that summarize_old needs", 2, 10_000)
+    summarize_older_than_days: Int = _tunable(30, "summarize_old skips younger memories", 0, 36500)
+    summarize_min_entries: Int = _tunable(
+        5, "fewest memories of one category that summarize_old summarises", 2, 10_000
+    )
 
     # Injection
     token_budget: Int = _tunable(2000, "tokens of one injected memory-context block", 0, 100_000)
@@ -243,33 +247,27 @@ class Config(BaseModel):
 
     # Rate limits of API, tools, hooks and MCP, for each worker process
     rate_per_token: Float = _tunable(
-        200, "requests a second that one token may make for as long as it likes; 0: no limit", 0, 1_000_000
+        200, "sustained requests per second of one token; 0: no limit", 0, 1_000_000
     )
-    rate_burst_token: Int = _tunable(
-        30_000, "requests that one token may make at once, beyond that rate", 1, 10**9
-    )
+    rate_burst_token: Int = _tunable(30_000, "burst of requests of one token above that rate", 1, 10**9)
     rate_per_address: Float = _tunable(
-        400, "requests a second from one address of another machine; 0: no limit", 0, 1_000_000
+        400, "sustained requests per second from one address of another machine; 0: no limit", 0, 1_000_000
     )
-    rate_burst_address: Int = _tunable(
-        60_000, "requests from one address at once, beyond that rate", 1, 10**9
-    )
+    rate_burst_address: Int = _tunable(60_000, "burst of requests from one address above that rate", 1, 10**9)
     refusals_per_minute: Int = _tunable(
-        60, "tries a minute, from one address of another machine, of what is no token; 0: no limit", 0, 10**6
+        60, "invalid tokens per minute from one address of another machine; 0: no limit", 0, 10**6
     )
     oauth_registration: Flag = _flag(
-        True, "apps may register themselves for OAuth; none works before a person approved it"
+        True, "apps may register themselves for OAuth; each needs a person's approval"
     )
-    request_seconds: Float = _tunable(
-        30, "after this a read of the database is broken off, seconds; 0: never", 0, 3600
-    )
+    request_seconds: Float = _tunable(30, "time limit of a database read, seconds; 0: none", 0, 3600)
 
     # Capabilities that can be switched off
     capability_memorability: Flag = _flag(True, "memory.memorability: the gate before capture")
-    capability_boundaries: Flag = _flag(True, "memory.boundaries: sessions fall into segments")
+    capability_boundaries: Flag = _flag(True, "memory.boundaries: sessions are split into segments")
     capability_temporal: Flag = _flag(True, "memory.temporal: injections balance the four scales")
-    capability_consolidation: Flag = _flag(True, "memory.consolidation: importance follows use")
-    capability_compression: Flag = _flag(True, "memory.compression: old alike memories become one")
+    capability_consolidation: Flag = _flag(True, "memory.consolidation: importance depends on use")
+    capability_compression: Flag = _flag(True, "memory.compression: similar old memories become one")
 
     # Maintenance
     session_end_consolidation: str = _text_tunable(
@@ -279,10 +277,13 @@ class Config(BaseModel):
         "auto", "compress the project when a session ends", "auto|manual", "auto or manual"
     )
     inline_maintenance_limit: Int = _tunable(
-        1000, "memories of a project up to which a session's end tends them at once; more: a run", 0, 10**6
+        1000,
+        "up to this size of a project, maintenance runs in the session's end event; above, in the background",
+        0,
+        10**6,
     )
-    maintenance_worker: Flag = _flag(True, "the server itself works on queued maintenance runs")
-    maintenance_step_ms: Int = _tunable(20, "what one write of a run aims at, milliseconds", 1, 10_000)
+    maintenance_worker: Flag = _flag(True, "the server processes queued maintenance runs")
+    maintenance_step_ms: Int = _tunable(20, "target time of one write of a run, milliseconds", 1, 10_000)
     maintenance_at: str = _text_tunable(
         "03:30",
         "time of the daily maintenance, in MEMORYHUB_TIME_ZONE; empty: none",
@@ -291,7 +292,7 @@ class Config(BaseModel):
     )
     maintenance_operations: str = _text_tunable(
         "purge_expired,prune_events,consolidate,compress,embed",
-        "what the daily maintenance does, in this order",
+        "operations of the daily maintenance, in this order",
         r"|[a-z_]+(,[a-z_]+)*",
         "names with commas between",
     )

@@ -49,7 +49,7 @@ def test_the_whole_can_be_had_as_json(run, loaded):
         "value": 5,
         "default": 1000,
         "source": str(loaded),
-        "doc": "cap of live memories for each project and owner; 0: none",
+        "doc": "most live memories of a project and owner; 0: no limit",
         "range": "0 to 1,000,000,000",
         "variable": "MEMORYHUB_MAX_MEMORIES",
     }

@@ -1,4 +1,4 @@
-"""Test consolidation: importance follows use, and each use counts once."""
+"""Test consolidation: importance depends on use, and each use counts once."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_invalid_action_is_reported_and_changes_nothing(
 
 
 def test_empty_selection_is_reported(editor: Client, db: None) -> None:
-    assert "nothing was chosen" in do(editor, "trash", [])
+    assert "nothing is selected" in do(editor, "trash", [])
 
 
 def test_refusals_are_named_and_counted(editor: Client, three: list[Memory], remember: Remember) -> None:

@@ -192,7 +192,7 @@ class TestFacts:
             restated(fact)
         page = done(editor, "/facts/end/", uid=values)
         assert "3 facts were changed since you opened this list and were left as they are." in page
-        assert "Nothing was chosen" not in page
+        assert "Nothing is selected" not in page
 
     def test_fact_changed_after_the_confirmation_is_not_deleted(
         self, editor: Client, shown: list[Fact]

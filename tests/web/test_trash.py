@@ -136,7 +136,7 @@ class TestRestore:
 
     def test_empty_selection_is_reported(self, sign_in: Any, thrown: Any) -> None:
         client = sign_in("erase_memory")
-        assert "Nothing was chosen" in text(client.post("/trash/", {}, follow=True))
+        assert "Nothing is selected" in text(client.post("/trash/", {}, follow=True))
 
     def test_redirect_stays_in_the_trash(self, sign_in: Any, thrown: Any) -> None:
         client = sign_in("erase_memory")

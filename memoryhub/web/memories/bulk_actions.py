@@ -313,7 +313,7 @@ def bulk_action(request: HttpRequest) -> HttpResponse:
             raise PermissionDenied
         selection = parse_selection(request.POST, request_clearance(request))
         if not selection.uids:
-            raise memories.StoreError("nothing was chosen; tick what it is to be done to", "uid")
+            raise memories.StoreError("nothing is selected; select at least one memory", "uid")
         acted = memories.apply_bulk_action(
             kind, selection.uids, request_actor(request), seen=selection.seen, **values
         )

@@ -87,7 +87,7 @@ def _handle_erase(request: HttpRequest) -> HttpResponse:
         messages.error(request, f"Nothing was erased: {refusal.message}.")
         return redirect(_trash_url(request))
     if not selection.uids:
-        messages.warning(request, "Nothing was chosen; tick what it is to be done with.")
+        messages.warning(request, "Nothing is selected. Select at least one memory.")
     elif request.POST.get("confirmed") != "yes":
         return _confirmation_page(request, selection)
     else:
