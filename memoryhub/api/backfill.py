@@ -20,7 +20,7 @@ router = Router(tags=["lifecycle"])
 MAX_EVENTS = 100  # in one request
 MAX_IDS = 5000
 EventId = Annotated[str, Field(min_length=1, max_length=200)]
-Run = Path(..., pattern=r"^[A-Za-z0-9_-]{16,64}$", description="An id that the client chose for the run.")
+RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{16,64}$", description="An id that the client chose.")]
 
 
 class PastEvent(EventBody):
@@ -73,7 +73,7 @@ def check_past_session(request: ApiRequest, question: SessionQuestion) -> HttpRe
     response=documented(BackfillResult, errors=(409,)),
     summary="Store events of past sessions",
 )
-def store_past_events(request: ApiRequest, body: PastEvents, run: str = Run) -> HttpResponse:
+def store_past_events(request: ApiRequest, run: Path[RunId], body: PastEvents) -> HttpResponse:
     """Runs the capture rules for each event, in order, and injects nothing.
 
     An outcome each: ``stored`` (a memory was made of it), ``recorded``, ``known`` (delivered before),
@@ -106,7 +106,7 @@ def _to_hook_event(one: PastEvent, request: ApiRequest) -> HookEvent:
     response=documented(BackfillUndo, errors=(404,)),
     summary="Undo a backfill",
 )
-def undo_backfill(request: ApiRequest, run: str = Run) -> HttpResponse:
+def undo_backfill(request: ApiRequest, run: Path[RunId]) -> HttpResponse:
     """Moves the memories of a run to the trash and deletes its events and sessions.
 
     Memories that are pinned, or that someone else changed, stay."""

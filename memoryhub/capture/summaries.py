@@ -311,10 +311,11 @@ def _store_draft(
         session_id=session.session_id,
         created_at=at,
     )
-    of_event = (
-        {"needs_approval": current.needs_approval, "imported_at": current.imported_at} if current else {}
-    )
-    return store.create_memory(memory_draft, actor, **of_event).memory
+    needs_approval = current is not None and current.needs_approval
+    imported_at = current.imported_at if current else None
+    return store.create_memory(
+        memory_draft, actor, needs_approval=needs_approval, imported_at=imported_at
+    ).memory
 
 
 def _hub_actor(actor: Actor, project: str) -> Actor:

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -112,7 +112,7 @@ def _find_sessions(options: argparse.Namespace, report: ReadReport) -> Iterator[
 
 
 def _find_in_path(
-    path: Path, agents: list[str], since: datetime | None, report: ReadReport
+    path: Path, agents: Sequence[str], since: datetime | None, report: ReadReport
 ) -> Iterator[PastSession]:
     if not path.exists():
         raise ConfigurationError(f"{path} does not exist.")

@@ -122,7 +122,7 @@ class TestReading:
         [session] = find_transcripts(RECORDED / "claude-code.jsonl", ReadReport())
         responses = [one.data.get("tool_response") for one in session.events(ReadReport())]
         assert responses[1]["is_error"]
-        assert "InvalidOperation" in responses[1]["error"]
+        assert "ValueError" in responses[1]["error"]
         assert responses[2] == {"filePath": "/home/ada/till/till/importer.py"}
 
     def test_codex_rollout_gives_prompts_and_tool_calls(self) -> None:
