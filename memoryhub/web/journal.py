@@ -43,6 +43,8 @@ SUGGESTED_OPERATIONS = (
         "undo_accept",
         "configure",
         "undo_configure",
+        "backfill",
+        "undo_backfill",
         "hold_together",
         "undo_hold_together",
         "consolidate",
