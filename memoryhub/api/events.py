@@ -281,7 +281,7 @@ class ClaudeCodeOptions(AccessParams):
 def post_event(request: ApiRequest, body: EventBody) -> HttpResponse:
     """Runs the handlers of the event. ``context`` is the context block for a prompt, or that of the pinned
     memories at the start of a session, or empty. ``warnings`` says if these exceed their budget."""
-    _check_data(body)
+    check_data(body)
     project = body.project
     if body.repository and not project:
         place = body.session_id, body.cwd, body.repository
@@ -328,7 +328,7 @@ def post_claude_code_hook(
     return json_response(response)
 
 
-def _check_data(body: EventBody) -> None:
+def check_data(body: EventBody) -> None:
     """Raise 422 if an event lacks its required data."""
     params = {capture.TOOL_POST: "tool_name", capture.PROMPT_SUBMIT: "prompt"}.get(body.event)
     if params is None:

@@ -16,6 +16,7 @@ from ninja.operation import Operation
 
 import memoryhub
 from memoryhub.api import (
+    backfill,
     duplicates,
     events,
     extraction,
@@ -81,6 +82,7 @@ for router in (
     extraction.router,
     records.router,
     events.router,
+    backfill.router,
     projects.router,
     tools.router,
     maintenance.router,

@@ -356,6 +356,27 @@ class EventAnswer(BaseModel):
     warnings: list[str] = []
 
 
+class PastSessionShape(BaseModel):
+    """``known``: ids of events that were backfilled before."""
+
+    project: str
+    state: Literal["new", "live", "paused", "off", "observe"]
+    known: list[str]
+
+
+class BackfillResult(BaseModel):
+    outcomes: list[str]
+    memories: int
+
+
+class BackfillUndo(BaseModel):
+    """How many of each were removed."""
+
+    memories: int
+    events: int
+    sessions: int
+
+
 class FactShape(BaseModel):
     id: str
     subject: str

@@ -40,6 +40,7 @@ class HookEvent:
     pinned memories.
     ``max_tokens``: upper limit for the injected context, below the configured budget.
     ``is_late``: delivered again or long after it happened; the agent no longer waits for an answer.
+    ``is_backfilled``: read from a past transcript; late, and no reason to start maintenance.
     """
 
     event: str
@@ -56,6 +57,7 @@ class HookEvent:
     injects_at_start: bool = False
     max_tokens: int | None = None
     is_late: bool = False
+    is_backfilled: bool = False
 
     def __post_init__(self) -> None:
         # Before anything stores, hashes or matches the data.

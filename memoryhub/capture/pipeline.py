@@ -207,7 +207,7 @@ def _describe_notes(context: HookContext, memories: list[Memory]) -> list[str]:
 
 def _try_checkpoint(context: HookContext, captured: list[Memory]) -> str:
     """Store a checkpoint and return the outcome. Its failure must not turn the capture into a failure."""
-    current = summaries.CurrentEvent(context.event, captured)
+    current = summaries.CurrentEvent(context.event, captured, imported_at=_imported_at(context))
     try:
         return summaries.store_checkpoint(context.session, context.at, context.actor, current)[1]
     except Exception:
@@ -219,8 +219,18 @@ def _capture_context(context: HookContext) -> services.CaptureContext:
     event = context.event
     segment = event.segment if capabilities.is_enabled(capabilities.BOUNDARIES) else 0
     return services.CaptureContext(
-        context.session, segment, context.at, event.sensitivity, context.actor, context.needs_approval
+        context.session,
+        segment,
+        context.at,
+        event.sensitivity,
+        context.actor,
+        context.needs_approval,
+        _imported_at(context),
     )
+
+
+def _imported_at(context: HookContext) -> datetime | None:
+    return timezone.now() if context.hook_event.is_backfilled else None
 
 
 def begin_session(context: HookContext) -> HandlerResult:
@@ -249,7 +259,9 @@ def end_session(context: HookContext) -> HandlerResult:
     """Capture the open notes, write the summary of the session, and decide whether its memories helped."""
     decide_quietly(decide_outcomes, context.session, context.at)
     rest = services.capture_remaining_notes(_capture_context(context))
-    current = summaries.CurrentEvent(context.event, rest.from_notes, context.needs_approval)
+    current = summaries.CurrentEvent(
+        context.event, rest.from_notes, context.needs_approval, _imported_at(context)
+    )
     memory, outcome = summaries.summarise_session(context.session, context.at, context.actor, current)
     context.event.memory = memory
     if context.needs_approval:
@@ -281,6 +293,8 @@ def compress(context: HookContext) -> HandlerResult:
 
 def _run_maintenance(operation: str, mode: str, context: HookContext) -> HandlerResult:
     """Run an operation now in a small project; queue it in a large one, so that the agent does not wait."""
+    if context.hook_event.is_backfilled:
+        return "skipped", "backfilled; the schedule and people run it"
     if mode != AUTO:
         return "skipped", "set to manual; the schedule and people run it"
     if _is_hidden_end(context):

@@ -71,7 +71,8 @@ class CaptureResult:
 class CaptureContext:
     """The session, time and level of a call. ``segment`` is 0 while boundary detection is off.
 
-    ``needs_approval``: memories wait for a person and change no other memory.
+    ``needs_approval``: memories wait for a person and change no other memory. ``imported_at``: the time of
+    the backfill that the call belongs to.
     """
 
     session: Session
@@ -80,6 +81,7 @@ class CaptureContext:
     sensitivity: str
     actor: Actor
     needs_approval: bool = False
+    imported_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -253,7 +255,9 @@ def _store_memory(
         created_at=context.at,
     )
     try:
-        stored = memories.create_memory(draft, context.actor, needs_approval=context.needs_approval)
+        stored = memories.create_memory(
+            draft, context.actor, needs_approval=context.needs_approval, imported_at=context.imported_at
+        )
         result.memory = stored.memory
     except (memories.SecretDetected, memories.TooCostlyToCheck):
         result.skip_reason = "secret"

@@ -68,12 +68,13 @@ class SummaryDraft:
 class CurrentEvent:
     """The event that triggers a summary, which is not recorded yet, and the memories it created.
 
-    ``needs_approval``: the summary waits for a person.
+    ``needs_approval``: the summary waits for a person. ``imported_at``: the time of the event's backfill.
     """
 
     event: Event
     captured: Sequence[Memory] = ()
     needs_approval: bool = False
+    imported_at: datetime | None = None
 
 
 def summarise_session(
@@ -88,19 +89,17 @@ def summarise_session(
     if draft is None:
         return None, "nothing to sum up"
     if current and current.needs_approval:
-        return _store_draft(
-            draft, session, at, actor, MemoryType.SESSION_SUMMARY, needs_approval=True
-        ), "made"
+        return _store_draft(draft, session, at, actor, MemoryType.SESSION_SUMMARY, current), "made"
     with write_transaction():
         session.refresh_from_db(fields=["summary"])
-        memory, outcome = _save_summary(draft, session, at, actor)
+        memory, outcome = _save_summary(draft, session, at, actor, current)
         if memory:
             _merge_checkpoints(memory, session, actor)
     return memory, outcome
 
 
 def _save_summary(
-    draft: SummaryDraft, session: Session, at: datetime, actor: Actor
+    draft: SummaryDraft, session: Session, at: datetime, actor: Actor, current: CurrentEvent | None
 ) -> tuple[Memory | None, str]:
     before = session.summary
     if before and before.content == draft.text:
@@ -110,7 +109,7 @@ def _save_summary(
         fields = {**_fields(draft), "title": f"Session: {draft.title}", "sensitivity": level}
         hub = _hub_actor(actor, session.project)
         return store.update_memory(before.uid, MemoryPatch(**fields), hub), "updated"
-    memory = _store_draft(draft, session, at, actor, MemoryType.SESSION_SUMMARY)
+    memory = _store_draft(draft, session, at, actor, MemoryType.SESSION_SUMMARY, current)
     Session.objects.filter(pk=session.pk).update(summary=memory)
     session.summary = memory
     return memory, "made"
@@ -145,7 +144,7 @@ def store_checkpoint(
         if draft is None or not draft.abstract:
             return None, "nothing kept since the last checkpoint"
         state.recapped_at = at.isoformat()
-        return _store_draft(draft, session, at, actor, MemoryType.CHECKPOINT), "made"
+        return _store_draft(draft, session, at, actor, MemoryType.CHECKPOINT, current), "made"
 
 
 def _build_draft(
@@ -284,8 +283,7 @@ def _store_draft(
     at: datetime,
     actor: Actor,
     kind: MemoryType,
-    *,
-    needs_approval: bool = False,
+    current: CurrentEvent | None,
 ) -> Memory:
     # The key keeps sessions with identical summaries apart, for example two that changed the same file.
     key = _session_key(session)
@@ -313,7 +311,11 @@ def _store_draft(
         session_id=session.session_id,
         created_at=at,
     )
-    return store.create_memory(memory_draft, actor, needs_approval=needs_approval).memory
+    needs_approval = current is not None and current.needs_approval
+    imported_at = current.imported_at if current else None
+    return store.create_memory(
+        memory_draft, actor, needs_approval=needs_approval, imported_at=imported_at
+    ).memory
 
 
 def _hub_actor(actor: Actor, project: str) -> Actor:

@@ -22,6 +22,8 @@ from pydantic_core import to_jsonable_python
 
 from memoryhub import __version__
 from memoryhub.api.schemas import (
+    BackfillResult,
+    BackfillUndo,
     BatchResults,
     Changed,
     CorrectedShape,
@@ -34,6 +36,7 @@ from memoryhub.api.schemas import (
     ListOf,
     MemoryShape,
     PageShape,
+    PastSessionShape,
     PreviewShape,
     ProjectShape,
     RecallShape,
@@ -455,6 +458,22 @@ def report_event(
     data = {**data, "tool_use_id": key or data.get("tool_use_id") or uuid4().hex}
     body = {**fields, "event": event, "session_id": session_id, "data": data}
     return Call("POST", "/events", EventAnswer, body=body)
+
+
+def check_past_session(
+    session_id: str, events: Sequence[Mapping[str, Any]], cwd: str, project: str
+) -> Call[PastSessionShape]:
+    body = {"session_id": session_id, "events": list(events), "cwd": cwd, "project": project}
+    return Call("POST", "/backfills/check", PastSessionShape, body=body)
+
+
+def store_past_events(run: str, events: Sequence[Mapping[str, Any]]) -> Call[BackfillResult]:
+    """The hub recognises a repeated event by its id."""
+    return Call("POST", f"/backfills/{_quote(run)}/events", BackfillResult, body={"events": list(events)})
+
+
+def undo_backfill(run: str) -> Call[BackfillUndo]:
+    return Call("DELETE", f"/backfills/{_quote(run)}", BackfillUndo, repeatable=False)
 
 
 def project(name: str) -> Call[ProjectShape]:

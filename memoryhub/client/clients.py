@@ -10,6 +10,8 @@ import httpx2
 import tenacity
 
 from memoryhub.api.schemas import (
+    BackfillResult,
+    BackfillUndo,
     BatchResults,
     Changed,
     CorrectedShape,
@@ -20,6 +22,7 @@ from memoryhub.api.schemas import (
     InjectionShape,
     ListOf,
     PageShape,
+    PastSessionShape,
     PreviewShape,
     ProjectShape,
     RecallShape,
@@ -153,6 +156,20 @@ class Client:
     ) -> EventAnswer:
         """Report what happens in a session. A second event with the same idempotency key is ignored."""
         return self._send(calls.report_event(event, session_id, data or {}, idempotency_key, fields))
+
+    def check_past_session(
+        self, session_id: str, events: Sequence[Mapping[str, Any]], *, cwd: str = "", project: str = ""
+    ) -> PastSessionShape:
+        """Return what a backfill of a session would find. ``events``: ``event`` and ``id`` of each."""
+        return self._send(calls.check_past_session(session_id, events, cwd, project))
+
+    def store_past_events(self, run: str, events: Sequence[Mapping[str, Any]]) -> BackfillResult:
+        """Store up to 100 events of past sessions under a run. ``run``: an id that the caller chooses."""
+        return self._send(calls.store_past_events(run, events))
+
+    def undo_backfill(self, run: str) -> BackfillUndo:
+        """Remove what a run stored: memories go to the trash, its events and sessions are deleted."""
+        return self._send(calls.undo_backfill(run))
 
     def project(self, name: str) -> ProjectShape:
         """Return the settings of a project."""
@@ -315,6 +332,17 @@ class AsyncClient:
         **fields: Unpack[EventFields],
     ) -> EventAnswer:
         return await self._send(calls.report_event(event, session_id, data or {}, idempotency_key, fields))
+
+    async def check_past_session(
+        self, session_id: str, events: Sequence[Mapping[str, Any]], *, cwd: str = "", project: str = ""
+    ) -> PastSessionShape:
+        return await self._send(calls.check_past_session(session_id, events, cwd, project))
+
+    async def store_past_events(self, run: str, events: Sequence[Mapping[str, Any]]) -> BackfillResult:
+        return await self._send(calls.store_past_events(run, events))
+
+    async def undo_backfill(self, run: str) -> BackfillUndo:
+        return await self._send(calls.undo_backfill(run))
 
     async def project(self, name: str) -> ProjectShape:
         return await self._send(calls.project(name))

@@ -17,6 +17,7 @@ COMMANDS = (
     "recall",
     "sessions",
     "sync",
+    "backfill",
     "project-page",
     "mode",
     "pause",

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any, Unpack
 
 from memoryhub.api.schemas import HitShape, ProjectShape, SessionShape
-from memoryhub.client import connect, page_file, sync
+from memoryhub.client import backfill, connect, page_file, sync
 from memoryhub.client.calls import (
     DEFAULT_SERVER,
     SERVER_VARIABLE,
@@ -362,6 +362,10 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
     "sync": (
         sync.add_arguments,
         "Synchronize a project and a folder of Markdown files, in both directions.",
+    ),
+    "backfill": (
+        backfill.add_arguments,
+        "Send past sessions of Claude Code and Codex, and the commits of a repository, to a hub.",
     ),
     "project-page": (
         page_file.add_arguments,

@@ -87,6 +87,7 @@ class TrashReason(StrEnum):
     EVICTED = "evicted"
     COMPRESSED = "compressed"
     MERGED = "merged"
+    UNDONE = "undone"
 
 
 class Right(StrEnum):

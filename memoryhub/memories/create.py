@@ -55,14 +55,25 @@ class StoreResult:
 
 
 def create_memory(
-    draft: MemoryDraft, actor: Actor, now: datetime | None = None, *, needs_approval: bool = False
+    draft: MemoryDraft,
+    actor: Actor,
+    now: datetime | None = None,
+    *,
+    needs_approval: bool = False,
+    imported_at: datetime | None = None,
 ) -> StoreResult:
     """Store one memory. Raise :class:`StoreError` if it is refused.
 
     With ``needs_approval``, the memory is hidden until a person approves it, and changes no other memory.
+    With ``imported_at``, it is part of an import: the cap does not apply.
     """
     [result] = create_memories(
-        [draft], actor, now, enforce_cap=not needs_approval, needs_approval=needs_approval
+        [draft],
+        actor,
+        now,
+        enforce_cap=not needs_approval and imported_at is None,
+        imported_at=imported_at,
+        needs_approval=needs_approval,
     )
     if isinstance(result, StoreError):
         raise result

@@ -49,6 +49,8 @@ SUGGESTED_OPERATIONS = (
         "rename",
         "split",
         "undo_move",
+        "backfill",
+        "undo_backfill",
         "hold_together",
         "undo_hold_together",
         "consolidate",

@@ -28,6 +28,7 @@ OPERATIONS = {
     "GET /project-identities/{name}",
     "POST /hooks/claude-code/status",
     *("POST /events", "POST /hooks/claude-code", "POST /inject", "POST /recall"),
+    *("POST /backfills/check", "POST /backfills/{run}/events", "DELETE /backfills/{run}"),
     *("GET /import", "POST /import", "GET /import/{id}", "GET /export"),
     *("POST /import/{id}/stop", "POST /import/{id}/resume"),
     *("POST /tools/{toolset}", "GET /memories/prompt"),

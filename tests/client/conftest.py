@@ -17,7 +17,7 @@ import pytest
 
 from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
-from memoryhub.client import AsyncClient, Client, calls, commands, connect, page_file, sync
+from memoryhub.client import AsyncClient, Client, backfill, calls, commands, connect, page_file, sync
 from tests.commands import hub as hubs
 from tests.commands.hub import Hub
 
@@ -85,7 +85,7 @@ def hub_client(db: None) -> Callable[..., Client]:
         found = http.generic(request.method, path, request.content, content_type, headers=headers)
         return httpx2.Response(found.status_code, content=found.getvalue(), headers=dict(found.headers))
 
-    def make(server: str = "", token: str = "") -> Client:
+    def make(server: str = "", token: str = "", **options: Any) -> Client:
         return Client("http://testserver", raw, transport=httpx2.MockTransport(answer))
 
     return make
@@ -112,7 +112,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run(hub_client: Callable[..., Client], home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """``run("search", "words")`` runs a command against the app in this process."""
-    for module in (commands, connect, page_file, sync):
+    for module in (backfill, commands, connect, page_file, sync):
         monkeypatch.setattr(module, "Client", hub_client)
     return lambda *words: commands.run(["memoryhub", *words])
 

@@ -35,6 +35,7 @@ _TRASH_REASONS = {
     TrashReason.EVICTED.value: "evicted: the project was full",
     TrashReason.COMPRESSED.value: "compressed into a summary",
     TrashReason.MERGED.value: "merged into another",
+    TrashReason.UNDONE.value: "the backfill that stored it was undone",
 }
 _BREAK_POINTS = re.compile(r"(?<=[:_/.@])(?=\w)")  # the empty match between a separator and the next word
 _MINUTE = "%Y-%m-%d %H:%M"
