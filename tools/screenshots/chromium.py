@@ -15,7 +15,7 @@ _NAMES = (
     "chromium-browser",
     "google-chrome",
     "google-chrome-stable",
-    "chromium-headless-shell",  # half of the processor time, but it restores scrolls less exactly
+    "chromium-headless-shell",  # 40 % less processor time, but it restored a scroll 39 px off
 )
 # Chromium's sandbox does not work for root and in most containers; the pages are our own.
 _ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
