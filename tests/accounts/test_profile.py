@@ -165,7 +165,7 @@ class TestTokens:
         client = sign_in()
         form = {"uid": [token.uid for token, _ in made[:2]]}
         asked = client.post("/you/tokens/revoke/", form).content.decode()
-        assert "Revoke 2 tokens for good?" in asked
+        assert "Revoke 2 tokens permanently?" in asked
         assert "bot 1" in asked
         assert "bot 2" not in asked
         assert all(tokens.authenticate_token(raw) for _, raw in made)
@@ -213,7 +213,7 @@ class TestSessions:
         made.create()
         text = page(sign_in())
         assert ">made without the login page<" in text
-        assert text.count(">unknown<") == 3
+        assert text.count(">not recorded<") == 3
         assert "unknown" not in text
 
     def test_sessions_of_others_are_not_listed(self, ada, member):
