@@ -148,7 +148,7 @@ def test_the_trash_gives_back_and_erases_after_asking(
     page.locator(".row-check").nth(0).check()
     page.locator("#bulk").get_by_role("button", name="Erase…").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Erase 1 memory for good?")
-    page.get_by_role("button", name="Erase for good").click()
+    page.get_by_role("button", name="Erase permanently").click()
     expect(page.locator("#messages")).to_contain_text("1 memory erased for good.")
 
 

@@ -145,10 +145,10 @@ def test_what_is_lost_for_good_is_asked_about(
     Memory.objects.update(expires_at=timezone.now() - timedelta(days=1))
     page = open_page("/maintenance/", keeper)
     press(page, "Purge expired", "Run …")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Lose 1 memory for good?")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Permanently remove 1 memory?")
     assert not MaintenanceRun.objects.exists()
     assert Axe().run(page).violations_count == 0
-    page.get_by_role("button", name="Remove for good").click()
+    page.get_by_role("button", name="Remove permanently").click()
     runs.execute(newest())
     expect(page.get_by_text("gone for good")).to_be_visible()
     assert not Memory.objects.exists()

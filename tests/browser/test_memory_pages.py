@@ -109,10 +109,10 @@ class TestJourney:
         page = open_page(f"/memories/{memory.uid}/", ada, java_script_enabled=scripts)
         page.get_by_role("link", name="Erase").click()
         page.get_by_label("Type “erase”").fill("no")
-        page.get_by_role("button", name="Erase for good").click()
+        page.get_by_role("button", name="Erase permanently").click()
         expect(page.get_by_text("Nothing was erased.")).to_be_visible()
         page.get_by_label("Type “erase”").fill("erase")
-        page.get_by_role("button", name="Erase for good").click()
+        page.get_by_role("button", name="Erase permanently").click()
         expect(page.get_by_text("Erased for good.")).to_be_visible()
         assert not Memory.objects.exists()
 

@@ -32,7 +32,7 @@ def test_a_memory_with_a_credential_is_found_and_erased_for_good(
     page.get_by_role("link", name="Uploader").click()
     page.get_by_role("link", name="Erase").click()
     page.get_by_label("Type “erase”").fill("erase")
-    page.get_by_role("button", name="Erase for good").click()
+    page.get_by_role("button", name="Erase permanently").click()
     expect(page.get_by_text("Erased for good.")).to_be_visible()
     page.goto("/search/?q=uploader&min_score=0")
     expect(page.get_by_role("link", name="Uploader")).to_have_count(0)
