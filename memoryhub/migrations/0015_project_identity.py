@@ -19,6 +19,7 @@ class Migration(migrations.Migration):
                 ('action', models.CharField(db_index=True, max_length=32)),
                 ('table', models.CharField(max_length=20)),
                 ('rows', models.JSONField(default=list)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
             ],
         ),
         migrations.CreateModel(

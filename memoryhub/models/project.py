@@ -93,3 +93,4 @@ class ProjectMove(models.Model):
     action = models.CharField(max_length=32, db_index=True)
     table = models.CharField(max_length=20)
     rows = models.JSONField(default=list)
+    created_at = models.DateTimeField(default=timezone.now)

@@ -40,7 +40,7 @@ def test_a_new_colleague_is_let_in_to_one_project(
     page.locator("#id_password").fill("quite another phrase")
     page.get_by_role("button", name="Create an account").click()
     page.get_by_label("Role", exact=True).select_option("curator")
-    page.get_by_role("button", name="Keep").click()
+    page.get_by_role("button", name="Save").click()
     page.get_by_label("Project", exact=True).fill("farm")
     page.get_by_role("button", name="Add to the project").click()
     expect(page.get_by_role("status")).to_contain_text("is a member of farm")
@@ -79,7 +79,7 @@ def test_the_theme_of_the_account_shows_and_the_button_changes_this_browser(
 ) -> None:
     page = open_page("/you/", chief, color_scheme="light")
     page.get_by_label("Theme", exact=True).select_option("dark")
-    page.get_by_role("button", name="Keep").click()
+    page.get_by_role("button", name="Save").click()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     page.get_by_role("button", name="Use the light theme").click()
     expect(page.locator("html")).to_have_attribute("data-theme", "light")

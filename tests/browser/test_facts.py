@@ -163,7 +163,7 @@ def test_the_newer_fact_supersedes_with_one_click_and_undo(
     page = open_page(CONTRADICTIONS, insider, java_script_enabled=scripts)
     card = page.get_by_role("article")
     expect(card).to_have_count(1)
-    card.get_by_role("button", name="holds: Mara; the others end").click()
+    card.get_by_role("button", name="is true: Mara; the others end").click()
     expect(page.get_by_text("has ended")).to_be_visible()
     world["old"].refresh_from_db()
     assert world["old"].superseded_by == world["new"]
@@ -181,7 +181,7 @@ def test_a_contradiction_is_settled_in_the_panel_and_undone(
     open_page: Any, insider: Any, world: dict[str, Fact], scripts: bool
 ) -> None:
     page = open_page(f"{GRAPH}?node=board", insider, java_script_enabled=scripts)
-    page.get_by_role("button", name="The newest holds: led_by Mara").click()
+    page.get_by_role("button", name="The newest is true: led_by Mara").click()
     expect(page).to_have_url(re.compile(r"/facts/graph/\?node=board$"))
     expect(node(page, "Bram")).to_have_count(0)
     page.get_by_role("button", name="Undo").click()
@@ -196,7 +196,7 @@ def test_decided_in_another_tab_the_count_goes_down_with_the_refusal(
     page.get_by_role("link", name=re.compile("^Decide")).click()
     expect(page.locator("#count-open")).to_have_text("1")
     contradictions.supersede_facts(world["new"].uid, [world["old"].uid], actor)
-    page.get_by_role("button", name="holds: Mara; the others end").click()
+    page.get_by_role("button", name="is true: Mara; the others end").click()
     expect(page.get_by_role("alert")).to_contain_text("Not done")
     expect(page.locator("#count-open")).to_have_text("0")
 
@@ -237,6 +237,6 @@ def test_opened_nodes_and_decisions_are_accessible_and_fit(open_page: Any, insid
     page = open_page(f"{GRAPH}?node=board&node=Mara&find=a", insider)
     assert not find_state_problems(page)
     page.goto(CONTRADICTIONS)
-    page.get_by_role("button", name="holds: Mara; the others end").click()
+    page.get_by_role("button", name="is true: Mara; the others end").click()
     expect(page.get_by_text("has ended")).to_be_visible()
     assert not find_state_problems(page)

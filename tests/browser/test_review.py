@@ -196,7 +196,7 @@ class TestByKeys:
         expect(page.locator(".undo").filter(has_text="ada works at Brick")).to_be_visible()
         assert [fact.object for fact in Fact.objects.current()] == ["Brick"]
         page.keyboard.press("u")
-        expect(page.get_by_role("button", name="holds: Brick; the others end")).to_be_visible()
+        expect(page.get_by_role("button", name="is true: Brick; the others end")).to_be_visible()
         assert Fact.objects.current().count() == 2
 
 

@@ -40,6 +40,9 @@ from memoryhub.models import (
     OAuthClient,
     OAuthCode,
     Profile,
+    Project,
+    ProjectIdentity,
+    ProjectMove,
     Revision,
     SavedSearch,
     Session,
@@ -55,7 +58,7 @@ CLOSED = {
     *("object_type", "mark", "clearance", "rights", "reach", "operation", "status", "cause", "page", "event"),
     *("theme", "time_zone", "language", "scale", "owner", "worker", "extractor", "trash_reason", "position"),
     *("state", "memorability_parts", "basename", "last_used_from", "result", "changes", "boot", "days"),
-    *("auth_method", "secret_digest", "registered_from", "code_challenge", "mode"),
+    *("auth_method", "secret_digest", "registered_from", "code_challenge", "mode", "digests"),
 }
 OURS = [model for model in apps.get_app_config("memoryhub").get_models() if model._meta.managed]
 
@@ -196,6 +199,8 @@ def _behind_the_doors(boss: User, actor: Actor) -> None:
         ModelUse.objects.create(day=timezone.now() - timedelta(days=number), model=text, calls=1)
         Injection.objects.create(session=Session.objects.first(), prompt_preview=text, project=text)
         _app(boss, text, number)
+        project, _ = Project.objects.get_or_create(name=text[:200])
+        ProjectIdentity.objects.create(project=project, key=text[:400], owner=text[:150])
     memory = Memory.objects.live().order_by("pk")[0]
     Embedding.objects.create(memory=memory, model=payload(0), vector=b"")
     for text in PAYLOADS[::4]:
@@ -217,6 +222,7 @@ def _behind_the_doors(boss: User, actor: Actor) -> None:
         shown.save()
     MaintenanceRun.objects.update(actor=f"token:{payload(0)}", worker=payload(4))
     Revision.objects.update(reason=payload(19)[:20])
+    ProjectMove.objects.create(action=payload(19)[:20], table=payload(19)[:20], rows=[payload(0)])
     Memory.objects.filter(pk__in=[memory.pk]).update(flags=[payload(0)])
 
 

@@ -79,6 +79,8 @@ def api_reads() -> dict[str, list[Call]]:
         "get /memories/{id}/history": [get(f"/memories/{one}/history", **LEVELS)],
         "get /memories/{id}/related": [get(f"/memories/{one}/related", limit=50, **LEVELS)],
         "get /memories/prompt": [get("/memories/prompt", **LEVELS)],
+        "get /project-identities/{name}": [get(f"/project-identities/{PROJECT}")],
+        "post /backfills/check": [post("/backfills/check", session_id=SESSION, project=PROJECT)],
         "get /projects/{name}": [get(f"/projects/{PROJECT}")],
         "get /projects/{name}/page": [get(f"/projects/{PROJECT}/page", **LEVELS)],
         "get /duplicates": [pages("/duplicates"), pages("/duplicates", similarity=0.3, **LEVELS)],
@@ -187,6 +189,8 @@ WRITES = {
         "post /projects/{name}/page/corrections",
         "post /project-changes/{change}/undo",
     ),
+    *("post /project-renames", "post /project-merges", "post /project-splits"),
+    *("post /backfills/{run}/events", "delete /backfills/{run}"),
 }
 
 

@@ -279,7 +279,7 @@ def test_bar_over_too_many_offers_the_newest() -> None:
     [box] = [one for one in bar.all("input") if one.get("name") == "every"]
     assert box["value"] == bulk_actions.NEWEST
     words = " ".join(bar.words.split())
-    assert "The newest 2,000 of 2,863 that match The rest: narrow the list" in words
+    assert "The newest 2,000 of 2,863 that match To select the rest, filter" in words
 
 
 def test_all_matching_memories_change_and_are_undone_together(

@@ -38,7 +38,7 @@ class TestDays:
         create_event(reason="below the gate")
         create_event(reason="repeats the last")
         create_event()  # no events
-        assert "25 % of 4 that agents did" in section_text(visitor, "Kept and skipped")
+        assert "25 % of 4 evaluated tool calls" in section_text(visitor, "Kept and skipped")
         assert table_row(visitor, "kept as a memory") == "kept as a memory 1"
         assert table_row(visitor, "below the gate") == "below the gate 2"
 
