@@ -84,7 +84,7 @@ class TestVisibility:
         assert visitor.post(UNDO, {"gone": two[0].uid}).status_code == 403
         words = main(visitor.get(PAGE)).words
         assert "Mara" in words
-        assert "The newest holds" not in words
+        assert "The newest is true" not in words
 
     @pytest.mark.parametrize("address", [DECIDE, UNDO])
     def test_a_link_alone_decides_nothing(self, changer: Client, address: str) -> None:
@@ -148,7 +148,7 @@ class TestDeciding:
             UNDO, {"gone": two[1].uid, "fact": [fact.uid for fact in two]}, headers=HTMX
         ).content.decode()
         assert "<article" in back
-        assert "The newest holds" in back
+        assert "The newest is true" in back
 
     def test_a_second_click_in_another_tab_is_explained(self, two: list[Fact], changer: Client) -> None:
         decide(changer, two, two[0].uid)
