@@ -172,6 +172,9 @@ def test_memory_about_a_file_reaches_the_model_when_it_writes_the_file(
     machine.install_plugin(*options(served))
     memory = {"content": KNOWN, "type": "decision", "importance": 0.3, "project": "shop"}
     post(served, "/memories", {**memory, "files_modified": ["greetings.py"]})
+    # The project's page, which opens the session, would show it before the file is written.
+    correction = {"action": "leave_out", "kind": "memory", "id": memories(served)[0]["id"]}
+    post(served, "/projects/shop/page/corrections", correction)
     script = {HELPER: [Call("Write", {"file_path": "greetings.py", "content": "HELLO = 'hello'\n"}), "Done."]}
     with model_api.serving(script) as model:
         with claude_code.running(machine, model, {}, MEMORYHUB_HOOK_TIMEOUT="20") as session:
