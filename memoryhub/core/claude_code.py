@@ -45,8 +45,8 @@ def hook_url(base_url: str, levels: Sequence[str] = ()) -> str:
 # first commit. Paths and unusual addresses are left out.
 _ADD_REPOSITORY = (
     r"""{ u=$(git remote get-url origin | sed -n 's#^\([^:]*://\)[^/]*@#\1#; s#^[^:/]*@##; """
-    r"""/^[A-Za-z0-9][A-Za-z0-9._~/:+%-]*$/p'); """
-    r"""c=$(git rev-list --max-parents=0 --first-parent HEAD | tail -n 1); } 2>/dev/null; """
+    r"""/^[A-Za-z0-9][A-Za-z0-9._~/:+%-]*$/p') || :; """
+    r"""c=$(git rev-list --max-parents=0 --first-parent HEAD | tail -n 1) || :; } 2>/dev/null; """
     r"""sed "1s|^ *{|{\"repository\":{\"remote\":\"$u\",\"root\":\"$c\"},|" | """
 )
 
