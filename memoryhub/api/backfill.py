@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from django.http import HttpResponse
 from ninja import Path, Router
 from pydantic import BaseModel, Field
 
 from memoryhub.access.policy import Sensitivity
-from memoryhub.api.events import EventBody, check_data, working_project
+from memoryhub.api.events import REPOSITORY, EventBody, check_data, working_project
 from memoryhub.api.schemas import BackfillResult, BackfillUndo, PastSessionShape, documented
 from memoryhub.capture import HookEvent, backfill
 from memoryhub.http.authentication import WRITE, ApiRequest
@@ -48,6 +48,7 @@ class SessionQuestion(BaseModel):
     session_id: Annotated[Word, Field(max_length=200)]
     project: Name = ""
     cwd: Annotated[Text, Field(max_length=4000)] = ""
+    repository: dict[str, Any] | None = Field(None, description=REPOSITORY)
     events: Annotated[list[EventName], Field(max_length=MAX_IDS)] = []
 
 
@@ -58,9 +59,10 @@ def check_past_session(request: ApiRequest, question: SessionQuestion) -> HttpRe
     """Returns its project, whether it can be backfilled, and which events are stored. Changes nothing.
 
     ``state``: ``new``; ``live`` if an agent reported it when it happened; otherwise why nothing is stored."""
+    place = question.session_id, question.cwd, question.repository
     found = backfill.check_session(
         question.session_id,
-        question.project or working_project(question.session_id, question.cwd, None, request.auth),
+        question.project or working_project(*place, request.auth),
         [(one.event, one.id) for one in question.events],
         request.auth.actor,
     )
@@ -88,10 +90,11 @@ def store_past_events(request: ApiRequest, run: Path[RunId], body: PastEvents) -
 
 
 def _to_hook_event(one: PastEvent, request: ApiRequest) -> HookEvent:
+    place = one.session_id, one.cwd, one.repository
     return HookEvent(
         event=one.event,
         session_id=one.session_id,
-        project=one.project or working_project(one.session_id, one.cwd, None, request.auth),
+        project=one.project or working_project(*place, request.auth, record=True),
         cwd=one.cwd,
         at=one.at,
         data=one.data,

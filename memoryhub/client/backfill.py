@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import sys
 import time
 from collections import Counter
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
@@ -30,11 +32,14 @@ from memoryhub.client.transcripts import (
     default_folders,
     find_commits,
     find_transcripts,
+    run_git,
 )
 
 IN_USE_SECONDS = 600  # a transcript that was written to since may belong to a running session
 UNDO_SECONDS = 600.0
 MAX_EVENTS, MAX_CHARS, MAX_IDS = 100, 500_000, 5000  # of one request
+_USABLE_REMOTE = re.compile(r"(?!file:)[A-Za-z0-9][A-Za-z0-9._~/:+%-]*")
+_CREDENTIALS = re.compile(r"^([^:/]*://)?[^/]*@")
 _TOO_OLD = "empty or too old"
 _STATES = {
     "live": "reported live before",
@@ -240,7 +245,7 @@ class Backfill:
         self._count(project, session, plan)
         if self.run:
             for batch in _batches(self._events(session, plan, {uid for _, uid in fresh})):
-                self._store(project, batch, session)
+                self._store(batch, session)
 
     def _read_plan(self, session: PastSession) -> Plan | None:
         """Read a session, without the events that a resumed session copied from an earlier one."""
@@ -260,7 +265,9 @@ class Backfill:
         known: set[str] = set()
         for start in range(0, len(names), MAX_IDS):
             events = [{"event": event, "id": uid} for event, uid in names[start : start + MAX_IDS]]
-            found = self.client.check_past_session(session.id, events, cwd=session.cwd)
+            found = self.client.check_past_session(
+                session.id, events, cwd=session.cwd, repository=find_repository(session.cwd)
+            )
             known |= set(found.known)
         return found.project, found.state, known
 
@@ -279,15 +286,15 @@ class Backfill:
         if end in wanted:
             yield PastEvent("session:end", end, plan.last_at, {"reason": "backfilled"})
 
-    def _store(self, project: str, batch: list[PastEvent], session: PastSession) -> None:
+    def _store(self, batch: list[PastEvent], session: PastSession) -> None:
         events = [
             {
                 "event": one.event,
                 "id": one.id,
                 "at": one.at,
                 "session_id": session.id,
-                "project": project,
                 "cwd": session.cwd,
+                "repository": find_repository(session.cwd),
                 "data": one.data,
             }
             for one in batch
@@ -321,6 +328,37 @@ class Backfill:
             stored = self.counts["stored"] + self.counts["recorded"]
             print(f"Sent: {stored} events; the hub made {self.counts['memories']} memories of them.")
             print(f"Undo all of it with: memoryhub backfill --undo {self.run}")
+
+
+@cache
+def find_repository(folder: str) -> dict[str, str] | None:
+    """Return the name, remote and root commit of the repository that contains a folder of this machine.
+
+    The same as the plugin's hooks send: without credentials and paths. None if there is no repository.
+    """
+    if not Path(folder).is_dir():
+        return None
+    try:
+        shared = Path(_ask_git(folder, "rev-parse", "--path-format=absolute", "--git-common-dir"))
+        if ".git/modules/" in shared.as_posix():
+            shared = Path(_ask_git(folder, "rev-parse", "--show-toplevel"))
+        remotes = _ask_git(folder, "remote").split()
+        remote = _ask_git(folder, "remote", "get-url", min(remotes, key="origin".__ne__)) if remotes else ""
+        is_shallow = _ask_git(folder, "rev-parse", "--is-shallow-repository") == "true"
+        roots = _ask_git(folder, "rev-list", "--max-parents=0", "--first-parent", "HEAD").split()
+    except ConfigurationError:
+        return None
+    name = shared.parent.name if shared.name == ".git" else shared.name.removesuffix(".git")
+    remote = _CREDENTIALS.sub(r"\1", remote)
+    return {
+        "name": name,
+        "remote": remote if _USABLE_REMOTE.fullmatch(remote) else "",
+        "root": "" if is_shallow else roots[-1],
+    }
+
+
+def _ask_git(folder: str, *words: str) -> str:
+    return run_git(Path(folder), *words).strip()
 
 
 def _sessions(count: int) -> str:

@@ -461,9 +461,14 @@ def report_event(
 
 
 def check_past_session(
-    session_id: str, events: Sequence[Mapping[str, Any]], cwd: str, project: str
+    session_id: str,
+    events: Sequence[Mapping[str, Any]],
+    cwd: str,
+    project: str,
+    repository: Mapping[str, str] | None,
 ) -> Call[PastSessionShape]:
     body = {"session_id": session_id, "events": list(events), "cwd": cwd, "project": project}
+    body |= {"repository": repository} if repository else {}
     return Call("POST", "/backfills/check", PastSessionShape, body=body)
 
 

@@ -158,10 +158,16 @@ class Client:
         return self._send(calls.report_event(event, session_id, data or {}, idempotency_key, fields))
 
     def check_past_session(
-        self, session_id: str, events: Sequence[Mapping[str, Any]], *, cwd: str = "", project: str = ""
+        self,
+        session_id: str,
+        events: Sequence[Mapping[str, Any]],
+        *,
+        cwd: str = "",
+        project: str = "",
+        repository: Mapping[str, str] | None = None,
     ) -> PastSessionShape:
         """Return what a backfill of a session would find. ``events``: ``event`` and ``id`` of each."""
-        return self._send(calls.check_past_session(session_id, events, cwd, project))
+        return self._send(calls.check_past_session(session_id, events, cwd, project, repository))
 
     def store_past_events(self, run: str, events: Sequence[Mapping[str, Any]]) -> BackfillResult:
         """Store up to 100 events of past sessions under a run. ``run``: an id that the caller chooses."""
@@ -334,9 +340,15 @@ class AsyncClient:
         return await self._send(calls.report_event(event, session_id, data or {}, idempotency_key, fields))
 
     async def check_past_session(
-        self, session_id: str, events: Sequence[Mapping[str, Any]], *, cwd: str = "", project: str = ""
+        self,
+        session_id: str,
+        events: Sequence[Mapping[str, Any]],
+        *,
+        cwd: str = "",
+        project: str = "",
+        repository: Mapping[str, str] | None = None,
     ) -> PastSessionShape:
-        return await self._send(calls.check_past_session(session_id, events, cwd, project))
+        return await self._send(calls.check_past_session(session_id, events, cwd, project, repository))
 
     async def store_past_events(self, run: str, events: Sequence[Mapping[str, Any]]) -> BackfillResult:
         return await self._send(calls.store_past_events(run, events))

@@ -301,15 +301,15 @@ def _codex_output(item: dict[str, Any]) -> Any:
 
 def find_commits(path: Path, since: datetime | None) -> list[PastSession]:
     """Return a session for each day with commits on the current branch, without merges."""
-    top = _git(path, "rev-parse", "--show-toplevel").strip()
+    top = run_git(path, "rev-parse", "--show-toplevel").strip()
     if not top:
         raise ConfigurationError(f"{path} is not in a git repository with files.")
     try:
-        root = _git(path, "rev-list", "--max-parents=0", "HEAD").split()[-1]
+        root = run_git(path, "rev-list", "--max-parents=0", "HEAD").split()[-1]
     except ConfigurationError:
         raise ConfigurationError(f"The repository {top} has no commits yet.") from None
     days: dict[str, list[tuple[datetime, str]]] = defaultdict(list)
-    for line in _git(path, "log", "--reverse", "--no-merges", "--format=%H %aI").splitlines():
+    for line in run_git(path, "log", "--reverse", "--no-merges", "--format=%H %aI").splitlines():
         commit, _, text = line.partition(" ")
         at = _parse_time(text)
         if at and (since is None or at >= since):
@@ -325,7 +325,7 @@ def find_commits(path: Path, since: datetime | None) -> list[PastSession]:
 def _commit_events(folder: str, commits: Sequence[str], report: ReadReport) -> Iterator[PastEvent]:
     """Yield each commit as the command of an agent that made it, with the names of its files."""
     form = "--format=%x1e%H%x1f%aI%x1f%B%x1f"
-    log = _git(
+    log = run_git(
         Path(folder),
         "log",
         "--no-walk=unsorted",
@@ -357,7 +357,7 @@ def _commit_call(commit: str, message: str, files: Iterable[str]) -> dict[str, A
     }
 
 
-def _git(folder: Path, *words: str, text: str = "") -> str:
+def run_git(folder: Path, *words: str, text: str = "") -> str:
     """Return the output of a git command, without programs that the repository configures."""
     options = ["-c", "core.fsmonitor=false", "-c", "log.showSignature=false", "-c", "core.quotePath=false"]
     try:

@@ -19,7 +19,7 @@ from memoryhub.capture import projects
 from memoryhub.client import Client, backfill, transcripts
 from memoryhub.client.errors import ConnectionFailed
 from memoryhub.client.transcripts import ReadReport, find_transcripts
-from memoryhub.models import Event, Memory, Session
+from memoryhub.models import Event, Memory, ProjectIdentity, Session
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "transcripts"
 CLAUDE_ID = "5b1f0c52-7a3e-4d0b-9f5e-2c4f3a8d1e01"
@@ -337,6 +337,28 @@ class TestCommits:
         assert REASON in fix.content
         assert list(fix.files.values_list("path", flat=True)) == ["stock.py"]
         assert fix.created_at == datetime(2025, 11, 3, 9, tzinfo=UTC)
+
+    def test_worktree_and_repository_are_one_project(self, run: Run, repository: Path) -> None:
+        git(repository, "remote", "add", "origin", "https://ada:s3cr@t@example.org/Owner/Shop.git")
+        worktree = repository.parent / "shop-feature"
+        git(repository, "worktree", "add", "-q", str(worktree))
+        (worktree / "tax.py").write_text("tax")
+        git(worktree, "add", "tax.py")
+        git(worktree, *AUTHOR, "commit", "-qm", f"fix(tax): round up\n\n{REASON}")
+        assert run("backfill", str(repository)) == 0
+        assert run("backfill", str(worktree)) == 0
+        assert set(Session.objects.values_list("project", flat=True)) == {"shop"}
+        keys = ProjectIdentity.objects.values_list("key", flat=True)
+        assert "remote:example.org/owner/shop" in keys
+
+    @pytest.mark.parametrize(
+        "url", ["https://example.org/shop.git?token=s3cret", "/srv/git/shop.git", "file:///srv/git/shop.git"]
+    )
+    def test_unusable_remote_is_not_sent(self, repository: Path, url: str) -> None:
+        git(repository, "remote", "add", "origin", url)
+        found = backfill.find_repository(str(repository))
+        assert found is not None
+        assert (found["name"], found["remote"], len(found["root"])) == ("shop", "", 40)
 
     def test_second_run_adds_only_new_commits(
         self, run: Run, repository: Path, capsys: pytest.CaptureFixture[str]
