@@ -49,6 +49,7 @@ from memoryhub.security.secrets import find_secrets
 
 RENAME, MERGE, SPLIT, UNDO_MOVE = "rename", "merge", "split", "undo_move"
 MOVES = (RENAME, MERGE, SPLIT)
+_UNITED_SETTINGS = ("mode", "ignored_paths", "sends_page", "off_page_facts")
 _NAMED_BY_PROJECT = (Memory, Fact, Session, Injection, Extraction, Membership)
 
 
@@ -301,9 +302,7 @@ def _move_part(uid: str, name: str, into: str, sessions: Any, keys: Sequence[int
 def _copy_settings(name: str, into: str) -> None:
     """Give a new project the settings and the members of the one that it was split off."""
     was = Project.named(name)
-    Project.objects.create(
-        name=into, mode=was.mode, paused_until=was.paused_until, ignored_paths=was.ignored_paths
-    )
+    Project.objects.create(name=into, **{field: getattr(was, field) for field in SETTINGS})
     for one in Membership.objects.filter(project=name).select_related("user"):
         Membership.objects.create(user=one.user, project=into, clearance=one.clearance)
 
@@ -311,15 +310,16 @@ def _copy_settings(name: str, into: str) -> None:
 def _unite_settings(name: str, into: str) -> dict[str, Any]:
     """Give the target the stricter settings of two projects. Return its settings before and after."""
     source, target = Project.named(name), Project.named(into)
-    was = {"mode": target.mode, "ignored_paths": target.ignored_paths}
+    was = {field: getattr(target, field) for field in _UNITED_SETTINGS}
     target.mode = min(source.mode, target.mode, key=PROJECT_MODES.index)
     lines = [*target.ignored_paths.splitlines(), *source.ignored_paths.splitlines()]
     target.ignored_paths = "\n".join(dict.fromkeys(lines))
     if len(target.ignored_paths) > MAX_PATTERNS_CHARS:
         raise Conflict("the ignored files of both are too many; shorten one list first", "into")
-    left = {"mode": target.mode, "ignored_paths": target.ignored_paths}
+    target.sends_page = source.sends_page and target.sends_page
+    target.off_page_facts = sorted({*source.off_page_facts, *target.off_page_facts})
     target.save()
-    return {"was": was, "left": left}
+    return {"was": was, "left": {field: getattr(target, field) for field in _UNITED_SETTINGS}}
 
 
 # --- Undo ---------------------------------------------------------------------------------------------------

@@ -147,12 +147,23 @@ def test_undo_of_a_merge_leaves_what_was_added_or_erased_since(work: Agent) -> N
 def test_merged_project_has_the_stricter_settings(work: Agent) -> None:
     projects.configure_project("app", ADMIN, ignored_paths="*.pem")
     projects.configure_project("other/app", ADMIN, mode="approve", ignored_paths="*.key\n*.pem")
+    projects.configure_project("other/app", ADMIN, sends_page=False, off_page_facts=["f2"])
+    projects.configure_project("app", ADMIN, off_page_facts=["f1"])
     changed = project_changes.merge_projects("other/app", "app", ADMIN)
     merged = Project.named("app")
     assert (merged.mode, merged.ignored_paths) == ("approve", "*.pem\n*.key")
+    assert (merged.sends_page, merged.off_page_facts) == (False, ["f1", "f2"])
     undo(changed)
     merged = Project.named("app")
     assert (merged.mode, merged.ignored_paths) == ("automatic", "*.pem")
+    assert (merged.sends_page, merged.off_page_facts) == (True, ["f1"])
+
+
+def test_split_project_has_the_settings_of_the_first(work: Agent) -> None:
+    projects.configure_project("app", ADMIN, mode="approve", sends_page=False, off_page_facts=["f1"])
+    project_changes.split_project("app", "part", ADMIN, folder="/home/ada/app")
+    part = Project.named("part")
+    assert (part.mode, part.sends_page, part.off_page_facts) == ("approve", False, ["f1"])
 
 
 @pytest.mark.parametrize("levels", [None, ("public", "private"), ("", "private")])
