@@ -78,7 +78,7 @@ def handle_hook(
     The prompts ``/memoryhub:pause``, ``:resume`` and ``:useful`` are carried out and not sent to the model.
 
     ``at``: time of the event, for late or replayed hooks, because Claude Code sends none. ``late``: it is
-    recorded, but nobody reads the answer. Errors of the caller (a project outside its clearance, no
+    recorded, but no one reads the answer. Errors of the caller (a project outside its clearance, no
     session_id) are problems as everywhere.
     """
     name = hook.get("hook_event_name")
@@ -132,7 +132,7 @@ def handle_hook(
 def _run_command(hook_event: capture.HookEvent, caller: Caller) -> str:
     """Pause or resume memory, or rate what was shown, if the prompt asks for it. Return the answer."""
     found = _COMMAND.match(str(hook_event.data.get("prompt") or ""))
-    # A late command would pause the wrong hours; without an answer, Claude Code told the person what to do.
+    # A late command would pause the wrong hours. Without an answer, Claude Code shows the person what to do.
     if not found or hook_event.is_late or hook_event.event != capture.PROMPT_SUBMIT:
         return ""
     try:

@@ -121,9 +121,7 @@ def _reworded(memory: Memory, text: str) -> dict[str, Any]:
 
 
 def _correct_fact(project: str, correction: Correction, text: str, actor: Actor, now: datetime) -> Corrected:
-    """End a fact, or leave it out. Reworded, it becomes a pinned memory of the same level, because a line
-    is no triple.
-    """
+    """End a fact, leave it out, or replace it by a pinned memory with the new text and the same level."""
     facts = Fact.objects.visible_to(actor.clearance).current(now)
     fact = facts.filter(project=project, uid=correction.uid).first()
     if fact is None:

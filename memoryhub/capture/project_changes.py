@@ -275,7 +275,7 @@ def _in_folder(folder: str) -> Q:
 
 
 def _memory_keys(name: str, sessions: Any, chosen: MemoryFilter | None, actor: Actor) -> list[int]:
-    """Return the memories of these sessions, whoever may see them, and the visible ones that were chosen."""
+    """Return all memories of these sessions, including hidden ones, and the visible ones that were chosen."""
     ids = list(sessions.values_list("session_id", flat=True))
     found = set(Memory.objects.filter(project=name, session_id__in=ids).values_list("pk", flat=True))
     if chosen is not None:

@@ -79,7 +79,7 @@ class PageEntry:
 
 @dataclass(frozen=True)
 class ProjectPage:
-    """The lines of a page, section by section. ``withheld``: lines without room, and those with orders."""
+    """The lines of a page, section by section. ``withheld``: lines over the budget or with instructions."""
 
     project: str
     entries: list[PageEntry]
@@ -175,7 +175,7 @@ def fit_entries(
 
 
 def clean_entry(entry: PageEntry) -> PageEntry | None:
-    """Return the entry without orders to an agent, None if nothing else is left."""
+    """Return the entry without instructions to an agent, None if nothing else is left."""
     verdict = inspect_fields({"text": entry.line})
     line = str(verdict.clean["text"])
     if verdict.blocked or not any(map(str.isalnum, line.replace(INSTRUCTION_REMOVED, ""))):

@@ -1,4 +1,4 @@
-"""Move whole sets of memories and facts to another project, whoever may see them, and back.
+"""Move whole sets of memories and facts to another project, including hidden ones, and back.
 
 For services that act on projects as a whole. The memories do not change: no revision, no new ``updated_at``.
 """

@@ -1,4 +1,4 @@
-"""Rename, merge and split projects: what moves, who may, who sees it, and the undo."""
+"""Rename, merge and split projects: moved rows, permissions, visibility and undo."""
 
 from __future__ import annotations
 

@@ -73,9 +73,7 @@ def test_it_shows_every_feature(loaded):
     assert live.filter(scope="personal", owner=demo.OWNER).count() > 3
     assert live.filter(expires_at__lt=now + timedelta(days=7)).count() > 3
     assert Memory.objects.expired(now).count() > 2
-    assert set(Memory.objects.trashed().values_list("trash_reason", flat=True)) == set(TrashReason) - {
-        TrashReason.UNDONE
-    }, "the demo has no backfill"
+    assert set(Memory.objects.trashed().values_list("trash_reason", flat=True)) == set(TrashReason)
     assert Memory.objects.filter(merged_into__isnull=False).count() > 3
     assert live.exclude(key="").count() > 5
     assert live.filter(accessed_count__gt=5).exists()

@@ -280,7 +280,8 @@ class TestNearDuplicates:
     def test_memory_of_another_project_is_not_offered(self, curator: Client, remember: Remember) -> None:
         one = remember("the build cache of the runner is emptied", project="p")
         remember("the build cache of the runner is emptied", project="q")
-        assert "No memory of the same project" in get_page(curator, f"/review/cards/{one.uid}/merge/")
+        shown = get_page(curator, f"/review/cards/{one.uid}/merge/")
+        assert "No memory of the same project and category" in shown
 
     def test_merge_returns_to_the_queue(self, curator: Client, alike: list[Memory]) -> None:
         keep, other = alike
