@@ -185,8 +185,8 @@ class PreviewForm(forms.Form):
     """Whose session, and the levels that its hook asks for."""
 
     token = forms.ChoiceField(label="Agent", required=False)
-    private = forms.BooleanField(label="Its hook asks for private memories", required=False)
-    secret = forms.BooleanField(label="Its hook asks for secret memories", required=False)
+    private = forms.BooleanField(label="Include private memories, if its hook asks for them", required=False)
+    secret = forms.BooleanField(label="Include secret memories, if its hook asks for them", required=False)
 
     def __init__(self, data: Any, tokens: list[AgentToken]) -> None:
         super().__init__(data, label_suffix="", auto_id="for_%s")

@@ -49,7 +49,7 @@ class RecallTestForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 4, "placeholder": "What would you ask the agent?"}),
         error_messages={"required": "Type a prompt first."},
     )
-    project = ProjectField(help_text="With what belongs to the team and to no project.")
+    project = ProjectField(help_text="Team memories and memories without a project are included.")
     session_id = WordField(label="Session", help_text="What it was shown lately is not shown again.")
     token_budget = forms.IntegerField(min_value=0, max_value=100_000, required=False, label="Tokens at most")
     max_count = forms.IntegerField(min_value=0, max_value=100, required=False, label="Memories at most")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.mcp.conftest import served  # noqa: F401 fixture
+from tests.plugin.sender import hub  # noqa: F401 fixture
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent

@@ -225,9 +225,9 @@ class RightsForm(PlainForm):
     level = forms.ChoiceField(
         label="Reads up to", help_text="In projects whose membership sets no other level."
     )
-    is_staff = forms.BooleanField(label="May enter the admin", required=False)
+    is_staff = forms.BooleanField(label="Can use the admin", required=False)
     is_active = forms.BooleanField(
-        label="Account is open",
+        label="Active",
         required=False,
         help_text="The person can sign in, and their tokens work.",
     )

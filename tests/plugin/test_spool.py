@@ -1,0 +1,172 @@
+"""Events that the hub did not take wait in a spool, and are sent later."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.sender import (
+    PROMPT,
+    FakeHub,
+    send,
+)
+
+ABSENT = "http://127.0.0.1:9"
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    return tmp_path / "spool"
+
+
+def spooled(spool: Path) -> list[Path]:
+    """Return the events in the spool."""
+    return sorted(spool.glob("*/20*"))
+
+
+def keep(tmp_path: Path, hub: FakeHub, *prompts: str, **more: str) -> list[Path]:
+    """Send prompts that a hub without room refuses for now; return the files that wait."""
+    was, hub.status = hub.status, 503
+    variables = {"MEMORYHUB_SPOOL": str(tmp_path / "spool"), **more}
+    for prompt in prompts:
+        assert send(tmp_path, hub.url, {**PROMPT, "prompt": prompt}, **variables) == ""
+    hub.status = was
+    hub.requests.clear()
+    hub.queries.clear()
+    hub.waiting.clear()
+    return spooled(tmp_path / "spool")
+
+
+def recover(tmp_path: Path, hub: FakeHub) -> list[str]:
+    """Send one more prompt; return the prompts that the hub got."""
+    send(tmp_path, hub.url, {**PROMPT, "prompt": "now"}, MEMORYHUB_SPOOL=str(tmp_path / "spool"))
+    return [body["prompt"] for _, _, body in hub.requests]
+
+
+def test_spooled_events_are_sent_in_order_with_their_ids_and_times(tmp_path: Path, hub: FakeHub) -> None:
+    files = keep(tmp_path, hub, "first", "second", "third")
+    assert recover(tmp_path, hub) == ["now", "first", "second", "third"]
+    assert spooled(tmp_path / "spool") == []
+    assert hub.waiting == ["3", "2", "1", "0"]
+    for file, query in zip(files, hub.queries[1:], strict=True):
+        at = f"{file.name[:10]}T{file.name[11:20].replace('-', ':')}"
+        assert query == {"event_id": file.name[-16:], "at": at, "late": "true"}
+
+
+def test_event_is_sent_again_with_the_id_of_its_first_delivery(tmp_path: Path, hub: FakeHub) -> None:
+    hub.answer = None
+    send(tmp_path, hub.url, PROMPT, MEMORYHUB_HOOK_TIMEOUT="", MEMORYHUB_SPOOL=str(tmp_path / "spool"))
+    [file] = spooled(tmp_path / "spool")
+    assert hub.queries == [{"event_id": file.name[-16:]}]
+
+
+def test_spool_is_private_and_has_no_plain_text(tmp_path: Path, hub: FakeHub, spool: Path) -> None:
+    [file] = keep(tmp_path, hub, "password hunter2-hunter2")
+    assert b"hunter2" not in file.read_bytes()
+    assert [path.stat().st_mode & 0o777 for path in (spool, file.parent, file)] == [0o700, 0o700, 0o600]
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+@pytest.mark.parametrize("status", [401, 403, 413, 422])
+def test_event_that_the_hub_refuses_for_good_is_dropped(tmp_path: Path, hub: FakeHub, status: int) -> None:
+    hub.status = status
+    send(tmp_path, hub.url, PROMPT, MEMORYHUB_SPOOL=str(tmp_path / "spool"))
+    assert not list(tmp_path.glob("spool/*/*"))
+
+
+@pytest.mark.parametrize("status", [302, 408, 429, 500])
+def test_event_that_the_hub_could_not_take_waits(tmp_path: Path, hub: FakeHub, status: int) -> None:
+    hub.status = status
+    send(tmp_path, hub.url, PROMPT, MEMORYHUB_SPOOL=str(tmp_path / "spool"))
+    assert len(spooled(tmp_path / "spool")) == 1
+
+
+def test_spooled_event_that_the_hub_refuses_is_deleted(tmp_path: Path, hub: FakeHub) -> None:
+    keep(tmp_path, hub, "refused", "kept")
+    hub.late_statuses = [422, 200]
+    assert recover(tmp_path, hub) == ["now", "refused", "kept"]
+    assert spooled(tmp_path / "spool") == []
+
+
+def test_sending_stops_at_the_first_event_that_the_hub_does_not_take(tmp_path: Path, hub: FakeHub) -> None:
+    files = keep(tmp_path, hub, "first", "second", "third")
+    hub.late_statuses = [200, 503]
+    assert recover(tmp_path, hub) == ["now", "first", "second"]
+    assert spooled(tmp_path / "spool") == files[1:]
+
+
+def test_question_before_a_tool_is_not_spooled(tmp_path: Path, hub: FakeHub, spool: Path) -> None:
+    send(tmp_path, ABSENT, {**PROMPT, "hook_event_name": "PreToolUse"}, MEMORYHUB_SPOOL=str(spool))
+    assert not spool.exists()
+
+
+def test_broken_files_are_deleted_and_do_not_hold_up_the_rest(tmp_path: Path, hub: FakeHub) -> None:
+    first, second, _ = keep(tmp_path, hub, "broken", "cut", "whole")
+    first.write_bytes(b"\x00\xff nonsense")
+    second.write_bytes(second.read_bytes()[:40])
+    second.with_name("2026-01-01T00-00-00Z-x&late=false-0000000000000000").touch()
+    assert recover(tmp_path, hub) == ["now", "whole"]
+    assert spooled(tmp_path / "spool") == []
+
+
+def test_events_of_another_token_wait_for_it(tmp_path: Path, hub: FakeHub) -> None:
+    files = keep(tmp_path, hub, "theirs", MEMORYHUB_TOKEN="mh_other")
+    assert recover(tmp_path, hub) == ["now"]
+    assert spooled(tmp_path / "spool") == files
+
+
+def test_full_spool_loses_its_oldest_events(tmp_path: Path, hub: FakeHub) -> None:
+    [file] = keep(tmp_path, hub, "first")
+    for number in (1, 2):
+        old = file.with_name(f"2026-01-0{number}T00-00-00Z-000001-0000000000000000")
+        old.write_bytes(bytes(6 * 2**20))
+    names = [path.name[:10] for path in keep(tmp_path, hub, "second")]
+    assert names == ["2026-01-02", file.name[:10], file.name[:10]]
+
+
+def test_old_events_are_deleted_and_other_files_are_not(tmp_path: Path, hub: FakeHub) -> None:
+    [file] = keep(tmp_path, hub, "old")
+    other = file.with_name("2026-notes")
+    other.touch()
+    for path in (file, other):
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+    assert recover(tmp_path, hub) == ["now"]
+    assert (file.exists(), other.exists()) == (False, True)
+
+
+def test_one_sender_at_a_time_empties_the_spool(tmp_path: Path, hub: FakeHub) -> None:
+    [file] = keep(tmp_path, hub, "first")
+    lock = file.parent / "lock"
+    lock.mkdir()
+    assert recover(tmp_path, hub) == ["now"]
+    os.utime(lock, (1_600_000_000, 1_600_000_000))  # its sender was killed
+    assert recover(tmp_path, hub) == ["now", "now", "first"]
+
+
+def test_two_senders_at_once_keep_both_events(tmp_path: Path, hub: FakeHub) -> None:
+    hub.status = 503
+    variables = {"MEMORYHUB_SPOOL": str(tmp_path / "spool")}
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: send(tmp_path, hub.url, PROMPT, **variables), range(2)))
+    assert len(spooled(tmp_path / "spool")) == 2
+
+
+def test_spool_is_in_the_home_folder_and_nowhere_without_one(tmp_path: Path) -> None:
+    send(tmp_path, ABSENT, PROMPT)
+    send(tmp_path, ABSENT, PROMPT, MEMORYHUB_SPOOL="relative")
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    send(tmp_path, ABSENT, PROMPT, HOME=str(tmp_path))
+    assert len(spooled(tmp_path / ".local/state/memoryhub/spool")) == 1
+
+
+def test_without_openssl_nothing_is_kept(tmp_path: Path, spool: Path) -> None:
+    broken = tmp_path / "bin" / "openssl"
+    broken.parent.mkdir()
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o700)
+    path = f"{broken.parent}:{os.environ['PATH']}"
+    send(tmp_path, ABSENT, PROMPT, MEMORYHUB_SPOOL=str(spool), PATH=path)
+    assert spooled(spool) == []
