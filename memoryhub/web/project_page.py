@@ -47,12 +47,12 @@ MAX_LEFT_OUT = 50  # memories listed as left out
 _ADD_PERMISSION, _FACT_PERMISSION = "memoryhub.add_memory", "memoryhub.change_fact"
 _KIND_OF_ACTION = {"reword": "set", "pin": "pin", "unpin": "unpin", "leave_out": "tag", "not_true": "trash"}
 _WITHHELD_TEXTS = {
-    selection.BLOCKED: "nothing was left without its orders",
-    selection.OVER_BUDGET: "no room in the budget of tokens",
-    selection.OVER_PINNED_BUDGET: "no room in the budget of pinned memories",
-    selection.OVER_COUNT: "no place left",
+    selection.BLOCKED: "contains only instructions to the agent",
+    selection.OVER_BUDGET: "over the token budget",
+    selection.OVER_PINNED_BUDGET: "over the budget of pinned memories",
+    selection.OVER_COUNT: "over the maximum number of memories",
     selection.BELOW_FLOOR: "below the minimum score",
-    selection.REDACTED: "shown without its orders",
+    selection.REDACTED: "shown without its instructions to the agent",
 }
 
 
@@ -155,7 +155,7 @@ def _add_messages(request: HttpRequest, done: Corrected, action: str, back: str)
     if done.memory and not done.change:
         messages.success(request, "The line is stored as a pinned memory.")
     if done.ended and done.ended.facts:
-        context = {"ended": done.ended, "summary": "1 fact holds", "back": back}
+        context = {"ended": done.ended, "summary": "1 fact has ended", "back": back}
         messages.success(request, render_to_string("facts/ended.html", context, request=request))
     if done.settings:
         context = {"change": done.settings, "text": "The fact is left out of the page"}

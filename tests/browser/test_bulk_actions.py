@@ -159,7 +159,7 @@ def test_facts_hold_no_more_and_again(open_page: OpenPage, insider: User, actor:
     page.locator(".row-check").nth(0).check()
     page.locator(".row-check").nth(1).check()
     page.locator("#bulk").get_by_role("button", name="No longer true").click()
-    expect(page.locator("#messages")).to_contain_text("2 facts hold no more from now on")
+    expect(page.locator("#messages")).to_contain_text("2 facts have ended")
     assert Fact.objects.current().count() == 1
     page.keyboard.press("u")
     expect(page.locator("#messages")).to_contain_text("2 facts hold again")

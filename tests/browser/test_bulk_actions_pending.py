@@ -126,7 +126,7 @@ def test_the_bar_of_facts_says_so_too(open_page: OpenPage, insider: User, actor:
     expect(page.locator("#bulk").get_by_role("status")).to_have_text("2 selected: working…")
     expect(page.locator("#bulk").get_by_role("button", name="No longer true")).to_be_disabled()
     release_one(page, routes)
-    expect(page.locator("#messages")).to_contain_text("2 facts hold no more")
+    expect(page.locator("#messages")).to_contain_text("2 facts have ended")
     assert not Fact.objects.current().exists()
 
 

@@ -51,7 +51,7 @@ def test_facts_end_and_hold_again(hand: Client, three: list[Fact]) -> None:
     until = timezone.now() + timedelta(days=9)
     Fact.objects.filter(pk=three[1].pk).update(valid_until=until)
     page = end(hand, three[:2])
-    assert "2 facts hold no more from now on" in page
+    assert "2 facts have ended" in page
     assert holding() == {"s2"}
     address, fields = undo_of(page)
     assert "Undone: 2 facts hold again." in hand.post(address, fields, follow=True).content.decode()

@@ -182,7 +182,7 @@ class TestFacts:
         values = boxes(editor, "/facts/")
         restated(shown[1])
         page = done(editor, "/facts/end/", uid=values, next="/facts/")
-        assert "2 facts hold no more from now on" in page
+        assert "2 facts have ended" in page
         assert "1 fact was changed since you opened this list and was left as it is." in page
         assert [fact.subject for fact in Fact.objects.current()] == ["s1"]
 

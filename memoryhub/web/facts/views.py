@@ -154,7 +154,11 @@ def facts_end(request: HtmxHttpRequest) -> HttpResponse:
         messages.error(request, f"Nothing was changed: {refusal.message}.")
         return redirect(back)
     if ended.facts:
-        context = {"ended": ended, "summary": _count_facts(len(ended.facts), "holds", "hold"), "back": back}
+        context = {
+            "ended": ended,
+            "summary": _count_facts(len(ended.facts), "has ended", "have ended"),
+            "back": back,
+        }
         messages.success(request, render_to_string("facts/ended.html", context, request=request))
     elif not ended.outdated:
         messages.warning(request, "No current fact was selected. Tick the facts to end.")
