@@ -41,19 +41,12 @@ from memoryhub.web.accounts.profile import own_tokens
 from memoryhub.web.memories.bulk_actions import add_result_messages, allowed_actions, is_allowed
 from memoryhub.web.memories.queries import reveal_if_secret
 from memoryhub.web.projects import CONFIGURE_PERMISSION
+from memoryhub.web.recall_test import WITHHELD_TEXTS
 from memoryhub.web.templatetags.pages import session_url
 
 MAX_LEFT_OUT = 50  # memories listed as left out
 _ADD_PERMISSION, _FACT_PERMISSION = "memoryhub.add_memory", "memoryhub.change_fact"
 _KIND_OF_ACTION = {"reword": "set", "pin": "pin", "unpin": "unpin", "leave_out": "tag", "not_true": "trash"}
-_WITHHELD_TEXTS = {
-    selection.BLOCKED: "contains only instructions to the agent",
-    selection.OVER_BUDGET: "over the token budget",
-    selection.OVER_PINNED_BUDGET: "over the budget of pinned memories",
-    selection.OVER_COUNT: "over the maximum number of memories",
-    selection.BELOW_FLOOR: "below the minimum score",
-    selection.REDACTED: "shown without its instructions to the agent",
-}
 
 
 @dataclass(frozen=True)
@@ -219,7 +212,7 @@ def project_page_preview(request: HttpRequest, name: str) -> HttpResponse:
         "found": found,
         "items": _sent_items(found, name),
         "withheld": [
-            (one.memory, _WITHHELD_TEXTS.get(one.reason, one.reason))
+            (one.memory, WITHHELD_TEXTS.get(one.reason, one.reason))
             for one in (found.choice.withheld if found.choice else [])
         ],
     }

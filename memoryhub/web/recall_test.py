@@ -32,12 +32,14 @@ from memoryhub.web.memories.queries import reveal_if_secret
 
 MAX_PROMPT_CHARS = 100_000
 _FIELD_NAMES = {"text": "content"}  # as shown on the page
-_REASON_TEXTS = {
-    selection.BLOCKED: "Blocked: nothing was left without its orders",
-    selection.ALREADY_SHOWN: "Already shown in this session, and not changed since",
-    selection.OVER_BUDGET: "No room in the budget of tokens",
-    selection.OVER_COUNT: "No place left",
-    selection.BELOW_FLOOR: "Below the floor",
+WITHHELD_TEXTS = {
+    selection.BLOCKED: "blocked: contains only instructions to the agent",
+    selection.ALREADY_SHOWN: "already shown in this session, and not changed since",
+    selection.OVER_BUDGET: "over the token budget",
+    selection.OVER_PINNED_BUDGET: "over the budget of pinned memories",
+    selection.OVER_COUNT: "over the maximum number of memories",
+    selection.BELOW_FLOOR: "below the minimum score",
+    selection.REDACTED: "shown without its instructions to the agent",
 }
 
 
@@ -113,12 +115,12 @@ def budget_shares(found: InjectionResult, budget: int) -> list[BudgetShare]:
 
 
 def withheld_groups(found: InjectionResult) -> list[WithheldGroup]:
-    """Group the withheld memories by reason."""
-    order = list(_REASON_TEXTS)
+    """Group the withheld memories by reason, without those that are shown in part."""
+    order = [reason for reason in WITHHELD_TEXTS if reason != selection.REDACTED]
     withheld = [one for one in found.choice.withheld if one.reason in order] if found.choice else []
     withheld.sort(key=lambda one: order.index(one.reason))
     return [
-        WithheldGroup(reason, _REASON_TEXTS[reason], [(one, _removed_sentences(one)) for one in rows])
+        WithheldGroup(reason, WITHHELD_TEXTS[reason], [(one, _removed_sentences(one)) for one in rows])
         for reason, rows in groupby(withheld, key=lambda one: one.reason)
     ]
 
