@@ -348,7 +348,7 @@ def find_repository(folder: str) -> dict[str, str] | None:
         roots = _ask_git(folder, "rev-list", "--max-parents=0", "--first-parent", "HEAD").split()
     except ConfigurationError:
         return None
-    name = shared.parent.name if shared.name == ".git" else shared.name.removesuffix(".git")
+    name = shared.parent.name if shared.name in (".git", ".bare") else shared.name.removesuffix(".git")
     remote = _CREDENTIALS.sub(r"\1", remote)
     return {
         "name": name,

@@ -467,8 +467,8 @@ def check_past_session(
     project: str,
     repository: Mapping[str, str] | None,
 ) -> Call[PastSessionShape]:
-    body = {"session_id": session_id, "events": list(events), "cwd": cwd, "project": project}
-    body |= {"repository": repository} if repository else {}
+    question = {"session_id": session_id, "events": list(events), "cwd": cwd, "project": project}
+    body = {**question, "repository": repository} if repository else question
     return Call("POST", "/backfills/check", PastSessionShape, body=body)
 
 
