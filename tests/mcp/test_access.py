@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
@@ -109,8 +110,15 @@ def ask(transport: Transport, caller: Agent, toolset: str, tool: str, arguments:
 @pytest.mark.slow
 @each("toolset, tool, arguments", [*SEARCHES, ("letsgo", "query_facts", {"subject": "zebra"})])
 def test_search_shows_each_caller_what_the_api_shows(
-    zoo: dict[str, Memory], callers: dict[str, Agent], toolset: str, tool: str, arguments: dict[str, Any]
+    zoo: dict[str, Memory],
+    callers: dict[str, Agent],
+    toolset: str,
+    tool: str,
+    arguments: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    now = timezone.now()
+    monkeypatch.setattr(timezone, "now", lambda: now)  # scores fall with time
     for name, caller in callers.items():
         for flags in ({}, FLAGS) if name == "secret" else (FLAGS,):
             known = ask(over_api, caller, toolset, tool, {**arguments, **flags})
