@@ -14,6 +14,7 @@ from memoryhub.models.clock import ClockState
 from memoryhub.models.fact import Fact
 from memoryhub.models.journal import JournalEntry
 from memoryhub.models.memory import (
+    CodeReference,
     Embedding,
     Entity,
     Evidence,
@@ -31,6 +32,7 @@ from memoryhub.models.session import Event, Injection, Session
 __all__ = [
     "AgentToken",
     "ClockState",
+    "CodeReference",
     "Embedding",
     "Entity",
     "Event",
