@@ -1,4 +1,4 @@
-"""Hash the lines of code that a tool call shows, adds or removes, and choose those that a memory is about. Pure.
+"""Hash the lines of code that a tool call shows or changes, and choose those that a memory is about. Pure.
 
 Only hashes are stored: a truncated hash of each line, and short hashes of its words, by which the lines of a
 memory are found. Blank lines, braces, imports and lines of keywords alone are ignored.
@@ -86,7 +86,12 @@ class FileView:
 def view_file(seen: Observation, given: Any, response: Any) -> FileView | None:
     """Return what a call of a reading or writing tool says about its file; None for other calls."""
     paths = dict.fromkeys((*seen.files_modified, *seen.files_read))
-    if seen.kind not in ("read", "write") or seen.refused or len(paths) != 1 or not isinstance(given, Mapping):
+    if (
+        seen.kind not in ("read", "write")
+        or seen.refused
+        or len(paths) != 1
+        or not isinstance(given, Mapping)
+    ):
         return None
     [path] = paths
     response = response if isinstance(response, Mapping) else {"text": response}
@@ -104,7 +109,10 @@ def _view_read(path: str, response: Mapping[str, Any]) -> FileView | None:
 
 
 def _view_write(path: str, given: Mapping[str, Any], response: Mapping[str, Any]) -> FileView | None:
-    """Return the whole lines of an edit from its patch if the tool reports one; a text may begin inside a line."""
+    """Return the lines that a call writes, from its patch if the tool reports one.
+
+    The text of an edit may begin inside a line, and then has other hashes than the line.
+    """
     kept, added, removed = _read_patch(response.get("structuredPatch"))
     content = _text(given, "content", "file_text")
     if content:
@@ -113,9 +121,7 @@ def _view_write(path: str, given: Mapping[str, Any], response: Mapping[str, Any]
         return FileView(path, _cut(content), _cut(new), removed, is_whole, is_written=True)
     if not added and not removed:
         before, after = _edited_texts(given, response)
-        old, new = before.splitlines(), after.splitlines()
-        added = "\n".join(_difference(new, old))
-        removed = "\n".join(_difference(old, new))
+        added, removed = _difference(after, before), _difference(before, after)
     if not added and not removed:
         return None
     return FileView(path, _cut(f"{kept}\n{added}"), _cut(added), _cut(removed), is_written=True)
@@ -151,9 +157,10 @@ def _edited_texts(given: Mapping[str, Any], response: Mapping[str, Any]) -> tupl
     return original, after[:MAX_FILE_CHARS]
 
 
-def _difference(lines: Sequence[str], others: Sequence[str]) -> list[str]:
-    known = {line.strip() for line in others}
-    return [line for line in lines if line.strip() not in known]
+def _difference(text: str, other: str) -> str:
+    """Return the lines of a text that the other does not have."""
+    known = {line.strip() for line in other.splitlines()}
+    return "\n".join(line for line in text.splitlines() if line.strip() not in known)
 
 
 def _text(given: Mapping[str, Any], *names: str) -> str:
@@ -186,7 +193,7 @@ def line_hashes(text: str) -> set[str]:
 
 
 def _hash_line(line: str) -> str:
-    """Return the hash of a line without spaces and with one kind of quotes; empty for a line without content."""
+    """Return the hash of a line, whatever its spaces and quotes; empty for a line that says nothing."""
     folded = line[:MAX_LINE_CHARS].translate(_NOISE).rstrip(",;")
     if len(folded) < MIN_LINE_CHARS or _IMPORT.match(line.lstrip()):
         return ""
@@ -208,7 +215,9 @@ def _hash_words(text: str, limit: int = MAX_WORDS_OF_LINE) -> tuple[str, ...]:
     return tuple(found)
 
 
-def lines_of_memory(text: str, digests: Iterable[Mapping[str, Any]], files: Sequence[str]) -> dict[str, list[str]]:
+def lines_of_memory(
+    text: str, digests: Iterable[Mapping[str, Any]], files: Sequence[str]
+) -> dict[str, list[str]]:
     """Return the hashes of the lines that a memory is about, for each of the files that it cites.
 
     ``digests``: those of the events of its session, the oldest first; ``files``: changed files, or, for a

@@ -11,6 +11,7 @@ from memoryhub import memories
 from memoryhub.access.policy import LEVELS, Actor, stricter_level
 from memoryhub.capture.code_lines import MAX_FILES, line_hashes, lines_of_memory
 from memoryhub.capture.events import HookContext
+from memoryhub.capture.observation import relative_path
 from memoryhub.capture.shell_commands import moved_paths, removed_paths
 from memoryhub.core.vocabulary import SUMMARY_TYPES
 from memoryhub.memories import FileChange
@@ -55,12 +56,16 @@ def _add_references(memory: Memory, session: Session, at: datetime, current: Eve
 def add_references_of_tool(context: HookContext) -> None:
     """Note the code of the memories that the agent itself has just stored with a memory tool."""
     span = (context.at - STORED_WITHIN, context.at)
-    stored = Memory.objects.visible_to(context.actor.clearance).live().filter(
-        project=context.session.project,
-        author=context.actor.name,
-        created_at__range=span,
-        code_references__isnull=True,
-        files__isnull=False,
+    stored = (
+        Memory.objects.visible_to(context.actor.clearance)
+        .live()
+        .filter(
+            project=context.session.project,
+            author=context.actor.name,
+            created_at__range=span,
+            code_references__isnull=True,
+            files__isnull=False,
+        )
     )
     found = stored.distinct().order_by("-pk")[:MAX_STORED_BY_TOOL]
     add_references(found, context.session, context.at, context.event)
@@ -78,9 +83,7 @@ def compare_event(context: HookContext) -> None:
         if changes:
             session, level = context.session, context.event.sensitivity
             actor: Actor = context.actor
-            memories.compare_with_code(
-                changes, session.project, level, actor, context.at, session.session_id
-            )
+            memories.compare_with_code(changes, session.project, level, actor, context.at, session.session_id)
     except Exception:
         logger.exception("memories could not be compared with the code")
 
@@ -94,8 +97,8 @@ def _file_changes(context: HookContext) -> Iterable[FileChange]:
         yield FileChange(view.path, shown, removed - shown, view.is_whole)
     command = call.observation.command
     if command and not call.observation.failed and _REMOVES_FILES.search(command):
-        moved = moved_paths(command)
+        cwd = context.hook_event.cwd or context.session.cwd
         for path in removed_paths(command):
-            yield FileChange(path, is_whole=True)
-        for path, target in moved.items():
-            yield FileChange(path, moved_to=target)
+            yield FileChange(relative_path(path, cwd), is_whole=True)
+        for path, target in moved_paths(command).items():
+            yield FileChange(relative_path(path, cwd), moved_to=relative_path(target, cwd))

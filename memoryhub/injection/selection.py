@@ -28,10 +28,12 @@ ALREADY_SHOWN = "already shown in this session"
 OVER_COUNT = "over the count"
 OVER_BUDGET = "over the budget"
 OVER_PINNED_BUDGET = "over the budget of pinned memories"
+OUTDATED = "may be outdated"
 CUT_SHORT = "cut short"
 PINNED = "pinned"  # in place of a time scale
 BLOCKED = "blocked by the governor"
 REDACTED = "instruction removed"
+WITHHOLD = "withhold"  # the value of the setting
 MAX_BELOW_FLOOR = 5  # reported candidates below the minimum score
 MAX_OVER_COUNT = 10  # reported candidates over the count
 MAX_BUDGET_SHARES = 3  # a text is inspected up to the whole budget divided by at most this
@@ -202,12 +204,19 @@ def _filter_candidates(
     for one in candidates:
         if one.score < min_score:
             below.append(one)
+        elif is_withheld_as_outdated(one.memory):
+            selection.withhold([one], OUTDATED)
         elif _is_known(one.memory, shown_at):
             selection.withhold([one], ALREADY_SHOWN)
         else:
             fit.append(one)
     selection.withhold(below[:MAX_BELOW_FLOOR], BELOW_FLOOR)
     return fit
+
+
+def is_withheld_as_outdated(memory: Memory) -> bool:
+    """Whether the settings withhold the memory because its code changed. Pins are injected with the mark."""
+    return memory.may_be_outdated and settings.MEMORYHUB.outdated_memories == WITHHOLD
 
 
 def _is_known(memory: Memory, shown_at: Mapping[str, datetime]) -> bool:
@@ -281,6 +290,7 @@ def _inspect_candidate(candidate: Candidate, scale: str, lists: ListValues, shar
         text=clean["text"],
         files=tuple(verdict.clean["files"]),
         tags=tuple(verdict.clean["tags"]),
+        may_be_outdated=memory.may_be_outdated,
     )
     return InspectedCandidate(candidate, scale, fields, verdict, passage)
 

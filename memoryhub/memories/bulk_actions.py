@@ -107,7 +107,8 @@ def apply_bulk_action(
     ``kind`` is a key of :data:`ACTION_KINDS`: ``approve`` (mark as reviewed, clear the flags), ``demote`` and
     ``promote`` (importance half the way down or up), ``demote_and_approve``, ``trash``, ``restore``,
     ``expire``, ``pin``, ``unpin``, ``useful`` and ``not_useful`` (as it was last shown), ``still_true`` (no
-    longer marked as outdated), ``tag`` and ``untag`` (with ``tag``), ``set`` (with fields of :class:`~memoryhub.memories.schemas.MemoryPatch`);
+    longer marked as outdated), ``tag`` and ``untag`` (with ``tag``), ``set`` (with fields of
+    :class:`~memoryhub.memories.schemas.MemoryPatch`);
     ``accept`` and ``discard`` for memories that wait for approval.
 
     ``seen``: ``updated_at`` of memories as the person read them; memories that were changed since are

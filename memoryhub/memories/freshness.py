@@ -129,7 +129,9 @@ def _update_reference(reference: CodeReference, gone: list[str], change: FileCha
     reference.gone, reference.as_of = gone, at
     # A dismissed line that is back counts again.
     reference.dismissed = {
-        action: left for action, lines in reference.dismissed.items() if (left := [x for x in lines if x in gone])
+        action: left
+        for action, lines in reference.dismissed.items()
+        if (left := [x for x in lines if x in gone])
     }
     fields = ["gone", "as_of", "dismissed"]
     if change.moved_to and not reference.memory.code_references.filter(path=change.moved_to).exists():

@@ -35,6 +35,7 @@ _FIELD_NAMES = {"text": "content"}  # as shown on the page
 WITHHELD_TEXTS = {
     selection.BLOCKED: "blocked: contains only instructions to the agent",
     selection.ALREADY_SHOWN: "already shown in this session, and not changed since",
+    selection.OUTDATED: "may be outdated: the code that it is about has changed",
     selection.OVER_BUDGET: "over the token budget",
     selection.OVER_PINNED_BUDGET: "over the budget of pinned memories",
     selection.OVER_COUNT: "over the maximum number of memories",
