@@ -26,9 +26,10 @@ MAX_WORDS_OF_LINE = 8
 MAX_LINES, MAX_FILES = 40, 5  # of one memory: lines of each file, files
 MIN_LINE_CHARS = 8  # without spaces
 MIN_RELEVANCE = 0.3  # of the most relevant line; lines below say little about the memory
+MAX_RELEVANCE = 3.0  # a line with more rare words of the memory is no more about it
 MIN_SHARED_WORDS = 2  # with a line that was only read
 HASH_CHARS = 10
-_WORD = re.compile(r"[A-Z]{2,}(?![a-z])|[A-Z]?[a-z]+|\d{2,}|[^\W\dA-Za-z_]{2,}")
+_WORD = re.compile(r"[A-Z]{2,}(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]{2,}")
 _IMPORT = re.compile(r"(?:import|from|#include|use|using|require|package|export\s*\{|@import)\b")
 _LINE_NUMBER = re.compile(r"^\s*\d+(?:→|\t)", re.MULTILINE)
 _NOISE = str.maketrans({"'": '"', "`": '"', " ": None, "\t": None, "\r": None, "\f": None, "\xa0": None})
@@ -249,7 +250,7 @@ def _most_relevant(
     counts = Counter(word for line in everything for word in line.words if word in own)
 
     def relevance(line: LineHash) -> float:
-        return sum(1 / counts[word] for word in line.words if word in own)
+        return min(sum(1 / counts[word] for word in line.words if word in own), MAX_RELEVANCE)
 
     best = max(map(relevance, everything), default=0.0)
     found = {}

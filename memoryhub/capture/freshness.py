@@ -45,7 +45,7 @@ def _add_references(memory: Memory, session: Session, at: datetime, current: Eve
     if not files:
         return
     levels = [level for level in LEVELS if stricter_level(level, memory.sensitivity) == memory.sensitivity]
-    rows = Event.objects.filter(session=session, lines__isnull=False, sensitivity__in=levels)
+    rows = Event.objects.filter(session=session, lines__has_key="path", sensitivity__in=levels)
     digests = list(rows.order_by("-at", "-pk").values_list("lines", flat=True)[:MAX_EVENTS])[::-1]
     if current.lines and current.sensitivity in levels:
         digests.append(current.lines)
@@ -73,7 +73,7 @@ def add_references_of_tool(context: HookContext) -> None:
 
 def drop_lines(session: Session) -> None:
     """Delete the hashes of lines of a session that has ended."""
-    Event.objects.filter(session=session, lines__isnull=False).update(lines=None)
+    Event.objects.filter(session=session, lines__has_key="path").update(lines=None)
 
 
 def compare_event(context: HookContext) -> None:
