@@ -462,6 +462,8 @@ def _undo_rate(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journal.
 
 
 def _undo_still_true(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journal.Change]:
+    if memory.updated_at > entry.at:
+        raise Conflict(_CHANGED_SINCE)
     freshness.restore_mark(memory, entry.detail["act"], parse_moment(entry.detail["was"]["outdated_at"]))
     return [journal.memory_change("undo_still_true", memory, undoes=undo.id)]
 

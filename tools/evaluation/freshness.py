@@ -15,7 +15,7 @@ PROJECT = "tidewatch"
 
 @dataclass
 class Freshness:
-    """The memories of a history by their label and mark. ``missing``: labels whose memory was not captured."""
+    """The memories of a history by label and mark. ``missing``: labels whose memory was not captured."""
 
     found: list[str] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)
