@@ -10,6 +10,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 from django.utils import timezone
 
 from memoryhub import memories
@@ -344,7 +345,7 @@ class TestOutdated:
         assert visitor.get("/review/").context["tab"] == "outdated"
 
     def test_still_true_removes_it_and_can_be_undone(self, curator: Client, outdated: Memory) -> None:
-        done = post_action(curator, "still_true", outdated, tab="outdated", **HTMX)
+        done = post_action(curator, "still_true", outdated, tab="outdated", headers=HTMX)
         assert "Still true" in done.content.decode()
         assert not Memory.objects.get().may_be_outdated
         curator.post("/review/undo/", {**undo_fields(done.content.decode()), "tab": "outdated"})
@@ -356,7 +357,7 @@ class TestOutdated:
     def test_selected_memories_are_still_true(self, curator: Client, outdated: Memory) -> None:
         page = get_page(curator, "/review/?tab=outdated")
         assert 'value="still_true"' in page
-        curator.post("/act/", {"act": "still_true", "uid": outdated.uid, "next": "/review/"})
+        curator.post(reverse("act"), {"act": "still_true", "uid": outdated.uid, "next": "/review/"})
         assert not Memory.objects.get().may_be_outdated
 
     def test_hidden_memory_is_not_in_the_queue(self, visitor: Client, outdated: Memory) -> None:
