@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 from zlib import crc32
 
@@ -71,16 +72,19 @@ class FileView:
     is_whole: bool = False
     is_written: bool = False
 
-    def as_digests(self) -> dict[str, Any]:
-        """Return what an event stores: hashes only, and none of lines with secrets."""
+    def as_digests(self, clean_text: str = "") -> dict[str, Any]:
+        """Return what an event stores: hashes only, and none of lines with secrets.
+
+        ``clean_text``: a text that is known to contain none.
+        """
         text = self.added if self.is_written else self.shown
-        lines = [line.encode() for line in hash_lines(_without_secrets(text))]
-        gone = [line.hash for line in hash_lines(_without_secrets(self.removed))]
+        lines = islice(hash_lines(_without_secrets(text, clean_text)), MAX_EVENT_LINES)
+        gone = islice(hash_lines(_without_secrets(self.removed, clean_text)), MAX_EVENT_LINES)
         return {
             "path": self.path,
             "written": self.is_written,
-            "lines": lines[:MAX_EVENT_LINES],
-            "gone": gone[:MAX_EVENT_LINES],
+            "lines": [line.encode() for line in lines],
+            "gone": [line.hash for line in gone],
         }
 
 
@@ -172,9 +176,11 @@ def _cut(text: str) -> str:
     return text[:MAX_FILE_CHARS]
 
 
-def _without_secrets(text: str) -> str:
+def _without_secrets(text: str, clean_text: str) -> str:
     """Return the beginning of a text, at whole lines, without the lines that contain secrets."""
     text = text if len(text) <= MAX_EVENT_CHARS else text[:MAX_EVENT_CHARS].rpartition("\n")[0]
+    if text in clean_text:
+        return text
     lines = redact(text).splitlines()
     return "\n".join(line for line in lines if REDACTED not in line and UNCHECKED not in line)
 

@@ -219,6 +219,6 @@ def _read_tool_call(context: HookContext) -> None:
     event.files, event.keywords = list(call.files), list(call.keywords)
     if context.hook_event.event == hooks.TOOL_POST and not call.secret and seen == observed:
         context.file_view = view_file(seen, data.get("tool_input"), response)
-        event.lines = context.file_view.as_digests() if context.file_view else None
+        event.lines = context.file_view.as_digests(call.clean_text) if context.file_view else None
     if call.secret:
         event.sensitivity = stricter_level(event.sensitivity, Sensitivity.PRIVATE.value)
