@@ -1,6 +1,7 @@
 """The effect of a change on what agents are shown: logged prompts are replayed before and after it.
 
-The change is made by its usual writer, in transactions that are always rolled back. Each lasts at most about
+The change is made by its usual writer, in transactions that are always rolled back. The first one finds out
+which memories change; only prompts that share a word with them are replayed. Each transaction lasts about
 :data:`LOCK_MS`, and other writers get as much time between two of them. A replay sees only what its viewer
 may see: the log, the memories and the texts. It logs no injection and counts no access.
 """
@@ -8,30 +9,40 @@ may see: the log, the memories and the texts. It logs no injection and counts no
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
+from memoryhub.backends import change_log
+from memoryhub.backends.schema import TEXT_COLUMNS
+from memoryhub.backends.statements import read_memories
 from memoryhub.core.database import Deadline, write_transaction
+from memoryhub.core.text import CJK, fold, stem, words
 from memoryhub.core.vocabulary import ProjectMode
+from memoryhub.injection.candidates import MIN_SUBSTRING_LENGTH, CandidateSet
 from memoryhub.injection.requests import InjectionRequest
 from memoryhub.injection.selection import Selection
-from memoryhub.injection.services import select_for_prompt
+from memoryhub.injection.services import candidates_for_prompt, select_for_new_session
 from memoryhub.memories.vectors import without_vectors
-from memoryhub.models import Injection, Project
+from memoryhub.models import FileLink, Injection, Memory, Project
+from memoryhub.search.prompts import ParsedPrompt, parse_prompt
 
 MAX_PROMPTS = 200
 MAX_LOG_ROWS = 1000  # rows of the log that are read for so many different prompts
 MAX_SECONDS = 8.0  # of a whole replay
 LOCK_MS = 80.0  # of one transaction
 LOCK_PATIENCE = 2.0  # seconds to wait for other writers, for each transaction
-GONE = "no longer found"
+CHUNK = 20  # prompts that are replayed before the lock is taken for them
+NOT_FOUND = "it does not match well enough"
 _RECORDING = (ProjectMode.AUTOMATIC.value, ProjectMode.APPROVE.value)
+_MODE_WORDS = {ProjectMode.OFF.value: "off", ProjectMode.OBSERVE.value: "only observed"}
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,10 @@ class Thresholds:
     token_budget: int | None = None
 
 
+_CONFIGURED = Thresholds()
+_NO_MODES: Mapping[str, str] = {}
+
+
 @dataclass(frozen=True)
 class ShownMemory:
     """A memory in the answer to a prompt. ``reason``: why it is not in the other answer."""
@@ -66,10 +81,11 @@ class ShownMemory:
 
 @dataclass(frozen=True)
 class Answer:
-    """The memories that a prompt brings, and why others are withheld."""
+    """The memories that a prompt brings, and why others are withheld. ``reason``: why it brings none."""
 
     shown: tuple[ShownMemory, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
 
     @classmethod
     def of(cls, chosen: Selection) -> Answer:
@@ -83,7 +99,7 @@ class Answer:
         """Return the memories that the other answer lacks, with the reason."""
         others = {one.uid for one in other.shown}
         return [
-            replace(one, reason=other.reasons.get(one.uid, GONE))
+            replace(one, reason=other.reason or other.reasons.get(one.uid, NOT_FOUND))
             for one in self.shown
             if one.uid not in others
         ]
@@ -115,48 +131,77 @@ class Effect:
     changed: tuple[PromptEffect, ...] = ()
     took_ms: float = 0.0
 
-    def count(self, uids: Iterable[str] = ()) -> tuple[int, int]:
-        """Return how many prompts lose one of these memories, and how many gain one; any without ids."""
+    def summary(self, uids: Iterable[str] = (), noun: str = "a memory") -> str:
+        """Return the effect in a sentence. ``uids``: the memories to count, called ``noun``; default: all."""
+        if not self.total:
+            return "No prompt is in the log yet, so there is nothing to replay."
         wanted = set(uids)
 
         def has(memories: list[ShownMemory]) -> bool:
             return any(not wanted or one.uid in wanted for one in memories)
 
-        return sum(has(one.lost) for one in self.changed), sum(has(one.gained) for one in self.changed)
+        lost, gained = (
+            sum(has(one.lost) for one in self.changed),
+            sum(has(one.gained) for one in self.changed),
+        )
+        others = sum(not has([*one.lost, *one.gained]) for one in self.changed)
+        counts = [
+            f"{_prompts(lost, 'loses', 'lose')} {noun}" if lost else "",
+            f"{_prompts(gained, 'gains', 'gain')} {noun}" if gained else "",
+            f"{_prompts(others, 'changes', 'change')} otherwise" if others else "",
+        ]
+        said = ", ".join(filter(None, counts)) or "no answer changes"
+        return f"{said[0].upper()}{said[1:]}. Replayed {self.replayed} of {self.total} logged prompts."
 
 
-@dataclass(frozen=True)
-class Replay:
-    """What differs between two replays. ``modes``: modes of projects other than the stored ones."""
-
-    thresholds: Thresholds = Thresholds()
-    modes: Mapping[str, str] = field(default_factory=dict)
+def _prompts(count: int, singular: str, plural: str) -> str:
+    return f"1 prompt {singular}" if count == 1 else f"{count} prompts {plural}"
 
 
-def preview_effect(
-    clearance: Clearance,
-    change: Callable[[], object] | None = None,
-    *,
-    after: Replay | None = None,
-    now: datetime | None = None,
-) -> Effect:
-    """Replay the latest logged prompts without and with a change, and compare the answers.
+def preview_change(clearance: Clearance, change: Callable[[], object], now: datetime | None = None) -> Effect:
+    """Replay the latest logged prompts without and with a change of memories, and compare the answers.
 
     ``clearance``: of the viewer. ``change``: makes the change with the usual writer; its refusals are raised,
-    also without any prompt. ``after``: the thresholds and modes of the second replay. The replay ends after
-    :data:`MAX_SECONDS`; then fewer prompts are replayed than there are.
+    also without any prompt. After :data:`MAX_SECONDS` the other prompts are not replayed.
     """
-    now, limit = now or timezone.now(), Deadline(MAX_SECONDS * 1000)
+    replay, limit = _Replay(clearance, now or timezone.now()), Deadline(MAX_SECONDS * 1000)
+    changed = _find_changed_texts(change)
     prompts = latest_prompts(clearance)
-    replay = _Replayer(clearance, now)
-    second = _answers_with(change, prompts, replay, after or Replay(), limit)
-    changed, replayed = [], 0
-    for prompt, answer in second:
-        before = replay.answer(prompt, Replay())
+    affected = [prompt for prompt in prompts if changed.may_affect(parse_prompt(prompt.text))]
+    pairs = _answer_pairs(change, affected, replay, limit)
+    effects = [PromptEffect(*one) for one in pairs]
+    replayed = len(prompts) - len(affected) + len(effects)
+    return _to_effect(len(prompts), replayed, effects, limit)
+
+
+def preview_settings(
+    clearance: Clearance,
+    *,
+    thresholds: Thresholds | None = None,
+    modes: Mapping[str, str] | None = None,
+    now: datetime | None = None,
+) -> Effect:
+    """Replay the latest logged prompts with other thresholds or modes of projects. Nothing is locked."""
+    replay, limit = _Replay(clearance, now or timezone.now()), Deadline(MAX_SECONDS * 1000)
+    prompts, effects, replayed = latest_prompts(clearance), [], 0
+    for prompt in prompts:
+        if limit.left() <= 0:
+            break
         replayed += 1
-        if [one.uid for one in before.shown] != [one.uid for one in answer.shown]:
-            changed.append(PromptEffect(prompt, before, answer))
-    return Effect(len(prompts), replayed, tuple(changed), limit.took())
+        if modes and prompt.project not in modes:
+            continue
+        found = replay.find(prompt)
+        before = replay.select(prompt, found)
+        after = replay.select(prompt, found, thresholds or Thresholds(), modes or {})
+        effects.append(PromptEffect(prompt, before, after))
+    return _to_effect(len(prompts), replayed, effects, limit)
+
+
+def _to_effect(total: int, replayed: int, effects: Iterable[PromptEffect], limit: Deadline) -> Effect:
+    changed = tuple(
+        one for one in effects if [a.uid for a in one.before.shown] != [a.uid for a in one.after.shown]
+    )
+    return Effect(total, replayed, changed, limit.took())
 
 
 def latest_prompts(clearance: Clearance, limit: int = MAX_PROMPTS) -> list[LoggedPrompt]:
@@ -169,58 +214,61 @@ def latest_prompts(clearance: Clearance, limit: int = MAX_PROMPTS) -> list[Logge
     return list(found.values())[:limit]
 
 
-class _Replayer:
-    """Answers prompts as the viewer may see them, in the modes of the projects."""
+class _Replay:
+    """Answers prompts as the viewer may see them. A project that is off or observed brings nothing."""
 
     def __init__(self, clearance: Clearance, now: datetime) -> None:
         self._clearance, self._now = clearance, now
         self._modes = dict(Project.objects.values_list("name", "mode"))
 
-    def answer(self, prompt: LoggedPrompt, replay: Replay) -> Answer:
-        mode = {**self._modes, **replay.modes}.get(prompt.project, ProjectMode.AUTOMATIC.value)
+    def answer(self, prompt: LoggedPrompt) -> Answer:
+        return self.select(prompt, self.find(prompt))
+
+    def find(self, prompt: LoggedPrompt) -> CandidateSet:
+        return candidates_for_prompt(_to_request(prompt), self._clearance, self._now)
+
+    def select(
+        self,
+        prompt: LoggedPrompt,
+        found: CandidateSet,
+        limits: Thresholds = _CONFIGURED,
+        modes: Mapping[str, str] = _NO_MODES,
+    ) -> Answer:
+        mode = modes.get(prompt.project) or self._modes.get(prompt.project, ProjectMode.AUTOMATIC.value)
         if mode not in _RECORDING:
-            return Answer()
-        limits = replay.thresholds
-        request = InjectionRequest(
-            prompt.text,
-            project=prompt.project,
-            token_budget=limits.token_budget,
-            max_count=limits.max_count,
-            min_score=limits.min_score,
-        )
-        return Answer.of(select_for_prompt(request, self._clearance, self._now))
+            return Answer(reason=f"the project is {_MODE_WORDS[mode]}")
+        return Answer.of(select_for_new_session(found, _to_request(prompt, limits), self._now))
 
 
-def _answers_with(
-    change: Callable[[], object] | None,
-    prompts: list[LoggedPrompt],
-    replay: _Replayer,
-    after: Replay,
-    limit: Deadline,
-) -> Iterator[tuple[LoggedPrompt, Answer]]:
-    """Yield the answers after the change, as many as there is time for."""
-    if change is None:
-        for prompt in prompts:
-            if limit.left() <= 0:
-                return
-            yield prompt, replay.answer(prompt, after)
-        return
+def _to_request(prompt: LoggedPrompt, limits: Thresholds = _CONFIGURED) -> InjectionRequest:
+    return InjectionRequest(
+        prompt.text,
+        project=prompt.project,
+        token_budget=limits.token_budget,
+        max_count=limits.max_count,
+        min_score=limits.min_score,
+    )
+
+
+def _answer_pairs(
+    change: Callable[[], object], prompts: Sequence[LoggedPrompt], replay: _Replay, limit: Deadline
+) -> Iterator[tuple[LoggedPrompt, Answer, Answer]]:
+    """Yield the answers without and with the change, for as many prompts as there is time."""
+    before: dict[str, Answer] = {}
     begun = 0
-    while limit.left() > 0 and (begun < len(prompts) or not begun):
-        answers = []
-        lock = Deadline(LOCK_MS)
+    while begun < len(prompts) and limit.left() > 0:
+        # Outside the lock, which also loads what the replay inside needs.
+        for prompt in prompts[begun : begun + CHUNK]:
+            before[prompt.uid] = replay.answer(prompt)
+        lock, answers = Deadline(LOCK_MS), []
         with _rolled_back(change):
-            for prompt in prompts[begun:]:
-                answers.append((prompt, replay.answer(prompt, after)))
+            for prompt in prompts[begun : begun + CHUNK]:
+                answers.append((prompt, before[prompt.uid], replay.answer(prompt)))
                 if lock.left() <= 0:
                     break
-        if not prompts:
-            return  # the change was tried alone, for its refusals
         begun += len(answers)
-        rest = lock.took() / 1000
-        resumed = time.monotonic() + rest
-        yield from answers  # their first replay needs no lock, so other writers get this time
-        time.sleep(max(min(resumed - time.monotonic(), limit.left()), 0))
+        time.sleep(max(min(lock.took() / 1000, limit.left()), 0))
+        yield from answers
 
 
 @contextmanager
@@ -230,3 +278,52 @@ def _rolled_back(change: Callable[[], object]) -> Iterator[None]:
         change()
         yield
         transaction.set_rollback(True)
+
+
+@dataclass(frozen=True)
+class _ChangedTexts:
+    """The words of the changed memories before and after. ``is_open``: any prompt may be affected."""
+
+    text: str
+    stems: frozenset[str]
+    has_files: bool
+    is_open: bool
+
+    def may_affect(self, prompt: ParsedPrompt) -> bool:
+        """Whether the prompt shares anything with the changed memories by which it could find them."""
+        if self.is_open or (prompt.files and self.has_files):
+            return True
+        for term in prompt.terms:
+            literal = fold(term.literal)
+            if not self.stems.isdisjoint(term.stems) or (literal and literal in self.text):
+                return True
+            if CJK.search(term.literal):
+                return True
+        return any(len(word) >= MIN_SUBSTRING_LENGTH and word in self.text for word in prompt.words)
+
+
+def _find_changed_texts(change: Callable[[], object]) -> _ChangedTexts:
+    """Make the change once, and return the texts of the memories that it changes."""
+    start = change_log.current_position()
+    with _rolled_back(change):
+        keys = change_log.memories_between(start, change_log.current_position())
+        after = _read_state(keys)
+    before = _read_state(keys)
+    text = fold(" ".join([*before[0], *after[0]]))
+    return _ChangedTexts(
+        text,
+        frozenset(map(stem, words(text))),
+        has_files=before[1] or after[1],
+        is_open=before[2] or after[2],
+    )
+
+
+def _read_state(keys: Sequence[int]) -> tuple[list[Any], bool, bool]:
+    """Return the texts of memories, whether they have files, and whether one replaces another."""
+    rows = read_memories(", ".join(TEXT_COLUMNS), keys)
+    linked = Memory.objects.filter(Q(pk__in=keys) | Q(superseded_by__in=keys), superseded_by__isnull=False)
+    return (
+        [text for row in rows for text in row if text],
+        FileLink.objects.filter(memory__in=keys).exists(),
+        linked.exists(),
+    )

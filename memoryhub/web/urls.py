@@ -10,6 +10,7 @@ from django.views.generic import RedirectView
 
 from memoryhub.web import home as home_views
 from memoryhub.web import (
+    effects,
     journal,
     maintenance,
     palette,
@@ -70,6 +71,7 @@ urlpatterns: list[URLPattern] = [
     path("searches/<slug:uid>/rename/", saved_searches_views.search_rename, name="search-rename"),
     path("searches/<slug:uid>/delete/", saved_searches_views.search_delete, name="search-delete"),
     path("palette/", palette.palette, name="palette"),
+    path("preview/thresholds/", effects.thresholds_page, name="thresholds"),
     path("preview/", recall_test.recall_test_page, name="preview"),
     path("memories/", browse.memory_list, name="memories"),
     path("memories/new/", edit.memory_new, name="memory-new"),

@@ -44,7 +44,7 @@ def main() -> None:
 def measure(size: int, runs: int) -> str:
     from memoryhub import memories
     from memoryhub.access.policy import system_actor
-    from memoryhub.injection.effects import Replay, Thresholds, preview_effect
+    from memoryhub.injection.effects import Thresholds, preview_change, preview_settings
     from memoryhub.memories.schemas import MemoryPatch
     from memoryhub.models import Memory
 
@@ -54,19 +54,18 @@ def measure(size: int, runs: int) -> str:
     alike = Memory.objects.filter(project=first.project, scope=first.scope).order_by("pk")
     keep, other = alike.values_list("uid", flat=True)[:2]
     patch = MemoryPatch(content="something else entirely, about a harbour at night")
-    kinds: dict[str, dict[str, Any]] = {
-        "edit": {"change": lambda: memories.update_memory(keep, patch, actor)},
-        "merge": {"change": lambda: memories.merge_memories(keep, [other], actor)},
-        "minimum score": {"after": Replay(Thresholds(min_score=0.5))},
+    seen = actor.clearance
+    kinds: dict[str, Callable[[], Any]] = {
+        "edit": lambda: preview_change(seen, lambda: memories.update_memory(keep, patch, actor)),
+        "merge": lambda: preview_change(seen, lambda: memories.merge_memories(keep, [other], actor)),
+        "minimum score": lambda: preview_settings(seen, thresholds=Thresholds(min_score=0.5)),
     }
     lines = [
         "| Change | prompts | median | SQL statements | longest lock |",
         "|---|---:|---:|---:|---:|",
     ]
-    for name, options in kinds.items():
-        found = [
-            observe(lambda options=options: preview_effect(actor.clearance, **options)) for _ in range(runs)
-        ]
+    for name, preview in kinds.items():
+        found = [observe(preview) for _ in range(runs)]
         seconds, statements, locks, effects = zip(*found, strict=True)
         prompts = f"{effects[-1].replayed} of {effects[-1].total}"
         lines.append(
@@ -98,11 +97,11 @@ def observe(preview: Callable[[], Any]) -> tuple[float, int, float, Any]:
     """Return the seconds of a preview, its statements, its longest lock, and the effect."""
     from django.db import connection
 
+    from memoryhub.core.database import write_transaction
     from memoryhub.injection import effects
 
     locks: list[float] = []
     statements = 0
-    write_transaction = effects.write_transaction
 
     class Timed:
         def __init__(self, patience: float) -> None:

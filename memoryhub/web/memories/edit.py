@@ -18,9 +18,11 @@ from django.views.decorators.http import require_http_methods, require_POST
 from memoryhub import memories
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
+from memoryhub.injection import effects
 from memoryhub.memories.versions import current_value
 from memoryhub.models import Memory
-from memoryhub.web.base.requests import return_url
+from memoryhub.web.base.requests import HtmxHttpRequest, return_url
+from memoryhub.web.effects import PREVIEW, effect_context, render_panel
 from memoryhub.web.memories import queries
 from memoryhub.web.memories.bulk_actions import is_allowed
 from memoryhub.web.memories.forms import FieldForm, MemoryForm
@@ -69,10 +71,11 @@ def _create(request: HttpRequest, form: MemoryForm) -> HttpResponse | None:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @permission_required("memoryhub.change_memory", raise_exception=True)
-def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
+def memory_edit(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     """Edit a memory; changes that someone else made meanwhile are shown, never overwritten unseen.
 
-    ``next`` in the query string: the page of the review to return to.
+    ``next`` in the query string: the page of the review to return to. The button ``effect`` previews the
+    change instead of saving it.
     """
     memory = queries.get_visible_memory(request, uid)
     if memory.deleted_at:
@@ -88,6 +91,8 @@ def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
             return redirect(_next_url(request, memory))
         opened = form.cleaned_data["unchanged_since"]
         try:
+            if PREVIEW in request.POST:
+                return _effect_response(request, form, memory)
             saved = memories.update_memory(uid, form.draft, request_actor(request), unchanged_since=opened)
         except memories.NotFound:
             raise Http404 from None
@@ -98,6 +103,20 @@ def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
         else:
             return _saved(request, saved, is_changed=saved.updated_at != opened)
     return _form_page(request, form, memory, status=422)
+
+
+def _effect_response(request: HtmxHttpRequest, form: MemoryForm, memory: Memory) -> HttpResponse:
+    """Show the effect of the submitted change on logged prompts. Nothing is saved."""
+
+    def change() -> object:
+        opened = form.cleaned_data["unchanged_since"]
+        return memories.update_memory(memory.uid, form.draft, request_actor(request), unchanged_since=opened)
+
+    effect = effects.preview_change(request_clearance(request), change)
+    context = effect_context(effect, [memory.uid], "this memory")
+    if request.htmx:
+        return render_panel(request, context)
+    return _form_page(request, form, memory, **context)
 
 
 def _memory_form(request: HttpRequest, data: Mapping[str, Any] | None, memory: Memory) -> MemoryForm:
