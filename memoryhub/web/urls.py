@@ -8,7 +8,6 @@ from django.contrib.auth.decorators import login_not_required
 from django.urls import URLPattern, path, register_converter
 from django.views.generic import RedirectView
 
-from memoryhub.web import home as home_views
 from memoryhub.web import (
     effects,
     journal,
@@ -21,6 +20,7 @@ from memoryhub.web import (
     search,
     transfer,
 )
+from memoryhub.web import home as home_views
 from memoryhub.web import saved_searches as saved_searches_views
 from memoryhub.web.accounts import people, profile, sign_in
 from memoryhub.web.accounts.authorize import authorize
