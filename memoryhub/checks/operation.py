@@ -21,8 +21,8 @@ class RunChecks(Operation[ProjectParams]):
     name = operations.MEMORY_CHECKS
     label = "Run memory checks"
     help = (
-        "Runs the checks of what prompts must bring and must never bring. Failures are listed on the page of the"
-        " checks and on Home. Memories do not change, so there is nothing to undo."
+        "Runs the checks of what prompts must bring and must never bring. Failures are listed on the"
+        " page of the checks and on Home. Memories do not change, so there is nothing to undo."
     )
     Params = ProjectParams
 

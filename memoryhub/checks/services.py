@@ -116,7 +116,8 @@ def _save(
         for memory in memories[name]
     )
     _record(operation, check, actor, now)
-    return MemoryCheck.objects.prefetch_related("memories").get(pk=check.pk)
+    saved: MemoryCheck = MemoryCheck.objects.prefetch_related("memories").get(pk=check.pk)
+    return saved
 
 
 def _refuse(draft: CheckDraft, actor: Actor) -> None:

@@ -30,9 +30,7 @@ def daily_operations() -> list[str]:
     return [
         name
         for name in _configured_names()
-        if (name in OPERATIONS
-        and not runs.is_switched_off(name)
-        and (has_embeddings or name != "embed"))
+        if (name in OPERATIONS and not runs.is_switched_off(name) and (has_embeddings or name != "embed"))
         or (name == MEMORY_CHECKS and MemoryCheck.objects.filter(enabled=True).exists())
     ]
 

@@ -37,6 +37,15 @@ def render_panel(request: HtmxHttpRequest, context: dict[str, Any], status: int 
     return response
 
 
+def render_refusal(request: HtmxHttpRequest, form: forms.Form, error: str = "") -> HttpResponse:
+    """Return the panel with what is wrong with a form, for htmx."""
+    errors = [
+        f"{form[name].label}: {' '.join(texts)}" for name, texts in form.errors.items() if name in form.fields
+    ]
+    errors += form.non_field_errors()
+    return render_panel(request, {"effect_errors": [error] if error else errors}, 422)
+
+
 class ThresholdForm(forms.Form):
     """Other values of the settings of an injection."""
 
@@ -76,8 +85,8 @@ def thresholds_page(request: HtmxHttpRequest) -> HttpResponse:
         effect = preview_settings(request_clearance(request), thresholds=Thresholds(**form.cleaned_data))
         context |= effect_context(effect)
     is_wrong = form.is_bound and not form.is_valid()
-    if request.htmx and not is_wrong and form.is_bound:
-        return render_panel(request, context)
+    if request.htmx and form.is_bound:
+        return render_refusal(request, form) if is_wrong else render_panel(request, context)
     response = render(request, "effects/thresholds.html", context, status=422 if is_wrong else 200)
     patch_vary(response)
     return response

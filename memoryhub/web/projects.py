@@ -24,7 +24,7 @@ from memoryhub.injection.effects import preview_settings
 from memoryhub.memories import Forbidden, NotFound, StoreError
 from memoryhub.models import Project, ProjectIdentity
 from memoryhub.web.base.requests import HtmxHttpRequest
-from memoryhub.web.effects import PREVIEW, effect_context, render_panel
+from memoryhub.web.effects import PREVIEW, effect_context, render_panel, render_refusal
 
 # A mode needs the permission of maintenance runs, a pause that of changing memories.
 CONFIGURE_PERMISSION, PAUSE_PERMISSION = "memoryhub.add_maintenancerun", "memoryhub.change_memory"
@@ -100,6 +100,8 @@ def project_settings_save(request: HtmxHttpRequest, name: str) -> HttpResponse:
     project, form = _find_project(request, name), SettingsForm(request.POST, label_suffix="")
     _require(request, CONFIGURE_PERMISSION)
     if not form.is_valid():
+        if PREVIEW in request.POST and request.htmx:
+            return render_refusal(request, form)
         return _render_settings(request, project, form, 422)
     if PREVIEW in request.POST:
         modes = {name: form.cleaned_data["mode"]}

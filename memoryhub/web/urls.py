@@ -9,6 +9,7 @@ from django.urls import URLPattern, path, register_converter
 from django.views.generic import RedirectView
 
 from memoryhub.web import (
+    checks,
     effects,
     journal,
     maintenance,
@@ -71,6 +72,11 @@ urlpatterns: list[URLPattern] = [
     path("searches/<slug:uid>/rename/", saved_searches_views.search_rename, name="search-rename"),
     path("searches/<slug:uid>/delete/", saved_searches_views.search_delete, name="search-delete"),
     path("palette/", palette.palette, name="palette"),
+    path("checks/", checks.checks_page, name="memory-checks"),
+    path("checks/new/", checks.check_new, name="memory-check-new"),
+    path("checks/<slug:uid>/", checks.check_edit, name="memory-check"),
+    path("checks/<slug:uid>/delete/", checks.check_delete, name="memory-check-delete"),
+    path("checks/<slug:uid>/run/", checks.check_run, name="memory-check-run"),
     path("preview/thresholds/", effects.thresholds_page, name="thresholds"),
     path("preview/", recall_test.recall_test_page, name="preview"),
     path("memories/", browse.memory_list, name="memories"),

@@ -21,8 +21,9 @@ from memoryhub.accounts.clearance import full_clearance, request_actor, request_
 from memoryhub.injection import effects
 from memoryhub.memories.versions import current_value
 from memoryhub.models import Memory
+from memoryhub.web.base.fields import to_sentence
 from memoryhub.web.base.requests import HtmxHttpRequest, return_url
-from memoryhub.web.effects import PREVIEW, effect_context, render_panel
+from memoryhub.web.effects import PREVIEW, effect_context, render_panel, render_refusal
 from memoryhub.web.memories import queries
 from memoryhub.web.memories.bulk_actions import is_allowed
 from memoryhub.web.memories.forms import FieldForm, MemoryForm
@@ -85,6 +86,8 @@ def memory_edit(request: HtmxHttpRequest, uid: str) -> HttpResponse:
         queries.reveal_if_secret(request, memory, "edit")
         return _form_page(request, _memory_form(request, None, memory), memory)
     form = _memory_form(request, request.POST, memory)
+    if PREVIEW in request.POST and request.htmx:
+        return _effect_panel(request, form, memory)
     if form.is_valid():
         if form.draft is None:
             messages.info(request, "Nothing was changed.")
@@ -92,7 +95,7 @@ def memory_edit(request: HtmxHttpRequest, uid: str) -> HttpResponse:
         opened = form.cleaned_data["unchanged_since"]
         try:
             if PREVIEW in request.POST:
-                return _effect_response(request, form, memory)
+                return _form_page(request, form, memory, **_find_effect(request, form, memory))
             saved = memories.update_memory(uid, form.draft, request_actor(request), unchanged_since=opened)
         except memories.NotFound:
             raise Http404 from None
@@ -105,18 +108,27 @@ def memory_edit(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     return _form_page(request, form, memory, status=422)
 
 
-def _effect_response(request: HtmxHttpRequest, form: MemoryForm, memory: Memory) -> HttpResponse:
-    """Show the effect of the submitted change on logged prompts. Nothing is saved."""
+def _find_effect(request: HttpRequest, form: MemoryForm, memory: Memory) -> dict[str, Any]:
+    """Return the effect of the submitted change on logged prompts. Nothing is saved."""
+    opened = form.cleaned_data["unchanged_since"]
 
     def change() -> object:
-        opened = form.cleaned_data["unchanged_since"]
         return memories.update_memory(memory.uid, form.draft, request_actor(request), unchanged_since=opened)
 
     effect = effects.preview_change(request_clearance(request), change)
-    context = effect_context(effect, [memory.uid], "this memory")
-    if request.htmx:
-        return render_panel(request, context)
-    return _form_page(request, form, memory, **context)
+    return effect_context(effect, [memory.uid], "this memory")
+
+
+def _effect_panel(request: HtmxHttpRequest, form: MemoryForm, memory: Memory) -> HttpResponse:
+    """Return the effect, or what is wrong with the form, in place of the panel below it."""
+    if not form.is_valid():
+        return render_refusal(request, form)
+    if form.draft is None:
+        return render_refusal(request, form, "You have not changed anything yet.")
+    try:
+        return render_panel(request, _find_effect(request, form, memory))
+    except memories.StoreError as refusal:
+        return render_refusal(request, form, to_sentence(refusal.message))
 
 
 def _memory_form(request: HttpRequest, data: Mapping[str, Any] | None, memory: Memory) -> MemoryForm:
