@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from django.contrib.auth.models import User
 from django.utils import timezone
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from memoryhub.access.policy import Actor, Clearance, Sensitivity, stricter_level
 from memoryhub.audit import journal
@@ -22,7 +22,8 @@ from memoryhub.security.secrets import find_secrets
 
 MAX_CHECKS = 200  # per project
 MAX_RULES, MAX_PROMPT = 20, 4000
-Words = Annotated[list[Annotated[Word, Field(min_length=1, max_length=200)]], Field(max_length=MAX_RULES)]
+Phrase = Annotated[str, Field(max_length=200), AfterValidator(TypeAdapter(Word).validate_python)]
+Words = Annotated[list[Phrase], Field(max_length=MAX_RULES)]
 Ids = Annotated[list[Name], Field(max_length=MAX_RULES)]
 _MEMORY_FIELDS = {"must_bring": CheckedMemory.MUST, "never_bring": CheckedMemory.NEVER}
 _EXPECTATIONS = (*_MEMORY_FIELDS, "must_words", "never_words", "never_projects", "never_level")
@@ -33,7 +34,7 @@ class CheckDraft(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    prompt: Annotated[Text, Field(min_length=1, max_length=MAX_PROMPT)]
+    prompt: Annotated[str, Field(max_length=MAX_PROMPT), AfterValidator(TypeAdapter(Text).validate_python)]
     project: Name = Field("", description="The project of the prompt. Limits memories as in POST /inject.")
     level: Sensitivity = Field(Sensitivity.PUBLIC, description="Up to which level the prompt asks.")
     must_bring: Ids = Field(default_factory=list, description="Ids of memories.")

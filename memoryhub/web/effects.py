@@ -40,9 +40,11 @@ def render_panel(request: HtmxHttpRequest, context: dict[str, Any], status: int 
 def render_refusal(request: HtmxHttpRequest, form: forms.Form, error: str = "") -> HttpResponse:
     """Return the panel with what is wrong with a form, for htmx."""
     errors = [
-        f"{form[name].label}: {' '.join(texts)}" for name, texts in form.errors.items() if name in form.fields
+        f"{form[name].label}: {' '.join(map(str, texts))}"
+        for name, texts in form.errors.items()
+        if name in form.fields
     ]
-    errors += form.non_field_errors()
+    errors += map(str, form.non_field_errors())
     return render_panel(request, {"effect_errors": [error] if error else errors}, 422)
 
 

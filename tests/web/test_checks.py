@@ -72,7 +72,7 @@ def test_check_is_edited_run_and_deleted(sign_in, remember):
         ({"prompt": ""}, "Type what an agent would be asked."),
         ({"must_words": ""}, "Expects nothing; give at least one of"),
         ({"must_bring": "nothere"}, "There is no memory nothere"),
-        ({"must_words": "x" * 201}, "Must bring a memory with:"),
+        ({"must_words": "x" * 201}, "at most 200 characters"),
         ({"level": "secret"}, "You may not see this level here"),
     ],
 )

@@ -129,4 +129,4 @@ def test_bad_threshold_is_named(visitor, headers):
     values = {"min_score": "2", "max_count": "5", "token_budget": "2000"}
     response = visitor.post("/preview/thresholds/", values, headers=headers)
     assert response.status_code == 422
-    assert "Minimum score:" in text(response)
+    assert "Ensure this value is less than or equal to 1" in text(response)

@@ -86,16 +86,14 @@ def memory_edit(request: HtmxHttpRequest, uid: str) -> HttpResponse:
         queries.reveal_if_secret(request, memory, "edit")
         return _form_page(request, _memory_form(request, None, memory), memory)
     form = _memory_form(request, request.POST, memory)
-    if PREVIEW in request.POST and request.htmx:
-        return _effect_panel(request, form, memory)
+    if PREVIEW in request.POST:
+        return _preview_effect(request, form, memory)
     if form.is_valid():
         if form.draft is None:
             messages.info(request, "Nothing was changed.")
             return redirect(_next_url(request, memory))
         opened = form.cleaned_data["unchanged_since"]
         try:
-            if PREVIEW in request.POST:
-                return _form_page(request, form, memory, **_find_effect(request, form, memory))
             saved = memories.update_memory(uid, form.draft, request_actor(request), unchanged_since=opened)
         except memories.NotFound:
             raise Http404 from None
@@ -119,16 +117,20 @@ def _find_effect(request: HttpRequest, form: MemoryForm, memory: Memory) -> dict
     return effect_context(effect, [memory.uid], "this memory")
 
 
-def _effect_panel(request: HtmxHttpRequest, form: MemoryForm, memory: Memory) -> HttpResponse:
-    """Return the effect, or what is wrong with the form, in place of the panel below it."""
-    if not form.is_valid():
-        return render_refusal(request, form)
-    if form.draft is None:
-        return render_refusal(request, form, "You have not changed anything yet.")
-    try:
-        return render_panel(request, _find_effect(request, form, memory))
-    except memories.StoreError as refusal:
-        return render_refusal(request, form, to_sentence(refusal.message))
+def _preview_effect(request: HtmxHttpRequest, form: MemoryForm, memory: Memory) -> HttpResponse:
+    """Show the effect of the submitted change, or why there is none: below the form, which stays as it is."""
+    context: dict[str, Any] = {}
+    error = ""
+    if form.is_valid():
+        try:
+            error = "" if form.draft else "You have not changed anything yet."
+            context = _find_effect(request, form, memory) if form.draft else {}
+        except memories.StoreError as refusal:
+            error = to_sentence(refusal.message)
+    if request.htmx:
+        return render_panel(request, context) if context else render_refusal(request, form, error)
+    status = 200 if context else 422
+    return _form_page(request, form, memory, status, effect_errors=[error] if error else [], **context)
 
 
 def _memory_form(request: HttpRequest, data: Mapping[str, Any] | None, memory: Memory) -> MemoryForm:
