@@ -257,18 +257,21 @@ def _answer_pairs(
     before: dict[str, Answer] = {}
     begun = 0
     while begun < len(prompts) and limit.left() > 0:
-        # Outside the lock, which also loads what the replay inside needs.
-        for prompt in prompts[begun : begun + CHUNK]:
-            before[prompt.uid] = replay.answer(prompt)
-        lock, answers = Deadline(LOCK_MS), []
+        chunk = prompts[begun : begun + CHUNK]
+        # Outside the lock, which also loads what the searches inside need.
+        before |= {one.uid: replay.answer(one) for one in chunk if one.uid not in before}
+        lock, found = Deadline(LOCK_MS), []
         with _rolled_back(change):
-            for prompt in prompts[begun : begun + CHUNK]:
-                answers.append((prompt, before[prompt.uid], replay.answer(prompt)))
+            for prompt in chunk:
+                found.append(replay.find(prompt))
                 if lock.left() <= 0:
                     break
-        begun += len(answers)
-        time.sleep(max(min(lock.took() / 1000, limit.left()), 0))
-        yield from answers
+        free_until = time.monotonic() + lock.took() / 1000
+        begun += len(found)
+        # The texts are inspected outside the lock, because that takes longer than the search.
+        for prompt, candidates in zip(chunk, found, strict=False):
+            yield prompt, before[prompt.uid], replay.select(prompt, candidates)
+        time.sleep(max(min(free_until - time.monotonic(), limit.left()), 0))
 
 
 @contextmanager
