@@ -47,6 +47,10 @@ class CheckResult(BaseModel):
     failures: list[str]
 
 
+class DeletedCheck(BaseModel):
+    deleted: bool
+
+
 @router.get("/checks", auth=READ, response=documented(CheckList))
 def list_checks(request: ApiRequest, params: Query[CheckQuery]) -> HttpResponse:
     """Returns the memory checks, newest first, with the result of the last run."""
@@ -78,11 +82,11 @@ def replace_check(request: ApiRequest, check_id: str, draft: CheckDraft) -> Http
     return json_response(_serialize(check, request.auth.actor.clearance))
 
 
-@router.delete("/checks/{check_id}", auth=WRITE, response=documented(None, status=204, errors=(404,)))
+@router.delete("/checks/{check_id}", auth=WRITE, response=documented(DeletedCheck, errors=(404,)))
 def delete_check(request: ApiRequest, check_id: str) -> HttpResponse:
     """Deletes a check."""
     services.delete_check(check_id, request.auth.actor)
-    return HttpResponse(status=204)
+    return json_response({"deleted": True})
 
 
 @router.post("/checks/{check_id}/run", auth=READ, response=documented(CheckResult, errors=(404,)))

@@ -89,7 +89,7 @@ def test_check_is_created_read_replaced_run_and_deleted(bot, ada):
     assert (replaced["must_words"], replaced["passed"]) == (["quagga"], None)
     assert bot.post(f"{path}/run").json()["passed"] is False
     assert len(bot.get("/checks").json()["items"]) == 1
-    assert bot.delete(path).status_code == 204
+    assert bot.delete(path).json() == {"deleted": True}
     is_problem(bot.get(path), 404)
 
 
