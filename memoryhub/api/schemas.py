@@ -255,6 +255,33 @@ class InjectionShape(BaseModel):
     skipped: list[str]
 
 
+class LostShape(BaseModel):
+    id: str
+    reason: str
+
+
+class PromptEffectShape(BaseModel):
+    """A prompt whose answer would change: ids of the memories before and after."""
+
+    injection_id: str
+    prompt: str
+    project: str
+    before: list[str]
+    after: list[str]
+    lost: list[LostShape]
+    gained: list[str]
+
+
+class EffectShape(BaseModel):
+    """``total``: logged prompts to replay. ``replayed``: those for which there was time."""
+
+    summary: str
+    total: int
+    replayed: int
+    took_ms: float
+    changed: list[PromptEffectShape]
+
+
 class EntryShape(BaseModel):
     """An entry of a timeline. Further fields depend on ``kind``."""
 

@@ -300,7 +300,7 @@ class Config(BaseModel):
         "HH:MM or empty",
     )
     maintenance_operations: str = _text_tunable(
-        "purge_expired,prune_events,consolidate,compress,embed",
+        "purge_expired,prune_events,consolidate,compress,embed,memory_checks",
         "operations of the daily maintenance, in this order",
         r"|[a-z_]+(,[a-z_]+)*",
         "names with commas between",

@@ -112,13 +112,14 @@ def select_memories(
     now: datetime,
     deadline: Deadline,
     notes: list[str],
+    min_score: float,
 ) -> Selection:
     """Select memories for the block.
 
     ``shown_at``: when the session was last shown each memory. Skipped steps are appended to ``notes``.
     """
     selection = Selection()
-    fit = _filter_candidates(candidates, shown_at, selection)
+    fit = _filter_candidates(candidates, shown_at, selection, min_score)
     inspected: dict[int, InspectedCandidate] = {}
     while True:
         picked = _pick_by_scale(fit, count, now, notes)
@@ -196,10 +197,9 @@ def pinned_warnings(chosen: Selection) -> list[str]:
 
 
 def _filter_candidates(
-    candidates: Sequence[Candidate], shown_at: Mapping[str, datetime], selection: Selection
+    candidates: Sequence[Candidate], shown_at: Mapping[str, datetime], selection: Selection, min_score: float
 ) -> list[Candidate]:
     """Return the candidates with the minimum score that are new to the session or changed since."""
-    min_score = settings.MEMORYHUB.injection_min_score
     fit, below = [], []
     for one in candidates:
         if one.score < min_score:

@@ -10,6 +10,7 @@ from memoryhub.models.account import (
     Profile,
     SavedSearch,
 )
+from memoryhub.models.check import CheckedMemory, MemoryCheck
 from memoryhub.models.clock import ClockState
 from memoryhub.models.fact import Fact
 from memoryhub.models.journal import JournalEntry
@@ -31,6 +32,7 @@ from memoryhub.models.session import Event, Injection, Session
 
 __all__ = [
     "AgentToken",
+    "CheckedMemory",
     "ClockState",
     "CodeReference",
     "Embedding",
@@ -48,6 +50,7 @@ __all__ = [
     "MaintenanceRun",
     "Membership",
     "Memory",
+    "MemoryCheck",
     "MemoryText",
     "MemoryTrigram",
     "ModelUse",
