@@ -57,7 +57,7 @@ def test_a_file_is_looked_through_and_then_imported(
     open_page: OpenPage, writer: User, workers: None, notes: Path, javascript: bool
 ) -> None:
     page = open_page("/transfer/", writer, java_script_enabled=javascript)
-    send(page, notes, "Dry run")
+    send(page, notes, "Check the file")
     expect(page.get_by_text("Nothing was stored.")).to_be_visible(timeout=20_000)
     expect(page.get_by_text("line 31: content:")).to_be_visible()
     assert not Memory.objects.exists()
@@ -70,7 +70,7 @@ def test_what_would_fail_is_accessible_and_fits(
     open_page: OpenPage, writer: User, workers: None, notes: Path
 ) -> None:
     page = open_page("/transfer/", writer)
-    send(page, notes, "Dry run")
+    send(page, notes, "Check the file")
     expect(page.get_by_text("What would fail")).to_be_visible(timeout=20_000)
     assert not find_state_problems(page)
 
