@@ -23,7 +23,7 @@ from memoryhub.maintenance import results, runs
 from memoryhub.maintenance.operations.base import Change, Operation, Pace, Step
 from memoryhub.memories import serializers
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
-from memoryhub.memories.undo import record_action
+from memoryhub.memories.undo import Undo, record_action
 from memoryhub.models import MaintenanceRun, Memory, RunChanges
 from memoryhub.transfer import uploads
 from memoryhub.transfer.field_mapping import MAPPING_TARGETS
@@ -103,6 +103,11 @@ class ImportOperation(Operation[ImportParams]):
             yield from _import_steps(reader, options, ids)
         if not params.dry_run:
             uploads.delete_upload(params.upload)
+
+    def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
+        undo = Undo.of_action(run_uid, actor, self.inverse_records, now)
+        pace = Pace(_FIRST_BATCH, _MAX_BATCH, _MIN_BATCH, stretch=_BATCH_SECONDS, rest=_PAUSE_SECONDS)
+        yield from undo.steps(pace.batches)
 
 
 IMPORT_OPERATION = ImportOperation()

@@ -8,8 +8,9 @@ from datetime import timedelta
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
+from memoryhub.core.database import batched
 from memoryhub.core.vocabulary import TrashReason
-from memoryhub.facts.services import delete_facts
+from memoryhub.facts.services import MAX_FACTS, delete_facts
 from memoryhub.memories.delete import move_to_trash
 from memoryhub.memories.undo import Inverse, Undo, inverse_of
 from memoryhub.models import JournalEntry, MaintenanceRun, Memory, Revision
@@ -33,14 +34,15 @@ def _added_items(rows: list[JournalEntry]) -> list[tuple[str, str]]:
 
 def _remove_added(undo: Undo, units: Sequence[tuple[str, str]]) -> int:
     """Move memories to the trash and delete facts. Memories that someone else changed or pinned stay."""
-    removed = delete_facts([uid for kind, uid in units if kind == "facts"], undo.actor, undo.now)
+    facts = [uid for kind, uid in units if kind == "facts"]
+    removed = sum(len(delete_facts(some, undo.actor, undo.now)) for some in batched(facts, MAX_FACTS))
     uids = [uid for kind, uid in units if kind == "memories"]
     visible = Memory.objects.visible_to(undo.actor.clearance).filter(uid__in=uids, deleted_at=None)
     changed = Revision.objects.filter(memory=OuterRef("pk")).exclude(actor=undo.actor.name)
     unchanged = visible.exclude(Exists(changed.exclude(actor__startswith="system:")))
     gone = [memory for memory in unchanged if not _was_pinned_later(memory)]
     move_to_trash(gone, undo.actor, TrashReason.UNDONE, undo.now, "delete", why=f"undo of import {undo.id}")
-    return len(gone) + len(removed)
+    return len(gone) + removed
 
 
 def _was_pinned_later(memory: Memory) -> bool:
