@@ -75,6 +75,20 @@ def test_what_would_fail_is_accessible_and_fits(
     assert not find_state_problems(page)
 
 
+def test_the_choices_fit_with_a_long_unknown_field(
+    open_page: OpenPage, writer: User, workers: None, tmp_path: Path
+) -> None:
+    path = tmp_path / "notes.jsonl"
+    path.write_text(json.dumps({"content": "a note", "a_name_without_any_blank_" * 3: 1}))
+    page = open_page("/transfer/", writer)
+    send(page, path, "Check the file")
+    expect(page.get_by_text("Unknown fields").first).to_be_visible(timeout=20_000)
+    assert not find_state_problems(page)
+    for width in (640, 390, 320):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 def test_an_export_is_downloaded(open_page: OpenPage, writer: User, remember: Callable[..., Memory]) -> None:
     remember("to take along")
     page = open_page("/", writer)
