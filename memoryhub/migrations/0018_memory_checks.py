@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('memoryhub', '0016_backfill'),
+        ('memoryhub', '0017_freshness'),
     ]
 
     operations = [

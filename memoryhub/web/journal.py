@@ -54,6 +54,7 @@ SUGGESTED_OPERATIONS = (
         "split",
         "undo_move",
         "backfill",
+        "import",
         "undo_backfill",
         "hold_together",
         "undo_hold_together",

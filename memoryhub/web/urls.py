@@ -167,6 +167,7 @@ urlpatterns: list[URLPattern] = [
     path("transfer/imports/<slug:uid>/progress/", transfer.import_progress, name="import-progress"),
     path("transfer/imports/<slug:uid>/stop/", transfer.import_stop, name="import-stop"),
     path("transfer/imports/<slug:uid>/resume/", transfer.import_resume, name="import-resume"),
+    path("transfer/imports/<slug:uid>/undo/", transfer.import_undo, name="import-undo"),
     path("transfer/imports/<slug:uid>/import/", transfer.import_after_dry_run, name="import-for-good"),
     path("journal/", journal.journal, name="journal"),
     path("journal/verify/", journal.journal_verify, name="journal-verify"),
