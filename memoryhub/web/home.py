@@ -24,6 +24,7 @@ from memoryhub.stats import counts
 from memoryhub.web.base import charts, live
 from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.charts import breakdown
+from memoryhub.web.base.project_scope import narrow_to_project
 from memoryhub.web.checks import failed_checks
 from memoryhub.web.maintenance import recent_failed_runs
 from memoryhub.web.memories.queries import live_memories
@@ -41,7 +42,7 @@ VERIFICATION_TIMEOUT = 300  # seconds for which the verification of an unchanged
 @require_safe
 @live.answers_polls
 def home_page(request: HttpRequest) -> HttpResponse:
-    clearance = request_clearance(request)
+    clearance = narrow_to_project(request_clearance(request), request.GET.get("project", ""))
     about = f"{clearance_key(clearance)} {timezone.get_current_timezone_name()}"
     (numbers, days), helped = cached_until_change(
         request,

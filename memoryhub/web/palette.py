@@ -16,13 +16,13 @@ from django.views.decorators.http import require_safe
 from memoryhub.access import redaction
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
-from memoryhub.accounts.people import may_manage_people
 from memoryhub.accounts.saved_searches import list_saved_searches
 from memoryhub.capture.segments import BOUNDARY_PREDICATE as BOUNDARY
 from memoryhub.core.text import collapse_whitespace, fold
 from memoryhub.models import Fact, Memory, Session
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats.counts import count_values
+from memoryhub.web.base.navigation import SECTIONS, Place
 from memoryhub.web.saved_searches import to_list_address
 from memoryhub.web.templatetags.pages import session_url, thing_url
 
@@ -54,7 +54,6 @@ MAX_SAVED = 5
 MAX_MEMORIES = 8
 MAX_SESSIONS = 5
 MAX_THINGS = 5
-_RUN_PERMISSIONS = ("memoryhub.view_maintenancerun", "memoryhub.add_maintenancerun")
 
 
 @dataclass(frozen=True)
@@ -77,38 +76,15 @@ class PaletteGroup:
     places: list[PaletteItem]
 
 
-@dataclass(frozen=True)
-class _Page:
-    """A page. ``also``: more words that find it. ``needs``: permissions, any of which opens it."""
-
-    name: str
-    text: str
-    also: str = ""
-    needs: tuple[str, ...] = ()
-
-
-_PAGES = (
-    _Page("home", "Home", "start overview statistics"),
-    _Page("glance", "At a glance", "charts health report statistics"),
-    _Page("search", "Search", "find"),
-    _Page("searches", "Saved searches", "own lists filters bookmarks"),
-    _Page("memories", "Memories", "list browse"),
-    _Page("memory-new", "New memory", "add write store", ("memoryhub.add_memory",)),
-    _Page("review", "Review", "queue new flagged low confidence approve curate"),
-    _Page("duplicates", "Duplicates", "merge alike near"),
-    _Page("preview", "Recall", "prompt preview what an agent is shown"),
-    _Page("sessions", "Sessions", "agents conversations"),
-    _Page("injections", "Injections", "what the agents knew and why"),
-    _Page("timeline", "Timeline", "days months calendar"),
-    _Page("facts", "Facts", "subjects predicates objects table"),
-    _Page("facts-graph", "Graph of facts", "nodes edges picture"),
-    _Page("fact-conflicts", "Contradictions", "conflicting facts supersede"),
-    _Page("journal", "Journal", "changes audit who when"),
-    _Page("trash", "Trash", "deleted expired restore undo"),
-    _Page("maintenance", "Maintenance", "consolidation compression upkeep", _RUN_PERMISSIONS),
-    _Page("connect", "Connect an agent", "tokens hooks mcp claude code"),
-    _Page("transfer", "Import and export", "files backup move"),
-    _Page("you", "You", "own tokens password theme time zone settings signed in"),
+# Pages that the sidebar does not list.
+_MORE_PAGES = (
+    Place("glance", "Statistics", "at a glance charts health report"),
+    Place("search", "Search", "find"),
+    Place("searches", "Saved searches", "own lists filters bookmarks"),
+    Place(
+        "memory-new", "New memory", "add write store", (), lambda user: user.has_perm("memoryhub.add_memory")
+    ),
+    Place("fact-conflicts", "Contradictions", "conflicting facts supersede"),
 )
 
 
@@ -133,12 +109,12 @@ def find_groups(user: Any, clearance: Clearance, typed: str) -> list[PaletteGrou
 
 def _pages(user: Any, typed: str) -> list[PaletteItem]:
     """Return the pages that the user may open and that match the query."""
-    shown = [page for page in _PAGES if not page.needs or any(map(user.has_perm, page.needs))]
-    places = [(f"{page.text} {page.also}", PaletteItem(page.text, reverse(page.name))) for page in shown]
-    if may_manage_people(user):
-        places.append(("People rights roles accounts members", PaletteItem("People", reverse("people"))))
+    listed = [place for section in SECTIONS for place in section.places] + list(_MORE_PAGES)
+    places = [
+        (f"{one.text} {one.also}", PaletteItem(one.text, one.href)) for one in listed if one.is_open_to(user)
+    ]
     if user.is_staff:
-        places.append(("Curation admin", PaletteItem("Curation (admin)", reverse("admin:index"))))
+        places.append(("Curation admin", PaletteItem("Admin", reverse("admin:index"))))
     return [place for words, place in places if _matches_prefixes(words, typed)]
 
 

@@ -138,12 +138,12 @@ def _advice_context(
     text = form.value("q")
     weaker = search_memories(memories, text, limit=0, min_score=0).total if form.lowest_score() else 0
     filtered = bool(form.chips(request))
-    unfiltered = MemoryFilter().select(clearance)
+    unfiltered = MemoryFilter(project=form.value("project") or None).select(clearance)
     lowest = form.lowest_score()
     elsewhere = search_memories(unfiltered, text, limit=0, min_score=lowest).total if filtered else 0
     return {
         "weaker": weaker,
         "weaker_href": filter_url(request, min_score="0"),
         "elsewhere": elsewhere,
-        "elsewhere_href": filter_url(request, *form.base_fields.keys() - {"q", "min_score"}),
+        "elsewhere_href": filter_url(request, *form.base_fields.keys() - {"q", "min_score", "project"}),
     }

@@ -10,8 +10,7 @@
 
   function nameTheme(button) {
     const other = themeNow() === "dark" ? "light" : "dark";
-    button.setAttribute("aria-label", "Use the " + other + " theme");
-    button.title = "Use the " + other + " theme";
+    button.querySelector("span").textContent = "Use the " + other + " theme";
   }
 
   function turnTheme(button) {

@@ -68,7 +68,7 @@
   }
 
   function search() {
-    const box = document.querySelector("main input[type=search]");
+    const box = document.querySelector(".top input[type=search], main #by_q");
     if (box && isShown(box)) {
       box.focus();
       box.select();

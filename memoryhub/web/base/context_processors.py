@@ -14,13 +14,17 @@ from memoryhub.accounts.clearance import (
 from memoryhub.accounts.people import may_manage_people
 
 
-def switches(request: HttpRequest) -> dict[str, list[dict[str, object]]]:
-    """Return the switches this person may use, and whether each is on."""
+def switches(request: HttpRequest) -> dict[str, object]:
+    """Return the switches this person may use, whether each is on, and the names of those that are."""
     # A request refused before authentication (a bad host) has no user.
     if not hasattr(request, "user") or not request.user.is_authenticated:
         return {"switches": []}
     mine = [level for level in SWITCHABLE_LEVELS if may_view_level(request.user, level)]
-    return {"switches": [{"level": level, "on": is_level_shown(request, level)} for level in mine]}
+    shown = [level for level in mine if is_level_shown(request, level)]
+    return {
+        "switches": [{"level": level, "on": level in shown} for level in mine],
+        "levels_shown": f"{' and '.join(shown)} shown" if shown else "",
+    }
 
 
 def person_preferences(request: HttpRequest) -> dict[str, object]:

@@ -57,10 +57,10 @@ class MonthField(forms.DateField):
 
 
 class ProjectField(WordField):
-    """A project, with the existing ones as suggestions (``<datalist id="projects">``)."""
+    """A project. It is chosen in the sidebar, so the form only keeps it."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(widget=forms.TextInput(attrs={"list": "projects"}), **options)
+        super().__init__(widget=forms.HiddenInput, **options)
 
 
 class PredicateField(WordField):
@@ -103,8 +103,8 @@ class ListFilter(forms.Form):
         return end if end and end < timezone.now() else None
 
     def is_narrowed(self) -> bool:
-        """Whether any filter was given."""
-        return any(self.data.get(name) for name in self.fields)
+        """Whether any filter was given, apart from the project, which the sidebar shows."""
+        return any(self.data.get(name) for name in self.fields if name != "project")
 
     def begin(self) -> datetime | None:
         """Return the start of the first day."""

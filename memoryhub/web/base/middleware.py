@@ -24,6 +24,7 @@ from memoryhub.core.damage import is_damage, is_recorded
 from memoryhub.core.database import is_database_busy, is_interrupted, is_store_unavailable
 from memoryhub.core.pagination import InvalidCursor
 from memoryhub.web.base import live
+from memoryhub.web.base.project_scope import apply_scope
 from memoryhub.web.base.requests import patch_vary
 
 ZONE_COOKIE = "zone"  # written by theme.js: the browser's time zone, used if the person chose none
@@ -66,6 +67,8 @@ class PageMiddleware(LoginRequiredMiddleware):
             return None
         mark_as_page(request)
         answer: HttpResponseBase | None = super().process_view(request, view_func, view_args, view_kwargs)
+        if request.user.is_authenticated:
+            apply_scope(request)
         return answer
 
     def handle_no_permission(self, request: HttpRequest, view_func: Callable[..., Any]) -> Redirect:

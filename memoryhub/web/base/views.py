@@ -1,10 +1,11 @@
-"""Shared views: error pages, the sensitivity switches and field suggestions."""
+"""Shared views: error pages, the sensitivity switches, the project switcher and field suggestions."""
 
 from __future__ import annotations
 
 import sys
 
 from csp.constants import HEADER
+from django.contrib import messages
 from django.core.exceptions import DisallowedHost, PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -17,6 +18,7 @@ from memoryhub.http.middleware import page_policy
 from memoryhub.models import Memory
 from memoryhub.stats.counts import count_values
 from memoryhub.web.base.middleware import mark_as_page, store_error_page
+from memoryhub.web.base.project_scope import choose_project, without_project
 from memoryhub.web.base.requests import return_url
 
 MAX_PROJECT_NAMES = 200
@@ -32,6 +34,14 @@ def turn_switch(request: HttpRequest) -> HttpResponse:
         raise PermissionDenied
     show_level(request, level, request.POST.get("on") == "1")
     return redirect(return_url(request, "home"))
+
+
+@require_POST
+def project_choose(request: HttpRequest) -> HttpResponse:
+    """Show only ``project`` on every page, or all projects if it is empty, then redirect to ``next``."""
+    if not choose_project(request, request.POST.get("project", "").strip()):
+        messages.error(request, "No such project, or it has no memories that you can see.")
+    return redirect(without_project(return_url(request, "/")))
 
 
 @require_safe

@@ -49,7 +49,8 @@ def _list_context(request: HttpRequest, form: BrowseFilter, clearance: Clearance
     memories = form.select(clearance)
     chips = form.chips(request)
     # Without filters, the counts of all visible memories are known and updated by change.
-    facet_counts = counts.top_facets(memories) if chips else counts.top_visible_facets(clearance)
+    is_filtered = chips or form.value("project")
+    facet_counts = counts.top_facets(memories) if is_filtered else counts.top_visible_facets(clearance)
     return {
         "page": paginate(memories, column, PAGE_SIZE, request.GET.get("cursor")),
         "total": sum(facet_counts["sensitivity"].values()),  # every memory has one of few levels

@@ -28,6 +28,7 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.search.hybrid import search_memories
 from memoryhub.web.base.fields import parse_aware_datetime, parse_whole_number
 from memoryhub.web.base.filters import TimelineFilter
+from memoryhub.web.base.project_scope import narrow_to_project
 from memoryhub.web.base.requests import return_url
 from memoryhub.web.memories import queries
 from memoryhub.web.memories.filters import BrowseFilter, SearchFilter
@@ -78,7 +79,8 @@ def _search_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -
 
 
 def _trash_list(query: QueryDict, match: ResolverMatch, clearance: Clearance) -> MemoryQuerySet:
-    visible: MemoryQuerySet = Memory.objects.visible_to(clearance)
+    narrowed = narrow_to_project(clearance, query.get("project", ""))
+    visible: MemoryQuerySet = Memory.objects.visible_to(narrowed)
     return visible.expired() if query.get("tab") == "expired" else visible.trashed()
 
 

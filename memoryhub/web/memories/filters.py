@@ -38,7 +38,7 @@ def _choice_field(values: tuple[str, ...], **options: Any) -> forms.ChoiceField:
     )
 
 
-_NOT_FILTERS = {"q", "min_score", "order"}
+_NOT_FILTERS = {"project", "q", "min_score", "order"}  # no chip: shown elsewhere on the page
 
 
 @dataclass(frozen=True)

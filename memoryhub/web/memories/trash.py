@@ -17,6 +17,7 @@ from memoryhub.core.pagination import InvalidCursor, paginate
 from memoryhub.memories.rows import is_unchanged
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
+from memoryhub.web.base.project_scope import narrow_to_project
 from memoryhub.web.base.requests import return_url
 from memoryhub.web.memories.bulk_actions import (
     Selection,
@@ -48,7 +49,8 @@ def _trash_list(request: HttpRequest) -> HttpResponse:
     tab = request.GET.get("tab", "trashed")
     if tab not in _TABS:
         tab = "trashed"
-    counts = {name: _memories_in_tab(clearance, name).count() for name in _TABS}
+    project = request.GET.get("project", "")
+    counts = {name: _memories_in_tab(clearance, name, project).count() for name in _TABS}
     context: dict[str, Any] = {
         "tab": tab,
         "total": counts[tab],
@@ -65,7 +67,7 @@ def _trash_list(request: HttpRequest) -> HttpResponse:
         "may_erase": may_erase(request),
         "first": not request.GET.get("cursor"),
     }
-    rows = _memories_in_tab(clearance, tab).select_related("merged_into")
+    rows = _memories_in_tab(clearance, tab, project).select_related("merged_into")
     try:
         context["page"] = paginate(rows, _TABS[tab][1], PAGE_SIZE, request.GET.get("cursor"))
     except InvalidCursor:
@@ -73,8 +75,8 @@ def _trash_list(request: HttpRequest) -> HttpResponse:
     return render(request, "trash.html", context)
 
 
-def _memories_in_tab(clearance: Clearance, tab: str) -> MemoryQuerySet:
-    visible: MemoryQuerySet = Memory.objects.visible_to(clearance)
+def _memories_in_tab(clearance: Clearance, tab: str, project: str) -> MemoryQuerySet:
+    visible: MemoryQuerySet = Memory.objects.visible_to(narrow_to_project(clearance, project))
     return visible.trashed() if tab == "trashed" else visible.expired()
 
 

@@ -68,9 +68,6 @@ class ReviewFilter(ListFilter):
         if data.get("tab") == _OLD_TAB:
             self.data = {**data, "tab": CONTRADICTIONS}
 
-    def is_narrowed(self) -> bool:
-        return bool(self.data.get("project"))
-
 
 @dataclass(frozen=True)
 class ReviewTab:

@@ -11,7 +11,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from memoryhub.access.policy import LEVELS, Clearance
+from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import full_clearance, request_clearance
 from memoryhub.capture.segments import BOUNDARY_FACTS
 from memoryhub.core.dates import start_of_day
@@ -22,11 +22,10 @@ from memoryhub.stats.usage import MAX_JOURNAL_ROWS, Activity, MemoryUsage, count
 from memoryhub.web.base import charts
 from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.charts import breakdown
+from memoryhub.web.base.project_scope import narrow_to_project
 from memoryhub.web.duplicates.presenters import Comparison
 from memoryhub.web.review.queue import count_contradictions
 from memoryhub.web.stats import presenters
-
-_ALL_LEVELS = LEVELS[-1]
 
 
 @require_safe
@@ -35,7 +34,7 @@ def stats_page(request: HttpRequest) -> HttpResponse:
     form = presenters.StatsFilter(request.GET)
     valid = form.is_valid()
     project = form.project_asked()
-    clearance = _narrow_to_project(request_clearance(request), project)
+    clearance = narrow_to_project(request_clearance(request), project)
     context = {
         "form": form,
         "in_full": form.cleaned_data.get("all"),
@@ -54,10 +53,6 @@ def stats_page(request: HttpRequest) -> HttpResponse:
         sizes = cached_until_change(request, "sizes", "", lambda: database_sizes(full))
         context |= {"sizes": sizes, "storage": presenters.storage_chart(sizes)}
     return render(request, "glance/page.html", context, status=200 if valid else 422)
-
-
-def _narrow_to_project(clearance: Clearance, project: str) -> Clearance:
-    return clearance.within(Clearance.up_to(_ALL_LEVELS, projects=[project])) if project else clearance
 
 
 @require_safe

@@ -70,24 +70,6 @@ def _render_icon(name: str, label: str) -> SafeString:
     return render_to_string("includes/icon.html", {"path": f"includes/icons/{name}.svg", "label": label})
 
 
-@register.inclusion_tag("includes/nav_link.html", takes_context=True)
-def nav_link(context: dict[str, Any], name: str, text: str, also: str = "") -> dict[str, Any]:
-    """Render a link of the main navigation; ``aria-current``: "page" on that page, "true" on pages below it.
-
-    ``also`` names another page that counts as below it.
-    """
-    href = reverse(name)
-    path = getattr(context.get("request"), "path", "")
-    below = (path.startswith(href) and name != "home") or bool(also and path.startswith(reverse(also)))
-    return {"href": href, "text": text, "current": "page" if path == href else "true" if below else ""}
-
-
-@register.inclusion_tag("includes/levels_shown.html", takes_context=True)
-def levels_shown(context: dict[str, Any]) -> dict[str, Any]:
-    """Name the levels above public that are switched on."""
-    return {"levels": [switch["level"] for switch in context.get("switches") or [] if switch["on"]]}
-
-
 @register.inclusion_tag("includes/level_badge.html")
 def level_badge(level: str, always: bool = False) -> dict[str, Any]:
     """Render a badge for a level above public; for public too with ``always``."""

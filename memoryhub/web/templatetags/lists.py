@@ -1,4 +1,4 @@
-"""Template tags for the frame of pages and lists: bulk actions, saved searches, the review link."""
+"""Template tags for the frame of pages and lists: bulk actions, saved searches, the sidebar."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from memoryhub.accounts.clearance import full_clearance
 from memoryhub.core.vocabulary import SCOPES, TYPES
 from memoryhub.memories.bulk_actions import MAX_MEMORIES
 from memoryhub.models import Fact, Memory
+from memoryhub.web.base.navigation import navigation_links
+from memoryhub.web.base.project_scope import project_scope
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import filter_url
 from memoryhub.web.review import queue
 from memoryhub.web.saved_searches import list_address_of
-from memoryhub.web.templatetags.hub import nav_link
 
 register = template.Library()
 
@@ -80,10 +81,19 @@ def error_mark(context: template.Context) -> str:
     return "Error: " if has_errors else ""
 
 
-@register.inclusion_tag("review/badge.html", takes_context=True)
-def review_link(context: dict[str, Any]) -> dict[str, Any]:
-    """Render the link to the queue with the number of items for this person."""
-    return {**nav_link(context, "review", "Review"), "waiting": queue.badge_text(context["request"])}
+@register.inclusion_tag("includes/sidebar.html", takes_context=True)
+def sidebar(context: dict[str, Any]) -> dict[str, Any]:
+    """Render the main navigation, with the number of items that wait for this person's review."""
+    request = context["request"]
+    sections = navigation_links(request.user, request.path)
+    may_review = any(section.name == "review" for section in sections)
+    return {
+        "sections": sections,
+        "waiting": queue.badge_text(request) if may_review else "",
+        "scope": project_scope(request),
+        "request": request,
+        "csrf_token": context.get("csrf_token"),
+    }
 
 
 @register.inclusion_tag("saved/here.html", takes_context=True)
