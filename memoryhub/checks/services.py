@@ -29,12 +29,26 @@ _MEMORY_FIELDS = {"must_bring": CheckedMemory.MUST, "never_bring": CheckedMemory
 _EXPECTATIONS = (*_MEMORY_FIELDS, "must_words", "never_words", "never_projects", "never_level")
 
 
+def _require_prompt(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be empty; write what an agent would be asked")
+    return text
+
+
+Prompt = Annotated[
+    str,
+    Field(max_length=MAX_PROMPT),
+    AfterValidator(TypeAdapter(Text).validate_python),
+    AfterValidator(_require_prompt),
+]
+
+
 class CheckDraft(BaseModel):
     """A prompt and what it must bring, and must never bring."""
 
     model_config = ConfigDict(extra="forbid")
 
-    prompt: Annotated[str, Field(max_length=MAX_PROMPT), AfterValidator(TypeAdapter(Text).validate_python)]
+    prompt: Prompt
     project: Name = Field("", description="The project of the prompt. Limits memories as in POST /inject.")
     level: Sensitivity = Field(Sensitivity.PUBLIC, description="Up to which level the prompt asks.")
     must_bring: Ids = Field(default_factory=list, description="Ids of memories.")
@@ -46,9 +60,7 @@ class CheckDraft(BaseModel):
     enabled: bool = True
 
     @model_validator(mode="after")
-    def _has_prompt_and_expectation(self) -> Self:
-        if not self.prompt.strip():
-            raise ValueError("prompt is empty; write what an agent would be asked")
+    def _has_expectation(self) -> Self:
         if not any(getattr(self, name) for name in _EXPECTATIONS):
             raise ValueError(f"expects nothing; give at least one of: {', '.join(_EXPECTATIONS)}")
         return self

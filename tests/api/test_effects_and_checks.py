@@ -99,6 +99,7 @@ def test_check_without_expectation_is_refused(bot, ada):
 
 def test_check_with_an_unknown_id_names_the_field(bot, ada):
     assert bad_fields(bot.post("/checks", {**DRAFT, "must_bring": ["nothere"]})) == {"must_bring"}
+    assert bad_fields(bot.post("/checks", {**DRAFT, "prompt": " "})) == {"prompt"}
 
 
 def test_reader_may_not_create_a_check(agent, ada):
