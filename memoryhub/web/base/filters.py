@@ -103,6 +103,10 @@ class ListFilter(forms.Form):
         return end if end and end < timezone.now() else None
 
     def is_narrowed(self) -> bool:
+        """Whether any filter was given."""
+        return any(self.data.get(name) for name in self.fields)
+
+    def is_narrowed_further(self) -> bool:
         """Whether any filter was given, apart from the project, which the sidebar shows."""
         return any(self.data.get(name) for name in self.fields if name != "project")
 

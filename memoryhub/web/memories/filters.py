@@ -20,6 +20,7 @@ from memoryhub.stats.counts import EXPIRING_DAYS
 from memoryhub.stats.usage import HEALTH_ISSUES, issue_condition
 from memoryhub.transfer.undo import imported_memories
 from memoryhub.web.base.filters import DayField, ListFilter, PastDayField, ProjectField, WordField, day_bounds
+from memoryhub.web.base.project_scope import chosen_project
 
 ORDERS = {
     "-updated_at": "Changed",
@@ -38,7 +39,7 @@ def _choice_field(values: tuple[str, ...], **options: Any) -> forms.ChoiceField:
     )
 
 
-_NOT_FILTERS = {"project", "q", "min_score", "order"}  # no chip: shown elsewhere on the page
+_NOT_FILTERS = {"q", "min_score", "order"}
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ class MemoryListFilter(ListFilter):
             FilterChip(str(self[name].label), self.display_value(name), filter_url(request, name))
             for name in self.fields
             if name not in _NOT_FILTERS and self.data.get(name) and name not in self.errors
+            if name != "project" or self.data[name] != chosen_project(request)
         ]
 
 
