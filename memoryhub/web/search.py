@@ -29,6 +29,7 @@ from memoryhub.search.snapshots import search_snapshot
 from memoryhub.search.snippets import extract_snippet, highlight_text, snippet_of_first_match
 from memoryhub.web.base.fields import parse_whole_number
 from memoryhub.web.base.markdown import to_plain_text
+from memoryhub.web.base.project_scope import chosen_project
 from memoryhub.web.base.requests import HtmxHttpRequest, page_or_fragment, update_address_bar
 from memoryhub.web.memories.browse import build_facets
 from memoryhub.web.memories.filters import SearchFilter, filter_url
@@ -138,12 +139,12 @@ def _advice_context(
     text = form.value("q")
     weaker = search_memories(memories, text, limit=0, min_score=0).total if form.lowest_score() else 0
     filtered = bool(form.chips(request))
-    unfiltered = MemoryFilter(project=form.value("project") or None).select(clearance)
+    unfiltered = MemoryFilter(project=chosen_project(request) or None).select(clearance)
     lowest = form.lowest_score()
     elsewhere = search_memories(unfiltered, text, limit=0, min_score=lowest).total if filtered else 0
     return {
         "weaker": weaker,
         "weaker_href": filter_url(request, min_score="0"),
         "elsewhere": elsewhere,
-        "elsewhere_href": filter_url(request, *form.base_fields.keys() - {"q", "min_score", "project"}),
+        "elsewhere_href": filter_url(request, *form.base_fields.keys() - {"q", "min_score"}),
     }

@@ -29,7 +29,7 @@ class TestPermissions:
 
     def test_a_viewer_sees_everything_and_starts_nothing(self, sign_in: Any, faded: Any) -> None:
         client = sign_in("view_maintenancerun")
-        assert "/maintenance/" in page(client.get("/")).links()
+        assert "/maintenance/" in page(client.get("/you/")).links()
         shown = main(client.get("/maintenance/"))
         assert "Consolidate" in shown.words
         assert not shown.all("button")

@@ -36,7 +36,7 @@ def test_login_is_required(client):
 
 def test_page_is_in_the_navigation_and_asks_for_a_prompt(visitor):
     page = visitor.get("/preview/").content.decode()
-    assert 'href="/preview/"' in visitor.get("/").content.decode()
+    assert 'href="/preview/"' in visitor.get("/you/").content.decode()
     assert '<textarea name="prompt"' in page
     assert 'value="2000"' in page
 

@@ -82,7 +82,8 @@ def test_active_switch_is_shown_on_every_page(sign_in: Any) -> None:
     client = sign_in("view_private", "view_secret", on=["secret"])
     for path in ("/", "/search/", "/memories/", "/trash/", "/nowhere/"):
         page = client.get(path).content.decode()
-        assert "<strong>Secret</strong> memories are shown" in page, path
+        assert 'aria-label="Visibility: secret shown"' in page, path
+        assert '<span class="tool-text">Secret shown</span>' in page, path
         assert page.count('aria-pressed="true"') == 1, path
 
 

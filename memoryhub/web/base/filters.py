@@ -103,7 +103,11 @@ class ListFilter(forms.Form):
         return end if end and end < timezone.now() else None
 
     def is_narrowed(self) -> bool:
-        """Whether any filter was given, apart from the project, which the sidebar shows."""
+        """Whether any filter was given."""
+        return any(self.data.get(name) for name in self.fields)
+
+    def has_filters(self) -> bool:
+        """Whether any filter of the form's own was given: not the project, which the sidebar shows."""
         return any(self.data.get(name) for name in self.fields if name != "project")
 
     def begin(self) -> datetime | None:

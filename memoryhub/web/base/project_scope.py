@@ -6,7 +6,6 @@ widens it. An address with a project of its own shows that one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from django.http import HttpRequest, QueryDict
@@ -15,7 +14,6 @@ from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.stats.counts import facets_and_days
 
-MAX_LISTED = 50  # larger stores get a field for the others
 SCOPED_PAGES = frozenset(
     (
         *(
@@ -38,15 +36,6 @@ _SESSION_KEY = "project"
 _PARAMETERS = ("project", "cursor", "page", "entry")  # they belong to the list of another project
 
 
-@dataclass(frozen=True)
-class ProjectScope:
-    """The switcher: the project shown (empty: all of them), and those to choose from."""
-
-    current: str
-    listed: list[str] = field(default_factory=list)
-    has_more: bool = False
-
-
 def apply_scope(request: HttpRequest) -> None:
     """Filter a page in scope by the chosen project, unless its address names one."""
     match = request.resolver_match
@@ -64,24 +53,22 @@ def chosen_project(request: HttpRequest) -> str:
 
 def choose_project(request: HttpRequest, project: str) -> bool:
     """Set the project of this session; empty for all. Return False for one that the person does not see."""
-    if project and project not in _visible_projects(request):
+    if project and project not in visible_projects(request):
         return False
     request.session[_SESSION_KEY] = project
     return True
 
 
-def _visible_projects(request: HttpRequest) -> list[str]:
+def visible_projects(request: HttpRequest) -> list[str]:
     """Return the projects with memories that the person sees, those with the most first."""
     return [name for name in facets_and_days(request_clearance(request))[0]["project"] if name]
 
 
-def project_scope(request: HttpRequest) -> ProjectScope:
-    """Return the switcher of a page."""
+def current_project(request: HttpRequest) -> str:
+    """Return the project that a page shows; empty for all of them."""
     match = request.resolver_match
     is_scoped = match is not None and match.url_name in SCOPED_PAGES
-    current = (request.GET.get("project", "") if is_scoped else "") or chosen_project(request)
-    names = _visible_projects(request)
-    return ProjectScope(current, sorted(names[:MAX_LISTED], key=str.casefold), len(names) > MAX_LISTED)
+    return (request.GET.get("project", "") if is_scoped else "") or chosen_project(request)
 
 
 def without_project(address: str) -> str:

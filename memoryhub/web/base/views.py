@@ -18,10 +18,11 @@ from memoryhub.http.middleware import page_policy
 from memoryhub.models import Memory
 from memoryhub.stats.counts import count_values
 from memoryhub.web.base.middleware import mark_as_page, store_error_page
-from memoryhub.web.base.project_scope import choose_project, without_project
-from memoryhub.web.base.requests import return_url
+from memoryhub.web.base.project_scope import choose_project, visible_projects, without_project
+from memoryhub.web.base.requests import HtmxHttpRequest, return_url
 
 MAX_PROJECT_NAMES = 200
+MAX_PROJECTS_LISTED = 50  # in the switcher; larger stores get a field for the others
 
 
 @require_POST
@@ -42,6 +43,19 @@ def project_choose(request: HttpRequest) -> HttpResponse:
     if not choose_project(request, request.POST.get("project", "").strip()):
         messages.error(request, "No such project, or it has no memories that you can see.")
     return redirect(without_project(return_url(request, "/")))
+
+
+@require_safe
+def project_menu(request: HtmxHttpRequest) -> HttpResponse:
+    """Return the choices of the project switcher, loaded when it opens."""
+    names = visible_projects(request)
+    context = {
+        "names": sorted(names[:MAX_PROJECTS_LISTED], key=str.casefold),
+        "has_more": len(names) > MAX_PROJECTS_LISTED,
+        "current": request.GET.get("current", ""),
+        "next": request.htmx.current_url_abs_path or "/",
+    }
+    return render(request, "includes/project_menu.html", context)
 
 
 @require_safe

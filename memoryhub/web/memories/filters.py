@@ -19,6 +19,7 @@ from memoryhub.stats import usage
 from memoryhub.stats.counts import EXPIRING_DAYS
 from memoryhub.stats.usage import HEALTH_ISSUES, issue_condition
 from memoryhub.web.base.filters import DayField, ListFilter, PastDayField, ProjectField, WordField, day_bounds
+from memoryhub.web.base.project_scope import chosen_project
 
 ORDERS = {
     "-updated_at": "Changed",
@@ -37,7 +38,7 @@ def _choice_field(values: tuple[str, ...], **options: Any) -> forms.ChoiceField:
     )
 
 
-_NOT_FILTERS = {"project", "q", "min_score", "order"}  # no chip: shown elsewhere on the page
+_NOT_FILTERS = {"q", "min_score", "order"}
 
 
 @dataclass(frozen=True)
@@ -79,11 +80,18 @@ class MemoryListFilter(ListFilter):
         return MemoryFilter(**(plain | {"since": self.begin(), "until": self.end()}))
 
     def chips(self, request: HttpRequest) -> list[FilterChip]:
-        """Return the active filters; an invalid value has no chip, it shows in its field."""
+        """Return the active filters; an invalid value has no chip, it shows in its field.
+
+        The project of the sidebar has none: only the sidebar can change it.
+        """
+        chosen = chosen_project(request)
         return [
             FilterChip(str(self[name].label), self.display_value(name), filter_url(request, name))
             for name in self.fields
-            if name not in _NOT_FILTERS and self.data.get(name) and name not in self.errors
+            if name not in _NOT_FILTERS
+            and self.data.get(name)
+            and name not in self.errors
+            and not (name == "project" and self.data[name] == chosen)
         ]
 
 
