@@ -8,8 +8,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from memoryhub.models import Membership
+from memoryhub.models import Membership, Memory
 
+PATHS = ["/", "/memories/", "/search/?q=lions+geese&min_score=0", "/timeline/entries/"]
 HTMX = {"HX-Request": "true", "HX-Current-URL": "http://testserver/memories/?type=fact"}
 
 
@@ -29,20 +30,19 @@ def two_projects(remember: Any) -> None:
 
 @pytest.mark.usefixtures("two_projects")
 class TestScope:
-    @pytest.mark.parametrize(
-        "path", ["/", "/memories/", "/search/?q=lions+geese&min_score=0", "/timeline/entries/"]
-    )
+    @pytest.mark.parametrize("path", PATHS)
     def test_pages_show_only_the_chosen_project(self, visitor: Client, path: str) -> None:
         assert choose(visitor, "zoo").status_code == 302
         page = words(visitor, path)
-        assert "lions sleep" in page
-        assert "geese march" not in page
+        assert "sleep" in page
+        assert "march" not in page
         choose(visitor, "")
-        assert "geese march" in words(visitor, path)
+        assert "march" in words(visitor, path)
 
     def test_trash_and_its_selection_are_of_the_chosen_project(self, writer: Client, remember: Any) -> None:
         for memory in (remember("old lions", project="zoo"), remember("old geese", project="farm")):
             writer.post(f"/memories/{memory.uid}/trash/")
+        words(writer, "/trash/")  # shows the messages of both
         choose(writer, "zoo")
         page = words(writer, "/trash/")
         assert "old lions" in page
@@ -76,9 +76,10 @@ class TestScope:
 
 
 class TestAccess:
-    def test_only_visible_projects_are_listed(self, sign_in: Any, four_levels: Any, remember: Any) -> None:
+    def test_only_visible_projects_are_listed(self, sign_in: Any, remember: Any) -> None:
         for level in ("private", "secret", "cosmic"):
-            remember("hidden", project=f"{level}-vault", sensitivity=level)
+            memory = remember(f"hidden {level}", project=f"{level}-vault")
+            Memory.objects.filter(pk=memory.pk).update(sensitivity=level)
         remember("open", project="hall")
         remember("hers", project="diary", scope="personal")
         client = sign_in("view_private", "view_secret", name="bob")
