@@ -26,7 +26,7 @@ from memoryhub.injection.selection import InspectedCandidate, WithheldCandidate
 from memoryhub.injection.services import inject_context
 from memoryhub.security.prompt_injection import FieldsVerdict
 from memoryhub.web.base.fields import normalize_newlines
-from memoryhub.web.base.filters import ProjectField, WordField
+from memoryhub.web.base.filters import WordField
 from memoryhub.web.base.requests import HtmxHttpRequest, page_or_fragment
 from memoryhub.web.memories.queries import reveal_if_secret
 
@@ -51,7 +51,10 @@ class RecallTestForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 4, "placeholder": "What would you ask the agent?"}),
         error_messages={"required": "Type a prompt first."},
     )
-    project = ProjectField(help_text="Team memories and memories without a project are included.")
+    project = WordField(
+        widget=forms.TextInput(attrs={"list": "projects"}),
+        help_text="Team memories and memories without a project are included.",
+    )
     session_id = WordField(label="Session", help_text="What it was shown lately is not shown again.")
     token_budget = forms.IntegerField(min_value=0, max_value=100_000, required=False, label="Tokens at most")
     max_count = forms.IntegerField(min_value=0, max_value=100, required=False, label="Memories at most")
