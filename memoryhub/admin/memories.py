@@ -120,7 +120,7 @@ class MemoryAdmin(VisibleRowsAdmin):
             {
                 "fields": (
                     *("id_shown", "state", "owner", "author", "created_at", "updated_at", "expires_at"),
-                    "pinned_at",
+                    *("pinned_at", "outdated_at"),
                     *("deleted_at", "trash_reason", "merged_into_shown", "replaced_by_shown"),
                     "accessed_count",
                     *("last_accessed_at", "flags", "reviewed_at", "facts_shown", "content_hash"),

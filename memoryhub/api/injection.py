@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Self
 
 from django.conf import settings
 from django.http import HttpResponse
 from django.utils import timezone
 from ninja import Query, Router
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from memoryhub import memories
 from memoryhub.access.policy import Actor
-from memoryhub.api.schemas import InjectionShape, documented
+from memoryhub.api.schemas import EffectShape, InjectionShape, documented
 from memoryhub.audit.journal import record_reveals
 from memoryhub.capture.ignored_paths import IgnoredPaths
-from memoryhub.http.authentication import READ, AccessParams, ApiRequest
+from memoryhub.capture.projects import get_project
+from memoryhub.core.vocabulary import ProjectMode, Right
+from memoryhub.http.authentication import READ, WRITE, AccessParams, ApiRequest, Caller, Ratio
 from memoryhub.http.problems import json_response
+from memoryhub.injection import effects
 from memoryhub.injection.requests import InjectionRequest as Wanted
 from memoryhub.injection.requests import InjectionResult, with_default_project
 from memoryhub.injection.services import inject_context
 from memoryhub.injection.system_prompt import format_most_used
 from memoryhub.memories.filters import MemoryFilter, TextFilter
-from memoryhub.memories.schemas import Name
+from memoryhub.memories.merge import MAX_MERGED
+from memoryhub.memories.schemas import Content, MemoryPatch, Name
 from memoryhub.models import Project
 
 router = Router()
@@ -91,6 +98,117 @@ def _inject(given: Wanted, actor: Actor) -> InjectionResult:
         return InjectionResult(skipped=["nothing is recorded in this project, so nothing is injected"])
     ignored = IgnoredPaths(project.ignored_paths, project.name)
     return inject_context(replace(given, prompt=ignored.redact(given.prompt)), actor)
+
+
+class UpdateIn(BaseModel):
+    """A change of the given fields of a memory."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: Name
+    fields: MemoryPatch
+
+
+class MergeIn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    keep: Name
+    others: Annotated[list[Name], Field(min_length=1, max_length=MAX_MERGED)]
+    content: Content | None = None
+
+
+class ModeIn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    project: Name
+    mode: ProjectMode
+
+
+class ThresholdsIn(BaseModel):
+    """Other values of ``injection_min_score``, ``max_inject_count`` and ``token_budget``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    min_score: Ratio | None = None
+    max_count: Annotated[int, Field(ge=0, le=MAX_MEMORIES)] | None = None
+    token_budget: Annotated[int, Field(ge=0, le=MAX_TOKENS)] | None = None
+
+
+class EffectRequest(AccessParams):
+    """Exactly one change. ``trash``: ids of memories to move to the trash."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    update: UpdateIn | None = None
+    merge: MergeIn | None = None
+    trash: Annotated[list[Name], Field(min_length=1, max_length=MAX_MERGED)] | None = None
+    mode: ModeIn | None = None
+    thresholds: ThresholdsIn | None = None
+
+    @model_validator(mode="after")
+    def _has_one_change(self) -> Self:
+        given = [one for one in (self.update, self.merge, self.trash, self.mode, self.thresholds) if one]
+        if len(given) != 1:
+            raise ValueError("give exactly one of: update, merge, trash, mode, thresholds")
+        return self
+
+
+@router.post(
+    "/injection/effect",
+    auth=WRITE,
+    response=documented(EffectShape, errors=(404, 409)),
+    tags=["search"],
+    summary="Preview the effect of a change on logged prompts",
+)
+def preview_effect(request: ApiRequest, wanted: EffectRequest) -> HttpResponse:
+    """Replays up to 200 logged prompts without and with a change, and returns those whose answers differ.
+
+    Nothing is changed, logged or counted. A mode requires the right ``maintain``.
+    """
+    effect, uids = _find_effect(wanted, request.auth)
+    return json_response(
+        {
+            "summary": effect.summary(uids, "one of these memories" if uids else "a memory"),
+            "total": effect.total,
+            "replayed": effect.replayed,
+            "took_ms": effect.took_ms,
+            "changed": [
+                {
+                    "injection_id": one.prompt.uid,
+                    "prompt": one.prompt.text,
+                    "project": one.prompt.project,
+                    "before": [memory.uid for memory in one.before.shown],
+                    "after": [memory.uid for memory in one.after.shown],
+                    "lost": [{"id": memory.uid, "reason": memory.reason} for memory in one.lost],
+                    "gained": [memory.uid for memory in one.gained],
+                }
+                for one in effect.changed
+            ],
+        }
+    )
+
+
+def _find_effect(wanted: EffectRequest, caller: Caller) -> tuple[effects.Effect, list[str]]:
+    """Return the effect, and the ids of the memories that the change is about."""
+    clearance, actor = wanted.clearance(caller), caller.actor
+    change: Callable[[], object]
+    if update := wanted.update:
+        change = partial(memories.update_memory, update.id, update.fields, actor)
+        return effects.preview_change(clearance, change), [update.id]
+    if merge := wanted.merge:
+        change = partial(
+            memories.merge_memories, merge.keep, merge.others, actor, content=merge.content or ""
+        )
+        return effects.preview_change(clearance, change), [merge.keep, *merge.others]
+    if wanted.trash:
+        change = partial(memories.trash_memories, wanted.trash, actor)
+        return effects.preview_change(clearance, change), wanted.trash
+    if wanted.mode:
+        caller.require(Right.MAINTAIN)
+        get_project(wanted.mode.project, actor)
+        return effects.preview_settings(clearance, modes={wanted.mode.project: wanted.mode.mode}), []
+    limits = effects.Thresholds(**(wanted.thresholds or ThresholdsIn()).model_dump())
+    return effects.preview_settings(clearance, thresholds=limits), []
 
 
 MAX_ENTRIES, DEFAULT_ENTRIES = 200, 20

@@ -17,6 +17,7 @@ from ninja.operation import Operation
 import memoryhub
 from memoryhub.api import (
     backfill,
+    checks,
     duplicates,
     events,
     extraction,
@@ -83,6 +84,7 @@ for router in (
     records.router,
     events.router,
     backfill.router,
+    checks.router,
     projects.router,
     tools.router,
     maintenance.router,

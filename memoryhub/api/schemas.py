@@ -70,6 +70,7 @@ class _Described(BaseModel):
     entities: list[EntityShape]
     superseded_by: str | None
     pinned: bool
+    may_be_outdated: bool
 
 
 class MemoryShape(_Described):
@@ -224,8 +225,8 @@ class RecallShape(BaseModel):
 
 class ShownShape(BaseModel):
     """``scale``: immediate, task, session or project; empty when ``memory.temporal`` is off. ``factor``: the
-    order follows score times this, because the memory helped, or did not, when it was shown before. Absent if
-    it is 1."""
+    order follows score times this, because the memory helped, or did not, when it was shown before, or may be
+    outdated. Absent if it is 1."""
 
     id: str
     score: float
@@ -234,9 +235,9 @@ class ShownShape(BaseModel):
 
 
 class WithheldShape(BaseModel):
-    """``reason``: below the floor, already shown in this session, over the count, over the budget, blocked by
-    the governor, or instruction removed (the rest of the memory is injected). ``detail``: kinds of
-    instructions."""
+    """``reason``: below the floor, already shown in this session, may be outdated, over the count, over the
+    budget, blocked by the governor, or instruction removed (the rest of the memory is injected).
+    ``detail``: kinds of instructions."""
 
     id: str
     reason: str
@@ -252,6 +253,33 @@ class InjectionShape(BaseModel):
     tokens_used: int
     took_ms: float
     skipped: list[str]
+
+
+class LostShape(BaseModel):
+    id: str
+    reason: str
+
+
+class PromptEffectShape(BaseModel):
+    """A prompt whose answer would change: ids of the memories before and after."""
+
+    injection_id: str
+    prompt: str
+    project: str
+    before: list[str]
+    after: list[str]
+    lost: list[LostShape]
+    gained: list[str]
+
+
+class EffectShape(BaseModel):
+    """``total``: logged prompts to replay. ``replayed``: those for which there was time."""
+
+    summary: str
+    total: int
+    replayed: int
+    took_ms: float
+    changed: list[PromptEffectShape]
 
 
 class EntryShape(BaseModel):

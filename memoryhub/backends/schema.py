@@ -52,6 +52,7 @@ STATISTICS = {
     "memory_deleted": "1000 1",
     "memory_imported": "100000 1",
     "memory_pinned": "100 1",
+    "memory_outdated": "1000 1",
     "memory_unsure": "1000 10",
     "memory_flagged": "1000 1000 1000",
 }

@@ -129,11 +129,13 @@ IS_LATEST_EVENT = """EXISTS (SELECT 1 FROM
     WHERE mark IN (SELECT value FROM json_each(%%s)) AND at > %%s)"""
 # A session, the settings of its project (null without any), whether an event repeats its latest one, whether
 # one of its events has this mark, and whether any memory, even a hidden one, names a file like those of the
-# event: if not, there is nothing to look for.
+# event, or has hashes of its lines: if not, there is nothing to look for.
 SESSION_OF_EVENT = f"""SELECT s.*, p.id AS settings_id, p.mode, p.paused_until, p.ignored_paths,
     {IS_LATEST_EVENT % "s.id"} AS is_repeated, EXISTS (
     SELECT 1 FROM memoryhub_event WHERE session_id = s.id AND mark = %s AND mark <> '') AS has_mark, EXISTS (
     SELECT 1 FROM memoryhub_filelink WHERE basename IN (SELECT value FROM json_each(%s))) AS has_file_links,
+    EXISTS (SELECT 1 FROM memoryhub_codereference
+        WHERE basename IN (SELECT value FROM json_each(%s))) AS has_code_references,
     EXISTS (SELECT 1 FROM memoryhub_injection WHERE session_id = s.id AND injected <> '[]') AS has_injections
     FROM memoryhub_session s LEFT JOIN memoryhub_project p ON p.name = s.project
     WHERE s.session_id = %s AND s.project = %s"""

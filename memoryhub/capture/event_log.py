@@ -14,6 +14,7 @@ from django.conf import settings
 from memoryhub import hooks
 from memoryhub.access.policy import LEVELS, Actor, Sensitivity, stricter_level
 from memoryhub.backends import bulk, statements
+from memoryhub.capture.code_lines import view_file
 from memoryhub.capture.event_preview import parse_prompt, reduce_call
 from memoryhub.capture.events import HandlerReport, HookContext, HookEvent
 from memoryhub.capture.ignored_paths import IgnoredPaths
@@ -173,7 +174,7 @@ def _event_time(at: datetime | None, now: datetime, is_late: bool) -> datetime:
 def _find_session(hook_event: HookEvent, at: datetime, mark: str, marks: Sequence[str]) -> Session | None:
     """Return the session, compared with the marks of an event, and its settings. One statement."""
     names = json.dumps(file_names(hook_event.data.get("tool_input")))
-    params = [*_repeat_params(marks, at), mark, names, hook_event.session_id, hook_event.project]
+    params = [*_repeat_params(marks, at), mark, names, names, hook_event.session_id, hook_event.project]
     return next(iter(Session.objects.raw(statements.SESSION_OF_EVENT, params)), None)
 
 
@@ -208,12 +209,16 @@ def _read_tool_call(context: HookContext) -> None:
     response = data.get("tool_response")
     if response is None and data.get("error"):
         response = {"error": data["error"]}
-    seen = ignored.filter(observe(tool, data.get("tool_input"), response, cwd))
+    observed = observe(tool, data.get("tool_input"), response, cwd)
+    seen = ignored.filter(observed)
     if seen is None:
         context.ignored = True
         return
     context.call = call = reduce_call(seen, chars)
     event.tool_name, event.preview = tool, call.preview
     event.files, event.keywords = list(call.files), list(call.keywords)
+    if context.hook_event.event == hooks.TOOL_POST and not call.secret and seen == observed:
+        context.file_view = view_file(seen, data.get("tool_input"), response)
+        event.lines = context.file_view.as_digests(call.clean_text) if context.file_view else None
     if call.secret:
         event.sensitivity = stricter_level(event.sensitivity, Sensitivity.PRIVATE.value)

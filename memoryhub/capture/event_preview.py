@@ -24,7 +24,8 @@ class ToolCall:
 
     ``secret``: the call touched a file of credentials. ``by_memory_tool``: its answer is stored already.
     ``shows_status``: it shows a status or a plan, not the subject of the work.
-    ``tokens``: approximate cost of the call in the agent's context.
+    ``tokens``: approximate cost of the call in the agent's context. ``clean_text``: its text if that contains
+    no secret, so that parts of it need no other check.
     """
 
     observation: Observation
@@ -36,6 +37,7 @@ class ToolCall:
     preview: str
     output_digest: str
     tokens: int
+    clean_text: str
 
 
 def parse_tool_call(tool: str, given: Any, response: Any, cwd: str, preview_chars: int) -> ToolCall:
@@ -48,7 +50,8 @@ def reduce_call(seen: Observation, preview_chars: int) -> ToolCall:
     tool = seen.tool
     touched = (*seen.files_modified, *seen.files_read)
     secret = any(map(is_secret_file, touched)) or names_secret_file(seen.command)
-    shown = "" if secret else redact(strip_injected_context(seen.text))
+    text = strip_injected_context(seen.text)
+    shown = "" if secret else redact(text)
     return ToolCall(
         observation=seen,
         secret=secret,
@@ -60,6 +63,7 @@ def reduce_call(seen: Observation, preview_chars: int) -> ToolCall:
         preview=_preview(seen, secret, preview_chars),
         output_digest=hashlib.sha256(seen.output.encode()).hexdigest()[:16] if seen.output else "",
         tokens=estimate_tokens(seen.text),
+        clean_text=shown if shown == text else "",
     )
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from memoryhub.access.policy import Actor, Sensitivity
+from memoryhub.capture.code_lines import FileView
 from memoryhub.capture.event_preview import ToolCall
 from memoryhub.core.private_text import strip_private
 from memoryhub.core.vocabulary import ProjectMode
@@ -99,6 +100,7 @@ class HookContext:
     current time window and that of the window before it.
     ``steps``: results of the steps that change the session's state, or their exceptions, by capability.
     ``ignored``: the event is only about ignored files and is not stored.
+    ``file_view``: what the call says about the lines of its file.
     """
 
     hook_event: HookEvent
@@ -114,6 +116,7 @@ class HookContext:
     delivery_marks: tuple[str, ...] = ()
     steps: dict[str, Any] = field(default_factory=dict)
     ignored: bool = False
+    file_view: FileView | None = None
 
     @property
     def needs_approval(self) -> bool:

@@ -97,7 +97,7 @@ def observe(tool: str, given: Any, response: Any, cwd: str = "") -> Observation:
     """Parse a tool call, which may be any JSON. Paths below ``cwd`` become relative to it."""
     given = given if isinstance(given, Mapping) else {"input": given}
     kind = tool_kind(tool)
-    paths = tuple(dict.fromkeys(_relative_path(path, cwd) for path in _paths(given)))
+    paths = tuple(dict.fromkeys(relative_path(path, cwd) for path in _paths(given)))
     output = (answers_text(given, response) if kind == "question" else output_text(response))[:MAX_OUTPUT]
     command = _first_text(given, "command", "cmd", "script")
     refused = isinstance(response, Mapping) and any(map(response.get, TOOLS.error_keys))
@@ -244,7 +244,7 @@ def file_names(given: Any) -> list[str]:
     return list(dict.fromkeys(path.rstrip("/").rpartition("/")[2] for path in paths))
 
 
-def _relative_path(path: str, cwd: str) -> str:
+def relative_path(path: str, cwd: str) -> str:
     folder = cwd.rstrip("/") + "/"
     return path.removeprefix(folder) if len(folder) > 1 else path
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from memoryhub import capabilities, hooks
 from memoryhub.access.policy import LEVELS, Actor, Clearance, Sensitivity, stricter_level
-from memoryhub.capture import event_log, projects, segments, services, summaries
+from memoryhub.capture import event_log, freshness, projects, segments, services, summaries
 from memoryhub.capture.events import DispatchResult, HandlerReport, HookContext, HookEvent
 from memoryhub.capture.session_state import SessionState, locked_state
 from memoryhub.capture.statements import failure_line
@@ -185,6 +185,9 @@ def capture_tool_call(context: HookContext) -> HandlerResult:
     distilled: services.DistilledCall = _step_result(context, capabilities.STORE)
     result = services.capture_call(distilled, _capture_context(context))
     event.memory, event.skip_reason = result.memory, result.skip_reason
+    freshness.add_references(_new_memories(result), context.session, context.at, event)
+    if context.call and context.call.by_memory_tool:
+        freshness.add_references_of_tool(context)
     if result.score:
         event.memorability, event.memorability_parts = round(result.score.total, 3), result.score.parts()
     if not result.memory:
@@ -195,9 +198,12 @@ def capture_tool_call(context: HookContext) -> HandlerResult:
         details = [f"stored as {result.memory.type} {result.memory.uid}"]
     details += _describe_notes(context, [memory for memory in result.from_notes if memory != result.memory])
     if result.checkpoint_due and not context.needs_approval:
-        captured = [*([result.memory] if result.memory else []), *result.from_notes]
-        details.append(f"checkpoint: {_try_checkpoint(context, captured)}")
+        details.append(f"checkpoint: {_try_checkpoint(context, _new_memories(result))}")
     return "ok" if result.memory else "skipped", "; ".join([*details, *result.warnings])
+
+
+def _new_memories(result: services.CaptureResult) -> list[Memory]:
+    return list(dict.fromkeys([*([result.memory] if result.memory else []), *result.from_notes]))
 
 
 def _describe_notes(context: HookContext, memories: list[Memory]) -> list[str]:
@@ -259,6 +265,8 @@ def end_session(context: HookContext) -> HandlerResult:
     """Capture the open notes, write the summary of the session, and decide whether its memories helped."""
     decide_quietly(decide_outcomes, context.session, context.at)
     rest = services.capture_remaining_notes(_capture_context(context))
+    freshness.add_references(rest.from_notes, context.session, context.at, context.event)
+    freshness.drop_lines(context.session)
     current = summaries.CurrentEvent(
         context.event, rest.from_notes, context.needs_approval, _imported_at(context)
     )
@@ -396,6 +404,8 @@ def dispatch(hook_event: HookEvent, actor: Actor, now: datetime | None = None) -
             raise
         logger.exception("cannot record %s; its context is returned anyway", hook_event.event)
         event = None
+    if event is not None and hook_event.event == TOOL_POST:
+        freshness.compare_event(context)
     return DispatchResult(reports, context.injected, event, context.warnings)
 
 

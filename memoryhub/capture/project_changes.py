@@ -38,6 +38,7 @@ from memoryhub.models import (
     JournalEntry,
     Membership,
     Memory,
+    MemoryCheck,
     Project,
     ProjectIdentity,
     ProjectMove,
@@ -50,7 +51,7 @@ from memoryhub.security.secrets import find_secrets
 RENAME, MERGE, SPLIT, UNDO_MOVE = "rename", "merge", "split", "undo_move"
 MOVES = (RENAME, MERGE, SPLIT)
 _UNITED_SETTINGS = ("mode", "ignored_paths", "sends_page", "off_page_facts")
-_NAMED_BY_PROJECT = (Memory, Fact, Session, Injection, Extraction, Membership)
+_NAMED_BY_PROJECT = (Memory, Fact, Session, Injection, Extraction, MemoryCheck, Membership)
 
 
 def list_identities(name: str, actor: Actor) -> list[ProjectIdentity]:
@@ -91,6 +92,7 @@ def merge_projects(name: str, into: str, actor: Actor, now: datetime | None = No
         _move_rows(uid, Injection.objects.filter(project=name), into, "session")
         _move_sessions(uid, name, into, Session.objects.filter(project=name))
         _move_rows(uid, Extraction.objects.filter(project=name), into)
+        _move_rows(uid, MemoryCheck.objects.filter(project=name), into)
         _move_identities(uid, ProjectIdentity.objects.filter(project__name=name), into)
         _add_former_name(name, into)
         return _recorded(MERGE, uid, detail, actor, now)
@@ -221,6 +223,9 @@ def _rename(name: str, into: str) -> None:
             query["project"] = into
             search.query = query.urlencode()[:2000]
             search.save(update_fields=["query"])
+    for check in MemoryCheck.objects.exclude(never_projects=[]):
+        check.never_projects = [into if one == name else one for one in check.never_projects]
+        check.save(update_fields=["never_projects"])
     Project.objects.filter(name=name).update(name=into)
     ProjectIdentity.objects.filter(key=NAME + into).delete()
     _add_former_name(name, into)
@@ -374,8 +379,9 @@ def _take_back(uid: str, name: str, into: str) -> None:
                 back.update(project=name)
             elif move.table == "ProjectIdentity":
                 ProjectIdentity.objects.filter(pk__in=keys, project__name=into).update(project=project)
-            elif move.table == "Extraction":
-                Extraction.objects.filter(pk__in=keys, project=into).update(project=name)
+            elif move.table in ("Extraction", "MemoryCheck"):
+                model = Extraction if move.table == "Extraction" else MemoryCheck
+                model._default_manager.filter(pk__in=keys, project=into).update(project=name)
             elif move.table == "Injection":
                 Injection.objects.filter(pk__in=keys, project=into).update(project=name)
                 _take_to_sessions(Injection, chunk)

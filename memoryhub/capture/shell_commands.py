@@ -79,14 +79,28 @@ def _is_working_copy_diff(words: list[str]) -> bool:
 
 
 def removed_paths(command: str) -> tuple[str, ...]:
-    """Return the files and folders that ``rm`` commands name."""
-    return tuple(
-        word.removeprefix("./").rstrip("/")
-        for words in _split_chain(command.partition("<<")[0])
-        if words[0] == "rm"
-        for word in words[1:]
-        if not word.startswith("-")
-    )
+    """Return the files and folders that ``rm`` and ``git rm`` commands name."""
+    return tuple(path for paths in _arguments_of(command, "rm") for path in paths)
+
+
+def moved_paths(command: str) -> dict[str, str]:
+    """Return the new paths of the files that ``mv`` and ``git mv`` commands move or rename one by one."""
+    moved = {}
+    for paths in _arguments_of(command, "mv"):
+        if len(paths) == 2 and not any("*" in path for path in paths):
+            source, target = paths
+            name = source.rpartition("/")[2]
+            is_folder = "." in name and "." not in target.rpartition("/")[2]
+            moved[source] = f"{target}/{name}" if is_folder else target
+    return moved
+
+
+def _arguments_of(command: str, program: str) -> Iterator[list[str]]:
+    """Yield the paths that each call of a program names, also as a command of git."""
+    for words in _split_chain(command.partition("<<")[0]):
+        rest = words[1:] if words[0] == "git" else words
+        if rest[:1] == [program] and "--cached" not in rest:  # which keeps the file
+            yield [word.removeprefix("./").rstrip("/") for word in rest[1:] if not word.startswith("-")]
 
 
 def _split_chain(command: str) -> Iterator[list[str]]:

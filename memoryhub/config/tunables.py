@@ -232,6 +232,12 @@ class Config(BaseModel):
     )
     max_inject_count: Int = _tunable(5, "memories in one injection", 0, 100)
     injection_min_score: Float = _tunable(0.35, "nothing below this score is injected", 0, 1)
+    outdated_memories: str = _text_tunable(
+        "mark",
+        "memories whose code has changed: inject them with a mark, or withhold them",
+        "mark|withhold",
+        "mark or withhold",
+    )
     tool_token_budget: Int = _tunable(
         300,
         "tokens of the memories for a file that an agent opens or edits, or for a failed command; 0: none",
@@ -294,7 +300,7 @@ class Config(BaseModel):
         "HH:MM or empty",
     )
     maintenance_operations: str = _text_tunable(
-        "purge_expired,prune_events,consolidate,compress,embed",
+        "purge_expired,prune_events,consolidate,compress,embed,memory_checks",
         "operations of the daily maintenance, in this order",
         r"|[a-z_]+(,[a-z_]+)*",
         "names with commas between",

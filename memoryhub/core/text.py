@@ -205,3 +205,9 @@ def cut_to_tokens(text: str, tokens: int) -> str:
 def format_count(number: int, noun: str, plural: str = "") -> str:
     """Return ``1 memory`` or ``2 memories``."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def format_change(before: float, after: float) -> tuple[str, str]:
+    """Format two numbers with two decimals, or with the four that show a small difference."""
+    decimals = 2 if before == after or f"{before:.2f}" != f"{after:.2f}" else 4
+    return f"{before:.{decimals}f}", f"{after:.{decimals}f}"

@@ -61,6 +61,7 @@ MAX_FILE_CANDIDATES = 30
 MAX_MEMORIES_PER_FILE = 200  # a file of more memories is not informative
 FEW_MEMORIES_PER_FILE = 5  # each memory of such a file is relevant
 FILE_MATCH = 0.4  # match of a memory that shares only a file with the prompt
+OUTDATED_FACTOR = 0.85  # of the rank of a memory that may be outdated
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,9 @@ class Candidate:
 
     @property
     def factor(self) -> float:
-        """By how much the memory moves for having helped, or not, when it was shown before."""
-        return scoring.helpfulness(self.memory.shown_count, self.memory.helped_count)
+        """By how much the memory moves: it helped before, or not, and it may be outdated."""
+        helped = scoring.helpfulness(self.memory.shown_count, self.memory.helped_count)
+        return round(helped * OUTDATED_FACTOR, 3) if self.memory.may_be_outdated else helped
 
     @property
     def rank(self) -> float:

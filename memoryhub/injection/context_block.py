@@ -23,6 +23,7 @@ CLOSING = "</memory-context>"
 MIN_TEXT_TOKENS = 24  # a text that is cut shorter is useless
 MAX_LABELS = 8
 ELLIPSIS = " …"
+OUTDATED_NOTE = "may be outdated: the code that it is about has changed since"
 _SENTENCE_END = re.compile(r"[.!?。！？…][\"'”’)\]]*(?=\s|$)|(?<=[。！？])|\n")
 # Also matches what a lenient reader might take for a tag of the block.
 _OWN_TAG = re.compile(r"[<＜﹤](?=[\s/\W]{0,20}memory)", re.IGNORECASE)
@@ -41,6 +42,7 @@ class BlockEntry:
     text: str
     files: Sequence[str] = field(default_factory=tuple)
     tags: Sequence[str] = field(default_factory=tuple)
+    may_be_outdated: bool = False
 
 
 EMPTY_TOKENS = estimate_tokens(OPENING) + estimate_tokens(CLOSING)
@@ -49,6 +51,7 @@ EMPTY_TOKENS = estimate_tokens(OPENING) + estimate_tokens(CLOSING)
 def render_head(entry: BlockEntry) -> str:
     """Return the opening tag and the title."""
     attributes = {"id": entry.uid, "type": entry.type, "date": entry.date, "project": entry.project}
+    attributes["note"] = OUTDATED_NOTE if entry.may_be_outdated else ""
     shown = " ".join(f'{name}="{format_attribute(value)}"' for name, value in attributes.items() if value)
     title = neutralise_tags(shorten(entry.title, 200))
     return f"<memory {shown}>\n{title}\n" if title else f"<memory {shown}>\n"

@@ -37,7 +37,7 @@ MAX_SESSION_DAYS, MAX_FILES = 14, 5
 _SUMMARY = "session_summary"
 _COLUMNS = (
     *("uid", "sensitivity", "project", "session_id", "type", "category", "title", "importance"),
-    *("pinned_at", "updated_at"),
+    *("pinned_at", "outdated_at", "updated_at"),
 )
 # Comments end in the first of these, and the marks of an exported block are comments.
 _COMMENT_ESCAPES = (("<!--", "‹!--"), ("-->", "--›"))
@@ -75,6 +75,7 @@ class PageEntry:
     reason: str
     sensitivity: str
     pinned: bool = False
+    may_be_outdated: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,9 +123,10 @@ def render_frame(project: str, text: str) -> str:
 
 
 def element_line(entry: PageEntry) -> str:
-    """Return a line of the element, with the id of its memory."""
+    """Return a line of the element, with the id of its memory, and the mark if its code changed."""
     reference = f" [{entry.uid}]" if entry.kind == "memory" else ""
-    return f"- {neutralise_tags(entry.line)}{reference}\n"
+    mark = " (may be outdated)" if entry.may_be_outdated else ""
+    return f"- {neutralise_tags(entry.line)}{mark}{reference}\n"
 
 
 def _markdown_line(entry: PageEntry) -> str:
@@ -286,9 +288,8 @@ def _memory_entries(placed: Iterable[tuple[SectionRules, str, Memory]]) -> list[
     for section, reason, memory in kept:
         line, _ = memory_line(memory, contents.get(memory.pk, ""))
         why = reason if reason == "pinned" or not memory.pinned else f"pinned, {reason}"
-        entries.append(
-            PageEntry(section.key, "memory", memory.uid, line, why, memory.sensitivity, memory.pinned)
-        )
+        marks = (memory.pinned, memory.may_be_outdated)
+        entries.append(PageEntry(section.key, "memory", memory.uid, line, why, memory.sensitivity, *marks))
     return entries
 
 

@@ -19,8 +19,8 @@ class InjectionRequest:
     """Parameters of an injection, without the private parts of the prompt.
 
     The project defaults to that of an actor with a single project.
-    ``token_budget`` (of the block without the pinned memories) and ``max_count`` default to the
-    configuration. ``max_tokens``: limit of the whole block, if the agent has one. Private and secret
+    ``token_budget`` (of the block without the pinned memories), ``max_count`` and ``min_score`` default to
+    the configuration. ``max_tokens``: limit of the whole block, if the agent has one. Private and secret
     memories must be requested and allowed. ``fresh_since``: when the agent last lost its context (by
     compaction); memories shown before may be shown again. ``sensitivity``: that of the prompt. ``session``:
     the session, if the caller has it.
@@ -37,6 +37,7 @@ class InjectionRequest:
     sensitivity: str = Sensitivity.PUBLIC.value
     session: Session | None = None
     max_tokens: int | None = None
+    min_score: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prompt", strip_private(self.prompt))
@@ -48,6 +49,10 @@ class InjectionRequest:
     @property
     def count(self) -> int:
         return settings.MEMORYHUB.max_inject_count if self.max_count is None else self.max_count
+
+    @property
+    def floor(self) -> float:
+        return settings.MEMORYHUB.injection_min_score if self.min_score is None else self.min_score
 
     def clearance(self, actor: Actor) -> Clearance:
         return actor.clearance.limited_to(private=self.allow_private, secret=self.allow_secret)

@@ -28,10 +28,12 @@ ALREADY_SHOWN = "already shown in this session"
 OVER_COUNT = "over the count"
 OVER_BUDGET = "over the budget"
 OVER_PINNED_BUDGET = "over the budget of pinned memories"
+OUTDATED = "may be outdated"
 CUT_SHORT = "cut short"
 PINNED = "pinned"  # in place of a time scale
 BLOCKED = "blocked by the governor"
 REDACTED = "instruction removed"
+WITHHOLD = "withhold"  # the value of the setting
 MAX_BELOW_FLOOR = 5  # reported candidates below the minimum score
 MAX_OVER_COUNT = 10  # reported candidates over the count
 MAX_BUDGET_SHARES = 3  # a text is inspected up to the whole budget divided by at most this
@@ -110,13 +112,14 @@ def select_memories(
     now: datetime,
     deadline: Deadline,
     notes: list[str],
+    min_score: float,
 ) -> Selection:
     """Select memories for the block.
 
     ``shown_at``: when the session was last shown each memory. Skipped steps are appended to ``notes``.
     """
     selection = Selection()
-    fit = _filter_candidates(candidates, shown_at, selection)
+    fit = _filter_candidates(candidates, shown_at, selection, min_score)
     inspected: dict[int, InspectedCandidate] = {}
     while True:
         picked = _pick_by_scale(fit, count, now, notes)
@@ -194,20 +197,26 @@ def pinned_warnings(chosen: Selection) -> list[str]:
 
 
 def _filter_candidates(
-    candidates: Sequence[Candidate], shown_at: Mapping[str, datetime], selection: Selection
+    candidates: Sequence[Candidate], shown_at: Mapping[str, datetime], selection: Selection, min_score: float
 ) -> list[Candidate]:
     """Return the candidates with the minimum score that are new to the session or changed since."""
-    min_score = settings.MEMORYHUB.injection_min_score
     fit, below = [], []
     for one in candidates:
         if one.score < min_score:
             below.append(one)
+        elif is_withheld_as_outdated(one.memory):
+            selection.withhold([one], OUTDATED)
         elif _is_known(one.memory, shown_at):
             selection.withhold([one], ALREADY_SHOWN)
         else:
             fit.append(one)
     selection.withhold(below[:MAX_BELOW_FLOOR], BELOW_FLOOR)
     return fit
+
+
+def is_withheld_as_outdated(memory: Memory) -> bool:
+    """Whether the settings withhold the memory because its code changed. Pins are injected with the mark."""
+    return memory.may_be_outdated and settings.MEMORYHUB.outdated_memories == WITHHOLD
 
 
 def _is_known(memory: Memory, shown_at: Mapping[str, datetime]) -> bool:
@@ -281,6 +290,7 @@ def _inspect_candidate(candidate: Candidate, scale: str, lists: ListValues, shar
         text=clean["text"],
         files=tuple(verdict.clean["files"]),
         tags=tuple(verdict.clean["tags"]),
+        may_be_outdated=memory.may_be_outdated,
     )
     return InspectedCandidate(candidate, scale, fields, verdict, passage)
 

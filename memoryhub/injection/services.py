@@ -6,6 +6,7 @@ An injection is on time or empty, and never raises (docs/injection.md).
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -53,7 +54,7 @@ def inject_context(
 
     With ``record`` False, nothing is logged and no access is counted.
     """
-    return _inject(_candidates_for_prompt, request, actor, now=now, record=record)
+    return _inject(candidates_for_prompt, request, actor, now=now, record=record)
 
 
 def inject_at_session_start(
@@ -117,7 +118,13 @@ def inject_for_tool_call(
     return _inject(find, request, actor, now=now, record="shown", deadline_ms=deadline_ms)
 
 
-def _candidates_for_prompt(request: InjectionRequest, clearance: Clearance, now: datetime) -> CandidateSet:
+def select_for_new_session(candidates: CandidateSet, request: InjectionRequest, now: datetime) -> Selection:
+    """Return what a session that was shown nothing yet would be shown. Nothing is logged."""
+    return _select(candidates, request, {}, now, Deadline(math.inf), [])[0]
+
+
+def candidates_for_prompt(request: InjectionRequest, clearance: Clearance, now: datetime) -> CandidateSet:
+    """Return the candidates for a prompt."""
     memories = injectable_memories(clearance, request.project, now)
     return CandidateSet(find_candidates(memories, request.prompt, now))
 
@@ -211,7 +218,9 @@ def _select(
         left = left if most is None else min(left, most - context_block.count_tokens(_render(pinned)))
     page, reserved = fit_page(candidates.page, request.project, left, candidates.ranked)
     left -= reserved
-    others = selection.select_memories(candidates.ranked, shown_at, left, request.count, now, deadline, notes)
+    others = selection.select_memories(
+        candidates.ranked, shown_at, left, request.count, now, deadline, notes, request.floor
+    )
     both = Selection(pinned.shown + others.shown, pinned.withheld + others.withheld)
     if page:  # with those of the others that are withheld, as far as the tokens allow
         left, shown = reserved + context_block.EMPTY_TOKENS, [one.candidate for one in both.shown]

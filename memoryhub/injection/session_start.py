@@ -22,6 +22,7 @@ from memoryhub.injection.project_page import (
     render_frame,
 )
 from memoryhub.injection.requests import InjectionRequest
+from memoryhub.injection.selection import WITHHOLD
 from memoryhub.memories.replacements import without_replaced
 from memoryhub.models import Memory, Project
 from memoryhub.models.querysets import MemoryQuerySet
@@ -77,7 +78,9 @@ def _find_page(request: InjectionRequest, clearance: Clearance, now: datetime) -
     if not Project.named(request.project).sends_page or page_was_shown(request, clearance, now):
         return []
     found = find_entries(request.project, clearance, max(now, timezone.now()), request.session_id)
-    return [clean for entry in found if not entry.pinned and (clean := clean_entry(entry))]
+    withheld = settings.MEMORYHUB.outdated_memories == WITHHOLD
+    lines = [one for one in found if not one.pinned and not (withheld and one.may_be_outdated)]
+    return [clean for entry in lines if (clean := clean_entry(entry))]
 
 
 def fit_page(

@@ -74,6 +74,12 @@ def _count_files(memory: Memory) -> int:
     return len({*lists["files_read"], *lists["files_modified"]})
 
 
-def _usefulness(memory: Memory) -> tuple[bool, int, float, float]:
+def _usefulness(memory: Memory) -> tuple[bool, bool, int, float, float]:
     order = _TYPE_ORDER.index(memory.type) if memory.type in _TYPE_ORDER else len(_TYPE_ORDER)
-    return not memory.pinned, order, -memory.importance, -memory.updated_at.timestamp()
+    return (
+        not memory.pinned,
+        memory.may_be_outdated,
+        order,
+        -memory.importance,
+        -memory.updated_at.timestamp(),
+    )

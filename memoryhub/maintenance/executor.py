@@ -22,7 +22,7 @@ from memoryhub.access.policy import Actor
 from memoryhub.backends import statements
 from memoryhub.core.database import is_database_busy, write_transaction
 from memoryhub.maintenance import results
-from memoryhub.maintenance.operations import find_operation, require_confirmed_clock
+from memoryhub.maintenance.operations import find_operation, notify_changes, require_confirmed_clock
 from memoryhub.maintenance.operations.base import Change, Operation, Step, count_memories
 from memoryhub.maintenance.results import MAX_LISTED_CHANGES
 from memoryhub.memories import StoreError
@@ -165,6 +165,8 @@ def execute(
             message = "the database was busy for too long; resume the run to continue"
         execution.finish(Status.FAILED, Cause.ERROR, message)
     run.refresh_from_db()
+    if run.status == Status.DONE and not run.dry_run and (run.result or {}).get("changed"):
+        notify_changes()
     return True
 
 

@@ -18,6 +18,8 @@ from memoryhub.maintenance.operations.base import Operation
 
 # They delete memories permanently, past the trash and without undo.
 IRREVERSIBLE_OPERATIONS = frozenset({"purge_expired", "empty_trash"})
+# They ask for a confirmation: no undo brings back what they delete.
+CONFIRMED_OPERATIONS = IRREVERSIBLE_OPERATIONS | {"prune_events"}
 ADD_RUN, VIEW_RUN, ERASE_MEMORY = (
     "memoryhub.add_maintenancerun",
     "memoryhub.view_maintenancerun",
@@ -36,7 +38,7 @@ def can_start_run(user: Any, operation: str, *, dry_run: bool) -> bool:
 
 
 def count_losses(operation: Operation[Any], params: dict[str, Any], actor: Actor) -> int:
-    """Count the memories that a run would delete permanently now. StoreError names an invalid parameter."""
+    """Count the rows that a run would delete permanently now. StoreError names an invalid parameter."""
     valid = runs.validate_params(operation, params)
     return operation.total(operation.Params(**valid), actor, timezone.now())
 

@@ -15,9 +15,9 @@ from memoryhub.access.policy import Actor, system_actor
 from memoryhub.audit import clock
 from memoryhub.core.database import write_transaction
 from memoryhub.maintenance import runs
-from memoryhub.maintenance.operations import OPERATIONS
+from memoryhub.maintenance.operations import MEMORY_CHECKS, OPERATIONS, find_operation
 from memoryhub.memories.delete import delete_waiting
-from memoryhub.models import MaintenanceRun, RunChanges
+from memoryhub.models import MaintenanceRun, MemoryCheck, RunChanges
 
 SCHEDULE_ACTOR = system_actor("schedule")
 LIST_RETENTION = timedelta(days=30)
@@ -30,13 +30,14 @@ def daily_operations() -> list[str]:
     return [
         name
         for name in _configured_names()
-        if name in OPERATIONS and not runs.is_switched_off(name) and (has_embeddings or name != "embed")
+        if (name in OPERATIONS and not runs.is_switched_off(name) and (has_embeddings or name != "embed"))
+        or (name == MEMORY_CHECKS and MemoryCheck.objects.filter(enabled=True).exists())
     ]
 
 
 def unknown_operations() -> list[str]:
     """Return configured names that are no operations."""
-    return [name for name in _configured_names() if name not in OPERATIONS]
+    return [name for name in _configured_names() if name not in (*OPERATIONS, MEMORY_CHECKS)]
 
 
 def _configured_names() -> list[str]:
@@ -93,7 +94,9 @@ def enqueue_daily(actor: Actor, day: date | None, now: datetime | None = None) -
     now = now or timezone.now()
     with write_transaction():
         return [
-            runs.enqueue(name, daily_params(name), actor, now=now, day=day, may_wait=True)
+            runs.enqueue(
+                find_operation(name) or name, daily_params(name), actor, now=now, day=day, may_wait=True
+            )
             for name in daily_operations()
         ]
 

@@ -22,6 +22,7 @@ from memoryhub.memories.errors import (
     TooCostlyToCheck,
 )
 from memoryhub.memories.evidence import count_sessions, create_memory_in_session
+from memoryhub.memories.freshness import FileChange, changed_files, compare_with_code, store_references
 from memoryhub.memories.merge import MergeResult, merge_memories, undo_merge
 from memoryhub.memories.pair_decisions import dismiss_duplicates, undo_dismissal
 from memoryhub.memories.update import (
@@ -37,6 +38,7 @@ from memoryhub.memories.versions import restore_version, undo_last_change
 __all__ = [
     "BulkResult",
     "Conflict",
+    "FileChange",
     "Forbidden",
     "MergeResult",
     "NotFound",
@@ -45,7 +47,9 @@ __all__ = [
     "StoreResult",
     "TooCostlyToCheck",
     "apply_bulk_action",
+    "changed_files",
     "check_drafts",
+    "compare_with_code",
     "count_access",
     "count_accesses",
     "count_outcomes",
@@ -62,6 +66,7 @@ __all__ = [
     "repair_sensitivity",
     "restore_memories",
     "restore_version",
+    "store_references",
     "trash_memories",
     "trash_merged",
     "undo_bulk_action",

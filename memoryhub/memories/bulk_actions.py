@@ -18,7 +18,7 @@ from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import parse_moment
 from memoryhub.core.vocabulary import TrashReason
-from memoryhub.memories import ratings
+from memoryhub.memories import freshness, ratings
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import TRASH_FIELDS, evict_over_cap, revive_memory
 from memoryhub.memories.errors import Conflict, StoreError
@@ -106,8 +106,9 @@ def apply_bulk_action(
 
     ``kind`` is a key of :data:`ACTION_KINDS`: ``approve`` (mark as reviewed, clear the flags), ``demote`` and
     ``promote`` (importance half the way down or up), ``demote_and_approve``, ``trash``, ``restore``,
-    ``expire``, ``pin``, ``unpin``, ``useful`` and ``not_useful`` (as it was last shown), ``tag`` and
-    ``untag`` (with ``tag``), ``set`` (with fields of :class:`~memoryhub.memories.schemas.MemoryPatch`);
+    ``expire``, ``pin``, ``unpin``, ``useful`` and ``not_useful`` (as it was last shown), ``still_true`` (no
+    longer marked as outdated), ``tag`` and ``untag`` (with ``tag``), ``set`` (with fields of
+    :class:`~memoryhub.memories.schemas.MemoryPatch`);
     ``accept`` and ``discard`` for memories that wait for approval.
 
     ``seen``: ``updated_at`` of memories as the person read them; memories that were changed since are
@@ -266,6 +267,14 @@ def _rate(memory: Memory, context: ActionContext) -> list[journal.Change]:
     return [context.journal_row("rate", memory, useful=useful)] if is_new else []
 
 
+def _still_true(memory: Memory, context: ActionContext) -> list[journal.Change]:
+    refuse_if_trashed(memory)
+    if not memory.may_be_outdated:
+        return []
+    was = freshness.dismiss_mark(memory, context.id)
+    return [context.journal_row("still_true", memory, was=was)]
+
+
 def _tag(memory: Memory, context: ActionContext) -> list[journal.Change]:
     [tag] = context.patch.tags if context.patch else []
     tags = list_values(memory, "tags")
@@ -331,6 +340,7 @@ ACTION_KINDS: dict[str, ActionKind] = {
     "unpin": ActionKind(_pin),
     "useful": ActionKind(_rate),
     "not_useful": ActionKind(_rate),
+    "still_true": ActionKind(_still_true),
     "tag": ActionKind(_tag, ("tag",)),
     "untag": ActionKind(_untag, ("tag",)),
     "set": ActionKind(_set, tuple(sorted(MemoryPatch.model_fields))),
@@ -451,6 +461,13 @@ def _undo_rate(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journal.
     return [journal.memory_change("undo_rate", memory, undoes=undo.id)]
 
 
+def _undo_still_true(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journal.Change]:
+    if memory.updated_at > entry.at:
+        raise Conflict(_CHANGED_SINCE)
+    freshness.restore_mark(memory, entry.detail["act"], parse_moment(entry.detail["was"]["outdated_at"]))
+    return [journal.memory_change("undo_still_true", memory, undoes=undo.id)]
+
+
 def _undo_update(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journal.Change]:
     """Restore the values of the action's revision, which makes another revision."""
     was, left = entry.detail["was"], entry.detail["left"]
@@ -481,5 +498,6 @@ _UNDO_STEPS: dict[str, Callable[[Memory, JournalEntry, Undo], list[journal.Chang
     "accept": _undo_accept,
     "discard": _undo_discard,
     "rate": _undo_rate,
+    "still_true": _undo_still_true,
 }
 inverse_of(Inverse(_rows_by_memory, _restore_memories), *_UNDO_STEPS, about="memory")

@@ -50,6 +50,7 @@ class ImportedHistory:
     scale: str = ""
     consolidated_at: datetime | None = None
     consolidated_accesses: int = 0
+    outdated_at: datetime | None = None
     shown_count: int = 0
     helped_count: int = 0
 
@@ -63,7 +64,7 @@ class ImportedHistory:
         return self.deleted_at is not None or (self.expires_at is not None and self.expires_at <= now)
 
 
-_TIMESTAMP_FIELDS = ("updated_at", "last_accessed_at", "reviewed_at", "consolidated_at")
+_TIMESTAMP_FIELDS = ("updated_at", "last_accessed_at", "reviewed_at", "consolidated_at", "outdated_at")
 _MAX_COUNT = 2_000_000_000
 HISTORY_TEXT_FIELDS = ("author", "owner", "scale", "flags")  # checked for secrets
 _REVISION_FIELDS = frozenset({*SCALAR_FIELDS, *LIST_FIELDS, "superseded_by"})

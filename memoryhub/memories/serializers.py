@@ -17,7 +17,7 @@ from memoryhub.models import Event, Fact, Memory, Revision
 
 _PLAIN = (
     "content title subtitle abstract overview category type importance trust confidence sensitivity scope"
-    " project session_id key discovery_tokens pinned accessed_count content_hash"
+    " project session_id key discovery_tokens pinned may_be_outdated accessed_count content_hash"
 ).split()
 _MOMENTS = ("created_at", "updated_at", "last_accessed_at", "expires_at", "deleted_at")
 

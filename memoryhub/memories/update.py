@@ -22,6 +22,7 @@ from memoryhub.memories import rows
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import evict_over_cap
 from memoryhub.memories.errors import Conflict, NotFound
+from memoryhub.memories.freshness import clear_after_edit
 from memoryhub.memories.replacements import change_replacement
 from memoryhub.memories.rows import compute_expiry, fetch_by_uids
 from memoryhub.memories.schemas import MemoryPatch
@@ -136,6 +137,8 @@ def apply_patch(
     if changed.keys() & _IDENTITY_FIELDS:
         memory.content_hash = rows.hash_content(memory.content)
         _update_copy_number(memory, actor, moved=bool(changed.keys() & _PLACE_FIELDS), ignored=equal_to)
+    if "content" in changed:
+        clear_after_edit(memory)
     if "superseded_by" in given:
         changed |= change_replacement(memory, patch.superseded_by, actor.clearance)
     changed |= _change_lists(memory, patch, [name for name in rows.LIST_FIELDS if name in given])

@@ -10,10 +10,12 @@ from memoryhub.models.account import (
     Profile,
     SavedSearch,
 )
+from memoryhub.models.check import CheckedMemory, MemoryCheck
 from memoryhub.models.clock import ClockState
 from memoryhub.models.fact import Fact
 from memoryhub.models.journal import JournalEntry
 from memoryhub.models.memory import (
+    CodeReference,
     Embedding,
     Entity,
     Evidence,
@@ -30,7 +32,9 @@ from memoryhub.models.session import Event, Injection, Session
 
 __all__ = [
     "AgentToken",
+    "CheckedMemory",
     "ClockState",
+    "CodeReference",
     "Embedding",
     "Entity",
     "Event",
@@ -46,6 +50,7 @@ __all__ = [
     "MaintenanceRun",
     "Membership",
     "Memory",
+    "MemoryCheck",
     "MemoryText",
     "MemoryTrigram",
     "ModelUse",

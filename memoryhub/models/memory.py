@@ -23,6 +23,7 @@ from memoryhub.models.fields import (
 from memoryhub.models.querysets import MemoryQuerySet
 
 __all__ = [
+    "CodeReference",
     "Embedding",
     "Entity",
     "Evidence",
@@ -53,6 +54,9 @@ class Memory(models.Model):
     deleted_at = models.DateTimeField(null=True, blank=True)
     pinned_at = models.DateTimeField(
         null=True, blank=True, help_text="Pinned since then: opens every session of its project, never ends"
+    )
+    outdated_at = models.DateTimeField(
+        null=True, blank=True, help_text="May be outdated since then: lines of code that it is about changed"
     )
     expires_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
@@ -177,6 +181,9 @@ class Memory(models.Model):
                 condition=Q(superseded_by__isnull=False),
             ),
             models.Index(fields=["pinned_at"], name="memory_pinned", condition=Q(pinned_at__isnull=False)),
+            models.Index(
+                fields=["outdated_at"], name="memory_outdated", condition=Q(outdated_at__isnull=False)
+            ),
             models.Index(fields=["confidence"], name="memory_unsure", condition=Q(confidence__lt=0.4)),
             models.Index(fields=["deleted_at", "sensitivity"], name="memory_flagged", condition=~Q(flags=[])),
         ]
@@ -192,6 +199,10 @@ class Memory(models.Model):
     def pinned(self, value: bool) -> None:
         if value != self.pinned:
             self.pinned_at = timezone.now() if value else None
+
+    @property
+    def may_be_outdated(self) -> bool:
+        return self.outdated_at is not None
 
     def is_expired(self, now: datetime) -> bool:
         return self.expires_at is not None and self.expires_at <= expiry_time(now)
@@ -232,6 +243,36 @@ class FileLink(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["path", "access", "memory"], name="file_once")]
         indexes = [models.Index(fields=["basename"], name="file_basename")]
+
+
+class CodeReference(models.Model):
+    """The lines of a file that a memory is about, as truncated hashes, and which of them are gone.
+
+    For ``memories.freshness`` alone: no answer contains the hashes.
+    """
+
+    memory = models.ForeignKey(Memory, models.CASCADE, related_name="code_references")
+    path = models.CharField(max_length=1000)
+    basename = models.CharField(max_length=1000)
+    lines = models.JSONField(default=list, editable=False)
+    gone = models.JSONField(default=list, editable=False, help_text="Those that an event showed to be gone")
+    dismissed = models.JSONField(
+        default=dict, editable=False, help_text="Those that a person said do not matter, by the action's id"
+    )
+    as_of = models.DateTimeField(help_text="The event that they were last compared with")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["path", "memory"], name="code_reference_once")]
+        indexes = [models.Index(fields=["basename"], name="code_reference_basename")]
+
+    def __str__(self) -> str:
+        return self.path
+
+    @property
+    def compared(self) -> list[str]:
+        """The lines that still count: those that no person has dismissed."""
+        ignored = {line for lines in self.dismissed.values() for line in lines}
+        return [line for line in self.lines if line not in ignored]
 
 
 class Entity(models.Model):

@@ -30,12 +30,13 @@ class Session(models.Model):
     summary = models.ForeignKey(Memory, models.SET_NULL, null=True, blank=True, related_name="+")
 
     # Set while an event is recorded (``capture.event_log``): whether it created the session, whether it
-    # repeats the latest event, whether another event has its mark, whether a memory may name its files, and
-    # whether it was shown memories.
+    # repeats the latest event, whether another event has its mark, whether a memory may name its files,
+    # whether one has hashes of their lines, and whether it was shown memories.
     is_new = False
     is_repeated = False
     has_mark = False
     has_file_links = True
+    has_code_references = True
     has_injections = False
     # The settings of the project, if they were read with the session.
     settings_id: int | None = None
@@ -105,6 +106,9 @@ class Event(models.Model):
     preview = models.TextField(blank=True, default="")
     digests = models.JSONField(
         null=True, blank=True, editable=False, help_text="Hashes of what the agent wrote, after an injection"
+    )
+    lines = models.JSONField(
+        null=True, blank=True, editable=False, help_text="Hashes of lines of its file, until the session ends"
     )
 
     objects = EventQuerySet.as_manager()

@@ -403,9 +403,11 @@ def play_session(now: datetime | None = None) -> None:
 
 @contextmanager
 def _in_no_hurry() -> Iterator[None]:
-    """Lift the injection deadline, so that a busy machine does not change the demo."""
+    """Lift the deadlines of injections, so that a busy machine does not change the demo."""
     served = settings.MEMORYHUB
-    settings.MEMORYHUB = served.model_copy(update={"injection_deadline_ms": 60_000})
+    settings.MEMORYHUB = served.model_copy(
+        update={"injection_deadline_ms": 60_000, "tool_deadline_ms": 60_000}
+    )
     try:
         yield
     finally:

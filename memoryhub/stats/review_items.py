@@ -1,6 +1,8 @@
-"""Memories that a person should review: new to them, unsure, or flagged by the prompt injection detector.
+"""Memories that a person should review: new to them, unsure, flagged by the prompt injection detector, or
+perhaps outdated.
 
-A memory waits until someone approves it, and again after a change. All functions narrow a queryset of rows
+A memory waits until someone approves it, and again after a change. One that may be outdated waits until its
+mark is gone. All functions narrow a queryset of rows
 that the caller can see.
 """
 
@@ -15,8 +17,8 @@ from django.db.models import Q
 from memoryhub.models.querysets import MemoryQuerySet, unapproved_filter
 from memoryhub.stats.counts import count_each
 
-NEW, UNSURE, FLAGGED = "new", "unsure", "flagged"
-REASONS = (NEW, UNSURE, FLAGGED)
+NEW, UNSURE, FLAGGED, OUTDATED = "new", "unsure", "flagged", "outdated"
+REASONS = (NEW, UNSURE, FLAGGED, OUTDATED)
 UNSURE_BELOW = 0.4  # confidence; the default is 0.5
 DEFAULT_NEW_DAYS = 14  # for a reviewer who has never opened the list
 ALL_REASONS = "all"
@@ -26,6 +28,7 @@ _ORDERS: Mapping[str, tuple[str, ...]] = {
     NEW: ("-pk",),
     UNSURE: ("confidence", "-pk"),
     FLAGGED: ("-updated_at", "-pk"),
+    OUTDATED: ("-outdated_at", "-pk"),
 }
 
 
@@ -53,6 +56,7 @@ def reason_condition(reason: str, reader: Reviewer) -> Q:
         NEW: (created | imported) & ~Q(author=reader.name) & unapproved_filter(),
         UNSURE: Q(confidence__lt=UNSURE_BELOW) & unapproved_filter(),
         FLAGGED: ~Q(flags=[]) & unapproved_filter(),
+        OUTDATED: Q(outdated_at__isnull=False),
     }[reason]
 
 
@@ -71,17 +75,19 @@ def count_by_reason(live: MemoryQuerySet, reader: Reviewer) -> dict[str, int]:
 
     Each reason alone has a small index; all of them combined have none.
     """
-    new, unsure, flagged = (reason_condition(reason, reader) for reason in REASONS)
+    new, unsure, flagged, outdated = (reason_condition(reason, reader) for reason in REASONS)
     found = count_each(
         new=live.filter(new),
         unsure=live.filter(unsure),
         flagged=live.filter(flagged),
+        outdated=live.filter(outdated),
         unsure_only=live.filter(unsure).exclude(new),
         flagged_only=live.filter(flagged).exclude(new | unsure),
+        outdated_only=live.filter(outdated).exclude(new | unsure | flagged),
     )
     return {
         **{reason: found[reason] for reason in REASONS},
-        ALL_REASONS: found[NEW] + found["unsure_only"] + found["flagged_only"],
+        ALL_REASONS: found[NEW] + sum(found[f"{one}_only"] for one in REASONS[1:]),
     }
 
 
@@ -99,6 +105,7 @@ def count_waiting(
         new.filter(imported),
         select_queue(live, UNSURE, reader),
         select_queue(live, FLAGGED, reader),
+        select_queue(live, OUTDATED, reader),
         *([] if for_approval is None else [for_approval]),
     )
     pks = [rows.order_by().values_list("pk", flat=True) for rows in each]

@@ -57,6 +57,7 @@ def memory_detail(
         "aliases": list_values(memory, "aliases"),
         "superseded_by": versions.current_value(memory, "superseded_by", clearance),
         "pinned": memory.pinned,
+        "may_be_outdated": memory.may_be_outdated,
         "provenance": [provenance_row(one) for one in provenance.rows.get(memory.uid, [])]
         if provenance
         else [],

@@ -10,27 +10,32 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from django.conf import settings
 from django.db.models import QuerySet
-from pydantic import BaseModel, ConfigDict
+from django.utils import timezone
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from memoryhub.access.policy import Actor, Clearance
+from memoryhub.core.dates import parse_moment
 from memoryhub.maintenance import results, runs
 from memoryhub.maintenance.operations.base import Change, Operation, Pace, Step
 from memoryhub.memories import serializers
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
+from memoryhub.memories.undo import Undo, record_action
 from memoryhub.models import MaintenanceRun, Memory, RunChanges
 from memoryhub.transfer import uploads
+from memoryhub.transfer.field_mapping import MAPPING_TARGETS
 from memoryhub.transfer.formats import FORMATS, detect_format
 from memoryhub.transfer.id_map import IdMap
-from memoryhub.transfer.loader import Batch, LoadOptions, Tally, find_projects_over_cap
+from memoryhub.transfer.loader import OTHER_FIELDS, Batch, LoadOptions, Tally, find_projects_over_cap
 from memoryhub.transfer.reader import ImportReader, open_import
 from memoryhub.transfer.records import Item, Problem, ReadOptions, UnreadableFile
+from memoryhub.transfer.undo import OPERATION_NAME
 
-OPERATION_NAME = "import"
 FAILED, UNMAPPED, IGNORED, NOT_IMPORTED, WITHOUT_TTL = "failed", "unmapped", "ignored", "not_taken", "no_ttl"
+INFERRED_TYPE = "inferred_type"  # ``reason`` is a type that the text suggests
 EXPIRING = "expiring"  # ``reason`` is the first expiry
 PROJECT = "project"  # a target project; ``after`` is its number of memories in a dry run
 _FIRST_BATCH, _MAX_BATCH, _MIN_BATCH = 50, 1000, 20  # items of a step
@@ -39,6 +44,17 @@ _FIRST_BATCH, _MAX_BATCH, _MIN_BATCH = 50, 1000, 20  # items of a step
 _BATCH_SECONDS, _PAUSE_SECONDS = 3.0, 0.3
 _MAX_ERRORS = 100  # listed per step; the others are counted
 _MAX_PROJECTS = 20  # named per step
+_MIN_ELAPSED = 2  # seconds before the remaining time is estimated
+_MAX_MAPPED = 20  # unknown fields that a person can map
+
+
+def _check_target(name: str) -> str:
+    if name not in MAPPING_TARGETS:
+        raise ValueError(f"must be one of: {', '.join(MAPPING_TARGETS)}")
+    return name
+
+
+MappingTarget = Annotated[str, AfterValidator(_check_target)]
 
 
 class ImportParams(BaseModel):
@@ -53,12 +69,15 @@ class ImportParams(BaseModel):
     ttl_days: float | None = None
     dry_run: bool = False
     restores: bool = False
+    mapping: dict[str, MappingTarget] = Field(default_factory=dict)  # by the name of an unknown field
+    infer_types: bool = False
 
 
 class ImportOperation(Operation[ImportParams]):
     name = OPERATION_NAME
     label = "Import"
-    help = "Stores what an uploaded file holds."
+    help = "Stores what an uploaded file contains."
+    inverse_records = (OPERATION_NAME,)
     Params = ImportParams
 
     def total(self, params: ImportParams, actor: Actor, now: datetime) -> int:
@@ -78,10 +97,17 @@ class ImportOperation(Operation[ImportParams]):
                 ttl_days=params.ttl_days,
                 dry_run=params.dry_run,
                 restores=params.restores,
+                mapping=params.mapping,
+                infer_types=params.infer_types,
             )
             yield from _import_steps(reader, options, ids)
         if not params.dry_run:
             uploads.delete_upload(params.upload)
+
+    def undo(self, run_uid: str, actor: Actor, now: datetime | None = None) -> Iterator[int]:
+        undo = Undo.of_action(run_uid, actor, self.inverse_records, now)
+        pace = Pace(_FIRST_BATCH, _MAX_BATCH, _MIN_BATCH, stretch=_BATCH_SECONDS, rest=_PAUSE_SECONDS)
+        yield from undo.steps(pace.batches)
 
 
 IMPORT_OPERATION = ImportOperation()
@@ -123,9 +149,14 @@ def start_import(
         raise
 
 
-def import_after_dry_run(run: MaintenanceRun, actor: Actor, *, restores: bool) -> MaintenanceRun:
-    """Import a file after its dry run. Raise Conflict if the file is gone."""
-    params = {**run.params, "dry_run": False, "restores": restores}
+def import_after_dry_run(
+    run: MaintenanceRun, actor: Actor, *, restores: bool, **choices: Any
+) -> MaintenanceRun:
+    """Import a file after its dry run. Raise Conflict if the file is gone.
+
+    ``choices``: ``ttl_days``, ``mapping`` and ``infer_types`` of :class:`ImportParams`.
+    """
+    params = {**run.params, "dry_run": False, "restores": restores, **choices}
     if not uploads.upload_path(params["upload"]).exists():
         raise Conflict("the file of this dry run is gone; upload it again", "upload")
     uploads.id_map_path(params["upload"]).unlink(missing_ok=True)  # ids of the dry run
@@ -180,6 +211,8 @@ def _import_step(
         errors.clear()
         tally = Tally()
         batch.store(tally)
+        if tally.added and not options.dry_run:
+            record_action(OPERATION_NAME, run_uid, tally.added, options.actor, timezone.now())
         failures, projects = _failures(tally, errors), _projects(tally, reported, options.dry_run)
         return (*_outcome_counts(tally), *failures, *_note_counts(tally), *projects)
 
@@ -221,6 +254,8 @@ def _note_counts(tally: Tally) -> Iterator[Change]:
         yield Change(UNMAPPED, reason=what, count=count)
     for name, count in tally.ignored.items():
         yield Change(IGNORED, reason=name[:100], count=count)
+    for name, count in tally.inferred_types.items():
+        yield Change(INFERRED_TYPE, reason=name, count=count)
     for name, count in tally.not_taken.items():
         yield Change(NOT_IMPORTED, reason=name, count=count)
     if tally.first_expiry:
@@ -232,7 +267,9 @@ def _note_counts(tally: Tally) -> Iterator[Change]:
         )
 
 
-_NOTE_ACTIONS = frozenset({FAILED, UNMAPPED, IGNORED, NOT_IMPORTED, WITHOUT_TTL, EXPIRING, PROJECT})
+_NOTE_ACTIONS = frozenset(
+    {FAILED, UNMAPPED, IGNORED, NOT_IMPORTED, WITHOUT_TTL, EXPIRING, PROJECT, INFERRED_TYPE}
+)
 
 
 @dataclass
@@ -256,6 +293,32 @@ class ImportReport:
     expiring: int = 0
     first_expiry: str | None = None
     over_cap: list[tuple[str, int]] = field(default_factory=list)
+    inferred_types: list[tuple[str, int]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        """Number of stored, known and failed items."""
+        return sum(count for _, count in self.counts) + self.failed
+
+    @property
+    def first_expiry_at(self) -> datetime | None:
+        return parse_moment(self.first_expiry) if self.first_expiry else None
+
+    @property
+    def created(self) -> int:
+        """Number of new memories."""
+        return dict(self.counts).get("memories created", 0)
+
+    @property
+    def duplicates(self) -> int:
+        """Number of memories that the store already contained."""
+        known = ("refreshed", "unchanged", "kept", "updated")
+        return sum(dict(self.counts).get(f"memories {outcome}", 0) for outcome in known)
+
+    @property
+    def mappable(self) -> list[tuple[str, int]]:
+        """The most frequent unknown fields that a person can map to a field of a memory."""
+        return [one for one in self.ignored if one[0] != OTHER_FIELDS][:_MAX_MAPPED]
 
 
 def get_import(uid: str, actor: Actor) -> MaintenanceRun:
@@ -274,7 +337,9 @@ def _is_own(run: MaintenanceRun, actor: Actor) -> bool:
 
 def own_imports(actor: Actor) -> QuerySet[MaintenanceRun]:
     """Return the imports that this actor requested, newest first."""
-    mine = MaintenanceRun.objects.filter(operation=OPERATION_NAME, actor=actor.name, reach__owner=actor.owner)
+    mine = MaintenanceRun.objects.filter(
+        operation=OPERATION_NAME, actor=actor.name, reach__owner=actor.owner, undoes=None
+    )
     return mine.order_by("-created_at", "-pk")
 
 
@@ -293,6 +358,26 @@ def resume_import(run: MaintenanceRun, actor: Actor, *, restores: bool) -> Maint
     return runs.resume(run.uid, actor)
 
 
+def undo_import(run: MaintenanceRun, actor: Actor) -> MaintenanceRun:
+    """Queue the undo of an import. ``actor`` has their full clearance. Raise Conflict or Forbidden."""
+    runs.undo(run.uid, actor)
+    return run
+
+
+def count_rows(run: MaintenanceRun) -> int:
+    """Return the number of items that a run has read so far."""
+    counts = (run.result or {}).get("counts", {})
+    return sum(n for action, n in counts.items() if action == FAILED or action not in _NOTE_ACTIONS)
+
+
+def seconds_left(run: MaintenanceRun, now: datetime) -> int | None:
+    """Estimate the remaining time of a running import; None before there is enough to go by."""
+    if run.status != MaintenanceRun.Status.RUNNING or not run.started_at or not run.total or not run.done:
+        return None
+    elapsed = (now - run.started_at).total_seconds()
+    return max(round(elapsed * (run.total - run.done) / run.done), 0) if elapsed > _MIN_ELAPSED else None
+
+
 def format_label(run: MaintenanceRun) -> str:
     """Return the label of the import's format."""
     format = FORMATS.get(str(run.params.get("format")))
@@ -309,7 +394,9 @@ def build_report(run: MaintenanceRun, clearance: Clearance, start: int = 0, limi
         without_ttl=counts.get(WITHOUT_TTL, 0),
         expiring=counts.get(EXPIRING, 0),
     )
-    notes: dict[str, Counter[str]] = {UNMAPPED: Counter(), IGNORED: Counter(), NOT_IMPORTED: Counter()}
+    notes: dict[str, Counter[str]] = {
+        name: Counter() for name in (UNMAPPED, IGNORED, NOT_IMPORTED, INFERRED_TYPE)
+    }
     coming: Counter[str] = Counter()
     seen = 0
     for action, reason, count, after in _load_changes(run):
@@ -326,6 +413,7 @@ def build_report(run: MaintenanceRun, clearance: Clearance, start: int = 0, limi
     report.more_errors = seen > start + limit
     report.unmapped = notes[UNMAPPED].most_common()
     report.ignored, report.not_taken = notes[IGNORED].most_common(), notes[NOT_IMPORTED].most_common()
+    report.inferred_types = notes[INFERRED_TYPE].most_common()
     visible = Memory.objects.visible_to(clearance)
     report.over_cap = sorted(find_projects_over_cap(coming, visible, run.dry_run).items())
     return report

@@ -46,8 +46,9 @@ def memory(row: Memory, lists: dict[str, list[Any]] | None, *, whole: bool) -> d
         **{name: getattr(row, name) for name in _HISTORY_FIELDS},
         "reviewed_at": serializers.moment(row.reviewed_at),
         "consolidated_at": serializers.moment(row.consolidated_at),
+        "outdated_at": serializers.moment(row.outdated_at),
     }
-    del values["superseded_by"]
+    del values["superseded_by"], values["may_be_outdated"]
     return {**values, "copy_number": row.copy} if whole else values
 
 

@@ -15,6 +15,7 @@ from django.utils import timezone
 from memoryhub import memories as store
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
+from memoryhub.capture.classification import detect_type
 from memoryhub.core.database import write_transaction
 from memoryhub.facts import services
 from memoryhub.memories.create import CHUNK_CHARACTERS, CHUNK_SIZE
@@ -23,12 +24,14 @@ from memoryhub.memories.errors import NotFound, SecretDetected, StoreError
 from memoryhub.memories.imported_history import HISTORY_TEXT_FIELDS, ImportedHistory
 from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal, join_texts, refusal_change
+from memoryhub.memories.undo import AccessKey
 from memoryhub.memories.vectors import PreparedVectors, embedding_text
 from memoryhub.models import Fact, Memory
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.security.secrets import redact
 from memoryhub.transfer import conversations, restore
 from memoryhub.transfer.conversations import ConversationOutcome
+from memoryhub.transfer.field_mapping import infer_type, map_fields
 from memoryhub.transfer.id_map import IdMap
 from memoryhub.transfer.reader import ImportMark, ImportReader
 from memoryhub.transfer.records import (
@@ -65,6 +68,12 @@ class Tally:
     not_taken: Counter[str] = field(default_factory=Counter)
     unmapped: Counter[str] = field(default_factory=Counter)
     created_in: Counter[str] = field(default_factory=Counter)
+    inferred_types: Counter[str] = field(default_factory=Counter)  # of new memories whose item has no type
+    added: dict[AccessKey, dict[str, list[str]]] = field(default_factory=dict)  # ids, for an undo
+
+    def add_created(self, kind: str, row: Memory | Fact) -> None:
+        key = (row.project, row.sensitivity, row.owner if isinstance(row, Memory) else "")
+        self.added.setdefault(key, {}).setdefault(kind, []).append(row.uid)
 
     @property
     def stored(self) -> int:
@@ -90,6 +99,8 @@ class Tally:
         self.in_trash += ended and outcome == "created"
         self.without_ttl += outcome == "created" and "ttl_days" not in draft.given
         _add_counts(self.ignored, [redact(name) for name in draft.ignored])  # the report is saved
+        if outcome == "created" and "type" not in draft.given:
+            self.inferred_types[detect_type(draft.content).value] += 1
         if not trusted:
             _add_counts(self.not_taken, sorted(draft.model_fields_set & _IDENTITY))
 
@@ -116,6 +127,8 @@ class LoadOptions:
 
     ``ttl_days``: the lifetime of memories whose item has none; 0 is for ever, None the configured default.
     ``restores``: the actor may restore the store, so ids, authors, owners and history are imported.
+    ``mapping``: unknown fields and the fields of a memory that take their values.
+    ``infer_types``: derive the type of a memory from its text if its item has none.
     """
 
     actor: Actor
@@ -125,6 +138,8 @@ class LoadOptions:
     dry_run: bool = False
     strict: bool = False
     restores: bool = False
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    infer_types: bool = False
 
 
 def load_items(
@@ -213,6 +228,9 @@ class Batch:
     ) -> None:
         self._items, self._options, self._ids = items, options, ids
         for item in items:
+            map_fields(item, options.mapping)
+            if options.infer_types:
+                infer_type(item)
             if options.project:
                 _set_default_project(item, options.project)
             if options.ttl_days is not None:
@@ -335,6 +353,8 @@ class Batch:
                 stored_ids[record.source_id] = result.memory.uid
             ended = past is not None and past.has_ended(now)
             self._tally.memory(draft, result.memory, result.outcome, ended=ended, trusted=options.restores)
+            if result.outcome == "created" or result.revived:
+                self._tally.add_created("memories", result.memory)
         self._ids.add(stored_ids)
 
     def _past(self, past: ImportedHistory) -> ImportedHistory | None:
@@ -353,6 +373,8 @@ class Batch:
                 self._refuse(record.place, refusal)
                 continue
             self._tally.count("facts", outcome)
+            if outcome == "created":
+                self._tally.add_created("facts", fact)
             if record.source_id:
                 stored_ids[restore.fact_key(record.source_id)] = fact.uid
         self._ids.add(stored_ids)

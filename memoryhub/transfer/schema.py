@@ -63,6 +63,7 @@ class MemoryLine(MemoryDraft):
     scale: Annotated[Text, Field(max_length=10)] = ""
     consolidated_at: Moment | None = None
     consolidated_accesses: Count = 0
+    outdated_at: Moment | None = None
     shown_count: Count = 0
     helped_count: Count = 0
 

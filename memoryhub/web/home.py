@@ -25,6 +25,7 @@ from memoryhub.web.base import charts, live
 from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.charts import breakdown
 from memoryhub.web.base.project_scope import narrow_to_project
+from memoryhub.web.checks import failed_checks
 from memoryhub.web.maintenance import recent_failed_runs
 from memoryhub.web.memories.queries import live_memories
 
@@ -70,6 +71,7 @@ def home_page(request: HttpRequest) -> HttpResponse:
             "full": _projects_near_cap(numbers["near_cap"]),
             "expiring_days": counts.EXPIRING_DAYS,
             "broken": failed_runs,
+            "failed_checks": failed_checks(clearance),
         }
     live.set_etag(request, numbers, helped, [(memory.uid, memory.updated_at) for memory in recent], loss)
     return render(request, "home.html", context)

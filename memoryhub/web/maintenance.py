@@ -24,12 +24,14 @@ from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import is_confined, request_actor, request_clearance
 from memoryhub.accounts.people import may_manage_people
 from memoryhub.audit import clock
+from memoryhub.core.text import format_count
 from memoryhub.extraction import llm_budget
 from memoryhub.extraction import queue as extraction_queue
 from memoryhub.llm import LlmSettings, find_problems, sends_in_clear
 from memoryhub.maintenance import runs
 from memoryhub.maintenance import scheduler as daily
 from memoryhub.maintenance.forms import (
+    CONFIRMED_OPERATIONS,
     IRREVERSIBLE_OPERATIONS,
     can_start_run,
     can_view_runs,
@@ -82,6 +84,10 @@ class OperationCard:
     def is_for_good(self) -> bool:
         return self.operation.name in IRREVERSIBLE_OPERATIONS
 
+    @property
+    def asks_first(self) -> bool:
+        return self.operation.name in CONFIRMED_OPERATIONS
+
 
 MAX_RECENT = 5
 
@@ -107,8 +113,8 @@ def run_start(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return _render_page(request, form, status=422)
     try:
-        is_irreversible = operation.name in IRREVERSIBLE_OPERATIONS and not dry_run
-        if is_irreversible and request.POST.get("confirmed") != "yes":
+        asks_first = operation.name in CONFIRMED_OPERATIONS and not dry_run
+        if asks_first and request.POST.get("confirmed") != "yes":
             return _render_confirmation(request, operation, form.params())
         run = runs.enqueue(operation.name, form.params(), request_actor(request), dry_run=dry_run)
     except StoreError as refusal:
@@ -170,9 +176,17 @@ def _operation_cards(request: HttpRequest, wrong: RunForm | None) -> list[Operat
 def _render_confirmation(
     request: HttpRequest, operation: Operation[Any], params: dict[str, Any]
 ) -> HttpResponse:
-    """Ask for confirmation, with the number of memories that would be lost."""
+    """Ask for confirmation, with the number of memories or other rows that would be lost."""
     count = count_losses(operation, params, request_actor(request))
-    context = {"operation": operation, "fields": params, "count": count}
+    is_about_memories = operation.name in IRREVERSIBLE_OPERATIONS
+    one, several = ("memory", "memories") if is_about_memories else ("row", "rows")
+    context = {
+        "operation": operation,
+        "fields": params,
+        "count": count,
+        "counted": format_count(count, one, several),
+        "is_about_memories": is_about_memories,
+    }
     return render(request, "maintenance/confirm.html", context)
 
 

@@ -14,14 +14,17 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from memoryhub.accounts.clearance import full_clearance, request_actor
+from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.capture import project_changes, projects
 from memoryhub.capture.identities import NAME
 from memoryhub.capture.ignored_paths import MAX_PATTERNS_CHARS
 from memoryhub.capture.projects import ProjectChange
 from memoryhub.core.vocabulary import ProjectMode
+from memoryhub.injection.effects import preview_settings
 from memoryhub.memories import Forbidden, NotFound, StoreError
 from memoryhub.models import Project, ProjectIdentity
+from memoryhub.web.base.requests import HtmxHttpRequest
+from memoryhub.web.effects import PREVIEW, effect_context, render_panel, render_refusal
 
 # A mode needs the permission of maintenance runs, a pause that of changing memories.
 CONFIGURE_PERMISSION, PAUSE_PERMISSION = "memoryhub.add_maintenancerun", "memoryhub.change_memory"
@@ -92,12 +95,20 @@ def project_settings(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @require_POST
-def project_settings_save(request: HttpRequest, name: str) -> HttpResponse:
-    """Change mode and ignored files."""
+def project_settings_save(request: HtmxHttpRequest, name: str) -> HttpResponse:
+    """Change mode and ignored files. The button ``effect`` previews the mode instead."""
     project, form = _find_project(request, name), SettingsForm(request.POST, label_suffix="")
     _require(request, CONFIGURE_PERMISSION)
     if not form.is_valid():
+        if PREVIEW in request.POST and request.htmx:
+            return render_refusal(request, form)
         return _render_settings(request, project, form, 422)
+    if PREVIEW in request.POST:
+        modes = {name: form.cleaned_data["mode"]}
+        context = effect_context(preview_settings(request_clearance(request), modes=modes))
+        if request.htmx:
+            return render_panel(request, context)
+        return _render_settings(request, project, form, **context)
     try:
         changed = projects.configure_project(name, _actor(request), **form.cleaned_data)
     except StoreError as refusal:
@@ -197,6 +208,7 @@ def _render_settings(
     form: SettingsForm,
     status: int = 200,
     move_form: MoveForm | None = None,
+    **more: Any,
 ) -> HttpResponse:
     actor = _actor(request)
     identities = project_changes.list_identities(project.name, actor)
@@ -212,5 +224,6 @@ def _render_settings(
         "identities": identities,
         "modes": dict(_MODES),
         "waiting": f"{reverse('review')}?tab=waiting",
+        **more,
     }
     return render(request, "projects/settings.html", context, status=status)

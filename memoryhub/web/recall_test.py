@@ -35,6 +35,7 @@ _FIELD_NAMES = {"text": "content"}  # as shown on the page
 WITHHELD_TEXTS = {
     selection.BLOCKED: "blocked: contains only instructions to the agent",
     selection.ALREADY_SHOWN: "already shown in this session, and not changed since",
+    selection.OUTDATED: "may be outdated: the code that it is about has changed",
     selection.OVER_BUDGET: "over the token budget",
     selection.OVER_PINNED_BUDGET: "over the budget of pinned memories",
     selection.OVER_COUNT: "over the maximum number of memories",
@@ -51,10 +52,7 @@ class RecallTestForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 4, "placeholder": "What would you ask the agent?"}),
         error_messages={"required": "Type a prompt first."},
     )
-    project = WordField(
-        widget=forms.TextInput(attrs={"list": "projects"}),
-        help_text="Team memories and memories without a project are included.",
-    )
+    project = ProjectField(help_text="Team memories and memories without a project are included.")
     session_id = WordField(label="Session", help_text="What it was shown lately is not shown again.")
     token_budget = forms.IntegerField(min_value=0, max_value=100_000, required=False, label="Tokens at most")
     max_count = forms.IntegerField(min_value=0, max_value=100, required=False, label="Memories at most")

@@ -12,7 +12,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from memoryhub.access.policy import Actor
 from memoryhub.accounts.clearance import SWITCHABLE_LEVELS, request_actor, request_clearance
@@ -22,6 +22,7 @@ from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import MaintenanceRun
 from memoryhub.transfer import jobs, uploads
 from memoryhub.transfer.export import ExportSelection
+from memoryhub.transfer.field_mapping import MAPPING_TARGETS
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, WRITERS
 from memoryhub.web.base.fields import to_sentence
 from memoryhub.web.runs import control, number_parameter, progress_context, render_progress
@@ -56,6 +57,34 @@ class ImportForm(forms.Form):
         # File choosers only match the last part of an extension.
         accepted = dict.fromkeys("." + ending.rpartition(".")[2] for ending in extensions)
         self.fields["file"].widget.attrs["accept"] = ",".join(accepted)
+
+
+class ImportChoices(forms.Form):
+    """The choices between the check of a file and its import, with a field for each unknown field."""
+
+    lifetime = forms.ChoiceField(required=False, label="Memories without a date of expiry")
+    infer_types = forms.BooleanField(required=False)
+
+    def __init__(self, report: jobs.ImportReport, data: Any = None) -> None:
+        super().__init__(data, label_suffix="", auto_id="choice_%s")
+        days = settings.MEMORYHUB.default_ttl_days
+        default = f"Expire in {days} days" if days else "Never expire"
+        choices = [("", default), *([("never", "Never expire")] if days else [])]
+        self.fields["lifetime"].choices = choices  # type: ignore[attr-defined]
+        self.unknown = {f"field_{number}": name for number, (name, _) in enumerate(report.mappable)}
+        for key, name in self.unknown.items():
+            targets = [("", "Do not import"), *((one, one.replace("_", " ")) for one in MAPPING_TARGETS)]
+            self.fields[key] = forms.ChoiceField(required=False, label=name, choices=targets)
+
+    def mapped_fields(self) -> list[forms.BoundField]:
+        return [self[key] for key in self.unknown]
+
+    def params(self) -> dict[str, Any]:
+        """Return the choices of a valid form as parameters of an import."""
+        chosen = self.cleaned_data
+        mapping = {name: chosen[key] for key, name in self.unknown.items() if chosen[key]}
+        params: dict[str, Any] = {"mapping": mapping, "infer_types": chosen["infer_types"]}
+        return params | ({"ttl_days": 0} if chosen["lifetime"] == "never" else {})
 
 
 class ExportForm(forms.Form):
@@ -178,7 +207,26 @@ def import_after_dry_run(request: HttpRequest, uid: str) -> HttpResponse:
     if not _may_import_for_real(request, run):
         raise Http404
     actor, restores = request_actor(request), _may_restore_history(request)
-    return control(request, "import", run, lambda: jobs.import_after_dry_run(run, actor, restores=restores))
+    choices = ImportChoices(_build_report(request, run), request.POST)
+    if not choices.is_valid():
+        return render(request, "transfer/import.html", _import_context(request, run, choices), status=422)
+    params = choices.params()
+    return control(
+        request, "import", run, lambda: jobs.import_after_dry_run(run, actor, restores=restores, **params)
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def import_undo(request: HttpRequest, uid: str) -> HttpResponse:
+    """Ask whether to undo an import. POST starts the undo and leads back to the import."""
+    run = _find_import(request, uid)
+    if not _may_undo(request, run):
+        raise Http404
+    if request.method != "POST":
+        context = {"run": run, "report": _build_report(request, run), "name": run.params.get("name", "")}
+        return render(request, "transfer/undo.html", context)
+    actor = Actor(request_actor(request).name, request_clearance(request, also=SWITCHABLE_LEVELS))
+    return control(request, "import", run, lambda: jobs.undo_import(run, actor))
 
 
 @require_safe
@@ -244,25 +292,48 @@ def _may_import_for_real(request: HttpRequest, run: MaintenanceRun) -> bool:
     return is_done and request.user.has_perm(IMPORT_PERMISSION) and run.actor == request_actor(request).name
 
 
-def _import_context(request: HttpRequest, run: MaintenanceRun) -> dict[str, Any]:
+def _may_undo(request: HttpRequest, run: MaintenanceRun) -> bool:
+    clearance = request_clearance(request, also=SWITCHABLE_LEVELS)
+    is_allowed = request.user.has_perm(IMPORT_PERMISSION) and results.can_control(clearance, run)
+    return is_allowed and run.actor == request_actor(request).name and runs.is_undoable(run)
+
+
+def _build_report(request: HttpRequest, run: MaintenanceRun, start: int = 0) -> jobs.ImportReport:
+    clearance = request_clearance(request, also=SWITCHABLE_LEVELS)
+    return jobs.build_report(run, clearance, start, ERRORS_PER_PAGE)
+
+
+def _import_context(
+    request: HttpRequest, run: MaintenanceRun, choices: ImportChoices | None = None
+) -> dict[str, Any]:
     percent = min(100, 100 * run.done // run.total) if run.total else 0
+    undoing = run.undoings.filter(status__in=runs.PENDING).exists()
     context = {
         **progress_context(request, run, percent),
         "label": jobs.format_label(run),
         "name": run.params.get("name", ""),
+        "rows": jobs.count_rows(run),
+        "seconds_left": jobs.seconds_left(run, timezone.now()),
+        "undoing": undoing,
     }
-    if results.is_active(run):
+    context["is_polling"] = context["is_polling"] or undoing
+    context["step"] += "-undoing" * undoing
+    if context["is_polling"]:
         return context
     start = number_parameter(request, "start", "0")
+    report = _build_report(request, run, start)
+    may_import = _may_import_for_real(request, run)
+    cap = settings.MEMORYHUB.max_memories
     return context | {
-        "report": jobs.build_report(
-            run, request_clearance(request, also=SWITCHABLE_LEVELS), start, ERRORS_PER_PAGE
-        ),
+        "report": report,
         "start": start,
         "next_start": start + ERRORS_PER_PAGE,
         "previous_start": max(start - ERRORS_PER_PAGE, 0),
-        "may_do": _may_import_for_real(request, run),
+        "choices": (choices or ImportChoices(report)) if may_import else None,
+        "may_do": may_import,
         "may_resume": runs.is_resumable(run),
+        "may_undo": _may_undo(request, run),
         "days": settings.MEMORYHUB.default_ttl_days,
-        "cap": settings.MEMORYHUB.max_memories,
+        "cap": cap,
+        "needed_cap": max((count for _, count in report.over_cap), default=0),
     }

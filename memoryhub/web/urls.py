@@ -8,8 +8,9 @@ from django.contrib.auth.decorators import login_not_required
 from django.urls import URLPattern, path, register_converter
 from django.views.generic import RedirectView
 
-from memoryhub.web import home as home_views
 from memoryhub.web import (
+    checks,
+    effects,
     journal,
     maintenance,
     palette,
@@ -20,6 +21,7 @@ from memoryhub.web import (
     search,
     transfer,
 )
+from memoryhub.web import home as home_views
 from memoryhub.web import saved_searches as saved_searches_views
 from memoryhub.web.accounts import people, profile, sign_in
 from memoryhub.web.accounts.authorize import authorize
@@ -70,6 +72,12 @@ urlpatterns: list[URLPattern] = [
     path("searches/<slug:uid>/rename/", saved_searches_views.search_rename, name="search-rename"),
     path("searches/<slug:uid>/delete/", saved_searches_views.search_delete, name="search-delete"),
     path("palette/", palette.palette, name="palette"),
+    path("checks/", checks.checks_page, name="memory-checks"),
+    path("checks/new/", checks.check_new, name="memory-check-new"),
+    path("checks/<slug:uid>/", checks.check_edit, name="memory-check"),
+    path("checks/<slug:uid>/delete/", checks.check_delete, name="memory-check-delete"),
+    path("checks/<slug:uid>/run/", checks.check_run, name="memory-check-run"),
+    path("preview/thresholds/", effects.thresholds_page, name="thresholds"),
     path("preview/", recall_test.recall_test_page, name="preview"),
     path("memories/", browse.memory_list, name="memories"),
     path("memories/new/", edit.memory_new, name="memory-new"),
@@ -161,6 +169,7 @@ urlpatterns: list[URLPattern] = [
     path("transfer/imports/<slug:uid>/progress/", transfer.import_progress, name="import-progress"),
     path("transfer/imports/<slug:uid>/stop/", transfer.import_stop, name="import-stop"),
     path("transfer/imports/<slug:uid>/resume/", transfer.import_resume, name="import-resume"),
+    path("transfer/imports/<slug:uid>/undo/", transfer.import_undo, name="import-undo"),
     path("transfer/imports/<slug:uid>/import/", transfer.import_after_dry_run, name="import-for-good"),
     path("journal/", journal.journal, name="journal"),
     path("journal/verify/", journal.journal_verify, name="journal-verify"),

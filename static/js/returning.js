@@ -89,9 +89,14 @@
     }
   });
 
+  // Left for another page of the same list (paging.js).
+  function isPageOfList(one) {
+    return one.at.split("?")[0] === one.to;
+  }
+
   // A link on the page of one thing to the list it was opened from.
   for (const back of document.querySelectorAll("[data-back]")) {
-    const left = read().findLast((one) => one.to === location.pathname);
+    const left = read().findLast((one) => one.to === location.pathname && !isPageOfList(one));
     if (!left) continue;
     back.href = left.at;
     back.querySelector("[data-back-name]").textContent = left.title;

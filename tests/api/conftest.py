@@ -33,6 +33,9 @@ class Agent:
     def patch(self, path: str, body: Any = None, **headers: str) -> Any:
         return self._send("patch", path, body, headers)
 
+    def put(self, path: str, body: Any = None, **headers: str) -> Any:
+        return self._send("put", path, body, headers)
+
     def delete(self, path: str, **query: Any) -> Any:
         return self.http.delete(API + path, query_params=query)
 

@@ -5,7 +5,7 @@ FIELDS = {
     *("importance", "trust", "confidence", "sensitivity", "scope", "project", "session_id", "key"),
     *("files_read", "files_modified", "discovery_tokens", "accessed_count", "created_at", "updated_at"),
     *("last_accessed_at", "expires_at", "deleted_at", "content_hash", "entities"),
-    *("aliases", "superseded_by", "pinned"),
+    *("aliases", "superseded_by", "pinned", "may_be_outdated"),
 }
 
 

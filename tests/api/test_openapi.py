@@ -28,6 +28,8 @@ OPERATIONS = {
     "GET /project-identities/{name}",
     "POST /hooks/claude-code/status",
     *("POST /events", "POST /hooks/claude-code", "POST /inject", "POST /recall"),
+    *("POST /injection/effect", "GET /checks", "POST /checks", "POST /checks/{check_id}/run"),
+    *("GET /checks/{check_id}", "PUT /checks/{check_id}", "DELETE /checks/{check_id}"),
     *("POST /backfills/check", "POST /backfills/{run}/events", "DELETE /backfills/{run}"),
     *("GET /import", "POST /import", "GET /import/{id}", "GET /export"),
     *("POST /import/{id}/stop", "POST /import/{id}/resume"),

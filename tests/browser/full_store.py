@@ -108,6 +108,7 @@ def _create_runs(actor: Actor) -> None:
 
 def _create_imports(actor: Actor) -> None:
     lines = [{"content": f"Imported note {number}", "project": "shop"} for number in range(3)]
+    lines[0] = lines[0] | {LONG_NAME[:90]: "a value without a field"}
     raw = "\n".join(map(json.dumps, [*lines, {"content": "", "odd": 1}])).encode()
     for dry_run in (True, False):
         runs.execute(

@@ -174,3 +174,13 @@ def test_times_stay_true_while_a_page_is_open(open_page: Any, reader: Any, remem
     expect(page.locator(".row time")).to_have_text(re.compile(r"^[23]\sminutes ago$"))
     page.clock.fast_forward(26 * 3600_000)
     expect(page.locator(".row time")).to_have_text(re.compile(r"^1\sday ago$"))
+
+
+def test_the_second_page_of_a_list_has_no_link_back_to_the_list(
+    open_page: Any, reader: Any, many: None
+) -> None:
+    page = open_page("/memories/", reader)
+    page.get_by_role("link", name="Next page").click()
+    page.wait_for_url("**cursor=**")
+    page.reload()
+    expect(page.locator("[data-back]")).to_be_hidden()

@@ -57,7 +57,7 @@ def test_a_file_is_looked_through_and_then_imported(
     open_page: OpenPage, writer: User, workers: None, notes: Path, javascript: bool
 ) -> None:
     page = open_page("/transfer/", writer, java_script_enabled=javascript)
-    send(page, notes, "Dry run")
+    send(page, notes, "Check the file")
     expect(page.get_by_text("Nothing was stored.")).to_be_visible(timeout=20_000)
     expect(page.get_by_text("line 31: content:")).to_be_visible()
     assert not Memory.objects.exists()
@@ -70,9 +70,23 @@ def test_what_would_fail_is_accessible_and_fits(
     open_page: OpenPage, writer: User, workers: None, notes: Path
 ) -> None:
     page = open_page("/transfer/", writer)
-    send(page, notes, "Dry run")
+    send(page, notes, "Check the file")
     expect(page.get_by_text("What would fail")).to_be_visible(timeout=20_000)
     assert not find_state_problems(page)
+
+
+def test_the_choices_fit_with_a_long_unknown_field(
+    open_page: OpenPage, writer: User, workers: None, tmp_path: Path
+) -> None:
+    path = tmp_path / "notes.jsonl"
+    path.write_text(json.dumps({"content": "a note", "a_name_without_any_blank_" * 3: 1}))
+    page = open_page("/transfer/", writer)
+    send(page, path, "Check the file")
+    expect(page.get_by_text("Unknown fields").first).to_be_visible(timeout=20_000)
+    assert not find_state_problems(page)
+    for width in (640, 390, 320):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_an_export_is_downloaded(open_page: OpenPage, writer: User, remember: Callable[..., Memory]) -> None:

@@ -26,6 +26,7 @@ from memoryhub.models import (
     JournalEntry,
     Membership,
     Memory,
+    MemoryCheck,
     Project,
     ProjectIdentity,
     ProjectMove,
@@ -36,7 +37,7 @@ from tests.api.conftest import Agent, bad_fields, is_problem
 from tests.capture.test_identities import APP, OTHER, next_project_of, project_of
 
 ADMIN = system_actor("tests")
-MOVED = (Memory, Fact, Session, Injection, Event, ProjectIdentity, Membership, AgentToken)
+MOVED = (Memory, Fact, Session, Injection, Event, ProjectIdentity, Membership, AgentToken, MemoryCheck)
 
 
 @pytest.fixture
@@ -53,6 +54,7 @@ def work(bot: Agent) -> Agent:
             fact = {"subject": "app", "predicate": "uses", "object": level, "memory_id": same.memory.uid}
             create_fact(FactDraft(**fact, **fields), ADMIN)
         Injection.objects.create(project=name, session=Session.objects.get(session_id=f"of {name}"))
+        MemoryCheck.objects.create(project=name, prompt="what?", never_projects=["app"])
     return bot
 
 

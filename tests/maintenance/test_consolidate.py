@@ -303,3 +303,15 @@ def test_runs_in_between_make_no_difference(aged, run, now, days, importance, ki
             run("consolidate", at=at, project="often")
         run("consolidate", at=at, project="once")
         assert worth(often) == pytest.approx(worth(once), abs=0.0005)
+
+
+def test_a_small_change_shows_a_difference(aged, run):
+    aged("a", days=0.1, importance=0.6)
+    [change] = run("consolidate")
+    assert change.reason == "not used since it was written: 0.6000 → 0.5980"
+
+
+def test_an_access_that_cannot_raise_the_importance_says_so(aged, run):
+    aged("a", importance=1.0, accesses=2)
+    [change] = run("consolidate")
+    assert change.reason == "used 2 times: stays 1.00"

@@ -188,7 +188,7 @@ def test_without_a_provider_there_is_nothing_to_do(choose, remember, planned, ru
     assert planned("embed") == run("embed") == []
 
 
-def test_the_daily_maintenance_embeds_where_there_is_a_provider(configure):
+def test_the_daily_maintenance_embeds_where_there_is_a_provider(db, configure):
     configure(embeddings="wordllama")
     assert "embed" in scheduler.daily_operations()
     configure(embeddings="none")

@@ -73,6 +73,8 @@ def prepare(kind: str, several: list[Memory], actor: Actor) -> None:
     if kind in RATINGS:
         shown = [{"id": memory.uid, "score": 0.5, "scale": ""} for memory in several]
         Injection.objects.create(project="p", injected=shown)
+    if kind == "still_true":
+        Memory.objects.update(outdated_at=timezone.now() - timedelta(days=1))
     if ACTION_KINDS[kind].waiting:
         Memory.objects.update(sensitivity="waiting-public")
 

@@ -19,7 +19,7 @@ MEMORY = set(
     "id content title subtitle abstract overview category type concepts tags importance trust confidence"
     " sensitivity scope project session_id key files_read files_modified discovery_tokens accessed_count"
     " created_at updated_at last_accessed_at expires_at deleted_at content_hash entities"
-    " aliases superseded_by pinned".split()
+    " aliases superseded_by pinned may_be_outdated".split()
 )
 
 

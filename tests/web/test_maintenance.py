@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from memoryhub import memories
-from memoryhub.models import JournalEntry, MaintenanceRun, Memory
+from memoryhub.models import Event, JournalEntry, MaintenanceRun, Memory, Session
 from tests.web.maintenance_pages import completed_run, importances, set_age, start_run, text_of
 from tests.web.markup import Page, main, page
 
@@ -217,6 +217,14 @@ class TestLosingForGood:
         assert "purged for good 2" in shown
         assert shown.count("gone for good") == 2
         assert "Undo" not in shown
+
+    def test_pruning_events_asks_first(self, keeper: Client, db: None) -> None:
+        session = Session.objects.create(session_id="s", project="kitchen")
+        Event.objects.create(session=session, event="tool:post", at=timezone.now() - timedelta(days=400))
+        assert "Permanently remove 1 row?" in text_of(start_run(keeper, "prune_events"))
+        assert Event.objects.exists()
+        completed_run(keeper, "prune_events", confirmed="yes")
+        assert not Event.objects.exists()
 
     def test_nothing_to_lose_is_reported(self, eraser: Client, db: None) -> None:
         shown = text_of(start_run(eraser, "purge_expired"))

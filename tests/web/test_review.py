@@ -10,18 +10,19 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 from django.utils import timezone
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor
 from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft
-from memoryhub.models import JournalEntry, Memory
+from memoryhub.models import CodeReference, JournalEntry, Memory
 from memoryhub.web.review import queue
 from tests.cases import clear_caches
 from tests.web.conftest import SignIn
 from tests.web.markup import Page
-from tests.web.review_page import EVE, HTMX, get_page, post_action
+from tests.web.review_page import EVE, HTMX, get_page, post_action, undo_fields
 
 Remember = Callable[..., Memory]
 pytestmark = pytest.mark.django_db
@@ -34,6 +35,7 @@ class TestPage:
             "new": 1,
             "unsure": 1,
             "flagged": 0,
+            "outdated": 0,
             "alike": None,
             "contradictions": 0,
         }
@@ -323,3 +325,56 @@ class TestContradictions:
 
 def test_old_address_of_the_contradictions_still_works(visitor: Client) -> None:
     assert visitor.get("/review/?tab=clashes").context["tab"] == "contradictions"
+
+
+class TestOutdated:
+    @pytest.fixture
+    def outdated(self, remember: Remember) -> Memory:
+        memory = remember("The timeout is 30 seconds", title="Timeout")
+        CodeReference.objects.create(
+            memory=memory,
+            path="src/<b>app.py",
+            basename="<b>app.py",
+            lines=["a", "b", "c", "d"],
+            gone=["a", "b", "c"],
+            as_of=timezone.now(),
+        )
+        Memory.objects.update(outdated_at=timezone.now(), created_at=timezone.now() - timedelta(days=90))
+        memory.refresh_from_db()
+        return memory
+
+    @pytest.mark.parametrize("address", ["/review/?tab=outdated", "/memories/{uid}/"])
+    def test_page_says_what_changed(self, visitor: Client, outdated: Memory, address: str) -> None:
+        page = get_page(visitor, address.format(uid=outdated.uid))
+        assert "3 of 4 lines that it is about changed in" in page
+        assert "src/&lt;b&gt;app.py" in page
+
+    def test_memory_counts_in_the_badge(self, visitor: Client, outdated: Memory) -> None:
+        assert visitor.get("/review/").context["tab"] == "outdated"
+
+    def test_still_true_removes_it_and_can_be_undone(self, curator: Client, outdated: Memory) -> None:
+        done = post_action(curator, "still_true", outdated, tab="outdated", headers=HTMX)
+        assert "Still true" in done.content.decode()
+        assert not Memory.objects.get().may_be_outdated
+        curator.post("/review/undo/", {**undo_fields(done.content.decode()), "tab": "outdated"})
+        assert Memory.objects.get().may_be_outdated
+
+    def test_still_true_requires_permission(self, visitor: Client, outdated: Memory) -> None:
+        assert post_action(visitor, "still_true", outdated).status_code == 403
+
+    def test_selected_memories_are_still_true(self, curator: Client, outdated: Memory) -> None:
+        page = get_page(curator, "/review/?tab=outdated")
+        assert 'value="still_true"' in page
+        curator.post(reverse("act"), {"act": "still_true", "uid": outdated.uid, "next": "/review/"})
+        assert not Memory.objects.get().may_be_outdated
+
+    def test_hidden_memory_is_not_in_the_queue(self, visitor: Client, outdated: Memory) -> None:
+        Memory.objects.update(sensitivity="secret")
+        assert "Timeout" not in get_page(visitor, "/review/?tab=outdated")
+
+    def test_imported_mark_without_lines_is_shown(self, visitor: Client, outdated: Memory) -> None:
+        CodeReference.objects.all().delete()
+        assert "code that it is about has changed" in get_page(visitor, "/review/?tab=outdated")
+
+    def test_row_of_a_list_has_the_mark(self, visitor: Client, outdated: Memory) -> None:
+        assert "may be outdated" in get_page(visitor, "/memories/")

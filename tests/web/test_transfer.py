@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
+from django.utils import timezone
 
-from memoryhub.maintenance import runs
-from memoryhub.models import JournalEntry, MaintenanceRun, Membership, Memory, Session
+from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
+from memoryhub.maintenance import executor, runs
+from memoryhub.memories.schemas import MemoryPatch
+from memoryhub.models import Fact, JournalEntry, MaintenanceRun, Membership, Memory, Session
 from tests.web.markup import main, page
 
 pytestmark = pytest.mark.django_db
@@ -57,6 +62,7 @@ def test_a_file_is_imported_and_what_became_of_it_is_shown(writer: Client) -> No
     address = sent(writer, {"content": "one"}, {"content": "", "odd": 1}, {"content": "two", "odd": 1})
     shown = main(writer.get(address)).words
     assert "notes.jsonl, memoryhub (JSON lines)" in shown
+    assert "rows3" in shown
     assert "memories created2" in shown
     assert "line 2: content: String should have at least 1 character" in shown
     assert "odd (1)" in shown
@@ -76,6 +82,163 @@ def test_a_dry_run_stores_nothing_and_is_then_done_for_real(writer: Client) -> N
     assert runs.execute(MaintenanceRun.objects.get(uid=response.url.split("/")[-2]))
     assert Memory.objects.get().project == "shop"
     assert "Import it" not in main(writer.get(response.url)).words
+
+
+def import_after(client: Client, address: str, **choices: Any) -> str:
+    """Import the file of a dry run with choices; return the address of the finished import."""
+    response = client.post(f"{address}import/", choices)
+    assert response.status_code == 302, response.content.decode()
+    assert runs.execute(MaintenanceRun.objects.get(uid=response.url.split("/")[-2]))
+    return str(response.url)
+
+
+def undo(client: Client, address: str) -> None:
+    assert client.post(f"{address}undo/").status_code == 302
+    assert runs.execute(MaintenanceRun.objects.get(undoes__uid=address.split("/")[-2]))
+
+
+def test_the_check_shows_duplicates_and_expiry(writer: Client) -> None:
+    sent(writer, {"content": "one"})
+    address = sent(writer, {"content": "one"}, {"content": "two"}, do="dry_run")
+    shown = main(writer.get(address)).words
+    assert "1 of 2 rows are in the store already" in shown
+    assert "1 new memory expires" in shown
+
+
+def test_imported_memories_never_expire_if_that_is_chosen(writer: Client) -> None:
+    address = sent(writer, {"content": "one"}, {"content": "two", "ttl_days": 5}, do="dry_run")
+    import_after(writer, address, lifetime="never")
+    expiry = {memory.content: memory.expires_at for memory in Memory.objects.all()}
+    assert expiry["one"] is None
+    assert expiry["two"] is not None
+
+
+def test_types_are_inferred_only_where_the_file_has_none(writer: Client) -> None:
+    fix = "Fixed a crash in the parser when a bug caused an error"
+    address = sent(writer, {"content": fix}, {"content": f"{fix} again", "type": "fact"}, do="dry_run")
+    assert "The text suggests" in main(writer.get(address)).words
+    import_after(writer, address, infer_types="on")
+    assert set(Memory.objects.values_list("content", "type")) == {(fix, "bugfix"), (f"{fix} again", "fact")}
+
+
+def test_types_stay_the_default_unless_inference_is_chosen(writer: Client) -> None:
+    address = sent(writer, {"content": "Fixed a crash in the parser"}, do="dry_run")
+    import_after(writer, address)
+    assert Memory.objects.get().type == "change"
+
+
+def test_an_unknown_field_is_mapped(writer: Client) -> None:
+    lines = [{"content": "one", "topic": "billing"}, {"content": "two", "topic": "x" * 5000}]
+    address = sent(writer, *lines, do="dry_run")
+    done = import_after(writer, address, field_0="category")
+    assert dict(Memory.objects.values_list("content", "category")) == {"one": "billing", "two": "general"}
+    assert "topic (1)" in main(writer.get(done)).words
+
+
+def test_a_mapped_value_is_checked_for_secrets(writer: Client) -> None:
+    key = "AKIA" + "Z7Q3M5X2K9L4P8R6"
+    address = sent(writer, {"content": "one", "topic": f"key {key}"}, do="dry_run")
+    import_after(writer, address, field_0="subtitle")
+    assert not Memory.objects.exists()
+
+
+def test_an_unknown_field_is_not_mapped_to_a_level(writer: Client) -> None:
+    address = sent(writer, {"content": "one", "topic": "secret"}, do="dry_run")
+    response = writer.post(f"{address}import/", {"field_0": "sensitivity"})
+    assert response.status_code == 422
+    assert MaintenanceRun.objects.count() == 1
+
+
+def test_the_result_links_to_the_imported_memories(writer: Client) -> None:
+    sent(writer, {"content": "imported before"})
+    address = sent(writer, {"content": "one apple"}, {"content": "two pears"})
+    assert "View the 2 imported memories" in main(writer.get(address)).words
+    shown = main(writer.get(f"/memories/?imported={address.split('/')[-2]}")).words
+    assert "one apple" in shown
+    assert "two pears" in shown
+    assert "imported before" not in shown
+
+
+def test_the_list_of_an_import_contains_only_visible_memories(writer: Client, sign_in: Any) -> None:
+    lines = [
+        {"content": f"a {level} plan", "sensitivity": level} for level in ("public", "private", "secret")
+    ]
+    writer.post("/switch/", {"level": "private", "on": "1", "next": "/"})
+    address = sent(writer, *lines)
+    Memory.objects.create(content="an odd plan", sensitivity="odd", author="user:ada", project="")
+    shown = main(sign_in(name="ben").get(f"/memories/?imported={address.split('/')[-2]}")).words
+    assert "a public plan" in shown
+    for level in ("private", "secret", "odd"):
+        assert f"{level} plan" not in shown
+
+
+def test_an_unknown_import_lists_nothing(writer: Client) -> None:
+    sent(writer, {"content": "one apple"})
+    assert "one apple" not in main(writer.get("/memories/?imported=none")).words
+
+
+def test_an_import_is_undone(writer: Client) -> None:
+    sent(writer, {"content": "one"})
+    address = sent(writer, {"content": "one"}, {"content": "two"}, {"content": "pinned", "pinned": True})
+    assert "2 new memories move to the trash" in main(writer.get(f"{address}undo/")).words
+    undo(writer, address)
+    assert list(Memory.objects.live().values_list("content", flat=True)) == ["one"]
+    assert set(Memory.objects.trashed().values_list("trash_reason", flat=True)) == {"undone"}
+    shown = main(writer.get(address)).words
+    assert "Undone" in shown
+    assert "Undo this import" not in shown
+
+
+def test_an_undo_keeps_what_others_changed_or_pinned(writer: Client) -> None:
+    address = sent(writer, {"content": "changed"}, {"content": "pinned"}, {"content": "untouched"})
+    ben = Actor("user:ben", Clearance())
+    uids = dict(Memory.objects.values_list("content", "uid"))
+    memories.update_memory(uids["changed"], MemoryPatch(title="By ben"), ben)
+    later = timezone.now() + timedelta(hours=1)
+    Memory.objects.filter(content="pinned").update(pinned_at=later, expires_at=None)
+    undo(writer, address)
+    assert set(Memory.objects.live().values_list("content", flat=True)) == {"changed", "pinned"}
+
+
+def test_memories_that_an_import_revived_return_to_the_trash(writer: Client) -> None:
+    first = sent(writer, {"content": "one"})
+    undo(writer, first)
+    second = sent(writer, {"content": "one"})
+    assert Memory.objects.live().exists()
+    undo(writer, second)
+    assert not Memory.objects.live().exists()
+
+
+def test_facts_of_an_undone_import_are_deleted(writer: Client) -> None:
+    fact = {"kind": "fact", "subject": "shop", "predicate": "uses", "object": "postgres"}
+    address = sent(writer, {"content": "one"}, fact)
+    assert Fact.objects.exists()
+    undo(writer, address)
+    assert not Fact.objects.exists()
+
+
+def test_only_the_person_who_imported_may_undo(writer: Client, sign_in: Any) -> None:
+    address = sent(writer, {"content": "one"})
+    other = sign_in("add_memory", name="ben")
+    assert other.post(f"{address}undo/").status_code == 404
+    assert Memory.objects.live().exists()
+
+
+def test_a_running_import_shows_rows_and_time_left(writer: Client) -> None:
+    address = sent(writer, {"content": "one"})
+    run = MaintenanceRun.objects.get()
+    run.status, run.started_at = "running", timezone.now() - timedelta(seconds=60)
+    run.done, run.total, run.result = (
+        500,
+        1000,
+        {"counts": {"memories created": 1200, "failed": 3, "ignored": 9}},
+    )
+    run.heartbeat_at, run.finished_at = timezone.now(), None
+    run.worker = executor.worker_id()
+    run.save()
+    shown = main(writer.get(address)).words
+    assert "1,203 rows, about" in shown
+    assert "left" in shown
 
 
 def test_a_dry_run_whose_file_is_gone_says_so(writer: Client, home: Path) -> None:

@@ -10,12 +10,12 @@ from playwright.sync_api import Browser, sync_playwright
 from playwright.sync_api import Error as PlaywrightError
 
 _NAMES = (
+    "/usr/bin/chromium-headless-shell",
     "/usr/bin/chromium",
     "chromium",
     "chromium-browser",
     "google-chrome",
     "google-chrome-stable",
-    "chromium-headless-shell",  # 40 % less processor time, but it restored a scroll 39 px off
 )
 # Chromium's sandbox does not work for root and in most containers; the pages are our own.
 _ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")

@@ -113,6 +113,12 @@ def _ticked(page: Page) -> None:
         page.locator(".row-check").nth(index).check()
 
 
+def _tried_thresholds(page: Page) -> None:
+    page.fill("[name=min_score]", "0.6")
+    page.click("main form button.is-primary")
+    page.wait_for_selector("#effect-title")
+
+
 def _asked(page: Page) -> None:
     page.fill("[name=prompt]", "How do we compute the tide of a harbour, and is a year of it stored?")
     page.fill("[name=project]", "harbor-board")
@@ -134,6 +140,9 @@ PICTURES = (
     Picture("search", "search", query="?q=tide+tables", shows="upper"),
     Picture("search-nothing", "search", query="?q=zeppelin+mooring+permit"),
     Picture("preview", "preview", steps=_asked),
+    Picture("thresholds", "thresholds", steps=_tried_thresholds),
+    Picture("memory-checks", "memory-checks"),
+    Picture("memory-check-new", "memory-check-new"),
     Picture("memories", "memories", shows="upper"),
     Picture("memories-filtered", "memories", query=_FILTERED, who="admin:private", shows="upper"),
     Picture("memories-ticked", "memories", steps=_ticked, shows="window"),

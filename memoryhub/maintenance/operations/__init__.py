@@ -43,6 +43,22 @@ def register(name: str, path: str) -> None:
     _registered[name] = path
 
 
+MEMORY_CHECKS = "memory_checks"
+_after_changes: list[str] = []  # dotted paths, imported on first use
+
+
+def call_after_changes(path: str) -> None:
+    """Call the function with this dotted path after each run that changed memories."""
+    if path not in _after_changes:
+        _after_changes.append(path)
+
+
+def notify_changes() -> None:
+    """Call what is registered by :func:`call_after_changes`."""
+    for path in _after_changes:
+        import_string(path)()
+
+
 def find_operation(name: str) -> Operation[Any] | None:
     """Return a built-in or registered operation."""
     if name in _registered and name not in OPERATIONS:

@@ -12,7 +12,7 @@ from django.conf import settings
 
 from memoryhub.access.policy import Actor
 from memoryhub.core.database import write_transaction
-from memoryhub.core.text import format_count
+from memoryhub.core.text import format_change, format_count
 from memoryhub.core.vocabulary import MemoryType
 from memoryhub.maintenance.operations.base import (
     Change,
@@ -169,7 +169,9 @@ def _plan_change(row: _MemoryRow, actor: Actor, now: datetime) -> _PlannedChange
 
 
 def _reason(row: _MemoryRow, after: float, now: datetime) -> str:
-    shown = f"{row.importance:.2f} → {after:.2f}"
+    shown = " → ".join(format_change(row.importance, after))
+    if row.importance == after:  # an access cannot raise it above 1
+        shown = f"stays {after:.2f}"
     since = " since the last consolidation" if row.consolidated_at else ""
     if row.accesses:
         return f"used {format_count(row.accesses, 'time')}{since}: {shown}"

@@ -119,7 +119,7 @@ SECTIONS = (
             Place("people", "People", "accounts roles members invite", (), may_manage_people),
             Place("transfer", "Import and export", "files backup move"),
             Place("maintenance", "Maintenance", "consolidation compression upkeep", (), can_view_runs),
-            Place("preview", "Recall test", "prompt preview what an agent is shown"),
+            Place("preview", "Recall test", "prompt preview what an agent is shown", ("memory-checks",)),
             Place("language-model", "Language model", "llm budget settings", (), can_view_runs),
             Place("you", "Profile", "you own password theme time zone settings signed in"),
         ),

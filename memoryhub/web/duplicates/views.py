@@ -18,6 +18,7 @@ from memoryhub import memories
 from memoryhub.access import redaction
 from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.duplicates.clusters import MAX_MEMBERS, Cluster, DuplicateClusters
+from memoryhub.injection.effects import preview_change
 from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory
 from memoryhub.web.base.fields import normalize_newlines, parse_aware_datetime
@@ -36,6 +37,7 @@ from memoryhub.web.duplicates.presenters import (
     build_card,
     build_cards,
 )
+from memoryhub.web.effects import effect_context, render_panel
 from memoryhub.web.memories import queries
 from memoryhub.web.memories.queries import live_memories
 
@@ -43,6 +45,7 @@ PAGE_SIZE, MAX_MEMBERS_ON_PAGE = 5, 25  # clusters, and memories in them unless 
 _MERGE_PERMISSIONS = ("memoryhub.change_memory", "memoryhub.delete_memory")
 _DISMISS_PERMISSIONS = ("memoryhub.change_memory",)
 _DECISIONS = ("merge", "text", "apart")
+_PREVIEWS = {"effect": "merge", "text-effect": "text"}  # the decisions whose effect is shown instead
 _MAX_TITLE_CHARS = 80  # in a message
 _NO_VERSION = datetime.min.replace(tzinfo=UTC)  # matches no version of a memory
 
@@ -106,9 +109,10 @@ def duplicates_decide(request: HtmxHttpRequest) -> HttpResponse:
     """Apply a decision: ``do`` is merge, text (merge with the text ``content``) or apart (not duplicates).
 
     ``uid``: the memories merged into ``keep``; ``member``: all memories of the card; ``seen``: the version of
-    each that was shown.
+    each that was shown. ``effect`` and ``text-effect`` show the effect of a merge instead of making it.
     """
-    decision, keep = request.POST.get("do"), request.POST.get("keep", "")
+    wanted, keep = request.POST.get("do", ""), request.POST.get("keep", "")
+    decision = _PREVIEWS.get(wanted, wanted)
     _require_permissions(request, _DISMISS_PERMISSIONS if decision == "apart" else _MERGE_PERMISSIONS)
     uids = request.POST.getlist("uid")
     if decision == "apart":  # applies to the whole card: a tick only selects for merging
@@ -120,6 +124,8 @@ def duplicates_decide(request: HtmxHttpRequest) -> HttpResponse:
     if decision == "text" and not content.strip():
         return _refused_response(request, "the text is empty; write one, or merge without a text of your own")
     try:
+        if wanted in _PREVIEWS:
+            return _effect_response(request, keep, chosen[1:], content)
         if decision == "apart":
             undo = {"apart": memories.dismiss_duplicates(chosen, request_actor(request))}
         else:
@@ -150,6 +156,13 @@ def duplicates_undo(request: HtmxHttpRequest) -> HttpResponse:
         return _card_response(request, card, is_fresh=True)
     messages.success(request, "Undone: everything is as it was.")
     return redirect(_return_url(request))
+
+
+def _effect_response(request: HtmxHttpRequest, keep: str, others: list[str], content: str) -> HttpResponse:
+    """Show the effect of a merge on logged prompts. Nothing is merged."""
+    effect = preview_change(request_clearance(request), lambda: _merge(request, keep, others, content))
+    context = effect_context(effect, [keep, *others], "one of these memories")
+    return render_panel(request, {**context, "back": _return_url(request)})
 
 
 def _merge(request: HttpRequest, keep: str, others: list[str], content: str) -> str:

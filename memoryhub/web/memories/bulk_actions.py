@@ -148,6 +148,7 @@ _CHANGE_PERMISSION, _DELETE_PERMISSION = "memoryhub.change_memory", "memoryhub.d
 PERMISSIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("approve", "demote", "demote_and_approve", "promote", "expire"), (_CHANGE_PERMISSION,)),
     **dict.fromkeys(("pin", "unpin", "useful", "not_useful", "tag", "untag", "set"), (_CHANGE_PERMISSION,)),
+    "still_true": (_CHANGE_PERMISSION,),
     "trash": (_DELETE_PERMISSION,),
     "restore": (_DELETE_PERMISSION, _CHANGE_PERMISSION),
     "accept": (_CHANGE_PERMISSION,),
@@ -168,6 +169,7 @@ _DONE_TEXTS = {
     "unpin": "unpinned",
     "useful": "rated useful",
     "not_useful": "rated not useful",
+    "still_true": "marked as still true",
     "tag": "tagged",
     "untag": "without this tag now",
     "set": "changed",
@@ -182,6 +184,7 @@ _UNCHANGED_TEXTS = {
     "unpin": "not pinned",
     "useful": "rated useful already",
     "not_useful": "rated not useful already",
+    "still_true": "not marked as outdated",
     "tag": "tagged so already",
     "untag": "without this tag already",
 }

@@ -16,6 +16,7 @@ from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.core.text import collapse_whitespace, without_title_line
 from memoryhub.memories import serializers
+from memoryhub.memories.freshness import changed_files
 from memoryhub.memories.merge import last_merge
 from memoryhub.memories.replacements import visible_replacements
 from memoryhub.memories.rows import LIST_FIELDS, list_values
@@ -43,6 +44,7 @@ def memory_page(request: HttpRequest, uid: str) -> HttpResponse:
         **_state_context(memory),
         **_history_context(request, memory, MAX_VERSIONS_ON_PAGE),
         "html": html,
+        "changed": changed_files([memory]).get(memory.pk, []),
     }
     if memory.overview:
         context["overview_html"] = markdown.render(memory.overview, below=_OVERVIEW_HEADING, links=links)
@@ -117,7 +119,7 @@ def _related_context(request: HttpRequest, memory: Memory) -> dict[str, Any]:
 
 _SCALAR_FIELDS = (
     "type category sensitivity scope project session_id key importance trust confidence"
-    " superseded_by pinned created_at updated_at expires_at"
+    " superseded_by pinned may_be_outdated created_at updated_at expires_at"
 ).split()
 _LIST_FIELDS = ("tags", "concepts", "aliases", "files_read", "files_modified")
 

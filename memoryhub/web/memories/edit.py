@@ -18,9 +18,12 @@ from django.views.decorators.http import require_http_methods, require_POST
 from memoryhub import memories
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
+from memoryhub.injection import effects
 from memoryhub.memories.versions import current_value
 from memoryhub.models import Memory
-from memoryhub.web.base.requests import return_url
+from memoryhub.web.base.fields import to_sentence
+from memoryhub.web.base.requests import HtmxHttpRequest, return_url
+from memoryhub.web.effects import PREVIEW, effect_context, render_panel, render_refusal
 from memoryhub.web.memories import queries
 from memoryhub.web.memories.bulk_actions import is_allowed
 from memoryhub.web.memories.forms import FieldForm, MemoryForm
@@ -69,10 +72,11 @@ def _create(request: HttpRequest, form: MemoryForm) -> HttpResponse | None:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @permission_required("memoryhub.change_memory", raise_exception=True)
-def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
+def memory_edit(request: HtmxHttpRequest, uid: str) -> HttpResponse:
     """Edit a memory; changes that someone else made meanwhile are shown, never overwritten unseen.
 
-    ``next`` in the query string: the page of the review to return to.
+    ``next`` in the query string: the page of the review to return to. The button ``effect`` previews the
+    change instead of saving it.
     """
     memory = queries.get_visible_memory(request, uid)
     if memory.deleted_at:
@@ -82,6 +86,8 @@ def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
         queries.reveal_if_secret(request, memory, "edit")
         return _form_page(request, _memory_form(request, None, memory), memory)
     form = _memory_form(request, request.POST, memory)
+    if PREVIEW in request.POST:
+        return _preview_effect(request, form, memory)
     if form.is_valid():
         if form.draft is None:
             messages.info(request, "Nothing was changed.")
@@ -98,6 +104,33 @@ def memory_edit(request: HttpRequest, uid: str) -> HttpResponse:
         else:
             return _saved(request, saved, is_changed=saved.updated_at != opened)
     return _form_page(request, form, memory, status=422)
+
+
+def _find_effect(request: HttpRequest, form: MemoryForm, memory: Memory) -> dict[str, Any]:
+    """Return the effect of the submitted change on logged prompts. Nothing is saved."""
+    opened = form.cleaned_data["unchanged_since"]
+
+    def change() -> object:
+        return memories.update_memory(memory.uid, form.draft, request_actor(request), unchanged_since=opened)
+
+    effect = effects.preview_change(request_clearance(request), change)
+    return effect_context(effect, [memory.uid], "this memory")
+
+
+def _preview_effect(request: HtmxHttpRequest, form: MemoryForm, memory: Memory) -> HttpResponse:
+    """Show the effect of the submitted change, or why there is none: below the form, which stays as it is."""
+    context: dict[str, Any] = {}
+    error = ""
+    if form.is_valid():
+        try:
+            error = "" if form.draft else "You have not changed anything yet."
+            context = _find_effect(request, form, memory) if form.draft else {}
+        except memories.StoreError as refusal:
+            error = to_sentence(refusal.message)
+    if request.htmx:
+        return render_panel(request, context) if context else render_refusal(request, form, error)
+    status = 200 if context else 422
+    return _form_page(request, form, memory, status, effect_errors=[error] if error else [], **context)
 
 
 def _memory_form(request: HttpRequest, data: Mapping[str, Any] | None, memory: Memory) -> MemoryForm:

@@ -18,7 +18,15 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import usage
 from memoryhub.stats.counts import EXPIRING_DAYS
 from memoryhub.stats.usage import HEALTH_ISSUES, issue_condition
-from memoryhub.web.base.filters import DayField, ListFilter, PastDayField, ProjectField, WordField, day_bounds
+from memoryhub.transfer.undo import imported_memories
+from memoryhub.web.base.filters import (
+    DayField,
+    ListFilter,
+    PastDayField,
+    ProjectFilterField,
+    WordField,
+    day_bounds,
+)
 from memoryhub.web.base.project_scope import chosen_project
 
 ORDERS = {
@@ -53,7 +61,7 @@ class FilterChip:
 class MemoryListFilter(ListFilter):
     """The filters of ``GET /api/v1/memories``, with whole days, both included."""
 
-    project = ProjectField()
+    project = ProjectFilterField()
     type = _choice_field(TYPES)
     category = WordField()
     tag = WordField()
@@ -120,6 +128,7 @@ class BrowseFilter(MemoryListFilter):
     worth = _choice_field(usage.IMPORTANCE_STEPS, label="Importance")
     reads = _choice_field(usage.USE_STEPS, label="Read", help_text="Some: 1 to 4 times.")
     ends = DayField(label="Expires on")
+    imported = WordField(label="Import")
     order = forms.ChoiceField(
         required=False, choices=list(ORDERS.items()), error_messages={"invalid_choice": _UNKNOWN_ORDER}
     )
@@ -133,6 +142,8 @@ class BrowseFilter(MemoryListFilter):
             memories = memories.filter(usage.importance_condition(worth))
         if reads := self.value("reads"):
             memories = memories.filter(usage.use_condition(reads))
+        if imported := self.value("imported"):
+            memories = memories.filter(imported_memories(imported))
         memories = memories.between("expires_at", *day_bounds(self.value("ends")))
         soon = timezone.now() + timedelta(days=EXPIRING_DAYS)
         return memories.filter(expires_at__lte=soon) if self.value("expiring") else memories

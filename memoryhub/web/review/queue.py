@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +19,7 @@ from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.core.text import without_title_line
 from memoryhub.facts import contradictions
 from memoryhub.injection.queries import find_pinned_warnings
+from memoryhub.memories.freshness import ChangedFile, changed_files
 from memoryhub.memories.schemas import MAX_CONTENT
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet
@@ -27,17 +28,19 @@ from memoryhub.stats import review_items
 from memoryhub.stats.review_items import Reviewer
 from memoryhub.web.base import markdown
 from memoryhub.web.base.caching import cached_until_change, clearance_key
-from memoryhub.web.base.filters import ListFilter, ProjectField
+from memoryhub.web.base.filters import ListFilter, ProjectFilterField
 from memoryhub.web.base.markdown import MarkedSpan
 from memoryhub.web.memories.queries import live_memories
 
-NEW, UNSURE, FLAGGED, DUPLICATES, CONTRADICTIONS = *review_items.REASONS, "alike", "contradictions"
+NEW, UNSURE, FLAGGED, OUTDATED = review_items.REASONS
+DUPLICATES, CONTRADICTIONS = "alike", "contradictions"
 WAITING = "waiting"  # for approval, hidden from everyone else
 TITLES = {
     WAITING: "Waiting for approval",
     NEW: "New",
     UNSURE: "Low confidence",
     FLAGGED: "Flagged",
+    OUTDATED: "May be outdated",
     DUPLICATES: "Near-duplicates",
     CONTRADICTIONS: "Contradictions",
 }
@@ -52,7 +55,7 @@ MAX_BADGE = 99  # larger counts show as "99+"
 
 
 class ReviewFilter(ListFilter):
-    project = ProjectField()
+    project = ProjectFilterField()
     tab = forms.ChoiceField(
         required=False,
         choices=[("", ""), *TITLES.items()],
@@ -82,7 +85,7 @@ class ReviewCard:
     """A memory to review.
 
     ``is_cut``: the text is longer than shown; ``flags``: their labels; ``is_found``: the flagged spans are
-    marked in the text.
+    marked in the text; ``changed``: the files because of which it may be outdated.
     """
 
     memory: Any
@@ -90,6 +93,7 @@ class ReviewCard:
     is_cut: bool
     flags: list[str]
     is_found: bool = False
+    changed: Sequence[ChangedFile] = ()
 
     @property
     def level(self) -> str:
@@ -207,16 +211,24 @@ def tab_url(tab: str, project: str = "", **more: str) -> str:
 
 def first_nonempty_tab(counted: dict[str, int]) -> str:
     """Return the first tab with items."""
-    return next((name for name in (WAITING, NEW, UNSURE, FLAGGED, CONTRADICTIONS) if counted[name]), NEW)
+    return next(
+        (name for name in (WAITING, NEW, UNSURE, FLAGGED, OUTDATED, CONTRADICTIONS) if counted[name]), NEW
+    )
 
 
 def build_cards(memories: MemoryQuerySet, whole: bool = False) -> list[ReviewCard]:
-    """Load cards in one query, with the start of the content only unless ``whole``."""
+    """Load cards in one query, and one more if some may be outdated.
+
+    Unless ``whole``, only the start of the content is loaded.
+    """
     chars = MAX_CONTENT if whole else CARD_CHARS
-    rows = memories.defer("content", "overview").annotate(
-        begins=Substr("content", 1, chars), chars=Length("content")
+    rows = list(
+        memories.defer("content", "overview").annotate(
+            begins=Substr("content", 1, chars), chars=Length("content")
+        )
     )
-    return [_build_card(memory, whole) for memory in rows]
+    changed = changed_files(rows)
+    return [replace(_build_card(memory, whole), changed=changed.get(memory.pk, ())) for memory in rows]
 
 
 def _build_card(memory: Any, whole: bool = False) -> ReviewCard:

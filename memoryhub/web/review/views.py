@@ -43,6 +43,7 @@ from memoryhub.web.review.queue import (
 # The bulk action of each button, and its label when done. Demoting marks a memory as reviewed.
 _ACTIONS = {
     "approve": ("approve", "Approved"),
+    "still_true": ("still_true", "Still true"),
     "demote": ("demote_and_approve", "Demoted"),
     "trash": ("trash", "In the trash"),
 }
@@ -154,13 +155,13 @@ def review_merge(request: HtmxHttpRequest, uid: str) -> HttpResponse:
 
 @require_POST
 def review_action(request: HtmxHttpRequest) -> HttpResponse:
-    """Approve, demote or trash (``act``) the memory ``uid``, unless it has changed since ``seen``.
+    """Approve, demote, trash or confirm (``act``) the memory ``uid``, unless it has changed since ``seen``.
 
     ``card``: ids of the cards on the page, which the next card must not repeat.
     """
     kind, label = _ACTIONS.get(request.POST.get("act", ""), ("", ""))
     if not kind:
-        raise BadRequest("act is approve, demote or trash")
+        raise BadRequest("act is approve, still_true, demote or trash")
     if not bulk_actions.is_allowed(request, kind):
         raise PermissionDenied
     memory = queries.get_visible_memory(request, request.POST.get("uid", ""))

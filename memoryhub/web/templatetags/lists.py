@@ -38,12 +38,17 @@ def checkbox_value(row: Memory | Fact) -> str:
 
 @register.inclusion_tag("includes/bulk_bar.html", takes_context=True)
 def bulk_bar(
-    context: dict[str, Any], total: int = 0, ended: bool = False, demote: str = "demote"
+    context: dict[str, Any],
+    total: int = 0,
+    ended: bool = False,
+    demote: str = "demote",
+    outdated: bool = False,
 ) -> dict[str, Any]:
     """Render the bar.
 
     ``total``: the number of matches on all pages; 0 if the list cannot be selected as a whole. ``ended``: the
-    list is of trashed or expired memories. ``demote``: the action of that button.
+    list is of trashed or expired memories. ``demote``: the action of that button. ``outdated``: the list is
+    of memories that may be outdated.
     """
     request = context["request"]
     offered = full_clearance(request).levels_in_any_project()
@@ -54,6 +59,7 @@ def bulk_bar(
         "may": bulk_actions.allowed_actions(request),
         "ended": ended,
         "demote": demote,
+        "outdated": outdated,
         "may_erase": ended and request.user.has_perm("memoryhub.erase_memory"),
         "total": total,
         "most": MAX_MEMORIES,

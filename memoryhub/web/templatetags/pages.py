@@ -15,7 +15,7 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 
 from memoryhub.access import redaction
-from memoryhub.core.text import collapse_whitespace, without_title_line
+from memoryhub.core.text import collapse_whitespace, format_change, without_title_line
 from memoryhub.facts.graph_index import node_key
 from memoryhub.maintenance import results
 from memoryhub.maintenance.operations import OPERATIONS
@@ -215,10 +215,11 @@ def importance_change(change: Change) -> dict[str, Any]:
     if before is None or after is None:
         return {"is_shown": False}
     low, high = sorted((before, after))
+    before_shown, after_shown = format_change(before, after)
     return {
         "is_shown": True,
-        "before": f"{before:.2f}",
-        "after": f"{after:.2f}",
+        "before": before_shown,
+        "after": after_shown,
         "kept": round(low * 100, 1),
         "moved": max(round((high - low) * 100, 1), 0.8),
         "kind": "gain" if after >= before else "loss",

@@ -1,0 +1,165 @@
+"""Create, change and delete memory checks. The only writer of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from django.contrib.auth.models import User
+from django.utils import timezone
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+
+from memoryhub.access.policy import Actor, Clearance, Sensitivity, stricter_level
+from memoryhub.audit import journal
+from memoryhub.core.database import write_transaction
+from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
+from memoryhub.memories.rows import fetch_by_uids
+from memoryhub.memories.schemas import Name, Text, Word
+from memoryhub.models import CheckedMemory, Memory, MemoryCheck
+from memoryhub.models.querysets import AccessQuerySet
+from memoryhub.security.secrets import find_secrets
+
+MAX_CHECKS = 200  # per project
+MAX_RULES, MAX_PROMPT = 20, 4000
+Phrase = Annotated[str, Field(max_length=200), AfterValidator(TypeAdapter(Word).validate_python)]
+Words = Annotated[list[Phrase], Field(max_length=MAX_RULES)]
+Ids = Annotated[list[Name], Field(max_length=MAX_RULES)]
+_MEMORY_FIELDS = {"must_bring": CheckedMemory.MUST, "never_bring": CheckedMemory.NEVER}
+_EXPECTATIONS = (*_MEMORY_FIELDS, "must_words", "never_words", "never_projects", "never_level")
+
+
+def _require_prompt(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be empty; write what an agent would be asked")
+    return text
+
+
+Prompt = Annotated[
+    str,
+    Field(max_length=MAX_PROMPT),
+    AfterValidator(TypeAdapter(Text).validate_python),
+    AfterValidator(_require_prompt),
+]
+
+
+class CheckDraft(BaseModel):
+    """A prompt and what it must bring, and must never bring."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    prompt: Prompt
+    project: Name = Field("", description="The project of the prompt. Limits memories as in POST /inject.")
+    level: Sensitivity = Field(Sensitivity.PUBLIC, description="Up to which level the prompt asks.")
+    must_bring: Ids = Field(default_factory=list, description="Ids of memories.")
+    must_words: Words = Field(default_factory=list, description="Words that a memory shown must contain.")
+    never_bring: Ids = Field(default_factory=list, description="Ids of memories.")
+    never_words: Words = Field(default_factory=list, description="Words that no memory shown may contain.")
+    never_projects: Words = Field(default_factory=list, description="Projects of memories.")
+    never_level: Literal["", "private", "secret"] = Field("", description="This level and stricter ones.")
+    enabled: bool = True
+
+    @model_validator(mode="after")
+    def _has_expectation(self) -> Self:
+        if not any(getattr(self, name) for name in _EXPECTATIONS):
+            raise ValueError(f"expects nothing; give at least one of: {', '.join(_EXPECTATIONS)}")
+        return self
+
+
+def visible_checks(clearance: Clearance) -> AccessQuerySet:
+    """Return the checks that a viewer may see, newest first."""
+    return MemoryCheck.objects.visible_to(clearance).prefetch_related("memories")
+
+
+def get_check(uid: str, clearance: Clearance) -> MemoryCheck:
+    check: MemoryCheck | None = visible_checks(clearance).filter(uid=uid).first()
+    if check is None:
+        raise NotFound("there is no such check")
+    return check
+
+
+def create_check(draft: CheckDraft, actor: Actor, now: datetime | None = None) -> MemoryCheck:
+    """Store a check that is owned by the person behind the actor."""
+    check = MemoryCheck(owner=actor.owner, created_at=now or timezone.now())
+    with write_transaction():
+        if MemoryCheck.objects.filter(project=draft.project).count() >= MAX_CHECKS:
+            raise Conflict(f"the project has {MAX_CHECKS} checks already; delete one first", "project")
+        return _save(check, draft, actor, "check_create", now)
+
+
+def update_check(uid: str, draft: CheckDraft, actor: Actor, now: datetime | None = None) -> MemoryCheck:
+    """Replace a check. Its owner becomes the one who changed it, whose clearance limits its runs."""
+    with write_transaction():
+        check = get_check(uid, actor.clearance)
+        check.owner = actor.owner
+        return _save(check, draft, actor, "check_update", now)
+
+
+def delete_check(uid: str, actor: Actor, now: datetime | None = None) -> None:
+    with write_transaction():
+        check = get_check(uid, actor.clearance)
+        _record("check_delete", check, actor, now)
+        check.delete()
+
+
+def to_draft(check: MemoryCheck) -> dict[str, Any]:
+    """Return the values of a check by the names of :class:`CheckDraft`."""
+    names = [name for name in CheckDraft.model_fields if name not in _MEMORY_FIELDS]
+    return {name: getattr(check, name) for name in names} | {
+        name: check.uids(rule) for name, rule in _MEMORY_FIELDS.items()
+    }
+
+
+def _save(
+    check: MemoryCheck, draft: CheckDraft, actor: Actor, operation: str, now: datetime | None
+) -> MemoryCheck:
+    _refuse(draft, actor)
+    memories = {name: _find_memories(name, getattr(draft, name), actor) for name in _MEMORY_FIELDS}
+    for name, value in draft.model_dump(exclude=set(_MEMORY_FIELDS), mode="json").items():
+        setattr(check, name, value)
+    check.sensitivity = draft.level.value
+    for memory in (one for found in memories.values() for one in found):
+        check.sensitivity = stricter_level(check.sensitivity, memory.sensitivity)
+    check.updated_at, check.passed, check.result, check.checked_at = now or timezone.now(), None, {}, None
+    check.save()
+    check.memories.all().delete()
+    CheckedMemory.objects.bulk_create(
+        CheckedMemory(check_ref=check, memory=memory, uid=memory.uid, rule=rule)
+        for name, rule in _MEMORY_FIELDS.items()
+        for memory in memories[name]
+    )
+    _record(operation, check, actor, now)
+    saved: MemoryCheck = MemoryCheck.objects.prefetch_related("memories").get(pk=check.pk)
+    return saved
+
+
+def _refuse(draft: CheckDraft, actor: Actor) -> None:
+    clearance = actor.clearance
+    if not clearance.includes_project(draft.project):
+        raise Forbidden("you have no access to this project; name one of yours", "project")
+    if not clearance.allows(draft.project, draft.level.value):
+        raise Forbidden("you may not see this level here; choose a lower one", "level")
+    if closed := [name for name in draft.never_projects if not clearance.includes_project(name)]:
+        raise Forbidden(f"you have no access to {closed[0]}; leave it out", "never_projects")
+    if not User.objects.filter(username=actor.owner, is_active=True).exists():
+        raise StoreError("has no active account as its owner; use the token of a person", "owner")
+    for name in ("prompt", "must_words", "never_words", "never_projects"):
+        value = getattr(draft, name)
+        if find_secrets(value if isinstance(value, str) else "\n".join(value)):
+            raise StoreError("contains what looks like a secret; remove it", name)
+
+
+def _find_memories(field: str, uids: Iterable[str], actor: Actor) -> Sequence[Memory]:
+    wanted = list(dict.fromkeys(uids))
+    found = fetch_by_uids(Memory.objects.visible_to(actor.clearance).live(), wanted)
+    if missing := sorted(set(wanted) - {one.uid for one in found}):
+        raise StoreError(
+            f"there is no memory {missing[0]}; copy the id from its page, or leave it out", field
+        )
+    return found
+
+
+def _record(operation: str, check: MemoryCheck, actor: Actor, now: datetime | None) -> None:
+    detail = {"memories": len(check.memories.all()), "enabled": check.enabled}
+    change = journal.Change(operation, "check", check.uid, detail, check.project, check.sensitivity)
+    journal.record(actor, [change], now)

@@ -1,0 +1,212 @@
+"""Memory checks: their page, the form, and running them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth.decorators import permission_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from pydantic import ValidationError
+
+from memoryhub.access import redaction
+from memoryhub.access.policy import LEVELS, Clearance
+from memoryhub.accounts.clearance import request_actor, request_clearance
+from memoryhub.checks import evaluation, services
+from memoryhub.checks.services import MAX_PROMPT, CheckDraft
+from memoryhub.core.pagination import paginate
+from memoryhub.memories import NotFound, StoreError
+from memoryhub.models import Memory, MemoryCheck
+from memoryhub.web.base.fields import normalize_newlines, to_sentence
+from memoryhub.web.base.filters import ProjectField
+
+PERMISSION = "memoryhub.change_memory"
+PAGE_SIZE, MAX_ON_HOME, MAX_READ_FOR_HOME = 50, 5, 100
+_LINES = "One on each line."
+
+
+class LinesField(forms.CharField):
+    """Short texts, one on each line, as a list."""
+
+    def __init__(self, label: str, help_text: str = _LINES) -> None:
+        widget = forms.Textarea(attrs={"rows": 2, "spellcheck": "false"})
+        super().__init__(required=False, max_length=5000, label=label, help_text=help_text, widget=widget)
+
+    def clean(self, value: Any) -> list[str]:
+        return [line.strip() for line in super().clean(value).splitlines() if line.strip()]
+
+    def prepare_value(self, value: Any) -> Any:
+        return "\n".join(value) if isinstance(value, list) else value
+
+
+class CheckForm(forms.Form):
+    """The fields of :class:`CheckDraft`."""
+
+    prompt = forms.CharField(
+        max_length=MAX_PROMPT,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        error_messages={"required": "Type what an agent would be asked."},
+    )
+    project = ProjectField(help_text="The project of the prompt.")
+    level = forms.ChoiceField(label="Asks for memories up to", choices=[(one, one) for one in LEVELS])
+    must_bring = LinesField("Must bring these memories", "Their ids, one on each line.")
+    must_words = LinesField("Must bring a memory with", "Words or phrases, one on each line.")
+    never_bring = LinesField("Must never bring these memories", "Their ids, one on each line.")
+    never_words = LinesField("Must never bring a memory with", "Words or phrases, one on each line.")
+    never_projects = LinesField("Must never bring memories of these projects")
+    never_level = forms.ChoiceField(
+        label="Must never bring memories of this level",
+        required=False,
+        choices=[("", "any level may come"), ("private", "private or secret"), ("secret", "secret")],
+    )
+    enabled = forms.BooleanField(required=False, initial=True, label="Run it daily and after maintenance")
+
+    def __init__(self, data: Any = None, **options: Any) -> None:
+        super().__init__(data, label_suffix="", auto_id="for_%s", **options)
+
+    def clean_prompt(self) -> str:
+        return normalize_newlines(self.cleaned_data["prompt"])
+
+    def make_draft(self) -> CheckDraft | None:
+        """Return the draft; None with the errors in the form."""
+        if not self.is_valid():
+            return None
+        try:
+            return CheckDraft(**self.cleaned_data)
+        except ValidationError as error:
+            for one in error.errors(include_url=False):
+                field = str(one["loc"][0]) if one["loc"] else None
+                said = str(one["msg"]).removeprefix("Value error, ")
+                self.add_error(field if field in self.fields else None, to_sentence(said))
+        return None
+
+    def refuse(self, refusal: StoreError) -> None:
+        field = refusal.field if refusal.field in self.fields else None
+        self.add_error(field, to_sentence(refusal.message))
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """A check for display. ``failures`` is None if the viewer may not see the result or there is none."""
+
+    check: MemoryCheck
+    must: list[tuple[str, str]]
+    never: list[tuple[str, str]]
+    never_projects: list[str]
+    failures: list[str] | None
+    is_hidden: bool
+
+
+@require_safe
+def checks_page(request: HttpRequest) -> HttpResponse:
+    """List the checks of the projects that the person sees."""
+    clearance = request_clearance(request)
+    page = paginate(services.visible_checks(clearance), "created_at", PAGE_SIZE, request.GET.get("cursor"))
+    context = {
+        "rows": _rows(list(page.items), clearance),
+        "page": page,
+        "may_change": request.user.has_perm(PERMISSION),
+    }
+    return render(request, "checks/page.html", context)
+
+
+def _rows(checks: list[MemoryCheck], clearance: Clearance) -> list[CheckRow]:
+    named = [one.uid for check in checks for one in check.memories.all()]
+    memories = Memory.objects.visible_to(clearance).filter(uid__in=named)
+    titles = {one.uid: redaction.display_name(one) for one in memories}
+    return [_row(check, clearance, titles) for check in checks]
+
+
+def _row(check: MemoryCheck, clearance: Clearance, titles: dict[str, str]) -> CheckRow:
+    may_see = evaluation.may_see_result(check, clearance)
+    failures = None
+    if may_see and check.passed is not None:
+        failures = evaluation.describe_failures(check.result.get("failures", []), clearance)
+    must, never = ([(uid, titles.get(uid, "")) for uid in check.uids(rule)] for rule in ("must", "never"))
+    projects = [one for one in check.never_projects if clearance.includes_project(one)]
+    return CheckRow(check, must, never, projects, failures, not may_see)
+
+
+def failed_checks(clearance: Clearance) -> list[CheckRow]:
+    """Return checks that failed, for Home: only those whose result the viewer may see."""
+    failed = services.visible_checks(clearance).filter(enabled=True, passed=False)[:MAX_READ_FOR_HOME]
+    rows = [row for row in _rows(list(failed), clearance) if row.failures]
+    return rows[:MAX_ON_HOME]
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@permission_required(PERMISSION, raise_exception=True)
+def check_new(request: HttpRequest) -> HttpResponse:
+    """Create a check. With ``start``, the form begins with a prompt of the recall preview."""
+    if request.method != "POST":
+        return _render_form(request, CheckForm())
+    if "start" in request.POST:
+        names = ("prompt", "project", "must_bring")
+        given = {name: "\n".join(request.POST.getlist(name))[:MAX_PROMPT] for name in names}
+        return _render_form(request, CheckForm(initial=given))
+    return _save(request, None)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@permission_required(PERMISSION, raise_exception=True)
+def check_edit(request: HttpRequest, uid: str) -> HttpResponse:
+    """Change a check. The person who saves it becomes its owner."""
+    check = _find(request, uid)
+    if request.method == "POST":
+        return _save(request, check)
+    return _render_form(request, CheckForm(initial=services.to_draft(check)), check)
+
+
+def _save(request: HttpRequest, check: MemoryCheck | None) -> HttpResponse:
+    form, actor = CheckForm(request.POST), request_actor(request)
+    draft = form.make_draft()
+    if draft is None:
+        return _render_form(request, form, check, 422)
+    try:
+        saved = (
+            services.update_check(check.uid, draft, actor) if check else services.create_check(draft, actor)
+        )
+    except StoreError as refusal:
+        form.refuse(refusal)
+        return _render_form(request, form, check, 422)
+    failures = evaluation.run_check(saved, actor.clearance)
+    messages.success(request, f"Check saved. {'It fails.' if failures else 'It passes.'}")
+    return redirect("memory-checks")
+
+
+@require_POST
+@permission_required(PERMISSION, raise_exception=True)
+def check_delete(request: HttpRequest, uid: str) -> HttpResponse:
+    check = _find(request, uid)
+    services.delete_check(check.uid, request_actor(request))
+    messages.success(request, "Check deleted.")
+    return redirect("memory-checks")
+
+
+@require_POST
+def check_run(request: HttpRequest, uid: str) -> HttpResponse:
+    """Run a check now, as far as both its owner and this person may see."""
+    clearance = request_clearance(request)
+    failures = evaluation.run_check(_find(request, uid), clearance)
+    for text in evaluation.describe_failures(failures, clearance):
+        messages.warning(request, text)
+    if not failures:
+        messages.success(request, "The check passes.")
+    return redirect("memory-checks")
+
+
+def _find(request: HttpRequest, uid: str) -> MemoryCheck:
+    try:
+        return services.get_check(uid, request_clearance(request))
+    except NotFound:
+        raise Http404 from None
+
+
+def _render_form(
+    request: HttpRequest, form: CheckForm, check: MemoryCheck | None = None, status: int = 200
+) -> HttpResponse:
+    return render(request, "checks/form.html", {"form": form, "check": check}, status=status)

@@ -1,0 +1,108 @@
+"""The pages of memory checks, and their failures on Home."""
+
+from __future__ import annotations
+
+import pytest
+
+from memoryhub.models import Membership, MemoryCheck
+from tests.web.test_recall_test import text
+
+PROMPT = "what do we know about zebra stripes?"
+ZEBRA = "zebra stripes are like finger prints"
+
+
+def create(client, **fields):
+    values = {"prompt": PROMPT, "level": "public", "enabled": "on", "must_words": "quagga", **fields}
+    return client.post("/checks/new/", values, follow=True)
+
+
+def test_check_is_created_and_run(sign_in, remember):
+    memory = remember(ZEBRA, title="Stripes")
+    client = sign_in("change_memory")
+    page = text(create(client, must_bring=memory.uid, must_words=""))
+    assert "Check saved. It passes." in page
+    assert "Must bring Stripes" in page
+
+
+def test_failed_check_is_on_home_with_its_reason(sign_in, remember):
+    remember(ZEBRA)
+    client = sign_in("change_memory")
+    create(client)
+    page = client.get("/").content.decode()
+    assert "Expected a memory with “quagga”" in page
+    assert 'href="/checks/"' in page
+
+
+def test_failure_is_not_on_home_of_those_who_may_not_see_it(sign_in, person, remember):
+    remember(ZEBRA, project="circus")
+    create(sign_in("change_memory", "view_private"), project="zoo", level="private")
+    create(sign_in("change_memory", name="carl"), project="zoo")
+    bob = sign_in(name="bob")
+    assert bob.get("/").content.decode().count("Memory check failed") == 1
+    confined = sign_in(name="eve")
+    Membership.objects.create(user=person("x").__class__.objects.get(username="eve"), project="circus")
+    assert "Memory check failed" not in confined.get("/").content.decode()
+
+
+def test_recall_preview_offers_to_keep_a_check(sign_in, remember):
+    memory = remember(ZEBRA)
+    client = sign_in("change_memory")
+    page = client.post("/preview/", {"prompt": PROMPT}).content.decode()
+    assert "Keep as a check" in page
+    form = client.post("/checks/new/", {"start": "1", "prompt": PROMPT, "must_bring": memory.uid})
+    assert memory.uid in form.content.decode()
+    assert not MemoryCheck.objects.exists()
+
+
+def test_check_is_edited_run_and_deleted(sign_in, remember):
+    remember(ZEBRA)
+    client = sign_in("change_memory")
+    create(client)
+    path = f"/checks/{MemoryCheck.objects.get().uid}/"
+    values = {"prompt": PROMPT, "level": "public", "must_words": "zebra"}
+    assert "It passes." in text(client.post(path, values, follow=True))
+    assert "The check passes." in text(client.post(f"{path}run/", follow=True))
+    assert "Check deleted." in text(client.post(f"{path}delete/", follow=True))
+    assert not MemoryCheck.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"prompt": ""}, "Type what an agent would be asked."),
+        ({"must_words": ""}, "Expects nothing; give at least one of"),
+        ({"must_bring": "nothere"}, "There is no memory nothere"),
+        ({"must_words": "x" * 201}, "at most 200 characters"),
+        ({"level": "secret"}, "You may not see this level here"),
+    ],
+)
+def test_bad_check_is_explained(sign_in, fields, said):
+    response = create(sign_in("change_memory"), **fields)
+    assert response.status_code == 422
+    assert said in text(response)
+    assert not MemoryCheck.objects.exists()
+
+
+def test_viewer_without_permission_can_run_but_not_change(sign_in, remember):
+    create(sign_in("change_memory"))
+    uid = MemoryCheck.objects.get().uid
+    bob = sign_in(name="bob")
+    assert bob.get("/checks/new/").status_code == 403
+    assert bob.post(f"/checks/{uid}/delete/").status_code == 403
+    assert bob.post(f"/checks/{uid}/run/").status_code == 302
+
+
+@pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
+def test_hidden_check_is_not_found(sign_in, level):
+    check = MemoryCheck.objects.create(owner="ada", prompt=PROMPT, sensitivity=level)
+    client = sign_in("change_memory")
+    assert PROMPT not in text(client.get("/checks/"))
+    for path in ("", "run/", "delete/"):
+        assert client.post(f"/checks/{check.uid}/{path}").status_code == 404
+
+
+def test_text_of_a_check_is_escaped(sign_in):
+    client = sign_in("change_memory")
+    page = create(client, prompt="<script>alert(1)</script>", must_words="<b>x</b>").content.decode()
+    assert "<script>alert" not in page
+    assert "<b>x</b>" not in page
