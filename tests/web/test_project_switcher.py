@@ -15,7 +15,7 @@ HTMX = {"HX-Request": "true", "HX-Current-URL": "http://testserver/memories/?typ
 
 
 def choose(client: Client, project: str, **more: str) -> Any:
-    return client.post("/projects/choose/", {"project": project, **more})
+    return client.post("/projects/choose/", {"chosen": project, **more})
 
 
 def words(client: Client, path: str) -> str:

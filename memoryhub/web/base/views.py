@@ -39,8 +39,8 @@ def turn_switch(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def project_choose(request: HttpRequest) -> HttpResponse:
-    """Show only ``project`` on every page, or all projects if it is empty, then redirect to ``next``."""
-    if not choose_project(request, request.POST.get("project", "").strip()):
+    """Show only the project ``chosen`` on every page, or all projects if it is empty, then redirect to ``next``."""
+    if not choose_project(request, request.POST.get("chosen", "").strip()):
         messages.error(request, "No such project, or it has no memories that you can see.")
     return redirect(without_project(return_url(request, "/")))
 
