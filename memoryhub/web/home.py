@@ -66,7 +66,7 @@ def home_page(request: HttpRequest) -> HttpResponse:
         failed_runs = recent_failed_runs(clearance, now) if can_view_runs(request.user) else []
         context |= {
             "recent": recent,
-            "chart": charts.over_time(days),
+            "chart": charts.over_time(charts.by_family(days)),
             "breakdowns": [breakdown(numbers[key], name, title) for key, name, title in _BREAKDOWNS],
             "full": _projects_near_cap(numbers["near_cap"]),
             "expiring_days": counts.EXPIRING_DAYS,

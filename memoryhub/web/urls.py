@@ -113,6 +113,7 @@ urlpatterns: list[URLPattern] = [
     path("review/cards/<slug:uid>/", review_views.review_card, name="review-card"),
     path("review/cards/<slug:uid>/merge/", review_views.review_merge, name="review-merge"),
     path("projects/choose/", base_views.project_choose, name="project-choose"),
+    path("projects/menu/", base_views.project_menu, name="project-menu"),
     path("projects/names/", base_views.project_names, name="project-names"),
     path("sessions/", sessions_views.sessions, name="sessions"),
     path("sessions/<session_id:session_id>/", sessions_views.session, name="session"),

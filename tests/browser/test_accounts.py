@@ -81,19 +81,20 @@ def test_the_theme_of_the_account_shows_and_the_button_changes_this_browser(
     page.get_by_label("Theme", exact=True).select_option("dark")
     page.get_by_role("button", name="Save").click()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.get_by_role("button", name="Account of chief").click()
     page.get_by_role("button", name="Use the light theme").click()
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
     page.goto("/")
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
 
 
-def test_the_pages_are_in_the_account_menu(open_page: Any, chief: User, bob: User) -> None:
+def test_the_pages_are_in_the_settings(open_page: Any, chief: User, bob: User) -> None:
     page = open_page("/", chief)
-    page.get_by_role("button", name="Account of chief").click()
+    page.get_by_role("link", name="Settings").click()
     page.get_by_role("link", name="People").click()
     page.wait_for_url("**/people/")
     other = open_page("/", bob)
-    other.get_by_role("button", name="Account of bob").click()
+    other.get_by_role("link", name="Settings").click()
     expect(other.get_by_role("link", name="People")).to_have_count(0)
-    other.get_by_role("link", name="You", exact=True).click()
+    other.get_by_role("link", name="Profile", exact=True).click()
     other.wait_for_url("**/you/")

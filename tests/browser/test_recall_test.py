@@ -30,9 +30,10 @@ def zoo(remember: Any) -> None:
 @pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
 def test_a_prompt_is_previewed(open_page: Any, reader: Any, zoo: None, scripts: bool) -> None:
     page = open_page("/", reader, java_script_enabled=scripts)
-    page.get_by_role("link", name="Recall").click()
+    page.get_by_role("link", name="Settings").click()
+    page.get_by_role("link", name="Recall test").click()
     page.get_by_label("Prompt").fill(PROMPT)
-    page.get_by_label("Project").fill("zoo")
+    page.get_by_role("textbox", name="Project").fill("zoo")
     page.get_by_role("button", name="Preview").click()
     expect(page.get_by_role("heading", name="5 memories would be injected")).to_be_visible()
     expect(page.get_by_label("The block")).to_contain_text("<memory-context>")

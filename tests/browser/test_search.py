@@ -149,7 +149,7 @@ class TestWithoutScripts:
         page = open_page("/search/", reader, java_script_enabled=False)
         box(page).fill("zebra")
         page.get_by_text("Filters", exact=True).click()
-        page.get_by_label("Project").fill("town")
+        page.get_by_label("Type").select_option("bugfix")
         page.get_by_role("button", name="Search").click()
         expect(page.get_by_role("link", name="Zebra crossing")).to_be_visible()
         expect(page.get_by_role("link", name="Zebra feeding")).to_have_count(0)

@@ -69,10 +69,16 @@ class TestKeys:
         page.keyboard.press("j")
         assert page.evaluate("document.activeElement.closest('.clusters > article') !== null")
 
-    def test_slash_goes_to_the_search_from_a_page_without_a_box(self, open_page: Any, reader: Any) -> None:
+    def test_slash_goes_to_the_search_in_the_header(self, open_page: Any, reader: Any) -> None:
         page = open_page("/journal/", reader)
         page.keyboard.press("/")
-        page.wait_for_url("**/search/")
+        expect(page.get_by_role("searchbox", name="Search memories")).to_be_focused()
+        page.keyboard.type("zebra")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/search/?q=zebra")
+        page.keyboard.press("Escape")
+        page.locator("h1").click(force=True)
+        page.keyboard.press("/")
         expect(page.get_by_role("searchbox", name="Search for")).to_be_focused()
 
     def test_e_edits_the_memory_of_the_row_and_of_the_page(
@@ -255,7 +261,7 @@ class TestReport:
         assert page.evaluate("window.printed") is True
         page.emulate_media(media="print")
         expect(page.get_by_text("learnt 2", exact=True).first).to_be_visible()
-        for hidden in (".top", ".foot", ".page-head .buttons"):
+        for hidden in (".top", ".sidebar", ".page-head .buttons"):
             expect(page.locator(hidden)).to_be_hidden()
         expect(page.locator(".timeline-at .seconds").first).to_be_visible()
         # Dark letters, also for who reads light ones on the screen.

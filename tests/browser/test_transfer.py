@@ -92,7 +92,7 @@ def test_the_choices_fit_with_a_long_unknown_field(
 def test_an_export_is_downloaded(open_page: OpenPage, writer: User, remember: Callable[..., Memory]) -> None:
     remember("to take along")
     page = open_page("/", writer)
-    page.get_by_role("button", name="Account of writer").click()
+    page.get_by_role("link", name="Settings").click()
     page.get_by_role("link", name="Import and export").click()
     with page.expect_download() as waiting:
         page.get_by_role("button", name="Download").click()

@@ -48,7 +48,11 @@ def test_in_colours_of_the_system_what_is_chosen_differs(
     here = links.locator("[aria-current]").first.evaluate("(one) => " + border % "one")
     other = links.locator("a:not([aria-current])").nth(1).evaluate("(one) => " + border % "one")
     assert here != other
+    page.get_by_role("button", name="Visibility").click()
     page.get_by_role("button", name="Show private").click()
+    visibility = page.get_by_role("button", name="Visibility: private shown")
+    expect(visibility).to_have_css("outline-style", "solid")
+    visibility.click()
     pressed = page.get_by_role("button", name="Show private")
     expect(pressed).to_have_attribute("aria-pressed", "true")
     expect(pressed).to_have_css("outline-style", "solid")

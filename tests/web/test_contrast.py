@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
+from memoryhub.core.vocabulary import TYPES
+from memoryhub.web.base.charts import TYPE_FAMILIES
+
 THEMES = {"light": 0, "dark": 1}
 SURFACES = ("paper", "surface", "sunken", "hover")
 SOFT = {"accent": "accent-soft", "private": "private-soft", "secret": "secret-soft", "good": "good-soft"}
@@ -80,7 +83,7 @@ def test_borders_of_controls_have_contrast(theme: str) -> None:
 @pytest.mark.parametrize("theme", THEMES)
 def test_charts_and_type_marks_have_contrast(theme: str) -> None:
     drawn = [name for name in tokens() if name.startswith(("part-", "type-", "chart-", "series-"))]
-    assert len(drawn) >= 20
+    assert len(drawn) >= 9
     low = {name: round(contrast(name, place, theme), 2) for name in drawn for place in ("paper", "surface")}
     assert not {name: ratio for name, ratio in low.items() if ratio < 3}
 
@@ -91,13 +94,21 @@ def test_colour_distance_matches_oklab() -> None:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_adjacent_type_colours_are_distinguishable(theme: str) -> None:
+def test_colours_of_type_families_are_distinguishable(theme: str) -> None:
     """A distance of 0.02 is just noticeable; thin stripes need four times as much."""
     places = {name: oklab(pair[THEMES[theme]]) for name, pair in tokens().items() if name.startswith("type-")}
-    assert len(places) >= 16
+    assert places.keys() == {f"type-{family}" for family in TYPE_FAMILIES}
     near = {
         (one, other): round(math.dist(places[one], places[other]), 3)
         for one, other in combinations(places, 2)
         if math.dist(places[one], places[other]) < 0.08
     }
     assert not near
+
+
+def test_each_type_is_in_one_family_and_has_its_colour() -> None:
+    sheet = Path(settings.BASE_DIR, "static/css/types.css").read_text()
+    assert sorted(kind for kinds in TYPE_FAMILIES.values() for kind in kinds) == sorted(TYPES)
+    for family, kinds in TYPE_FAMILIES.items():
+        classes = ", ".join(f".t-{name}" for name in dict.fromkeys((family, *kinds)))
+        assert f":is({classes}) {{\n  --kind: var(--type-{family});" in sheet

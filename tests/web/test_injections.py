@@ -65,7 +65,7 @@ class TestLog:
             assert said in words
 
     def test_the_navigation_says_where_one_is(self, visitor: Client) -> None:
-        html = re.sub("<svg.*?</svg>", "", visitor.get("/injections/").content.decode(), flags=re.DOTALL)
+        html = re.sub(r"<svg.*?</svg>", "", visitor.get("/injections/").content.decode(), flags=re.DOTALL)
         assert re.findall(r'aria-current="(\w+)">(\w+)<', html) == [
             ("true", "Sessions"),
             ("page", "Injections"),

@@ -25,11 +25,11 @@ class TestPermissions:
         for action in ("stop", "resume", "undo"):
             assert visitor.post(f"/maintenance/runs/x1/{action}/").status_code == 403
         assert start_run(visitor).status_code == 403
-        assert "/maintenance/" not in page(visitor.get("/connect/")).links()
+        assert "/maintenance/" not in page(visitor.get("/")).links()
 
     def test_a_viewer_sees_everything_and_starts_nothing(self, sign_in: Any, faded: Any) -> None:
         client = sign_in("view_maintenancerun")
-        assert "/maintenance/" in page(client.get("/connect/")).links()
+        assert "/maintenance/" in page(client.get("/you/")).links()
         shown = main(client.get("/maintenance/"))
         assert "Consolidate" in shown.words
         assert not shown.all("button")

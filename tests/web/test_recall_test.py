@@ -34,9 +34,9 @@ def test_login_is_required(client):
     assert ask(client).status_code == 302
 
 
-def test_page_is_in_the_settings_and_asks_for_a_prompt(visitor):
+def test_page_is_in_the_navigation_and_asks_for_a_prompt(visitor):
     page = visitor.get("/preview/").content.decode()
-    assert 'href="/preview/"' in visitor.get("/connect/").content.decode()
+    assert 'href="/preview/"' in visitor.get("/you/").content.decode()
     assert '<textarea name="prompt"' in page
     assert 'value="2000"' in page
 

@@ -187,20 +187,27 @@ class TestVisibility:
 
 
 class TestBadge:
-    def test_badge_counts_items_of_this_person(self, writer: Client, unsure: Memory) -> None:
-        assert 'class="nav-count num">1<' in get_page(writer, "/trash/")
+    def test_badge_counts_items_of_this_person(self, sign_in: SignIn, unsure: Memory) -> None:
+        client = sign_in("change_memory")
+        assert 'class="nav-count num">1<' in get_page(client, "/trash/")
 
-    def test_empty_badge_has_no_number(self, writer: Client) -> None:
-        assert 'class="nav-count num"></span>' in get_page(writer, "/trash/")
+    def test_who_cannot_review_has_no_link_to_the_queue(self, visitor: Client, unsure: Memory) -> None:
+        assert 'href="/review/"' not in get_page(visitor, "/trash/")
 
-    def test_badge_counts_no_hidden_memories(self, writer: Client, four_levels: dict[str, Memory]) -> None:
-        assert 'class="nav-count num">1<' in get_page(writer, "/trash/")
+    def test_empty_badge_has_no_number(self, sign_in: SignIn) -> None:
+        client = sign_in("change_memory")
+        assert 'class="nav-count num"></span>' in get_page(client, "/trash/")
 
-    def test_large_badge_is_capped(self, writer: Client, monkeypatch: Any, remember: Remember) -> None:
+    def test_badge_counts_no_hidden_memories(self, sign_in: SignIn, four_levels: dict[str, Memory]) -> None:
+        client = sign_in("change_memory")
+        assert 'class="nav-count num">1<' in get_page(client, "/trash/")
+
+    def test_large_badge_is_capped(self, sign_in: SignIn, monkeypatch: Any, remember: Remember) -> None:
+        client = sign_in("change_memory")
         monkeypatch.setattr(queue, "MAX_BADGE", 2)
         for n in range(3):
             remember(f"number {n}")
-        assert 'class="nav-count num">2+<' in get_page(writer, "/trash/")
+        assert 'class="nav-count num">2+<' in get_page(client, "/trash/")
 
     def test_badge_follows_decisions(self, sign_in: SignIn, unsure: Memory) -> None:
         client = sign_in("change_memory")
@@ -208,19 +215,15 @@ class TestBadge:
         post_action(client, "approve", unsure)
         assert 'class="nav-count num"></span>' in get_page(client, "/trash/")
 
-    def test_badge_is_not_counted_again_without_changes(self, writer: Client, unsure: Memory) -> None:
-        get_page(writer, "/trash/")
+    def test_badge_is_not_counted_again_without_changes(self, sign_in: SignIn, unsure: Memory) -> None:
+        client = sign_in("change_memory")
+        get_page(client, "/trash/")
         with CaptureQueriesContext(connection) as queries:
-            get_page(writer, "/trash/")
+            get_page(client, "/trash/")
         about = [
             query["sql"] for query in queries if "reviewed_at" in query["sql"] and "COUNT" in query["sql"]
         ]
         assert about == []
-
-    def test_person_without_review_rights_has_no_link_to_the_queue(
-        self, visitor: Client, unsure: Memory
-    ) -> None:
-        assert 'href="/review/"' not in get_page(visitor, "/trash/")
 
 
 @pytest.mark.parametrize("tab", ["new", "unsure", "flagged", "contradictions"])

@@ -124,6 +124,7 @@ class Camera:
         page.press("input[name=password]", "Enter")
         page.wait_for_url(lambda url: "/login/" not in url)
         if level:
+            page.click("[popovertarget=visibility]")
             page.click(f"button.switch-{level}")
             page.wait_for_load_state()
         page.close()

@@ -14,6 +14,15 @@ LABEL_WIDTH, LABEL_WIDTH_SMALL = 8.5, 24.0  # percent of the width, of a label u
 DAY_LABEL_WIDTH, DAY_LABEL_WIDTH_SMALL = 2.7, 8.0  # the same, of the number of a day
 GAP = 0.18  # share of a step between two bars
 MAX_BAR_WIDTH = 6.8  # percent: the only bar of a new store must not fill the page
+# The types that share a colour (static/css/types.css) and a series of the chart of all memories.
+TYPE_FAMILIES = {
+    "changes": ("feature", "refactor", "change"),
+    "fixes": ("bugfix",),
+    "knowledge": ("discovery", "fact", "entity", "relationship"),
+    "decisions": ("decision", "preference", "self"),
+    "context": ("context", "general", "checkpoint", "session_summary", "compressed_summary"),
+}
+_FAMILY_OF = {kind: family for family, kinds in TYPE_FAMILIES.items() for kind in kinds}
 _DAY, _WEEK, _MONTH, _YEAR = "day", "week", "month", "year"
 _ISO_CHARS = {_DAY: 10, _MONTH: 7, _YEAR: 4}  # of the date of a step
 
@@ -75,6 +84,11 @@ class Chart:
                 right = f"h{bar.width:g}v{part.height:g}h-{bar.width:g}z"
                 drawn[part.type].append(f"M{bar.x:g} {part.y:g}{right}")
         return [(kind, "".join(pieces)) for kind, pieces in drawn.items()]
+
+
+def by_family(rows: Iterable[tuple[date, str, int]]) -> list[tuple[date, str, int]]:
+    """Replace the types in rows of (day, type, count) by their families."""
+    return [(day, _FAMILY_OF.get(kind, "context"), count) for day, kind, count in rows]
 
 
 def over_time(rows: Sequence[tuple[date, str, int]], days: tuple[date, date] | None = None) -> Chart | None:

@@ -57,7 +57,14 @@ class MonthField(forms.DateField):
 
 
 class ProjectField(WordField):
-    """A project. It is chosen in the sidebar, so the form only keeps it."""
+    """A project, with the existing ones as suggestions (``<datalist id="projects">``)."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(widget=forms.TextInput(attrs={"list": "projects"}), **options)
+
+
+class ProjectFilterField(WordField):
+    """The project of a list. It is chosen in the sidebar, so the form of the list only keeps it."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(widget=forms.HiddenInput, **options)
@@ -106,8 +113,8 @@ class ListFilter(forms.Form):
         """Whether any filter was given."""
         return any(self.data.get(name) for name in self.fields)
 
-    def is_narrowed_further(self) -> bool:
-        """Whether any filter was given, apart from the project, which the sidebar shows."""
+    def has_filters(self) -> bool:
+        """Whether any filter of the form's own was given: not the project, which the sidebar shows."""
         return any(self.data.get(name) for name in self.fields if name != "project")
 
     def begin(self) -> datetime | None:
@@ -122,12 +129,12 @@ class ListFilter(forms.Form):
 
 class SessionFilter(ListFilter):
     q = WordField(label="Session or project", widget=forms.TextInput(attrs={"type": "search"}))
-    project = ProjectField()
+    project = ProjectFilterField()
 
 
 class InjectionFilter(ListFilter):
     q = WordField(label="In the prompt", widget=forms.TextInput(attrs={"type": "search"}))
-    project = ProjectField()
+    project = ProjectFilterField()
     session_id = WordField(label="Session")
     outcome = forms.ChoiceField(
         required=False, choices=[("", "Any"), ("filled", "with memories"), ("empty", "empty")]
@@ -137,12 +144,12 @@ class InjectionFilter(ListFilter):
 
 
 class MonthFilter(ListFilter):
-    project = ProjectField()
+    project = ProjectFilterField()
     month = MonthField()
 
 
 class TimelineFilter(ListFilter):
-    project = ProjectField()
+    project = ProjectFilterField()
     type = forms.ChoiceField(
         required=False, choices=[("", "Any"), *((kind, kind.replace("_", " ")) for kind in TYPES)]
     )
@@ -170,7 +177,7 @@ class FactFilter(ListFilter):
         label="Confidence from",
         widget=forms.NumberInput(attrs={"step": "any"}),
     )
-    project = ProjectField()
+    project = ProjectFilterField()
     session_id = WordField(label="Session")
     state = forms.ChoiceField(
         required=False, choices=[("", "holding now"), ("ended", "that ended"), ("all", "all of them")]
@@ -185,7 +192,7 @@ class FactFilter(ListFilter):
 
 
 class JournalFilter(ListFilter):
-    project = ProjectField()
+    project = ProjectFilterField()
     operation = WordField(widget=forms.TextInput(attrs={"list": "operations"}))
     actor = WordField(label="Who")
     object_id = WordField(label="Object id")

@@ -45,16 +45,16 @@ def choose_project(request: HttpRequest, project: str) -> bool:
     return True
 
 
-def shown_project(request: HttpRequest) -> str:
-    """Return the project of the page's address, or else the chosen one."""
-    match = request.resolver_match
-    is_scoped = match is not None and match.url_name in SCOPED_PAGES
-    return (request.GET.get("project", "") if is_scoped else "") or chosen_project(request)
-
-
 def visible_projects(request: HttpRequest) -> list[str]:
     """Return the projects with memories that the person sees, those with the most first."""
     return [name for name in facets_and_days(request_clearance(request))[0]["project"] if name]
+
+
+def current_project(request: HttpRequest) -> str:
+    """Return the project that a page shows; empty for all of them."""
+    match = request.resolver_match
+    is_scoped = match is not None and match.url_name in SCOPED_PAGES
+    return (request.GET.get("project", "") if is_scoped else "") or chosen_project(request)
 
 
 def without_project(address: str) -> str:

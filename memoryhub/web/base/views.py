@@ -10,7 +10,7 @@ from django.core.exceptions import DisallowedHost, PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.accounts.clearance import SWITCHABLE_LEVELS, may_view_level, request_clearance, show_level
 from memoryhub.core import damage
@@ -18,16 +18,11 @@ from memoryhub.http.middleware import page_policy
 from memoryhub.models import Memory
 from memoryhub.stats.counts import count_values
 from memoryhub.web.base.middleware import mark_as_page, store_error_page
-from memoryhub.web.base.project_scope import (
-    choose_project,
-    chosen_project,
-    visible_projects,
-    without_project,
-)
-from memoryhub.web.base.requests import HtmxHttpRequest, page_or_fragment, return_url
+from memoryhub.web.base.project_scope import choose_project, visible_projects, without_project
+from memoryhub.web.base.requests import HtmxHttpRequest, return_url
 
 MAX_PROJECT_NAMES = 200
-MAX_LISTED = 50  # projects of the switcher; larger stores get a field for the others
+MAX_PROJECTS_LISTED = 50  # in the switcher; larger stores get a field for the others
 
 
 @require_POST
@@ -42,27 +37,25 @@ def turn_switch(request: HttpRequest) -> HttpResponse:
     return redirect(return_url(request, "home"))
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-def project_choose(request: HtmxHttpRequest) -> HttpResponse:
-    """List the projects to choose from, or show only ``project`` on every page, then redirect to ``next``.
-
-    An empty project shows all of them. The sidebar loads the list as a fragment.
-    """
-    if request.method != "POST":
-        names = visible_projects(request)
-        context = {
-            "listed": sorted(names[:MAX_LISTED], key=str.casefold),
-            "has_more": len(names) > MAX_LISTED,
-            "chosen": chosen_project(request),
-            "next": return_url(request, "/", fields=request.GET),
-        }
-        fragment = "includes/project_choices.html"
-        return page_or_fragment(
-            request, "projects/choose.html", context, fragment=fragment, target="project-menu"
-        )
-    if not choose_project(request, request.POST.get("project", "").strip()):
+@require_POST
+def project_choose(request: HttpRequest) -> HttpResponse:
+    """Show only the project ``chosen`` on every page (empty: all projects), then redirect to ``next``."""
+    if not choose_project(request, request.POST.get("chosen", "").strip()):
         messages.error(request, "No such project, or it has no memories that you can see.")
     return redirect(without_project(return_url(request, "/")))
+
+
+@require_safe
+def project_menu(request: HtmxHttpRequest) -> HttpResponse:
+    """Return the choices of the project switcher, loaded when it opens."""
+    names = visible_projects(request)
+    context = {
+        "names": sorted(names[:MAX_PROJECTS_LISTED], key=str.casefold),
+        "has_more": len(names) > MAX_PROJECTS_LISTED,
+        "current": request.GET.get("current", ""),
+        "next": request.htmx.current_url_abs_path or "/",
+    }
+    return render(request, "includes/project_menu.html", context)
 
 
 @require_safe

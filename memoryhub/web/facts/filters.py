@@ -15,7 +15,7 @@ from memoryhub.facts import queries
 from memoryhub.facts.contradictions import ContradictionReport
 from memoryhub.facts.services import query_facts
 from memoryhub.models.querysets import FactQuerySet
-from memoryhub.web.base.filters import ListFilter, PredicateField, ProjectField, WordField
+from memoryhub.web.base.filters import ListFilter, PredicateField, ProjectFilterField, WordField
 from memoryhub.web.facts.graph import MAX_OPEN_NODES
 
 MAX_SUGGESTED = 200
@@ -38,7 +38,7 @@ class GraphFilter(ListFilter):
         label="Find a subject or object", widget=forms.TextInput(attrs={"type": "search", "list": "things"})
     )
     predicate = PredicateField()
-    project = ProjectField()
+    project = ProjectFilterField()
     min_confidence = ConfidenceField()
 
     def select(self, clearance: Clearance) -> FactQuerySet:
@@ -56,7 +56,7 @@ class ContradictionFilter(ListFilter):
 
     subject = WordField()
     predicate = PredicateField()
-    project = ProjectField()
+    project = ProjectFilterField()
 
     def select(self, survey: ContradictionReport) -> ContradictionReport:
         return survey.narrowed(subject=self.value("subject"), predicate=self.value("predicate"))

@@ -19,7 +19,14 @@ from memoryhub.stats import usage
 from memoryhub.stats.counts import EXPIRING_DAYS
 from memoryhub.stats.usage import HEALTH_ISSUES, issue_condition
 from memoryhub.transfer.undo import imported_memories
-from memoryhub.web.base.filters import DayField, ListFilter, PastDayField, ProjectField, WordField, day_bounds
+from memoryhub.web.base.filters import (
+    DayField,
+    ListFilter,
+    PastDayField,
+    ProjectFilterField,
+    WordField,
+    day_bounds,
+)
 from memoryhub.web.base.project_scope import chosen_project
 
 ORDERS = {
@@ -54,7 +61,7 @@ class FilterChip:
 class MemoryListFilter(ListFilter):
     """The filters of ``GET /api/v1/memories``, with whole days, both included."""
 
-    project = ProjectField()
+    project = ProjectFilterField()
     type = _choice_field(TYPES)
     category = WordField()
     tag = WordField()
@@ -81,12 +88,18 @@ class MemoryListFilter(ListFilter):
         return MemoryFilter(**(plain | {"since": self.begin(), "until": self.end()}))
 
     def chips(self, request: HttpRequest) -> list[FilterChip]:
-        """Return the active filters; an invalid value has no chip, it shows in its field."""
+        """Return the active filters; an invalid value has no chip, it shows in its field.
+
+        The project of the sidebar has none: only the sidebar can change it.
+        """
+        chosen = chosen_project(request)
         return [
             FilterChip(str(self[name].label), self.display_value(name), filter_url(request, name))
             for name in self.fields
-            if name not in _NOT_FILTERS and self.data.get(name) and name not in self.errors
-            if name != "project" or self.data[name] != chosen_project(request)
+            if name not in _NOT_FILTERS
+            and self.data.get(name)
+            and name not in self.errors
+            and not (name == "project" and self.data[name] == chosen)
         ]
 
 

@@ -28,7 +28,7 @@ from memoryhub.stats import review_items
 from memoryhub.stats.review_items import Reviewer
 from memoryhub.web.base import markdown
 from memoryhub.web.base.caching import cached_until_change, clearance_key
-from memoryhub.web.base.filters import ListFilter, ProjectField
+from memoryhub.web.base.filters import ListFilter, ProjectFilterField
 from memoryhub.web.base.markdown import MarkedSpan
 from memoryhub.web.memories.queries import live_memories
 
@@ -55,7 +55,7 @@ MAX_BADGE = 99  # larger counts show as "99+"
 
 
 class ReviewFilter(ListFilter):
-    project = ProjectField()
+    project = ProjectFilterField()
     tab = forms.ChoiceField(
         required=False,
         choices=[("", ""), *TITLES.items()],

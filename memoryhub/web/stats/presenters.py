@@ -18,7 +18,7 @@ from memoryhub.stats import usage
 from memoryhub.stats.calendar import DailyCounts
 from memoryhub.stats.usage import MemoryUsage
 from memoryhub.web.base import charts
-from memoryhub.web.base.filters import ListFilter, ProjectField
+from memoryhub.web.base.filters import ListFilter, ProjectFilterField
 
 PERIODS = (7, 30, 90, 365)  # days
 DEFAULT_PERIOD = 30
@@ -42,7 +42,7 @@ Days = tuple[date, date]  # first and last
 class StatsFilter(ListFilter):
     """The project, the period of activity, and the chart shown in full."""
 
-    project = ProjectField()
+    project = ProjectFilterField()
     days = forms.ChoiceField(
         required=False,
         label="What happened within",

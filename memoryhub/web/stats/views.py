@@ -97,7 +97,7 @@ def _memories_context(
     return {
         "total": usage.total,
         "health": presenters.health_issues(usage, count_contradictions(request, project), project),
-        "chart": charts.over_time(days),
+        "chart": charts.over_time(charts.by_family(days)),
         "breakdowns": [
             breakdown(facets[name], name, title, form.most(name)) for name, title in columns if facets[name]
         ],

@@ -15,7 +15,7 @@ from memoryhub.core.vocabulary import SCOPES, TYPES
 from memoryhub.memories.bulk_actions import MAX_MEMORIES
 from memoryhub.models import Fact, Memory
 from memoryhub.web.base.navigation import navigation_links
-from memoryhub.web.base.project_scope import shown_project
+from memoryhub.web.base.project_scope import current_project
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import filter_url
 from memoryhub.web.review import queue
@@ -54,6 +54,7 @@ def bulk_bar(
     offered = full_clearance(request).levels_in_any_project()
     return {
         "request": request,
+        "csrf_token": context.get("csrf_token"),
         "perms": context.get("perms"),
         "may": bulk_actions.allowed_actions(request),
         "ended": ended,
@@ -89,8 +90,9 @@ def sidebar(context: dict[str, Any]) -> dict[str, Any]:
     return {
         "sections": sections,
         "waiting": queue.badge_text(request) if may_review else "",
-        "project": shown_project(request),
+        "project": current_project(request),
         "request": request,
+        "csrf_token": context.get("csrf_token"),
     }
 
 

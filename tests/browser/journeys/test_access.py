@@ -25,8 +25,8 @@ def test_a_new_agent_gets_a_token_for_one_project_and_loses_it_again(
     set_out: Any, person: Any, scripts: bool
 ) -> None:
     page = set_out("/", person("ada", "add_agenttoken", "change_agenttoken", "add_memory"))
-    page.get_by_role("button", name="Account of ada").click()
-    page.locator("#user-menu").get_by_role("link", name="Connect an agent").click()
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Settings").click()
+    page.get_by_role("link", name="Agents and tokens").click()
     page.get_by_label("Name", exact=True).fill("baker-bot")
     page.get_by_label("Project", exact=True).fill("bakery")
     page.get_by_role("button", name="Create token").click()

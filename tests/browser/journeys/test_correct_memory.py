@@ -29,9 +29,8 @@ def test_a_wrong_memory_is_found_changed_compared_and_put_back(
     set_out: Any, curator: Any, wrong: Memory
 ) -> None:
     page = set_out("/", curator)
-    page.get_by_role("link", name="Search", exact=True).first.click()
-    page.get_by_role("searchbox", name="Search for").fill("boiler")
-    page.get_by_role("searchbox", name="Search for").press("Enter")
+    page.get_by_role("searchbox", name="Search memories").fill("boiler")
+    page.get_by_role("searchbox", name="Search memories").press("Enter")
     page.get_by_role("link", name="Bleeding the boiler").click()
     page.get_by_role("link", name="Edit", exact=True).click()
     page.get_by_label("Content").fill(WRONG.replace("June", "September"))
@@ -63,7 +62,7 @@ def tab_to(page: Page, name: str) -> None:
 def test_the_keyboard_alone_suffices(open_page: OpenPage, curator: Any, wrong: Memory) -> None:
     page = open_page("/", curator)
     page.keyboard.press("/")
-    expect(page.get_by_role("searchbox", name="Search for")).to_be_focused()
+    expect(page.get_by_role("searchbox", name="Search memories")).to_be_focused()
     page.keyboard.type("boiler")
     page.keyboard.press("Enter")
     page.wait_for_url("**/search/?q=boiler*")
