@@ -238,11 +238,11 @@ def _format_items(items: Sequence[SummaryItem]) -> list[str]:
 
 
 def _format_headline(items: Sequence[SummaryItem], modified: Sequence[str]) -> str:
-    """Return the title of the most important memory and the number of others."""
+    """Return the title of the most important memory."""
     if not items:
         return f"Changes in {len(modified)} file{'s' if len(modified) != 1 else ''}"
     best = max(items, key=lambda item: item.importance)
-    return shorten(best.title, 120) + (f", and {len(items) - 1} more" if len(items) > 1 else "")
+    return shorten(best.title, 120)
 
 
 def _format_abstract(items: Sequence[SummaryItem], chars: int = 200) -> str:

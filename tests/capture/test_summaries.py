@@ -44,7 +44,7 @@ def test_summary_has_all_sections(agent_session):
     assert "Done:\n- Members wait in line" in text
     assert "Files changed: src/importer.py" in text
     assert made.title.startswith("Session: ")
-    assert made.title.endswith(", and 2 more")
+    assert "more" not in made.title
     assert agent_session.row.summary == made
 
 

@@ -61,7 +61,7 @@ MEMORIES = {
     ("decision", f"Decision of the user: Postgres table ({QUESTION})"),
     ("bugfix", "ValueError: could not convert '12,50'"),
     ("bugfix", COMMIT),
-    ("session_summary", "Session: ValueError: could not convert '12,50', and 3 more"),
+    ("session_summary", "Session: ValueError: could not convert '12,50'"),
 }
 # Prompts of the next session, each with the memory that the model must have received by then.
 RECALLED = {

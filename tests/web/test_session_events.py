@@ -207,6 +207,13 @@ class TestWhy:
         assert "0.91 is below the gate of 0.95" in listed(visitor, kept="kept")
         assert "gate 0.95" in picture(visitor)
 
+    def test_memorability_is_rounded_in_one_way(self, visitor: Client, session: Session) -> None:
+        Event.objects.exclude(memory=None).update(memorability=0.485)
+        for page in (visitor.get("/sessions/s/"), visitor.get("/reports/sessions/s/")):
+            html = page.content.decode()
+            assert "0.49" in html
+            assert "0.48" not in html
+
     def test_a_repetition_is_marked_as_counting_less(self, visitor: Client, session: Session) -> None:
         said = "scores less than the sum of its parts"
         assert said not in listed(visitor, kept="kept")

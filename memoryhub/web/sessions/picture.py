@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
+from django.template.defaultfilters import floatformat
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
@@ -122,7 +123,7 @@ def _event_title(event: Any) -> str:
     name = " ".join([event_name(event), *map(str, event.files[:1])])
     parts = [f"{_clock(event.at)} {shorten(name, MAX_TITLE_CHARS)}"]
     if event.memorability is not None:
-        parts.append(f"memorability {event.memorability:.2f}")
+        parts.append(f"memorability {floatformat(event.memorability, 2)}")
     if event.memory_id:
         became = redaction.format_display_name(
             event.memory__title, event.memory__uid, event.memory__sensitivity

@@ -9,6 +9,7 @@ from typing import Any
 
 from django import template
 from django.conf import settings
+from django.template.defaultfilters import floatformat
 from django.template.loader import render_to_string
 from django.templatetags.static import static
 from django.urls import reverse
@@ -168,7 +169,7 @@ def exact(at: datetime) -> SafeString:
 @register.inclusion_tag("includes/share_bar.html")
 def share_bar(value: float, label: str = "") -> dict[str, Any]:
     """Render a number from 0 to 1 as a bar and as text."""
-    return {"percent": round(value * 100, 1), "value": f"{value:.2f}", "label": label}
+    return {"percent": round(value * 100, 1), "value": floatformat(value, 2), "label": label}
 
 
 @register.inclusion_tag("includes/score.html")
@@ -180,13 +181,14 @@ def score(hit: Hit | Candidate) -> dict[str, Any]:
     for name in ("match", "recency", "importance", "trust"):
         value, weight = getattr(hit.components, name), getattr(weights, name)
         width = round(value * weight * 100, 2)
-        shown = {"value": f"{value:.2f}", "weight": f"{weight:.2f}", "points": f"{value * weight:.2f}"}
+        numbers = {"value": value, "weight": weight, "points": value * weight}
+        shown = {key: floatformat(number, 2) for key, number in numbers.items()}
         parts.append({"name": name, "x": round(at, 2), "width": width, **shown})
         at += width
     memory = hit.memory
     # Search follows the documented sum alone; only the order of an injection uses the factor.
     factor = f"{hit.factor:.3f}" if isinstance(hit, Candidate) and hit.factor != 1 else ""
-    return {"total": f"{hit.score:.2f}", "parts": parts, "memory": memory, "factor": factor}
+    return {"total": floatformat(hit.score, 2), "parts": parts, "memory": memory, "factor": factor}
 
 
 @register.simple_tag

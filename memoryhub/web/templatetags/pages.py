@@ -8,6 +8,7 @@ from typing import Any
 
 from django import template
 from django.conf import settings
+from django.template.defaultfilters import floatformat
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import escape
@@ -134,7 +135,7 @@ def memorability(event: Event) -> dict[str, Any]:
     """
     config = settings.MEMORYHUB
     threshold = config.memorability_threshold
-    context = {"gate": f"{threshold:.2f}", "gate_percent": round(100 * threshold, 1)}
+    context = {"gate": floatformat(threshold, 2), "gate_percent": round(100 * threshold, 1)}
     context["reason"] = "" if event.memory else event.skip_reason
     if event.memorability is None:
         return context
@@ -145,7 +146,8 @@ def memorability(event: Event) -> dict[str, Any]:
         value, weight = stored.get(name), getattr(config, weight_of)
         if isinstance(value, int | float):
             whole += value * weight
-            shown = {"value": f"{value:.2f}", "weight": f"{weight:.2f}", "points": f"{value * weight:.2f}"}
+            numbers = {"value": value, "weight": weight, "points": value * weight}
+            shown = {key: floatformat(number, 2) for key, number in numbers.items()}
             parts.append({"name": name.replace("_", " "), "percent": _to_percent(value), **shown})
     total = event.memorability
     passes = total >= threshold
@@ -156,7 +158,7 @@ def memorability(event: Event) -> dict[str, Any]:
         or (passes and event.skip_reason == BELOW_THRESHOLD)
     )
     context["total"] = {
-        "value": f"{total:.2f}",
+        "value": floatformat(total, 2),
         "percent": _to_percent(total),
         "passes": passes,
         "less": len(parts) == len(_MEMORABILITY_WEIGHTS) and total < whole - _ROUNDING_ERROR,
