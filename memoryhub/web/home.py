@@ -24,10 +24,12 @@ from memoryhub.stats import counts
 from memoryhub.web.base import charts, live
 from memoryhub.web.base.caching import cached_until_change, clearance_key
 from memoryhub.web.base.charts import breakdown
+from memoryhub.web.base.navigation import may_review
 from memoryhub.web.base.project_scope import narrow_to_project
 from memoryhub.web.checks import failed_checks
 from memoryhub.web.maintenance import recent_failed_runs
 from memoryhub.web.memories.queries import live_memories
+from memoryhub.web.review.queue import badge_text
 
 RECENT_COUNT = 8
 MAX_DIGITS = 19  # of the number of a journal entry
@@ -72,6 +74,7 @@ def home_page(request: HttpRequest) -> HttpResponse:
             "expiring_days": counts.EXPIRING_DAYS,
             "broken": failed_runs,
             "failed_checks": failed_checks(clearance),
+            "to_review": badge_text(request) if may_review(request.user) else "",
         }
     live.set_etag(request, numbers, helped, [(memory.uid, memory.updated_at) for memory in recent], loss)
     return render(request, "home.html", context)

@@ -38,8 +38,8 @@ class TestFirstRun:
         assert "under Connect an agent" in text(sign_in("add_agenttoken", name="maker").get("/"))
 
     def test_writing_by_hand_is_offered_with_permission(self, sign_in: Any) -> None:
-        assert "write one yourself" not in text(sign_in(name="reader").get("/"))
-        assert "write one yourself" in text(sign_in("add_memory", name="writer").get("/"))
+        assert "Write one Note" not in text(sign_in(name="reader").get("/"))
+        assert "Write one Note" in text(sign_in("add_memory", name="writer").get("/"))
 
     def test_store_with_only_hidden_memories_looks_empty(self, visitor: Client, remember: Any) -> None:
         remember("hush", sensitivity="secret")
@@ -55,7 +55,7 @@ class TestNumbers:
         memories.trash_memories([remember("three").uid], actor)
         services.create_fact(FactDraft(subject="a", predicate="b", object="c"), actor)
         page = text(visitor.get("/"))
-        for words in ("2 memories", "1 session", "1 fact", "1 in the trash", "1 expires within 7 days"):
+        for words in ("2 memories", "1 session", "1 fact", "1 in the trash", "1 memory expires within 7 days"):
             assert words in page
         assert "By type change 1 decision 1" in page
         assert "By project zoo 2" in page
@@ -74,6 +74,26 @@ class TestNumbers:
         remember("newer")
         page = text(visitor.get("/"))
         assert page.index("newer") < page.index("older")
+
+
+class TestNeedsAttention:
+    def test_reviewer_sees_how_many_memories_wait(self, sign_in: Any, remember: Any) -> None:
+        remember("unsure", confidence=0.1)
+        assert "1 waiting for review" in text(sign_in("change_memory").get("/"))
+
+    def test_viewer_is_not_asked_to_review(self, visitor: Client, remember: Any) -> None:
+        remember("unsure", confidence=0.1)
+        assert "waiting for review" not in text(visitor.get("/"))
+
+    def test_hidden_memories_are_not_announced(self, sign_in: Any, remember: Any) -> None:
+        remember("shown")
+        remember("hush", sensitivity="secret", confidence=0.1, ttl_days=1)
+        page = text(sign_in("view_secret", name="looker").get("/"))
+        assert "Needs attention" not in page
+
+    def test_nothing_to_do_shows_no_card(self, visitor: Client, remember: Any) -> None:
+        remember("calm")
+        assert "Needs attention" not in text(visitor.get("/"))
 
 
 class TestCap:

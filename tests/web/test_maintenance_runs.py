@@ -205,7 +205,7 @@ class TestVisibility:
         shown = text_of(client.get(all_levels))
         assert "3" not in re.sub(r"\d+\.\d+|\d{4}-\d\d-\d\d \d\d:\d\d", "", shown)
         assert "Undo" not in shown, "it reached further than ben may see"
-        assert "turn on their visibility switches" in shown
+        assert "show them with the Visibility menu" in shown
         assert client.post(f"{all_levels}undo/")["Location"] == all_levels
         assert not MaintenanceRun.objects.filter(undoes__isnull=False).exists()
         assert "reaches further than you may see" in text_of(client.get(all_levels))

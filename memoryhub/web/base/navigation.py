@@ -16,7 +16,7 @@ def _everyone(user: Any) -> bool:
     return True
 
 
-def _may_review(user: Any) -> bool:
+def may_review(user: Any) -> bool:
     return any(user.has_perm(f"memoryhub.change_{model}") for model in ("memory", "fact"))
 
 
@@ -80,7 +80,7 @@ SECTIONS = (
         "review",
         "Review",
         "check",
-        (Place("review", "Review", "queue new flagged low confidence approve curate", (), _may_review),),
+        (Place("review", "Review", "queue new flagged low confidence approve curate", (), may_review),),
     ),
     Section(
         "sessions",
