@@ -55,7 +55,13 @@ class TestNumbers:
         memories.trash_memories([remember("three").uid], actor)
         services.create_fact(FactDraft(subject="a", predicate="b", object="c"), actor)
         page = text(visitor.get("/"))
-        for words in ("2 memories", "1 session", "1 fact", "1 in the trash", "1 memory expires within 7 days"):
+        for words in (
+            "2 memories",
+            "1 session",
+            "1 fact",
+            "1 in the trash",
+            "1 memory expires within 7 days",
+        ):
             assert words in page
         assert "By type change 1 decision 1" in page
         assert "By project zoo 2" in page

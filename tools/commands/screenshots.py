@@ -4,9 +4,12 @@ documentation.
 
 from __future__ import annotations
 
+import re
 from argparse import ArgumentParser
 from collections.abc import Mapping
 from pathlib import Path
+from shutil import copy
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from django.conf import settings
@@ -19,18 +22,18 @@ from tools.screenshots import frozen_clock, scene, server, temporary_store
 from tools.screenshots.pages import PICTURES, Picture
 
 FOLDER = "docs/screenshots"
+_SHOWN = r"screenshots/([a-z0-9-]+\.webp)"
 
 
 class Command(BaseCommand):
     help = (
         "Take pictures of every page, light and dark, at 1280 and 390 pixels, of the demo in a store of its "
-        "own that is gone afterwards. Needs Chromium, and what requirements-dev.txt lists."
+        "own that is gone afterwards. Without FOLDER, only those of the documentation are taken, into "
+        f"{FOLDER}. Needs Chromium, and what requirements-dev.txt lists."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument(
-            "folder", nargs="?", metavar="FOLDER", help=f"where to write the pictures (default: {FOLDER})"
-        )
+        parser.add_argument("folder", nargs="?", metavar="FOLDER", help="where to write them")
         parser.add_argument(
             "--only", action="append", metavar="NAME", help="take only this picture; repeatable"
         )
@@ -43,18 +46,37 @@ class Command(BaseCommand):
             from tools.screenshots import browser as screenshots_browser  # noqa: F401 asked for before the work begins
         except ModuleNotFoundError as error:
             raise CommandError(f"{error.name} is missing; pip install -r requirements-dev.txt") from None
-        folder = Path(options["folder"] or settings.BASE_DIR / FOLDER)
+        if options["folder"]:
+            folder = Path(options["folder"])
+            self._report(self._take_all(pictures, folder), folder)
+        else:
+            self._update_documentation(pictures)
+
+    def _update_documentation(self, pictures: list[Picture]) -> None:
+        """Take the pictures that the documentation shows, and remove those that it shows no more."""
+        shown, folder = shown_files(settings.BASE_DIR), settings.BASE_DIR / FOLDER
+        pictures = [one for one in pictures if any(file.startswith(f"{one.name}-") for file in shown)]
+        with TemporaryDirectory() as taken:
+            files = [file for file in self._take_all(pictures, Path(taken)) if file.name in shown]
+            folder.mkdir(parents=True, exist_ok=True)
+            kept = [Path(copy(file, folder)) for file in files]
+        self._report(kept, folder)
+        for old in {file for file in folder.glob("*.webp") if file.name not in shown}:
+            old.unlink()
+            self.stdout.write(f"{old.name} is gone: no document shows it")
+
+    def _report(self, files: list[Path], folder: Path) -> None:
+        size = sum(file.stat().st_size for file in files) / 1_000_000
+        self.stdout.write(f"{plural(len(files), 'picture')} in {folder}, {size:.1f} MB")
+
+    def _take_all(self, pictures: list[Picture], folder: Path) -> list[Path]:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CommandError(f"{folder} cannot be made: {error.strerror}") from None
         with frozen_clock.standing_still(), frozen_clock.same_ids():
             passwords = scene.prepare()
-            files = self._take(pictures, scene.found(), passwords, folder)
-        size = sum(file.stat().st_size for file in files) / 1_000_000
-        self.stdout.write(f"{plural(len(files), 'picture')} in {folder}, {size:.1f} MB")
-        if not options["only"]:
-            self._tidy(folder, files)
+            return self._take(pictures, scene.found(), passwords, folder)
 
     def _take(
         self, pictures: list[Picture], found: Mapping[str, str], passwords: dict[str, str], folder: Path
@@ -84,11 +106,11 @@ class Command(BaseCommand):
             raise CommandError("\n".join([f"{plural(len(wrong), 'page')} could not be pictured:", *wrong]))
         return files
 
-    def _tidy(self, folder: Path, files: list[Path]) -> None:
-        """Pictures of pages that are no more go; what this command never takes stays."""
-        for old in {*folder.glob("*-light.webp"), *folder.glob("*-dark.webp")} - set(files):
-            old.unlink()
-            self.stdout.write(f"{old.name} is gone: there is no such page any more")
+
+def shown_files(root: Path) -> set[str]:
+    """Return the names of the pictures that the documentation shows."""
+    pages = [root / "README.md", *(root / "docs").glob("*.md")]
+    return {name for page in pages for name in re.findall(_SHOWN, page.read_text("utf-8"))}
 
 
 def _chosen(names: list[str] | None) -> list[Picture]:
