@@ -215,14 +215,14 @@ PICTURES = (
 # The addresses that have no page of their own to be seen.
 NOT_PICTURED = {
     "fragments": (
-        *("journal-health", "glance-duplicates", "glance-health", "palette", "project-names"),
+        *("journal-health", "glance-duplicates", "glance-health", "palette", "project-names", "project-menu"),
         *("duplicates-cluster", "connect-arrived", "fact-things"),
         *("import-progress", "run-progress", "searches-menu"),
         *("memory-title", "memory-tags", "memory-importance", "memory-sensitivity", "memory-row"),
         *("review-card", "review-alike", "review-counts"),
     ),
     "actions": (
-        *("logout", "memory-trash", "memory-restore", "switch"),
+        *("logout", "memory-trash", "memory-restore", "switch", "project-choose"),
         *("duplicates-decide", "duplicates-undo", "fact-decide", "fact-undo", "fact-delete"),
         *("import-start", "import-stop", "import-resume", "import-for-good", "journal-verify"),
         "journal-acknowledge",
