@@ -22,6 +22,7 @@ from memoryhub.access.policy import Sensitivity
 from memoryhub.api.schemas import EventAnswer, documented
 from memoryhub.capture import identities, projects, proof
 from memoryhub.capture.observation import clean_text
+from memoryhub.core.agent_hooks import AGENTS, from_claude_code, to_claude_code
 from memoryhub.core.claude_code import MAX_CONTEXT_CHARS, MAX_CONTEXT_TOKENS
 from memoryhub.core.damage import is_recorded
 from memoryhub.core.database import lock_timeout
@@ -267,7 +268,7 @@ class EventBody(AccessParams):
 
 
 class ClaudeCodeOptions(AccessParams):
-    """Query parameters of the hook; its body comes from Claude Code."""
+    """Query parameters of a hook; its body comes from the agent."""
 
     project: Name = Field("", description="Project of the event; default: the name of the working directory.")
     at: Moment | None = Field(None, description=f"Time of the event; default: now. {_DELIVERED_ONCE}")
@@ -275,6 +276,14 @@ class ClaudeCodeOptions(AccessParams):
         "", pattern=r"^[A-Za-z0-9_-]{0,64}$", description=f"Id that the sender chose. {_DELIVERED_ONCE}"
     )
     late: bool = Field(False, description="The agent no longer waits: record the event, inject nothing.")
+
+
+class AgentHookOptions(ClaudeCodeOptions):
+    event: str = Field(
+        "",
+        pattern=r"^[A-Za-z]{0,64}$",
+        description="The agent's name of the event. Needed if the hook does not contain it.",
+    )
 
 
 @router.post("/events", auth=WRITE, response=documented(EventAnswer), summary="Report a session event")
@@ -315,7 +324,33 @@ def post_claude_code_hook(
     request: ApiRequest, options: Query[ClaudeCodeOptions], hook: Body[dict[str, Any]]
 ) -> HttpResponse:
     """Accepts the JSON of the hook and returns the output that Claude Code expects. Never returns 500."""
-    response = handle_hook(
+    return json_response(_handle_request(request, options, hook))
+
+
+@router.post(
+    "/hooks/{agent}",
+    auth=WRITE,
+    response=documented(dict[str, Any]),
+    summary="Receive a hook of another agent",
+)
+def post_agent_hook(
+    request: ApiRequest,
+    agent: Literal[tuple(AGENTS)],  # type: ignore[valid-type]
+    options: Query[AgentHookOptions],
+    hook: Body[dict[str, Any]],
+) -> HttpResponse:
+    """Accepts the JSON of a hook of Codex CLI, Gemini CLI, Cursor or Copilot CLI, and returns the output that
+    the agent expects. Events that the hub has no use for are ignored. Never returns 500."""
+    hooks = AGENTS[agent]
+    answer = _handle_request(request, options, to_claude_code(hooks, hook, options.event))
+    event = options.event or str(hook.get("hook_event_name"))
+    return json_response(from_claude_code(hooks, answer, event))
+
+
+def _handle_request(
+    request: ApiRequest, options: ClaudeCodeOptions, hook: Mapping[str, Any]
+) -> dict[str, Any]:
+    return handle_hook(
         hook,
         request.auth,
         options.project,
@@ -325,7 +360,6 @@ def post_claude_code_hook(
         event_id=options.event_id,
         late=options.late,
     )
-    return json_response(response)
 
 
 def check_data(body: EventBody) -> None:

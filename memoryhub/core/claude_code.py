@@ -52,14 +52,19 @@ _ADD_REPOSITORY = (
 
 
 def session_start_command(base_url: str, levels: Sequence[str] = ()) -> str:
-    """Return the SessionStart command: posts standard input, and ignores a server that does not answer.
+    """Return the SessionStart command.
 
     It names the repository; HTTP hooks cannot, so that their events belong to the project of the session.
     """
+    return post_command(hook_url(base_url, levels), add_repository=True)
+
+
+def post_command(url: str, *, add_repository: bool) -> str:
+    """Return a shell command that posts standard input, and ignores a server that does not answer."""
     return (
-        f'{_ADD_REPOSITORY}curl -sf -m {TIMEOUT_SECONDS} -H "Authorization: Bearer ${ENVIRONMENT_VARIABLE}"'
-        f" -H 'Content-Type: application/json' --data-binary @-"
-        f" {_quote_for_shell(hook_url(base_url, levels))} || true"
+        f"{_ADD_REPOSITORY if add_repository else ''}curl -sf -m {TIMEOUT_SECONDS}"
+        f' -H "Authorization: Bearer ${ENVIRONMENT_VARIABLE}"'
+        f" -H 'Content-Type: application/json' --data-binary @- {_quote_for_shell(url)} || true"
     )
 
 

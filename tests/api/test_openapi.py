@@ -27,7 +27,7 @@ OPERATIONS = {
     *("POST /project-renames", "POST /project-merges", "POST /project-splits"),
     "GET /project-identities/{name}",
     "POST /hooks/claude-code/status",
-    *("POST /events", "POST /hooks/claude-code", "POST /inject", "POST /recall"),
+    *("POST /events", "POST /hooks/claude-code", "POST /hooks/{agent}", "POST /inject", "POST /recall"),
     *("POST /injection/effect", "GET /checks", "POST /checks", "POST /checks/{check_id}/run"),
     *("GET /checks/{check_id}", "PUT /checks/{check_id}", "DELETE /checks/{check_id}"),
     *("POST /backfills/check", "POST /backfills/{run}/events", "DELETE /backfills/{run}"),

@@ -152,6 +152,17 @@ def api_reads() -> dict[str, list[Call]]:
                 cwd="/zoo",
             ),
         ],
+        "post /hooks/{agent}": [
+            post(
+                "/hooks/codex", hook_event_name="UserPromptSubmit", session_id="new", prompt=QUERY, cwd="/zoo"
+            ),
+            post(
+                "/hooks/cursor",
+                hook_event_name="sessionStart",
+                conversation_id="new",
+                workspace_roots=["/zoo"],
+            ),
+        ],
         "get /maintenance": [pages("/maintenance")],
         "get /maintenance/{id}": [get(f"/maintenance/{run}", **LEVELS)],
         "get /import": [get("/import")],

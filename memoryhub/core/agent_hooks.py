@@ -1,0 +1,111 @@
+"""Translate the hooks of other agents to those of Claude Code, which the hub understands, and back. Pure.
+
+``agent_hooks.toml`` describes the hooks of each agent. Stored values and answers are those of Claude Code's
+hooks, so that capture, injection and access work in the same way for every agent.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from memoryhub.core.claude_code import post_command
+
+_EVENT = "hook_event_name"
+_FAILED_RESULTS = ("failure", "denied")  # of Copilot CLI
+
+
+@dataclass(frozen=True)
+class AgentHooks:
+    """A table of ``agent_hooks.toml``, where the fields are described."""
+
+    key: str
+    title: str
+    documentation: str
+    events: dict[str, str]
+    configuration: dict[str, Any]
+    fields: dict[str, str] = field(default_factory=dict)
+    tools: dict[str, str] = field(default_factory=dict)
+    output: str = ""
+    context: str = ""
+    refusal: dict[str, Any] = field(default_factory=dict)
+    reason: str = ""
+
+
+def _read_agents() -> dict[str, AgentHooks]:
+    text = (Path(__file__).parent / "agent_hooks.toml").read_text("utf-8")
+    return {key: AgentHooks(key=key, **table) for key, table in tomllib.loads(text).items()}
+
+
+AGENTS = _read_agents()
+
+
+def to_claude_code(agent: AgentHooks, hook: Mapping[str, Any], event: str = "") -> dict[str, Any]:
+    """Return a hook in the form of Claude Code; its event is empty if the hub has no use for it.
+
+    ``event``: the name of the event, for agents whose hooks do not contain it.
+    """
+    name = event or hook.get(_EVENT)
+    found = {ours: hook[theirs] for ours, theirs in agent.fields.items() if hook.get(theirs)}
+    found = {ours: value[0] if isinstance(value, list) else value for ours, value in found.items()}
+    hook = {**hook, **found, _EVENT: agent.events.get(name, "") if isinstance(name, str) else ""}
+    tool = hook.get("tool_name")
+    if isinstance(tool, str):
+        hook["tool_name"] = agent.tools.get(tool, tool)
+    for key in ("tool_input", "tool_response"):
+        if key in hook:
+            hook[key] = _parse_object(hook[key])
+    if "tool_response" in hook:
+        hook["tool_response"] = _unwrap_result(agent, hook["tool_response"])
+    return hook
+
+
+def from_claude_code(agent: AgentHooks, answer: Mapping[str, Any], event: str) -> dict[str, Any]:
+    """Return the answer in the form that the agent documents. ``event``: the agent's name of the event."""
+    if "decision" in answer:
+        return {**agent.refusal, agent.reason: answer["reason"]} if agent.refusal else {}
+    context = answer.get("hookSpecificOutput", {}).get("additionalContext")
+    if agent.context:
+        return {agent.context: context} if context else {}
+    output = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": context}} if context else {}
+    return {**{key: answer[key] for key in ("systemMessage",) if key in answer}, **output}
+
+
+def hooks_configuration(agent: AgentHooks, base_url: str) -> dict[str, Any]:
+    """Return the part of the agent's configuration file that sends its hooks to a hub.
+
+    The shell of the agent needs the token in the variable ``MEMORYHUB_TOKEN``.
+    """
+    form = agent.configuration
+    hooks = {}
+    for event, meaning in agent.events.items():
+        url = f"{base_url.rstrip('/')}/api/v1/hooks/{agent.key}?event={event}"
+        command = post_command(url, add_repository=meaning == "SessionStart")
+        entry = {**form["entry"], form["command"]: command}
+        hooks[event] = [{"hooks": [entry]} if form.get("nested") else entry]
+    return {**form.get("head", {}), "hooks": hooks}
+
+
+def _parse_object(value: Any) -> Any:
+    """Return the object in a JSON text; any other value as it is."""
+    if not isinstance(value, str) or not value.lstrip().startswith("{"):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def _unwrap_result(agent: AgentHooks, result: Any) -> Any:
+    """Return the result of a tool with its text in ``output``, and ``is_error`` if it failed."""
+    if not isinstance(result, dict) or not agent.output or agent.output not in result:
+        return result
+    error = result.get("error") or result.get("resultType") in _FAILED_RESULTS
+    return {
+        "output": result[agent.output],
+        **({"is_error": True, "error": result.get("error")} if error else {}),
+    }

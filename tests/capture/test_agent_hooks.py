@@ -1,0 +1,258 @@
+"""Hooks of other agents: each documented payload is understood and answered in the agent's own form."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memoryhub.core.agent_hooks import AGENTS, from_claude_code, hooks_configuration, to_claude_code
+from memoryhub.models import Event, Memory, Session
+from tests.api.conftest import bad_fields, is_problem
+from tests.capture.conftest import DATABASE, FIX
+
+PROMPT = "why does the planner scan the ledger partition index?"
+COMMAND = f'git commit -m "{FIX}"'
+CODEX = {
+    "session_id": "one",
+    "transcript_path": None,
+    "cwd": "/home/ada/shop",
+    "model": "gpt-5",
+    "turn_id": "t1",
+}
+GEMINI = {
+    "session_id": "one",
+    "transcript_path": "/home/ada/.gemini/tmp/one.json",
+    "cwd": "/home/ada/shop",
+    "timestamp": "2026-11-20T10:00:00Z",
+}
+CURSOR = {
+    "conversation_id": "one",
+    "generation_id": "g1",
+    "model": "auto",
+    "cursor_version": "2.4.0",
+    "workspace_roots": ["/home/ada/shop"],
+    "user_email": None,
+}
+COPILOT = {"sessionId": "one", "timestamp": 1795082400000, "cwd": "/home/ada/shop"}
+
+PROMPTS = {
+    "codex": {**CODEX, "hook_event_name": "UserPromptSubmit", "prompt": PROMPT},
+    "gemini": {**GEMINI, "hook_event_name": "BeforeAgent", "prompt": PROMPT},
+    "cursor": {**CURSOR, "hook_event_name": "beforeSubmitPrompt", "prompt": PROMPT, "attachments": []},
+    "copilot": {**COPILOT, "prompt": PROMPT},
+}
+COMMITS = {
+    "codex": {
+        **CODEX,
+        "hook_event_name": "PostToolUse",
+        "tool_name": "Bash",
+        "tool_use_id": "call_1",
+        "tool_input": {"command": COMMAND},
+        "tool_response": "1 file changed",
+    },
+    "gemini": {
+        **GEMINI,
+        "hook_event_name": "AfterTool",
+        "tool_name": "run_shell_command",
+        "tool_input": {"command": COMMAND, "description": "Commit"},
+        "tool_response": {"llmContent": "1 file changed", "returnDisplay": "1 file changed", "error": None},
+    },
+    "cursor": {
+        **CURSOR,
+        "hook_event_name": "postToolUse",
+        "tool_name": "Shell",
+        "tool_use_id": "tool_1",
+        "tool_input": {"command": COMMAND, "working_directory": "/home/ada/shop"},
+        "tool_output": json.dumps({"output": "1 file changed", "exitCode": 0}),
+        "duration": 120,
+    },
+    "copilot": {
+        **COPILOT,
+        "toolName": "bash",
+        "toolArgs": json.dumps({"command": COMMAND}),
+        "toolResult": {"resultType": "success", "textResultForLlm": "1 file changed"},
+    },
+}
+STARTS = {
+    "codex": {**CODEX, "hook_event_name": "SessionStart", "source": "startup"},
+    "gemini": {**GEMINI, "hook_event_name": "SessionStart", "source": "startup"},
+    "cursor": {**CURSOR, "hook_event_name": "sessionStart", "is_background_agent": False},
+    "copilot": {**COPILOT, "source": "new", "initialPrompt": ""},
+}
+EVENTS = {  # the configuration of Copilot CLI names the event, not its payload
+    "prompt": "?event=userPromptSubmitted",
+    "start": "?event=sessionStart",
+    "tool": "?event=postToolUse",
+}
+
+
+def send(agent: Any, key: str, hook: dict[str, Any], kind: str = "") -> dict[str, Any]:
+    response = agent.post(f"/hooks/{key}{EVENTS[kind] if key == 'copilot' and kind else ''}", hook)
+    assert response.status_code == 200, response.content
+    return dict(response.json())
+
+
+def context_of(key: str, answer: dict[str, Any]) -> str:
+    agent = AGENTS[key]
+    text = answer.get(agent.context) or answer.get("hookSpecificOutput", {}).get("additionalContext", "")
+    return str(text)
+
+
+@pytest.mark.parametrize("key", AGENTS)
+def test_commit_becomes_a_memory_of_the_project(bot, key):
+    assert send(bot, key, COMMITS[key], "tool") == {}
+    memory = Memory.objects.get()
+    assert (memory.type, memory.project, memory.session_id) == ("bugfix", "shop", "one")
+    assert Event.objects.get().tool_name == "Bash"
+
+
+@pytest.mark.parametrize("key", AGENTS)
+def test_prompt_is_recorded_in_its_session(bot, key):
+    send(bot, key, PROMPTS[key], "prompt")
+    event = Event.objects.get()
+    assert (event.event, event.preview) == ("prompt:submit", PROMPT)
+    assert Session.objects.get().cwd == "/home/ada/shop"
+
+
+@pytest.mark.parametrize("key", AGENTS)
+def test_prompt_gets_memories_in_the_form_of_the_agent(bot, remember, key):
+    memory = remember(DATABASE, project="shop", importance=1)
+    answer = send(bot, key, PROMPTS[key], "prompt")
+    assert memory.uid in context_of(key, answer)
+    assert list(answer) == [AGENTS[key].context or "hookSpecificOutput"]
+
+
+def test_answer_names_the_event_as_the_agent_does(bot, remember):
+    remember(DATABASE, project="shop", importance=1)
+    answer = send(bot, "gemini", PROMPTS["gemini"])
+    assert answer["hookSpecificOutput"]["hookEventName"] == "BeforeAgent"
+
+
+@pytest.mark.parametrize("key", AGENTS)
+def test_pinned_memory_is_shown_at_the_start(bot, remember, key):
+    memory = remember("Deploys need two reviews", project="shop", pinned=True)
+    assert memory.uid in context_of(key, send(bot, key, STARTS[key], "start"))
+
+
+@pytest.mark.parametrize("key", AGENTS)
+@pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
+def test_hidden_memory_is_not_shown(bot, remember, key, level):
+    memory = remember(DATABASE, project="shop", importance=1, pinned=True)
+    Memory.objects.filter(pk=memory.pk).update(sensitivity=level)
+    assert send(bot, key, STARTS[key], "start") == {}
+    assert send(bot, key, PROMPTS[key], "prompt") == {}
+
+
+@pytest.mark.parametrize("key", AGENTS)
+def test_memory_of_another_project_is_not_shown_to_a_confined_token(agent, remember, key):
+    memory = remember(DATABASE, project="bank", importance=1, pinned=True)
+    confined = agent("public", projects=["shop"])
+    assert memory.uid not in json.dumps(send(confined, key, STARTS[key], "start"))
+    assert memory.uid not in json.dumps(send(confined, key, PROMPTS[key], "prompt"))
+
+
+@pytest.mark.parametrize("key", AGENTS)
+def test_private_part_of_a_prompt_is_not_stored(bot, key):
+    send(bot, key, {**PROMPTS[key], "prompt": "see <private>the fox key</private> here"}, "prompt")
+    assert "fox" not in Event.objects.get().preview
+
+
+FAILURES = {
+    "gemini": {
+        **COMMITS["gemini"],
+        "tool_response": {"llmContent": "it broke", "error": {"message": "it broke"}},
+    },
+    "cursor": {
+        **{name: value for name, value in COMMITS["cursor"].items() if name != "tool_output"},
+        "hook_event_name": "postToolUseFailure",
+        "error_message": "it broke",
+        "failure_type": "error",
+    },
+    "copilot": {
+        **COMMITS["copilot"],
+        "toolResult": {"resultType": "failure", "textResultForLlm": "it broke"},
+    },
+}
+
+
+@pytest.mark.parametrize("key", FAILURES)
+def test_failed_command_stores_no_commit(bot, key):
+    send(bot, key, FAILURES[key], "tool")
+    assert Event.objects.count() == 1
+    assert not Memory.objects.filter(type="bugfix").exists()
+
+
+@pytest.mark.parametrize("key", ["codex", "gemini", "cursor"])
+def test_command_to_pause_stops_the_prompt_with_its_answer(bot, key):
+    answer = send(bot, key, {**PROMPTS[key], "prompt": "/memoryhub:pause 1"})
+    reason = answer.pop(AGENTS[key].reason)
+    assert "shop" in reason
+    assert answer == AGENTS[key].refusal
+
+
+@pytest.mark.parametrize("key", AGENTS)
+@pytest.mark.parametrize("name", ["Stop", "", None, 5, ["SessionStart"], "x" * 10_000])
+def test_other_event_is_ignored(bot, key, name):
+    assert send(bot, key, {**PROMPTS[key], "hook_event_name": name}) == {}
+    assert not Event.objects.exists()
+
+
+def test_unknown_agent_is_refused_by_name(bot):
+    assert bad_fields(bot.post("/hooks/clippy", PROMPTS["codex"])) == {"agent"}
+
+
+def test_hook_without_a_session_is_refused_by_field(bot):
+    hook = {name: value for name, value in PROMPTS["codex"].items() if name != "session_id"}
+    assert bad_fields(bot.post("/hooks/codex", hook)) == {"session_id"}
+
+
+def test_token_that_only_reads_is_refused(agent):
+    is_problem(agent("public", rights=["read"]).post("/hooks/codex", PROMPTS["codex"]), 403)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=8,
+)
+NAMES = st.sampled_from([
+    "hook_event_name", "session_id", "sessionId", "conversation_id", "cwd", "workspace_roots", "prompt",
+    *("tool_name", "toolName", "tool_input", "toolArgs", "tool_response", "toolResult", "tool_output"),
+])  # fmt: skip
+
+
+@given(
+    st.sampled_from(sorted(AGENTS)), st.dictionaries(NAMES, JSON), st.sampled_from(["", "preCompact", "x"])
+)
+def test_any_object_is_translated_without_an_error(key, hook, event):
+    assert isinstance(to_claude_code(AGENTS[key], hook, event)["hook_event_name"], str)
+
+
+def test_deeply_nested_arguments_stay_text():
+    deep = '{"a":' * 100_000
+    assert to_claude_code(AGENTS["copilot"], {"toolArgs": deep}, "postToolUse")["tool_input"] == deep
+
+
+@pytest.mark.parametrize("key", AGENTS)
+def test_empty_answer_stays_empty(key):
+    assert from_claude_code(AGENTS[key], {}, "x") == {}
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+@pytest.mark.parametrize("key", AGENTS)
+def test_configured_commands_succeed_silently_without_a_hub(key, tmp_path):
+    hooks = hooks_configuration(AGENTS[key], "http://127.0.0.1:9")["hooks"]
+    assert set(hooks) == set(AGENTS[key].events)
+    field = AGENTS[key].configuration["command"]
+    for [entry] in hooks.values():
+        command = entry.get("hooks", [entry])[0][field]
+        done = subprocess.run(
+            ["sh", "-c", command], input="{}", capture_output=True, text=True, cwd=tmp_path, check=False
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
