@@ -44,10 +44,13 @@ class Entry:
 
 
 def to_entries(snippet: Mapping[str, Any]) -> Iterator[Entry]:
-    """Yield the entries of a snippet: its servers, its inputs, and each hook."""
+    """Yield the entries of a snippet: its servers, its inputs, each hook, and single values."""
     for section, content in snippet.items():
         if isinstance(content, list):
             yield from (Entry((section,), item, is_item=True) for item in content)
+            continue
+        if not isinstance(content, Mapping):
+            yield Entry((section,), content)
             continue
         for name, value in content.items():
             if isinstance(value, list):
@@ -272,9 +275,10 @@ def _insert_value(document: Any, entry: Entry) -> bool:
             raise UnusableConfig(f"“{name}” is not an object")
     last = entry.path[-1]
     if not entry.is_item:
+        is_new = last not in document
         if document.setdefault(last, entry.value) != entry.value:
             raise _other_entry(".".join(entry.path))
-        return document[last] is entry.value
+        return is_new
     items = document.setdefault(last, [])
     if not isinstance(items, list):
         raise UnusableConfig(f"“{last}” is not a list")

@@ -38,8 +38,11 @@ from memoryhub.client.connect_record import (
 from memoryhub.client.errors import ConfigurationError
 from memoryhub.client.terminal import confirm, make_safe
 from memoryhub.core import claude_code
+from memoryhub.core.agent_hooks import AGENTS, hook_path, hooks_configuration
 from memoryhub.web.connect import snippets
 from memoryhub.web.connect.snippets import HubConnection
+
+_HOOKS = " hooks"  # ends the name of a snippet with the hooks of an agent
 
 
 @dataclass(frozen=True)
@@ -70,11 +73,19 @@ def known_agents() -> list[Agent]:
         settings = home / "Library" / "Application Support"
     code, gemini, cursor = settings / "Code" / "User", home / ".gemini", home / ".cursor"
     windsurf = home / ".codeium" / "windsurf"
+
+    def hooks_of(key: str, folder: Path) -> dict[str, Path]:
+        return {f"{key}{_HOOKS}": folder / "hooks.json"}
+
     hooks_and_tools = {"hooks": claude / "settings.json", "claude-code": claude_state}
     return [
         Agent("claude-code", "Claude Code", claude, "claude", hooks_and_tools),
-        Agent("codex", "Codex CLI", codex, "codex", {"codex": codex / "config.toml"}),
-        Agent("cursor", "Cursor", cursor, "cursor", {"cursor": cursor / "mcp.json"}),
+        Agent(
+            "codex", "Codex CLI", codex, "codex", {"codex": codex / "config.toml"} | hooks_of("codex", codex)
+        ),
+        Agent(
+            "cursor", "Cursor", cursor, "cursor", {"cursor": cursor / "mcp.json"} | hooks_of("cursor", cursor)
+        ),
         Agent("vscode", "VS Code", code, "code", {"vscode": code / "mcp.json"}),
         Agent("gemini", "Gemini CLI", gemini, "gemini", {"gemini": gemini / "settings.json"}),
         Agent("windsurf", "Windsurf", windsurf, "windsurf", {"windsurf": windsurf / "mcp_config.json"}),
@@ -214,13 +225,23 @@ def _add(snippet: str, text: str, hub: HubConnection) -> tuple[str, Addition]:
     if snippet in _CLAUDE_CODE_SETTINGS:
         entries = _settings_entries(snippet, text, hub)
         _check_no_other_hooks(text, entries)
+    elif snippet.endswith(_HOOKS):
+        entries = _hook_entries(snippet.removesuffix(_HOOKS), text, hub)
     else:
         entries = list(config_files.to_entries(json.loads(_snippet_text(snippet, hub))))
+        if snippet == "gemini":  # its tools and hooks are in one file
+            entries += _hook_entries(snippet, text, hub)
     after, added = config_files.add_json(text, entries)
     return after, Addition(added)
 
 
 _CLAUDE_CODE_SETTINGS = ("hooks", "hooks with status line", "status-line")
+
+
+def _hook_entries(key: str, text: str, hub: HubConnection) -> list[Entry]:
+    entries = list(config_files.to_entries(hooks_configuration(AGENTS[key], hub.base)))
+    _check_no_other_hooks(text, entries, hook_path(key))
+    return entries
 
 
 def _settings_entries(snippet: str, text: str, hub: HubConnection) -> list[Entry]:
@@ -252,14 +273,14 @@ def _snippet_text(key: str, hub: HubConnection) -> str:
     return next(one.text for one in snippets.client_snippets(hub) if one.key == key)
 
 
-def _check_no_other_hooks(text: str, wanted: list[Entry]) -> None:
+def _check_no_other_hooks(text: str, wanted: list[Entry], path: str = claude_code.HOOK_PATH) -> None:
     """Raise UnusableConfig if hooks of a hub exist that differ: each event would be sent twice."""
     document = config_files.parse_json(text) if text.strip() else {}
     hooks = document.get("hooks")
     ours = [entry.value for entry in wanted]
     for entries in hooks.values() if isinstance(hooks, dict) else ():
         for entry in entries if isinstance(entries, list) else ():
-            if entry not in ours and claude_code.HOOK_PATH in json.dumps(entry):
+            if entry not in ours and path in json.dumps(entry):
                 raise UnusableConfig(
                     "it has other hooks of a memoryhub. Remove them, and run this command again"
                 )

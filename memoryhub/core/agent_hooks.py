@@ -75,6 +75,11 @@ def from_claude_code(agent: AgentHooks, answer: Mapping[str, Any], event: str) -
     return {**{key: answer[key] for key in ("systemMessage",) if key in answer}, **output}
 
 
+def hook_path(key: str) -> str:
+    """Return the path of the hub to which the hooks of an agent are sent."""
+    return f"/api/v1/hooks/{key}"
+
+
 def hooks_configuration(agent: AgentHooks, base_url: str) -> dict[str, Any]:
     """Return the part of the agent's configuration file that sends its hooks to a hub.
 
@@ -83,7 +88,7 @@ def hooks_configuration(agent: AgentHooks, base_url: str) -> dict[str, Any]:
     form = agent.configuration
     hooks = {}
     for event, meaning in agent.events.items():
-        url = f"{base_url.rstrip('/')}/api/v1/hooks/{agent.key}?event={event}"
+        url = f"{base_url.rstrip('/')}{hook_path(agent.key)}?event={event}"
         command = post_command(url, add_repository=meaning == "SessionStart")
         entry = {**form["entry"], form["command"]: command}
         hooks[event] = [{"hooks": [entry]} if form.get("nested") else entry]

@@ -14,6 +14,7 @@ import pytest
 from memoryhub.client import Client, connect, connect_record
 from memoryhub.client.errors import AuthenticationFailed
 from memoryhub.core import claude_code
+from memoryhub.core.agent_hooks import AGENTS, hooks_configuration
 from memoryhub.web.connect import snippets
 from memoryhub.web.connect.snippets import HubConnection
 
@@ -64,7 +65,39 @@ def cursor(home: Path) -> Path:
 def test_each_agent_gets_the_documented_configuration(run: Run, home: Path, key: str) -> None:
     assert run("connect", "--yes", "--agent", key) == 0
     text = snippet(key)
-    assert parse(home / FILES[key]) == (tomllib.loads(text) if key == "codex" else json.loads(text))
+    expected = tomllib.loads(text) if key == "codex" else json.loads(text)
+    hooks = hooks_configuration(AGENTS[key], HUB.base) if key == "gemini" else {}
+    assert parse(home / FILES[key]) == expected | hooks
+
+
+@pytest.mark.parametrize("key", ["codex", "cursor"])
+def test_agent_with_a_file_of_hooks_gets_them_and_loses_them_with_undo(
+    run: Run, home: Path, key: str
+) -> None:
+    file = (home / FILES[key]).with_name("hooks.json")
+    assert run("connect", "--yes", "--agent", key) == 0
+    assert parse(file) == hooks_configuration(AGENTS[key], HUB.base)
+    assert run("connect", "--yes", "--undo") == 0
+    assert not file.exists()
+
+
+def test_hooks_of_the_user_stay(run: Run, home: Path) -> None:
+    own = {"version": 1, "hooks": {"sessionStart": [{"command": "./mine.sh"}]}}
+    file = write((home / FILES["cursor"]).with_name("hooks.json"), json.dumps(own))
+    assert run("connect", "--yes", "--agent", "cursor") == 0
+    assert parse(file)["hooks"]["sessionStart"][0] == {"command": "./mine.sh"}
+    assert run("connect", "--yes", "--undo") == 0
+    assert parse(file) == own
+
+
+def test_hooks_of_another_hub_are_not_joined(
+    run: Run, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = json.dumps(hooks_configuration(AGENTS["codex"], "http://other.test"))
+    file = write((home / FILES["codex"]).with_name("hooks.json"), other)
+    assert run("connect", "--yes", "--agent", "codex") == 1
+    assert file.read_text("utf-8") == other
+    assert "other hooks of a memoryhub" in capsys.readouterr().err
 
 
 def test_claude_code_gets_the_documented_hooks(run: Run, home: Path) -> None:
@@ -169,7 +202,7 @@ def test_second_run_changes_nothing(run: Run, home: Path, capsys: pytest.Capture
     capsys.readouterr()
     assert run("connect", "--yes") == 0
     assert tree(home) == before
-    assert capsys.readouterr().out.count("needs no change") == 7
+    assert capsys.readouterr().out.count("needs no change") == 9
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644])
