@@ -43,7 +43,7 @@ def there_and_back(page: Page, link: Any, back: Callable[[], Any]) -> None:
     page.evaluate("scrollBy(0, 120)")
     page.evaluate(WAIT_FOR_FRAMES)
     at, scrolled, name = page.url, page.evaluate("scrollY"), link.inner_text().strip()
-    assert scrolled > 200
+    assert scrolled > 100
     link.click()
     page.wait_for_url(lambda url: url != at)
     back()

@@ -117,7 +117,8 @@ class TestFields:
         self, open_page: OpenPage, ada: User, memory: Memory
     ) -> None:
         page = open_page(f"/memories/{memory.uid}/", ada)
-        page.get_by_role("button", name="private").click()
+        page.get_by_role("button", name="Visibility").click()
+        page.get_by_role("button", name="Show private").click()
         page.goto(f"/memories/{memory.uid}/")
         link(page, "level").click()
         page.get_by_label("Level").select_option("private")

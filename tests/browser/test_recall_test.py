@@ -33,7 +33,7 @@ def test_a_prompt_is_previewed(open_page: Any, reader: Any, zoo: None, scripts: 
     page.get_by_role("link", name="Settings").click()
     page.get_by_role("link", name="Recall test").click()
     page.get_by_label("Prompt").fill(PROMPT)
-    page.get_by_role("textbox", name="Project").fill("zoo")
+    page.get_by_role("combobox", name="Project").fill("zoo")
     page.get_by_role("button", name="Preview").click()
     expect(page.get_by_role("heading", name="5 memories would be injected")).to_be_visible()
     expect(page.get_by_label("The block")).to_contain_text("<memory-context>")

@@ -95,8 +95,9 @@ def test_slash_goes_to_the_search_box(open_page: Any, reader: Any, remember: Any
     remember("Feed the zebra.")
     page = open_page("/", reader)
     page.keyboard.press("/")
-    expect(box(page)).to_be_focused()
-    expect(box(page)).to_have_value("")
+    search = page.get_by_role("searchbox", name="Search memories")
+    expect(search).to_be_focused()
+    expect(search).to_have_value("")
 
 
 def test_an_expired_login_leads_to_the_login_page_and_back(open_page: Any, reader: Any, zoo: None) -> None:

@@ -6,8 +6,10 @@ widens it. An address with a project of its own shows that one.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from urllib.parse import urlsplit
 
+from django.core.exceptions import TooManyFieldsSent
 from django.http import HttpRequest, QueryDict
 
 from memoryhub.access.policy import LEVELS, Clearance
@@ -53,8 +55,11 @@ def visible_projects(request: HttpRequest) -> list[str]:
 def current_project(request: HttpRequest) -> str:
     """Return the project that a page shows; empty for all of them."""
     match = request.resolver_match
-    is_scoped = match is not None and match.url_name in SCOPED_PAGES
-    return (request.GET.get("project", "") if is_scoped else "") or chosen_project(request)
+    asked = ""
+    if match is not None and match.url_name in SCOPED_PAGES:
+        with suppress(TooManyFieldsSent):  # the error page for the same address shows this too
+            asked = request.GET.get("project", "")
+    return asked or chosen_project(request)
 
 
 def without_project(address: str) -> str:

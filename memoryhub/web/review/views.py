@@ -23,6 +23,7 @@ from memoryhub.models import Memory, Profile
 from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import review_items
 from memoryhub.web.base.fields import parse_aware_datetime, parse_whole_number
+from memoryhub.web.base.navigation import may_review
 from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, return_url
 from memoryhub.web.duplicates import presenters
 from memoryhub.web.duplicates.presenters import Comparison
@@ -100,7 +101,7 @@ def review_tabs(request: HttpRequest) -> HttpResponse:
     context = {
         "tabs": review_queue.build_tabs(counted, tab, project, duplicates),
         "left": duplicates if tab == DUPLICATES else counted[tab],
-        "waiting": review_queue.badge_text(request),
+        "waiting": review_queue.badge_text(request) if may_review(request.user) else None,
         "tab": tab,
     }
     return render(request, "review/tabs.html", context)

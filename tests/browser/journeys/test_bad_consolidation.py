@@ -27,14 +27,16 @@ def test_a_faded_memory_leads_to_the_run_that_is_then_undone(
     page = set_out(f"/memories/{faded[0].uid}/", person("keeper", *rights))
     importance = page.locator("#field-importance")
     expect(importance).to_contain_text("0.0")
+    page.get_by_role("link", name="Settings", exact=True).click()
     page.get_by_role("link", name="Maintenance", exact=True).first.click()
     page.get_by_role("link", name="All runs").click()
     page.get_by_role("link", name="Consolidate").first.click()
     expect(page.locator(".change-row")).to_have_count(3)
     expect(page.get_by_text("user:olena").first).to_be_visible()
-    # The run affected hidden levels too. Undoing it requires turning on their switches.
+    # The run affected hidden levels too. Undoing it requires showing them.
     expect(page.get_by_role("link", name="Undo")).to_have_count(0)
     for level in ("private", "secret"):
+        page.get_by_role("button", name="Visibility").click()
         page.get_by_role("button", name=f"Show {level}").click()
     page.get_by_role("link", name="Undo").click()
     page.get_by_role("button", name="Undo it").click()
