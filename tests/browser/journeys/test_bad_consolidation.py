@@ -29,7 +29,7 @@ def test_a_faded_memory_leads_to_the_run_that_is_then_undone(
     expect(importance).to_contain_text("0.0")
     page.get_by_role("link", name="Settings", exact=True).click()
     page.get_by_role("link", name="Maintenance", exact=True).first.click()
-    page.get_by_role("link", name="All runs").click()
+    page.get_by_role("region", name="Last runs").get_by_role("link", name="All").click()
     page.get_by_role("link", name="Consolidate").first.click()
     expect(page.locator(".change-row")).to_have_count(3)
     expect(page.get_by_text("user:olena").first).to_be_visible()
