@@ -71,6 +71,7 @@ def handle_hook(
     secret: bool = False,
     event_id: str = "",
     late: bool = False,
+    injects: bool = True,
 ) -> dict[str, Any]:
     """Process one hook of Claude Code; return ``{}`` if there is nothing to add or the hub failed.
 
@@ -79,8 +80,8 @@ def handle_hook(
     The prompts ``/memoryhub:pause``, ``:resume`` and ``:useful`` are carried out and not sent to the model.
 
     ``at``: time of the event, for late or replayed hooks, because Claude Code sends none. ``late``: it is
-    recorded, but no one reads the answer. Errors of the caller (a project outside its clearance, no
-    session_id) are problems as everywhere.
+    recorded, but no one reads the answer. ``injects``: whether the answer can add text for the model. Errors
+    of the caller (a project outside its clearance, no session_id) are problems as everywhere.
     """
     name = hook.get("hook_event_name")
     event = _EVENT_OF_HOOK.get(name) if isinstance(name, str) else None
@@ -96,7 +97,7 @@ def handle_hook(
         delivery_id=_hook_delivery_id(event, hook, event_id, at),
         allow_private=private,
         allow_secret=secret,
-        may_read=Right.READ.value in caller.rights,
+        may_read=injects and Right.READ.value in caller.rights,
         injects_at_start=True,
         max_tokens=MAX_CONTEXT_TOKENS,
         is_late=late,
@@ -342,13 +343,14 @@ def post_agent_hook(
     """Accepts the JSON of a hook of Codex CLI, Gemini CLI, Cursor or Copilot CLI, and returns the output that
     the agent expects. Events that the hub has no use for are ignored. Never returns 500."""
     hooks = AGENTS[agent]
-    answer = _handle_request(request, options, to_claude_code(hooks, hook, options.event))
     event = options.event or str(hook.get("hook_event_name"))
+    translated = to_claude_code(hooks, hook, options.event)
+    answer = _handle_request(request, options, translated, injects=event not in hooks.silent)
     return json_response(from_claude_code(hooks, answer, event))
 
 
 def _handle_request(
-    request: ApiRequest, options: ClaudeCodeOptions, hook: Mapping[str, Any]
+    request: ApiRequest, options: ClaudeCodeOptions, hook: Mapping[str, Any], *, injects: bool = True
 ) -> dict[str, Any]:
     return handle_hook(
         hook,
@@ -359,6 +361,7 @@ def _handle_request(
         secret=options.allow_secret,
         event_id=options.event_id,
         late=options.late,
+        injects=injects,
     )
 
 

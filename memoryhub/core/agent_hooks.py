@@ -30,6 +30,7 @@ class AgentHooks:
     configuration: dict[str, Any]
     fields: dict[str, str] = field(default_factory=dict)
     tools: dict[str, str] = field(default_factory=dict)
+    silent: list[str] = field(default_factory=list)
     output: str = ""
     context: str = ""
     refusal: dict[str, Any] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryhub.core.agent_hooks import AGENTS, from_claude_code, hooks_configuration, to_claude_code
-from memoryhub.models import Event, Memory, Session
+from memoryhub.models import Event, Injection, Memory, Session
 from tests.api.conftest import bad_fields, is_problem
 from tests.capture.conftest import DATABASE, FIX
 
@@ -120,12 +120,20 @@ def test_prompt_is_recorded_in_its_session(bot, key):
     assert Session.objects.get().cwd == "/home/ada/shop"
 
 
-@pytest.mark.parametrize("key", AGENTS)
+@pytest.mark.parametrize("key", ["codex", "gemini"])
 def test_prompt_gets_memories_in_the_form_of_the_agent(bot, remember, key):
     memory = remember(DATABASE, project="shop", importance=1)
     answer = send(bot, key, PROMPTS[key], "prompt")
     assert memory.uid in context_of(key, answer)
     assert list(answer) == [AGENTS[key].context or "hookSpecificOutput"]
+
+
+@pytest.mark.parametrize("key", ["cursor", "copilot"])
+def test_prompt_to_which_the_agent_can_add_nothing_shows_no_memory(bot, remember, key):
+    remember(DATABASE, project="shop", importance=1)
+    assert send(bot, key, PROMPTS[key], "prompt") == {}
+    assert Event.objects.get().event == "prompt:submit"
+    assert not Injection.objects.exclude(injected=[]).exists()
 
 
 def test_answer_names_the_event_as_the_agent_does(bot, remember):
