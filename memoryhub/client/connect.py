@@ -36,12 +36,14 @@ from memoryhub.client.connect_record import (
     write_text,
 )
 from memoryhub.client.errors import ConfigurationError
+from memoryhub.client.guideline import add_guideline, remove_guideline
 from memoryhub.client.terminal import confirm, make_safe
 from memoryhub.core import claude_code
 from memoryhub.core.agent_hooks import AGENTS, hook_path, hooks_configuration
 from memoryhub.web.connect import snippets
 from memoryhub.web.connect.snippets import HubConnection
 
+_GUIDELINE = "guideline"
 _HOOKS = " hooks"  # ends the name of a snippet with the hooks of an agent
 
 
@@ -73,21 +75,17 @@ def known_agents() -> list[Agent]:
         settings = home / "Library" / "Application Support"
     code, gemini, cursor = settings / "Code" / "User", home / ".gemini", home / ".cursor"
     windsurf = home / ".codeium" / "windsurf"
-
-    def hooks_of(key: str, folder: Path) -> dict[str, Path]:
-        return {f"{key}{_HOOKS}": folder / "hooks.json"}
-
-    hooks_and_tools = {"hooks": claude / "settings.json", "claude-code": claude_state}
+    claude_files = {"hooks": claude / "settings.json", "claude-code": claude_state}
+    codex_files = {"codex": codex / "config.toml", f"codex{_HOOKS}": codex / "hooks.json"}
+    codex_files[_GUIDELINE] = codex / "AGENTS.md"
+    cursor_files = {"cursor": cursor / "mcp.json", f"cursor{_HOOKS}": cursor / "hooks.json"}
+    gemini_files = {"gemini": gemini / "settings.json", _GUIDELINE: gemini / "GEMINI.md"}
     return [
-        Agent("claude-code", "Claude Code", claude, "claude", hooks_and_tools),
-        Agent(
-            "codex", "Codex CLI", codex, "codex", {"codex": codex / "config.toml"} | hooks_of("codex", codex)
-        ),
-        Agent(
-            "cursor", "Cursor", cursor, "cursor", {"cursor": cursor / "mcp.json"} | hooks_of("cursor", cursor)
-        ),
+        Agent("claude-code", "Claude Code", claude, "claude", claude_files),
+        Agent("codex", "Codex CLI", codex, "codex", codex_files),
+        Agent("cursor", "Cursor", cursor, "cursor", cursor_files),
         Agent("vscode", "VS Code", code, "code", {"vscode": code / "mcp.json"}),
-        Agent("gemini", "Gemini CLI", gemini, "gemini", {"gemini": gemini / "settings.json"}),
+        Agent("gemini", "Gemini CLI", gemini, "gemini", gemini_files),
         Agent("windsurf", "Windsurf", windsurf, "windsurf", {"windsurf": windsurf / "mcp_config.json"}),
     ]
 
@@ -211,7 +209,7 @@ def _plan(record: Record, snippet: str, path: Path, hub: HubConnection) -> Chang
                 return Change(path, before, before, addition=known)
     original = _plan_removal(record, path).after
     after, addition = _add(snippet, original or "", hub)
-    if not (addition.toml or addition.entries):  # the user has added the same
+    if not (addition.toml or addition.entries or addition.guideline):  # the user has added the same
         return Change(path, before, before)
     addition.original, addition.result = digest(original), digest(after)
     return Change(path, before, after, original, addition)
@@ -222,6 +220,9 @@ def _add(snippet: str, text: str, hub: HubConnection) -> tuple[str, Addition]:
     if snippet == "codex":
         after, toml = config_files.add_toml(text, _snippet_text(snippet, hub))
         return after, Addition(toml=toml)
+    if snippet == _GUIDELINE:
+        after, guideline = add_guideline(text)
+        return after, Addition(guideline=guideline)
     if snippet in _CLAUDE_CODE_SETTINGS:
         entries = _settings_entries(snippet, text, hub)
         _check_no_other_hooks(text, entries)
@@ -264,6 +265,8 @@ def _plan_removal(record: Record, path: Path) -> Change:
             return Change(path, before, original)
     if addition.toml:
         return Change(path, before, config_files.remove_toml(before, addition.toml))
+    if addition.guideline:
+        return Change(path, before, remove_guideline(before, addition.guideline))
     after, kept = config_files.remove_json(before, addition.entries)
     notes = [f"“{'.'.join(entry.path)}” has changed since and stays" for entry in kept]
     return Change(path, before, after, notes=notes)

@@ -26,6 +26,7 @@ class Addition:
 
     entries: list[Entry] = field(default_factory=list)
     toml: str = ""
+    guideline: str = ""
     original: str = ""
     result: str = ""
 

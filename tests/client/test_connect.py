@@ -13,6 +13,7 @@ import pytest
 
 from memoryhub.client import Client, connect, connect_record
 from memoryhub.client.errors import AuthenticationFailed
+from memoryhub.client.guideline import GUIDELINE
 from memoryhub.core import claude_code
 from memoryhub.core.agent_hooks import AGENTS, hooks_configuration
 from memoryhub.web.connect import snippets
@@ -88,6 +89,45 @@ def test_hooks_of_the_user_stay(run: Run, home: Path) -> None:
     assert parse(file)["hooks"]["sessionStart"][0] == {"command": "./mine.sh"}
     assert run("connect", "--yes", "--undo") == 0
     assert parse(file) == own
+
+
+GUIDELINES = {"codex": ".codex/AGENTS.md", "gemini": ".gemini/GEMINI.md"}
+
+
+@pytest.mark.parametrize("key", GUIDELINES)
+@pytest.mark.parametrize("own", [None, "", "# Mine\n\nBe brief.", "# Mine\n"])
+def test_guideline_is_added_to_the_instructions_and_removed_with_undo(
+    run: Run, home: Path, key: str, own: str | None
+) -> None:
+    file = home / GUIDELINES[key]
+    if own is not None:
+        write(file, own)
+    assert run("connect", "--yes", "--agent", key) == 0
+    text = file.read_text("utf-8")
+    assert text.startswith(own or "")
+    assert text.endswith(GUIDELINE)
+    assert run("connect", "--yes", "--undo") == 0
+    assert (file.read_text("utf-8") if file.exists() else None) == own
+
+
+def test_instructions_that_the_user_has_added_since_stay(run: Run, home: Path) -> None:
+    file = home / GUIDELINES["codex"]
+    run("connect", "--yes", "--agent", "codex")
+    file.write_text(file.read_text("utf-8") + "\nBe brief.\n", "utf-8")
+    assert run("connect", "--yes", "--undo") == 0
+    assert file.read_text("utf-8").strip() == "Be brief."
+
+
+def test_guideline_that_the_user_has_changed_stays(
+    run: Run, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = home / GUIDELINES["codex"]
+    run("connect", "--yes", "--agent", "codex")
+    changed = file.read_text("utf-8").replace("Never store", "Rarely store")
+    file.write_text(changed, "utf-8")
+    assert run("connect", "--yes", "--undo") == 1
+    assert file.read_text("utf-8") == changed
+    assert "remove it by hand" in capsys.readouterr().err
 
 
 def test_hooks_of_another_hub_are_not_joined(
@@ -202,7 +242,7 @@ def test_second_run_changes_nothing(run: Run, home: Path, capsys: pytest.Capture
     capsys.readouterr()
     assert run("connect", "--yes") == 0
     assert tree(home) == before
-    assert capsys.readouterr().out.count("needs no change") == 9
+    assert capsys.readouterr().out.count("needs no change") == 11
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644])
