@@ -39,7 +39,7 @@ from memoryhub.maintenance.forms import (
     filled_values,
     form_fields,
 )
-from memoryhub.maintenance.operations import OPERATIONS
+from memoryhub.maintenance.operations import OPERATIONS, find_operation
 from memoryhub.maintenance.operations.base import Operation
 from memoryhub.maintenance.worker import Worker
 from memoryhub.memories import Conflict, Forbidden, NotFound, StoreError
@@ -242,7 +242,8 @@ def schedule_status(clearance: Clearance, now: datetime) -> Schedule:
     statuses = {status for status, _ in pending}
     is_idle = MaintenanceRun.Status.RUNNING not in statuses
     waiting = sum(is_idle and created_at < now - MAX_WAIT for _, created_at in pending)
-    labels = [OPERATIONS[name].label for name in daily.daily_operations()]
+    found = map(find_operation, daily.daily_operations())
+    labels = [operation.label for operation in found if operation]
     return Schedule(daily.next_due_time(now), labels, worker, is_working, waiting)
 
 

@@ -24,6 +24,7 @@ from memoryhub.models import (
     MaintenanceRun,
     Membership,
     Memory,
+    MemoryCheck,
     ModelUse,
     OAuthClient,
     SavedSearch,
@@ -137,6 +138,10 @@ def _create_texts(boss: User, actor: Actor) -> None:
         memories.create_memory(MemoryDraft(content="key AKIA" + "QYLPMN5HHHFPZAM2"), actor)
     Extraction.objects.create(status="failed", project="greenhouse", error="no answer", actor="token:bot")
     ModelUse.objects.create(day=timezone.now().date(), model="a-model", calls=3, failures=1, prompt_tokens=9)
+    words = {"must_words": [LONG_NAME[:90]], "never_projects": ["greenhouse"]}
+    MemoryCheck.objects.create(
+        owner=OWNER, project="harbor-board", prompt=f"What about {LONG_NAME}?", passed=False, **words
+    )
     SavedSearch.objects.create(user=boss, name="Tides", page="search", query="q=tide")
     _connect_app()
 

@@ -12,7 +12,16 @@ from django.db.models import Count, Model
 from django.test import Client
 from django.urls import URLPattern, reverse
 
-from memoryhub.models import AgentToken, Fact, Injection, MaintenanceRun, Memory, SavedSearch, Session
+from memoryhub.models import (
+    AgentToken,
+    Fact,
+    Injection,
+    MaintenanceRun,
+    Memory,
+    MemoryCheck,
+    SavedSearch,
+    Session,
+)
 from memoryhub.transfer import jobs
 from memoryhub.web import urls
 from tests.browser import full_store
@@ -21,7 +30,8 @@ from tests.browser import full_store
 STATES = {
     "search": ["?q=tide&project=harbor-board", "?q=nothing+at+all", "?q=a&since=never"],
     "review": [
-        f"?tab={tab}" for tab in ("new", "unsure", "flagged", "alike", "alike&look=1", "contradictions")
+        f"?tab={tab}"
+        for tab in ("new", "unsure", "flagged", "outdated", "alike", "alike&look=1", "contradictions")
     ],
     "memory-compare": ["?from=1&to=now"],
     "memories": ["?sort=title", "?project=nowhere", "?tag=data", "?type=bugfix"],
@@ -93,6 +103,7 @@ class SiteWalk:
             "project-page": lambda: ["greenhouse"],
             "sessions": lambda: [*self._sessions(), full_store.SHARED_SESSION_ID],
             "reports": lambda: self._sessions()[:1],
+            "checks": lambda: list(MemoryCheck.objects.values_list("uid", flat=True)[:1]),
             "searches": lambda: list(SavedSearch.objects.values_list("uid", flat=True)[:1]),
         }
         if about not in known or len(pattern.pattern.converters) != 1:

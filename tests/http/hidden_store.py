@@ -21,7 +21,7 @@ from memoryhub.injection.services import inject_context
 from memoryhub.maintenance import runs
 from memoryhub.memories.merge import merge_memories
 from memoryhub.memories.schemas import EntityDraft, FactDraft, MemoryDraft, MemoryPatch
-from memoryhub.models import Injection, Memory, Session, fields
+from memoryhub.models import Injection, Memory, MemoryCheck, Session, fields
 from memoryhub.search import visible_rows
 from memoryhub.stats import counts
 
@@ -198,6 +198,9 @@ def _happen(number: int, word: str, memory: Memory, actor: Actor) -> None:
         inject_context(
             InjectionRequest("what about zebra?", project=project, session_id=f"night{number}"), actor
         )
+    MemoryCheck.objects.create(
+        owner="ada", project=project, prompt=f"zebra {word}?", must_words=["zebra"], sensitivity=level
+    )
     Injection.objects.update(took_ms=1)
     if not word or project != PROJECT:  # a run has the level of its project
         run_by = Actor(actor.name, Clearance.up_to(level, owner=actor.owner, projects=[project]))

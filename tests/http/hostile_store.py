@@ -27,6 +27,8 @@ from memoryhub.maintenance import runs
 from memoryhub.memories.schemas import EntityDraft, FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import (
     AgentToken,
+    CheckedMemory,
+    CodeReference,
     Embedding,
     Event,
     Evidence,
@@ -36,6 +38,7 @@ from memoryhub.models import (
     MaintenanceRun,
     Membership,
     Memory,
+    MemoryCheck,
     ModelUse,
     OAuthClient,
     OAuthCode,
@@ -59,6 +62,7 @@ CLOSED = {
     *("theme", "time_zone", "language", "scale", "owner", "worker", "extractor", "trash_reason", "position"),
     *("state", "memorability_parts", "basename", "last_used_from", "result", "changes", "boot", "days"),
     *("auth_method", "secret_digest", "registered_from", "code_challenge", "mode", "digests"),
+    *("lines", "gone", "dismissed", "level", "never_level", "rule"),
 }
 OURS = [model for model in apps.get_app_config("memoryhub").get_models() if model._meta.managed]
 
@@ -176,6 +180,8 @@ def _end(actor: Actor) -> None:
 
 
 def _runs(actor: Actor) -> None:
+    raw = json.dumps({"content": payload(0), "title": payload(0)}).encode()
+    runs.execute(jobs.start_import(iter([raw]), "kept.jsonl", actor, format="", project="", dry_run=False))
     runs.execute(runs.enqueue("consolidate", {"project": payload(0)}, actor))
     runs.execute(runs.enqueue("compress", {}, actor, dry_run=True))
     failed = runs.enqueue("evict", {"project": payload(4)}, actor)
@@ -203,6 +209,11 @@ def _behind_the_doors(boss: User, actor: Actor) -> None:
         ProjectIdentity.objects.create(project=project, key=text[:400], owner=text[:150])
     memory = Memory.objects.live().order_by("pk")[0]
     Embedding.objects.create(memory=memory, model=payload(0), vector=b"")
+    for text in PAYLOADS:
+        CodeReference.objects.create(memory=memory, path=text, basename=text, as_of=timezone.now())
+        rules = {"must_words": [text], "never_words": [text], "never_projects": [text]}
+        check = MemoryCheck.objects.create(owner=text[:150], project=text[:200], prompt=text, **rules)
+        CheckedMemory.objects.create(check_ref=check, uid=text[:32], rule="must")
     for text in PAYLOADS[::4]:
         Evidence.objects.create(memory=memory, session_id=text)
     with write_transaction():
@@ -220,7 +231,8 @@ def _behind_the_doors(boss: User, actor: Actor) -> None:
         shown.withheld = [{"id": text, "reason": text, "detail": text}]
         shown.page = [{"kind": "memory", "id": text}]
         shown.save()
-    MaintenanceRun.objects.update(actor=f"token:{payload(0)}", worker=payload(4))
+    kept = MaintenanceRun.objects.filter(params__name="kept.jsonl")  # whose author may undo it
+    MaintenanceRun.objects.exclude(pk__in=kept).update(actor=f"token:{payload(0)}", worker=payload(4))
     Revision.objects.update(reason=payload(19)[:20])
     ProjectMove.objects.create(action=payload(19)[:20], table=payload(19)[:20], rows=[payload(0)])
     Memory.objects.filter(pk__in=[memory.pk]).update(flags=[payload(0)])

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from memoryhub.api.router import api
 from memoryhub.core.vocabulary import Right
-from memoryhub.models import Fact, Injection, MaintenanceRun, Membership, Memory
+from memoryhub.models import Fact, Injection, MaintenanceRun, Membership, Memory, MemoryCheck
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.transfer.formats import WRITERS
 from memoryhub.web import urls
@@ -108,6 +108,10 @@ def api_reads() -> dict[str, list[Call]]:
             for text in (f"what about {QUERY}?", "the fence in src/gate.py")
             for session, project in (("", ""), (SESSION, PROJECT))
         ],
+        "get /checks": [pages("/checks", **LEVELS)],
+        "get /checks/{check_id}": [get(f"/checks/{visible(MemoryCheck)}", **LEVELS)],
+        "post /checks/{check_id}/run": [post(f"/checks/{visible(MemoryCheck)}/run")],
+        "post /injection/effect": [post("/injection/effect", trash=[one])],
         "get /timeline": [pages("/timeline", **LEVELS), pages("/timeline", session_id=SESSION)],
         "get /sessions": [pages("/sessions", **LEVELS)],
         "get /sessions/{session_id}": [pages(f"/sessions/{SESSION}", **LEVELS)],
@@ -190,6 +194,7 @@ WRITES = {
         "post /project-changes/{change}/undo",
     ),
     *("post /project-renames", "post /project-merges", "post /project-splits"),
+    *("post /checks", "put /checks/{check_id}", "delete /checks/{check_id}"),
     *("post /backfills/{run}/events", "delete /backfills/{run}"),
 }
 

@@ -18,6 +18,7 @@ from memoryhub.models import (
     JournalEntry,
     MaintenanceRun,
     Memory,
+    MemoryCheck,
     SavedSearch,
     Session,
 )
@@ -128,6 +129,7 @@ class Walk:
             "maintenance/": MaintenanceRun,
             "you/": AgentToken,
             "searches/": SavedSearch,
+            "checks/": MemoryCheck,
         }
         chosen = [model for start, model in models.items() if pattern.startswith(start)] or models.values()
         return [uid for model in chosen for uid in self._some(model, most)]

@@ -194,6 +194,20 @@ def test_rows_added_and_removed_meanwhile_skip_none(aged, actor, now):
     assert set(seen) >= {memory.uid for memory in memories[len(first.changes) :]}
 
 
+def test_memories_added_during_a_run_wait_for_the_next_run(aged, configure, actor, now):
+    """Otherwise a run would never end while agents write as fast as it reads."""
+    configure(maintenance_step_ms=1)
+    for n in range(3):
+        aged(f"{n}", days=10)
+    steps = OPERATIONS["consolidate"].steps(OPERATIONS["consolidate"].Params(), actor, now)
+    first = next(steps)
+    late = aged("late", days=10)
+    rest = list(
+        OPERATIONS["consolidate"].steps(OPERATIONS["consolidate"].Params(), actor, now, first.position)
+    )
+    assert late.uid not in {change.uid for step in [*steps, *rest] for change in step.changes}
+
+
 def test_memory_changed_since_the_plan_is_skipped(aged, actor, now):
     accessed, edited, calm = aged("a", days=10), aged("b", days=10), aged("c", days=10)
     [step] = list(OPERATIONS["consolidate"].steps(OPERATIONS["consolidate"].Params(), actor, now))

@@ -53,4 +53,4 @@ def test_review_queue_uses_partial_indexes(db: None) -> None:
     reader = Reviewer("user:ada", timezone.now() - timedelta(days=1))
     steps = plan(lambda: review_items.count_waiting(live(), reader, 99))
     used = [step.split("USING INDEX ")[1].split()[0] for step in steps if "INDEX memory_" in step]
-    assert used == ["memory_created", "memory_imported", "memory_unsure", "memory_flagged"]
+    assert used == [f"memory_{name}" for name in ("created", "imported", "unsure", "flagged", "outdated")]

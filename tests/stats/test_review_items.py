@@ -19,6 +19,7 @@ from memoryhub.stats import review_items
 from memoryhub.stats.review_items import (
     FLAGGED,
     NEW,
+    OUTDATED,
     REASONS,
     UNSURE,
     Reviewer,
@@ -26,6 +27,7 @@ from memoryhub.stats.review_items import (
     select_queue,
 )
 
+APPROVED = (NEW, UNSURE, FLAGGED)  # the reasons that an approval ends
 Remember = Callable[..., Memory]
 ADA = Actor("user:ada", Clearance.up_to("secret", owner="ada"))
 
@@ -96,9 +98,9 @@ class TestApproval:
         return change(remember("it", confidence=0.1), flags=["governor:leak"])
 
     def test_approved_memory_does_not_wait(self, every_reason: Memory) -> None:
-        assert [waiting(reason) for reason in REASONS] == [[every_reason]] * 3
+        assert [waiting(reason) for reason in APPROVED] == [[every_reason]] * 3
         memories.apply_bulk_action("approve", [every_reason.uid], ADA)
-        assert [waiting(reason) for reason in REASONS] == [[]] * 3
+        assert [waiting(reason) for reason in APPROVED] == [[]] * 3
 
     def test_change_by_an_agent_after_approval_waits_again(self, every_reason: Memory, actor: Actor) -> None:
         memories.apply_bulk_action("approve", [every_reason.uid], ADA)
@@ -113,7 +115,7 @@ class TestApproval:
     def test_undone_approval_waits_again(self, every_reason: Memory) -> None:
         done = memories.apply_bulk_action("approve", [every_reason.uid], ADA)
         memories.undo_bulk_action(done.id, ADA, done.first, done.last)
-        assert [waiting(reason) for reason in REASONS] == [[every_reason]] * 3
+        assert [waiting(reason) for reason in APPROVED] == [[every_reason]] * 3
 
 
 class TestVisibility:
@@ -133,7 +135,7 @@ class TestVisibility:
     def test_only_visible_memories_wait(
         self, four_levels: dict[str, Memory], reason: str, clearance: Clearance, seen: set[str]
     ) -> None:
-        Memory.objects.update(confidence=0.1, flags=["governor:leak"])
+        Memory.objects.update(confidence=0.1, flags=["governor:leak"], outdated_at=timezone.now())
         assert {memory.sensitivity for memory in waiting(reason, clearance)} == seen
         counted = count_by_reason(Memory.objects.visible_to(clearance).live(), reader())
         assert counted == {**dict.fromkeys(REASONS, len(seen)), "all": len(seen)}
@@ -157,7 +159,7 @@ def test_one_memory_counts_once_among_all(remember: Remember) -> None:
     change(remember("one", confidence=0.1), flags=["governor:leak"])
     remember("two")
     found = count_by_reason(Memory.objects.visible_to(ADA.clearance).live(), reader())
-    assert found == {NEW: 2, UNSURE: 1, FLAGGED: 1, "all": 2}
+    assert found == {NEW: 2, UNSURE: 1, FLAGGED: 1, OUTDATED: 0, "all": 2}
 
 
 def test_counting_takes_one_query(remember: Remember) -> None:

@@ -106,3 +106,9 @@ def test_text_of_a_check_is_escaped(sign_in):
     page = create(client, prompt="<script>alert(1)</script>", must_words="<b>x</b>").content.decode()
     assert "<script>alert" not in page
     assert "<b>x</b>" not in page
+
+
+def test_maintenance_page_lists_the_daily_run_of_checks(sign_in, remember):
+    create(sign_in("change_memory"))
+    page = sign_in("view_maintenancerun", name="olga").get("/maintenance/")
+    assert "Run memory checks" in page.content.decode()

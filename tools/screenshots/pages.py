@@ -236,7 +236,9 @@ NOT_PICTURED = {
         *("person-address", "person-unbind"),
         *("project-settings-save", "project-pause", "project-undo", "you-app-remove"),
         *("project-move", "project-page-correct", "project-page-settings"),
+        *("memory-check-delete", "memory-check-run"),
     ),
+    "like the page of a new check, and of the undo of a run": ("memory-check", "import-undo"),
     "files": ("memory-as", "export"),
     "need another server": ("single-sign-on", "single-sign-on-back", "authorize"),
 }

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import Max, QuerySet
 from pydantic import BaseModel, ConfigDict, Field
 
 from memoryhub.access.policy import Actor
@@ -185,17 +185,20 @@ def steps_by_page(
     pace: Pace | None = None,
     weigh: Callable[[Any], float] | None = None,
 ) -> Iterator[Step]:
-    """Yield steps through all rows by primary key, each row once, despite concurrent changes.
+    """Yield steps by primary key through the rows that exist at the start, each row once.
 
+    Rows that are added later are left out: a run would not end while agents add them as fast as it reads.
     ``columns`` begin with ``pk``. ``plan`` returns the changes of a page of rows and a function that commits
     them. ``weigh`` returns the weight of a row (see :meth:`Pace.page`).
     """
     pace, after = pace or Pace(), position.get("after", 0)
-    while found := list(rows.order_by("pk").filter(pk__gt=after)[: pace.size].values_list(*columns)):
+    last = position.get("last") or rows.aggregate(last=Max("pk"))["last"] or 0
+    remaining = rows.order_by("pk").filter(pk__lte=last)
+    while found := list(remaining.filter(pk__gt=after)[: pace.size].values_list(*columns)):
         page = list(pace.page(found, weigh))
         after = page[-1][0]
         changes, commit = plan(page)
-        step = Step(tuple(changes), {**position, "after": after}, len(page), commit)
+        step = Step(tuple(changes), {**position, "after": after, "last": last}, len(page), commit)
         yield step
         pace.after(step)
 

@@ -20,7 +20,7 @@ from memoryhub.access.policy import Clearance, Sensitivity, system_actor
 from memoryhub.audit import clock
 from memoryhub.core.vocabulary import Scope
 from memoryhub.maintenance import runs, scheduler
-from memoryhub.maintenance.operations import OPERATIONS
+from memoryhub.maintenance.operations import OPERATIONS, find_operation
 from memoryhub.management.operator import operator, plural, short_name, shown
 from memoryhub.memories import StoreError
 from memoryhub.models import MaintenanceRun
@@ -193,7 +193,8 @@ class Command(BaseCommand):
             params = scheduler.daily_params(name)
             if options["project"] is not None:
                 params["project"] = short_name(options["project"], "--project")
-            started.append(runs.enqueue(name, params, self.actor, dry_run=options["dry_run"], now=now))
+            operation = find_operation(name) or name
+            started.append(runs.enqueue(operation, params, self.actor, dry_run=options["dry_run"], now=now))
         return started
 
     def _work_on(self, waiting: list[MaintenanceRun], verbosity: int) -> None:
