@@ -1,4 +1,4 @@
-"""The Python client of a hub (docs/python-client.md), and its command line."""
+"""The Python client of a hub (docs/python.md), and its command line."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from memoryhub.client import AsyncClient, AuthenticationFailed, Client
 from tests.client.conftest import Served
 from tests.commands.hub import ROOT
 
-PAGE = (ROOT / "docs" / "python-client.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "python.md").read_text("utf-8").split("\n## Code in the same process\n")[0]
 
 
 def run(

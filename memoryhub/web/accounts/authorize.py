@@ -1,4 +1,4 @@
-"""The consent page of OAuth: a person allows or denies that an app acts for them (docs/mcp.md)."""
+"""The consent page of OAuth: a person allows or denies that an app acts for them (docs/tools.md)."""
 
 from __future__ import annotations
 
