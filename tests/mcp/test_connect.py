@@ -18,6 +18,7 @@ from mcp import Client, StdioServerParameters
 
 from memoryhub.core import claude_code
 from memoryhub.toolsets import TOOLSETS
+from memoryhub.web.base.navigation import SECTIONS
 from memoryhub.web.connect import snippets
 from memoryhub.web.connect.snippets import HubConnection, Snippet
 from tests.mcp import node
@@ -98,12 +99,18 @@ class TestThePage:
         assert rows == snippets.TOOLSETS
         assert list(snippets.TOOLSETS) == list(TOOLSETS)
 
-    def test_menu_and_readme_use_the_same_name(self) -> None:
+    def test_sidebar_readme_and_documentation_use_the_same_names(self) -> None:
         root = Path(__file__).parents[2]
         template = (root / "templates/connect/page.html").read_text("utf-8")
         [title] = re.findall("block title %}(.+?){%", template)
-        assert f"{title}</a>" in (root / "templates/includes/header.html").read_text("utf-8")
-        assert f"*{title}*, in the menu" in (root / "README.md").read_text("utf-8")
+        [way] = [
+            f"{section.text} → {place.text}"
+            for section in SECTIONS
+            for place in section.places
+            if place.page == "connect"
+        ]
+        assert f"*{way}*" in (root / "README.md").read_text("utf-8")
+        assert f"**{way}**" in PAGE
         assert f"# {title}\n" in PAGE
 
     def test_first_line_creates_a_token(self, served: Served) -> None:
