@@ -59,6 +59,7 @@ _EMPTY_MESSAGE = re.compile(
 )
 # Printed by git for each commit, even if a later command of the same chain fails.
 _COMMITTED = re.compile(r"^\[\S.*? [0-9a-f]{7,40}\] ", re.MULTILINE)
+_NOTHING_COMMITTED = re.compile(r"^(?:nothing (?:added )?to|no changes added to) commit\b", re.MULTILINE)
 ROUTINE = "routine"  # the reason to skip a call; also the source of sentences without a claim
 MAX_NOTE_AGE = 40  # tool calls after which a note becomes a candidate without a commit
 MAX_NOTES = 20
@@ -197,7 +198,8 @@ def distill(seen: Observation, work: OpenWork) -> Candidate | str:
     work.add_files(seen)
     if seen.kind in ("read", "search") or (seen.refused and seen.kind != "run"):
         return ROUTINE
-    succeeded = not seen.refused or bool(_COMMITTED.search(seen.output))
+    refused = seen.refused or _NOTHING_COMMITTED.search(seen.output)  # Codex CLI sends no exit code
+    succeeded = not refused or bool(_COMMITTED.search(seen.output))
     if succeeded and (message := strip_injected_context(seen.commit_message).strip()):
         return _distill_commit(seen, message, work)
     if succeeded and (message := reverted_message(seen.command, seen.output)):

@@ -232,7 +232,7 @@ def parse_commit_message(command: str) -> str:
 
 def _paths(given: Mapping[str, Any]) -> list[str]:
     found = [value for key in TOOLS.path_keys if isinstance(value := given.get(key), str) and value]
-    for key in ("patch", "input", "diff"):
+    for key in ("patch", "input", "diff", "command"):
         if isinstance(value := given.get(key), str):
             found += ["".join(groups) for groups in TOOLS.patched_file.findall(value[: 10 * MAX_OUTPUT])]
     return [clean_text(path.strip()) for path in found if path.strip() and len(path) <= 1000][:MAX_FILES]

@@ -7,13 +7,14 @@ hooks, so that capture, injection and access work in the same way for every agen
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from memoryhub.core.claude_code import post_command
+from memoryhub.core.claude_code import TIMEOUT_SECONDS, post_command
 
 _EVENT = "hook_event_name"
 _FAILED_RESULTS = ("failure", "denied")  # of Copilot CLI
@@ -32,6 +33,8 @@ class AgentHooks:
     tools: dict[str, str] = field(default_factory=dict)
     silent: list[str] = field(default_factory=list)
     output: str = ""
+    failure: str = ""
+    added_context: str = ""
     context: str = ""
     refusal: dict[str, Any] = field(default_factory=dict)
     reason: str = ""
@@ -57,6 +60,8 @@ def to_claude_code(agent: AgentHooks, hook: Mapping[str, Any], event: str = "") 
     tool = hook.get("tool_name")
     if isinstance(tool, str):
         hook["tool_name"] = agent.tools.get(tool, tool)
+    if isinstance(hook.get("prompt"), str):
+        hook["prompt"] = _remove_context(agent, hook["prompt"])
     for key in ("tool_input", "tool_response"):
         if key in hook:
             hook[key] = _parse_object(hook[key])
@@ -90,10 +95,20 @@ def hooks_configuration(agent: AgentHooks, base_url: str) -> dict[str, Any]:
     hooks = {}
     for event, meaning in agent.events.items():
         url = f"{base_url.rstrip('/')}{hook_path(agent.key)}?event={event}"
-        command = post_command(url, add_repository=meaning == "SessionStart")
+        command = post_command(
+            url, add_repository=meaning == "SessionStart", seconds=form.get("seconds", TIMEOUT_SECONDS)
+        )
         entry = {**form["entry"], form["command"]: command}
         hooks[event] = [{"hooks": [entry]} if form.get("nested") else entry]
     return {**form.get("head", {}), "hooks": hooks}
+
+
+def _remove_context(agent: AgentHooks, prompt: str) -> str:
+    """Return a prompt without the context of earlier hooks, or memories would be stored as the user's words."""
+    begin, end = f"<{agent.added_context}>", f"</{agent.added_context}>"
+    if not agent.added_context or not prompt.startswith(begin) or end not in prompt:
+        return prompt
+    return prompt.partition(end)[2].lstrip()
 
 
 def _parse_object(value: Any) -> Any:
@@ -110,8 +125,11 @@ def _unwrap_result(agent: AgentHooks, result: Any) -> Any:
     """Return the result of a tool with its text in ``output``, and ``is_error`` if it failed."""
     if not isinstance(result, dict) or not agent.output or agent.output not in result:
         return result
+    output = result[agent.output]
     error = result.get("error") or result.get("resultType") in _FAILED_RESULTS
+    if agent.failure and isinstance(output, str):
+        error = error or bool(re.search(agent.failure, output))
     return {
-        "output": result[agent.output],
+        "output": output,
         **({"is_error": True, "error": result.get("error")} if error else {}),
     }

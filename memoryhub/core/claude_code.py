@@ -59,10 +59,10 @@ def session_start_command(base_url: str, levels: Sequence[str] = ()) -> str:
     return post_command(hook_url(base_url, levels), add_repository=True)
 
 
-def post_command(url: str, *, add_repository: bool) -> str:
+def post_command(url: str, *, add_repository: bool, seconds: int = TIMEOUT_SECONDS) -> str:
     """Return a shell command that posts standard input, and ignores a server that does not answer."""
     return (
-        f"{_ADD_REPOSITORY if add_repository else ''}curl -sf -m {TIMEOUT_SECONDS}"
+        f"{_ADD_REPOSITORY if add_repository else ''}curl -sf -m {seconds}"
         f' -H "Authorization: Bearer ${ENVIRONMENT_VARIABLE}"'
         f" -H 'Content-Type: application/json' --data-binary @- {_quote_for_shell(url)} || true"
     )

@@ -172,6 +172,10 @@ def test_private_part_of_a_prompt_is_not_stored(bot, key):
 
 
 FAILURES = {
+    "codex": {
+        **COMMITS["codex"],
+        "tool_response": "On branch master\nnothing to commit, working tree clean\n",
+    },
     "gemini": {
         **COMMITS["gemini"],
         "tool_response": {"llmContent": "it broke", "error": {"message": "it broke"}},
@@ -194,6 +198,56 @@ def test_failed_command_stores_no_commit(bot, key):
     send(bot, key, FAILURES[key], "tool")
     assert Event.objects.count() == 1
     assert not Memory.objects.filter(type="bugfix").exists()
+
+
+# Recorded from Gemini CLI 0.61: only its text tells that a command failed.
+GEMINI_EXIT_CODE = {
+    "llmContent": "<untrusted_context>\nOutput: the checks stopped it\nExit Code: 1\n</untrusted_context>",
+    "returnDisplay": "the checks stopped it",
+}
+
+
+def test_exit_code_in_the_text_of_gemini_is_a_failure(bot):
+    send(bot, "gemini", {**COMMITS["gemini"], "tool_response": GEMINI_EXIT_CODE})
+    assert not Memory.objects.exists()
+
+
+def test_commit_after_a_status_without_changes_is_stored(bot):
+    output = "[master 049cea8] fix: the ledger\nOn branch master\nnothing to commit, working tree clean\n"
+    send(bot, "codex", {**COMMITS["codex"], "tool_response": output})
+    assert Memory.objects.get().type == "bugfix"
+
+
+def test_patch_of_codex_names_its_files(bot):
+    patch = "*** Begin Patch\n*** Update File: src/ledger.py\n@@\n-x\n+y\n*** End Patch\n"
+    edit = {"tool_name": "apply_patch", "tool_input": {"command": patch}, "tool_response": "Done"}
+    send(bot, "codex", {**COMMITS["codex"], **edit})
+    assert Event.objects.get().files == ["src/ledger.py"]
+
+
+@pytest.mark.parametrize(
+    "prompt", ["fix the reads", "<hook_context>memories</hook_context>\n\nfix the reads"]
+)
+def test_context_of_earlier_hooks_is_not_the_prompt(bot, prompt):
+    send(bot, "gemini", {**PROMPTS["gemini"], "prompt": prompt})
+    assert Event.objects.get().preview == "fix the reads"
+
+
+def test_unclosed_context_stays_in_the_prompt(bot):
+    send(bot, "gemini", {**PROMPTS["gemini"], "prompt": "<hook_context>fix the reads"})
+    assert "fix the reads" in Event.objects.get().preview
+
+
+def test_gemini_makes_no_checkpoint_before_each_turn(bot):
+    send(bot, "gemini", COMMITS["gemini"])
+    send(bot, "gemini", {**GEMINI, "hook_event_name": "PreCompress", "trigger": "auto"})
+    assert [memory.type for memory in Memory.objects.all()] == ["bugfix"]
+
+
+def test_end_of_a_codex_session_makes_a_summary(bot):
+    send(bot, "codex", COMMITS["codex"])
+    send(bot, "codex", {**CODEX, "hook_event_name": "SessionEnd", "reason": "other"})
+    assert Session.objects.get().summary
 
 
 @pytest.mark.parametrize("key", ["codex", "gemini", "cursor"])
