@@ -104,7 +104,7 @@ def hooks_configuration(agent: AgentHooks, base_url: str) -> dict[str, Any]:
 
 
 def _remove_context(agent: AgentHooks, prompt: str) -> str:
-    """Return a prompt without the context of earlier hooks, or memories would be stored as the user's words."""
+    """Return a prompt without the context of earlier hooks: those are not the user's words."""
     begin, end = f"<{agent.added_context}>", f"</{agent.added_context}>"
     if not agent.added_context or not prompt.startswith(begin) or end not in prompt:
         return prompt
