@@ -13,6 +13,7 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
+from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import full_clearance, request_actor, request_clearance
 from memoryhub.accounts.people import may_manage_people
 from memoryhub.audit import journal
@@ -63,21 +64,30 @@ def home_page(request: HttpRequest) -> HttpResponse:
     }
     newest = live_memories(clearance).order_by("-created_at", "-pk")
     recent = list(newest[:RECENT_COUNT]) if numbers["total"] else []
+    attention = _attention(request, clearance, numbers) if recent else {}
     if recent:
-        now = timezone.now()
-        failed_runs = recent_failed_runs(clearance, now) if can_view_runs(request.user) else []
         context |= {
             "recent": recent,
             "chart": charts.over_time(charts.by_family(days)),
             "breakdowns": [breakdown(numbers[key], name, title) for key, name, title in _BREAKDOWNS],
-            "full": _projects_near_cap(numbers["near_cap"]),
-            "expiring_days": counts.EXPIRING_DAYS,
-            "broken": failed_runs,
-            "failed_checks": failed_checks(clearance),
-            "to_review": badge_text(request) if may_review(request.user) else "",
+            **attention,
         }
-    live.set_etag(request, numbers, helped, [(memory.uid, memory.updated_at) for memory in recent], loss)
+    live.set_etag(
+        request, numbers, helped, [(memory.uid, memory.updated_at) for memory in recent], loss, attention
+    )
     return render(request, "home.html", context)
+
+
+def _attention(request: HttpRequest, clearance: Clearance, numbers: dict[str, Any]) -> dict[str, Any]:
+    """Return what needs the attention of this person: failures, projects near their cap, memories to review."""
+    failed = recent_failed_runs(clearance, timezone.now()) if can_view_runs(request.user) else []
+    return {
+        "failed_runs": failed,
+        "failed_checks": failed_checks(clearance),
+        "full": _projects_near_cap(numbers["near_cap"]),
+        "expiring_days": counts.EXPIRING_DAYS,
+        "to_review": badge_text(request) if may_review(request.user) else "",
+    }
 
 
 def _loss(request: HttpRequest) -> journal.Loss | None:

@@ -13,6 +13,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from memoryhub import memories
+from memoryhub.access.policy import Actor, Clearance
 from memoryhub.audit import journal
 from memoryhub.backends import schema
 from memoryhub.facts import services
@@ -96,6 +97,15 @@ class TestNeedsAttention:
         remember("hush", sensitivity="secret", confidence=0.1, ttl_days=1)
         page = text(sign_in("view_secret", name="looker").get("/"))
         assert "Needs attention" not in page
+
+    def test_poll_follows_what_waits_for_review(self, sign_in: Any, remember: Any, actor: Any) -> None:
+        unsure = remember("unsure", confidence=0.1)
+        client = sign_in("change_memory")
+        etag = client.get("/", headers={"If-None-Match": '"none"'})["ETag"]
+        memories.apply_bulk_action("approve", [unsure.uid], Actor("user:ada", Clearance.up_to("public")))
+        page = client.get("/", headers={"If-None-Match": etag})
+        assert page.status_code == 200
+        assert "waiting for review" not in text(page)
 
     def test_nothing_to_do_shows_no_card(self, visitor: Client, remember: Any) -> None:
         remember("calm")
