@@ -77,8 +77,10 @@ def from_claude_code(agent: AgentHooks, answer: Mapping[str, Any], event: str) -
     context = answer.get("hookSpecificOutput", {}).get("additionalContext")
     if agent.context:
         return {agent.context: context} if context else {}
-    output = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": context}} if context else {}
-    return {**{key: answer[key] for key in ("systemMessage",) if key in answer}, **output}
+    translated = {"systemMessage": answer["systemMessage"]} if "systemMessage" in answer else {}
+    if context:
+        translated["hookSpecificOutput"] = {"hookEventName": event, "additionalContext": context}
+    return translated
 
 
 def hook_path(key: str) -> str:
@@ -125,11 +127,11 @@ def _unwrap_result(agent: AgentHooks, result: Any) -> Any:
     """Return the result of a tool with its text in ``output``, and ``is_error`` if it failed."""
     if not isinstance(result, dict) or not agent.output or agent.output not in result:
         return result
-    output = result[agent.output]
-    error = result.get("error") or result.get("resultType") in _FAILED_RESULTS
-    if agent.failure and isinstance(output, str):
-        error = error or bool(re.search(agent.failure, output))
-    return {
-        "output": output,
-        **({"is_error": True, "error": result.get("error")} if error else {}),
-    }
+    output, error = result[agent.output], result.get("error")
+    has_failed = (
+        error
+        or result.get("resultType") in _FAILED_RESULTS
+        or result.get("exitCode")
+        or (agent.failure and isinstance(output, str) and re.search(agent.failure, output))
+    )
+    return {"output": output, **({"is_error": True, "error": error} if has_failed else {})}

@@ -207,6 +207,13 @@ GEMINI_EXIT_CODE = {
 }
 
 
+def test_exit_code_in_the_output_of_cursor_is_a_failure(bot):
+    output = json.dumps({"output": "the checks stopped it", "exitCode": 1})
+    send(bot, "cursor", {**COMMITS["cursor"], "tool_output": output})
+    assert Event.objects.count() == 1
+    assert not Memory.objects.exists()
+
+
 def test_exit_code_in_the_text_of_gemini_is_a_failure(bot):
     send(bot, "gemini", {**COMMITS["gemini"], "tool_response": GEMINI_EXIT_CODE})
     assert not Memory.objects.exists()
