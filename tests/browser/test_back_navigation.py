@@ -43,7 +43,7 @@ def there_and_back(page: Page, link: Any, back: Callable[[], Any]) -> None:
     page.evaluate("scrollBy(0, 120)")
     page.evaluate(WAIT_FOR_FRAMES)
     at, scrolled, name = page.url, page.evaluate("scrollY"), link.inner_text().strip()
-    assert scrolled > 100
+    assert scrolled > 200
     link.click()
     page.wait_for_url(lambda url: url != at)
     back()
@@ -70,7 +70,7 @@ class TestEachList:
     ) -> None:
         page = open_page(path, reader)
         rows = page.locator(f"main {row.removesuffix(' >> nth=0')}")
-        there_and_back(page, rows.nth(min(14, rows.count() - 1)), page.go_back)
+        there_and_back(page, rows.nth(min(18, rows.count() - 1)), page.go_back)
 
     def test_the_next_page_is_an_address_to_come_back_to_also_without_scripts(
         self, open_page: Any, reader: Any, many: None, path: str, row: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -117,6 +118,14 @@ def test_the_pictures_that_the_documentation_shows_are_there_few_and_small():
     assert {file.name for file in files} == shown_files(ROOT)
     assert len(files) <= 24
     assert sum(file.stat().st_size for file in files) < 2_000_000
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/dashboard.md"])
+def test_what_a_document_shows_is_there(document):
+    page = ROOT / document
+    shown = re.findall(r'(?:src|srcset)="([^"]+)"', page.read_text("utf-8"))
+    assert shown
+    assert [name for name in shown if not (page.parent / name).exists()] == []
 
 
 def test_every_picture_that_the_documentation_shows_can_be_taken():
