@@ -79,7 +79,7 @@ def home_page(request: HttpRequest) -> HttpResponse:
 
 
 def _attention(request: HttpRequest, clearance: Clearance, numbers: dict[str, Any]) -> dict[str, Any]:
-    """Return what needs the attention of this person: failures, projects near their cap, memories to review."""
+    """Return what needs attention: failures, projects near their cap, memories to review."""
     failed = recent_failed_runs(clearance, timezone.now()) if can_view_runs(request.user) else []
     return {
         "failed_runs": failed,
