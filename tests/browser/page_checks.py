@@ -40,6 +40,10 @@ TOO_WIDE = """() => {
   return ["the page", ...[...document.querySelectorAll("body *")].filter(beyond).slice(0, 8)
     .map((element) => `${element.tagName.toLowerCase()}.${element.getAttribute("class")}`)];
 }"""
+# The last column of a table has its buttons, and no one scrolls to what they do not see.
+WIDE_TABLES = """() => [...document.querySelectorAll(".table-wrap")]
+  .filter((wrap) => wrap.scrollWidth > wrap.clientWidth + 1)
+  .map((wrap) => `a table scrolls sideways: ${wrap.firstElementChild.className}`)"""
 # What WCAG 1.4.12 wants a page to bear from who reads so.
 SPACED = """(on) => {
   const sheet = new CSSStyleSheet();
@@ -97,7 +101,9 @@ class PageChecks:
             set_theme(page, other)
             yield from (f"{other}, {viewport['width']} px: {one}" for one in self._faint_text(page, other))
             set_theme(page, theme)
-            found = (*self._faint_text(page, theme), *axe_problems(page, WITHOUT_COLOURS))
+            found = [*self._faint_text(page, theme), *axe_problems(page, WITHOUT_COLOURS)]
+            if viewport is WIDE:
+                found += page.evaluate(WIDE_TABLES)
             for problem in (*found, *page.evaluate(UNSEEN_FOCUS)):
                 yield f"{theme}, {viewport['width']} px: {problem}"
         yield from find_cut_content(page)
