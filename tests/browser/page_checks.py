@@ -40,7 +40,7 @@ TOO_WIDE = """() => {
   return ["the page", ...[...document.querySelectorAll("body *")].filter(beyond).slice(0, 8)
     .map((element) => `${element.tagName.toLowerCase()}.${element.getAttribute("class")}`)];
 }"""
-# The last column of a table has its buttons, and no one scrolls to what they do not see.
+# The last column has the buttons of a row, so it must be visible without scrolling.
 WIDE_TABLES = """() => [...document.querySelectorAll(".table-wrap")]
   .filter((wrap) => wrap.scrollWidth > wrap.clientWidth + 1)
   .map((wrap) => `a table scrolls sideways: ${wrap.firstElementChild.className}`)"""
@@ -102,7 +102,7 @@ class PageChecks:
             yield from (f"{other}, {viewport['width']} px: {one}" for one in self._faint_text(page, other))
             set_theme(page, theme)
             found = [*self._faint_text(page, theme), *axe_problems(page, WITHOUT_COLOURS)]
-            if viewport is WIDE:
+            if viewport == WIDE:
                 found += page.evaluate(WIDE_TABLES)
             for problem in (*found, *page.evaluate(UNSEEN_FOCUS)):
                 yield f"{theme}, {viewport['width']} px: {problem}"
