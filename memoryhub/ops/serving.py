@@ -40,7 +40,6 @@ MIN_ADDRESS_SPACE = 2**30  # of a process: half of it is for libraries, the rest
 RESERVED_FILES = 96  # files that a worker process opens besides connections: store, logs, libraries
 # A worker that has not ended after this time is killed.
 SECONDS_TO_END = 10
-# Interval at which a worker checks that its main process is alive, where the kernel does not tell it.
 MAX_NAMED = 20  # problems in one journal row
 # Interval at which a worker checks that its main process is alive.
 SECONDS_BETWEEN_CHECKS = 1.0
@@ -163,6 +162,7 @@ def serve(
     os.environ[THREADS_VARIABLE] = str(threads)
     if sys.platform == "linux":
         multiprocessing.set_start_method("fork", force=True)
+        _reset_sigterm_in_children()
     worker.load()
     connections.close_all()
     sys.stdout.flush()
@@ -182,6 +182,25 @@ def serve(
         workers_kill_timeout=SECONDS_TO_END,
         factory=True,
     ).serve()
+
+
+def _reset_sigterm_in_children() -> None:
+    """Let SIGTERM end a forked worker until granian sets the worker's own handler.
+
+    A worker would inherit the handler of the main process, and a SIGTERM that came first would be lost.
+    The signal is blocked during the fork, so that the worker gets it when the handler is gone.
+    """
+    sigterm = {signal.SIGTERM}
+
+    def reset() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, sigterm)
+
+    os.register_at_fork(
+        before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, sigterm),
+        after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, sigterm),
+        after_in_child=reset,
+    )
 
 
 def end_with_main_process() -> None:

@@ -71,8 +71,6 @@ def _load_embeddings() -> None:
 
 def create_application() -> RequestBuffer:
     """Return the application of a worker process and start its background threads."""
-    # Until granian sets its handler, this process has its parent's, which would swallow the signal.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     serving.end_with_main_process()
     if not _is_loaded:  # this process was spawned, as on macOS

@@ -123,6 +123,15 @@ from memoryhub.ops import serving
 serving.SECONDS_BETWEEN_CHECKS = 3600
 runpy.run_path("manage.py", run_name="__main__")
 """
+SLOW_WORKERS = """
+import multiprocessing.process, runpy, time
+run = multiprocessing.process.BaseProcess.run
+def run_late(self):
+    time.sleep(5)
+    run(self)
+multiprocessing.process.BaseProcess.run = run_late
+runpy.run_path("manage.py", run_name="__main__")
+"""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux sends a signal when the parent ends")
@@ -184,6 +193,15 @@ def test_ctrl_c_ends_it_every_time(hub, to_all, times):
         with hub.serving(port, "serve", "--port", str(port)) as process:
             (os.killpg if to_all else os.kill)(process.pid, signal.SIGINT)
             hubs.wait_until_it_ended(process)
+
+
+def test_worker_that_has_not_begun_ends_with_the_server(hub):
+    (hub.folder / "slow_workers.py").write_text(SLOW_WORKERS)
+    arguments = ("serve", "--port", str(hubs.free_port()), "--workers", "2")
+    with hub.starting(*arguments, program="slow_workers.py") as process:
+        _wait_until(lambda: process.poll() is not None or len(_children(process.pid)) == 2)
+        os.kill(process.pid, signal.SIGTERM)
+        hubs.wait_until_it_ended(process)
 
 
 def test_clients_that_stop_sending_hold_up_nobody_else(hub):
