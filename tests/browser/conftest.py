@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from django.contrib.auth.models import User
+from django.contrib.staticfiles.handlers import StaticFilesHandler
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response
 
 from tests.browser.window_pool import Window, Windows
@@ -91,6 +92,14 @@ def watch(live_server: Any) -> Watch:
 
 
 OpenPage = Callable[..., Page]
+
+
+@pytest.fixture(scope="package", autouse=True)
+def static_files_of_the_hub() -> Iterator[None]:
+    """Static files come from the hub's middleware, as in production, not from the test server."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StaticFilesHandler, "_should_handle", lambda *_: False)
+        yield
 
 
 @pytest.fixture(scope="package")

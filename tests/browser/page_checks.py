@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import axe_playwright_python
 from playwright.sync_api import Page, Request, ViewportSize
@@ -149,6 +150,9 @@ def find_cut_content(page: Page) -> Iterator[str]:
 
 def find_excess_weight(page: Page) -> Iterator[str]:
     loaded = page_weight.loaded_bytes(page)
+    is_admin = urlsplit(page.url).path.startswith("/admin/")  # Django's admin loads many files of its own
+    if len(loaded) > page_weight.MAX_REQUESTS and not is_admin:
+        yield f"makes {len(loaded)} requests (at most {page_weight.MAX_REQUESTS}): {sorted(loaded)}"
     if (weight := sum(loaded.values())) > page_weight.MAX_PAGE_BYTES:
         first = sorted(loaded.items(), key=lambda one: -one[1])[:4]
         yield f"weighs {weight // 1000} kB: {first}"

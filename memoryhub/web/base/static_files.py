@@ -10,13 +10,18 @@ import hashlib
 import re
 from functools import lru_cache
 from pathlib import Path
+from typing import cast
 
+from django.conf import settings
 from django.contrib.staticfiles import finders
-from django.http import FileResponse, HttpRequest
-from django.utils.cache import patch_vary_headers
+from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.http.response import HttpResponseBase
+from django.utils.cache import get_conditional_response, patch_vary_headers
 from whitenoise.compress import Compressor
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
+
+from memoryhub.web.base import bundles
 
 _FOREVER = f"max-age={WhiteNoiseMiddleware.FOREVER}, public, immutable"
 _ACCEPTS_GZIP = re.compile(r"\bgzip\b")
@@ -31,7 +36,14 @@ def file_digest(path: str) -> str:
 
 
 class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
-    """WhiteNoise without a folder of compressed copies."""
+    """WhiteNoise without a folder of compressed copies, and with bundles."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        path = request.path_info.removeprefix(self.static_prefix)
+        if path != request.path_info and (bundle := bundles.find(path)):
+            return _serve_bundle(request, path, bundle)
+        response: HttpResponseBase = super().__call__(request)
+        return response
 
     def serve(self, static_file: StaticFile, request: HttpRequest) -> FileResponse:
         response: FileResponse = super().serve(static_file, request)
@@ -52,6 +64,30 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
         """Whether the URL names the digest of the served bytes; the URL of an older version does not."""
         version = request.GET.get("v")
         return bool(version) and version == file_digest(request.path_info.removeprefix(self.static_prefix))
+
+
+def _serve_bundle(request: HttpRequest, path: str, bundle: bundles.Bundle) -> HttpResponseBase:
+    if request.method not in ("GET", "HEAD"):
+        return HttpResponseNotAllowed(["GET", "HEAD"])
+    is_compressed = _ACCEPTS_GZIP.search(request.META.get("HTTP_ACCEPT_ENCODING", ""))
+    response = HttpResponse(
+        _compress(bundle.body) if is_compressed else bundle.body,
+        content_type="text/css; charset=utf-8" if path.endswith(".css") else "text/javascript; charset=utf-8",
+    )
+    if is_compressed:
+        response["Content-Encoding"] = "gzip"
+    patch_vary_headers(response, ["Accept-Encoding"])
+    is_newest = request.GET.get("v") == bundle.digest
+    response["Cache-Control"] = _FOREVER if is_newest else f"max-age={settings.WHITENOISE_MAX_AGE}, public"
+    response["ETag"] = f'W/"{bundle.digest}"'
+    answer = get_conditional_response(request, etag=response["ETag"], response=response)
+    return cast(HttpResponseBase, answer)
+
+
+@lru_cache(maxsize=256)
+def _compress(body: bytes) -> bytes:
+    compressed: bytes = _COMPRESSOR.compress_gzip(body)
+    return compressed
 
 
 @lru_cache(maxsize=1024)

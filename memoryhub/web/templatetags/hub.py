@@ -26,6 +26,7 @@ from memoryhub.injection.candidates import Candidate
 from memoryhub.models import Memory
 from memoryhub.search.hybrid import Hit, default_weights
 from memoryhub.stats.counts import EXPIRING_DAYS
+from memoryhub.web.base import bundles
 from memoryhub.web.base.markdown import to_plain_text
 from memoryhub.web.base.static_files import file_digest
 
@@ -54,6 +55,9 @@ def words(text: str) -> list[str]:
 def asset(path: str) -> str:
     """Return the URL of a static file with a digest of its content, so that caches never serve an old one."""
     return f"{static(path)}?v={file_digest(path)}" if not settings.DEBUG else static(path)
+
+
+register.simple_tag(bundles.render_tags, name="assets")
 
 
 @register.simple_tag

@@ -97,9 +97,6 @@ def sidebar(context: dict[str, Any]) -> dict[str, Any]:
 
 
 @register.inclusion_tag("saved/here.html", takes_context=True)
-def saved_here(context: dict[str, Any], assets: bool = True) -> dict[str, Any]:
-    """Render the menu; empty on a page that cannot be saved.
-
-    ``assets``: include style sheet and script; else the page has them in its head.
-    """
-    return {"place": list_address_of(context["request"]), "assets": assets}
+def saved_here(context: dict[str, Any]) -> dict[str, Any]:
+    """Render the menu; empty on a page that cannot be saved. The page needs ``{% assets "saved" %}``."""
+    return {"place": list_address_of(context["request"])}

@@ -1,0 +1,112 @@
+"""Bundles: the style sheets and the scripts of a page, joined into one file of each kind.
+
+A page names features (``{% assets "reading bulk" %}``), and the bundle's URL has these names, so there is no
+build step. ``web/base/static_files.py`` serves the bundles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from django.conf import settings
+from django.contrib.staticfiles import finders
+from django.templatetags.static import static
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+_NAME = re.compile(r"bundles/([a-z_-]{1,200})\.(css|js)")
+
+
+class Feature(NamedTuple):
+    """Names of files in ``static/css`` and ``static/js``, without their endings, in loading order."""
+
+    styles: str = ""
+    scripts: str = ""
+
+
+FEATURES = {
+    "base": Feature(
+        "tokens types base header components forms text search pages hands print", "htmx hub returning"
+    ),
+    "signed-in": Feature(scripts="keys palette"),
+    "reading": Feature("memory history reading-forms timelines tables", "reading"),
+    "forms": Feature("reading-forms"),
+    "bulk": Feature("acts", "acts"),
+    "inline-form": Feature("inline"),
+    "inline": Feature("inline", "inline"),
+    "live": Feature("live", "idiomorph.min live"),
+    "paging": Feature(scripts="paging"),
+    "copying": Feature(scripts="copying"),
+    "sessions": Feature("session-picture sessions injections days connect"),
+    "connect": Feature("connect"),
+    "saved": Feature("saved", "saved"),
+    "facts": Feature("graph"),
+    "graph": Feature("graph", "graph"),
+    "contradictions": Feature("contradictions"),
+    "duplicates": Feature("duplicates", "duplicates"),
+    "review": Feature("review", "review"),
+    "maintenance": Feature("maintenance"),
+    "transfer": Feature("maintenance transfer"),
+    "people": Feature("people"),
+    "glance": Feature("glance"),
+    "preview": Feature("preview"),
+    "project-page": Feature("project-page"),
+    "versions": Feature("versions"),
+}
+_HTMX = "django_htmx/htmx-2.min.js"
+
+
+class Bundle(NamedTuple):
+    """The bytes of a bundle and a digest of them."""
+
+    body: bytes
+    digest: str
+
+
+def find(path: str) -> Bundle | None:
+    """Return the bundle at ``path`` below the URL of static files; None if there is none."""
+    match = _NAME.fullmatch(path)
+    if match is None or not set(names := match[1].split("_")) <= FEATURES.keys():
+        return None
+    return (_build if settings.DEBUG else _build_once)(tuple(names), match[2])
+
+
+def render_tags(names: str) -> SafeString:
+    """Return the elements that load the features ``names``, separated by spaces."""
+    stylesheet = _url(names, "css")
+    script = _url(names, "js")
+    return format_html(
+        "{}{}",
+        format_html('<link rel="stylesheet" href="{}">', stylesheet) if stylesheet else "",
+        format_html('<script src="{}" defer></script>', script) if script else "",
+    )
+
+
+def _url(names: str, kind: str) -> str:
+    path = f"bundles/{'_'.join(names.split())}.{kind}"
+    if (bundle := find(path)) is None:
+        raise ValueError(f"{names!r} names a feature that FEATURES does not have")
+    return f"{static(path)}?v={bundle.digest}" if bundle.body else ""
+
+
+def _build(names: tuple[str, ...], kind: str) -> Bundle:
+    body = b"\n".join(_read(path) for path in _paths(names, kind))
+    return Bundle(body, hashlib.sha256(body).hexdigest()[:10])
+
+
+def _paths(names: tuple[str, ...], kind: str) -> list[str]:
+    lists = (FEATURES[name].styles if kind == "css" else FEATURES[name].scripts for name in names)
+    paths = dict.fromkeys(f"{kind}/{file}.{kind}" for files in lists for file in files.split())
+    return [_HTMX if path == "js/htmx.js" else path for path in paths]
+
+
+_build_once = lru_cache(maxsize=256)(_build)
+
+
+def _read(path: str) -> bytes:
+    body = Path(str(finders.find(path))).read_bytes()
+    return b"@media print {\n" + body + b"}\n" if path == "css/print.css" else body
