@@ -64,3 +64,125 @@
   document.addEventListener("htmx:responseError", () => say("That did not work. Reload the page and try again."));
   document.addEventListener("htmx:afterOnLoad", (event) => event.detail.successful && say(""));
 })();
+
+// Coming back to a list: the scroll and the focus are where they were. The address has the filters, order and page.
+(function () {
+  "use strict";
+  const LISTS = "main .rows, main .table, main .timeline, main .injections, main .briefs, main .month, main .clusters, main .contradictions";
+  const KEPT = 20; // addresses of lists that are remembered
+
+  function read() {
+    try {
+      return JSON.parse(sessionStorage.getItem("lists") || "[]");
+    } catch {
+      return []; // Storage is switched off, or somebody wrote into it.
+    }
+  }
+
+  // Links of pictures too, whose href is an object, not a text.
+  function leadingTo(href) {
+    return [...document.querySelectorAll("main a[href]")].filter((one) => one.getAttribute("href") === href);
+  }
+
+  function here() {
+    return location.pathname + location.search;
+  }
+
+  function write(entries) {
+    try {
+      sessionStorage.setItem("lists", JSON.stringify(entries.slice(-KEPT)));
+    } catch {
+      // Without storage the browser alone goes back.
+    }
+  }
+
+  // Someone leaves a list by one of its links.
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[href]");
+    if (!link || event.defaultPrevented || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    if (!link.closest(LISTS) || link.origin !== location.origin || link.pathname === location.pathname) return;
+    leave(link, link.pathname);
+  });
+  // By a key, to another page of the row's thing than its link leads to (keys.js), or to another page of the list (lists.js).
+  document.addEventListener("row:leave", (event) => leave(event.target, event.detail));
+
+  function leave(link, to) {
+    const href = link.getAttribute("href");
+    const one = {
+      at: here(),
+      to,
+      href,
+      nth: leadingTo(href).indexOf(link),
+      y: Math.round(scrollY),
+      title: document.title.replace(/ · memoryhub$/, ""),
+    };
+    write([...read().filter((other) => other.at !== one.at), one]);
+  }
+
+  function settle() {
+    const left = read().findLast((one) => one.at === here());
+    if (!left) return;
+    const links = leadingTo(left.href);
+    const link = links[left.nth] || links[0];
+    if (link && document.activeElement === document.body) link.focus({ preventScroll: true });
+    if (Math.abs(scrollY - left.y) > 2) scrollTo({ top: left.y, behavior: "instant" });
+    keepScroll();
+  }
+
+  // The browser gives a page that was reloaded the scroll that was before: that of another page of the list.
+  function keepScroll() {
+    if (performance.getEntriesByType("navigation")[0]?.type !== "reload") return;
+    history.scrollRestoration = "manual";
+    window.addEventListener("pagehide", () => { history.scrollRestoration = "auto"; }, { once: true });
+  }
+
+  function isBack() {
+    const entry = performance.getEntriesByType("navigation")[0];
+    return entry && (entry.type === "back_forward" || entry.type === "reload" && wasReloadedByHtmx());
+  }
+
+  // htmx reloads the page when it has no copy of what the browser goes back to.
+  function wasReloadedByHtmx() {
+    const was = sessionStorage.getItem("going-back") === here();
+    sessionStorage.removeItem("going-back");
+    return was;
+  }
+  window.addEventListener("popstate", (event) => {
+    if (!event.state || !event.state.htmx) return;
+    try {
+      sessionStorage.setItem("going-back", here());
+    } catch {
+      // As above.
+    }
+  });
+
+  // Left for another page of the same list (lists.js).
+  function isPageOfList(one) {
+    return one.at.split("?")[0] === one.to;
+  }
+
+  // A link on the page of one thing to the list it was opened from.
+  for (const back of document.querySelectorAll("[data-back]")) {
+    const left = read().findLast((one) => one.to === location.pathname && !isPageOfList(one));
+    if (!left) continue;
+    back.href = left.at;
+    back.querySelector("[data-back-name]").textContent = left.title;
+    back.parentElement.hidden = false;
+    back.addEventListener("click", (event) => {
+      const isPlain = !event.ctrlKey && !event.metaKey && !event.shiftKey && event.button === 0;
+      if (isPlain) sessionStorage.setItem("going-back-to", left.at);
+    });
+  }
+
+  function isSent() {
+    const was = sessionStorage.getItem("going-back-to") === here();
+    sessionStorage.removeItem("going-back-to");
+    return was;
+  }
+
+  try {
+    if (isSent() || isBack()) settle();
+  } catch {
+    // Storage is switched off.
+  }
+})();

@@ -32,8 +32,8 @@ def test_every_style_sheet_and_script_is_used() -> None:
 
 
 def test_file_that_two_features_name_is_sent_once() -> None:
-    both = bundles.find("bundles/maintenance_transfer.css")
-    alone = bundles.find("bundles/transfer.css")
+    both = bundles.find("bundles/lists_live.css")
+    alone = bundles.find("bundles/live.css")
     assert both
     assert alone
     assert both.body == alone.body
@@ -81,13 +81,13 @@ def test_bundle_cannot_be_written(client: Client) -> None:
 
 
 def test_page_loads_one_style_sheet_and_one_script_for_its_features() -> None:
-    tags = bundles.render_tags("reading bulk")
+    tags = bundles.render_tags("memory lists")
     assert tags.count("<link") == tags.count("<script") == 1
-    assert "/static/bundles/reading_bulk.css?v=" in tags
+    assert "/static/bundles/memory_lists.css?v=" in tags
 
 
 def test_page_without_scripts_of_its_own_loads_none() -> None:
-    assert "<script" not in bundles.render_tags("people")
+    assert "<script" not in bundles.render_tags("sessions")
 
 
 def test_unknown_feature_in_a_template_is_an_error() -> None:

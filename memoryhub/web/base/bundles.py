@@ -1,6 +1,6 @@
 """Bundles: the style sheets and the scripts of a page, joined into one file of each kind.
 
-A page names features (``{% assets "reading bulk" %}``), and the bundle's URL has these names, so there is no
+A page names features (``{% assets "memory lists" %}``), and the bundle's URL has these names, so there is no
 build step. ``web/base/static_files.py`` serves the bundles.
 """
 
@@ -29,33 +29,17 @@ class Feature(NamedTuple):
 
 
 FEATURES = {
-    "base": Feature(
-        "tokens types base header components forms text search pages hands print", "htmx hub returning"
-    ),
-    "signed-in": Feature(scripts="keys palette"),
-    "reading": Feature("memory history reading-forms timelines tables", "reading"),
-    "forms": Feature("reading-forms"),
-    "bulk": Feature("acts", "acts"),
-    "inline-form": Feature("inline"),
-    "inline": Feature("inline", "inline"),
-    "live": Feature("live", "idiomorph.min live"),
-    "paging": Feature(scripts="paging"),
-    "copying": Feature(scripts="copying"),
-    "sessions": Feature("session-picture sessions injections days connect"),
-    "connect": Feature("connect"),
-    "saved": Feature("saved", "saved"),
-    "facts": Feature("graph"),
-    "graph": Feature("graph", "graph"),
-    "contradictions": Feature("contradictions"),
-    "duplicates": Feature("duplicates", "duplicates"),
+    "base": Feature("tokens base header components forms text pages dialogs print", "htmx hub"),
+    "signed-in": Feature(scripts="keys"),
+    "memory": Feature("memory", "memory"),
+    "lists": Feature("lists", "lists"),
+    "live": Feature("lists", "idiomorph.min live"),
+    "sessions": Feature("sessions"),
+    "facts": Feature("facts"),
+    "graph": Feature("facts", "graph"),
     "review": Feature("review", "review"),
     "maintenance": Feature("maintenance"),
-    "transfer": Feature("maintenance transfer"),
-    "people": Feature("people"),
-    "glance": Feature("glance"),
-    "preview": Feature("preview"),
-    "project-page": Feature("project-page"),
-    "versions": Feature("versions"),
+    "statistics": Feature("statistics"),
 }
 _HTMX = "django_htmx/htmx-2.min.js"
 

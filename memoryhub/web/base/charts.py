@@ -14,7 +14,7 @@ LABEL_WIDTH, LABEL_WIDTH_SMALL = 8.5, 24.0  # percent of the width, of a label u
 DAY_LABEL_WIDTH, DAY_LABEL_WIDTH_SMALL = 2.7, 8.0  # the same, of the number of a day
 GAP = 0.18  # share of a step between two bars
 MAX_BAR_WIDTH = 6.8  # percent: the only bar of a new store must not fill the page
-# The types that share a colour (static/css/types.css) and a series of the chart of all memories.
+# The types that share a colour (static/css/tokens.css) and a series of the chart of all memories.
 TYPE_FAMILIES = {
     "changes": ("feature", "refactor", "change"),
     "fixes": ("bugfix",),

@@ -143,3 +143,122 @@
   });
   count();
 })();
+
+// Fields that are changed where they stand: a click on the value opens them, Escape leaves.
+(function () {
+  "use strict";
+
+  document.addEventListener("click", (event) => {
+    const value = event.target.closest("[data-inline]");
+    const link = value && value.querySelector("[data-inline-edit]");
+    // A link within has its own meaning, and a text that was marked is to be copied.
+    if (!link || event.target.closest("a") || String(window.getSelection())) return;
+    link.click();
+  });
+
+  // The form under a row was for htmx alone: leaving it asks nobody.
+  document.addEventListener("click", (event) => {
+    const leave = event.target.closest("[data-row-leave]");
+    const place = leave && leave.closest(".row-field");
+    if (!place) return;
+    event.preventDefault();
+    place.replaceChildren();
+    place.closest(".row, .timeline > li").querySelector(".inline-edit").focus();
+  });
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || event.isComposing) return;
+    const form = event.target.closest("[data-inline-form]");
+    if (!form) return;
+    event.preventDefault();
+    form.querySelector("[data-inline-leave]").click();
+  });
+})();
+
+// A list that htmx narrows, orders or pages: the focus stays on what was pressed while it is there, else goes to the
+// list. A new page begins at its top; going back leads to where it was left (hub.js).
+(function () {
+  "use strict";
+  const CONTROLS = "a[href], button, summary";
+  let pressed = null;
+
+  // Addresses change with what is chosen, and counts do; what a control says of itself, and where, does not.
+  function nameOf(control) {
+    const facet = control.closest(".facet");
+    const said = facet && control.matches("a") ? control.firstElementChild : control;
+    const place = control.closest("nav, form, .chips");
+    const within = facet ? facet.querySelector("h2").textContent : place ? place.className : "";
+    return within + "\n" + said.textContent;
+  }
+
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const { target, requestConfig, shouldSwap } = event.detail;
+    pressed = null;
+    if (target.id !== "listing" || requestConfig.verb !== "get" || !shouldSwap) return;
+    const focused = document.activeElement;
+    if (focused !== document.body && !target.contains(focused)) return; // somebody has gone on meanwhile
+    const link = requestConfig.elt.matches("a") && requestConfig.elt;
+    const isPage = Boolean(link && link.closest(".pages"));
+    pressed = { name: isPage ? "" : nameOf(link || focused), isPage };
+    if (link) link.dispatchEvent(new CustomEvent("row:leave", { bubbles: true, detail: link.pathname }));
+  });
+
+  function toTheList(listing, isPage) {
+    const list = listing.querySelector(".rows") || listing;
+    list.tabIndex = -1;
+    list.focus({ preventScroll: true });
+    if (!isPage && list.getBoundingClientRect().top >= 0) return;
+    (listing.querySelector(".main") || list).scrollIntoView({ block: "start", behavior: "instant" });
+  }
+
+  document.addEventListener("htmx:afterSettle", () => {
+    const listing = pressed && document.getElementById("listing");
+    if (!listing) return;
+    const { name, isPage } = pressed;
+    pressed = null;
+    if (listing.contains(document.activeElement)) return; // htmx kept it, or what was refused has it
+    const same = [...listing.querySelectorAll(CONTROLS)].find((one) => nameOf(one) === name);
+    const fold = same && same.closest("details");
+    if (fold) fold.open = true;
+    if (same && same.checkVisibility({ visibilityProperty: true })) same.focus();
+    else toTheList(listing, isPage);
+  });
+})();
+
+// The menu of saved searches: filled when it opens, closed by Escape, by a click beside it, and by Tab out of it.
+(function () {
+  "use strict";
+
+  // Toggle does not bubble, but it can be caught on its way down.
+  document.addEventListener("toggle", (event) => {
+    const menu = event.target;
+    if (!menu.matches("details.saved") || !menu.open) return;
+    // What was typed into it stays, unless the list has other filters now.
+    const form = menu.querySelector(".saved-form");
+    if (form && menu.dataset.at === window.location.href) return;
+    if (form) form.remove();
+    menu.dataset.at = window.location.href;
+    menu.dispatchEvent(new CustomEvent("saved-open"));
+  }, true);
+
+  document.addEventListener("keydown", (event) => {
+    const menu = event.key === "Escape" && !event.isComposing && event.target.closest("details.saved[open]");
+    if (!menu) return;
+    event.preventDefault();
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  });
+
+  // Open it would lie over what has the focus next (WCAG 2.4.11). Without somewhere next, the window was left.
+  document.addEventListener("focusout", (event) => {
+    const menu = event.target.closest("details.saved[open]");
+    if (menu && event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false;
+  });
+
+  document.addEventListener("click", (event) => {
+    for (const menu of document.querySelectorAll("details.saved[open]")) {
+      // What was clicked may be gone by now: htmx has put something else in its place.
+      if (event.target.isConnected && !menu.contains(event.target)) menu.open = false;
+    }
+  });
+})();
