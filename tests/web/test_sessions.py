@@ -306,3 +306,17 @@ class TestTimeline:
             memory = remember(f"more {n}", session_id="busy", project="p", tags=["t"], files_read=["f"])
             Event.objects.create(session=busy, event="tool:post", memory=memory)
         assert queries() == before
+
+
+@pytest.mark.parametrize("level", ["public", "private", "secret", "unknown"])
+def test_only_a_visible_prompt_makes_its_session_match(visitor: Client, busy: Session, level: str) -> None:
+    Event.objects.create(
+        session=busy, event="prompt:submit", preview="Repair the zeppelin", sensitivity=level
+    )
+    found = "No sessions match" not in main(visitor.get("/sessions/", {"q": "ZEPPELIN memory"})).words
+    assert found is (level == "public")
+
+
+@pytest.mark.parametrize("query", ["%", "_", "\"' OR NEAR(*", "a\0b", "x " * 5000])
+def test_a_hostile_query_does_not_fail(visitor: Client, busy: Session, query: str) -> None:
+    assert visitor.get("/sessions/", {"q": query}).status_code in (200, 422)
