@@ -231,9 +231,9 @@ class TestSessions:
     def test_counts_of_a_session_change_in_its_row(self, open_live: Any, reader: Any, remember: Any) -> None:
         remember("learnt", session_id="one")
         page = open_live("/sessions/", reader)
-        Event.objects.create(session=Session.objects.get(), event="tool:post", tool_name="Read")
+        Event.objects.create(session=Session.objects.get(), event="tool:post", skip_reason="routine")
         wait_a_round(page)
-        expect(page.locator("#live-sessions td[data-label=Events]")).to_have_text("1")
+        expect(page.locator("#live-sessions td[data-label=Skipped]")).to_have_text("1")
         expect(page.get_by_role("button", name="Show what is new")).to_be_hidden()
 
     def test_what_is_typed_is_kept_and_the_narrowed_list_is_the_one_that_is_live(
@@ -242,13 +242,13 @@ class TestSessions:
         for name in ("owl", "bat"):
             remember(f"learnt {name}", session_id=name)
         page = open_live("/sessions/", reader)
-        page.get_by_label("Session or project").fill("owl")
+        page.get_by_label("Search sessions").fill("owl")
         page.clock.run_for(400)
         expect(page.locator("#live-sessions tr")).to_have_count(1)
         remember("learnt of bats", session_id="bat")
         wait_a_round(page)
         expect(page.locator("#live-sessions tr")).to_have_count(1)
-        expect(page.get_by_label("Session or project")).to_have_value("owl")
+        expect(page.get_by_label("Search sessions")).to_have_value("owl")
 
 
 class TestOpenSession:

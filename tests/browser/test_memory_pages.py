@@ -160,7 +160,7 @@ class TestConveniences:
         for name in ("alpha", "beta"):
             remember(name, session_id=f"session-{name}")
         page = open_page("/sessions/", ada)
-        page.get_by_label("Session or project").press_sequentially("alph")
+        page.get_by_label("Search sessions").press_sequentially("alph")
         expect(page.get_by_role("link", name="session-beta")).to_be_hidden()
         expect(page.get_by_role("link", name="session-alpha")).to_be_visible()
         expect(page).to_have_url(re.compile("q=alph"))

@@ -26,6 +26,18 @@ def session_of(memory: Memory) -> Session:
     return Session.objects.get(session_id=memory.session_id, project=memory.project)
 
 
+def skip(session: Session, level: str) -> None:
+    """Add an event that was not kept."""
+    Event.objects.create(session=session, event="tool:post", skip_reason="routine", sensitivity=level)
+
+
+def summarize(session: Session, remember: Remember, level: str = "public", **fields: str) -> None:
+    """Give the session a summary memory of this level."""
+    summary = remember(fields.pop("content", "What was done"), sensitivity="public", **fields)
+    Memory.objects.filter(pk=summary.pk).update(sensitivity=level)
+    Session.objects.filter(pk=session.pk).update(summary=summary)
+
+
 def page_text(response: Any) -> str:
     """The words of the list, below the picture and the chips."""
     return Page(response.content.decode().partition('class="day"')[2]).words
@@ -65,16 +77,16 @@ class TestList:
     ) -> None:
         for level in ("public", "private", "secret"):
             memory = remember(f"{level} words", sensitivity=level, session_id="mixed", project="p")
-            Event.objects.create(session=session_of(memory), event="tool:post", sensitivity=level)
+            skip(session_of(memory), level)
         odd = remember("odd words", session_id="mixed", project="p")
         Memory.objects.filter(pk=odd.pk).update(sensitivity="cosmic")
-        Event.objects.create(session=session_of(odd), event="tool:post", sensitivity="cosmic")
+        skip(session_of(odd), "cosmic")
         visitor, insider = (
             sign_in(),
             sign_in("view_private", "view_secret", on=["private", "secret"], name="bob"),
         )
-        assert row(visitor, "mixed")[3:5] == ["1", "1"]
-        assert row(insider, "mixed")[3:5] == ["3", "3"]
+        assert row(visitor, "mixed")[4:6] == ["1", "1"]
+        assert row(insider, "mixed")[4:6] == ["3", "3"]
 
     @pytest.mark.parametrize("level", ["private", "secret", "cosmic"])
     def test_a_session_of_hidden_things_alone_is_hidden(
@@ -320,3 +332,38 @@ def test_only_a_visible_prompt_makes_its_session_match(visitor: Client, busy: Se
 @pytest.mark.parametrize("query", ["%", "_", "\"' OR NEAR(*", "a\0b", "x " * 5000])
 def test_a_hostile_query_does_not_fail(visitor: Client, busy: Session, query: str) -> None:
     assert visitor.get("/sessions/", {"q": query}).status_code in (200, 422)
+
+
+@pytest.mark.parametrize("level", ["public", "private", "secret", "unknown"])
+def test_only_a_visible_summary_makes_its_session_match(
+    visitor: Client, busy: Session, remember: Remember, level: str
+) -> None:
+    summarize(busy, remember, level, content="The propeller was replaced")
+    found = "No sessions match" not in main(visitor.get("/sessions/", {"q": "propeller"})).words
+    assert found is (level == "public")
+
+
+@pytest.mark.parametrize("level", ["public", "private", "secret", "unknown"])
+def test_only_a_visible_summary_names_its_session(
+    visitor: Client, busy: Session, remember: Remember, level: str
+) -> None:
+    summarize(busy, remember, level, title="Session: Repair the propeller")
+    name = row(visitor, "busy")[0]
+    assert name == ("Repair the propeller" if level == "public" else "busy")
+
+
+@pytest.mark.parametrize("level", ["public", "private", "secret", "unknown"])
+def test_first_visible_prompt_is_shown(visitor: Client, busy: Session, level: str) -> None:
+    for words, shown in (("Look at the propeller", level), ("Now paint it", "public")):
+        Event.objects.create(session=busy, event="prompt:submit", preview=words, sensitivity=shown)
+    words = main(visitor.get("/sessions/")).words
+    assert ("Look at the propeller" in words) is (level == "public")
+    assert ("Now paint it" in words) is (level != "public")
+
+
+def test_duration_of_a_session_is_the_time_between_its_visible_rows(visitor: Client, busy: Session) -> None:
+    assert row(visitor, "busy")[3] == "6 h"
+
+
+def test_every_word_must_occur(visitor: Client, busy: Session) -> None:
+    assert "No sessions match" in main(visitor.get("/sessions/", {"q": "busy zeppelin"})).words

@@ -128,7 +128,7 @@ class ListFilter(forms.Form):
 
 
 class SessionFilter(ListFilter):
-    q = WordField(label="Session or project", widget=forms.TextInput(attrs={"type": "search"}))
+    q = WordField(label="Search sessions", widget=forms.TextInput(attrs={"type": "search"}))
     project = ProjectFilterField()
 
 

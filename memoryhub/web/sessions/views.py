@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.core.exceptions import BadRequest
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
@@ -28,10 +28,10 @@ from memoryhub.web.base.filters import SessionFilter
 from memoryhub.web.base.requests import HtmxHttpRequest, cursor_page, page_or_fragment
 from memoryhub.web.memories import bulk_actions
 from memoryhub.web.memories.filters import filter_url
+from memoryhub.web.sessions import overview
 from memoryhub.web.sessions.picture import MAX_ITEMS, fit_to_bytes, render_picture
 
 PAGE_SIZE = 50
-MAX_QUERY_WORDS = 8
 ENTRIES_PER_PAGE = 30
 MAX_LIST_BYTES = 29_000  # of the entries on a page: fewer entries if they are long
 CONTEXT_ENTRIES = 6  # entries before the one that the address names
@@ -117,9 +117,10 @@ def sessions(request: HtmxHttpRequest) -> HttpResponse:
     valid = form.is_valid()
     clearance = request_clearance(request)
     everything = sessions_with_counts(clearance)
-    rows = _apply_filter(everything, form, clearance) if valid else everything.none()
-    context = {"form": form, **cursor_page(request, rows, "last_seen", PAGE_SIZE)}
-    live.set_etag(request, [_session_version(row) for row in context["page"].items])
+    found = _apply_filter(everything, form, clearance) if valid else everything.none()
+    context = {"form": form, **cursor_page(request, found, "last_seen", PAGE_SIZE)}
+    context["rows"] = overview.describe(context["page"].items, clearance)
+    live.set_etag(request, [row.version for row in context["rows"]])
     return page_or_fragment(
         request,
         "sessions/list.html",
@@ -130,24 +131,8 @@ def sessions(request: HtmxHttpRequest) -> HttpResponse:
     )
 
 
-def _session_version(row: Any) -> tuple[Any, ...]:
-    """Return the values that change as a session goes on."""
-    counts = (row.memory_count, row.event_count)
-    return (row.session_id, row.project, *counts, row.last_seen, row.ended_seen)
-
-
 def _apply_filter(rows: SessionQuerySet, form: SessionFilter, clearance: Clearance) -> SessionQuerySet:
-    """Match each word in the id, the project, a visible prompt, or the title of a visible memory."""
-    prompts = Event.objects.visible_to(clearance).filter(session=OuterRef("pk"), event="prompt:submit")
-    memories = Memory.objects.visible_to(clearance).live()
-    memories = memories.in_session(OuterRef("session_id"), project=OuterRef("project"))
-    for word in form.value("q").split()[:MAX_QUERY_WORDS]:
-        rows = rows.filter(
-            Q(session_id__icontains=word)
-            | Q(project__icontains=word)
-            | Exists(prompts.filter(preview__icontains=word))
-            | Exists(memories.filter(title__icontains=word))
-        )
+    rows = overview.find_words(rows, form.value("q"), clearance)
     if project := form.value("project"):
         rows = rows.filter(project=project)
     return rows
@@ -169,7 +154,7 @@ def session(request: HttpRequest, session_id: str) -> HttpResponse:
     summary, entries = context["summary"], context["entries"]
     live.set_etag(
         request,
-        _session_version(found[0]),
+        overview.session_version(found[0]),
         summary and (summary.uid, summary.updated_at),
         [
             (entry.kind, entry.at, *(getattr(entry.row, one, "") for one in ("uid", "updated_at")))
