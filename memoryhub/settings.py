@@ -55,6 +55,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "django_extensions",
     "django_htmx",
+    "template_partials",
     "csp",
     "ninja",
 ]
@@ -90,6 +91,7 @@ TEMPLATES = [
         "DIRS": [BASE_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
+            "builtins": ["template_partials.templatetags.partials"],
             "libraries": {
                 "hub": "memoryhub.web.templatetags.hub",
                 "lists": "memoryhub.web.templatetags.lists",

@@ -31,7 +31,7 @@ def effect_context(effect: Effect, uids: Sequence[str] = (), noun: str = "a memo
 
 def render_panel(request: HtmxHttpRequest, context: dict[str, Any], status: int = 200) -> HttpResponse:
     """Return the panel alone for htmx, else a page with it."""
-    page = "effects/panel.html" if request.htmx else "effects/page.html"
+    page = "effects/page.html#panel" if request.htmx else "effects/page.html"
     response = render(request, page, context, status=status)
     patch_vary(response)
     return response

@@ -109,11 +109,11 @@ def journal_verify(request: HtmxHttpRequest) -> HttpResponse:
     loss = result.loss if is_whole else None
     context = {"result": result, "seconds": seconds, "sees_every_row": is_whole, "loss": loss}
     if request.htmx:
-        return render(request, "journal/verified.html", context)
+        return render(request, "journal/page.html#verified", context)
     messages.add_message(
         request,
         messages.SUCCESS if result.ok else messages.ERROR,
-        render_to_string("journal/verdict.html", context),
+        render_to_string("journal/page.html#verdict", context),
     )
     return redirect("journal")
 

@@ -149,10 +149,10 @@ def _add_messages(request: HttpRequest, done: Corrected, action: str, back: str)
         messages.success(request, "The line is stored as a pinned memory.")
     if done.ended and done.ended.facts:
         context = {"ended": done.ended, "summary": "1 fact has ended", "back": back}
-        messages.success(request, render_to_string("facts/ended.html", context, request=request))
+        messages.success(request, render_to_string("facts/page.html#ended", context, request=request))
     if done.settings:
         context = {"change": done.settings, "text": "The fact is left out of the page"}
-        messages.success(request, render_to_string("projects/changed.html", context, request=request))
+        messages.success(request, render_to_string("projects/page.html#changed", context, request=request))
 
 
 @require_POST
@@ -170,7 +170,7 @@ def project_page_settings(request: HttpRequest, name: str) -> HttpResponse:
         raise BadRequest("sends must be yes or no")
     changed = projects.configure_project(name, request_actor(request), **changes)
     context = {"change": changed.undo, "text": "Settings saved"}
-    messages.success(request, render_to_string("projects/changed.html", context, request=request))
+    messages.success(request, render_to_string("projects/page.html#changed", context, request=request))
     return redirect("project-page", name)
 
 

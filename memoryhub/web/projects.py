@@ -198,7 +198,7 @@ def _require(request: HttpRequest, *permissions: str) -> None:
 
 def _show_change(request: HttpRequest, changed: ProjectChange, text: str) -> HttpResponse:
     context = {"change": changed.undo, "text": text}
-    messages.success(request, render_to_string("projects/changed.html", context, request=request))
+    messages.success(request, render_to_string("projects/page.html#changed", context, request=request))
     return redirect("project-settings", changed.project.name)
 
 

@@ -153,7 +153,7 @@ def recall_test_page(request: HtmxHttpRequest) -> HttpResponse:
         request,
         "preview/page.html",
         context,
-        fragment="preview/recalled.html",
+        fragment="preview/page.html#recalled",
         target="recalled",
         status=422 if is_posted and not is_valid else 200,
     )

@@ -114,7 +114,9 @@ def run(request: HttpRequest, uid: str) -> HttpResponse:
 def run_progress(request: HttpRequest, uid: str) -> HttpResponse:
     """Answer the page's polls while a run is active."""
     context = _run_context(request, _find_run(request, uid))
-    return render_progress(request, context, "maintenance/progress.html", "maintenance/run_body.html", "#run")
+    return render_progress(
+        request, context, "maintenance/run.html#progress", "maintenance/run.html#run_body", "#run"
+    )
 
 
 @require_POST

@@ -187,7 +187,7 @@ def search_delete(request: HttpRequest, uid: str) -> HttpResponse:
         deleted = saved_searches.delete_search(signed_in_user(request), uid)
     except NotFound:
         raise Http404 from None
-    messages.success(request, render_to_string("saved/undo.html", {"search": deleted}, request=request))
+    messages.success(request, render_to_string("saved/page.html#undo", {"search": deleted}, request=request))
     return redirect("searches")
 
 
@@ -233,7 +233,7 @@ def _render_page(
 def _render_menu(request: HttpRequest, place: ListAddress, status: int = 200, **more: Any) -> HttpResponse:
     of_page = saved_searches.list_saved_searches(signed_in_user(request)).filter(page=place.page)
     context = {"place": place, "shown": _list_items(of_page[:_MAX_MENU_ITEMS]), **more}
-    response = render(request, "saved/menu.html", context, status=status)
+    response = render(request, "saved/page.html#menu", context, status=status)
     patch_vary(response)
     return response
 

@@ -181,7 +181,9 @@ def import_page(request: HttpRequest, uid: str) -> HttpResponse:
 def import_progress(request: HttpRequest, uid: str) -> HttpResponse:
     """Answer the page's polls while an import is active."""
     context = _import_context(request, _find_import(request, uid))
-    return render_progress(request, context, "transfer/progress.html", "transfer/import_body.html", "#import")
+    return render_progress(
+        request, context, "transfer/import.html#progress", "transfer/import.html#import_body", "#import"
+    )
 
 
 @require_POST

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from html import unescape
 from html.parser import HTMLParser
 from typing import Any
 
@@ -89,6 +90,22 @@ class Page(HTMLParser):
 def page(response: Any) -> Page:
     """Parse a response."""
     return Page(response.content.decode())
+
+
+def submitted_fields(form: str) -> dict[str, Any]:
+    """Return the names and values that a browser submits from the markup of an unchanged form."""
+    fields: dict[str, Any] = {}
+    select = ""
+    for tag, attributes in Page(form).elements:
+        name = attributes.get("name", "")
+        if tag == "select":
+            select = name
+        elif tag == "option" and "selected" in attributes:
+            fields[select] = attributes["value"]
+        elif tag == "input" and name and (attributes["type"] != "checkbox" or "checked" in attributes):
+            fields[name] = attributes.get("value", "on")
+    texts = re.findall(r'<textarea[^>]* ?name="([^"]+)"[^>]*>\r?\n?(.*?)</textarea>', form, re.DOTALL)
+    return fields | {name: unescape(text) for name, text in texts}
 
 
 def list_title(memory: Any) -> str:

@@ -12,7 +12,7 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.models import Memory
-from tests.web.markup import Page
+from tests.web.markup import Page, submitted_fields
 
 HTMX = {"HX-Request": "true"}
 LONG, LOWERED = 0.488698496846991, 0.300412345678901
@@ -33,13 +33,9 @@ def memory(remember: Callable[..., Memory]) -> Memory:
 
 def opened(client: Client, path: str) -> dict[str, Any]:
     """Return what a browser submits from the unchanged form."""
-    response = client.get(path, headers={} if path.endswith("edit/") else HTMX)
-    form = response.context["form"]
-    fields = {name: form[name].value() for name in form.fields}
-    fields = {name: value for name, value in fields.items() if value is not None}
-    page = Page(response.content.decode())
-    hidden = [one for one in page.all("input") if one.get("name", "").startswith("initial-")]
-    return fields | {one["name"]: one["value"] for one in hidden}
+    html = client.get(path, headers={} if path.endswith("edit/") else HTMX).content.decode()
+    [form] = [one for one in html.split("<form")[1:] if 'name="importance"' in one]
+    return submitted_fields(form.partition("</form>")[0])
 
 
 def send(client: Client, path: str, fields: dict[str, Any]) -> Any:

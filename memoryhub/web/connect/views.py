@@ -157,7 +157,7 @@ def latest_event(request: HttpRequest) -> HttpResponse:
     """Return the line with the latest event, which the page polls."""
     uid = request.GET.get("token", "")
     token = own_tokens(request).filter(uid=uid).first() if uid else None
-    return render(request, "connect/arrived.html", _latest_event_context(request, token))
+    return render(request, "connect/page.html#arrived", _latest_event_context(request, token))
 
 
 @require_POST

@@ -67,7 +67,7 @@ def duplicates_page(request: HtmxHttpRequest) -> HttpResponse:
     context = {"form": form, "found": found}
     if found:
         context |= _clusters_context(request, found)
-    fragment = "duplicates/clusters.html"
+    fragment = "duplicates/page.html#clusters"
     return page_or_fragment(request, "duplicates/page.html", context, fragment=fragment, target="clusters")
 
 
@@ -201,7 +201,7 @@ def _card_or_404(
 def _card_response(request: HttpRequest, card: ClusterCard, status: int = 200, **more: Any) -> HttpResponse:
     _reveal_secrets(request, [card])
     context = {"cluster": card, **decision_rights(request), **more}
-    response = render(request, "duplicates/cluster.html", context, status=status)
+    response = render(request, "duplicates/page.html#cluster", context, status=status)
     patch_vary(response)
     return response
 
@@ -235,8 +235,8 @@ def _done_response(request: HtmxHttpRequest, undo: dict[str, str], members: list
     card = (request.POST.getlist("member") or members)[:MAX_MEMBERS]
     context = {"undo": undo, "memory": memory, "members": members, "card": card, "back": _return_url(request)}
     if request.htmx:
-        return render(request, "duplicates/done.html", context)
-    messages.success(request, render_to_string("duplicates/undo.html", context, request=request))
+        return render(request, "duplicates/page.html#done", context)
+    messages.success(request, render_to_string("duplicates/page.html#undo", context, request=request))
     return redirect(_return_url(request))
 
 
@@ -250,7 +250,7 @@ def _refused_response(request: HtmxHttpRequest, message: str) -> HttpResponse:
     memories = live_memories(request_clearance(request)).filter(uid__in=uids[:MAX_MEMBERS])
     card = build_card(memories, request.POST.get("keep", ""), _card_input(request))
     if card is None:
-        return render(request, "duplicates/refused.html", {"refusal": text}, status=422)
+        return render(request, "duplicates/page.html#refused", {"refusal": text}, status=422)
     return _card_response(request, card, status=422, refusal=text, is_fresh=True)
 
 

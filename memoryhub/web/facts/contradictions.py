@@ -125,8 +125,8 @@ def _decided_response(request: HtmxHttpRequest, context: dict[str, Any]) -> Http
     """Show the decision with an undo button: in place of the card, or as a message without htmx."""
     context |= {"back": _back_address(request)}
     if request.htmx:
-        return render(request, "facts/decided.html", context | _current_counts(request))
-    messages.success(request, render_to_string("facts/undo.html", context, request=request))
+        return render(request, "facts/conflicts.html#decided", context | _current_counts(request))
+    messages.success(request, render_to_string("facts/page.html#undo", context, request=request))
     return redirect(_back_address(request))
 
 
@@ -139,7 +139,7 @@ def _card_response(request: HtmxHttpRequest) -> HttpResponse:
         raise Http404
     [card] = contradiction_cards(request, [group])
     context = {"one": card, "back": _back_address(request), "is_fresh": True, **_current_counts(request)}
-    response = render(request, "facts/conflict_again.html", context)
+    response = render(request, "facts/conflicts.html#conflict_again", context)
     patch_vary(response)
     return response
 
@@ -150,7 +150,7 @@ def _refused_response(request: HtmxHttpRequest, refusal: memories.StoreError) ->
         raise Http404
     if request.htmx:
         context = {"refusal": refusal.message, "back": _back_address(request), **_current_counts(request)}
-        return render(request, "facts/refused.html", context, status=422)
+        return render(request, "facts/page.html#refused", context, status=422)
     messages.error(request, f"Nothing was changed: {refusal.message}.")
     return redirect(_back_address(request))
 

@@ -63,7 +63,7 @@ def facts_graph(request: HtmxHttpRequest) -> HttpResponse:
     if not request.htmx:
         context["predicates"] = suggested_predicates(clearance, form.value("project"))
     response = page_or_fragment(
-        request, "facts/graph.html", context, fragment="facts/graph_view.html", target=TARGET
+        request, "facts/graph.html", context, fragment="facts/graph.html#graph_view", target=TARGET
     )
     return update_address_bar(request, response, context["here"], replace=False)
 

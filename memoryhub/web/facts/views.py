@@ -159,7 +159,7 @@ def facts_end(request: HtmxHttpRequest) -> HttpResponse:
             "summary": _count_facts(len(ended.facts), "has ended", "have ended"),
             "back": back,
         }
-        messages.success(request, render_to_string("facts/ended.html", context, request=request))
+        messages.success(request, render_to_string("facts/page.html#ended", context, request=request))
     elif not ended.outdated:
         messages.warning(request, "No current fact was selected. Tick the facts to end.")
     _warn_changed(request, len(ended.outdated))

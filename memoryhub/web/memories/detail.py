@@ -64,7 +64,7 @@ def memory_history(request: HtmxHttpRequest, uid: str) -> HttpResponse:
         request, memory, MAX_VERSIONS_ON_PAGE if is_part else VERSIONS_PER_PAGE, before
     )
     queries.reveal_if_secret(request, memory, "history", [one.sensitivity for one in context["versions"]])
-    name = "memory/history_section.html" if is_part else "memory/history.html"
+    name = "memory/page.html#history_section" if is_part else "memory/history.html"
     response = render(request, name, {"memory": memory, "first": before is None, **context})
     patch_vary(response)
     return response

@@ -177,7 +177,7 @@ def memory_trash(request: HttpRequest, uid: str) -> HttpResponse:
     """Move to the trash, with a message that can undo it."""
     memory = queries.get_visible_memory(request, uid)
     if memories.trash_memories([uid], request_actor(request)):
-        undo = render_to_string("memory/undo.html", {"memory": memory}, request=request)
+        undo = render_to_string("memory/page.html#undo", {"memory": memory}, request=request)
         messages.success(request, undo)
     else:
         messages.info(request, "This memory is already in the trash.")

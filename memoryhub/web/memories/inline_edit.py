@@ -24,7 +24,7 @@ from memoryhub.web.memories.versions import FieldChange, redirect_to_memory, und
 
 FIELDS = ("title", "tags", "importance", "sensitivity")
 _FIELD_LABELS = {"sensitivity": "level"}
-_FORM_TEMPLATE = "memory/inline/form.html"
+_FORM_TEMPLATE = "memory/inline.html#form"
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -91,10 +91,10 @@ def _saved_response(request: HtmxHttpRequest, memory: Memory, name: str, *, chan
 
 
 def _text_response(request: HtmxHttpRequest, memory: Memory, name: str, **more: Any) -> HttpResponse:
-    context = {"memory": memory, "name": name, "shown_by": f"memory/inline/{name}.html", **more}
+    context = {"memory": memory, "name": name, "shown_by": f"memory/inline.html#{name}", **more}
     if name == "tags":
         context["tags"] = list_values(memory, name)
-    response = render(request, "memory/inline/shown.html", context)
+    response = render(request, "memory/inline.html#shown", context)
     patch_vary(response)
     return response
 
@@ -117,7 +117,7 @@ def _form_response(
         "theirs": theirs,
         "part": _FORM_TEMPLATE,
     }
-    template = _FORM_TEMPLATE if request.htmx else "memory/inline/page.html"
+    template = _FORM_TEMPLATE if request.htmx else "memory/inline.html"
     # htmx swaps in a 422 response, and treats other 4xx codes as failures.
     response = render(request, template, context, status=422 if request.htmx and status == 409 else status)
     patch_vary(response)
@@ -169,10 +169,10 @@ def _row_response(
     context = {"memory": memory, "form": form, "back": back, **more}
     if not request.htmx:
         return render(
-            request, "memory/inline/page.html", context | {"part": "memory/inline/row.html"}, status=status
+            request, "memory/inline.html", context | {"part": "memory/inline.html#row"}, status=status
         )
     # htmx swaps in a 422 response, and treats other 4xx codes as failures.
-    response = render(request, "memory/inline/row.html", context, status=422 if status == 409 else status)
+    response = render(request, "memory/inline.html#row", context, status=422 if status == 409 else status)
     patch_vary(response)
     if status != 200:  # replace the form instead of the list
         target = f"#row-{memory.uid}"

@@ -325,7 +325,7 @@ def undo_form(request: HttpRequest, memory: Memory, text: str) -> str:
     last = memory.revisions.first() if may_undo else None
     text = f"{text} {queries.hidden_notice(request, [memory])}".rstrip()
     context = {"memory": memory, "said": text, "number": last.number if last else 0}
-    return render_to_string("memory/change_undo.html", context, request=request)
+    return render_to_string("memory/page.html#change_undo", context, request=request)
 
 
 def redirect_to_memory(request: HttpRequest, memory: Memory) -> HttpResponse:

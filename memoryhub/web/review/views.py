@@ -104,7 +104,7 @@ def review_tabs(request: HttpRequest) -> HttpResponse:
         "waiting": review_queue.badge_text(request) if may_review(request.user) else None,
         "tab": tab,
     }
-    return render(request, "review/tabs.html", context)
+    return render(request, "review/page.html#tabs", context)
 
 
 @require_GET
@@ -119,7 +119,7 @@ def review_duplicates(request: HttpRequest) -> HttpResponse:
         "tab": DUPLICATES,
         "project": project,
     }
-    return render(request, "review/alike.html", context)
+    return render(request, "review/page.html#alike", context)
 
 
 @require_safe
@@ -149,7 +149,9 @@ def review_merge(request: HtmxHttpRequest, uid: str) -> HttpResponse:
         "back": review_queue.tab_url(tab),
         **decision_rights(request),
     }
-    response = render(request, "review/merge_part.html" if request.htmx else "review/merge.html", context)
+    response = render(
+        request, "review/merge.html#merge_part" if request.htmx else "review/merge.html", context
+    )
     patch_vary(response)
     return response
 
@@ -175,10 +177,10 @@ def review_action(request: HtmxHttpRequest) -> HttpResponse:
     back, tab = _review_url(request), _parse_tab(request.POST.get("tab", ""))
     context = {"memory": memory, "said": label, "acted": acted, "tab": tab, "back": back}
     if not request.htmx:
-        messages.success(request, render_to_string("review/undo.html", context, request=request))
+        messages.success(request, render_to_string("review/page.html#undo", context, request=request))
         return redirect(back)
     context["more"] = _next_card(request)
-    return render(request, "review/done.html", context | decision_rights(request))
+    return render(request, "review/page.html#done", context | decision_rights(request))
 
 
 @require_POST
@@ -208,7 +210,7 @@ def review_mark_seen(request: HttpRequest) -> HttpResponse:
         messages.success(request, "Undone: everything is as it was.")
     else:
         context = {"before": before, "back": _review_url(request)}
-        messages.success(request, render_to_string("review/looked.html", context, request=request))
+        messages.success(request, render_to_string("review/page.html#looked", context, request=request))
     return redirect(_review_url(request))
 
 
@@ -296,7 +298,7 @@ def _card_response(request: HttpRequest, uid: str, tab: str, is_whole: bool = Fa
         "is_whole": is_whole,
         **decision_rights(request),
     }
-    response = render(request, "review/card.html", context)
+    response = render(request, "review/page.html#card", context)
     patch_vary(response)
     return response
 
@@ -327,7 +329,7 @@ def _refused_response(request: HtmxHttpRequest, memory: Memory, refusal: str) ->
         "is_fresh": True,
         **decision_rights(request),
     }
-    return render(request, "review/card.html", context, status=422)
+    return render(request, "review/page.html#card", context, status=422)
 
 
 def _valid_filter(request: HttpRequest) -> ReviewFilter:

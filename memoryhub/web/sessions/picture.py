@@ -67,7 +67,9 @@ def render_picture(session: Any, clearance: Clearance) -> str:
 def _render_items(drawn: Sequence[PictureItem], *, more: bool, titled: bool) -> str:
     threshold = settings.MEMORYHUB.memorability_threshold
     picture = lay_out_picture(drawn, threshold, timezone.get_current_timezone())
-    return render_to_string("sessions/picture.html", {"picture": picture, "more": more, "titled": titled})
+    return render_to_string(
+        "sessions/page.html#picture", {"picture": picture, "more": more, "titled": titled}
+    )
 
 
 def _collect_items(session: Any, clearance: Clearance) -> tuple[list[PictureItem], bool]:

@@ -74,7 +74,7 @@ def _count_within_budget(entries: list[timeline.TimelineEntry]) -> int:
 
 
 def _render_entries(entries: list[timeline.TimelineEntry], summary: Memory | None) -> str:
-    return render_to_string("sessions/report_days.html", {"entries": entries, "summary": summary})
+    return render_to_string("sessions/report.html#report_days", {"entries": entries, "summary": summary})
 
 
 def _find_sessions(session_id: str, project: str | None, clearance: Clearance) -> list[Session]:

@@ -125,7 +125,7 @@ def sessions(request: HtmxHttpRequest) -> HttpResponse:
         request,
         "sessions/list.html",
         context,
-        fragment="sessions/results.html",
+        fragment="sessions/list.html#results",
         target="results",
         status=200 if valid else 422,
     )
@@ -244,7 +244,7 @@ def _render_entries(
     context = {"in_session": True, "level": 3, "bulk": any(bulk_actions.allowed_actions(request).values())}
 
     def render_first(count: int) -> str:
-        return render_to_string("timeline/days.html", {**context, "entries": entries[:count]}, request)
+        return render_to_string("timeline/page.html#days", {**context, "entries": entries[:count]}, request)
 
     return fit_to_bytes(render_first, len(entries), MAX_LIST_BYTES, min_count)
 

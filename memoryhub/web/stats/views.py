@@ -63,7 +63,7 @@ def stats_duplicates(request: HttpRequest) -> HttpResponse:
     clusters = Comparison(request, form.project_asked()).clusters()
     members = sum(len(one.others) + 1 for one in clusters.near)
     counts = {"clusters": len(clusters.near), "members": members, "complete": clusters.complete}
-    return render(request, "glance/duplicates.html", {"found": counts})
+    return render(request, "glance/page.html#duplicates", {"found": counts})
 
 
 @require_safe
@@ -71,7 +71,7 @@ def stats_health(request: HttpRequest) -> HttpResponse:
     """Return the issues to fix, for the home page."""
     usage = _count_usage(request, request_clearance(request), timezone.now())
     issues = presenters.health_issues(usage, count_contradictions(request))
-    return render(request, "glance/brief.html", {"lines": [issue for issue in issues if issue.count]})
+    return render(request, "glance/page.html#brief", {"lines": [issue for issue in issues if issue.count]})
 
 
 def _count_usage(request: HttpRequest, clearance: Clearance, now: datetime) -> MemoryUsage:

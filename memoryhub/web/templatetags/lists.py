@@ -96,7 +96,7 @@ def sidebar(context: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@register.inclusion_tag("saved/here.html", takes_context=True)
+@register.inclusion_tag("saved/page.html#here", takes_context=True)
 def saved_here(context: dict[str, Any]) -> dict[str, Any]:
     """Render the menu; empty on a page that cannot be saved. The page needs ``{% assets "lists" %}``."""
     return {"place": list_address_of(context["request"])}

@@ -127,7 +127,7 @@ def _value_to_text(value: Any) -> str:
     return field_value(value)
 
 
-@register.inclusion_tag("timeline/memorability.html")
+@register.inclusion_tag("timeline/page.html#memorability")
 def memorability(event: Event) -> dict[str, Any]:
     """Render the four parts of an event's memorability as bars, and their total against the threshold.
 
@@ -180,7 +180,7 @@ def handler_results(event: Event) -> list[dict[str, Any]]:
     return [one for one in found if (one["status"], one["detail"]) not in on_line]
 
 
-@register.inclusion_tag("injections/budget.html")
+@register.inclusion_tag("injections/page.html#budget")
 def budget(used: int, budget: int) -> dict[str, Any]:
     """Render the used share of a token budget as a bar and as numbers."""
     share = used / budget if budget else float(bool(used))
@@ -210,7 +210,7 @@ def change_action(change: Change, run: MaintenanceRun) -> str:
     return results.action_label(change.action, run.dry_run)
 
 
-@register.inclusion_tag("maintenance/turn.html", name="turn")
+@register.inclusion_tag("maintenance/page.html#turn", name="turn")
 def importance_change(change: Change) -> dict[str, Any]:
     """Render importance before and after as a bar with the gain or loss."""
     before, after = change.before, change.after
@@ -233,14 +233,14 @@ MAX_TEXT_CHARS = 60_000  # of one text, to limit the size of a page
 _HEADING_LEVEL = 3  # the level of the heading of an entry
 
 
-@register.inclusion_tag("sessions/report_memory.html")
+@register.inclusion_tag("sessions/report.html#report_memory")
 def report_memory(memory: Memory, summary: Memory | None = None) -> dict[str, Any]:
     """Render a memory with its whole text, or without it if it is the summary at the top of the report."""
     is_summary = summary is not None and memory.pk == summary.pk
     return {"memory": memory, "is_summary": is_summary, **({} if is_summary else _text_context(memory))}
 
 
-@register.inclusion_tag("sessions/report_text.html")
+@register.inclusion_tag("sessions/report.html#report_text")
 def whole_text(memory: Memory) -> dict[str, Any]:
     """Render the text of a memory without title and details."""
     return _text_context(memory)
