@@ -103,7 +103,7 @@ def submitted_fields(form: str) -> dict[str, Any]:
         elif tag == "option" and "selected" in attributes:
             fields[select] = attributes["value"]
         elif tag == "input" and name and (attributes["type"] != "checkbox" or "checked" in attributes):
-            fields[name] = attributes.get("value", "on")
+            fields[name] = attributes.get("value", "")
     texts = re.findall(r'<textarea[^>]* ?name="([^"]+)"[^>]*>\r?\n?(.*?)</textarea>', form, re.DOTALL)
     return fields | {name: unescape(text) for name, text in texts}
 
