@@ -117,9 +117,9 @@ def change_rights(
     if user.pk == by.pk and {"role", "active", "staff"} & set(changed):
         raise Conflict("this is your own account; ask another administrator", "role")
     if "role" in changed and role and role not in grantable_roles(by):
-        raise StoreError(f"you may grant: {', '.join(grantable_roles(by)) or 'no role'}", "role")
+        raise StoreError(f"you can grant only: {', '.join(grantable_roles(by)) or 'no role'}", "role")
     if "level" in changed and level not in grantable_levels(by):
-        raise StoreError(f"you may grant: {', '.join(grantable_levels(by))}", "level")
+        raise StoreError(f"you can grant only: {', '.join(grantable_levels(by))}", "level")
     if not changed:
         return []
     with write_transaction():
@@ -161,7 +161,7 @@ def add_membership(user: User, project: str, level: str, by: User) -> Membership
     if not project or len(project) > 200 or not project.isprintable():
         raise StoreError("must be 1 to 200 printable characters", "project")
     if level and level not in grantable_levels(by):
-        raise StoreError(f"you may grant: {', '.join(grantable_levels(by))}", "clearance")
+        raise StoreError(f"you can grant only: {', '.join(grantable_levels(by))}", "clearance")
     with write_transaction():
         membership, created = Membership.objects.update_or_create(
             user=user, project=project, defaults={"clearance": level}

@@ -138,7 +138,7 @@ def _refuse(draft: CheckDraft, actor: Actor) -> None:
     if not clearance.includes_project(draft.project):
         raise Forbidden("you have no access to this project; name one of yours", "project")
     if not clearance.allows(draft.project, draft.level.value):
-        raise Forbidden("you may not see this level here; choose a lower one", "level")
+        raise Forbidden("you cannot see this level here; choose a lower one", "level")
     if closed := [name for name in draft.never_projects if not clearance.includes_project(name)]:
         raise Forbidden(f"you have no access to {closed[0]}; leave it out", "never_projects")
     if not User.objects.filter(username=actor.owner, is_active=True).exists():

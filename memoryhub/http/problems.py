@@ -212,7 +212,7 @@ def _(exc: HttpError) -> Problem:
 
 @to_problem.register
 def _(exc: Http404) -> Problem:
-    return Problem(404, "not_found", "there is no such thing, or you may not see it")
+    return Problem(404, "not_found", "there is no such thing, or you cannot see it")
 
 
 @to_problem.register

@@ -184,7 +184,7 @@ class _Execution:
     def run_steps(self) -> None:
         operation = find_operation(self.run.operation)
         if operation is None:  # another version of the app queued it
-            raise StoreError("this hub knows no operation of this name", "operation")
+            raise StoreError("unknown operation", "operation")
         if self.run.undoes:
             self._undo(operation, self.run.undoes)
         else:

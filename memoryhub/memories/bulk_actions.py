@@ -170,7 +170,7 @@ def _run_step(
 def _validate(kind: str, wanted: list[str], values: Mapping[str, Any]) -> MemoryPatch | None:
     """Return the values as a patch, or None for kinds without values. StoreError names the invalid field."""
     if kind not in ACTION_KINDS:
-        raise StoreError(f"there is no such act; use one of: {', '.join(ACTION_KINDS)}", "act")
+        raise StoreError(f"unknown action; use one of: {', '.join(ACTION_KINDS)}", "act")
     if not wanted:
         raise StoreError("name at least one memory", "uid")
     if len(wanted) > MAX_MEMORIES:

@@ -162,7 +162,7 @@ def restore_version(
         raise NotFound("there is no such version", "version")
     if then.hidden:
         raise Conflict(
-            f"of version {number} you may not see: {', '.join(then.hidden)}; turn on the switch of that"
+            f"of version {number} you cannot see: {', '.join(then.hidden)}; turn on the switch of that"
             " level, or ask someone who may see it",
             "version",
         )

@@ -168,7 +168,7 @@ def _open_upload(params: ImportParams, actor: Actor) -> Iterator[ImportReader]:
     """Open an upload. Errors of the reader become StoreErrors with the original name of the file."""
     path = uploads.upload_path(params.upload)
     if not path.exists():
-        raise StoreError("the file is gone; upload it again", "upload")
+        raise StoreError("the file no longer exists; upload it again", "upload")
     format = FORMATS.get(params.format)
     if format is None:
         raise StoreError("this hub no longer supports this format", "format")

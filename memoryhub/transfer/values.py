@@ -132,7 +132,7 @@ class FieldReader:
             try:
                 return _parse_timestamp(value)
             except (ValueError, OverflowError, OSError):
-                self.refuse(name, "is no moment between 1900 and 9999")
+                self.refuse(name, "is not a time between the years 1900 and 9999")
         return None
 
     def past_moment(self, *names: str) -> datetime | None:
@@ -159,7 +159,7 @@ class FieldReader:
             try:
                 value = json.loads(value)
             except (ValueError, RecursionError):
-                self.refuse(name, "begins like a list in JSON, and is none")
+                self.refuse(name, "starts like a JSON list but is not one")
                 return []
         if isinstance(value, str):
             return value.split(",")

@@ -111,7 +111,7 @@ def project_page_correct(request: HttpRequest, name: str) -> HttpResponse:
     project, fields = _find_project(request, name), request.POST
     action, kind = fields.get("action", ""), fields.get("kind", "memory")
     if action not in get_args(Action) or kind not in ("memory", "fact"):
-        raise BadRequest("there is no such correction")
+        raise BadRequest("unknown correction")
     _require_permission(request, action, kind)
     wanted = Correction(
         action,  # type: ignore[arg-type]

@@ -88,7 +88,7 @@ def test_the_whole_path_by_keys(open_page: Any, reader: Any, world: Any) -> None
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Skip the picture")).to_be_focused()
+    expect(page.get_by_role("link", name="Skip the graph")).to_be_focused()
     page.keyboard.press("Tab")
     first = page.evaluate("document.activeElement.dataset.key")
     assert first == "board"  # the node with most neighbours
@@ -204,7 +204,7 @@ def test_decided_in_another_tab_the_count_goes_down_with_the_refusal(
 def test_both_may_hold(open_page: Any, insider: Any, world: Any) -> None:
     page = open_page(CONTRADICTIONS, insider)
     page.get_by_role("button", name="All are true: board led_by").click()
-    expect(page.get_by_text("All 2 facts hold together.")).to_be_visible()
+    expect(page.get_by_text("All 2 facts are true.")).to_be_visible()
     page.reload()
     expect(page.get_by_text("No facts contradict each other")).to_be_visible()
 
@@ -215,7 +215,7 @@ def test_what_ended_holds_again_from_the_table(
     contradictions.supersede_facts(world["new"].uid, [world["old"].uid], actor)
     page = open_page("/facts/?state=ended", insider)
     expect(page.get_by_role("row")).to_have_count(2)
-    page.get_by_role("button", name="Holds again: board led_by Bram").click()
+    page.get_by_role("button", name="True again: board led_by Bram").click()
     expect(page.get_by_text("Undone")).to_be_visible()
     expect(page.get_by_text("No facts match")).to_be_visible()
 

@@ -230,7 +230,7 @@ class TestSavedSearches:
         expect(box).to_have_value("Mine")  # closing it loses nothing
         page.get_by_role("button", name="Save", exact=True).click()
         expect(page.get_by_text("You have a search of this name")).to_be_visible()
-        page.get_by_role("button", name="Replace the one I have").click()
+        page.get_by_role("button", name="Replace the existing search").click()
         expect(page.get_by_text("Saved as “Mine”.")).to_be_visible()
         assert SavedSearch.objects.get().query == "type=decision"
         page.get_by_role("heading", level=1).click()

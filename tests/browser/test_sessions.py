@@ -143,7 +143,7 @@ def test_connecting_shows_a_token_once_and_follows_what_arrives(
     page = open_page("/connect/", user)
     page.get_by_role("button", name="Create token").click()
     expect(page.locator("#settings")).to_contain_text('"MEMORYHUB_TOKEN": "mh_')
-    expect(page.get_by_text("has not been heard yet")).to_be_visible()
+    expect(page.get_by_text("has not reported anything yet")).to_be_visible()
     remember("seen", session_id="new", project="zoo")
     Event.objects.create(session=Session.objects.get(), event="prompt:submit")
     page.wait_for_selector("#arrived >> text=prompt:submit")

@@ -283,4 +283,4 @@ def test_run_of_an_unknown_operation_fails_with_a_message(five, actor):
     MaintenanceRun.objects.update(operation="of_tomorrow")
     run.refresh_from_db()
     assert runs.execute(run)
-    assert (run.status, run.error) == (Status.FAILED, "this hub knows no operation of this name")
+    assert (run.status, run.error) == (Status.FAILED, "unknown operation")

@@ -161,7 +161,7 @@ class TestRefusals:
         change(memory, actor, title="two")
         change(memory, actor, sensitivity="private")
         change(memory, actor, category="closed", sensitivity="public")
-        with pytest.raises(memories.Conflict, match=r"you may not see: category"):
+        with pytest.raises(memories.Conflict, match=r"you cannot see: category"):
             memories.restore_version(memory.uid, 1, Actor("user:bob", PUBLIC))
         assert Memory.objects.get(pk=memory.pk).title == "two"
 

@@ -268,7 +268,7 @@ def test_missing_file_is_reported(bot, home):
     for path in (home / "imports").iterdir():
         path.unlink()
     runs.execute(MaintenanceRun.objects.get(uid=uid))
-    assert bot.get(f"/import/{uid}").json()["error"] == "the file is gone; upload it again"
+    assert bot.get(f"/import/{uid}").json()["error"] == "the file no longer exists; upload it again"
 
 
 def test_errors_are_paged(bot):

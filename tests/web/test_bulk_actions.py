@@ -89,7 +89,7 @@ def test_one_field_is_set_whatever_other_fields_contain(editor: Client, three: l
     [
         ("set-importance", {"importance": "7"}, "importance: "),
         ("set-importance", {}, "importance: "),
-        ("set-sensitivity", {"sensitivity": "secret"}, "you may not see secret memories"),
+        ("set-sensitivity", {"sensitivity": "secret"}, "you cannot see secret memories"),
         ("set-sensitivity", {"sensitivity": "cosmic"}, "sensitivity: "),
         ("set", {}, "set needs a value"),
         ("set-uid", {"uid": "x"}, "set needs a value"),

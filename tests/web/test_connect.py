@@ -246,7 +246,7 @@ class TestArrived:
     def test_it_shows_when_the_new_token_was_used(self, manager: Client) -> None:
         raw = settings_in(manager.post(PAGE, FORM))["env"]["MEMORYHUB_TOKEN"]
         token = AgentToken.objects.get()
-        assert "has not been heard yet" in manager.get(ARRIVED, {"token": token.uid}).content.decode()
+        assert "has not reported anything yet" in manager.get(ARRIVED, {"token": token.uid}).content.decode()
         tokens.authenticate_token(raw)
         assert "was heard" in manager.get(ARRIVED, {"token": token.uid}).content.decode()
 

@@ -107,7 +107,7 @@ class TestDeciding:
         [form] = forms(changer.get(PAGE))
         new, old = two
         response = changer.post(form["action"], {"fact": [new.uid, old.uid], "keep": new.uid}, follow=True)
-        assert "Bram; what was said before (1 fact) has ended" in main(response).words
+        assert "Bram; 1 earlier fact has ended" in main(response).words
         assert "No facts contradict each other" in main(response).words
         old.refresh_from_db()
         assert old.superseded_by == new
@@ -129,7 +129,7 @@ class TestDeciding:
     def test_all_may_hold_together_and_that_is_undone(self, two: list[Fact], changer: Client) -> None:
         response = decide(changer, two)
         page = changer.get(response["Location"])
-        assert "All 2 facts hold together" in main(page).words
+        assert "All 2 facts are true" in main(page).words
         assert forms(changer.get(PAGE)) == []
         assert (
             "A person confirmed that all of these are true"
@@ -295,7 +295,7 @@ class TestNarrowing:
     def test_another_spelling_of_the_subject_is_shown(self, say: Say, visitor: Client) -> None:
         say("Mara", subject="hub")
         say("Bram", subject="Hub")
-        assert "said as “hub led_by”" in main(visitor.get(PAGE)).words
+        assert "stored as “hub led_by”" in main(visitor.get(PAGE)).words
 
 
 class TestCounts:

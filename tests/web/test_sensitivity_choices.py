@@ -146,7 +146,7 @@ class TestRaisedLevels:
         client.post(f"/memories/{memory.uid}/fields/sensitivity/", sent(memory, sensitivity="private"))
         page_text = expected(client)
 
-        assert "It is private now, which you may not see there" in page_text
+        assert "It is private now, which you cannot see there" in page_text
         assert "Undo" not in page_text
 
     def test_level_without_permission_is_refused(self, sign_in: SignIn, remember: Remember) -> None:
@@ -156,7 +156,7 @@ class TestRaisedLevels:
 
         client.post("/acts/", form)
 
-        assert "you may not see secret memories; choose a lower level" in expected(client)
+        assert "you cannot see secret memories; choose a lower level" in expected(client)
         assert Memory.objects.get().sensitivity == "public"
 
     def test_raise_by_another_person_cannot_be_undone_without_permission(

@@ -38,7 +38,7 @@ class TestDays:
         create_event(reason="below the gate")
         create_event(reason="repeats the last")
         create_event()  # no events
-        assert "25 % of 4 evaluated tool calls" in section_text(visitor, "Kept and skipped")
+        assert "25 % of 4 evaluated tool calls" in section_text(visitor, "Stored and skipped")
         assert table_row(visitor, "kept as a memory") == "kept as a memory 1"
         assert table_row(visitor, "below the gate") == "below the gate 2"
 
@@ -180,7 +180,7 @@ def test_skip_reasons_are_shown_in_full(visitor: Client) -> None:
     for number in range(11):
         create_event(reason=f"reason {number:02}")
     way = _way(visitor.get("/glance/").content.decode(), "capture")
-    assert section_text(visitor, "Kept and skipped", f"/glance/{way}").count("reason ") == 11
+    assert section_text(visitor, "Stored and skipped", f"/glance/{way}").count("reason ") == 11
 
 
 def test_way_back_keeps_the_filters(visitor: Client, many: None) -> None:

@@ -37,7 +37,7 @@ from memoryhub.models.querysets import MemoryQuerySet
 
 class PurgeParams(ProjectParams):
     grace_days: float = Field(
-        default=0, ge=0, le=36_500, description="Spare what expired more recently than this, days."
+        default=0, ge=0, le=36_500, description="Keep memories that expired within this number of days."
     )
 
 
@@ -195,7 +195,7 @@ def _prune_change(name: str, moments: list[datetime]) -> Change:
 
 class EmptyTrashParams(ProjectParams):
     older_than_days: float = Field(
-        default=0, ge=0, le=36_500, description="Spare what was moved there more recently than this, days."
+        default=0, ge=0, le=36_500, description="Keep memories that were trashed within this number of days."
     )
     compact: bool = Field(
         default=False, description="Rewrite the whole file at the end; writers wait while it lasts, seconds."

@@ -34,7 +34,10 @@ _EARLIEST = "0001-01-01T00:00:00+00:00"
 
 class SummarizeOldParams(ProjectParams):
     older_than_days: float | None = Field(
-        default=None, ge=0, le=36_500, description="Not changed for so long; summarize_older_than_days."
+        default=None,
+        ge=0,
+        le=36_500,
+        description="Unchanged for this number of days; summarize_older_than_days.",
     )
     min_entries: int | None = Field(
         default=None, ge=2, le=10_000, description="Memories that a category needs; summarize_min_entries."

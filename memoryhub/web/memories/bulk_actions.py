@@ -50,7 +50,7 @@ def select_all_matching(address: str, clearance: Clearance, newest: bool = False
         match = resolve(parts.path)
         select = LIST_QUERIES[match.url_name or ""]
     except (ValueError, Resolver404, KeyError):
-        raise StoreError("this list cannot be taken as a whole; tick what is meant", "list") from None
+        raise StoreError("this list cannot be selected as a whole; select the memories", "list") from None
     query = QueryDict(parts.query)
     memories = select(query, match, clearance)
     if shown_at := parse_aware_datetime(query.get("as_of", "")):
@@ -230,7 +230,7 @@ def parse_action(form: QueryDict, clearance: Clearance) -> tuple[str, dict[str, 
     values = {one: form.get(one, "") for one in names}
     level = values.get("sensitivity")
     if level in LEVELS and level not in clearance.levels_in_any_project():
-        raise StoreError(f"you may not see {level} memories; choose a lower level", "sensitivity")
+        raise StoreError(f"you cannot see {level} memories; choose a lower level", "sensitivity")
     return kind, values
 
 

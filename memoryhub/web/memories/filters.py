@@ -124,7 +124,7 @@ class SearchFilter(MemoryListFilter):
 
 class BrowseFilter(MemoryListFilter):
     expiring = forms.BooleanField(required=False, label="Expiring soon")
-    issue = _choice_field(HEALTH_ISSUES, label="Issue", help_text="What the health report counts.")
+    issue = _choice_field(HEALTH_ISSUES, label="Issue", help_text="Issues of the health report.")
     worth = _choice_field(usage.IMPORTANCE_STEPS, label="Importance")
     reads = _choice_field(usage.USE_STEPS, label="Read", help_text="Some: 1 to 4 times.")
     ends = DayField(label="Expires on")

@@ -118,7 +118,7 @@ class MemoryForm(DraftForm):
     scope = forms.ChoiceField(choices=[(scope, scope) for scope in SCOPES])
     project = LineField()
     session_id = LineField(label="Session")
-    key = LineField(help_text="Storing under the same key again replaces this memory.")
+    key = LineField(help_text="Storing another text under this key replaces this memory.")
     ttl_days = NumberField(label="Expires after days", help_text="Counted from now. Empty or 0: never.")
     files_read = LinesField(label="Files read", help_text="One path on each line.")
     files_modified = LinesField(label="Files modified", help_text="One path on each line.")
@@ -131,7 +131,7 @@ class MemoryForm(DraftForm):
         label="Replaced by", help_text="The id of the memory that replaces this one. Empty: none."
     )
     entities = EntitiesField(help_text="One on each line: a name, or a name | type.")
-    discovery_tokens = forms.IntegerField(required=False, help_text="What it cost to find this out.")
+    discovery_tokens = forms.IntegerField(required=False, help_text="Tokens spent to find this out.")
     unchanged_since = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def __init__(

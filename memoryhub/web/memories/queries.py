@@ -53,7 +53,7 @@ def hidden_notice(request: HttpRequest, memories: Sequence[Memory]) -> str:
     what, them = ("It is", "it") if len(memories) == 1 else (f"{len(hidden)} of them are", "them")
     named = " or ".join(levels)
     if not all(full.allows(one.project, one.sensitivity) for one in hidden):
-        return f"{what} {named} now, which you may not see there."
+        return f"{what} {named} now, which you cannot see there."
     switch = "switch of that level" if len(levels) == 1 else "switches of these levels"
     return f"{what} {named} now and out of sight: turn on the {switch} to see {them}."
 

@@ -164,7 +164,7 @@ def review_action(request: HtmxHttpRequest) -> HttpResponse:
     """
     kind, label = _ACTIONS.get(request.POST.get("act", ""), ("", ""))
     if not kind:
-        raise BadRequest("act is approve, still_true, demote or trash")
+        raise BadRequest("act must be approve, still_true, demote or trash")
     if not bulk_actions.is_allowed(request, kind):
         raise PermissionDenied
     memory = queries.get_visible_memory(request, request.POST.get("uid", ""))
@@ -203,7 +203,7 @@ def review_mark_seen(request: HttpRequest) -> HttpResponse:
     text = request.POST.get("until", "")
     until = parse_aware_datetime(text)
     if text and (until is None or until > timezone.now()):
-        raise BadRequest("until is not a moment that has passed")
+        raise BadRequest("until must be a time in the past")
     before = review_queue.last_reviewed_at(request)
     Profile.objects.update_or_create(user_id=request.user.pk, defaults={"looked_at": until})  # type: ignore[misc]
     if request.POST.get("back"):
@@ -348,7 +348,7 @@ def _parse_undo(text: str) -> tuple[str, int, int]:
     first, _, last = numbers.partition(" ")
     entries = bulk_actions.parse_journal_number(first), bulk_actions.parse_journal_number(last)
     if not all(entries):
-        raise BadRequest("undo is the id of an act and the numbers of its journal rows")
+        raise BadRequest("undo must be the id of an action and the numbers of its journal rows")
     return uid, *entries
 
 

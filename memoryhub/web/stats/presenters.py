@@ -45,7 +45,7 @@ class StatsFilter(ListFilter):
     project = ProjectFilterField()
     days = forms.ChoiceField(
         required=False,
-        label="What happened within",
+        label="Events within",
         choices=[(str(n), f"{n} days") for n in PERIODS],
         error_messages={"invalid_choice": "There is no such choice; pick one of the list."},
     )

@@ -32,7 +32,7 @@ def test_a_new_agent_gets_a_token_for_one_project_and_loses_it_again(
     page.get_by_role("button", name="Create token").click()
     expect(page.get_by_role("status").filter(has_text="baker-bot")).to_contain_text("has a token for bakery")
     token = page.locator("#export").inner_text().partition("=")[2]
-    expect(page.get_by_text("baker-bot has not been heard yet.")).to_be_visible()
+    expect(page.get_by_text("baker-bot has not reported anything yet.")).to_be_visible()
     assert remember(token, "bakery") == 201
     assert remember(token, "bank") in (403, 404, 422)
     assert [memory.project for memory in Memory.objects.all()] == ["bakery"]

@@ -217,8 +217,8 @@ def test_invalid_row_does_not_affect_the_others(tmp_path: Path) -> None:
     read = letsgo(tmp_path, memories=rows)
     assert [draft.content for draft in read.drafts] == ["The one that is well"]
     assert read.bad["memories row 2"] == ["importance: is not a number"]
-    assert read.bad["memories row 3"] == ["created_at: is no moment between 1900 and 9999"]
-    assert read.bad["memories row 4"] == ["files_read: begins like a list in JSON, and is none"]
+    assert read.bad["memories row 3"] == ["created_at: is not a time between the years 1900 and 9999"]
+    assert read.bad["memories row 4"] == ["files_read: starts like a JSON list but is not one"]
     assert read.bad["memories row 5"] == ["content: is not a text in UTF-8"]
     assert len(read.bad) == 5
 

@@ -57,7 +57,9 @@ def test_timestamp_is_parsed_in_any_form(written: Any) -> None:
 def test_invalid_timestamp_is_refused(written: Any) -> None:
     reader = fields(at=written)
     assert reader.moment("at") is None
-    assert [str(problem) for problem in reader.problems] == ["at: is no moment between 1900 and 9999"]
+    assert [str(problem) for problem in reader.problems] == [
+        "at: is not a time between the years 1900 and 9999"
+    ]
 
 
 def test_first_nonempty_timestamp_is_used() -> None:
