@@ -1,8 +1,7 @@
 """List the strings that people read in the browser: ``python -m tools.ui_strings [--file PART]``.
 
-From templates: text between tags and the attributes in ``ATTRIBUTES``; template tags are shown as ``…``. From Python:
-text that is passed to the functions and keywords in ``CALLS`` and ``KEYWORDS``. Read the list aloud to find what a
-native writer would not say.
+From templates: text between tags and the attributes in ``ATTRIBUTES``; template tags are shown as ``…``.
+From Python: text that is passed to the functions and keywords in ``CALLS`` and ``KEYWORDS``.
 """
 
 from __future__ import annotations
