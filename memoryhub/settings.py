@@ -65,7 +65,7 @@ MIDDLEWARE = [
     "memoryhub.http.middleware.ReadTimeoutMiddleware",
     "memoryhub.http.middleware.ApiProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",
-    "memoryhub.web.base.static_files.StaticFilesMiddleware",
+    "memoryhub.web.base.middleware.StaticFilesMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

@@ -197,7 +197,7 @@ def one_place_is_named(environ: Mapping[str, str] = os.environ, **kwargs: Any) -
 @register(INSTALLATION)
 def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
     """Report embedding settings that cannot work. Search by words continues, so these are warnings."""
-    from memoryhub.embeddings.settings import EmbeddingSettings, find_problems, sends_key_in_clear
+    from memoryhub.embeddings.provider import EmbeddingSettings, find_problems, sends_key_in_clear
 
     chosen = EmbeddingSettings.now()
     found: list[CheckMessage] = [

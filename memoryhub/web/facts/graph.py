@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 from memoryhub.core.text import shorten
-from memoryhub.facts.graph_index import GraphIndex, Triple, node_key
 from memoryhub.facts.predicates import normalise_predicate
-from memoryhub.facts.queries import most_common_spelling
+from memoryhub.facts.queries import GraphIndex, Triple, most_common_spelling, node_key
 from memoryhub.web.facts import graph_layout
 
 MAX_NAMED_NODES = 80  # when no node is open; a graph of up to half as many more is drawn whole

@@ -28,7 +28,7 @@ from memoryhub.search.hybrid import Hit, default_weights
 from memoryhub.stats.counts import EXPIRING_DAYS
 from memoryhub.web.base import bundles
 from memoryhub.web.base.markdown import to_plain_text
-from memoryhub.web.base.static_files import file_digest
+from memoryhub.web.base.middleware import file_digest
 
 register = template.Library()
 

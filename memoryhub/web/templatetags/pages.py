@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from memoryhub.access import redaction
 from memoryhub.core.text import collapse_whitespace, format_change, without_title_line
-from memoryhub.facts.graph_index import node_key
+from memoryhub.facts.queries import node_key
 from memoryhub.maintenance import results
 from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.maintenance.operations.base import Change
