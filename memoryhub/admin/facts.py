@@ -14,11 +14,15 @@ from django.http import HttpRequest
 from pydantic import BaseModel, ValidationError
 
 from memoryhub.accounts.clearance import request_actor
-from memoryhub.admin.base import EMPTY_CELL, DraftAdmin, column, memory_link, moment_column
-from memoryhub.admin.bulk import (
+from memoryhub.admin.base import (
+    EMPTY_CELL,
     ActionResponse,
     Confirmation,
+    DraftAdmin,
+    column,
     is_confirmed,
+    memory_link,
+    moment_column,
     render_confirmation,
     select_rows,
 )

@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memoryhub.access import redaction
+from memoryhub.access import policy
 from memoryhub.access.policy import Sensitivity
 from memoryhub.accounts.clearance import record_reveal, request_clearance
 from memoryhub.admin import memory_actions
@@ -224,13 +224,13 @@ class MemoryAdmin(VisibleRowsAdmin):
 
     def action_checkbox(self, obj: Memory) -> SafeString:
         """Label the checkbox with the redacted title, where Django would use ``str()``."""
-        words = f"Select this object for an action - {redaction.display_name(obj)}"
+        words = f"Select this object for an action - {policy.display_name(obj)}"
         box = CheckboxInput({"class": "action-select", "aria-label": words}, lambda value: False)
         return box.render(ACTION_CHECKBOX_NAME, str(obj.pk))
 
     @column("title", order="title")
     def heading(self, memory: Memory) -> str:
-        return shorten(redaction.display_name(memory), _MAX_TITLE_CHARS)
+        return shorten(policy.display_name(memory), _MAX_TITLE_CHARS)
 
     @column("state")
     def state(self, memory: Memory) -> str:

@@ -26,18 +26,16 @@ from memoryhub.accounts.clearance import (
     user_clearance,
 )
 from memoryhub.admin.base import (
+    ActionResponse,
+    Confirmation,
     DraftAdmin,
     ReadOnlyAdmin,
     admin_url,
     column,
     format_moment,
+    is_confirmed,
     level_badge,
     moment_column,
-)
-from memoryhub.admin.bulk import (
-    ActionResponse,
-    Confirmation,
-    is_confirmed,
     render_confirmation,
     select_rows,
 )

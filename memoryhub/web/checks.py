@@ -13,7 +13,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from pydantic import ValidationError
 
-from memoryhub.access import redaction
+from memoryhub.access import policy
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.checks import evaluation, services
@@ -117,7 +117,7 @@ def checks_page(request: HttpRequest) -> HttpResponse:
 def _rows(checks: list[MemoryCheck], clearance: Clearance) -> list[CheckRow]:
     named = [one.uid for check in checks for one in check.memories.all()]
     memories = Memory.objects.visible_to(clearance).filter(uid__in=named)
-    titles = {one.uid: redaction.display_name(one) for one in memories}
+    titles = {one.uid: policy.display_name(one) for one in memories}
     return [_row(check, clearance, titles) for check in checks]
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from memoryhub.core.rule_files import RuleSchema, Words, load_rule_file
+from memoryhub.core.rule_files import PatternFile, Regex, RuleSchema, Words, load_rule_file
 from memoryhub.security.secrets.checks import secret_span
 from memoryhub.security.secrets.secret_rules import (
     Budget,
@@ -349,3 +349,32 @@ def _possible_names(words: list[str]) -> Iterator[str]:
         yield words[at]
         if at:
             yield words[at - 1] + words[at]
+
+
+_ARGUMENT = re.compile(r"[^\s'\"`=<>|;&()]{3,300}")
+
+
+class SecretFileRules(PatternFile):
+    file: Regex
+    folder: Regex
+    harmless: Regex
+    hints: Words
+
+
+_FILE_RULES = load_rule_file(Path(__file__).with_name("secret_files.toml"), SecretFileRules)
+
+
+def is_secret_file(path: str) -> bool:
+    """Return True if files with this path usually contain secrets."""
+    return bool(
+        (_FILE_RULES.file.search(path) or _FILE_RULES.folder.search(path))
+        and not _FILE_RULES.harmless.search(path)
+    )
+
+
+def names_secret_file(command: str) -> bool:
+    """Return True if a shell command names such a file."""
+    lowered = command.lower()
+    if not any(hint in lowered for hint in _FILE_RULES.hints):
+        return False
+    return any(is_secret_file(argument) for argument in _ARGUMENT.findall(command))
