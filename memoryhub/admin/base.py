@@ -203,16 +203,10 @@ class VisibleRowsAdmin(_ModelAdmin):
     # Responses
 
     def render_change_form(
-        self,
-        request: HttpRequest,
-        context: dict[str, Any],
-        add: bool = False,
-        change: bool = False,
-        form_url: str = "",
-        obj: Any = None,
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **options: Any
     ) -> Any:
         context["has_journal"] = bool(self.journal_type)
-        return super().render_change_form(request, context, add, change, form_url, obj)
+        return super().render_change_form(request, context, *args, **options)
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> Any:
         return self._response_saved(request, obj, "stored")
@@ -343,7 +337,7 @@ class Confirmation:
     """The texts of a confirmation page. ``names_all``: list every row, for actions that cannot be undone."""
 
     title: str
-    lead: str
+    explanation: str
     button: str
     names_all: bool = False
     danger: bool = False

@@ -195,21 +195,16 @@ class MemoryAdmin(VisibleRowsAdmin):
             memory.clearance = request_clearance(request)  # for columns that query other rows
 
     def render_change_form(
-        self,
-        request: HttpRequest,
-        context: dict[str, Any],
-        add: bool = False,
-        change: bool = False,
-        form_url: str = "",
-        obj: Memory | None = None,
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **options: Any
     ) -> Any:
         """Journal the opening of a secret memory, and offer actions as buttons."""
+        obj: Memory | None = options.get("obj")
         if obj is not None:
             if obj.sensitivity == Sensitivity.SECRET.value:
                 record_reveal(request, obj, "admin")
             context["single_actions"] = self._single_actions(request, obj)
             context["all_states"] = admin_url(Memory, "changelist", query="state=all")
-        return super().render_change_form(request, context, add, change, form_url, obj)
+        return super().render_change_form(request, context, *args, **options)
 
     def _single_actions(self, request: HttpRequest, memory: Memory) -> list[tuple[str, str]]:
         """Return the bulk actions that apply to this memory."""

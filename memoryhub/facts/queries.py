@@ -82,14 +82,14 @@ class Triple(NamedTuple):
 class GraphIndex:
     """Facts by thing. A thing is identified by its name in the form of :func:`normalise_name`.
 
-    ``of``: facts of a thing. ``beside``: its neighbours, with the highest confidence. ``ends``: subject and
-    object of a fact by primary key. ``written``: spellings of a thing.
+    ``of``: facts of a thing. ``neighbours``: those of a thing, with the highest confidence. ``ends``:
+    subject and object of a fact by primary key. ``written``: spellings of a thing.
     """
 
     triples: list[Triple]
     is_cut: bool = False
     of: dict[str, list[Triple]] = field(default_factory=lambda: defaultdict(list))
-    beside: dict[str, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
+    neighbours: dict[str, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
     ends: dict[int, tuple[str, str]] = field(default_factory=dict)
     written: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
@@ -99,10 +99,10 @@ class GraphIndex:
             self.written[one][triple.subject] += 1
             self.written[other][triple.object] += 1
             self.of[one].append(triple)
-            self.beside[one][other] = max(self.beside[one].get(other, 0.0), triple.confidence)
+            self.neighbours[one][other] = max(self.neighbours[one].get(other, 0.0), triple.confidence)
             if one != other:
                 self.of[other].append(triple)
-                self.beside[other][one] = self.beside[one][other]
+                self.neighbours[other][one] = self.neighbours[one][other]
 
     def text(self, name: str) -> str:
         """Return the most common spelling of a thing; among equals the newest."""
@@ -122,7 +122,7 @@ class GraphIndex:
         return next((name for name in self.of if not _is_plain(name) and _digest(name) == key), None)
 
     def degree(self, name: str) -> int:
-        return len(self.beside[name])
+        return len(self.neighbours[name])
 
     def ranked(self, names: Iterable[str]) -> list[str]:
         """Return the names, most neighbours first."""
@@ -135,7 +135,7 @@ class GraphIndex:
         for name in ranked:
             if len(chosen) >= limit:
                 break
-            others = self.beside[name].keys() - {name}
+            others = self.neighbours[name].keys() - {name}
             has_company = not others or not others.isdisjoint(chosen)
             both = [name] if has_company else [name, *self.ranked(others)[:1]]
             if name not in chosen and len(chosen) + len(both) <= limit:

@@ -80,8 +80,8 @@ class CheckForm(forms.Form):
         except ValidationError as error:
             for one in error.errors(include_url=False):
                 field = str(one["loc"][0]) if one["loc"] else None
-                said = str(one["msg"]).removeprefix("Value error, ")
-                self.add_error(field if field in self.fields else None, to_sentence(said))
+                message = str(one["msg"]).removeprefix("Value error, ")
+                self.add_error(field if field in self.fields else None, to_sentence(message))
         return None
 
     def refuse(self, refusal: StoreError) -> None:

@@ -194,7 +194,7 @@ class NodePanel:
     @property
     def is_contested(self) -> bool:
         """Return whether a fact with the node as object is contradicted."""
-        return any(line.contradicts for said in self.named for line in said.lines)
+        return any(line.contradicts for fact_group in self.named for line in fact_group.lines)
 
 
 def build_panel(
