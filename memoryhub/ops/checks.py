@@ -202,10 +202,10 @@ def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
 
     chosen = EmbeddingSettings.now()
     found = _problem_warnings(
-        find_problems(chosen), "Until then search goes by words alone.", "memoryhub.W004"
+        find_problems(chosen), "Until then search goes by words alone.", id="memoryhub.W004"
     )
     if sends_key_in_clear(chosen):
-        found.append(_clear_text_warning("embeddings_url", "what memories say", "memoryhub.W005"))
+        found.append(_clear_text_warning("embeddings_url", "what memories say", id="memoryhub.W005"))
     return found
 
 
@@ -216,18 +216,18 @@ def language_model_can_work(**kwargs: Any) -> list[CheckMessage]:
 
     chosen = LlmSettings.now()
     found = _problem_warnings(
-        find_problems(chosen), "Until then, rules process conversations.", "memoryhub.W006"
+        find_problems(chosen), "Until then, rules process conversations.", id="memoryhub.W006"
     )
     if sends_in_clear(chosen):
-        found.append(_clear_text_warning("llm_url", "what conversations say", "memoryhub.W007"))
+        found.append(_clear_text_warning("llm_url", "what conversations say", id="memoryhub.W007"))
     return found
 
 
-def _problem_warnings(problems: Iterable[EndpointProblem], until_then: str, id: str) -> list[CheckMessage]:
+def _problem_warnings(problems: Iterable[EndpointProblem], until_then: str, *, id: str) -> list[CheckMessage]:
     return [Warning(one.text, hint=f"{one.fix} {until_then}", id=id) for one in problems]
 
 
-def _clear_text_warning(setting: str, what: str, id: str) -> CheckMessage:
+def _clear_text_warning(setting: str, what: str, *, id: str) -> CheckMessage:
     return Warning(
         f"{setting} is http: {what}, and the key, cross the network for all to read",
         hint="Use https, or an endpoint on this machine.",
