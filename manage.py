@@ -14,6 +14,6 @@ if sys.platform == "win32":
     sys.exit("memoryhub runs on Linux and macOS; on Windows start it inside WSL.")
 
 if __name__ == "__main__":
-    from memoryhub.client import command_line
+    from memoryhub.__main__ import main
 
-    command_line.main(sys.argv)
+    main(sys.argv)

@@ -37,8 +37,8 @@ class MemoryhubConfig(AppConfig):
         for name, path in _CAPABILITY_OBJECTS.items():
             capabilities.register(name, path)
         operations.register("import", "memoryhub.transfer.jobs.IMPORT_OPERATION")
-        operations.register(operations.MEMORY_CHECKS, "memoryhub.checks.operation.MEMORY_CHECKS")
-        operations.call_after_changes("memoryhub.checks.operation.enqueue_checks")
+        operations.register(operations.MEMORY_CHECKS, "memoryhub.checks.services.MEMORY_CHECKS")
+        operations.call_after_changes("memoryhub.checks.services.enqueue_checks")
 
         damage.watch_connections()
         database.watch_connections()

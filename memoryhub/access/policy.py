@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 
 class Sensitivity(StrEnum):
@@ -160,3 +161,23 @@ class Actor:
 def system_actor(name: str) -> Actor:
     """Return the actor of a command or scheduled run, who sees every known level, project and owner."""
     return Actor(f"system:{name}", Clearance(frozenset(LEVELS), every_owner=True))
+
+
+UNREDACTED_LEVELS = (Sensitivity.PUBLIC.value, Sensitivity.PRIVATE.value)
+_ID_CHARS = 6  # characters of the id
+REDACTED_NOTICE = "Secret: opening it shows what it says, and is noted in the journal."
+
+
+def is_redacted(level: str) -> bool:
+    """Whether memories of this level are shown only on their own page. True for unknown levels."""
+    return level not in UNREDACTED_LEVELS
+
+
+def display_name(memory: Any) -> str:
+    """Return the name of a memory on pages other than its own: its title, or else its id."""
+    return format_display_name(memory.title, memory.uid, memory.sensitivity)
+
+
+def format_display_name(title: str, uid: str, level: str) -> str:
+    """Return the display name of a row that is not a model: ``Secret memory 1a2b3c`` for a redacted one."""
+    return f"Secret memory {uid[-_ID_CHARS:]}" if is_redacted(level) else title or uid

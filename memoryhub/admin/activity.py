@@ -235,7 +235,7 @@ class EventAdmin(ReadOnlyAdmin):
     ordering = ("-at",)
     fields = (
         *("at", "session_shown", "event", "tool_name", "level", "segment", "boundary", "memorability"),
-        *("parts", "skip_reason", "memory_shown", "files", "keywords", "said", "preview"),
+        *("parts", "skip_reason", "memory_shown", "files", "keywords", "handlers_shown", "preview"),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -256,7 +256,7 @@ class EventAdmin(ReadOnlyAdmin):
         return format_json(event.memorability_parts)
 
     @column("handlers")
-    def said(self, event: Event) -> SafeString:
+    def handlers_shown(self, event: Event) -> SafeString:
         return format_json(event.handlers)
 
 

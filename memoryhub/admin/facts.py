@@ -14,11 +14,15 @@ from django.http import HttpRequest
 from pydantic import BaseModel, ValidationError
 
 from memoryhub.accounts.clearance import request_actor
-from memoryhub.admin.base import EMPTY_CELL, DraftAdmin, column, memory_link, moment_column
-from memoryhub.admin.bulk import (
+from memoryhub.admin.base import (
+    EMPTY_CELL,
     ActionResponse,
     Confirmation,
+    DraftAdmin,
+    column,
     is_confirmed,
+    memory_link,
+    moment_column,
     render_confirmation,
     select_rows,
 )
@@ -153,8 +157,8 @@ def delete(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySe
     if not rows:
         return None
     if not is_confirmed(request):
-        lead = f"{format_count(len(rows), 'fact')} will be deleted. Facts have no trash."
-        question = Confirmation("Delete facts", lead, "Delete", danger=True)
+        explanation = f"{format_count(len(rows), 'fact')} will be deleted. Facts have no trash."
+        question = Confirmation("Delete facts", explanation, "Delete", danger=True)
         return render_confirmation(model_admin, request, "delete", question, rows)
     actor = request_actor(request)
     chunks = batched([row.uid for row in rows], services.MAX_FACTS)

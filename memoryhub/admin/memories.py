@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from memoryhub.access import redaction
+from memoryhub.access import policy
 from memoryhub.access.policy import Sensitivity
 from memoryhub.accounts.clearance import record_reveal, request_clearance
 from memoryhub.admin import memory_actions
@@ -195,21 +195,16 @@ class MemoryAdmin(VisibleRowsAdmin):
             memory.clearance = request_clearance(request)  # for columns that query other rows
 
     def render_change_form(
-        self,
-        request: HttpRequest,
-        context: dict[str, Any],
-        add: bool = False,
-        change: bool = False,
-        form_url: str = "",
-        obj: Memory | None = None,
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **options: Any
     ) -> Any:
         """Journal the opening of a secret memory, and offer actions as buttons."""
+        obj: Memory | None = options.get("obj")
         if obj is not None:
             if obj.sensitivity == Sensitivity.SECRET.value:
                 record_reveal(request, obj, "admin")
             context["single_actions"] = self._single_actions(request, obj)
             context["all_states"] = admin_url(Memory, "changelist", query="state=all")
-        return super().render_change_form(request, context, add, change, form_url, obj)
+        return super().render_change_form(request, context, *args, **options)
 
     def _single_actions(self, request: HttpRequest, memory: Memory) -> list[tuple[str, str]]:
         """Return the bulk actions that apply to this memory."""
@@ -224,13 +219,13 @@ class MemoryAdmin(VisibleRowsAdmin):
 
     def action_checkbox(self, obj: Memory) -> SafeString:
         """Label the checkbox with the redacted title, where Django would use ``str()``."""
-        words = f"Select this object for an action - {redaction.display_name(obj)}"
+        words = f"Select this object for an action - {policy.display_name(obj)}"
         box = CheckboxInput({"class": "action-select", "aria-label": words}, lambda value: False)
         return box.render(ACTION_CHECKBOX_NAME, str(obj.pk))
 
     @column("title", order="title")
     def heading(self, memory: Memory) -> str:
-        return shorten(redaction.display_name(memory), _MAX_TITLE_CHARS)
+        return shorten(policy.display_name(memory), _MAX_TITLE_CHARS)
 
     @column("state")
     def state(self, memory: Memory) -> str:

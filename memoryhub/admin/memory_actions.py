@@ -15,7 +15,7 @@ from django.template.loader import render_to_string
 from memoryhub import memories
 from memoryhub.access.policy import LEVELS, Sensitivity
 from memoryhub.accounts.clearance import request_actor
-from memoryhub.admin.bulk import (
+from memoryhub.admin.base import (
     ActionResponse,
     Confirmation,
     SelectedRow,
@@ -64,8 +64,8 @@ def _set_value(
         return None
     form = _value_form(request, name)
     if not form.is_valid():
-        lead = f"The {name} of {_count_memories(len(rows))} will be set to:"
-        question = Confirmation(f"Set {name}", lead, f"Set {name}")
+        explanation = f"The {name} of {_count_memories(len(rows))} will be set to:"
+        question = Confirmation(f"Set {name}", explanation, f"Set {name}")
         return render_confirmation(model_admin, request, f"set_{name}", question, rows, form)
     try:
         acted = memories.apply_bulk_action(
@@ -157,11 +157,11 @@ def erase(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet
 
 def _erase_question(rows: list[SelectedRow]) -> Confirmation:
     what = _count_memories(len(rows))
-    lead = (
+    explanation = (
         f"{what} will be erased with their versions, labels, file references and facts, also from the "
         "database file. This cannot be undone. The journal keeps a hash of each."
     )
-    return Confirmation("Erase for good", lead, f"Erase {what} for good", names_all=True, danger=True)
+    return Confirmation("Erase for good", explanation, f"Erase {what} for good", names_all=True, danger=True)
 
 
 @admin.action(description="Set a known level…", permissions=["repair"])
@@ -174,8 +174,8 @@ def repair_level(
         return None
     form = _value_form(request, "sensitivity")
     if not form.is_valid():
-        lead = f"{_count_memories(len(rows))} with an unknown level will be set to:"
-        question = Confirmation("Set a known level", lead, "Set level")
+        explanation = f"{_count_memories(len(rows))} with an unknown level will be set to:"
+        question = Confirmation("Set a known level", explanation, "Set level")
         return render_confirmation(model_admin, request, "repair_level", question, rows, form)
     level = Sensitivity(form.cleaned_data["sensitivity"])
     repaired = memories.repair_sensitivity([row.uid for row in rows], level, request_actor(request))

@@ -150,7 +150,7 @@ def _changed_fields(message: Any) -> list[str]:
     """Return the names of changed fields and related objects from Django's log message."""
     if not isinstance(message, list):
         return [str(message)]
-    parts = [part for said in message for part in said.values()]
+    parts = [part for entry in message for part in entry.values()]
     return sorted({name for part in parts for name in part.get("fields", [part.get("name", "")]) if name})
 
 

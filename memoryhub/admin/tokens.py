@@ -26,18 +26,16 @@ from memoryhub.accounts.clearance import (
     user_clearance,
 )
 from memoryhub.admin.base import (
+    ActionResponse,
+    Confirmation,
     DraftAdmin,
     ReadOnlyAdmin,
     admin_url,
     column,
     format_moment,
+    is_confirmed,
     level_badge,
     moment_column,
-)
-from memoryhub.admin.bulk import (
-    ActionResponse,
-    Confirmation,
-    is_confirmed,
     render_confirmation,
     select_rows,
 )
@@ -132,8 +130,8 @@ def revoke(
     if not rows:
         return None
     if not is_confirmed(request):
-        lead = f"{format_count(len(rows), 'token')} will be refused from now on, for good."
-        question = Confirmation("Revoke tokens", lead, "Revoke", names_all=True, danger=True)
+        explanation = f"{format_count(len(rows), 'token')} will be refused from now on, for good."
+        question = Confirmation("Revoke tokens", explanation, "Revoke", names_all=True, danger=True)
         return render_confirmation(model_admin, request, "revoke", question, rows)
     for row in rows:
         tokens.revoke_token(row.uid, request_actor(request))
@@ -224,18 +222,13 @@ class TokenAdmin(DraftAdmin):
         return TemplateResponse(request, "admin/memoryhub/agenttoken/issued.html", context)
 
     def render_change_form(
-        self,
-        request: HttpRequest,
-        context: dict[str, Any],
-        add: bool = False,
-        change: bool = False,
-        form_url: str = "",
-        obj: AgentToken | None = None,
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **options: Any
     ) -> Any:
+        obj: AgentToken | None = options.get("obj")
         if obj is not None and obj.revoked_at is None and "revoke" in self.get_actions(request):
             context["single_actions"] = [("revoke", "Revoke…")]
             context["all_states"] = admin_url(AgentToken, "changelist")
-        return super().render_change_form(request, context, add, change, form_url, obj)
+        return super().render_change_form(request, context, *args, **options)
 
     @column("starts with")
     def start(self, token: AgentToken) -> str:

@@ -94,8 +94,8 @@ def run_check(request: ApiRequest, check_id: str, params: Query[AccessParams]) -
     """Runs a check now. It is not logged as an injection and counts as no access."""
     clearance = params.clearance(request.auth)
     failures = evaluation.run_check(services.get_check(check_id, clearance), clearance)
-    said = evaluation.describe_failures(failures, clearance)
-    return json_response({"passed": not failures, "failures": said})
+    reasons = evaluation.describe_failures(failures, clearance)
+    return json_response({"passed": not failures, "failures": reasons})
 
 
 def _serialize(check: MemoryCheck, clearance: Clearance) -> dict[str, Any]:

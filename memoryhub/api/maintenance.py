@@ -18,7 +18,7 @@ from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import paginate
 from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import MAINTAIN, AccessParams, ApiRequest
-from memoryhub.http.problems import json_response
+from memoryhub.http.problems import json_response, list_response
 from memoryhub.maintenance import results, runs
 from memoryhub.maintenance.results import VisibleChange
 from memoryhub.memories import serializers
@@ -123,7 +123,7 @@ def list_maintenance(request: ApiRequest, params: Query[RunList]) -> HttpRespons
     rows = rows.filter(**{name: value for name, value in named.items() if value})
     page = paginate(rows, "created_at", params.limit, params.cursor)
     items = [_serialize_run(run, actor) for run in page.items]
-    return json_response({"items": items, "next_cursor": page.next_cursor, "total": rows.count()})
+    return list_response(page, items, rows.count())
 
 
 @router.get(

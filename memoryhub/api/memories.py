@@ -28,7 +28,14 @@ from memoryhub.audit.journal import record_reveals, to_visible_line
 from memoryhub.core.pagination import paginate
 from memoryhub.extraction.deduplication import create_deduplicated
 from memoryhub.http.authentication import READ, WRITE, ApiRequest, Caller
-from memoryhub.http.problems import Problem, field_error, invalid_fields, json_response, to_problem
+from memoryhub.http.problems import (
+    Problem,
+    field_error,
+    invalid_fields,
+    json_response,
+    list_response,
+    to_problem,
+)
 from memoryhub.memories import serializers, versions
 from memoryhub.memories.schemas import MemoryDraft, MemoryPatch
 from memoryhub.memories.temporal import count_accesses_and_promote
@@ -99,13 +106,9 @@ def list_memories(request: ApiRequest, params: Query[MemoryList]) -> HttpRespons
     memories = params.select(params.clearance(request.auth))
     page = paginate(memories, params.order.removeprefix("-"), params.limit, params.cursor)
     record_reveals(page.items, request.auth.actor, "api list")
-    return json_response(
-        {
-            "items": serializers.memories(page.items, params.clearance(request.auth), serializers.preview),
-            "next_cursor": page.next_cursor,
-            "total": count_rows(memories) if params.cursor or page.next_cursor else len(page.items),
-        }
-    )
+    items = serializers.memories(page.items, params.clearance(request.auth), serializers.preview)
+    total = count_rows(memories) if params.cursor or page.next_cursor else len(page.items)
+    return list_response(page, items, total)
 
 
 @router.get(

@@ -22,7 +22,7 @@ from memoryhub.audit import journal
 from memoryhub.core.pagination import paginate
 from memoryhub.facts import services
 from memoryhub.http.authentication import READ, WRITE, ApiRequest
-from memoryhub.http.problems import json_response
+from memoryhub.http.problems import json_response, list_response
 from memoryhub.memories import serializers
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import JournalEntry
@@ -53,13 +53,7 @@ def query_facts(request: ApiRequest, params: Query[FactList]) -> HttpResponse:
     """Returns the facts that match all filters, newest first."""
     rows = params.facts(request.auth)
     page = paginate(rows, "updated_at", params.limit, params.cursor)
-    return json_response(
-        {
-            "items": [serializers.fact(row) for row in page.items],
-            "next_cursor": page.next_cursor,
-            "total": rows.count(),
-        }
-    )
+    return list_response(page, map(serializers.fact, page.items), rows.count())
 
 
 @router.delete(
@@ -92,13 +86,8 @@ def read_journal(request: ApiRequest, params: Query[JournalList]) -> HttpRespons
     filters = {name: getattr(params, name) for name in ("operation", "object_type", "object_id")}
     rows = rows.filter(**{name: value for name, value in filters.items() if value})
     page = paginate(rows, "seq", params.limit, params.cursor)
-    return json_response(
-        {
-            "items": [journal.to_visible_line(row, request.auth.actor.clearance) for row in page.items],
-            "next_cursor": page.next_cursor,
-            "total": rows.count(),
-        }
-    )
+    items = [journal.to_visible_line(row, request.auth.actor.clearance) for row in page.items]
+    return list_response(page, items, rows.count())
 
 
 @router.get(

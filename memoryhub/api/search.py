@@ -30,7 +30,7 @@ from memoryhub.api.schemas import (
 from memoryhub.audit.journal import record_reveals
 from memoryhub.core.pagination import paginate
 from memoryhub.http.authentication import READ, AccessParams, ApiRequest, Caller, Ratio
-from memoryhub.http.problems import json_response
+from memoryhub.http.problems import json_response, list_response
 from memoryhub.memories import serializers
 from memoryhub.memories.filters import MemoryFilter, Timestamp
 from memoryhub.memories.replacements import visible_replacements
@@ -123,13 +123,7 @@ def list_sessions(request: ApiRequest, params: Query[SessionList]) -> HttpRespon
     sessions = sessions_with_counts(params.clearance(request.auth))
     sessions = sessions.filter(**{name: value for name, value in bounds.items() if value})
     page = paginate(sessions, "last_seen", params.limit, params.cursor)
-    return json_response(
-        {
-            "items": [_serialize_session(row) for row in page.items],
-            "next_cursor": page.next_cursor,
-            "total": sessions.count(),
-        }
-    )
+    return list_response(page, map(_serialize_session, page.items), sessions.count())
 
 
 @router.get(

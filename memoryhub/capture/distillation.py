@@ -41,8 +41,7 @@ from memoryhub.capture.statements import (
 )
 from memoryhub.core.text import shorten, terms
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.security.secrets import may_contain_secrets
-from memoryhub.security.secrets.secret_files import is_secret_file
+from memoryhub.security.secrets import is_secret_file, may_contain_secrets
 
 _CONTEXT_FENCE = re.compile(r"<\s*(?P<end>/?)\s*memory-context\b[^<>]*>?", re.IGNORECASE)
 _DECISION_FILE = re.compile(

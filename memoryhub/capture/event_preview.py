@@ -14,8 +14,7 @@ from memoryhub.capture.distillation import strip_injected_context
 from memoryhub.capture.observation import MAX_OUTPUT, TOOLS, Observation, clean_text, observe
 from memoryhub.capture.shell_commands import is_status_check
 from memoryhub.core.text import estimate_tokens, shorten
-from memoryhub.security.secrets import redact
-from memoryhub.security.secrets.secret_files import is_secret_file, names_secret_file
+from memoryhub.security.secrets import is_secret_file, names_secret_file, redact
 
 
 @dataclass(frozen=True)

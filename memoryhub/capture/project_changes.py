@@ -26,8 +26,8 @@ from memoryhub.core.vocabulary import PROJECT_MODES
 from memoryhub.memories.delete import Quota, count_by_quota
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
 from memoryhub.memories.filters import MemoryFilter
-from memoryhub.memories.moves import CHUNK_SIZE, move_back, move_facts, move_memories
-from memoryhub.memories.rows import extend_sessions
+from memoryhub.memories.maintenance_updates import move_back, move_facts, move_memories
+from memoryhub.memories.rows import CHUNK_SIZE, extend_sessions
 from memoryhub.memories.undo import Inverse, Undo, inverse_of, record_action
 from memoryhub.models import (
     AgentToken,

@@ -10,7 +10,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from memoryhub.access import redaction
+from memoryhub.access import policy
 from memoryhub.access.policy import LEVELS, Clearance, level_rank
 from memoryhub.accounts.clearance import user_clearance
 from memoryhub.core.database import write_transaction
@@ -115,7 +115,7 @@ def describe_failures(failures: Iterable[Mapping[str, Any]], viewer: Clearance) 
     uids = {one["id"] for one in listed if "id" in one}
     rows = Memory.objects.visible_to(viewer).filter(uid__in=uids)
     names = {
-        uid: f"“{redaction.format_display_name(title, uid, level)}”"
+        uid: f"“{policy.format_display_name(title, uid, level)}”"
         for uid, title, level in rows.values_list("uid", "title", "sensitivity")
     }
     return [_describe(one, names.get(one.get("id", ""), "a memory that is no longer here")) for one in listed]

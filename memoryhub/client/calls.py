@@ -1,7 +1,6 @@
-"""The requests of the API and the types of their results: everything that both clients share.
+"""Requests, their arguments and results, retries and the connection: what both clients share.
 
-A :class:`Call` describes one request. ``Client`` and ``AsyncClient`` only send it. The types of results are
-those of the hub's OpenAPI document (``memoryhub.api.schemas``).
+The types of results are those of the hub's OpenAPI document (``memoryhub.api.schemas``).
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Generic, Literal, TypedDict, TypeVar
-from urllib.parse import quote, urlsplit
-from uuid import uuid4
+from urllib.parse import urlsplit
 
 import httpx2
 import pydantic
@@ -21,32 +19,7 @@ import tenacity
 from pydantic_core import to_jsonable_python
 
 from memoryhub import __version__
-from memoryhub.api.schemas import (
-    BackfillResult,
-    BackfillUndo,
-    BatchResults,
-    Changed,
-    CorrectedShape,
-    Ended,
-    EntryShape,
-    EventAnswer,
-    FactShape,
-    IdentitiesShape,
-    InjectionShape,
-    ListOf,
-    MemoryShape,
-    PageShape,
-    PastSessionShape,
-    PreviewShape,
-    ProjectShape,
-    RecallShape,
-    SearchResults,
-    SessionShape,
-    Statistics,
-    Stored,
-    StoredFact,
-    ToolResult,
-)
+from memoryhub.api.schemas import EntryShape, ListOf, MemoryShape, SessionShape
 from memoryhub.client.errors import (
     ApiError,
     ConfigurationError,
@@ -373,159 +346,6 @@ def next_page(call: Call[ListOf[Item]], page: ListOf[Item]) -> Call[ListOf[Item]
     if page.next_cursor is None:
         return None
     return replace(call, params={**call.params, "cursor": page.next_cursor})
-
-
-def remember(content: str, fields: NewMemory) -> Call[Stored]:
-    """The hub recognises a repetition by the content, or by ``key``."""
-    return Call("POST", "/memories", Stored, body={"content": content, **fields})
-
-
-def remember_many(memories: Sequence[Mapping[str, Any]]) -> Call[BatchResults]:
-    return Call("POST", "/memories/batch", BatchResults, body={"memories": list(memories)})
-
-
-def get(id: str, trashed: bool, levels: Levels) -> Call[Memory]:
-    return Call("GET", _memory(id), Memory, {"trashed": trashed, **levels})
-
-
-def update(id: str, if_match: str, fields: MemoryPatch) -> Call[Changed]:
-    headers = {"If-Match": if_match} if if_match else {}
-    # A repeated request would meet the ETag of its own change.
-    return Call("PATCH", _memory(id), Changed, body=fields, headers=headers, repeatable=not if_match)
-
-
-def forget(id: str, hard: bool) -> Call[Ended]:
-    return Call("DELETE", _memory(id), Ended, {"hard": hard}, repeatable=False)
-
-
-def restore(id: str) -> Call[Changed]:
-    return Call("POST", f"{_memory(id)}/restore", Changed)
-
-
-def memories(filters: Filters, order: str) -> Call[ListOf[PreviewShape]]:
-    return Call("GET", "/memories", ListOf[PreviewShape], {**filters, "order": order, "limit": 200})
-
-
-def export(filters: Filters) -> Call[list[dict[str, Any]]]:
-    return Call("GET", "/export", list[dict[str, Any]], filters)
-
-
-def search(query: str, options: SearchOptions) -> Call[SearchResults]:
-    return Call("POST", "/search", SearchResults, body={**options, "query": query})
-
-
-def recall(query: str, max_tokens: int, filters: PastFilters) -> Call[RecallShape]:
-    return Call("POST", "/recall", RecallShape, body={**filters, "query": query, "max_tokens": max_tokens})
-
-
-def inject(prompt: str, options: InjectOptions) -> Call[InjectionShape]:
-    """Not repeatable in a session: the hub does not show a memory to the same session twice."""
-    body = {**options, "prompt": prompt}
-    return Call("POST", "/inject", InjectionShape, body=body, repeatable=not options.get("session_id"))
-
-
-def sessions(filters: SessionFilters) -> Call[ListOf[SessionShape]]:
-    return Call("GET", "/sessions", ListOf[SessionShape], {"limit": 200, **filters})
-
-
-def session(id: str, project: str | None, levels: Levels) -> Call[Session]:
-    params = {**levels, "limit": 200, **({} if project is None else {"project": project})}
-    return Call("GET", f"/sessions/{_quote(id)}", Session, params)
-
-
-def timeline(filters: History) -> Call[ListOf[TimelineEntry]]:
-    return Call("GET", "/timeline", ListOf[TimelineEntry], {"limit": 200, **filters})
-
-
-def add_fact(subject: str, predicate: str, object: str, fields: FactFields) -> Call[StoredFact]:
-    """The hub recognises a repetition by subject, predicate and object."""
-    body = {**fields, "subject": subject, "predicate": predicate, "object": object}
-    return Call("POST", "/facts", StoredFact, body=body)
-
-
-def facts(filters: FactFilters) -> Call[ListOf[FactShape]]:
-    return Call("GET", "/facts", ListOf[FactShape], {"limit": 200, **filters})
-
-
-def delete_fact(id: str) -> Call[Ended]:
-    return Call("DELETE", f"/facts/{_quote(id)}", Ended, repeatable=False)
-
-
-def report_event(
-    event: Event, session_id: str, data: Mapping[str, Any], key: str | None, fields: EventFields
-) -> Call[EventAnswer]:
-    """The hub ignores a second event with the same idempotency key, which it calls ``tool_use_id``."""
-    data = {**data, "tool_use_id": key or data.get("tool_use_id") or uuid4().hex}
-    body = {**fields, "event": event, "session_id": session_id, "data": data}
-    return Call("POST", "/events", EventAnswer, body=body)
-
-
-def check_past_session(
-    session_id: str,
-    events: Sequence[Mapping[str, Any]],
-    cwd: str,
-    project: str,
-    repository: Mapping[str, str] | None,
-) -> Call[PastSessionShape]:
-    question = {"session_id": session_id, "events": list(events), "cwd": cwd, "project": project}
-    body = {**question, "repository": repository} if repository else question
-    return Call("POST", "/backfills/check", PastSessionShape, body=body)
-
-
-def store_past_events(run: str, events: Sequence[Mapping[str, Any]]) -> Call[BackfillResult]:
-    """The hub recognises a repeated event by its id."""
-    return Call("POST", f"/backfills/{_quote(run)}/events", BackfillResult, body={"events": list(events)})
-
-
-def undo_backfill(run: str) -> Call[BackfillUndo]:
-    return Call("DELETE", f"/backfills/{_quote(run)}", BackfillUndo, repeatable=False)
-
-
-def project(name: str) -> Call[ProjectShape]:
-    return Call("GET", f"/projects/{_quote(name)}", ProjectShape)
-
-
-def configure_project(name: str, settings: ProjectSettings) -> Call[ProjectShape]:
-    return Call("PATCH", f"/projects/{_quote(name)}", ProjectShape, body=settings)
-
-
-def project_page(name: str, levels: Levels) -> Call[PageShape]:
-    return Call("GET", f"/projects/{_quote(name)}/page", PageShape, levels)
-
-
-def correct_project_page(name: str, correction: PageCorrection) -> Call[CorrectedShape]:
-    path = f"/projects/{_quote(name)}/page/corrections"
-    return Call("POST", path, CorrectedShape, body=correction, repeatable=False)
-
-
-def project_identities(name: str) -> Call[IdentitiesShape]:
-    return Call("GET", f"/project-identities/{_quote(name)}", IdentitiesShape)
-
-
-def move_project(action: str, name: str, into: str, part: ProjectPart) -> Call[ProjectShape]:
-    body = {**part, "project": name, "into": into}
-    return Call("POST", f"/project-{action}s", ProjectShape, body=body, repeatable=False)
-
-
-def undo_project_change(change: str) -> Call[ProjectShape]:
-    return Call("POST", f"/project-changes/{_quote(change)}/undo", ProjectShape, repeatable=False)
-
-
-def statistics(levels: Levels) -> Call[Statistics]:
-    return Call("GET", "/stats", Statistics, levels)
-
-
-def call_tool(toolset: str, tool: str, arguments: Mapping[str, Any]) -> Call[ToolResult]:
-    path = f"/tools/{_quote(toolset)}/{_quote(tool)}"
-    return Call("POST", path, ToolResult, body=arguments, repeatable=False)
-
-
-def _memory(id: str) -> str:
-    return f"/memories/{_quote(id)}"
-
-
-def _quote(part: str) -> str:
-    return quote(part, safe="", errors="replace")
 
 
 def _replace_surrogates(value: Any) -> Any:

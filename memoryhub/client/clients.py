@@ -1,10 +1,12 @@
-"""``Client`` and ``AsyncClient``: they send the calls of :mod:`memoryhub.client.calls`."""
+"""``Client`` and ``AsyncClient``. Both have the methods of :class:`_Methods` and send the calls they make."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
+from urllib.parse import quote
+from uuid import uuid4
 
 import httpx2
 import tenacity
@@ -33,7 +35,6 @@ from memoryhub.api.schemas import (
     StoredFact,
     ToolResult,
 )
-from memoryhub.client import calls
 from memoryhub.client.calls import (
     Call,
     Connection,
@@ -56,16 +57,278 @@ from memoryhub.client.calls import (
     Session,
     SessionFilters,
     TimelineEntry,
+    next_page,
+    retry_options,
 )
 
+Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 Item = TypeVar("Item")
+Returned_co = TypeVar("Returned_co", covariant=True)
 TIMEOUT_SECONDS = 30.0  # for each try
 TRIES = 4
 _FAILURES = (httpx2.TransportError, httpx2.DecodingError)
 
 
-class Client:
+class _Sent(Protocol[Parameters, Returned_co]):
+    """A method that sends a call and returns its result, or a coroutine of it."""
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Callable[..., Any]: ...
+    @overload
+    def __get__(self, client: Client, owner: type) -> Callable[Parameters, Returned_co]: ...
+    @overload
+    def __get__(self, client: AsyncClient, owner: type) -> Callable[Parameters, Awaitable[Returned_co]]: ...
+
+
+class _Paged(Protocol[Parameters, Returned_co]):
+    """A method that iterates over all pages of a list."""
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Callable[..., Any]: ...
+    @overload
+    def __get__(self, client: Client, owner: type) -> Callable[Parameters, Iterator[Returned_co]]: ...
+    @overload
+    def __get__(
+        self, client: AsyncClient, owner: type
+    ) -> Callable[Parameters, AsyncIterator[Returned_co]]: ...
+
+
+def _sent(make: Callable[Concatenate[Any, Parameters], Call[Result]]) -> _Sent[Parameters, Result]:
+    """Turn a method that makes a call into one that sends it."""
+
+    @wraps(make)
+    def method(client: Client | AsyncClient, *arguments: Any, **options: Any) -> Any:
+        return client.send(make(client, *arguments, **options))
+
+    return cast(_Sent[Parameters, Result], method)
+
+
+def _paged(make: Callable[Concatenate[Any, Parameters], Call[ListOf[Item]]]) -> _Paged[Parameters, Item]:
+    """Turn a method that makes the call for a first page into one that iterates over all pages."""
+
+    @wraps(make)
+    def method(client: Client | AsyncClient, *arguments: Any, **options: Any) -> Any:
+        return client.pages(make(client, *arguments, **options))
+
+    return cast(_Paged[Parameters, Item], method)
+
+
+class _Methods:
+    """The methods of both clients."""
+
+    @_sent
+    def remember(self, content: str, **fields: Unpack[NewMemory]) -> Call[Stored]:
+        """Store a memory. The same content or ``key`` again refreshes or updates the one that exists."""
+        return Call("POST", "/memories", Stored, body={"content": content, **fields})
+
+    @_sent
+    def remember_many(self, memories: Sequence[Mapping[str, Any]]) -> Call[BatchResults]:
+        """Store up to 1000 memories. One result each, in order; a refused one does not affect the others."""
+        return Call("POST", "/memories/batch", BatchResults, body={"memories": list(memories)})
+
+    @_sent
+    def get(self, id: str, *, trashed: bool = False, **levels: Unpack[Levels]) -> Call[Memory]:
+        """Return a whole memory. Counts as one access."""
+        return Call("GET", _memory(id), Memory, {"trashed": trashed, **levels})
+
+    @_sent
+    def update(self, id: str, *, if_match: str = "", **fields: Unpack[MemoryPatch]) -> Call[Changed]:
+        """Change the given fields. With ``if_match``, raise Conflict if the memory has changed since."""
+        headers = {"If-Match": if_match} if if_match else {}
+        # A repeated request would meet the ETag of its own change.
+        return Call("PATCH", _memory(id), Changed, body=fields, headers=headers, repeatable=not if_match)
+
+    @_sent
+    def forget(self, id: str, *, hard: bool = False) -> Call[Ended]:
+        """Move a memory to the trash, or erase it (``hard``)."""
+        return Call("DELETE", _memory(id), Ended, {"hard": hard}, repeatable=False)
+
+    @_sent
+    def restore(self, id: str) -> Call[Changed]:
+        """Restore a memory from the trash, or an expired one."""
+        return Call("POST", f"{_memory(id)}/restore", Changed)
+
+    @_sent
+    def search(self, query: str, **options: Unpack[SearchOptions]) -> Call[SearchResults]:
+        """Return the best matches first."""
+        return Call("POST", "/search", SearchResults, body={**options, "query": query})
+
+    @_sent
+    def recall(
+        self, query: str, *, max_tokens: int = 1000, **filters: Unpack[PastFilters]
+    ) -> Call[RecallShape]:
+        """Return an index of all matches, and the best of them whole, within a budget of tokens."""
+        body = {**filters, "query": query, "max_tokens": max_tokens}
+        return Call("POST", "/recall", RecallShape, body=body)
+
+    @_sent
+    def inject(self, prompt: str, **options: Unpack[InjectOptions]) -> Call[InjectionShape]:
+        """Return a block of relevant memories to put before a prompt; it may be empty."""
+        # Not repeatable in a session: the hub does not show a memory to the same session twice.
+        body = {**options, "prompt": prompt}
+        return Call("POST", "/inject", InjectionShape, body=body, repeatable=not options.get("session_id"))
+
+    @_sent
+    def session(self, id: str, *, project: str | None = None, **levels: Unpack[Levels]) -> Call[Session]:
+        """Return a session with its newest entries."""
+        params = {**levels, "limit": 200, **({} if project is None else {"project": project})}
+        return Call("GET", f"/sessions/{_quote(id)}", Session, params)
+
+    @_sent
+    def add_fact(
+        self, subject: str, predicate: str, object: str, **fields: Unpack[FactFields]
+    ) -> Call[StoredFact]:
+        """Store a fact. The same triple again updates its confidence."""
+        body = {**fields, "subject": subject, "predicate": predicate, "object": object}
+        return Call("POST", "/facts", StoredFact, body=body)
+
+    @_sent
+    def delete_fact(self, id: str) -> Call[Ended]:
+        """Delete a fact."""
+        return Call("DELETE", f"/facts/{_quote(id)}", Ended, repeatable=False)
+
+    @_sent
+    def report_event(
+        self,
+        event: Event,
+        session_id: str,
+        data: Mapping[str, Any] | None = None,
+        *,
+        idempotency_key: str | None = None,
+        **fields: Unpack[EventFields],
+    ) -> Call[EventAnswer]:
+        """Report what happens in a session. A second event with the same idempotency key is ignored."""
+        data = data or {}
+        key = idempotency_key or data.get("tool_use_id") or uuid4().hex  # the hub calls it ``tool_use_id``
+        body = {**fields, "event": event, "session_id": session_id, "data": {**data, "tool_use_id": key}}
+        return Call("POST", "/events", EventAnswer, body=body)
+
+    @_sent
+    def check_past_session(
+        self,
+        session_id: str,
+        events: Sequence[Mapping[str, Any]],
+        *,
+        cwd: str = "",
+        project: str = "",
+        repository: Mapping[str, str] | None = None,
+    ) -> Call[PastSessionShape]:
+        """Return what a backfill of a session would find. ``events``: ``event`` and ``id`` of each."""
+        question = {"session_id": session_id, "events": list(events), "cwd": cwd, "project": project}
+        body = {**question, "repository": repository} if repository else question
+        return Call("POST", "/backfills/check", PastSessionShape, body=body)
+
+    @_sent
+    def store_past_events(self, run: str, events: Sequence[Mapping[str, Any]]) -> Call[BackfillResult]:
+        """Store up to 100 events of past sessions under a run. ``run``: an id that the caller chooses."""
+        path = f"/backfills/{_quote(run)}/events"  # the hub recognises a repeated event by its id
+        return Call("POST", path, BackfillResult, body={"events": list(events)})
+
+    @_sent
+    def undo_backfill(self, run: str) -> Call[BackfillUndo]:
+        """Remove what a run stored: memories go to the trash, its events and sessions are deleted."""
+        return Call("DELETE", f"/backfills/{_quote(run)}", BackfillUndo, repeatable=False)
+
+    @_sent
+    def project(self, name: str) -> Call[ProjectShape]:
+        """Return the settings of a project."""
+        return Call("GET", f"/projects/{_quote(name)}", ProjectShape)
+
+    @_sent
+    def configure_project(self, name: str, **settings: Unpack[ProjectSettings]) -> Call[ProjectShape]:
+        """Change the given settings of a project."""
+        return Call("PATCH", f"/projects/{_quote(name)}", ProjectShape, body=settings)
+
+    @_sent
+    def project_page(self, name: str, **levels: Unpack[Levels]) -> Call[PageShape]:
+        """Return the page of a project: what a new colleague should know."""
+        return Call("GET", f"/projects/{_quote(name)}/page", PageShape, levels)
+
+    @_sent
+    def correct_project_page(self, name: str, **correction: Unpack[PageCorrection]) -> Call[CorrectedShape]:
+        """Correct a line of a project's page."""
+        path = f"/projects/{_quote(name)}/page/corrections"
+        return Call("POST", path, CorrectedShape, body=correction, repeatable=False)
+
+    @_sent
+    def project_identities(self, name: str) -> Call[IdentitiesShape]:
+        """Return the repositories and former names that a project is recognised by."""
+        return Call("GET", f"/project-identities/{_quote(name)}", IdentitiesShape)
+
+    @_sent
+    def rename_project(self, name: str, into: str) -> Call[ProjectShape]:
+        """Rename a project. ``change`` of the answer is for the undo."""
+        return _move_project("rename", name, into)
+
+    @_sent
+    def merge_projects(self, name: str, into: str) -> Call[ProjectShape]:
+        """Move everything of a project into another one."""
+        return _move_project("merge", name, into)
+
+    @_sent
+    def split_project(self, name: str, into: str, **part: Unpack[ProjectPart]) -> Call[ProjectShape]:
+        """Move a part of a project into a new one."""
+        return _move_project("split", name, into, part)
+
+    @_sent
+    def undo_project_change(self, change: str) -> Call[ProjectShape]:
+        """Undo a change of settings, a rename, a merge or a split."""
+        return Call("POST", f"/project-changes/{_quote(change)}/undo", ProjectShape, repeatable=False)
+
+    @_sent
+    def statistics(self, **levels: Unpack[Levels]) -> Call[Statistics]:
+        """Return counts of visible rows."""
+        return Call("GET", "/stats", Statistics, levels)
+
+    @_sent
+    def call_tool(self, toolset: str, tool: str, /, **arguments: Any) -> Call[ToolResult]:
+        """Run a tool of a toolset."""
+        path = f"/tools/{_quote(toolset)}/{_quote(tool)}"
+        return Call("POST", path, ToolResult, body=arguments, repeatable=False)
+
+    @_sent
+    def export(self, **filters: Unpack[Filters]) -> Call[list[dict[str, Any]]]:
+        """Return the lines of an export: whole memories, and their replacements."""
+        return Call("GET", "/export", list[dict[str, Any]], filters)
+
+    @_paged
+    def memories(
+        self, *, order: str = "-updated_at", **filters: Unpack[Filters]
+    ) -> Call[ListOf[PreviewShape]]:
+        """Iterate over the memories that match all filters, page by page."""
+        return Call("GET", "/memories", ListOf[PreviewShape], {**filters, "order": order, "limit": 200})
+
+    @_paged
+    def sessions(self, **filters: Unpack[SessionFilters]) -> Call[ListOf[SessionShape]]:
+        """Iterate over the sessions, most recent first."""
+        return Call("GET", "/sessions", ListOf[SessionShape], {"limit": 200, **filters})
+
+    @_paged
+    def timeline(self, **filters: Unpack[History]) -> Call[ListOf[TimelineEntry]]:
+        """Iterate over memories, events and boundaries, newest first."""
+        return Call("GET", "/timeline", ListOf[TimelineEntry], {"limit": 200, **filters})
+
+    @_paged
+    def facts(self, **filters: Unpack[FactFilters]) -> Call[ListOf[FactShape]]:
+        """Iterate over the facts that match all filters, newest first."""
+        return Call("GET", "/facts", ListOf[FactShape], {"limit": 200, **filters})
+
+
+def _move_project(action: str, name: str, into: str, part: ProjectPart | None = None) -> Call[ProjectShape]:
+    body = {**(part or {}), "project": name, "into": into}
+    return Call("POST", f"/project-{action}s", ProjectShape, body=body, repeatable=False)
+
+
+def _memory(id: str) -> str:
+    return f"/memories/{_quote(id)}"
+
+
+def _quote(part: str) -> str:
+    return quote(part, safe="", errors="replace")
+
+
+class Client(_Methods):
     """Talks to a hub. ``server`` and ``token`` default to MEMORYHUB_URL and MEMORYHUB_TOKEN.
 
     Failed requests are repeated if the hub can recognise a repetition, and if nothing was changed. Errors are
@@ -92,164 +355,11 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
-    def remember(self, content: str, **fields: Unpack[NewMemory]) -> Stored:
-        """Store a memory. The same content or ``key`` again refreshes or updates the one that exists."""
-        return self._send(calls.remember(content, fields))
-
-    def remember_many(self, memories: Sequence[Mapping[str, Any]]) -> BatchResults:
-        """Store up to 1000 memories. One result each, in order; a refused one does not affect the others."""
-        return self._send(calls.remember_many(memories))
-
-    def get(self, id: str, *, trashed: bool = False, **levels: Unpack[Levels]) -> Memory:
-        """Return a whole memory. Counts as one access."""
-        return self._send(calls.get(id, trashed, levels))
-
-    def update(self, id: str, *, if_match: str = "", **fields: Unpack[MemoryPatch]) -> Changed:
-        """Change the given fields. With ``if_match``, raise Conflict if the memory has changed since."""
-        return self._send(calls.update(id, if_match, fields))
-
-    def forget(self, id: str, *, hard: bool = False) -> Ended:
-        """Move a memory to the trash, or erase it (``hard``)."""
-        return self._send(calls.forget(id, hard))
-
-    def restore(self, id: str) -> Changed:
-        """Restore a memory from the trash, or an expired one."""
-        return self._send(calls.restore(id))
-
-    def search(self, query: str, **options: Unpack[SearchOptions]) -> SearchResults:
-        """Return the best matches first."""
-        return self._send(calls.search(query, options))
-
-    def recall(self, query: str, *, max_tokens: int = 1000, **filters: Unpack[PastFilters]) -> RecallShape:
-        """Return an index of all matches, and the best of them whole, within a budget of tokens."""
-        return self._send(calls.recall(query, max_tokens, filters))
-
-    def inject(self, prompt: str, **options: Unpack[InjectOptions]) -> InjectionShape:
-        """Return a block of relevant memories to put before a prompt; it may be empty."""
-        return self._send(calls.inject(prompt, options))
-
-    def session(self, id: str, *, project: str | None = None, **levels: Unpack[Levels]) -> Session:
-        """Return a session with its newest entries."""
-        return self._send(calls.session(id, project, levels))
-
-    def add_fact(self, subject: str, predicate: str, object: str, **fields: Unpack[FactFields]) -> StoredFact:
-        """Store a fact. The same triple again updates its confidence."""
-        return self._send(calls.add_fact(subject, predicate, object, fields))
-
-    def delete_fact(self, id: str) -> Ended:
-        """Delete a fact."""
-        return self._send(calls.delete_fact(id))
-
-    def report_event(
-        self,
-        event: Event,
-        session_id: str,
-        data: Mapping[str, Any] | None = None,
-        *,
-        idempotency_key: str | None = None,
-        **fields: Unpack[EventFields],
-    ) -> EventAnswer:
-        """Report what happens in a session. A second event with the same idempotency key is ignored."""
-        return self._send(calls.report_event(event, session_id, data or {}, idempotency_key, fields))
-
-    def check_past_session(
-        self,
-        session_id: str,
-        events: Sequence[Mapping[str, Any]],
-        *,
-        cwd: str = "",
-        project: str = "",
-        repository: Mapping[str, str] | None = None,
-    ) -> PastSessionShape:
-        """Return what a backfill of a session would find. ``events``: ``event`` and ``id`` of each."""
-        return self._send(calls.check_past_session(session_id, events, cwd, project, repository))
-
-    def store_past_events(self, run: str, events: Sequence[Mapping[str, Any]]) -> BackfillResult:
-        """Store up to 100 events of past sessions under a run. ``run``: an id that the caller chooses."""
-        return self._send(calls.store_past_events(run, events))
-
-    def undo_backfill(self, run: str) -> BackfillUndo:
-        """Remove what a run stored: memories go to the trash, its events and sessions are deleted."""
-        return self._send(calls.undo_backfill(run))
-
-    def project(self, name: str) -> ProjectShape:
-        """Return the settings of a project."""
-        return self._send(calls.project(name))
-
-    def configure_project(self, name: str, **settings: Unpack[ProjectSettings]) -> ProjectShape:
-        """Change the given settings of a project."""
-        return self._send(calls.configure_project(name, settings))
-
-    def project_page(self, name: str, **levels: Unpack[Levels]) -> PageShape:
-        """Return the page of a project: what a new colleague should know."""
-        return self._send(calls.project_page(name, levels))
-
-    def correct_project_page(self, name: str, **correction: Unpack[PageCorrection]) -> CorrectedShape:
-        """Correct a line of a project's page."""
-        return self._send(calls.correct_project_page(name, correction))
-
-    def project_identities(self, name: str) -> IdentitiesShape:
-        """Return the repositories and former names that a project is recognised by."""
-        return self._send(calls.project_identities(name))
-
-    def rename_project(self, name: str, into: str) -> ProjectShape:
-        """Rename a project. ``change`` of the answer is for the undo."""
-        return self._send(calls.move_project("rename", name, into, {}))
-
-    def merge_projects(self, name: str, into: str) -> ProjectShape:
-        """Move everything of a project into another one."""
-        return self._send(calls.move_project("merge", name, into, {}))
-
-    def split_project(self, name: str, into: str, **part: Unpack[ProjectPart]) -> ProjectShape:
-        """Move a part of a project into a new one."""
-        return self._send(calls.move_project("split", name, into, part))
-
-    def undo_project_change(self, change: str) -> ProjectShape:
-        """Undo a change of settings, a rename, a merge or a split."""
-        return self._send(calls.undo_project_change(change))
-
-    def statistics(self, **levels: Unpack[Levels]) -> Statistics:
-        """Return counts of visible rows."""
-        return self._send(calls.statistics(levels))
-
-    def call_tool(self, toolset: str, tool: str, /, **arguments: Any) -> ToolResult:
-        """Run a tool of a toolset."""
-        return self._send(calls.call_tool(toolset, tool, arguments))
-
-    def memories(self, *, order: str = "-updated_at", **filters: Unpack[Filters]) -> Iterator[PreviewShape]:
-        """Iterate over the memories that match all filters, page by page."""
-        return self._pages(calls.memories(filters, order))
-
-    def export(self, **filters: Unpack[Filters]) -> list[dict[str, Any]]:
-        """Return the lines of an export: whole memories, and their replacements."""
-        return self._send(calls.export(filters))
-
-    def sessions(self, **filters: Unpack[SessionFilters]) -> Iterator[SessionShape]:
-        """Iterate over the sessions, most recent first."""
-        return self._pages(calls.sessions(filters))
-
-    def timeline(self, **filters: Unpack[History]) -> Iterator[TimelineEntry]:
-        """Iterate over memories, events and boundaries, newest first."""
-        return self._pages(calls.timeline(filters))
-
-    def facts(self, **filters: Unpack[FactFilters]) -> Iterator[FactShape]:
-        """Iterate over the facts that match all filters, newest first."""
-        return self._pages(calls.facts(filters))
-
-    def _pages(self, first: Call[ListOf[Item]]) -> Iterator[Item]:
-        call: Call[ListOf[Item]] | None = first
-        while call:
-            page = self._send(call)
-            yield from page.items
-            call = calls.next_page(call, page)
-
-    def _send(self, call: Call[Result]) -> Result:
-        result: Result = tenacity.Retrying(**calls.retry_options(call, self._tries))(self._send_once, call)
+    def send(self, call: Call[Result]) -> Result:
+        result: Result = tenacity.Retrying(**retry_options(call, self._tries))(self._send_once, call)
         return result
 
     def _send_once(self, call: Call[Result]) -> Result:
@@ -259,8 +369,15 @@ class Client:
             raise call.failed(error) from error
         return call.parse(response)
 
+    def pages(self, first: Call[ListOf[Item]]) -> Iterator[Item]:
+        call: Call[ListOf[Item]] | None = first
+        while call:
+            page = self.send(call)
+            yield from page.items
+            call = next_page(call, page)
 
-class AsyncClient:
+
+class AsyncClient(_Methods):
     """The same methods as :class:`Client`, to be awaited; ``async for`` iterates over lists."""
 
     def __init__(
@@ -283,141 +400,11 @@ class AsyncClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
-    async def remember(self, content: str, **fields: Unpack[NewMemory]) -> Stored:
-        return await self._send(calls.remember(content, fields))
-
-    async def remember_many(self, memories: Sequence[Mapping[str, Any]]) -> BatchResults:
-        return await self._send(calls.remember_many(memories))
-
-    async def get(self, id: str, *, trashed: bool = False, **levels: Unpack[Levels]) -> Memory:
-        return await self._send(calls.get(id, trashed, levels))
-
-    async def update(self, id: str, *, if_match: str = "", **fields: Unpack[MemoryPatch]) -> Changed:
-        return await self._send(calls.update(id, if_match, fields))
-
-    async def forget(self, id: str, *, hard: bool = False) -> Ended:
-        return await self._send(calls.forget(id, hard))
-
-    async def restore(self, id: str) -> Changed:
-        return await self._send(calls.restore(id))
-
-    async def search(self, query: str, **options: Unpack[SearchOptions]) -> SearchResults:
-        return await self._send(calls.search(query, options))
-
-    async def recall(
-        self, query: str, *, max_tokens: int = 1000, **filters: Unpack[PastFilters]
-    ) -> RecallShape:
-        return await self._send(calls.recall(query, max_tokens, filters))
-
-    async def inject(self, prompt: str, **options: Unpack[InjectOptions]) -> InjectionShape:
-        return await self._send(calls.inject(prompt, options))
-
-    async def session(self, id: str, *, project: str | None = None, **levels: Unpack[Levels]) -> Session:
-        return await self._send(calls.session(id, project, levels))
-
-    async def add_fact(
-        self, subject: str, predicate: str, object: str, **fields: Unpack[FactFields]
-    ) -> StoredFact:
-        return await self._send(calls.add_fact(subject, predicate, object, fields))
-
-    async def delete_fact(self, id: str) -> Ended:
-        return await self._send(calls.delete_fact(id))
-
-    async def report_event(
-        self,
-        event: Event,
-        session_id: str,
-        data: Mapping[str, Any] | None = None,
-        *,
-        idempotency_key: str | None = None,
-        **fields: Unpack[EventFields],
-    ) -> EventAnswer:
-        return await self._send(calls.report_event(event, session_id, data or {}, idempotency_key, fields))
-
-    async def check_past_session(
-        self,
-        session_id: str,
-        events: Sequence[Mapping[str, Any]],
-        *,
-        cwd: str = "",
-        project: str = "",
-        repository: Mapping[str, str] | None = None,
-    ) -> PastSessionShape:
-        return await self._send(calls.check_past_session(session_id, events, cwd, project, repository))
-
-    async def store_past_events(self, run: str, events: Sequence[Mapping[str, Any]]) -> BackfillResult:
-        return await self._send(calls.store_past_events(run, events))
-
-    async def undo_backfill(self, run: str) -> BackfillUndo:
-        return await self._send(calls.undo_backfill(run))
-
-    async def project(self, name: str) -> ProjectShape:
-        return await self._send(calls.project(name))
-
-    async def configure_project(self, name: str, **settings: Unpack[ProjectSettings]) -> ProjectShape:
-        return await self._send(calls.configure_project(name, settings))
-
-    async def project_page(self, name: str, **levels: Unpack[Levels]) -> PageShape:
-        """Return the page of a project: what a new colleague should know."""
-        return await self._send(calls.project_page(name, levels))
-
-    async def correct_project_page(self, name: str, **correction: Unpack[PageCorrection]) -> CorrectedShape:
-        """Correct a line of a project's page."""
-        return await self._send(calls.correct_project_page(name, correction))
-
-    async def project_identities(self, name: str) -> IdentitiesShape:
-        return await self._send(calls.project_identities(name))
-
-    async def rename_project(self, name: str, into: str) -> ProjectShape:
-        return await self._send(calls.move_project("rename", name, into, {}))
-
-    async def merge_projects(self, name: str, into: str) -> ProjectShape:
-        return await self._send(calls.move_project("merge", name, into, {}))
-
-    async def split_project(self, name: str, into: str, **part: Unpack[ProjectPart]) -> ProjectShape:
-        return await self._send(calls.move_project("split", name, into, part))
-
-    async def undo_project_change(self, change: str) -> ProjectShape:
-        return await self._send(calls.undo_project_change(change))
-
-    async def statistics(self, **levels: Unpack[Levels]) -> Statistics:
-        return await self._send(calls.statistics(levels))
-
-    async def call_tool(self, toolset: str, tool: str, /, **arguments: Any) -> ToolResult:
-        return await self._send(calls.call_tool(toolset, tool, arguments))
-
-    def memories(
-        self, *, order: str = "-updated_at", **filters: Unpack[Filters]
-    ) -> AsyncIterator[PreviewShape]:
-        return self._pages(calls.memories(filters, order))
-
-    async def export(self, **filters: Unpack[Filters]) -> list[dict[str, Any]]:
-        return await self._send(calls.export(filters))
-
-    def sessions(self, **filters: Unpack[SessionFilters]) -> AsyncIterator[SessionShape]:
-        return self._pages(calls.sessions(filters))
-
-    def timeline(self, **filters: Unpack[History]) -> AsyncIterator[TimelineEntry]:
-        return self._pages(calls.timeline(filters))
-
-    def facts(self, **filters: Unpack[FactFilters]) -> AsyncIterator[FactShape]:
-        return self._pages(calls.facts(filters))
-
-    async def _pages(self, first: Call[ListOf[Item]]) -> AsyncIterator[Item]:
-        call: Call[ListOf[Item]] | None = first
-        while call:
-            page = await self._send(call)
-            for item in page.items:
-                yield item
-            call = calls.next_page(call, page)
-
-    async def _send(self, call: Call[Result]) -> Result:
-        retrying = tenacity.AsyncRetrying(**calls.retry_options(call, self._tries))
+    async def send(self, call: Call[Result]) -> Result:
+        retrying = tenacity.AsyncRetrying(**retry_options(call, self._tries))
         return await retrying(self._send_once, call)
 
     async def _send_once(self, call: Call[Result]) -> Result:
@@ -426,3 +413,11 @@ class AsyncClient:
         except _FAILURES as error:
             raise call.failed(error) from error
         return call.parse(response)
+
+    async def pages(self, first: Call[ListOf[Item]]) -> AsyncIterator[Item]:
+        call: Call[ListOf[Item]] | None = first
+        while call:
+            page = await self.send(call)
+            for item in page.items:
+                yield item
+            call = next_page(call, page)

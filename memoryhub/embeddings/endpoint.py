@@ -21,7 +21,7 @@ from memoryhub.core.http_client import (
     with_path,
 )
 from memoryhub.embeddings.base import EmbeddingError, Vectors, normalize_rows, replace_surrogates
-from memoryhub.embeddings.settings import EmbeddingSettings
+from memoryhub.embeddings.provider import EmbeddingSettings
 
 _MAX_VALUE = 1e15  # the sum of the squares of such values fits a float32
 

@@ -29,7 +29,7 @@ from memoryhub.extraction.comparison import (
     merge_texts,
     word_overlap,
 )
-from memoryhub.extraction.rules.signs import name_different_people
+from memoryhub.extraction.rules.extractor import name_different_people
 from memoryhub.memories.rows import (
     LIST_FIELDS,
     hash_content,

@@ -59,10 +59,10 @@ def score_importance(text: str, kind: str, names: int = 0) -> ImportanceScore:
         found.append((1, "says why, or what went wrong"))
     if names >= _MANY_NAMES:
         found.append((1, "names several people, places or things"))
-    said = len(terms(text))
-    if said < _FEW_TERMS and not CJK.search(text):
+    term_count = len(terms(text))
+    if term_count < _FEW_TERMS and not CJK.search(text):
         found.append((-1, "says little"))
-    elif said >= _MANY_TERMS:
+    elif term_count >= _MANY_TERMS:
         found.append((1, "says a lot"))
     total = sum(step for step, _ in found)
     reasons = tuple(f"{why} ({step:+d})" if at else f"{why} ({step})" for at, (step, why) in enumerate(found))

@@ -23,7 +23,7 @@ from ninja.parser import Parser
 from memoryhub.core import claude_code, damage
 from memoryhub.core.claude_code import HOOK_PATH
 from memoryhub.core.database import is_database_busy, is_interrupted
-from memoryhub.core.pagination import InvalidCursor
+from memoryhub.core.pagination import InvalidCursor, Page
 from memoryhub.http.rate_limit import RateLimitExceeded
 from memoryhub.memories import Conflict, Forbidden, NotFound, StoreError
 
@@ -323,3 +323,8 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_reject_duplicate_names, parse_con
 def json_response(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> HttpResponse:
     body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     return HttpResponse(body, status=status, content_type="application/json", headers=dict(headers or {}))
+
+
+def list_response(page: Page, items: Iterable[Any], total: int) -> HttpResponse:
+    """Return a page of a list, with the cursor of the next one and the number of all rows."""
+    return json_response({"items": list(items), "next_cursor": page.next_cursor, "total": total})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -15,9 +16,9 @@ from django.utils import timezone
 from memoryhub.access.policy import Clearance
 from memoryhub.backends.fts_query import Query, Term
 from memoryhub.core.text import fold
-from memoryhub.core.vocabulary import Scope
+from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType, Scope
 from memoryhub.injection.project_page import PageEntry
-from memoryhub.memories.rows import load_memories
+from memoryhub.memories.rows import attach_lists, load_memories
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet, live_memories
 from memoryhub.search import scoring
@@ -276,3 +277,73 @@ def _add_file_match(scored: ScoredCandidate, share: float) -> ScoredCandidate:
     match = round(1 - (1 - scored.parts.match) * (1 - FILE_MATCH * share), 4)
     parts = replace(scored.parts, match=match)
     return replace(scored, score=scoring.composite_score(parts, default_weights()), parts=parts)
+
+
+MAX_SHOWN = 3  # memories in one block
+MAX_FILES = 3  # of one call
+MAX_READ = 20  # memories about one file
+MAX_FILES_OF_MEMORY = 12  # a memory that lists more files is not about one of them
+MIN_IMPORTANCE = 0.7  # of other types than those below
+MIN_REPAIR_MATCH = 0.5  # a weaker match is another failure
+MIN_UNNAMED_MATCH = 0.75  # for a failure without a name in it
+# Names in a failure: quoted words, and words with a dot, an underscore or a slash inside.
+_NAME = re.compile(r"['\"`]([^'\"`\s]{2,100})['\"`]|\b(\w[\w-]{0,100}[._/][\w./-]{0,100}\w)")
+# What a colleague would mention about a file: decisions, past failures, discoveries.
+_TYPE_ORDER = (MemoryType.DECISION.value, MemoryType.BUGFIX.value, MemoryType.DISCOVERY.value)
+
+
+def find_about_files(
+    memories: MemoryQuerySet, files: Sequence[str], project: str, session_id: str, now: datetime
+) -> list[Candidate]:
+    """Return pinned memories, decisions and past failures about these files, the most useful first.
+
+    Memories of the session itself are left out: its agent knows them. So are those of other projects, also of
+    the team: the same path is another file there.
+    """
+    memories = memories.filter(project=project)
+    informative = Q(pinned_at__isnull=False) | Q(type__in=_TYPE_ORDER) | Q(importance__gte=MIN_IMPORTANCE)
+    wanted = memories.filter(informative).exclude(type__in=SUMMARY_TYPES).exclude(superseded_by__in=memories)
+    if session_id:
+        wanted = wanted.exclude(session_id=session_id)
+    found: dict[int, Memory] = {}
+    for path in files[:MAX_FILES]:
+        rows = wanted.about_file(path).order_by("-importance", "-updated_at", "-pk")[:MAX_READ]
+        found |= {memory.pk: memory for memory in rows}
+    attach_lists(list(found.values()))
+    about = [memory for memory in found.values() if _count_files(memory) <= MAX_FILES_OF_MEMORY]
+    return [full_match(memory, now) for memory in sorted(about, key=_usefulness)]
+
+
+def find_repairs(memories: MemoryQuerySet, failure: str, now: datetime) -> list[Candidate]:
+    """Return memories of how the same failure was repaired before, the best match first.
+
+    They contain every name in the failure: another module or test is another failure.
+    """
+    found = find_candidates(memories.filter(type=MemoryType.BUGFIX.value), failure, now)
+    names = {fold(name) for groups in _NAME.findall(failure) for name in groups if name}
+    least = MIN_REPAIR_MATCH if names else MIN_UNNAMED_MATCH
+    return [
+        one
+        for one in found
+        if one.components.match >= least and all(name in fold(_all_text(one.memory)) for name in names)
+    ]
+
+
+def _all_text(memory: Memory) -> str:
+    return f"{memory.title}\n{memory.content}"
+
+
+def _count_files(memory: Memory) -> int:
+    lists = memory.loaded_lists or {}
+    return len({*lists["files_read"], *lists["files_modified"]})
+
+
+def _usefulness(memory: Memory) -> tuple[bool, bool, int, float, float]:
+    order = _TYPE_ORDER.index(memory.type) if memory.type in _TYPE_ORDER else len(_TYPE_ORDER)
+    return (
+        not memory.pinned,
+        memory.may_be_outdated,
+        order,
+        -memory.importance,
+        -memory.updated_at.timestamp(),
+    )

@@ -150,8 +150,8 @@ class Effect:
             f"{_prompts(gained, 'gains', 'gain')} {noun}" if gained else "",
             f"{_prompts(others, 'changes', 'change')} otherwise" if others else "",
         ]
-        said = ", ".join(filter(None, counts)) or "no answer changes"
-        return f"{said[0].upper()}{said[1:]}. Replayed {self.replayed} of {self.total} logged prompts."
+        text = ", ".join(filter(None, counts)) or "no answer changes"
+        return f"{text[0].upper()}{text[1:]}. Replayed {self.replayed} of {self.total} logged prompts."
 
 
 def _prompts(count: int, singular: str, plural: str) -> str:

@@ -21,7 +21,13 @@ from memoryhub.core import damage
 from memoryhub.core.claude_code import MAX_CONTEXT_CHARS, MAX_CONTEXT_TOKENS
 from memoryhub.core.database import Deadline, DeadlinePassed
 from memoryhub.injection import context_block, selection
-from memoryhub.injection.candidates import CandidateSet, find_candidates, injectable_memories
+from memoryhub.injection.candidates import (
+    CandidateSet,
+    find_about_files,
+    find_candidates,
+    find_repairs,
+    injectable_memories,
+)
 from memoryhub.injection.log import previously_shown, record_injection
 from memoryhub.injection.project_page import render_element
 from memoryhub.injection.requests import (
@@ -38,7 +44,6 @@ from memoryhub.injection.session_start import (
     fit_page,
     pinned_memories,
 )
-from memoryhub.injection.tool_candidates import find_about_files, find_repairs
 from memoryhub.models.fields import new_uid
 from memoryhub.search.visible_rows import load_in_background
 

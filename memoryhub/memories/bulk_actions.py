@@ -18,7 +18,7 @@ from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
 from memoryhub.core.dates import parse_moment
 from memoryhub.core.vocabulary import TrashReason
-from memoryhub.memories import freshness, ratings
+from memoryhub.memories import freshness, update
 from memoryhub.memories import vectors as memories_vectors
 from memoryhub.memories.delete import TRASH_FIELDS, evict_over_cap, revive_memory
 from memoryhub.memories.errors import Conflict, StoreError
@@ -263,7 +263,7 @@ def _pin(memory: Memory, context: ActionContext) -> list[journal.Change]:
 
 def _rate(memory: Memory, context: ActionContext) -> list[journal.Change]:
     useful = context.kind == "useful"
-    is_new = ratings.rate_memory(memory, context.id, context.actor, useful=useful)
+    is_new = update.rate_memory(memory, context.id, context.actor, useful=useful)
     return [context.journal_row("rate", memory, useful=useful)] if is_new else []
 
 
@@ -457,7 +457,7 @@ def _undo_expire(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journa
 
 
 def _undo_rate(memory: Memory, entry: JournalEntry, undo: Undo) -> list[journal.Change]:
-    ratings.undo_rating(memory, undo.id)
+    update.undo_rating(memory, undo.id)
     return [journal.memory_change("undo_rate", memory, undoes=undo.id)]
 
 

@@ -148,8 +148,8 @@ def _validate_revision(revision: ImportedRevision) -> None:
         MemoryPatch.model_validate(revision.before)
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
-        said = first["msg"].removeprefix("Value error, ")
-        raise StoreError(said, ".".join(map(str, ("before", *first["loc"])))) from None
+        message = first["msg"].removeprefix("Value error, ")
+        raise StoreError(message, ".".join(map(str, ("before", *first["loc"])))) from None
     if revision.sensitivity not in LEVELS:
         raise StoreError(f"must be one of: {', '.join(LEVELS)}", "sensitivity")
 

@@ -27,7 +27,7 @@ from memoryhub.memories.replacements import change_replacement
 from memoryhub.memories.rows import compute_expiry, fetch_by_uids
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.secret_check import MEMORY_FIELDS, find_refusal, journal_refusals
-from memoryhub.models import Memory, Project, Revision
+from memoryhub.models import Injection, Memory, Project, Revision
 from memoryhub.models.querysets import MemoryQuerySet, unapproved_filter
 
 # A change of one of these may make a memory equal to another.
@@ -366,3 +366,59 @@ def flag_memories(
                 changes.append(journal.memory_change("flag", memory, flags=new))
         journal.record(actor, changes, now or timezone.now())
     return flagged
+
+
+RATED = "rated"
+OUTCOME_FIELDS = ("used", "why", "counted", "rating", "replaced")
+
+
+def rate_memory(memory: Memory, action: str, actor: Actor, *, useful: bool) -> bool:
+    """Rate a memory as shown by the last injection that the actor may see; False if it was rated so.
+
+    Call this inside a transaction. Raise :class:`Conflict` if the memory was never shown.
+    """
+    row, entry = _find_rated_entry(memory, Injection.objects.visible_to(actor.clearance), memory.uid)
+    if row is None:
+        raise Conflict("it was not shown to an agent yet, so there is nothing to rate", "useful")
+    if entry.get("why") == RATED and entry["used"] == useful:
+        return False
+    was = {name: entry.pop(name) for name in OUTCOME_FIELDS if name in entry}
+    entry |= {"used": useful, "why": RATED, "counted": True, "rating": action, "replaced": was}
+    _save_rating(row, memory, was, entry)
+    return True
+
+
+def undo_rating(memory: Memory, action: str) -> None:
+    """Restore the outcome from before a rating. Raise :class:`Conflict` if it was rated again since."""
+    row, entry = _find_rated_entry(memory, Injection.objects.all(), action)
+    if row is None or entry.get("rating") != action:
+        raise Conflict("it was rated again since, or the log of that injection was pruned")
+    rating = {name: entry.pop(name) for name in OUTCOME_FIELDS if name in entry}
+    entry |= rating["replaced"]
+    _save_rating(row, memory, rating, entry)
+
+
+def _find_rated_entry(memory: Memory, rows: Any, text: str) -> tuple[Injection | None, dict[str, Any]]:
+    """Return the last of these injections whose log contains the text, and the entry of the memory in it."""
+    for row in rows.filter(injected__icontains=text).order_by("-at", "-pk")[:1]:
+        for entry in row.injected:
+            if entry["id"] == memory.uid:
+                return row, entry
+    return None, {}
+
+
+def _save_rating(row: Injection, memory: Memory, before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Save the changed entry, and change the counts by the difference of the outcomes."""
+    if any("used" not in one for one in row.injected):
+        row.helped = None  # the others are decided from the events
+    elif row.helped is not None:
+        row.helped = any(one["used"] for one in row.injected)
+    row.save(update_fields=["injected", "helped"])
+    shown = after.get("counted", False) - before.get("counted", False)
+    helped = _helps(after) - _helps(before)
+    count_outcomes({memory.pk: (shown, helped)})
+    memory.refresh_from_db(fields=["shown_count", "helped_count"])
+
+
+def _helps(outcome: dict[str, Any]) -> int:
+    return int(outcome.get("counted", False) and outcome["used"])

@@ -19,8 +19,7 @@ from memoryhub.backends.schema import EMBEDDED_COLUMNS
 from memoryhub.backends.vector_index import encode_vector
 from memoryhub.core.database import batched, write_transaction
 from memoryhub.embeddings import Embedder, EmbeddingError, Vectors
-from memoryhub.embeddings.provider import log_failure
-from memoryhub.embeddings.settings import EmbeddingSettings
+from memoryhub.embeddings.provider import EmbeddingSettings, log_failure
 from memoryhub.memories.rows import CHUNK_SIZE
 from memoryhub.models import Embedding, Memory
 from memoryhub.models.querysets import MemoryQuerySet

@@ -11,9 +11,8 @@ from memoryhub.models.account import (
     SavedSearch,
 )
 from memoryhub.models.check import CheckedMemory, MemoryCheck
-from memoryhub.models.clock import ClockState
 from memoryhub.models.fact import Fact
-from memoryhub.models.journal import JournalEntry
+from memoryhub.models.journal import ClockState, JournalEntry
 from memoryhub.models.memory import (
     CodeReference,
     Embedding,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 
 from memoryhub.backends import release
+from memoryhub.core.http_client import EndpointProblem
 
 # The tag of the checks that commands run first. Django's other checks load every page, so only
 # `manage.py check` runs them.
@@ -197,23 +198,14 @@ def one_place_is_named(environ: Mapping[str, str] = os.environ, **kwargs: Any) -
 @register(INSTALLATION)
 def embeddings_can_work(**kwargs: Any) -> list[CheckMessage]:
     """Report embedding settings that cannot work. Search by words continues, so these are warnings."""
-    from memoryhub.embeddings.settings import EmbeddingSettings, find_problems, sends_key_in_clear
+    from memoryhub.embeddings.provider import EmbeddingSettings, find_problems, sends_key_in_clear
 
     chosen = EmbeddingSettings.now()
-    found: list[CheckMessage] = [
-        Warning(
-            problem.text, hint=f"{problem.fix} Until then search goes by words alone.", id="memoryhub.W004"
-        )
-        for problem in find_problems(chosen)
-    ]
+    found = _problem_warnings(
+        find_problems(chosen), "Until then search goes by words alone.", id="memoryhub.W004"
+    )
     if sends_key_in_clear(chosen):
-        found.append(
-            Warning(
-                "embeddings_url is http: what memories say, and the key, cross the network for all to read",
-                hint="Use https, or an endpoint on this machine.",
-                id="memoryhub.W005",
-            )
-        )
+        found.append(_clear_text_warning("embeddings_url", "what memories say", id="memoryhub.W005"))
     return found
 
 
@@ -223,21 +215,24 @@ def language_model_can_work(**kwargs: Any) -> list[CheckMessage]:
     from memoryhub.llm import LlmSettings, find_problems, sends_in_clear
 
     chosen = LlmSettings.now()
-    found: list[CheckMessage] = [
-        Warning(
-            problem.text, hint=f"{problem.fix} Until then, rules process conversations.", id="memoryhub.W006"
-        )
-        for problem in find_problems(chosen)
-    ]
+    found = _problem_warnings(
+        find_problems(chosen), "Until then, rules process conversations.", id="memoryhub.W006"
+    )
     if sends_in_clear(chosen):
-        found.append(
-            Warning(
-                "llm_url is http: what conversations say, and the key, cross the network for all to read",
-                hint="Use https, or an endpoint on this machine.",
-                id="memoryhub.W007",
-            )
-        )
+        found.append(_clear_text_warning("llm_url", "what conversations say", id="memoryhub.W007"))
     return found
+
+
+def _problem_warnings(problems: Iterable[EndpointProblem], until_then: str, *, id: str) -> list[CheckMessage]:
+    return [Warning(one.text, hint=f"{one.fix} {until_then}", id=id) for one in problems]
+
+
+def _clear_text_warning(setting: str, what: str, *, id: str) -> CheckMessage:
+    return Warning(
+        f"{setting} is http: {what}, and the key, cross the network for all to read",
+        hint="Use https, or an endpoint on this machine.",
+        id=id,
+    )
 
 
 @register(INSTALLATION)

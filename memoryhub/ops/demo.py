@@ -396,8 +396,8 @@ ENDED_AGO = timedelta(minutes=35)
 def play_session(now: datetime | None = None) -> None:
     """Replay the recorded session so that it ended a while ago."""
     transcript = read_transcript(settings.BASE_DIR / RECORDED)
-    with _in_no_hurry(), inside(system_actor("quickstart"), AGENT) as door:
-        for _ in Player(door, transcript, looks=False).play((now or timezone.now()) - ENDED_AGO):
+    with _in_no_hurry(), inside(system_actor("quickstart"), AGENT) as transport:
+        for _ in Player(transport, transcript, looks=False).play((now or timezone.now()) - ENDED_AGO):
             pass
 
 

@@ -116,7 +116,7 @@ class Refused(Exception):
         self.final = status in (0, 401, 403)
 
 
-class Door(Protocol):
+class Transport(Protocol):
     """Where requests to ``/api/v1`` go. ``where`` names the store for a person."""
 
     where: str
@@ -188,7 +188,7 @@ def is_address(url: str) -> bool:
 
 @contextmanager
 def inside(actor: Actor, name: str) -> Iterator[Inside]:
-    """A door into this process's store, by a token that ends with the block."""
+    """A transport to this process's store, by a token that ends with the block."""
     day = timezone.now() + timedelta(days=1)
     level = Sensitivity.SECRET.value
     token, raw = tokens.issue_token(name, name, level, ("read", "write"), actor=actor, expires_at=day)
@@ -200,14 +200,14 @@ def inside(actor: Actor, name: str) -> Iterator[Inside]:
 
 def _understood(status: int, content: bytes) -> Any:
     try:
-        said = json.loads(content)
+        answer = json.loads(content)
     except ValueError:
-        said = None
-    if 200 <= status < 300 and said is not None:
-        return said
-    if isinstance(said, dict):
-        errors = [f"{one.get('field')}: {one.get('message')}" for one in said.get("errors") or []]
-        message = "; ".join(errors) or str(said.get("detail") or said.get("title") or "")
+        answer = None
+    if 200 <= status < 300 and answer is not None:
+        return answer
+    if isinstance(answer, dict):
+        errors = [f"{one.get('field')}: {one.get('message')}" for one in answer.get("errors") or []]
+        message = "; ".join(errors) or str(answer.get("detail") or answer.get("title") or "")
     else:
         message = (
             content[:200].decode("utf-8", "replace") if status == 0 else "the answer is not that of a hub"
@@ -252,7 +252,7 @@ class Player:
     A session in the store keeps its times, so its events are not sent again.
     """
 
-    door: Door
+    transport: Transport
     transcript: Transcript
     project: str = ""
     speed: float = 0
@@ -306,12 +306,12 @@ class Player:
             return Played(recorded, at, "known", "in the store already")
         query = {"at": at.isoformat(), **({"project": self.project} if self.project else {})}
         try:
-            said = self.door.ask("POST", PATH, query, recorded.hook)
+            answer = self.transport.ask("POST", PATH, query, recorded.hook)
         except Refused as refused:
             if refused.final:
                 raise
             return Played(recorded, at, "failed", str(refused))
-        context = len((said.get("hookSpecificOutput") or {}).get("additionalContext") or "")
+        context = len((answer.get("hookSpecificOutput") or {}).get("additionalContext") or "")
         if not event:
             return Played(recorded, at, "taken", "the hub has nothing to do at this hook")
         outcome, why = self._outcome(recorded, at) if self.looks else ("taken", "")
@@ -342,7 +342,7 @@ class Player:
 
     def _ask(self, path: str, query: Row) -> Any:
         within = {"project": self.project} if self.project else {}
-        return self.door.ask("GET", path, {**query, **within, **_ALL})
+        return self.transport.ask("GET", path, {**query, **within, **_ALL})
 
 
 def _key(at: str, event: str, tool: str) -> tuple[str, str, str]:

@@ -15,7 +15,7 @@ from typing import Any
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
-from memoryhub.access import redaction
+from memoryhub.access import policy
 from memoryhub.backends import fts_query as queries
 from memoryhub.backends.schema import TEXT_COLUMNS
 from memoryhub.core.rule_files import RuleSchema, load_rule_file
@@ -73,7 +73,7 @@ def search_or_correct(
     found = search_memories(memories, typed, **options)
     if not found.unknown:
         return found
-    vocabulary = memories.filter(sensitivity__in=redaction.UNREDACTED_LEVELS)
+    vocabulary = memories.filter(sensitivity__in=policy.UNREDACTED_LEVELS)
     correction = correct_spelling(vocabulary, typed, memories if known is None else known())
     if correction is None:
         return found

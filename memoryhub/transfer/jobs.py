@@ -4,35 +4,82 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 from django.conf import settings
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from memoryhub.access.policy import Actor, Clearance
+from memoryhub.core.database import batched
 from memoryhub.core.dates import parse_moment
+from memoryhub.core.vocabulary import TrashReason
+from memoryhub.facts.services import MAX_FACTS, delete_facts
 from memoryhub.maintenance import results, runs
 from memoryhub.maintenance.operations.base import Change, Operation, Pace, Step
 from memoryhub.memories import serializers
+from memoryhub.memories.delete import move_to_trash
 from memoryhub.memories.errors import Conflict, Forbidden, NotFound, StoreError
-from memoryhub.memories.undo import Undo, record_action
-from memoryhub.models import MaintenanceRun, Memory, RunChanges
+from memoryhub.memories.undo import Inverse, Undo, inverse_of, record_action
+from memoryhub.models import JournalEntry, MaintenanceRun, Memory, Revision, RunChanges
 from memoryhub.transfer import uploads
-from memoryhub.transfer.field_mapping import MAPPING_TARGETS
 from memoryhub.transfer.formats import FORMATS, detect_format
 from memoryhub.transfer.id_map import IdMap
-from memoryhub.transfer.loader import OTHER_FIELDS, Batch, LoadOptions, Tally, find_projects_over_cap
+from memoryhub.transfer.loader import (
+    MAPPING_TARGETS,
+    OTHER_FIELDS,
+    Batch,
+    LoadOptions,
+    Tally,
+    find_projects_over_cap,
+)
 from memoryhub.transfer.reader import ImportReader, open_import
 from memoryhub.transfer.records import Item, Problem, ReadOptions, UnreadableFile
-from memoryhub.transfer.undo import OPERATION_NAME
+
+OPERATION_NAME = "import"
+_MAX_BATCH_DURATION = timedelta(minutes=1)  # between ``imported_at`` and ``pinned_at`` of an imported pin
+
+
+def imported_memories(uid: str) -> Q:
+    """Return the condition on the memories that an import created."""
+    run = MaintenanceRun.objects.filter(uid=uid, operation=OPERATION_NAME, dry_run=False, undoes=None).first()
+    if run is None or run.started_at is None:
+        return Q(pk__in=())
+    condition = Q(imported_at__gte=run.started_at, imported_at__lte=run.finished_at or timezone.now())
+    return condition if run.params.get("restores") else condition & Q(author=run.actor)
+
+
+def _added_items(rows: list[JournalEntry]) -> list[tuple[str, str]]:
+    return [(kind, uid) for row in rows for kind in ("facts", "memories") for uid in row.detail.get(kind, ())]
+
+
+def _remove_added(undo: Undo, units: Sequence[tuple[str, str]]) -> int:
+    """Move memories to the trash and delete facts. Memories that someone else changed or pinned stay."""
+    facts = [uid for kind, uid in units if kind == "facts"]
+    removed = sum(len(delete_facts(some, undo.actor, undo.now)) for some in batched(facts, MAX_FACTS))
+    uids = [uid for kind, uid in units if kind == "memories"]
+    visible = Memory.objects.visible_to(undo.actor.clearance).filter(uid__in=uids, deleted_at=None)
+    changed = Revision.objects.filter(memory=OuterRef("pk")).exclude(actor=undo.actor.name)
+    unchanged = visible.exclude(Exists(changed.exclude(actor__startswith="system:")))
+    gone = [memory for memory in unchanged if not _was_pinned_later(memory)]
+    move_to_trash(gone, undo.actor, TrashReason.UNDONE, undo.now, "delete", why=f"undo of import {undo.id}")
+    return len(gone) + removed
+
+
+def _was_pinned_later(memory: Memory) -> bool:
+    pinned_by_import = memory.imported_at and memory.pinned_at and memory.pinned_at - memory.imported_at
+    return memory.pinned and (not pinned_by_import or pinned_by_import > _MAX_BATCH_DURATION)
+
+
+inverse_of(Inverse(_added_items, _remove_added), OPERATION_NAME)
+
 
 FAILED, UNMAPPED, IGNORED, NOT_IMPORTED, WITHOUT_TTL = "failed", "unmapped", "ignored", "not_taken", "no_ttl"
 INFERRED_TYPE = "inferred_type"  # ``reason`` is a type that the text suggests

@@ -17,8 +17,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from memoryhub.embeddings.base import Embedder, EmbeddingError, Vectors
-from memoryhub.embeddings.provider import create_embedder
-from memoryhub.embeddings.settings import EmbeddingSettings
+from memoryhub.embeddings.provider import EmbeddingSettings, create_embedder
 from memoryhub.security.secrets import compile_rules, may_contain_secrets
 
 

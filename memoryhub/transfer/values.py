@@ -5,15 +5,20 @@ Values are understood where possible; changes to them are noted in the import re
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
+import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
-from typing import Any
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BeforeValidator, RootModel
 
 from memoryhub.core.vocabulary import TYPES, MemoryType
 from memoryhub.memories.imported_history import ImportedHistory
@@ -68,6 +73,41 @@ class ReadNotes:
     def items(self) -> Iterator[Item]:
         for what, count in self.counted.items():
             yield UnmappedField(what, count)
+
+
+class FieldRule(NamedTuple):
+    """How a field gets its value: a method, the names of values, and options (``formats/fields.toml``)."""
+
+    method: str
+    names: tuple[str, ...]
+    options: dict[str, str]
+
+    @classmethod
+    def parse(cls, rule: object) -> object:
+        if not isinstance(rule, str):
+            return rule
+        method, *words = rule.split()
+        if method not in _READERS:
+            raise ValueError(f"{method} is none of {', '.join(_READERS)}")
+        options = dict(word.split("=", 1) for word in words if "=" in word)
+        return cls(method, tuple(word for word in words if "=" not in word), options)
+
+    def read(self, fields: FieldReader) -> Any:
+        return _READERS[self.method](fields, *self.names, **self.options)
+
+
+FieldRules = dict[str, Annotated[FieldRule | int, BeforeValidator(FieldRule.parse)]]
+
+
+class _FieldFile(RootModel[dict[str, dict[str, FieldRules]]]):
+    """The rules by format and kind of record."""
+
+
+@cache
+def load_field_rules(format: str) -> dict[str, FieldRules]:
+    """Return the rules of a format by the kind of record."""
+    path = Path(__file__).with_name("formats") / "fields.toml"
+    return _FieldFile.model_validate(tomllib.loads(path.read_text("utf-8"))).root[format]
 
 
 class FieldReader:
@@ -215,6 +255,26 @@ class FieldReader:
             if name not in known and value not in (None, "", [], {}):
                 self.notes.add(f"metadata {printable_name(name)}")
 
+    def follow(self, rules: FieldRules) -> dict[str, Any]:
+        """Return the fields that have a rule."""
+        return {
+            name: rule.read(self) if isinstance(rule, FieldRule) else rule for name, rule in rules.items()
+        }
+
+    def memory(self, place: str, rules: FieldRules, *, source_id: str = "", **computed: Any) -> Item:
+        """Return a memory of the fields that have a rule or are computed, with its history."""
+        return self._make(place, MemoryDraft, {**self.follow(rules), **computed}, source_id)
+
+    def fact(self, place: str, rules: FieldRules, *, source_id: str = "", **computed: Any) -> Item:
+        """Return a fact, like :meth:`memory`."""
+        return self._make(place, FactDraft, {**self.follow(rules), **computed}, source_id)
+
+    def _make(
+        self, place: str, shape: type[MemoryDraft] | type[FactDraft], values: dict[str, Any], source_id: str
+    ) -> Item:
+        past = ImportedHistory(**{name: values.pop(name) for name in _HISTORY_FIELDS & values.keys()})
+        return self.record(place, shape, values, source_id=source_id, past=past)
+
     def record(
         self,
         place: str,
@@ -231,6 +291,29 @@ class FieldReader:
         named = {problem.field for problem in self.problems}
         others = made.problems if isinstance(made, InvalidItem) else []
         return InvalidItem(place, [*self.problems, *(one for one in others if one.field not in named)])
+
+
+_HISTORY_FIELDS = {one.name for one in dataclasses.fields(ImportedHistory)} - {"created_at"}
+
+
+def _read_text(fields: FieldReader, *names: str, default: str = "", max: str = "") -> str:
+    text = next(filter(None, map(fields.text, names)), default)
+    return text[: int(max)] if max else text
+
+
+def _read_share(fields: FieldReader, name: str, default: str = "0.5", scale: str = "1") -> float:
+    return fields.share(name, float(default), float(scale))
+
+
+_READERS: dict[str, Callable[..., Any]] = {
+    "text": _read_text,
+    "words": lambda fields, *names: fields.words(*names),
+    "count": lambda fields, name: fields.count(name),
+    "positive": lambda fields, name: fields.count(name) or None,
+    "share": _read_share,
+    "moment": lambda fields, *names: fields.moment(*names),
+    "past": lambda fields, *names: fields.past_moment(*names),
+}
 
 
 def days_between(start: datetime | None, end: datetime | None, now: datetime) -> float:

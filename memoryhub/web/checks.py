@@ -13,7 +13,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from pydantic import ValidationError
 
-from memoryhub.access import redaction
+from memoryhub.access import policy
 from memoryhub.access.policy import LEVELS, Clearance
 from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.checks import evaluation, services
@@ -80,8 +80,8 @@ class CheckForm(forms.Form):
         except ValidationError as error:
             for one in error.errors(include_url=False):
                 field = str(one["loc"][0]) if one["loc"] else None
-                said = str(one["msg"]).removeprefix("Value error, ")
-                self.add_error(field if field in self.fields else None, to_sentence(said))
+                message = str(one["msg"]).removeprefix("Value error, ")
+                self.add_error(field if field in self.fields else None, to_sentence(message))
         return None
 
     def refuse(self, refusal: StoreError) -> None:
@@ -117,7 +117,7 @@ def checks_page(request: HttpRequest) -> HttpResponse:
 def _rows(checks: list[MemoryCheck], clearance: Clearance) -> list[CheckRow]:
     named = [one.uid for check in checks for one in check.memories.all()]
     memories = Memory.objects.visible_to(clearance).filter(uid__in=named)
-    titles = {one.uid: redaction.display_name(one) for one in memories}
+    titles = {one.uid: policy.display_name(one) for one in memories}
     return [_row(check, clearance, titles) for check in checks]
 
 

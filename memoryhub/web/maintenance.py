@@ -25,8 +25,8 @@ from memoryhub.accounts.clearance import is_confined, request_actor, request_cle
 from memoryhub.accounts.people import may_manage_people
 from memoryhub.audit import clock
 from memoryhub.core.text import format_count
-from memoryhub.extraction import llm_budget
 from memoryhub.extraction import queue as extraction_queue
+from memoryhub.extraction import services
 from memoryhub.llm import LlmSettings, find_problems, sends_in_clear
 from memoryhub.maintenance import runs
 from memoryhub.maintenance import scheduler as daily
@@ -305,7 +305,7 @@ def language_model(request: HttpRequest) -> HttpResponse:
         raise PermissionDenied
     chosen = LlmSettings.now()
     config, confined = settings.MEMORYHUB, is_confined(request.user)
-    days = llm_budget.recent_usage(MAX_DAYS)
+    days = services.recent_usage(MAX_DAYS)
     today = days[0][1]
     shares = [
         BudgetShare("calls", today.calls, config.llm_daily_calls),

@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
-from memoryhub.access import redaction
+from memoryhub.access import policy
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.accounts.saved_searches import list_saved_searches
@@ -180,7 +180,7 @@ def _memories(live: MemoryQuerySet, typed: str) -> list[PaletteItem]:
         found += bare.titled_with(typed).exclude(pk__in=[memory.pk for memory in found])[:room]
     return [
         PaletteItem(
-            redaction.display_name(memory),
+            policy.display_name(memory),
             reverse("memory", args=[memory.uid]),
             memory.project,
             memory.sensitivity,

@@ -16,8 +16,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from memoryhub.access.policy import Actor, Clearance
-from memoryhub.access.redaction import format_display_name, is_redacted
+from memoryhub.access.policy import Actor, Clearance, format_display_name, is_redacted
 from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.accounts.tokens import token_actor
 from memoryhub.capture import projects

@@ -12,7 +12,7 @@ from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_safe
 
-from memoryhub.access import redaction
+from memoryhub.access import policy
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
 from memoryhub.backends.fts_query import Query, parse_query
@@ -116,9 +116,9 @@ def _note(memory: Memory, snapshot: Snapshot) -> str:
 
 
 def _to_search_hit(query: Query, hit: Hit, note: str) -> SearchHit:
-    if redaction.is_redacted(hit.memory.sensitivity):
-        name = escape(redaction.display_name(hit.memory))
-        return SearchHit(hit, name, escape(redaction.REDACTED_NOTICE), note)
+    if policy.is_redacted(hit.memory.sensitivity):
+        name = escape(policy.display_name(hit.memory))
+        return SearchHit(hit, name, escape(policy.REDACTED_NOTICE), note)
     title = collapse_whitespace(hit.memory.title)
     content = collapse_whitespace(to_plain_text(hit.memory.content))
     rest = without_title_prefix(content, collapse_whitespace(to_plain_text(title)))

@@ -22,8 +22,8 @@ from memoryhub.memories.filters import MemoryFilter
 from memoryhub.models import MaintenanceRun
 from memoryhub.transfer import jobs, uploads
 from memoryhub.transfer.export import ExportSelection
-from memoryhub.transfer.field_mapping import MAPPING_TARGETS
 from memoryhub.transfer.formats import FORMATS, OWN_FORMAT, WRITERS
+from memoryhub.transfer.loader import MAPPING_TARGETS
 from memoryhub.web.base.fields import to_sentence
 from memoryhub.web.runs import control, number_parameter, progress_context, render_progress
 

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from memoryhub import memories as store
-from memoryhub.admin import bulk, memory_actions
+from memoryhub.admin import base, memory_actions
 from memoryhub.facts import services
 from memoryhub.memories import undo
 from memoryhub.memories.schemas import FactDraft, MemoryPatch
@@ -175,7 +175,7 @@ def test_what_is_confirmed_is_what_was_shown(curator, three, remember):
 
 
 def test_too_many_at_once_are_refused(curator, three, monkeypatch):
-    monkeypatch.setattr(bulk.select_rows, "__defaults__", ("pk", 2))
+    monkeypatch.setattr(base.select_rows, "__defaults__", ("pk", 2))
     response = act(curator, "trash", *three)
     assert any("at most 2" in text for text in shown_messages(curator, response))
     assert Memory.objects.live().count() == 3

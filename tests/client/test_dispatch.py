@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from memoryhub.client import command_line
+from memoryhub import __main__ as command_line
 from memoryhub.ops import bootstrap
 
 

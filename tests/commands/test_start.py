@@ -16,7 +16,7 @@ from memoryhub.ops.checks import INSTALLATION
 HEAVY = (
     "memoryhub.api.router",
     "memoryhub.extraction.rules.extractor",
-    "memoryhub.security.prompt_injection.patterns",
+    "memoryhub.security.prompt_injection.detector",
     "memoryhub.web.urls",
     "memoryhub.admin",
     "granian",

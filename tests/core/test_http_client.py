@@ -109,7 +109,7 @@ def test_redirect_to_another_address_is_not_followed(code: int) -> None:
 def test_settings_reach_both_endpoints(lookups: list[str], configure: Callable[..., None]) -> None:
     from memoryhub.embeddings import EmbeddingError
     from memoryhub.embeddings.endpoint import EndpointEmbedder
-    from memoryhub.embeddings.settings import EmbeddingSettings
+    from memoryhub.embeddings.provider import EmbeddingSettings
     from memoryhub.llm import LlmSettings
 
     with serving() as endpoint:

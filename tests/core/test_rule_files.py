@@ -9,7 +9,7 @@ import pytest
 
 from memoryhub.core.rule_files import PatternFile, Regex, RuleFileError, Words, load_rule_file
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.extraction.rules.signs import load_signs
+from memoryhub.extraction.rules.extractor import load_signs
 
 
 class Example(PatternFile):

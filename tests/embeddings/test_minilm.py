@@ -12,8 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from memoryhub.embeddings.base import EmbeddingError
-from memoryhub.embeddings.provider import create_embedder
-from memoryhub.embeddings.settings import EmbeddingSettings
+from memoryhub.embeddings.provider import EmbeddingSettings, create_embedder
 from tests.embeddings.models import WORDS, write_tokenizer
 
 CONFIG = {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from memoryhub.extraction.comparison import CATEGORIES, Destination
 from memoryhub.extraction.conversation import Turn, parse_turns
 from memoryhub.extraction.rules import extract
-from memoryhub.extraction.rules.signs import name_different_people
+from memoryhub.extraction.rules.extractor import name_different_people
 from memoryhub.security.secrets import find_secrets
 from tools.commands.evaluate_extraction import evaluate, figures
 

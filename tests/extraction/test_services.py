@@ -10,7 +10,7 @@ import pytest
 
 from memoryhub import memories
 from memoryhub.access.policy import Actor
-from memoryhub.extraction import llm_budget, rules, services
+from memoryhub.extraction import rules, services
 from memoryhub.extraction.comparison import Destination
 from memoryhub.extraction.conversation import Turn
 from memoryhub.models import JournalEntry, Memory
@@ -113,7 +113,7 @@ def test_exhausted_call_budget_falls_back_to_rules(
     configure(**model.configured, llm_daily_calls=1)
     services.extract_by_model(said, PLACE, actor)
     read = services.extract_by_model(said, PLACE, actor)
-    assert len(model.asked) == llm_budget.usage_on().calls == 1
+    assert len(model.asked) == services.usage_on().calls == 1
     assert read.extractor == "rules"
     assert "used up" in read.notes[0]
 

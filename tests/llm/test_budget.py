@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from memoryhub.extraction import llm_budget
-from memoryhub.extraction.llm_budget import Budget, DailyUsage
+from memoryhub.extraction import services
+from memoryhub.extraction.services import Budget, DailyUsage
 from memoryhub.llm import ModelError
 from memoryhub.models import ModelUse
 
@@ -24,14 +24,14 @@ def budget(db: None) -> Budget:
 
 def test_reservation_is_replaced_by_the_use(budget: Budget) -> None:
     charge = budget.reserve("tiny", 1000)
-    assert llm_budget.usage_on(DAY) == DailyUsage(1, 0, 1000, 0)
+    assert services.usage_on(DAY) == DailyUsage(1, 0, 1000, 0)
     charge.settle(40, 5)
-    assert llm_budget.usage_on(DAY) == DailyUsage(1, 0, 40, 5)
+    assert services.usage_on(DAY) == DailyUsage(1, 0, 40, 5)
 
 
 def test_failure_is_counted(budget: Budget) -> None:
     budget.reserve("tiny", 1000).settle(0, 0, failed=True)
-    assert llm_budget.usage_on(DAY) == DailyUsage(1, 1, 0, 0)
+    assert services.usage_on(DAY) == DailyUsage(1, 1, 0, 0)
 
 
 def test_call_limit_is_enforced(budget: Budget, configure: Any) -> None:
@@ -40,7 +40,7 @@ def test_call_limit_is_enforced(budget: Budget, configure: Any) -> None:
         budget.reserve("tiny", 10).settle(1, 1)
     with pytest.raises(ModelError, match="2 calls of today are used up"):
         budget.reserve("tiny", 10)
-    assert llm_budget.usage_on(DAY).calls == 2
+    assert services.usage_on(DAY).calls == 2
 
 
 def test_token_limit_is_enforced(budget: Budget, configure: Any) -> None:
@@ -68,7 +68,7 @@ def test_next_day_starts_at_zero(db: None, configure: Any) -> None:
     configure(llm_daily_calls=1)
     Budget(lambda: datetime(2026, 3, 1, 23, 59, tzinfo=UTC)).reserve("tiny", 10)
     Budget(lambda: datetime(2026, 3, 2, 0, 0, tzinfo=UTC)).reserve("tiny", 10)
-    assert [spent.calls for _, spent in llm_budget.recent_usage(3, date(2026, 3, 2))] == [1, 1, 0]
+    assert [spent.calls for _, spent in services.recent_usage(3, date(2026, 3, 2))] == [1, 1, 0]
 
 
 def test_settling_after_midnight_counts_for_the_day_before(budget: Budget) -> None:
@@ -95,4 +95,4 @@ def test_concurrent_requests_respect_the_budget(configure: Any) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (llm_budget.usage_on().calls, len(refused)) == (5, 7)
+    assert (services.usage_on().calls, len(refused)) == (5, 7)

@@ -14,7 +14,7 @@ from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
 from memoryhub.facts.services import create_fact
 from memoryhub.management.commands import mcp
-from memoryhub.mcp.stdio import StdioConnection
+from memoryhub.management.commands.mcp import StdioConnection
 from memoryhub.memories.schemas import FactDraft
 from memoryhub.models import AgentToken, Fact, JournalEntry, Memory
 from memoryhub.toolsets import TOOLSETS

@@ -14,8 +14,8 @@ from memoryhub.access.policy import system_actor
 from memoryhub.accounts import tokens
 from memoryhub.core.vocabulary import Right
 from memoryhub.http.authentication import Caller
+from memoryhub.management.commands.mcp import StdioConnection
 from memoryhub.mcp import http
-from memoryhub.mcp.stdio import StdioConnection
 from memoryhub.models import AgentToken, JournalEntry, Memory
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.toolsets.base import Tool, Toolset

@@ -95,7 +95,7 @@ def test_wheel_installs_the_command_memoryhub(wheel):
     [name] = [name for name in wheel.namelist() if name.endswith("entry_points.txt")]
     scripts = ConfigParser()
     scripts.read_string(wheel.read(name).decode())
-    assert dict(scripts["console_scripts"]) == {"memoryhub": "memoryhub.client.command_line:main"}
+    assert dict(scripts["console_scripts"]) == {"memoryhub": "memoryhub.__main__:main"}
 
 
 def test_source_archive_contains_what_the_wheel_is_built_from(built):

@@ -27,7 +27,7 @@ from memoryhub.facts import services
 from memoryhub.memories.schemas import FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import JournalEntry, Memory
 from memoryhub.security import secrets
-from memoryhub.security.secrets import UNCHECKED, CheckTooCostly, find_secrets, nearby, redact
+from memoryhub.security.secrets import UNCHECKED, CheckTooCostly, find_secrets, redact
 from memoryhub.security.secrets.secret_rules import find_matches, load_rules
 from tests.cost import cost_ratio
 from tools.secret_examples import make_examples
@@ -220,7 +220,7 @@ def test_ordinary_text_uses_a_small_part_of_the_budget():
         text = ORDINARY[at : at + 2000]
         for rule in load_rules():
             list(find_matches(rule, text, budget))
-        list(nearby.find_near_service_names(text, budget))
+        list(secrets.find_near_service_names(text, budget))
         assert budget.spent < budget.limit / 2
 
 

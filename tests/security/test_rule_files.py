@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from memoryhub.core.rule_files import RuleFileError, RuleSchema, load_rule_file
-from memoryhub.security.prompt_injection import lexicon, patterns
-from memoryhub.security.secrets import nearby, secret_rules
+from memoryhub.security import secrets
+from memoryhub.security.prompt_injection import detector, lexicon
+from memoryhub.security.secrets import secret_rules
 from memoryhub.security.secrets.checks import CHECKS
 
 RULE = 'id = "x"\nkind = "X token"\nkeywords = ["x_"]\nregex = "x_[a-z]+"\n'
@@ -25,7 +26,7 @@ def load(path: Path, text: str, schema: type[RuleSchema]) -> RuleSchema:
 class TestSecretRules:
     def test_all_files_are_loaded(self) -> None:
         names = {path.stem for path in secret_rules.RULES.glob("*.toml")}
-        assert names == {*secret_rules.RULE_FILES, nearby._SERVICES.stem}
+        assert names == {*secret_rules.RULE_FILES, secrets._SERVICES.stem}
 
     def test_ids_are_unique(self) -> None:
         ids = Counter(rule.id for rule in secret_rules.load_rules())
@@ -42,7 +43,7 @@ class TestSecretRules:
         assert {name for name, check in CHECKS.items() if check not in used} == set()
 
     def test_service_names_are_single_lower_case_words(self) -> None:
-        names = nearby.load_service_names().services
+        names = secrets.load_service_names().services
         assert [name for name in names if not re.fullmatch("[a-z0-9]+", name)] == []
 
     def test_defaults_and_fragments_are_filled_in(self, tmp_path: Path) -> None:
@@ -80,7 +81,7 @@ class TestSecretRules:
 
 class TestPromptInjectionRules:
     def test_all_files_are_loaded(self) -> None:
-        assert {path.stem for path in patterns.EVIDENCE.glob("*.toml")} == set(patterns.KINDS)
+        assert {path.stem for path in detector.EVIDENCE.glob("*.toml")} == set(detector.KINDS)
 
     def test_every_language_sets_instructions_aside(self) -> None:
         languages: dict[str, set[str]] = {}
@@ -99,11 +100,11 @@ class TestPromptInjectionRules:
             (lexicon.WordFile, "[parts]\n", "language: Field required"),
             (lexicon.WordFile, 'language = "Latin"\n[parts]\nignore = ["x"]', "parts.ignore"),
             (
-                patterns.EvidenceFile,
+                detector.EvidenceFile,
                 '[[rules]]\nevidence = "x"\nweight = 1',
                 "rules.0.pattern",
             ),
-            (patterns.EvidenceFile, '[[rules]]\nevidence = "x"\npattern = "y"\nweight = 3', "rules.0.weight"),
+            (detector.EvidenceFile, '[[rules]]\nevidence = "x"\npattern = "y"\nweight = 3', "rules.0.weight"),
         ],
     )
     def test_error_names_the_key(
@@ -113,6 +114,6 @@ class TestPromptInjectionRules:
             load(tmp_path, text, schema)
 
     def test_unknown_part_in_a_pattern_is_an_error(self) -> None:
-        rule = patterns.EvidenceRule(evidence="x", weight=1, pattern="{nonsense} ~3 {you}")
+        rule = detector.EvidenceRule(evidence="x", weight=1, pattern="{nonsense} ~3 {you}")
         with pytest.raises(RuleFileError, match=r"leak\.toml: no word has the part nonsense"):
-            list(patterns._compile_rule("leak", rule))
+            list(detector._compile_rule("leak", rule))

@@ -63,7 +63,7 @@ class TestVisibility:
         seen = panel_of(visitor.get(GRAPH, {"node": "everyone"}))
         assert "of public" in seen.words
         assert "of secret" not in seen.words
-        assert visitor.get(GRAPH, {"node": "everyone"}).context["picture"].nodes[0].beside == 1
+        assert visitor.get(GRAPH, {"node": "everyone"}).context["picture"].nodes[0].neighbours == 1
 
     def test_the_panel_lists_visible_memories_only(
         self, say: Say, sign_in: Any, four_levels: dict[str, Memory]

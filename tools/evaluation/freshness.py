@@ -34,8 +34,8 @@ class Freshness:
 
 def measure_history(folder: Path) -> Freshness:
     """Play the history of a folder into the store, and compare the marks of its memories with the labels."""
-    with inside(system_actor("evaluate"), "evaluate_freshness") as door:
-        list(Player(door, read_transcript(folder / "history.jsonl"), PROJECT, looks=False).play())
+    with inside(system_actor("evaluate"), "evaluate_freshness") as transport:
+        list(Player(transport, read_transcript(folder / "history.jsonl"), PROJECT, looks=False).play())
     visible = Memory.objects.visible_to(Clearance.up_to(Sensitivity.SECRET)).filter(project=PROJECT)
     stored = list(visible.filter(deleted_at__isnull=True))
     result = Freshness()

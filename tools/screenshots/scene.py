@@ -11,7 +11,6 @@ from django.utils.crypto import get_random_string
 
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.accounts import people
-from memoryhub.capture import flagging_worker
 from memoryhub.maintenance import runs
 from memoryhub.models import (
     Extraction,
@@ -23,7 +22,7 @@ from memoryhub.models import (
     ModelUse,
     Session,
 )
-from memoryhub.ops import demo
+from memoryhub.ops import demo, worker
 from memoryhub.ops.demo import play_session
 from memoryhub.transfer import jobs
 from tools.screenshots import frozen_clock
@@ -75,7 +74,7 @@ def _watched() -> None:
     """As the server's own process does beside its requests: the governor looks at what was written."""
     row: int | None = 0
     while row is not None:
-        row = flagging_worker.flag_next_memories(row)
+        row = worker.flag_next_memories(row)
 
 
 def _tended() -> None:

@@ -120,7 +120,7 @@ class ProblemTracker:
         self._complaint = ""  # last complaint of the user
         self._asked_why = False
         self._options: dict[int, str] = {}
-        self._said: list[str] = []  # recent sentences of the user that belong to no problem
+        self._recent: list[str] = []  # recent sentences of the user that belong to no problem
         self._proposed: list[str] = []  # last proposals of the assistant
 
     def read_turn(self, role: str, sentences: Sequence[Sentence]) -> set[str]:
@@ -138,7 +138,7 @@ class ProblemTracker:
             if self._read_sentence(role, sentence, before):
                 used.add(sentence.text)
             elif role == USER:
-                self._said = [*self._said, sentence.text][-_MAX_OPEN_TURNS:]
+                self._recent = [*self._recent, sentence.text][-_MAX_OPEN_TURNS:]
             before = sentence.text
         self._remember(role, sentences)
         return used
@@ -176,7 +176,7 @@ class ProblemTracker:
 
     def _is_about_other_work(self, text: str) -> bool:
         own = terms(text)
-        return any(len(own & terms(said)) >= _MIN_SHARED_WORDS for said in self._said)
+        return any(len(own & terms(other)) >= _MIN_SHARED_WORDS for other in self._recent)
 
     def _check_verdict(self, sentences: Sequence[Sentence]) -> None:
         """Check whether the user confirms or rejects the proposed fix."""

@@ -61,10 +61,10 @@ def strip_foreign_text(message: str) -> str:
     """
     if _RULES.role_to_play.match(message):
         return ""
-    said = _RULES.letter.split(message[:MAX_MESSAGE_CHARS], maxsplit=1)[0]
-    said = _RULES.text_task.sub(r"\1", said)
-    said = _RULES.points_to_text.sub(r"\1", said)
-    return _RULES.quoted.sub(" … ", said)
+    statement = _RULES.letter.split(message[:MAX_MESSAGE_CHARS], maxsplit=1)[0]
+    statement = _RULES.text_task.sub(r"\1", statement)
+    statement = _RULES.points_to_text.sub(r"\1", statement)
+    return _RULES.quoted.sub(" … ", statement)
 
 
 def split_sentences(message: str) -> list[Sentence]:
@@ -75,9 +75,9 @@ def split_sentences(message: str) -> list[Sentence]:
             if _is_prose(part):
                 stated = _RULES.statement_before_question.match(part)
                 asked = bool(_QUESTION.search(part)) and stated is None
-                said = stated["said"] if stated else part
-                hedged = None if asked else _RULES.statement_before_hedge.match(said)
-                found.append(Sentence(hedged["said"] if hedged else said, asked, number))
+                statement = stated["said"] if stated else part
+                hedged = None if asked else _RULES.statement_before_hedge.match(statement)
+                found.append(Sentence(hedged["said"] if hedged else statement, asked, number))
         if len(found) >= MAX_SENTENCES_PER_MESSAGE:
             break
     return found

@@ -52,7 +52,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print the outcomes as one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        said = self._turns(options["transcript"])
+        turns = self._turns(options["transcript"])
         place = Destination(
             short_name(options["project"], "--project"),
             short_name(options["session_id"], "--session-id"),
@@ -60,11 +60,11 @@ class Command(BaseCommand):
             options["sensitivity"],
         )
         if options["dry_run"]:
-            self._tell(self._planned(said), options["json"])
+            self._tell(self._planned(turns), options["json"])
             return
         clearance = Clearance(frozenset(LEVELS), short_name(options["owner"], "--owner"))
         actor = operator(clearance, options["actor"])
-        self._tell(self._read(said, place, actor, options["rules"]), options["json"])
+        self._tell(self._read(turns, place, actor, options["rules"]), options["json"])
 
     def _turns(self, path: Path) -> list[Turn]:
         try:
@@ -74,8 +74,8 @@ class Command(BaseCommand):
         except OSError as error:
             raise CommandError(f"{path} cannot be read: {error.strerror}") from None
 
-    def _planned(self, said: Sequence[Turn]) -> ExtractionResult:
-        found = rules.extract(said)
+    def _planned(self, turns: Sequence[Turn]) -> ExtractionResult:
+        found = rules.extract(turns)
         results = [
             {
                 "outcome": "found",
@@ -88,12 +88,12 @@ class Command(BaseCommand):
         return ExtractionResult(results=list(results))
 
     def _read(
-        self, said: Sequence[Turn], place: Destination, actor: Actor, only_rules: bool
+        self, turns: Sequence[Turn], place: Destination, actor: Actor, only_rules: bool
     ) -> ExtractionResult:
         try:
             place = queue.resolve_destination(place, actor)
             return (services.extract_by_rules if only_rules else services.extract_by_model)(
-                said, place, actor
+                turns, place, actor
             )
         except StoreError as refusal:
             raise CommandError(str(refusal)) from None

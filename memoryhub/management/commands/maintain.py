@@ -229,15 +229,15 @@ class Command(BaseCommand):
 
     def _wait_for_others(self, run: MaintenanceRun) -> None:
         """One run that writes at a time: two would take turns, and agents would wait for both."""
-        said = ""
+        reported = ""
         while not run.dry_run:
             others = MaintenanceRun.objects.filter(status=Status.RUNNING, dry_run=False).exclude(pk=run.pk)
             if (other := others.first()) is None:
                 return
-            if said != other.uid:
-                said = other.uid
+            if reported != other.uid:
+                reported = other.uid
                 self.stdout.write(
-                    f"{run.operation}: waiting for {other.operation} (run {said}), "
+                    f"{run.operation}: waiting for {other.operation} (run {reported}), "
                     "at which the server or another command is"
                 )
                 self.stdout.flush()

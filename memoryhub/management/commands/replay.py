@@ -18,13 +18,13 @@ from memoryhub.core.claude_code import ENVIRONMENT_VARIABLE
 from memoryhub.management.operator import operator, plural, short_name, shown
 from memoryhub.ops.checks import INSTALLATION
 from memoryhub.ops.replay import (
-    Door,
     NotATranscript,
     Outside,
     Played,
     Player,
     Refused,
     Transcript,
+    Transport,
     inside,
     is_address,
     read_transcript,
@@ -63,12 +63,12 @@ class Command(BaseCommand):
         transcript = self._read(options["file"])
         project = short_name(options["project"], "--project")
         try:
-            with self._door(options) as door:
-                player = Player(door, transcript, project, options["speed"], looks=bool(self.lines))
+            with self._transport(options) as transport:
+                player = Player(transport, transcript, project, options["speed"], looks=bool(self.lines))
                 failed = self._play(player)
                 self._show(player)
         except Refused as refused:
-            raise CommandError(f"{door.where}: {refused}") from None
+            raise CommandError(f"{transport.where}: {refused}") from None
         except DatabaseError as error:
             raise CommandError(f"stopped: {error}. See manage.py doctor.") from None
         if failed or transcript.broken:
@@ -86,10 +86,10 @@ class Command(BaseCommand):
         return transcript
 
     @contextmanager
-    def _door(self, options: dict[str, Any]) -> Iterator[Door]:
+    def _transport(self, options: dict[str, Any]) -> Iterator[Transport]:
         if not options["url"]:
-            with inside(operator(Clearance.up_to("secret")), TOKEN_NAME) as door:
-                yield door
+            with inside(operator(Clearance.up_to("secret")), TOKEN_NAME) as transport:
+                yield transport
             return
         token = options["token"] or os.environ.get(ENVIRONMENT_VARIABLE, "")
         if not is_address(options["url"]):
@@ -112,7 +112,7 @@ class Command(BaseCommand):
             ) from None
         counts = [f"{counted[name]:,} {name}" for name in _ORDER if counted[name]]
         self.stdout.write(
-            f"Played {plural(counted.total(), 'hook')} into {player.door.where}: {', '.join(counts)}"
+            f"Played {plural(counted.total(), 'hook')} into {player.transport.where}: {', '.join(counts)}"
         )
         return counted["failed"]
 

@@ -110,5 +110,5 @@ class Command(BaseCommand):
 
 
 def _line(finding: SecretFinding) -> str:
-    said = f"{finding.place.name} {shown(finding.shown)}  {finding.field} line {finding.line}: {finding.kind}"
-    return f"{said} (quarantined)" if finding.quarantined else said
+    line = f"{finding.place.name} {shown(finding.shown)}  {finding.field} line {finding.line}: {finding.kind}"
+    return f"{line} (quarantined)" if finding.quarantined else line

@@ -16,7 +16,7 @@ from memoryhub.access.policy import LEVELS, WAITING_LEVELS
 from memoryhub.audit import clock as jumps
 from memoryhub.backends import change_log
 from memoryhub.embeddings import EmbeddingError, configured
-from memoryhub.embeddings.settings import EmbeddingSettings, find_problems
+from memoryhub.embeddings.provider import EmbeddingSettings, find_problems
 from memoryhub.maintenance import scheduler
 from memoryhub.maintenance.executor import is_lost, mark_interrupted
 from memoryhub.memories.delete import count_by_quota, fullest

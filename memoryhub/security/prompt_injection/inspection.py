@@ -8,7 +8,12 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from memoryhub.security.prompt_injection.decoding import decode_rot13, find_encoded_passages, reverse_text
+from memoryhub.security.prompt_injection.decoding import (
+    decode_rot13,
+    find_encoded_passages,
+    find_markup,
+    reverse_text,
+)
 from memoryhub.security.prompt_injection.findings import (
     INSTRUCTION_REMOVED,
     WORDING_EVIDENCE,
@@ -17,7 +22,6 @@ from memoryhub.security.prompt_injection.findings import (
     Finding,
     Verdict,
 )
-from memoryhub.security.prompt_injection.markup import find_markup
 from memoryhub.security.prompt_injection.normalisation import NormalisedText, normalise
 
 if TYPE_CHECKING:

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.memories.imported_history import ImportedHistory
-from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer.foreign_history import append_statements, foreign_id, make_replacement, make_session
 from memoryhub.transfer.foreign_json import JsonFormat, JsonSample
 from memoryhub.transfer.records import InvalidItem, Item, Problem, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
+from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules, printable_name
 
+_RULES = load_field_rules("agentmemory")
 _TYPES = {"bug": MemoryType.BUGFIX, "insight": MemoryType.DISCOVERY, "lesson": MemoryType.DISCOVERY}
 _FIELDS = {
     "memories": "id createdAt updatedAt type title content concepts files sessionIds strength version"
@@ -29,7 +28,6 @@ _FIELDS = {
     " strength createdAt updatedAt",
     "lessons": "id content context confidence tags project createdAt updatedAt",
 }
-_MAX_RATING = 10.0  # of strength and importance
 _IGNORED = frozenset(("version", "exportedAt", "pagination"))
 _STORES = {"mem:memories": "memories", "mem:sessions": "sessions"}  # of standalone.json
 _PYTHON_FIELDS = {"document", "metadata", "id"}
@@ -92,18 +90,18 @@ def _uid(kind: str, source_id: str) -> str:
     return foreign_id(f"agentmemory {kind}", source_id)
 
 
-def _record(place: str, fields: FieldReader, uid: str, draft: dict[str, Any], **history: Any) -> Item:
-    """Return a memory with the values that all kinds have."""
-    created = fields.past_moment("createdAt", "timestamp")
-    common = {
-        "title": fields.text("title")[:500],
-        "project": fields.text("project"),
-        "concepts": fields.words("concepts"),
-        "ttl_days": 0,
-        "created_at": created,
-    }
-    past = ImportedHistory(uid=uid, updated_at=fields.past_moment("updatedAt") or created, **history)
-    return fields.record(place, MemoryDraft, {**common, **draft}, source_id=uid, past=past)
+def _record(place: str, fields: FieldReader, kind: str, id_name: str = "id", **computed: Any) -> Item:
+    """Return a memory with the values that all kinds have, and those of its kind."""
+    uid, created = _uid(kind, fields.text(id_name)), fields.past_moment("createdAt", "timestamp")
+    return fields.memory(
+        place,
+        {**_RULES["common"], **_RULES[kind]},
+        source_id=uid,
+        uid=uid,
+        created_at=created,
+        updated_at=fields.past_moment("updatedAt") or created,
+        **computed,
+    )
 
 
 def _read_memory(place: str, fields: FieldReader) -> Item:
@@ -111,17 +109,8 @@ def _read_memory(place: str, fields: FieldReader) -> Item:
     sessions = fields.words("sessionIds")
     if len(sessions) > 1:
         fields.notes.add("sessionIds beyond the first", len(sessions) - 1)
-    draft = {
-        "content": fields.text("content") or fields.text("title"),
-        "type": kind,
-        "tags": tags,
-        "files_read": fields.words("files"),
-        "importance": fields.share("strength", 0.5, _MAX_RATING),
-        "session_id": sessions[0] if sessions else "",
-    }
-    return _record(
-        place, fields, _uid("memory", fields.text("id")), draft, expires_at=fields.moment("forgetAfter")
-    )
+    session = sessions[0] if sessions else ""
+    return _record(place, fields, "memory", type=kind, tags=tags, session_id=session)
 
 
 def _replacements(place: str, fields: FieldReader) -> Iterator[Item]:
@@ -134,55 +123,23 @@ def _replacements(place: str, fields: FieldReader) -> Iterator[Item]:
 def _read_observation(place: str, fields: FieldReader) -> Item:
     kind, tags = fields.memory_type("type", _TYPES, MemoryType.CHANGE)
     text = append_statements(fields.text("narrative"), fields.words("facts"))
-    draft = {
-        "content": text or fields.text("subtitle") or fields.text("title"),
-        "subtitle": fields.text("subtitle")[:1000],
-        "type": kind,
-        "tags": tags,
-        "files_modified": fields.words("files"),
-        "importance": fields.share("importance", 0.5, _MAX_RATING),
-        "confidence": fields.share("confidence", 0.5),
-        "session_id": fields.text("sessionId"),
-    }
-    return _record(place, fields, _uid("observation", fields.text("id")), draft)
+    content = text or fields.text("subtitle") or fields.text("title")
+    return _record(place, fields, "observation", content=content, type=kind, tags=tags)
 
 
 def _read_summary(place: str, fields: FieldReader) -> Item:
-    decisions = fields.words("keyDecisions")
-    draft = {
-        "content": append_statements(fields.text("narrative"), decisions) or fields.text("title"),
-        "type": MemoryType.SESSION_SUMMARY,
-        "files_modified": fields.words("filesModified"),
-        "session_id": fields.text("sessionId"),
-    }
-    return _record(place, fields, _uid("summary", fields.text("sessionId")), draft)
+    content = append_statements(fields.text("narrative"), fields.words("keyDecisions"))
+    content, kind = content or fields.text("title"), MemoryType.SESSION_SUMMARY
+    return _record(place, fields, "summary", "sessionId", content=content, type=kind)
 
 
 def _read_semantic(place: str, fields: FieldReader) -> Item:
-    draft = {
-        "content": fields.text("fact"),
-        "type": MemoryType.FACT,
-        "confidence": fields.share("confidence", 0.5),
-        "importance": fields.share("strength", 0.5),
-    }
-    return _record(
-        place,
-        fields,
-        _uid("semantic", fields.text("id")),
-        draft,
-        accessed_count=fields.count("accessCount"),
-        last_accessed_at=fields.past_moment("lastAccessedAt"),
-    )
+    return _record(place, fields, "semantic", type=MemoryType.FACT)
 
 
 def _read_lesson(place: str, fields: FieldReader) -> Item:
-    draft = {
-        "content": "\n\n".join(filter(None, (fields.text("content"), fields.text("context")))),
-        "type": MemoryType.DISCOVERY,
-        "tags": fields.words("tags"),
-        "confidence": fields.share("confidence", 0.5),
-    }
-    return _record(place, fields, _uid("lesson", fields.text("id")), draft)
+    content = "\n\n".join(filter(None, (fields.text("content"), fields.text("context"))))
+    return _record(place, fields, "lesson", content=content, type=MemoryType.DISCOVERY)
 
 
 def _read_session(place: str, fields: FieldReader) -> Item:
@@ -197,17 +154,16 @@ def _read_python(place: str, collection: str, fields: FieldReader) -> Item:
     fields.note_unsupported_metadata(metadata.values, _PYTHON_METADATA)
     uid = _uid(f"document {collection}", fields.text("id"))
     created = metadata.past_moment("created_at")
-    draft = {
+    computed = {
         "content": fields.text("document"),
         "category": collection[:100],
         "confidence": metadata.share("confidence", 0.5),
         "type": MemoryType.GENERAL,
-        "ttl_days": 0,
         "created_at": created,
+        "updated_at": metadata.past_moment("updated_at", "created_at"),
     }
-    past = ImportedHistory(uid=uid, updated_at=metadata.past_moment("updated_at", "created_at"))
     fields.problems += metadata.problems
-    return fields.record(place, MemoryDraft, draft, source_id=uid, past=past)
+    return fields.memory(place, {}, source_id=uid, uid=uid, ttl_days=0, **computed)
 
 
 _READERS: dict[str, Callable[[str, FieldReader], Item]] = {

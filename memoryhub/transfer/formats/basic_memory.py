@@ -16,13 +16,12 @@ from pathlib import Path, PurePosixPath
 from memoryhub.core.front_matter import InvalidFrontMatter, parse_front_matter
 from memoryhub.core.text import collapse_whitespace
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.memories.imported_history import ImportedHistory
-from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.transfer.files import member_names, open_member, select_members
 from memoryhub.transfer.foreign_history import foreign_id
 from memoryhub.transfer.records import InvalidItem, Item, Problem, ReadOptions, UnreadableFile
-from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
+from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules, printable_name
 
+_FIELDS = load_field_rules("basic-memory")
 MAX_NOTE_BYTES = 5 * 1024 * 1024
 _NOTE = re.compile(r"\.md$", re.I)
 _SAMPLE_NOTES = 20
@@ -134,14 +133,13 @@ def _read_note(note: _Note, notes: ReadNotes, file: str) -> tuple[Item, list[Ite
 
 
 def _make_fact(place: str, fields: FieldReader, uid: str, match: re.Match[str]) -> Item:
-    draft = {
+    triple = {
         "subject": collapse_whitespace(fields.text("title"))[:500],
         "predicate": collapse_whitespace(match["kind"].replace("_", " ")),
         "object": collapse_whitespace(match["target"]),
-        "memory_id": uid,
     }
-    fact_id = foreign_id(BasicMemory.name, "/".join((uid, draft["predicate"], draft["object"])))
-    return fields.record(place, FactDraft, draft, source_id=fact_id, past=ImportedHistory(uid=fact_id))
+    fact_id = foreign_id(BasicMemory.name, "/".join((uid, triple["predicate"], triple["object"])))
+    return fields.fact(place, {}, source_id=fact_id, uid=fact_id, memory_id=uid, **triple)
 
 
 def _make_record(place: str, fields: FieldReader, body: str, uid: str, note: _Note) -> Item:
@@ -149,15 +147,15 @@ def _make_record(place: str, fields: FieldReader, body: str, uid: str, note: _No
     observed = [tag for line in _HASHTAG.findall(body) for tag in _TAG.findall(line)]
     folder = PurePosixPath(note.name).parent.name
     changed = fields.past_moment("modified", "updated", "updated_at") or note.changed
-    draft = {
-        "content": body.strip("\n"),
-        "title": fields.text("title")[:500],
-        "type": kind,
-        "tags": list(dict.fromkeys([*fields.words("tags"), *observed, *unknown])),
-        "aliases": fields.words("aliases"),
-        "category": folder[:100] or "general",
-        "ttl_days": 0,
-        "created_at": fields.past_moment("created", "created_at", "date") or changed,
-    }
-    past = ImportedHistory(uid=uid, updated_at=changed)
-    return fields.record(place, MemoryDraft, draft, source_id=uid, past=past)
+    return fields.memory(
+        place,
+        _FIELDS["note"],
+        source_id=uid,
+        uid=uid,
+        content=body.strip("\n"),
+        type=kind,
+        tags=list(dict.fromkeys([*fields.words("tags"), *observed, *unknown])),
+        category=folder[:100] or "general",
+        created_at=fields.past_moment("created", "created_at", "date") or changed,
+        updated_at=changed,
+    )

@@ -5,14 +5,12 @@ Some columns were renamed (``sdk_session_id`` became ``memory_session_id``); bot
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
 from memoryhub.core.text import make_title
-from memoryhub.core.vocabulary import TYPES, MemoryType
-from memoryhub.memories.imported_history import ImportedHistory
-from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.core.vocabulary import MemoryType
 from memoryhub.transfer import foreign_history
 from memoryhub.transfer.foreign_history import append_statements, summary_text
 from memoryhub.transfer.foreign_sqlite import (
@@ -23,8 +21,9 @@ from memoryhub.transfer.foreign_sqlite import (
     chunked,
 )
 from memoryhub.transfer.records import Item, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
+from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
 
+_FIELDS = load_field_rules("claude-mem")
 _SESSION_ID_COLUMNS = ("memory_session_id", "sdk_session_id")
 _USER_SESSION_ID_COLUMNS = ("content_session_id", "claude_session_id")
 
@@ -85,106 +84,63 @@ def _agent_session_id(row: RowValues) -> Any:
     return row.get("memory_session_id") or row.get("sdk_session_id")
 
 
-def _common_values(fields: FieldReader) -> dict[str, Any]:
-    """Return the values common to all kinds of rows. claude-mem has no expiry."""
-    return {
-        "title": fields.text("title"),
-        "subtitle": fields.text("subtitle"),
-        "project": fields.text("project"),
-        "session_id": fields.text("session_id"),
-        "discovery_tokens": fields.count("discovery_tokens") or None,
-        "ttl_days": 0,
-        "created_at": fields.past_moment("created_at_epoch", "created_at"),
-    }
-
-
-def _merged_project(fields: FieldReader, draft: dict[str, Any]) -> dict[str, Any]:
+def _merged_project(fields: FieldReader, tags: Sequence[str] = ()) -> dict[str, Any]:
     """Assign rows of a merged worktree to the project it was merged into; a tag keeps the origin."""
-    if into := fields.text("merged_into_project"):
-        draft["tags"] = [*draft.get("tags", []), *([draft["project"]] if draft["project"] else [])]
-        draft["project"] = into
-    return draft
+    origin, into = fields.text("project"), fields.text("merged_into_project")
+    if not into:
+        return {"tags": list(tags)}
+    return {"project": into, "tags": [*tags, *([origin] if origin else [])]}
 
 
 def _read_observation(fields: FieldReader) -> Item:
     fields.note_unsupported("agent_type", "agent_id", "generated_by_model")
     fields.note_unsupported_metadata(fields.mapping("metadata"))
-    kind = fields.text("type", MemoryType.CHANGE.value)
-    known = kind if kind in TYPES else MemoryType.CHANGE.value
-    if known != kind:
-        fields.notes.add(f"type {printable_name(kind)} (stored as change, with the type as a tag)")
+    kind, tags = fields.memory_type("type", {}, MemoryType.CHANGE)
     text = fields.text("narrative") or fields.text("text")
     content = append_statements(text, fields.words("facts"))
-    draft = {
-        **_common_values(fields),
-        "content": content or fields.text("subtitle") or fields.text("title"),
-        "type": known,
-        "tags": [] if known == kind else [kind],
-        "concepts": fields.words("concepts"),
-        "files_read": fields.words("files_read"),
-        "files_modified": fields.words("files_modified"),
-    }
-    return _make_record(fields, "observations", _merged_project(fields, draft))
+    content = content or fields.text("subtitle") or fields.text("title")
+    return _make_record(fields, "observations", content=content, type=kind, **_merged_project(fields, tags))
 
 
 def _read_summary(fields: FieldReader) -> Item:
-    draft = {
-        **_common_values(fields),
-        "content": summary_text(fields),
-        "title": make_title(fields.text("request")),
-        "type": MemoryType.SESSION_SUMMARY.value,
-        "files_read": fields.words("files_read"),
-        "files_modified": fields.words("files_edited"),
-    }
-    return _make_record(fields, "session_summaries", _merged_project(fields, draft))
+    return _make_record(
+        fields,
+        "session_summaries",
+        content=summary_text(fields),
+        title=make_title(fields.text("request")),
+        type=MemoryType.SESSION_SUMMARY,
+        **_merged_project(fields),
+    )
 
 
 def _read_old_memory(fields: FieldReader) -> Item:
     """Read a memory of an early version: a compressed part of a transcript."""
     fields.note_unsupported("archive_basename")
-    draft = {
-        **_common_values(fields),
-        "content": append_statements(fields.text("text"), fields.words("facts")),
-        "tags": fields.words("keywords"),
-        "concepts": fields.words("concepts"),
-        "files_read": fields.words("files_touched"),
-    }
-    return _make_record(fields, "memories", draft)
+    content = append_statements(fields.text("text"), fields.words("facts"))
+    return _make_record(fields, "memories", content=content)
 
 
 def _read_overview(fields: FieldReader) -> Item:
-    draft = {
-        **_common_values(fields),
-        "content": fields.text("content"),
-        "type": MemoryType.SESSION_SUMMARY.value,
-    }
-    return _make_record(fields, "overviews", draft)
+    return _make_record(fields, "overviews", type=MemoryType.SESSION_SUMMARY)
 
 
 def _read_directive(fields: FieldReader) -> Item:
     """Read a user's rule for one project or (scope global) for all; an inactive rule goes to the trash."""
     updated = fields.past_moment("updated_at_epoch", "created_at_epoch", "created_at")
     everywhere = fields.text("scope", "global") == "global"
-    draft = {
-        **_common_values(fields),
-        "content": fields.text("content"),
-        "type": MemoryType.PREFERENCE.value,
-        "category": "preferences",
-        "scope": "team" if everywhere else "project",
-        "tags": ["directive"],
-    }
     active = fields.text("status", "active") == "active"
-    past = ImportedHistory(updated_at=updated, deleted_at=None if active else updated)
-    return _make_record(fields, "directives", draft, past)
-
-
-def _make_record(
-    fields: FieldReader, table: str, draft: dict[str, Any], past: ImportedHistory | None = None
-) -> Item:
-    return fields.record(
-        f"{table} row {fields.get(ROW_NUMBER)}",
-        MemoryDraft,
-        draft,
-        source_id=f"{table}/{fields.text('id')}",
-        past=past or ImportedHistory(),
+    return _make_record(
+        fields,
+        "directives",
+        type=MemoryType.PREFERENCE,
+        category="preferences",
+        scope="team" if everywhere else "project",
+        tags=["directive"],
+        updated_at=updated,
+        deleted_at=None if active else updated,
     )
+
+
+def _make_record(fields: FieldReader, table: str, **computed: Any) -> Item:
+    place, source_id = f"{table} row {fields.get(ROW_NUMBER)}", f"{table}/{fields.text('id')}"
+    return fields.memory(place, {**_FIELDS["common"], **_FIELDS[table]}, source_id=source_id, **computed)

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from memoryhub.core.vocabulary import MemoryType, Scope
-from memoryhub.memories.imported_history import ImportedHistory
-from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer.foreign_history import foreign_id, make_prompt, make_replacement, make_session
 from memoryhub.transfer.foreign_json import JsonSample, SqliteOrJsonFormat, json_rows
 from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase
 from memoryhub.transfer.records import InvalidItem, Item, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes
+from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
 
+_FIELDS = load_field_rules("engram")
 _TYPES = {
     "learning": MemoryType.DISCOVERY,
     "manual": MemoryType.GENERAL,
@@ -83,18 +82,11 @@ def _read_session(place: str, fields: FieldReader) -> Iterator[Item]:
     """Yield the session, and its summary as a memory."""
     session = fields.text("id")
     yield make_session(fields, place, session, agent="engram", cwd=fields.text("directory"))
-    if summary := fields.text("summary"):
+    if fields.text("summary"):
         uid = foreign_id(Engram.name, f"summary/{session}")
-        draft = {
-            "content": summary,
-            "type": MemoryType.SESSION_SUMMARY,
-            "project": fields.text("project"),
-            "session_id": session,
-            "ttl_days": 0,
-            "created_at": fields.past_moment("ended_at", "started_at"),
-        }
-        past = ImportedHistory(uid=uid, updated_at=fields.past_moment("ended_at", "started_at"))
-        yield fields.record(f"{place}, summary", MemoryDraft, draft, source_id=uid, past=past)
+        kind = MemoryType.SESSION_SUMMARY
+        about = {"source_id": uid, "uid": uid, "session_id": session, "type": kind}
+        yield fields.memory(f"{place}, summary", _FIELDS["summary"], **about)
 
 
 def _memory_id(fields: FieldReader) -> str:
@@ -113,28 +105,17 @@ def _read_observation(place: str, fields: FieldReader) -> Item:
     for name in ("revision_count", "duplicate_count"):
         if fields.count(name) > 1:
             fields.notes.add(name)
-    draft = {
-        "content": fields.text("content") or fields.text("title"),
-        "title": fields.text("title")[:500],
-        "type": kind,
-        "tags": tags,
-        "scope": scope or Scope.PROJECT,
-        "project": fields.text("project"),
-        "session_id": fields.text("session_id"),
-        "key": fields.text("topic_key"),
-        "pinned": fields.count("pinned") > 0,
-        "ttl_days": 0,
-        "created_at": fields.past_moment("created_at"),
-    }
     uid = _memory_id(fields)
-    past = ImportedHistory(
+    return fields.memory(
+        place,
+        _FIELDS["observation"],
+        source_id=uid,
         uid=uid,
-        updated_at=fields.past_moment("updated_at", "created_at"),
-        deleted_at=fields.past_moment("deleted_at"),
-        expires_at=fields.moment("expires_at"),
-        last_accessed_at=fields.past_moment("last_seen_at"),
+        type=kind,
+        tags=tags,
+        scope=scope or Scope.PROJECT,
+        pinned=fields.count("pinned") > 0,
     )
-    return fields.record(place, MemoryDraft, draft, source_id=uid, past=past)
 
 
 def _read_relation(fields: FieldReader) -> Iterator[Item]:

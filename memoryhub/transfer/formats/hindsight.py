@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.memories.imported_history import ImportedHistory
-from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer.files import member_names, select_members
 from memoryhub.transfer.foreign_history import foreign_id
 from memoryhub.transfer.foreign_json import json_rows, open_json, read_json, sample_json
 from memoryhub.transfer.records import InvalidItem, Item, ReadOptions, UnreadableFile
-from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
+from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules, printable_name
 
+_FIELDS = load_field_rules("hindsight")
 _MANIFEST, _OBSERVATIONS = "manifest.json", "observations.json"
 _DOCUMENT = re.compile(r"(?:^|/)documents/\d+\.json$")
 _KNOWN_FIELDS = frozenset(
@@ -78,16 +77,14 @@ def _read_fact(place: str, values: dict[str, Any], bank: str, document: str, not
     fields.note_unsupported_metadata(fields.mapping("metadata"))
     default = MemoryType.GENERAL if document else MemoryType.DISCOVERY  # an observation has no document
     kind, tags = fields.memory_type("fact_type", _TYPES, default)
-    draft = {
-        "content": fields.text("text"),
-        "subtitle": fields.text("context")[:1000],
-        "type": kind,
-        "tags": [*fields.words("tags"), *tags, *([f"document:{document}"[:100]] if document else [])],
-        "entities": [{"entity": name[:200]} for name in fields.words("entities")],
-        "project": bank[:200],
-        "ttl_days": 0,
-        "created_at": fields.past_moment("mentioned_at", "created_at", "event_date"),
-    }
     uid = foreign_id(Hindsight.name, fields.text("source_id") or f"{bank}/{document}/{fields.text('text')}")
-    past = ImportedHistory(uid=uid, updated_at=fields.past_moment("created_at", "mentioned_at"))
-    return fields.record(place, MemoryDraft, draft, source_id=uid, past=past)
+    return fields.memory(
+        place,
+        _FIELDS["fact"],
+        source_id=uid,
+        uid=uid,
+        type=kind,
+        tags=[*fields.words("tags"), *tags, *([f"document:{document}"[:100]] if document else [])],
+        entities=[{"entity": name[:200]} for name in fields.words("entities")],
+        project=bank[:200],
+    )

@@ -12,8 +12,6 @@ from datetime import UTC, datetime
 
 from memoryhub.access.policy import LEVELS, Sensitivity
 from memoryhub.core.vocabulary import TYPES, MemoryType
-from memoryhub.memories.imported_history import ImportedHistory
-from memoryhub.memories.schemas import FactDraft, MemoryDraft
 from memoryhub.transfer import foreign_history
 from memoryhub.transfer.foreign_history import append_statements, summary_text
 from memoryhub.transfer.foreign_sqlite import (
@@ -23,8 +21,9 @@ from memoryhub.transfer.foreign_sqlite import (
     SqliteFormat,
 )
 from memoryhub.transfer.records import Item, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, printable_name
+from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, load_field_rules, printable_name
 
+_FIELDS = load_field_rules("letsgo")
 _ACCESS_COLUMNS = ("sensitivity", "project")
 # LetsGo's journal details about new memories; other texts are not imported.
 _DETAIL = re.compile(r"\b(category|type|sensitivity)=(\S{1,100})")
@@ -60,32 +59,16 @@ def _read_memory(fields: FieldReader, now: datetime) -> Item:
     created = fields.past_moment("created_at", "created_at_epoch")
     expires = fields.moment("expires_at")
     fields.note_unsupported_metadata(fields.mapping("metadata_json"))
-    draft = {
-        "content": append_statements(fields.text("content"), fields.words("facts_json")),
-        "title": fields.text("title"),
-        "subtitle": fields.text("subtitle"),
-        "category": fields.text("category", "general"),
-        "type": _memory_type(fields),
-        "importance": fields.share("importance", 0.5),
-        "trust": fields.share("trust", 0.5),
-        "sensitivity": _sensitivity(fields),
-        "tags": fields.words("tags", "tags_json"),
-        "concepts": fields.words("concepts", "concepts_json"),
-        "files_read": fields.words("files_read", "files_read_json"),
-        "files_modified": fields.words("files_modified", "files_modified_json"),
-        "session_id": fields.text("session_id"),
-        "project": fields.text("project"),
-        "discovery_tokens": fields.count("discovery_tokens") or None,
-        "ttl_days": days_between(created, expires, now),
-        "created_at": created,
-    }
-    past = ImportedHistory(
-        updated_at=fields.past_moment("updated_at"),
-        accessed_count=fields.count("accessed_count"),
+    return fields.memory(
+        f"memories row {fields.get(ROW_NUMBER)}",
+        _FIELDS["memories"],
+        source_id=fields.text("id"),
+        content=append_statements(fields.text("content"), fields.words("facts_json")),
+        type=_memory_type(fields),
+        sensitivity=_sensitivity(fields),
+        ttl_days=days_between(created, expires, now),
+        created_at=created,
         expires_at=expires,
-    )
-    return fields.record(
-        f"memories row {fields.get(ROW_NUMBER)}", MemoryDraft, draft, source_id=fields.text("id"), past=past
     )
 
 
@@ -106,20 +89,12 @@ def _sensitivity(fields: FieldReader) -> str:
 
 
 def _read_summary(fields: FieldReader) -> Item:
-    created = fields.past_moment("created_at", "created_at_epoch")
-    draft = {
-        "content": summary_text(fields),
-        "title": fields.text("request")[:500],
-        "type": MemoryType.SESSION_SUMMARY.value,
-        "files_read": fields.words("files_read_json", "files_read"),
-        "files_modified": fields.words("files_edited_json", "files_edited"),
-        "session_id": fields.text("session_id"),
-        "project": fields.text("project"),
-        "discovery_tokens": fields.count("discovery_tokens") or None,
-        "ttl_days": 0,
-        "created_at": created,
-    }
-    return fields.record(f"session_summaries row {fields.get(ROW_NUMBER)}", MemoryDraft, draft)
+    return fields.memory(
+        f"session_summaries row {fields.get(ROW_NUMBER)}",
+        _FIELDS["session_summaries"],
+        content=summary_text(fields),
+        type=MemoryType.SESSION_SUMMARY,
+    )
 
 
 def _access_values(memory: RowValues | None, without: Sensitivity) -> dict[str, str]:
@@ -138,19 +113,13 @@ def _read_fact(fields: FieldReader, memory: RowValues | None) -> Item:
     source = fields.text("source_entry_id")
     if source and memory is None:
         fields.notes.add("links of facts to memories that are gone")
-    draft = {
-        "subject": fields.text("subject"),
-        "predicate": fields.text("predicate"),
-        "object": fields.text("object"),
-        "confidence": fields.share("confidence", 1.0),
-        "memory_id": source if memory else None,
+    return fields.fact(
+        f"facts row {fields.get(ROW_NUMBER)}",
+        _FIELDS["facts"],
+        source_id=fields.text("id"),
+        memory_id=source if memory else None,
         **_access_values(memory, Sensitivity.PUBLIC),
-    }
-    past = ImportedHistory(
-        updated_at=fields.past_moment("updated_at"), valid_from=fields.past_moment("created_at")
     )
-    place = f"facts row {fields.get(ROW_NUMBER)}"
-    return fields.record(place, FactDraft, draft, source_id=fields.text("id"), past=past)
 
 
 def _read_journal_row(fields: FieldReader, memory: RowValues | None, project: str) -> Item:

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.memories.imported_history import ImportedHistory
-from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer.foreign_history import foreign_id, make_replacement
 from memoryhub.transfer.foreign_json import JsonRow, JsonSample, SqliteOrJsonFormat, json_rows
 from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase
 from memoryhub.transfer.records import InvalidItem, Item, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes
+from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
 
+_FIELDS = load_field_rules("mcp-memory-service")
 _TYPES = {"learning": MemoryType.DISCOVERY, "observation": MemoryType.GENERAL}
 _KNOWN_FIELDS = frozenset(
     "content content_hash tags memory_type metadata created_at updated_at created_at_iso updated_at_iso store"
@@ -76,25 +75,16 @@ def _read_memory(place: str, fields: FieldReader, metadata: FieldReader) -> Item
     fields.note_unsupported_metadata(metadata.values, _KNOWN_METADATA)
     kind, tags = _type_and_tags(fields)
     memory_id = _memory_id(fields.text("content_hash"))
-    draft = {
-        "content": fields.text("content"),
+    computed = {
         "type": kind,
         "tags": tags,
         "project": next((tag[len(_PROJECT_TAG) :] for tag in tags if tag.startswith(_PROJECT_TAG)), ""),
         "importance": metadata.share("importance_score", 0.5),
-        "confidence": fields.share("confidence", 0.5),
-        "ttl_days": 0,  # it has no expiry
-        "created_at": fields.past_moment("created_at", "created_at_iso"),
+        "accessed_count": metadata.count("access_count"),
+        "last_accessed_at": fields.past_moment("last_accessed") or metadata.past_moment("last_accessed_at"),
     }
-    past = ImportedHistory(
-        uid=memory_id,
-        updated_at=fields.past_moment("updated_at", "updated_at_iso", "created_at"),
-        deleted_at=fields.past_moment("deleted_at"),
-        accessed_count=metadata.count("access_count"),
-        last_accessed_at=fields.past_moment("last_accessed") or metadata.past_moment("last_accessed_at"),
-    )
     fields.problems += metadata.problems
-    return fields.record(place, MemoryDraft, draft, source_id=memory_id, past=past)
+    return fields.memory(place, _FIELDS["memories"], source_id=memory_id, uid=memory_id, **computed)
 
 
 def _type_and_tags(fields: FieldReader) -> tuple[str, list[str]]:

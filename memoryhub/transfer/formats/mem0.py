@@ -10,14 +10,13 @@ from typing import Any
 
 from memoryhub.core.database import batched
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.memories.imported_history import ImportedHistory
-from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer.foreign_history import foreign_id, make_revision
 from memoryhub.transfer.foreign_json import JsonSample, SqliteOrJsonFormat, json_rows
 from memoryhub.transfer.foreign_sqlite import ROW_NUMBER, ForeignDatabase
 from memoryhub.transfer.records import InvalidItem, Item, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes
+from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
 
+_FIELDS = load_field_rules("mem0")
 _KNOWN_FIELDS = frozenset(
     "id memory hash metadata created_at updated_at user_id agent_id app_id run_id actor_id role categories"
     " expiration_date score".split()
@@ -77,29 +76,18 @@ def _read_memory(place: str, fields: FieldReader) -> Item:
     fields.note_unsupported_metadata(metadata.values, _KNOWN_METADATA)
     categories = fields.words("categories")
     category = metadata.text("category") or (categories[0] if categories else "")
-    expires = fields.moment("expiration_date")
-    draft = {
-        **_identities(fields),
-        "content": fields.text("memory"),
+    identities = [
+        f"{name}:{word}"[:100] for name in ("user", "agent", "app") if (word := fields.text(f"{name}_id"))
+    ]
+    uid = _uid(fields.text("id"))
+    computed = {
+        "type": MemoryType.FACT,
         "category": category[:100] or "general",
         "project": metadata.text("project"),
-        "ttl_days": 0,
-        "created_at": fields.past_moment("created_at"),
+        "tags": [*categories[1:], *metadata.words("tags"), *identities],
     }
-    draft["tags"] = [*categories[1:], *metadata.words("tags"), *draft["tags"]]
-    uid = _uid(fields.text("id"))
-    past = ImportedHistory(
-        uid=uid, updated_at=fields.past_moment("updated_at", "created_at"), expires_at=expires
-    )
     fields.problems += metadata.problems
-    return fields.record(place, MemoryDraft, draft, source_id=uid, past=past)
-
-
-def _identities(fields: FieldReader) -> dict[str, Any]:
-    """Return the session (run_id), and tags for the user, agent and app."""
-    names = ("user", "agent", "app")
-    tags = [f"{name}:{word}"[:100] for name in names if (word := fields.text(f"{name}_id"))]
-    return {"type": MemoryType.FACT, "session_id": fields.text("run_id"), "tags": tags}
+    return fields.memory(place, _FIELDS["memory"], source_id=uid, uid=uid, **computed)
 
 
 def _read_history(memory_id: str, changes: list[FieldReader], numbers: list[int]) -> Iterator[Item]:
@@ -107,16 +95,20 @@ def _read_history(memory_id: str, changes: list[FieldReader], numbers: list[int]
     first, last = changes[0], changes[-1]
     deleted = last.text("event") == "DELETE" or last.count("is_deleted") > 0
     changed = last.past_moment("updated_at", "created_at")
-    draft = {
-        "content": last.text("old_memory") if deleted else last.text("new_memory"),
-        "type": MemoryType.FACT,
-        "ttl_days": 0,
-        "created_at": first.past_moment("created_at", "updated_at"),
-    }
     uid = _uid(memory_id)
-    past = ImportedHistory(uid=uid, updated_at=changed, deleted_at=changed if deleted else None)
     last.note_unsupported("actor_id")
-    yield last.record(f"history row {numbers[-1]}", MemoryDraft, draft, source_id=uid, past=past)
+    yield last.memory(
+        f"history row {numbers[-1]}",
+        {},
+        source_id=uid,
+        uid=uid,
+        content=last.text("old_memory") if deleted else last.text("new_memory"),
+        type=MemoryType.FACT,
+        ttl_days=0,
+        created_at=first.past_moment("created_at", "updated_at"),
+        updated_at=changed,
+        deleted_at=changed if deleted else None,
+    )
 
 
 def _read_versions(memory_id: str, changes: list[FieldReader], numbers: list[int]) -> Iterator[Item]:

@@ -13,8 +13,6 @@ from typing import Any
 
 from memoryhub.access.policy import Sensitivity
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.memories.imported_history import ImportedHistory
-from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer.foreign_history import make_journal_row, make_revision, short_id
 from memoryhub.transfer.foreign_sqlite import (
     ROW_NUMBER,
@@ -24,8 +22,9 @@ from memoryhub.transfer.foreign_sqlite import (
     chunked,
 )
 from memoryhub.transfer.records import Item, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, printable_name
+from memoryhub.transfer.values import FieldReader, ReadNotes, days_between, load_field_rules, printable_name
 
+_FIELDS = load_field_rules("memory-mcp")
 _TYPES = ("fact", "entity", "relationship", "self")
 _MAX_IMPORTANCE = 10.0
 _EntitiesByMemory = dict[Any, list[dict[str, str]]]
@@ -58,31 +57,23 @@ def _read_memory(fields: FieldReader, row: RowValues, entities: list[dict[str, s
     metadata = fields.mapping("metadata")
     tags = FieldReader(metadata, fields.notes)
     fields.note_unsupported_metadata(metadata, frozenset({"tags"}))
-    draft = {
-        "content": fields.text("content"),
-        "abstract": fields.text("summary"),
-        "type": _memory_type(fields),
-        "importance": fields.share("importance", 0.5, _MAX_IMPORTANCE),
-        "tags": tags.words("tags"),
-        "entities": entities,
-        "ttl_days": days_between(created, expires, now),
-        "created_at": created,
-    }
+    tag_words = tags.words("tags")
     fields.problems += tags.problems
     accessed = fields.past_moment("last_accessed")
     accesses = fields.count("access_count")
-    past = ImportedHistory(
+    return fields.memory(
+        f"memories row {row[ROW_NUMBER]}",
+        _FIELDS["memories"],
+        source_id=short_id(fields.text("id")),
+        type=_memory_type(fields),
+        tags=tag_words,
+        entities=entities,
+        ttl_days=days_between(created, expires, now),
+        created_at=created,
         accessed_count=accesses,
         last_accessed_at=accessed if accesses else None,  # without accesses this is the creation time
         expires_at=expires,
         deleted_at=(accessed or created or now) if fields.count("is_deleted") else None,
-    )
-    return fields.record(
-        f"memories row {row[ROW_NUMBER]}",
-        MemoryDraft,
-        draft,
-        source_id=short_id(fields.text("id")),
-        past=past,
     )
 
 

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from memoryhub.core.vocabulary import SCOPES, TYPES, MemoryType, Scope
-from memoryhub.memories.imported_history import ImportedHistory
-from memoryhub.memories.schemas import MemoryDraft
+from memoryhub.core.vocabulary import SCOPES, Scope
 from memoryhub.transfer.foreign_history import make_evidence
 from memoryhub.transfer.foreign_sqlite import (
     ROW_NUMBER,
@@ -19,8 +17,9 @@ from memoryhub.transfer.foreign_sqlite import (
     chunked,
 )
 from memoryhub.transfer.records import Item, ReadOptions
-from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
+from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules
 
+_FIELDS = load_field_rules("mira")
 _MAX_SESSIONS = 100  # a limit for damaged counts; each session is a row
 _EntitiesByMemory = defaultdict[Any, list[dict[str, str]]]
 _ENTITY_COLUMNS = ("id", "canonical_name", "entity_type", "display_name")
@@ -54,33 +53,22 @@ def _with_project(database: ForeignDatabase, rows: Iterator[RowValues]) -> Itera
 def _read_memory(fields: FieldReader, entities: list[dict[str, str]]) -> Item:
     fields.note_unsupported("user_id", "branch", "team_id")
     fields.note_unsupported("suspicious", why="the hub checks each text itself")
-    kind = fields.text("fact_type", MemoryType.GENERAL.value)
-    known = kind if kind in TYPES else MemoryType.GENERAL.value
-    tags = [] if known == kind else [kind]
-    if known != kind:
-        fields.notes.add(f"type {printable_name(kind)} (stored as general, with the type as a tag)")
+    kind, tags = fields.memory_type("fact_type", {})
     if fields.text("stale_since"):
         tags.append("stale")
         fields.notes.add("stale memories (stored with the tag stale)")
-    draft = {
-        "content": fields.text("content"),
-        "key": fields.text("key"),
-        "type": known,
-        "category": fields.text("category", "general"),
-        "confidence": fields.share("confidence", 0.5),
-        "scope": _scope(fields),
-        "project": fields.text("project"),
-        "session_id": fields.text("first_session_id"),
-        "tags": tags,
-        "entities": entities,
-        "ttl_days": 0,
-        "created_at": fields.past_moment("created_at"),
-    }
     changed = fields.past_moment("updated_at", "created_at")
-    archived = fields.text("status") == "archived"
-    past = ImportedHistory(updated_at=changed, deleted_at=changed if archived else None)
-    place = f"memory_facts row {fields.get(ROW_NUMBER)}"
-    return fields.record(place, MemoryDraft, draft, source_id=fields.text("id"), past=past)
+    return fields.memory(
+        f"memory_facts row {fields.get(ROW_NUMBER)}",
+        _FIELDS["memory_facts"],
+        source_id=fields.text("id"),
+        type=kind,
+        scope=_scope(fields),
+        tags=tags,
+        entities=entities,
+        updated_at=changed,
+        deleted_at=changed if fields.text("status") == "archived" else None,
+    )
 
 
 def _scope(fields: FieldReader) -> str:

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.core.vocabulary import MemoryType
-from memoryhub.memories.imported_history import ImportedHistory
-from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.transfer.files import member_names, open_member
 from memoryhub.transfer.foreign_json import (
     count_lines,
@@ -25,8 +23,9 @@ from memoryhub.transfer.foreign_json import (
 )
 from memoryhub.transfer.jsonl import LineReader
 from memoryhub.transfer.records import InvalidItem, Item, Problem, ReadOptions, UnreadableFile
-from memoryhub.transfer.values import FieldReader, ReadNotes, printable_name
+from memoryhub.transfer.values import FieldReader, ReadNotes, load_field_rules, printable_name
 
+_FIELDS = load_field_rules("openmemory")
 _TABLES_FILE, _LINES_FILE = "memories.json", "memories.jsonl.gz"
 _STATES = ("active", "paused", "archived", "deleted")
 _INACTIVE_STATES = ("paused", "archived")  # not shown in OpenMemory, but not deleted: tagged here
@@ -127,22 +126,23 @@ class _MemoryReader:
         fields.note_unsupported("vector", why="made anew here")
         fields.note_unknown(_KNOWN_FIELDS)
         categories, app, state = fields.words("categories"), fields.text("app"), self._state(fields)
-        draft = {
-            "content": fields.text("content"),
-            "type": MemoryType.FACT.value,
-            "category": categories[0] if categories else "general",
-            "tags": [
-                *categories[1:],
-                *([app] if app else []),
-                *([state] if state in _INACTIVE_STATES else []),
-            ],
-            "ttl_days": 0,  # OpenMemory has no expiry
-            "created_at": fields.past_moment("created_at"),
-        }
+        tags = [
+            *categories[1:],
+            *([app] if app else []),
+            *([state] if state in _INACTIVE_STATES else []),
+        ]
         updated = fields.past_moment("updated_at", "created_at")
         deleted = fields.past_moment("deleted_at") or updated or self.now
-        past = ImportedHistory(updated_at=updated, deleted_at=deleted if state == "deleted" else None)
-        return fields.record(place, MemoryDraft, draft, source_id=fields.text("id"), past=past)
+        return fields.memory(
+            place,
+            _FIELDS["memory"],
+            source_id=fields.text("id"),
+            type=MemoryType.FACT,
+            category=categories[0] if categories else "general",
+            tags=tags,
+            updated_at=updated,
+            deleted_at=deleted if state == "deleted" else None,
+        )
 
     def _state(self, fields: FieldReader) -> str:
         state = fields.text("state", "active")

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from memoryhub.core.vocabulary import CATEGORIES, MemoryType
 from memoryhub.memories import serializers
-from memoryhub.memories.imported_history import ImportedHistory
-from memoryhub.memories.schemas import MemoryDraft
 from memoryhub.models import Memory
 from memoryhub.transfer import jsonl
 from memoryhub.transfer.foreign_json import JsonLinesFormat
 from memoryhub.transfer.records import Item
-from memoryhub.transfer.values import FieldReader
+from memoryhub.transfer.values import FieldReader, load_field_rules
 
 if TYPE_CHECKING:
     from memoryhub.transfer.export import ExportSelection
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
 _KNOWN_FIELDS = frozenset(
     "id category abstract overview content vector active_count created_at updated_at".split()
 )
+_FIELDS = load_field_rules("pigo")
 _ROWS_PER_PAGE = 1000
 # pigo only shows memories of its six categories; memories of other categories get one by type.
 _CATEGORY_OF = {
@@ -77,21 +76,14 @@ def _read_memory(fields: FieldReader, place: str) -> Item:
     if fields.get("vector"):
         fields.notes.add("vector (made anew here)")
     fields.note_unknown(_KNOWN_FIELDS)
-    category = fields.text("category", "general")
-    abstract, overview = fields.text("abstract"), fields.text("overview")
-    draft = {
-        "content": fields.text("content") or overview or abstract,
-        "abstract": abstract,
-        "overview": overview,
-        "category": category,
-        "type": TYPE_BY_CATEGORY.get(category, MemoryType.GENERAL),
-        "ttl_days": 0,  # pigo has no expiry
-        "created_at": _read_timestamp(fields, "created_at"),
-    }
-    past = ImportedHistory(
-        updated_at=_read_timestamp(fields, "updated_at"), accessed_count=fields.count("active_count")
+    return fields.memory(
+        place,
+        _FIELDS["memory"],
+        source_id=fields.text("id"),
+        type=TYPE_BY_CATEGORY.get(fields.text("category"), MemoryType.GENERAL),
+        created_at=_read_timestamp(fields, "created_at"),
+        updated_at=_read_timestamp(fields, "updated_at"),
     )
-    return fields.record(place, MemoryDraft, draft, source_id=fields.text("id"), past=past)
 
 
 def _read_timestamp(fields: FieldReader, name: str) -> datetime | None:

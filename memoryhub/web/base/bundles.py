@@ -1,7 +1,7 @@
 """Bundles: the style sheets and the scripts of a page, joined into one file of each kind.
 
 A page names features (``{% assets "memory lists" %}``), and the bundle's URL has these names, so there is no
-build step. ``web/base/static_files.py`` serves the bundles.
+build step. ``web/base/middleware.py`` serves the bundles.
 """
 
 from __future__ import annotations

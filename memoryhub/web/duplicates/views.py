@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from pydantic import ValidationError
 
 from memoryhub import memories
-from memoryhub.access import redaction
+from memoryhub.access import policy
 from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.duplicates.clusters import MAX_MEMBERS, Cluster, DuplicateClusters
 from memoryhub.injection.effects import preview_change
@@ -262,7 +262,7 @@ def _with_titles(request: HttpRequest, message: str) -> str:
     )
     for title, uid, level in visible.values_list("title", "uid", "sensitivity"):
         if title:
-            name = f"“{redaction.format_display_name(title, uid, level)[:_MAX_TITLE_CHARS]}”"
+            name = f"“{policy.format_display_name(title, uid, level)[:_MAX_TITLE_CHARS]}”"
             message = message.replace(f"memory {uid}", name).replace(uid, name)
     return message
 

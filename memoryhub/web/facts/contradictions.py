@@ -17,7 +17,7 @@ from memoryhub import memories
 from memoryhub.accounts.clearance import request_actor, request_clearance
 from memoryhub.facts import contradictions
 from memoryhub.facts.contradictions import Contradiction, ContradictionReport
-from memoryhub.facts.graph_index import node_key
+from memoryhub.facts.queries import node_key
 from memoryhub.models import Fact
 from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, return_url
 from memoryhub.web.facts.filters import ContradictionFilter, GraphAddress, suggested_predicates

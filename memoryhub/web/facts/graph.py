@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 from memoryhub.core.text import shorten
-from memoryhub.facts.graph_index import GraphIndex, Triple, node_key
 from memoryhub.facts.predicates import normalise_predicate
-from memoryhub.facts.queries import most_common_spelling
+from memoryhub.facts.queries import GraphIndex, Triple, most_common_spelling, node_key
 from memoryhub.web.facts import graph_layout
 
 MAX_NAMED_NODES = 80  # when no node is open; a graph of up to half as many more is drawn whole
@@ -36,7 +35,7 @@ class Node:
     r: int
     name: graph_layout.NamePlacement
     facts: int
-    beside: int
+    neighbours: int
     more: int  # neighbours that are not drawn
     is_open: bool
     is_subject: bool  # of a fact
@@ -129,7 +128,7 @@ def _select_nodes(index: GraphIndex, opened: Sequence[str]) -> list[str]:
         return index.foremost(len(index.of) if len(index.of) <= MAX_NAMED_NODES * 3 // 2 else MAX_NAMED_NODES)
     names = list(opened)
     for name in opened:
-        confidence = index.beside[name]
+        confidence = index.neighbours[name]
         nearest = sorted(confidence, key=lambda other: (-confidence[other], -index.degree(other), other))
         names += nearest[:MAX_NEIGHBOURS]
     return list(dict.fromkeys(names))
@@ -217,8 +216,8 @@ class _Drawing:
             r=round(self.radii[place]),
             name=name,
             facts=len(self.index.of[thing]),
-            beside=self.index.degree(thing),
-            more=len(self.index.beside[thing].keys() - drawn),
+            neighbours=self.index.degree(thing),
+            more=len(self.index.neighbours[thing].keys() - drawn),
             is_open=thing in self.opened,
             is_subject=any(self.index.ends[triple.pk][0] == thing for triple in self.index.of[thing]),
             links=" ".join(map(str, sorted(links))),
@@ -282,10 +281,10 @@ def _bundle_edges(edges: Iterable[Edge]) -> list[tuple[str, str]]:
 def _dust_path(index: GraphIndex, places: Mapping[str, tuple[float, float]]) -> str:
     """Return the unnamed nodes as a path of points around their best connected named neighbour."""
     hung: dict[str, list[str]] = defaultdict(list)
-    for name, beside in index.beside.items():
+    for name, neighbours in index.neighbours.items():
         if name in places:
             continue
-        anchors = [other for other in beside if other in places]
+        anchors = [other for other in neighbours if other in places]
         if anchors:
             hung[max(anchors, key=lambda other: (index.degree(other), other))].append(name)
     return "".join(f"M{x} {y}h0" for x, y in graph_layout.place_around(places, hung).values())

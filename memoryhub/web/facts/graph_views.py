@@ -13,10 +13,10 @@ from django.views.decorators.http import require_safe
 
 from memoryhub.access.policy import Clearance
 from memoryhub.accounts.clearance import request_clearance
-from memoryhub.facts import contradictions, graph_index, queries
+from memoryhub.facts import contradictions, queries
 from memoryhub.facts.contradictions import Contradiction, ContradictionReport, FactKey
-from memoryhub.facts.graph_index import GraphIndex, Triple, node_key
 from memoryhub.facts.predicates import normalise_name, normalise_predicate
+from memoryhub.facts.queries import GraphIndex, Triple, node_key
 from memoryhub.facts.services import query_facts
 from memoryhub.models import Fact, Memory
 from memoryhub.models.querysets import FactQuerySet, MemoryQuerySet
@@ -35,14 +35,14 @@ def facts_graph(request: HtmxHttpRequest) -> HttpResponse:
     if not form.is_valid():
         return render(request, "facts/graph.html", {"form": form}, status=422)
     clearance = request_clearance(request)
-    index = graph_index.read_graph(form.select(clearance))
+    index = queries.read_graph(form.select(clearance))
     opened, missing = _parse_open_nodes(index, request.GET.getlist("node"))
     found = index.like(form.value("find"), MAX_FOUND) if form.value("find") else []
     if exact := _exact_match(found, form.value("find")):
         opened, found = [*(name for name in opened if name != exact), exact], []
     opened = opened[-graph.MAX_OPEN_NODES :]
     texts = [index.text(name) for name in opened]
-    keys = [graph_index.node_key(text) for text in texts]
+    keys = [queries.node_key(text) for text in texts]
     address = GraphAddress(request.GET, keys)
     context = {
         "form": form,
@@ -69,7 +69,7 @@ def facts_graph(request: HtmxHttpRequest) -> HttpResponse:
 
 
 def _picture_context(
-    index: graph_index.GraphIndex,
+    index: queries.GraphIndex,
     opened: list[str],
     form: GraphFilter,
     clearance: Clearance,
@@ -99,7 +99,7 @@ def _picture_context(
     return context
 
 
-def _parse_open_nodes(index: graph_index.GraphIndex, keys: list[str]) -> tuple[list[str], list[str]]:
+def _parse_open_nodes(index: queries.GraphIndex, keys: list[str]) -> tuple[list[str], list[str]]:
     """Return the distinct nodes that the address names, and the keys without a node."""
     names = {key: index.known(key) for key in keys}
     return list(dict.fromkeys(filter(None, names.values()))), [key for key, name in names.items() if not name]
@@ -113,11 +113,9 @@ def _exact_match(found: list[str], typed: str) -> str | None:
     return wanted if wanted in found else None
 
 
-def _node_links(
-    index: graph_index.GraphIndex, names: list[str], address: GraphAddress
-) -> list[tuple[str, str]]:
+def _node_links(index: queries.GraphIndex, names: list[str], address: GraphAddress) -> list[tuple[str, str]]:
     texts = [index.text(name) for name in names]
-    return [(text, address.opening(graph_index.node_key(text))) for text in texts]
+    return [(text, address.opening(queries.node_key(text))) for text in texts]
 
 
 @require_safe
@@ -126,7 +124,7 @@ def suggest_things(request: HttpRequest) -> HttpResponse:
     form = GraphFilter(request.GET)
     names: list[str] = []
     if form.is_valid():
-        index = graph_index.read_graph(form.select(request_clearance(request)))
+        index = queries.read_graph(form.select(request_clearance(request)))
         names = [index.text(name) for name in index.like(form.value("find"), MAX_SUGGESTED)]
     return render(request, "suggest/projects.html", {"names": names})
 
@@ -196,7 +194,7 @@ class NodePanel:
     @property
     def is_contested(self) -> bool:
         """Return whether a fact with the node as object is contradicted."""
-        return any(line.contradicts for said in self.named for line in said.lines)
+        return any(line.contradicts for fact_group in self.named for line in fact_group.lines)
 
 
 def build_panel(

@@ -18,7 +18,7 @@ from memoryhub.accounts.clearance import full_clearance, request_actor, request_
 from memoryhub.capture import segments
 from memoryhub.facts import queries
 from memoryhub.facts import services as fact_store
-from memoryhub.facts.graph_index import node_key
+from memoryhub.facts.queries import node_key
 from memoryhub.memories import NotFound, StoreError
 from memoryhub.models import Fact
 from memoryhub.models.querysets import FactQuerySet

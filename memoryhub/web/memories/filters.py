@@ -18,7 +18,7 @@ from memoryhub.models.querysets import MemoryQuerySet
 from memoryhub.stats import usage
 from memoryhub.stats.counts import EXPIRING_DAYS
 from memoryhub.stats.usage import HEALTH_ISSUES, issue_condition
-from memoryhub.transfer.undo import imported_memories
+from memoryhub.transfer.jobs import imported_memories
 from memoryhub.web.base.filters import (
     DayField,
     ListFilter,

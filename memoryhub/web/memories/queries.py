@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from django.db.models import Q
 from django.http import Http404, HttpRequest
 
-from memoryhub.access import redaction
+from memoryhub.access import policy
 from memoryhub.access.policy import Clearance, Sensitivity, level_rank
 from memoryhub.accounts.clearance import full_clearance, record_reveal, request_clearance
 from memoryhub.memories.versions import memory_journal
@@ -62,7 +62,7 @@ def visible_titles(request: HttpRequest, uids: Iterable[str]) -> dict[str, str]:
     """Return the titles by id of the visible ones of these memories, redacted if secret."""
     visible = Memory.objects.visible_to(request_clearance(request)).filter(uid__in=uids)
     rows = visible.values_list("title", "uid", "sensitivity")
-    return {uid: redaction.format_display_name(title, uid, level) for title, uid, level in rows}
+    return {uid: policy.format_display_name(title, uid, level) for title, uid, level in rows}
 
 
 def session_neighbours(memory: Memory, clearance: Clearance) -> list[Memory]:

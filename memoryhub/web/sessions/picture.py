@@ -12,7 +12,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 
-from memoryhub.access import redaction
+from memoryhub.access import policy
 from memoryhub.access.policy import Clearance
 from memoryhub.capture.observation import tool_kind
 from memoryhub.core.text import shorten
@@ -127,9 +127,7 @@ def _event_title(event: Any) -> str:
     if event.memorability is not None:
         parts.append(f"memorability {floatformat(event.memorability, 2)}")
     if event.memory_id:
-        became = redaction.format_display_name(
-            event.memory__title, event.memory__uid, event.memory__sensitivity
-        )
+        became = policy.format_display_name(event.memory__title, event.memory__uid, event.memory__sensitivity)
         parts.append(f"became “{shorten(became, MAX_TITLE_CHARS)}”")
     elif event.skip_reason:
         parts.append(f"not kept: {event.skip_reason}")
@@ -139,7 +137,7 @@ def _event_title(event: Any) -> str:
 def _injection_item(log: InjectionReport, session: Any) -> PictureItem:
     """Link the item to its entry in the injection log of this session."""
     titles = (
-        "; ".join(shorten(redaction.display_name(item.memory), MAX_TITLE_CHARS) for item in log.shown)
+        "; ".join(shorten(policy.display_name(item.memory), MAX_TITLE_CHARS) for item in log.shown)
         or "nothing to list"
     )
     at, uid = log.injection.at, log.injection.uid
@@ -148,7 +146,7 @@ def _injection_item(log: InjectionReport, session: Any) -> PictureItem:
 
 
 def _memory_item(memory: Memory) -> PictureItem:
-    name = shorten(redaction.display_name(memory), MAX_TITLE_CHARS)
+    name = shorten(policy.display_name(memory), MAX_TITLE_CHARS)
     title = f"{_clock(memory.created_at)} {memory.type.replace('_', ' ')}: {name}"
     return PictureItem(memory.created_at, "memory", title, memory.type, reverse("memory", args=[memory.uid]))
 

@@ -18,7 +18,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
-from memoryhub.access import redaction
+from memoryhub.access import policy
 from memoryhub.core.dates import format_iso
 from memoryhub.core.text import collapse_whitespace, shorten, without_title_prefix
 from memoryhub.core.vocabulary import TrashReason
@@ -28,7 +28,7 @@ from memoryhub.search.hybrid import Hit, default_weights
 from memoryhub.stats.counts import EXPIRING_DAYS
 from memoryhub.web.base import bundles
 from memoryhub.web.base.markdown import to_plain_text
-from memoryhub.web.base.static_files import file_digest
+from memoryhub.web.base.middleware import file_digest
 
 register = template.Library()
 
@@ -114,14 +114,14 @@ def memory_url(memory: Memory) -> str:
 @register.filter("called")
 def display_title(memory: Memory) -> str:
     """Return the title of a memory, redacted if it is secret."""
-    return redaction.display_name(memory)
+    return policy.display_name(memory)
 
 
 @register.filter("gist")
 def preview_text(memory: Memory) -> str:
     """Return the preview under a title: abstract, else content, without Markdown and without the title."""
-    if redaction.is_redacted(memory.sensitivity):
-        return redaction.REDACTED_NOTICE
+    if policy.is_redacted(memory.sensitivity):
+        return policy.REDACTED_NOTICE
     title = collapse_whitespace(to_plain_text(memory.title))
     for text in (memory.abstract, memory.content):
         rest = without_title_prefix(collapse_whitespace(to_plain_text(text[:4000])), title)

@@ -15,9 +15,9 @@ from django.utils.html import escape
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 
-from memoryhub.access import redaction
+from memoryhub.access import policy
 from memoryhub.core.text import collapse_whitespace, format_change, without_title_line
-from memoryhub.facts.graph_index import node_key
+from memoryhub.facts.queries import node_key
 from memoryhub.maintenance import results
 from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.maintenance.operations.base import Change
@@ -91,9 +91,7 @@ def event_name(event: Event) -> str:
 def event_preview(event: Event) -> str:
     """Return the preview of an event, redacted if it became a secret memory."""
     memory = event.memory
-    return (
-        redaction.REDACTED_NOTICE if memory and redaction.is_redacted(memory.sensitivity) else event.preview
-    )
+    return policy.REDACTED_NOTICE if memory and policy.is_redacted(memory.sensitivity) else event.preview
 
 
 @register.filter
@@ -247,8 +245,8 @@ def whole_text(memory: Memory) -> dict[str, Any]:
 
 
 def _text_context(memory: Memory) -> dict[str, Any]:
-    if redaction.is_redacted(memory.sensitivity):
-        return {"titled": True, "unopened": redaction.REDACTED_NOTICE}
+    if policy.is_redacted(memory.sensitivity):
+        return {"titled": True, "unopened": policy.REDACTED_NOTICE}
     title = collapse_whitespace(to_plain_text(memory.title))
     text = without_title_line(memory.content, title)
     is_cut_from_text = title.endswith("…") and collapse_whitespace(to_plain_text(text)).startswith(
