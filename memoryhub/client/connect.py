@@ -125,6 +125,8 @@ def run(options: argparse.Namespace) -> int:
         _explain_token(options.server)
         if not options.status_line and any(agent.key == "claude-code" for agent in agents):
             print("Claude Code can show what memory did: run this command again with --status-line.")
+        if any(agent.key == "codex" for agent in agents):
+            print("Codex CLI skips hooks until you trust them: start codex, enter /hooks, and allow them.")
     return int("failed" in states)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memoryhub.client.config_files import UnusableConfig
+from memoryhub.client.config_files import UnusableConfig, with_line_endings_of
 
 _BEGIN, _END = "<!-- memoryhub-guideline:begin -->", "<!-- memoryhub-guideline:end -->"
 GUIDELINE = f"""{_BEGIN}
@@ -29,6 +29,7 @@ def add_guideline(text: str) -> tuple[str, str]:
     if _BEGIN in text:
         raise UnusableConfig("it has another guideline of memoryhub. Remove it, and run this command again")
     added = ("\n" if text and not text.endswith("\n") else "") + ("\n" if text.strip() else "") + GUIDELINE
+    added = with_line_endings_of(text, added)
     return text + added, added
 
 
