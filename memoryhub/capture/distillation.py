@@ -66,18 +66,23 @@ MAX_REMEDIES = 5
 MAX_TOUCHED_FILES = 50
 MIN_DOCUMENT_TERMS = 8  # a shorter change to a document counts only if it gives a reason
 MAX_FILES_READ = 5  # the latest files read that a memory lists
+MIN_SHARED_TERMS = 2  # of a commit message and the failure that it fixes
 COVERED_SHARE = 0.6  # share of a note's terms from which a commit message covers it
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """The text of a possible memory, its source and the files it is about."""
+    """The text of a possible memory, its source and the files it is about.
+
+    ``fixes``: the text of the captured failure that this commit fixes.
+    """
 
     text: str
     source: str
     files_read: tuple[str, ...] = ()
     files_modified: tuple[str, ...] = ()
     resolves: bool = False
+    fixes: str = ""
 
 
 @dataclass
@@ -101,7 +106,8 @@ class OpenWork:
     """The work of a session since its last commit. The field names are the keys of the stored JSON.
 
     ``changed``, ``remedies``: files changed and repairing commands run since the open failure.
-    ``calls``: tool calls so far. ``committed``: files of the last commit, in case it is amended.
+    ``reported``: the latest failure whose output named its cause and fix. ``calls``: tool calls so far.
+    ``committed``: files of the last commit, in case it is amended.
     """
 
     read: list[str] = field(default_factory=list)
@@ -113,6 +119,7 @@ class OpenWork:
     notes: list[Note] = field(default_factory=list)
     committed: list[str] = field(default_factory=list)
     calls: int = 0
+    reported: str = ""
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> OpenWork:
@@ -126,6 +133,7 @@ class OpenWork:
             [Note(**note) for note in state.get("notes", ())],
             list(state.get("committed", ())),
             int(state.get("calls", 0)),
+            str(state.get("reported", "")),
         )
 
     def as_state(self) -> dict[str, Any]:
@@ -166,6 +174,13 @@ class OpenWork:
         """Return the open failure, or the latest one that was fixed and not yet committed."""
         fixes = (note.text for note in reversed(self.notes) if note.source == "recovery")
         return self.failure or next(fixes, "").partition("\n")[0].removeprefix("Fixed: ")
+
+    def take_reported(self, message: str) -> str:
+        """Remove and return the reported failure if a commit message is about it."""
+        if len(terms(self.reported) & terms(message)) < MIN_SHARED_TERMS:
+            return ""
+        reported, self.reported = self.reported, ""
+        return reported
 
     def take_due_notes(self, everything: bool = False) -> list[Candidate]:
         """Remove and return the notes that no commit covered in time, or all of them."""
@@ -240,7 +255,8 @@ def _distill_commit(seen: Observation, message: str, work: OpenWork) -> Candidat
     work.notes = notes
     if _is_trivial_commit(message):
         return ROUTINE
-    return Candidate(text[:MAX_CHARS], "commit", read, tuple(files), bool(solved))
+    fixes = work.take_reported(message) if is_fix else ""
+    return Candidate(text[:MAX_CHARS], "commit", read, tuple(files), bool(solved), fixes)
 
 
 def _split_by_commit(modified: list[str], named: tuple[str, ...]) -> tuple[list[str], list[str]]:
@@ -283,6 +299,7 @@ def _distill_command(seen: Observation, work: OpenWork) -> Candidate | str:
         return ROUTINE
     output = strip_injected_context(seen.output)
     if repair := extract_repair(output):
+        work.reported = repair
         return Candidate(repair, "failure")  # the open files may have nothing to do with it
     if seen.failed:
         if noted := _note_failure(seen, work, installs=installs):

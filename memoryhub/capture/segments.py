@@ -21,10 +21,11 @@ from memoryhub.models import Event, Session
 BOUNDARY_PREDICATE = "boundary_at"
 BOUNDARY_FACTS = Q(predicate=BOUNDARY_PREDICATE, subject__startswith="session:")
 # Factors of the configured threshold. A change of subject is likely right after a prompt. Between prompts the
-# work goes on, so a boundary needs one output that shares nothing with the window, or two in a row that share
-# almost nothing. In a session that sends no prompts, one output below the threshold is enough.
+# work goes on, so a boundary needs one output that shares next to nothing with the window, such as one word
+# of forty, or two in a row that share little. In a session without prompts, one below the threshold suffices.
 AFTER_PROMPT_FACTOR = 2.0
 BETWEEN_PROMPTS_FACTOR = 0.5
+SURE_FACTOR = 0.25
 MAX_FACT_KEYWORDS = 12  # for each side of the boundary
 
 
@@ -94,7 +95,7 @@ def _thresholds(state: SessionState, configured: float) -> tuple[float, float]:
     if state.asked:
         return configured * AFTER_PROMPT_FACTOR, configured * AFTER_PROMPT_FACTOR
     if state.prompted:
-        return configured * BETWEEN_PROMPTS_FACTOR, 0.0
+        return configured * BETWEEN_PROMPTS_FACTOR, configured * SURE_FACTOR
     return configured, configured
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from django.conf import settings
@@ -21,6 +21,7 @@ from memoryhub.capture.distillation import (
 )
 from memoryhub.capture.event_preview import ToolCall
 from memoryhub.capture.session_state import SessionState, locked_state
+from memoryhub.capture.statements import MAX_CHARS
 from memoryhub.capture.titles import make_subtitle, make_title, reverted_headline
 from memoryhub.core.text import STOP_WORDS, jaccard, terms, words
 from memoryhub.core.vocabulary import TrashReason
@@ -130,15 +131,19 @@ def _capture_note(note: Candidate, context: CaptureContext, result: CaptureResul
 def _capture_candidate(
     result: CaptureResult, candidate: Candidate, tokens: int, context: CaptureContext
 ) -> None:
+    old = _find_replaced_memory(candidate, context)
+    if old and candidate.fixes:
+        candidate = replace(candidate, text=f"{candidate.text}\n\n{candidate.fixes}"[:MAX_CHARS])
     if may_contain_secrets(candidate.text):
         result.skip_reason = "secret"
     elif reason := _duplicate_reason(candidate.text, context):
         result.skip_reason = reason
     else:
         classified = classify(candidate.text, candidate.source)
-        result.score, result.skip_reason = _score_candidate(candidate, classified, context, result.warnings)
+        known = _visible_live(context).exclude(pk=old.pk if old else None)
+        result.score, result.skip_reason = _score_candidate(candidate, classified, known, result.warnings)
         if not result.skip_reason:
-            _store_memory(result, candidate, classified, tokens, context)
+            _store_memory(result, candidate, classified, tokens, context, old)
 
 
 def distill_call(call: ToolCall, state: SessionState) -> DistilledCall:
@@ -157,6 +162,7 @@ def distill_call(call: ToolCall, state: SessionState) -> DistilledCall:
     if candidate == ROUTINE and _lets_routine_pass():
         candidate = distill_routine(call.observation)
     state.work.failure = redact(state.work.failure)
+    state.work.reported = redact(state.work.reported)
     state.work.failed_command = redact(state.work.failed_command)
     state.work.remedies = [redact(command) for command in state.work.remedies]
     tokens = state.tokens
@@ -186,7 +192,7 @@ def _lets_routine_pass() -> bool:
 
 
 def _score_candidate(
-    candidate: Candidate, classified: Classification, context: CaptureContext, warnings: list[str]
+    candidate: Candidate, classified: Classification, known: MemoryQuerySet, warnings: list[str]
 ) -> tuple[Memorability | None, str]:
     """Return the score and the reason to skip; while memorability is off, every candidate passes."""
     config = settings.MEMORYHUB
@@ -197,8 +203,7 @@ def _score_candidate(
     is_routine = candidate.source == ROUTINE
 
     def compute() -> tuple[Memorability, bool]:
-        live = Memory.objects.visible_to(context.actor.clearance).live()
-        neighbours = find_similar_terms(live.filter(project=context.session.project), text)
+        neighbours = find_similar_terms(known, text)
         repeated = any(jaccard(own, other) >= DUPLICATE_SIMILARITY for other in neighbours)
         scorer = capabilities.get(capabilities.MEMORABILITY)
         return scorer.score(text, classified.type, neighbours, weights, is_routine), repeated
@@ -231,8 +236,9 @@ def _store_memory(
     classified: Classification,
     tokens: int,
     context: CaptureContext,
+    old: Memory | None,
 ) -> None:
-    old = _find_reverted_memory(candidate.text, context)
+    """Store a candidate, in place of an old memory if there is one."""
     modified = list(candidate.files_modified)
     if old and not modified:
         modified = list(old.files.filter(access="modified").order_by("pk").values_list("path", flat=True))
@@ -266,12 +272,18 @@ def _store_memory(
             memories.trash_merged(result.memory, [old.uid], context.actor)
 
 
-def _find_reverted_memory(text: str, context: CaptureContext) -> Memory | None:
-    """Return the captured memory of the commit that this commit message reverts."""
-    headline = reverted_headline(text)
-    if not headline:
+def _find_replaced_memory(candidate: Candidate, context: CaptureContext) -> Memory | None:
+    """Return the captured memory of the commit that this one reverts, or of the failure that it fixes."""
+    headline = reverted_headline(candidate.text)
+    if not headline and (not candidate.fixes or context.needs_approval):
         return None
-    live = Memory.objects.visible_to(context.actor.clearance).live()
-    captured = live.filter(labels__kind="tag", labels__value=CAPTURED_TAG)
-    reverted = captured.filter(project=context.session.project, title=make_title(headline))
-    return reverted.order_by("-created_at").first()
+    captured = _visible_live(context).filter(labels__kind="tag", labels__value=CAPTURED_TAG)
+    if headline:
+        return captured.filter(title=make_title(headline)).order_by("-created_at").first()
+    own = captured.filter(session_id=context.session.session_id, sensitivity=context.sensitivity)
+    return own.filter(content_hash=hash_content(candidate.fixes), pinned_at=None).first()
+
+
+def _visible_live(context: CaptureContext) -> MemoryQuerySet:
+    live: MemoryQuerySet = Memory.objects.visible_to(context.actor.clearance).live()
+    return live.filter(project=context.session.project)

@@ -97,6 +97,11 @@ def remove_json(text: str, entries: Sequence[Entry]) -> tuple[str, list[Entry]]:
     return text, kept
 
 
+def with_line_endings_of(text: str, added: str) -> str:
+    """Return what is added to a text with the line endings of that text."""
+    return added.replace("\n", "\r\n") if "\r\n" in text else added
+
+
 def add_toml(text: str, snippet: str) -> tuple[str, str]:
     """Return the text with the tables of the snippet at its end, and the text that was added."""
     before, wanted = parse_toml(text), parse_toml(snippet)
@@ -113,6 +118,7 @@ def add_toml(text: str, snippet: str) -> tuple[str, str]:
     added = (
         ("\n" if text and not text.endswith("\n") else "") + ("\n" if text.strip() else "") + f"{snippet}\n"
     )
+    added = with_line_endings_of(text, added)
     if parse_toml(text + added) != expected:
         raise UnusableConfig("the change would alter other settings")
     return text + added, added

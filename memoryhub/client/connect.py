@@ -24,7 +24,7 @@ from urllib.parse import quote
 from memoryhub.client import config_files, credentials
 from memoryhub.client.calls import TOKEN_VARIABLE
 from memoryhub.client.clients import Client
-from memoryhub.client.config_files import Entry, UnusableConfig
+from memoryhub.client.config_files import Entry, UnusableConfig, with_line_endings_of
 from memoryhub.client.connect_record import (
     Addition,
     Record,
@@ -124,6 +124,8 @@ def run(options: argparse.Namespace) -> int:
         _explain_token(options.server)
         if not options.status_line and any(agent.key == "claude-code" for agent in agents):
             print("Claude Code can show what memory did: run this command again with --status-line.")
+        if any(agent.key == "codex" for agent in agents):
+            print("Codex CLI skips hooks until you trust them: start codex, enter /hooks, and allow them.")
     return int("failed" in states)
 
 
@@ -400,6 +402,7 @@ def add_guideline(text: str) -> tuple[str, str]:
     if _BEGIN in text:
         raise UnusableConfig("it has another guideline of memoryhub. Remove it, and run this command again")
     added = ("\n" if text and not text.endswith("\n") else "") + ("\n" if text.strip() else "") + GUIDELINE
+    added = with_line_endings_of(text, added)
     return text + added, added
 
 

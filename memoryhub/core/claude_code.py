@@ -61,21 +61,26 @@ def session_start_command(base_url: str, levels: Sequence[str] = ()) -> str:
 
 def post_command(url: str, *, add_repository: bool, seconds: int = TIMEOUT_SECONDS) -> str:
     """Return a shell command that posts standard input, and ignores a server that does not answer."""
-    return (
-        f"{_ADD_REPOSITORY if add_repository else ''}curl -sf -m {seconds}"
-        f' -H "Authorization: Bearer ${ENVIRONMENT_VARIABLE}"'
-        f" -H 'Content-Type: application/json' --data-binary @- {_quote_for_shell(url)} || true"
-    )
+    return f"{_ADD_REPOSITORY if add_repository else 'cat | '}{_post(url, seconds)} || true"
 
 
 def status_line_command(base_url: str) -> str:
     """Return the command of the status line: it prints the hub's line, or nothing without a quick answer."""
     return (
-        f"""input=$(cat); printf 'header = "%s"\\n' "Authorization: Bearer ${ENVIRONMENT_VARIABLE}" """
-        "'Content-Type: application/json' |"
-        f' curl -sf -m {STATUS_SECONDS} --config - --data-binary "$input"'
-        f" {_quote_for_shell(hook_url(base_url) + '/status')}"
+        f"cat | {_post(hook_url(base_url) + '/status', STATUS_SECONDS)}"
         """ 2>/dev/null | sed -n 's/.*"line":"\\([^"]*\\)".*/\\1/p'"""
+    )
+
+
+def _post(url: str, seconds: float) -> str:
+    """Return a shell command that posts its standard input, which must be a pipe: a socket has no /dev/fd.
+
+    The token is in the standard input of curl, because every user can list the arguments of a process.
+    """
+    return (
+        f"""{{ printf 'header = "Authorization: Bearer %s"\\n' "${ENVIRONMENT_VARIABLE}" |"""
+        f" curl -sf -m {seconds} -K - -H 'Content-Type: application/json' --data-binary @/dev/fd/3"
+        f" {_quote_for_shell(url)}; }} 3<&0"
     )
 
 

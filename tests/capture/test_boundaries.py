@@ -10,6 +10,7 @@ from memoryhub.models import Event, Fact
 from tests.capture.conftest import DATABASE, DESIGN, FIX
 
 VACUUM = DATABASE + " vacuum checkpoint"
+LETTERS = "bcdfghjkmp"
 DESIGN_AND_LEDGER = DESIGN + " of the ledger"
 
 
@@ -90,6 +91,18 @@ def test_between_prompts_one_output_that_shares_no_word_is_a_boundary(agent_sess
     for n in range(4):
         agent_session.tool("Bash", {"command": "explain"}, f"{VACUUM} step{'abcd'[n]}")
     assert agent_session.tool("Bash", {"command": "lint"}, DESIGN).boundary
+
+
+def test_between_prompts_one_long_output_that_shares_a_single_word_is_a_boundary(agent_session):
+    agent_session.ok("prompt:submit", {"prompt": "Why is the planner so slow?"})
+    for n in range(4):
+        agent_session.tool("Bash", {"command": "explain"}, f"{VACUUM} step{'abcd'[n]}")
+    other = " ".join(
+        f"{first}{last}" for first in ("lantern", "harbour", "meadow", "violin") for last in LETTERS
+    )
+    event = agent_session.tool("Bash", {"command": "lint"}, f"{other} planner planner")
+    assert event.boundary
+    assert json.loads(Fact.objects.get().object)["similarity"] > 0
 
 
 def test_between_prompts_outputs_that_share_a_word_are_a_boundary_from_the_second_on(agent_session):

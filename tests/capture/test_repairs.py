@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
+from memoryhub.models import Memory
 from tests.capture.conftest import AgentSession
 
 LINKER = "/usr/bin/ld: cannot find -lssl: No such file or directory\nmake: *** [Makefile:3: app] Error 1"
@@ -165,6 +167,50 @@ def test_failure_with_its_cause_and_fix_is_stored(agent_session):
     )
     run(agent_session, "./deploy.sh", said)
     assert [memory.content for memory in agent_session.memories("bugfix")] == [said]
+
+
+REPORT = (
+    "ValueError: could not convert '12,50'. Cause: German invoices use a decimal comma. "
+    "Fix: replace the comma with a point before Decimal() reads the amount."
+)
+
+
+def test_commit_and_the_failure_that_it_fixes_become_one_memory(agent_session):
+    run(agent_session, "python check.py", REPORT)
+    [failure] = agent_session.memories("bugfix")
+    edit(agent_session, "amounts.py")
+    run(agent_session, "python check.py", "3 passed")
+    run(agent_session, "git commit -qam 'Fix invoice import: accept the decimal comma of invoices'")
+    [memory] = agent_session.memories("bugfix")
+    assert memory.title == "Fix invoice import: accept the decimal comma of invoices"
+    assert memory.content.endswith(REPORT)
+    assert [file.path for file in memory.files.all()] == ["amounts.py"]
+    failure.refresh_from_db()
+    assert (failure.merged_into, failure.trash_reason) == (memory, "merged")
+    agent_session.end()
+    assert agent_session.memories("bugfix") == [memory]
+
+
+@pytest.mark.parametrize(
+    "message", ["Fix the colour of the login button", "Add decimal comma of invoices to the glossary"]
+)
+def test_commit_about_something_else_leaves_the_failure(agent_session, message):
+    run(agent_session, "python check.py", REPORT)
+    edit(agent_session, "amounts.py")
+    run(agent_session, f"git commit -qam '{message}'")
+    assert REPORT in [memory.content for memory in agent_session.memories()]
+
+
+@pytest.mark.parametrize(
+    "change", [{"pinned_at": timezone.now()}, {"sensitivity": "private"}, {"session_id": "other"}]
+)
+def test_failure_that_is_pinned_or_from_elsewhere_is_not_replaced(agent_session, change):
+    run(agent_session, "python check.py", REPORT)
+    Memory.objects.update(**change)
+    edit(agent_session, "amounts.py")
+    run(agent_session, "git commit -qam 'Fix invoice import: accept the decimal comma of invoices'")
+    assert Memory.objects.live().filter(content=REPORT).exists()
+    assert not Memory.objects.live().exclude(content=REPORT).filter(content__contains="Cause:").exists()
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ GUIDELINES = {"codex": ".codex/AGENTS.md", "gemini": ".gemini/GEMINI.md"}
 
 
 @pytest.mark.parametrize("key", GUIDELINES)
-@pytest.mark.parametrize("own", [None, "", "# Mine\n\nBe brief.", "# Mine\n"])
+@pytest.mark.parametrize("own", [None, "", "# Mine\n\nBe brief.", "# Mine\n", "# Mine\r\n\r\nBe brief.\r\n"])
 def test_guideline_is_added_to_the_instructions_and_removed_with_undo(
     run: Run, home: Path, key: str, own: str | None
 ) -> None:
@@ -103,11 +103,30 @@ def test_guideline_is_added_to_the_instructions_and_removed_with_undo(
     if own is not None:
         write(file, own)
     assert run("connect", "--yes", "--agent", key) == 0
-    text = file.read_text("utf-8")
+    text = file.read_bytes().decode()
     assert text.startswith(own or "")
-    assert text.endswith(GUIDELINE)
+    assert text.endswith(GUIDELINE.replace("\n", "\r\n") if "\r" in text else GUIDELINE)
+    assert text.count("\r\n") in (0, text.count("\n"))
     assert run("connect", "--yes", "--undo") == 0
-    assert (file.read_text("utf-8") if file.exists() else None) == own
+    assert (file.read_bytes().decode() if file.exists() else None) == own
+
+
+def test_codex_gets_the_line_endings_of_its_file(run: Run, home: Path) -> None:
+    file = write(home / ".codex" / "config.toml", 'model = "x"\r\n')
+    assert run("connect", "--yes", "--agent", "codex") == 0
+    text = file.read_bytes().decode()
+    assert "mcp_servers.memoryhub" in text
+    assert text.count("\r\n") == text.count("\n")
+    assert run("connect", "--yes", "--undo") == 0
+    assert file.read_bytes() == b'model = "x"\r\n'
+
+
+@pytest.mark.parametrize(("key", "asked"), [("codex", True), ("gemini", False)])
+def test_step_in_which_codex_asks_for_trust_is_printed(
+    run: Run, home: Path, capsys: pytest.CaptureFixture[str], key: str, asked: bool
+) -> None:
+    assert run("connect", "--yes", "--agent", key) == 0
+    assert ("enter /hooks" in capsys.readouterr().out) is asked
 
 
 def test_instructions_that_the_user_has_added_since_stay(run: Run, home: Path) -> None:

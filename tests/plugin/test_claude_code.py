@@ -59,9 +59,8 @@ DECIDED = DEPLOY.removesuffix(".")
 MEMORIES = {
     ("decision", DECIDED),
     ("decision", f"Decision of the user: Postgres table ({QUESTION})"),
-    ("bugfix", "ValueError: could not convert '12,50'"),
     ("bugfix", COMMIT),
-    ("session_summary", "Session: ValueError: could not convert '12,50'"),
+    ("session_summary", f"Session: {COMMIT}"),
 }
 # Prompts of the next session, each with the memory that the model must have received by then.
 RECALLED = {

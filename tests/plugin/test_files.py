@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 from memoryhub.core.claude_code import (
     ENVIRONMENT_VARIABLE,
     HOOK_PATH,
+    post_command,
     status_line_command,
 )
 from tests.plugin.sender import (
@@ -243,3 +246,35 @@ def test_transcript_is_cut_to_its_newest_mebibyte(tmp_path: Path, hub: FakeHub) 
 def test_missing_transcript_sends_nothing(tmp_path: Path, hub: FakeHub) -> None:
     assert send(tmp_path, hub.url, compaction(tmp_path / "absent"), "transcript") == ""
     assert hub.requests == []
+
+
+# --- Commands in the settings of agents ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("add_repository", [True, False])
+def test_hook_command_posts_the_hook_and_hides_the_token(
+    tmp_path: Path, hub: FakeHub, add_repository: bool
+) -> None:
+    curl = tmp_path / "curl"
+    curl.write_text(f'#!/bin/sh\necho "$@" >>"{tmp_path}/arguments"\nexec {shutil.which("curl")} "$@"\n')
+    curl.chmod(0o700)
+    agent, hook = socket.socketpair()  # as Node.js opens the standard input of a command
+    with agent, hook:
+        agent.sendall(json.dumps(STATUS).encode())
+        agent.shutdown(socket.SHUT_WR)
+        done = subprocess.run(
+            ["sh", "-c", post_command(hub.url + HOOK_PATH, add_repository=add_repository)],
+            stdin=hook,
+            env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "MEMORYHUB_TOKEN": TOKEN},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "{}", "")
+    [(path, authorization, body)] = hub.requests
+    assert (path, authorization) == (HOOK_PATH, f"Bearer {TOKEN}")
+    assert body.pop("repository", {}).get("remote", "") == ""
+    assert body == STATUS
+    assert TOKEN not in (tmp_path / "arguments").read_text()
