@@ -32,10 +32,17 @@ def add_guideline(text: str) -> tuple[str, str]:
     return text + added, added
 
 
+def add_whole(text: str, content: str) -> tuple[str, str]:
+    """Return the text of a file that contains nothing else, and what was added; empty if it is there."""
+    if text not in ("", content):
+        raise UnusableConfig("it has other content. Remove the file, and run this command again")
+    return content, "" if text else content
+
+
 def remove_guideline(text: str, added: str) -> str:
     """Return the text without what was added. UnusableConfig if that has changed since."""
-    if _BEGIN not in text:
+    if _BEGIN in added and _BEGIN not in text:
         return text
     if text.count(added) != 1:
-        raise UnusableConfig("the guideline has changed since; remove it by hand")
+        raise UnusableConfig("what was added has changed since; remove it by hand")
     return text.replace(added, "")

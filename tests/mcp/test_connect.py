@@ -35,6 +35,8 @@ VARIABLES = {
     "cursor": r"\$\{env:(\w+)\}",
     "windsurf": r"\$\{env:(\w+)\}",
     "gemini": r"\$(\w+)",
+    "copilot": r"\$\{(\w+)\}",
+    "opencode": r"\{env:(\w+)\}",
     "vscode": r"\$\{input:(memoryhub-token)\}",
 }
 BY_ADDRESS = [*VARIABLES, "codex"]
