@@ -27,7 +27,7 @@ async function post(event, hook) {
   const request = { method: "POST", headers, body: JSON.stringify(hook), signal: AbortSignal.timeout(TIMEOUT_MS) };
   try {
     const answer = await fetch(`${HUB}/api/v1/hooks/opencode?event=${event}`, request);
-    return answer.ok ? await answer.json() : {};
+    return answer.ok ? Object(await answer.json()) : {};
   } catch {
     return {};
   }
