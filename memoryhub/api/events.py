@@ -282,7 +282,7 @@ class ClaudeCodeOptions(AccessParams):
 class AgentHookOptions(ClaudeCodeOptions):
     event: str = Field(
         "",
-        pattern=r"^[A-Za-z]{0,64}$",
+        pattern=r"^[A-Za-z.]{0,64}$",
         description="The agent's name of the event. Needed if the hook does not contain it.",
     )
 
@@ -340,7 +340,7 @@ def post_agent_hook(
     options: Query[AgentHookOptions],
     hook: Body[dict[str, Any]],
 ) -> HttpResponse:
-    """Accepts the JSON of a hook of Codex CLI, Gemini CLI, Cursor or Copilot CLI, and returns the output that
+    """Accepts the JSON of a hook of another agent, such as Codex CLI or OpenCode, and returns the output that
     the agent expects. Events that the hub has no use for are ignored. Never returns 500."""
     hooks = AGENTS[agent]
     event = options.event or str(hook.get("hook_event_name"))

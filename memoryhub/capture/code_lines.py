@@ -149,7 +149,10 @@ def _edited_texts(given: Mapping[str, Any], response: Mapping[str, Any]) -> tupl
     edits = given.get("edits")
     rows = [one for one in edits if isinstance(one, Mapping)] if isinstance(edits, list) else [given]
     pairs = [
-        (_text(one, "old_string", "old_str"), _text(one, "new_string", "new_str", "new_source"))
+        (
+            _text(one, "old_string", "oldString", "old_str"),
+            _text(one, "new_string", "newString", "new_str", "new_source"),
+        )
         for one in rows
     ]
     original = _text(response, "originalFile")

@@ -116,8 +116,8 @@ def observe(tool: str, given: Any, response: Any, cwd: str = "") -> Observation:
         output=output if not wrote or isinstance(response, str) else "",
         added=""
         if refused
-        else _edited_text(given, "new_string", "content", "new_str", "file_text", "new_source"),
-        removed=_edited_text(given, "old_string", "old_str"),
+        else _edited_text(given, "new_string", "newString", "content", "new_str", "file_text", "new_source"),
+        removed=_edited_text(given, "old_string", "oldString", "old_str"),
         failed=refused or (kind == "run" and failed),
         refused=refused,
         passed=kind == "run" and not refused and not failed and bool(TOOLS.passed.search(output)),

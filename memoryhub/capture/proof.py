@@ -71,13 +71,18 @@ def is_week_new(actor: Actor, now: datetime) -> bool:
 
 
 def weekly_line(actor: Actor, now: datetime) -> str:
-    """Return in how many prompts of the last week the agent was shown memories; empty without prompts."""
+    """Return in how many prompts of the last week a memory helped, or was shown; empty without prompts."""
     prompts = Event.objects.visible_to(actor.clearance).filter(
         session__agent=actor.name, event=PROMPT_SUBMIT, at__gte=now - WEEK
     )
     shown = Injection.objects.visible_to(actor.clearance).filled()
     shown = shown.filter(session=OuterRef("session"), at=OuterRef("at"))
-    counts = prompts.aggregate(prompts=Count("pk"), used=Count("pk", filter=Exists(shown)))
+    counts = prompts.aggregate(
+        prompts=Count("pk"),
+        shown=Count("pk", filter=Exists(shown)),
+        used=Count("pk", filter=Exists(shown.filter(helped=True))),
+    )
     if not counts["prompts"]:
         return ""
-    return f"memories were used in {counts['used']} of {counts['prompts']} prompts of the last 7 days"
+    used, total, seen = counts["used"], counts["prompts"], counts["shown"]
+    return f"memories were used in {used} of {total} prompts of the last 7 days, and shown in {seen}"

@@ -21,7 +21,7 @@ BACKUP_SUFFIX = ".memoryhub-backup"
 class Addition:
     """What was added to one file. ``original`` and ``result``: digests of its text before and after.
 
-    ``original`` is empty for a new file.
+    ``original`` is empty for a new file. ``guideline``: a guideline or a whole new file.
     """
 
     entries: list[Entry] = field(default_factory=list)

@@ -28,14 +28,16 @@ class AgentHooks:
     title: str
     documentation: str
     events: dict[str, str]
-    configuration: dict[str, Any]
+    configuration: dict[str, Any] = field(default_factory=dict)
     fields: dict[str, str] = field(default_factory=dict)
     tools: dict[str, str] = field(default_factory=dict)
     silent: list[str] = field(default_factory=list)
     output: str = ""
     failure: str = ""
+    only: dict[str, Any] = field(default_factory=dict)
     added_context: str = ""
     context: str = ""
+    context_item: str = ""
     refusal: dict[str, Any] = field(default_factory=dict)
     reason: str = ""
 
@@ -56,7 +58,8 @@ def to_claude_code(agent: AgentHooks, hook: Mapping[str, Any], event: str = "") 
     name = event or hook.get(_EVENT)
     found = {ours: hook[theirs] for ours, theirs in agent.fields.items() if hook.get(theirs)}
     found = {ours: value[0] if isinstance(value, list) else value for ours, value in found.items()}
-    hook = {**hook, **found, _EVENT: agent.events.get(name, "") if isinstance(name, str) else ""}
+    is_known = isinstance(name, str) and all(hook.get(key) == value for key, value in agent.only.items())
+    hook = {**hook, **found, _EVENT: agent.events.get(str(name), "") if is_known else ""}
     tool = hook.get("tool_name")
     if isinstance(tool, str):
         hook["tool_name"] = agent.tools.get(tool, tool)
@@ -76,7 +79,8 @@ def from_claude_code(agent: AgentHooks, answer: Mapping[str, Any], event: str) -
         return {**agent.refusal, agent.reason: answer["reason"]} if agent.refusal else {}
     context = answer.get("hookSpecificOutput", {}).get("additionalContext")
     if agent.context:
-        return {agent.context: context} if context else {}
+        shown = [{agent.context_item: context}] if agent.context_item else context
+        return {agent.context: shown} if context else {}
     translated = {"systemMessage": answer["systemMessage"]} if "systemMessage" in answer else {}
     if context:
         translated["hookSpecificOutput"] = {"hookEventName": event, "additionalContext": context}
@@ -86,6 +90,12 @@ def from_claude_code(agent: AgentHooks, answer: Mapping[str, Any], event: str) -
 def hook_path(key: str) -> str:
     """Return the path of the hub to which the hooks of an agent are sent."""
     return f"/api/v1/hooks/{key}"
+
+
+def opencode_plugin(base_url: str) -> str:
+    """Return the plugin that sends the events of OpenCode to a hub. OpenCode has no hooks in its settings."""
+    text = Path(__file__).with_name("opencode_plugin.js").read_text("utf-8")
+    return text.replace('"HUB_URL"', json.dumps(base_url.rstrip("/")))
 
 
 def hooks_configuration(agent: AgentHooks, base_url: str) -> dict[str, Any]:
@@ -102,7 +112,7 @@ def hooks_configuration(agent: AgentHooks, base_url: str) -> dict[str, Any]:
         )
         entry = {**form["entry"], form["command"]: command}
         hooks[event] = [{"hooks": [entry]} if form.get("nested") else entry]
-    return {**form.get("head", {}), "hooks": hooks}
+    return {**form.get("head", {}), form.get("section", "hooks"): hooks}
 
 
 def _remove_context(agent: AgentHooks, prompt: str) -> str:

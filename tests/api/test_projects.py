@@ -128,13 +128,19 @@ def test_end_of_a_session_says_what_memory_did(bot: Agent, remember: Remember) -
     assert ended == {"systemMessage": "memoryhub: 1 memory shown, 0 kept in this session"}
 
 
-def test_first_session_of_a_week_says_how_often_memories_were_used(bot: Agent, remember: Remember) -> None:
+@pytest.mark.parametrize("used", [0, 1])
+def test_first_session_of_a_week_says_how_often_memories_were_used(
+    bot: Agent, remember: Remember, used: int
+) -> None:
     memory = remember("The importer reads the ledger files one by one", project="shop")
     hook(bot, "UserPromptSubmit", prompt=PROMPT)
     hook(bot, "UserPromptSubmit", prompt="Thank you very much")
+    if used:
+        hook(bot, "UserPromptSubmit", prompt="/memoryhub:useful")
+        hook(bot, "SessionEnd", reason="exit")
     Memory.objects.filter(pk=memory.pk).delete()
     first = hook(bot, "SessionStart", source="startup", session_id="s2")
-    said = "memoryhub: memories were used in 1 of 2 prompts of the last 7 days"
+    said = f"memoryhub: memories were used in {used} of 2 prompts of the last 7 days, and shown in 1"
     assert first == {"systemMessage": said}
     assert hook(bot, "SessionStart", source="startup", session_id="s3") == {}
     long_ago = timezone.now() - timedelta(days=8)

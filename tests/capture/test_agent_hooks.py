@@ -39,6 +39,15 @@ CURSOR = {
     "workspace_roots": ["/home/ada/shop"],
     "user_email": None,
 }
+OPENCODE = {"session_id": "one", "cwd": "/home/ada/shop", "repository": {"remote": "", "root": ""}}
+ANTIGRAVITY = {
+    "conversationId": "one",
+    "workspacePaths": ["/home/ada/shop"],
+    "transcriptPath": "/home/ada/.gemini/transcript.jsonl",
+    "artifactDirectoryPath": "/home/ada/.gemini/artifacts",
+    "invocationNum": 0,
+    "initialNumSteps": 1,
+}
 COPILOT = {"sessionId": "one", "timestamp": 1795082400000, "cwd": "/home/ada/shop"}
 
 PROMPTS = {
@@ -46,6 +55,7 @@ PROMPTS = {
     "gemini": {**GEMINI, "hook_event_name": "BeforeAgent", "prompt": PROMPT},
     "cursor": {**CURSOR, "hook_event_name": "beforeSubmitPrompt", "prompt": PROMPT, "attachments": []},
     "copilot": {**COPILOT, "prompt": PROMPT},
+    "opencode": {**OPENCODE, "prompt": PROMPT},
 }
 COMMITS = {
     "codex": {
@@ -78,33 +88,47 @@ COMMITS = {
         "toolArgs": json.dumps({"command": COMMAND}),
         "toolResult": {"resultType": "success", "textResultForLlm": "1 file changed"},
     },
+    "opencode": {
+        **OPENCODE,
+        "tool_name": "bash",
+        "tool_use_id": "call_1",
+        "tool_input": {"command": COMMAND, "description": "Commit"},
+        "tool_response": {"output": "1 file changed", "exitCode": 0},
+    },
 }
 STARTS = {
     "codex": {**CODEX, "hook_event_name": "SessionStart", "source": "startup"},
     "gemini": {**GEMINI, "hook_event_name": "SessionStart", "source": "startup"},
     "cursor": {**CURSOR, "hook_event_name": "sessionStart", "is_background_agent": False},
     "copilot": {**COPILOT, "source": "new", "initialPrompt": ""},
+    "opencode": OPENCODE,
+    "antigravity": ANTIGRAVITY,
 }
-EVENTS = {  # the configuration of Copilot CLI names the event, not its payload
-    "prompt": "?event=userPromptSubmitted",
-    "start": "?event=sessionStart",
-    "tool": "?event=postToolUse",
+EVENTS = {  # of agents whose payload does not name the event
+    "copilot": {"prompt": "userPromptSubmitted", "start": "sessionStart", "tool": "postToolUse"},
+    "opencode": {"prompt": "chat.message", "start": "session.created", "tool": "tool.execute.after"},
+    "antigravity": {"start": "PreInvocation"},
 }
 
 
 def send(agent: Any, key: str, hook: dict[str, Any], kind: str = "") -> dict[str, Any]:
-    response = agent.post(f"/hooks/{key}{EVENTS[kind] if key == 'copilot' and kind else ''}", hook)
+    event = EVENTS.get(key, {}).get(kind)
+    response = agent.post(f"/hooks/{key}{f'?event={event}' if event else ''}", hook)
     assert response.status_code == 200, response.content
     return dict(response.json())
 
 
 def context_of(key: str, answer: dict[str, Any]) -> str:
     agent = AGENTS[key]
-    text = answer.get(agent.context) or answer.get("hookSpecificOutput", {}).get("additionalContext", "")
+    text = answer.get(agent.context)
+    if agent.context_item and text:
+        [item] = text
+        return str(item[agent.context_item])
+    text = text or answer.get("hookSpecificOutput", {}).get("additionalContext", "")
     return str(text)
 
 
-@pytest.mark.parametrize("key", AGENTS)
+@pytest.mark.parametrize("key", PROMPTS)
 def test_commit_becomes_a_memory_of_the_project(bot, key):
     assert send(bot, key, COMMITS[key], "tool") == {}
     memory = Memory.objects.get()
@@ -112,7 +136,7 @@ def test_commit_becomes_a_memory_of_the_project(bot, key):
     assert Event.objects.get().tool_name == "Bash"
 
 
-@pytest.mark.parametrize("key", AGENTS)
+@pytest.mark.parametrize("key", PROMPTS)
 def test_prompt_is_recorded_in_its_session(bot, key):
     send(bot, key, PROMPTS[key], "prompt")
     event = Event.objects.get()
@@ -120,7 +144,7 @@ def test_prompt_is_recorded_in_its_session(bot, key):
     assert Session.objects.get().cwd == "/home/ada/shop"
 
 
-@pytest.mark.parametrize("key", ["codex", "gemini"])
+@pytest.mark.parametrize("key", ["codex", "gemini", "opencode"])
 def test_prompt_gets_memories_in_the_form_of_the_agent(bot, remember, key):
     memory = remember(DATABASE, project="shop", importance=1)
     answer = send(bot, key, PROMPTS[key], "prompt")
@@ -154,7 +178,7 @@ def test_hidden_memory_is_not_shown(bot, remember, key, level):
     memory = remember(DATABASE, project="shop", importance=1, pinned=True)
     Memory.objects.filter(pk=memory.pk).update(sensitivity=level)
     assert send(bot, key, STARTS[key], "start") == {}
-    assert send(bot, key, PROMPTS[key], "prompt") == {}
+    assert send(bot, key, PROMPTS.get(key, STARTS[key]), "prompt") == {}
 
 
 @pytest.mark.parametrize("key", AGENTS)
@@ -162,10 +186,10 @@ def test_memory_of_another_project_is_not_shown_to_a_confined_token(agent, remem
     memory = remember(DATABASE, project="bank", importance=1, pinned=True)
     confined = agent("public", projects=["shop"])
     assert memory.uid not in json.dumps(send(confined, key, STARTS[key], "start"))
-    assert memory.uid not in json.dumps(send(confined, key, PROMPTS[key], "prompt"))
+    assert memory.uid not in json.dumps(send(confined, key, PROMPTS.get(key, STARTS[key]), "prompt"))
 
 
-@pytest.mark.parametrize("key", AGENTS)
+@pytest.mark.parametrize("key", PROMPTS)
 def test_private_part_of_a_prompt_is_not_stored(bot, key):
     send(bot, key, {**PROMPTS[key], "prompt": "see <private>the fox key</private> here"}, "prompt")
     assert "fox" not in Event.objects.get().preview
@@ -190,6 +214,7 @@ FAILURES = {
         **COMMITS["copilot"],
         "toolResult": {"resultType": "failure", "textResultForLlm": "it broke"},
     },
+    "opencode": {**COMMITS["opencode"], "tool_response": {"output": "it broke", "exitCode": 1}},
 }
 
 
@@ -251,6 +276,21 @@ def test_gemini_makes_no_checkpoint_before_each_turn(bot):
     assert [memory.type for memory in Memory.objects.all()] == ["bugfix"]
 
 
+def test_edit_of_opencode_names_its_file(bot):
+    edit = {"filePath": "/home/ada/shop/src/ledger.py", "oldString": "x", "newString": "y"}
+    call = {"tool_name": "edit", "tool_input": edit, "tool_response": {"output": "Edit applied."}}
+    send(bot, "opencode", {**COMMITS["opencode"], **call}, "tool")
+    event = Event.objects.get()
+    assert (event.tool_name, event.files) == ("Edit", ["src/ledger.py"])
+
+
+@pytest.mark.parametrize("number", [1, 7, None, "0", [0]])
+def test_later_calls_of_the_model_of_antigravity_start_no_session(bot, remember, number):
+    remember("Deploys need two reviews", project="shop", pinned=True)
+    assert send(bot, "antigravity", {**ANTIGRAVITY, "invocationNum": number}, "start") == {}
+    assert not Session.objects.exists()
+
+
 def test_end_of_a_codex_session_makes_a_summary(bot):
     send(bot, "codex", COMMITS["codex"])
     send(bot, "codex", {**CODEX, "hook_event_name": "SessionEnd", "reason": "other"})
@@ -265,7 +305,7 @@ def test_command_to_pause_stops_the_prompt_with_its_answer(bot, key):
     assert answer == AGENTS[key].refusal
 
 
-@pytest.mark.parametrize("key", AGENTS)
+@pytest.mark.parametrize("key", PROMPTS)
 @pytest.mark.parametrize("name", ["Stop", "", None, 5, ["SessionStart"], "x" * 10_000])
 def test_other_event_is_ignored(bot, key, name):
     assert send(bot, key, {**PROMPTS[key], "hook_event_name": name}) == {}
@@ -314,9 +354,10 @@ def test_empty_answer_stays_empty(key):
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
-@pytest.mark.parametrize("key", AGENTS)
+@pytest.mark.parametrize("key", [key for key in AGENTS if AGENTS[key].configuration])
 def test_configured_commands_succeed_silently_without_a_hub(key, tmp_path):
-    hooks = hooks_configuration(AGENTS[key], "http://127.0.0.1:9")["hooks"]
+    form = AGENTS[key].configuration
+    hooks = hooks_configuration(AGENTS[key], "http://127.0.0.1:9")[form.get("section", "hooks")]
     assert set(hooks) == set(AGENTS[key].events)
     field = AGENTS[key].configuration["command"]
     for [entry] in hooks.values():

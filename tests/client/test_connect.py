@@ -15,7 +15,7 @@ from memoryhub.client import Client, connect, connect_record
 from memoryhub.client.connect import GUIDELINE
 from memoryhub.client.errors import AuthenticationFailed
 from memoryhub.core import claude_code
-from memoryhub.core.agent_hooks import AGENTS, hooks_configuration
+from memoryhub.core.agent_hooks import AGENTS, hooks_configuration, opencode_plugin
 from memoryhub.web.connect import snippets
 from memoryhub.web.connect.snippets import HubConnection
 
@@ -29,6 +29,8 @@ FILES = {
     "gemini": ".gemini/settings.json",
     "windsurf": ".codeium/windsurf/mcp_config.json",
     "claude-code": ".claude.json",
+    "copilot": ".copilot/mcp-config.json",
+    "opencode": ".config/opencode/opencode.json",
 }
 TITLES = {"codex": "Codex CLI", "cursor": "Cursor", "vscode": "VS Code", "gemini": "Gemini CLI"}
 
@@ -91,7 +93,15 @@ def test_hooks_of_the_user_stay(run: Run, home: Path) -> None:
     assert parse(file) == own
 
 
-GUIDELINES = {"codex": ".codex/AGENTS.md", "gemini": ".gemini/GEMINI.md"}
+GUIDELINES = {
+    "claude-code": ".claude/CLAUDE.md",
+    "codex": ".codex/AGENTS.md",
+    "gemini": ".gemini/GEMINI.md",
+    "antigravity": ".gemini/GEMINI.md",
+    "copilot": ".copilot/copilot-instructions.md",
+    "opencode": ".config/opencode/AGENTS.md",
+    "windsurf": ".codeium/windsurf/memories/global_rules.md",
+}
 
 
 @pytest.mark.parametrize("key", GUIDELINES)
@@ -147,6 +157,51 @@ def test_guideline_that_the_user_has_changed_stays(
     assert run("connect", "--yes", "--undo") == 1
     assert file.read_text("utf-8") == changed
     assert "remove it by hand" in capsys.readouterr().err
+
+
+PLUGIN = ".config/opencode/plugins/memoryhub.js"
+
+
+def test_opencode_gets_a_plugin_for_the_hub_and_loses_it_with_undo(run: Run, home: Path) -> None:
+    assert run("connect", "--yes", "--agent", "opencode") == 0
+    assert f'const HUB = "{HUB.base}";' in (home / PLUGIN).read_text("utf-8")
+    assert run("connect", "--yes", "--undo") == 0
+    assert not (home / PLUGIN).exists()
+
+
+@pytest.mark.parametrize("other", ["// mine\n", opencode_plugin(HUB.base) + "// mine\n"])
+def test_plugin_with_other_content_stays(run: Run, home: Path, other: str) -> None:
+    file = write(home / PLUGIN, other)
+    assert run("connect", "--yes", "--agent", "opencode") == 1
+    assert file.read_text("utf-8") == other
+
+
+def test_plugin_that_the_user_has_changed_stays(
+    run: Run, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("connect", "--yes", "--agent", "opencode")
+    (home / PLUGIN).write_text("// mine", "utf-8")
+    assert run("connect", "--yes", "--undo") == 1
+    assert (home / PLUGIN).read_text("utf-8") == "// mine"
+    assert "by hand" in capsys.readouterr().err
+
+
+HOOK_FILES = {"copilot": ".copilot/hooks/memoryhub.json", "antigravity": ".gemini/config/hooks.json"}
+
+
+@pytest.mark.parametrize("key", HOOK_FILES)
+def test_agent_gets_its_own_file_of_hooks_once(run: Run, home: Path, key: str) -> None:
+    for _ in range(2):
+        assert run("connect", "--yes", "--agent", key) == 0
+        assert parse(home / HOOK_FILES[key]) == hooks_configuration(AGENTS[key], HUB.base)
+
+
+@pytest.mark.parametrize("key", HOOK_FILES)
+def test_other_hooks_of_the_agent_do_not_hide_those_of_another_hub(run: Run, home: Path, key: str) -> None:
+    other = json.dumps(hooks_configuration(AGENTS[key], "http://other.test"))
+    file = write(home / HOOK_FILES[key], other)
+    assert run("connect", "--yes", "--agent", key) == 1
+    assert file.read_text("utf-8") == other
 
 
 def test_hooks_of_another_hub_are_not_joined(
@@ -261,7 +316,7 @@ def test_second_run_changes_nothing(run: Run, home: Path, capsys: pytest.Capture
     capsys.readouterr()
     assert run("connect", "--yes") == 0
     assert tree(home) == before
-    assert capsys.readouterr().out.count("needs no change") == 11
+    assert capsys.readouterr().out.count("needs no change") == 21
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644])

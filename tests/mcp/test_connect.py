@@ -35,6 +35,8 @@ VARIABLES = {
     "cursor": r"\$\{env:(\w+)\}",
     "windsurf": r"\$\{env:(\w+)\}",
     "gemini": r"\$(\w+)",
+    "copilot": r"\$\{(\w+)\}",
+    "opencode": r"\{env:(\w+)\}",
     "vscode": r"\$\{input:(memoryhub-token)\}",
 }
 BY_ADDRESS = [*VARIABLES, "codex"]
@@ -160,7 +162,7 @@ def read(key: str, text: str, token: str) -> tuple[str, dict[str, str]]:
         assert server["bearer_token_env_var"] == "MEMORYHUB_TOKEN"
         return server["url"], {"Authorization": f"Bearer {token}"}
     config = json.loads(text)
-    [server] = config.get("mcpServers", config.get("servers")).values()
+    [server] = next(config[name] for name in ("mcpServers", "servers", "mcp") if name in config).values()
     values = {"MEMORYHUB_TOKEN": token, **{one["id"]: token for one in config.get("inputs", [])}}
     headers = {
         name: re.sub(VARIABLES[key], lambda found: values[found[1]], value)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 
+from memoryhub.core.agent_hooks import opencode_plugin
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.web.connect.snippets import HubConnection, client_snippets
 from tests.mcp.conftest import Served
+from tests.plugin import model_api
 from tests.plugin.conftest import Machine, require_program
+from tests.plugin.model_api import Call
+from tests.plugin.test_claude_code import memories, post
 
 
 def snippet(served: Served, key: str) -> str:
@@ -54,3 +58,31 @@ def test_codex_cli_reads_the_tools(machine: Machine, served: Served) -> None:
         process.kill()
     [hub] = [one for one in found["result"]["data"] if one["name"] == "memoryhub"]
     assert set(hub["tools"]) == {tool.name for tool in TOOLSETS["letsgo"].tools}
+
+
+RULE = "Greetings of the shop are in greetings.py, because translators edit it."
+GREET = "where do the greetings of the shop go?"
+FIX = "fix: greet each customer once, because the cart is loaded twice"
+
+
+def test_opencode_reports_its_session_and_receives_memories(machine: Machine, served: Served) -> None:
+    for command in ("init -q", "config user.name Ada", "config user.email ada@example.org"):
+        subprocess.run(["git", *command.split()], cwd=machine.project, check=True)
+    (machine.project / "greetings.py").write_text("HELLO = 'hello'\n")
+    post(served, "/memories", {"content": RULE, "type": "decision", "project": "shop", "importance": 1})
+    bash = {"command": f"git add . && git commit -q -m '{FIX}'", "description": "Commit"}
+    with model_api.serving({GREET: [Call("bash", bash), "In greetings.py."]}) as model:
+        provider = {"anthropic": {"options": {"baseURL": f"{model.base_url}/v1", "apiKey": "none"}}}
+        machine.write(
+            ".config/opencode/opencode.json",
+            {**json.loads(snippet(served, "opencode")), "provider": provider, "permission": "allow"},
+        )
+        machine.write(".config/opencode/plugins/memoryhub.js", opencode_plugin(served.base))
+        more = {"MEMORYHUB_TOKEN": served.token, "OPENCODE_DISABLE_MODELS_FETCH": "true"}
+        more["MEMORYHUB_HOOK_TIMEOUT"] = "20"  # a busy machine takes its time
+        machine.run("opencode", "run", "-m", "anthropic/claude-sonnet-4-5", GREET, **more)
+    assert RULE in model.text_for(GREET)
+    assert any(tool["name"].startswith("memoryhub_") for tool in model.requests[-1]["tools"])
+    learned = "Greet each customer once, because the cart is loaded twice"
+    found = {memory["title"] for memory in memories(served)}
+    assert found == {RULE, learned, f"Session: {learned}"}
