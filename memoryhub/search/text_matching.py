@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from memoryhub.backends.fts_query import Query, Term
@@ -62,7 +63,7 @@ class QueryMatcher:
     """
 
     def __init__(self, query: Query, weights: Sequence[float], clauses: Sequence[Query] = ()) -> None:
-        self._matchers = [_TermMatcher(term) for term in query.terms]
+        self._matchers = [_term_matcher(term) for term in query.terms]
         self._weights = list(weights)
         self._parts = [self._to_part(part, query.terms) for part in (query, *clauses)]
 
@@ -175,3 +176,9 @@ class _TermMatcher:
                 if hits > REPEATS:
                     break
         return hits
+
+
+@lru_cache(maxsize=1000)
+def _term_matcher(term: Term) -> _TermMatcher:
+    """Return the matcher of a term. Its patterns take longer to compile than a text to match."""
+    return _TermMatcher(term)
