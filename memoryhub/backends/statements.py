@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -31,6 +32,28 @@ QUESTION_TAIL_CHARS = 120  # a question mark in these last characters makes the 
 def key_list(keys: Iterable[int]) -> RawSQL:
     """Return a subquery for ``filter(pk__in=key_list(keys))``."""
     return RawSQL("SELECT value FROM json_each(%s)", [json.dumps(list(keys))])
+
+
+def keys_of_files(paths: Iterable[str]) -> RawSQL:
+    """Return a subquery for the keys of all memories of these files, even hidden ones.
+
+    A file is given by path, end of the path, basename or folder.
+    """
+    parts = [_keys_of_file(path.strip().removeprefix("./")) for path in paths]
+    params = [one for _, of_path in parts for one in of_path]
+    return RawSQL(" UNION ".join(sql for sql, _ in parts), params)  # noqa: S611 paths are parameters
+
+
+def _keys_of_file(path: str) -> tuple[str, list[Any]]:
+    folder, name = path.rstrip("/") + "/", posixpath.basename(path.rstrip("/"))
+    # A range that an index can serve: "0" is the character after "/".
+    sql = "SELECT memory_id FROM memoryhub_filelink WHERE path = %s OR path >= %s AND path < %s"
+    params: list[Any] = [path, folder, folder[:-1] + "0"]
+    if name:
+        end = "" if name == path else "/" + path.lstrip("/")
+        sql += " OR basename = %s AND substr(path, -%s, %s) = %s"
+        params += [name, len(end), len(end), end]
+    return sql, params
 
 
 def matching_keys(expressions: Sequence[str]) -> list[Keys]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Callable, Iterable
-from copy import deepcopy
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -164,12 +164,12 @@ def _run_steps(context: HookContext) -> dict[str, Any]:
         for capability, step in _STEPS.items():
             if not capabilities.is_enabled(capability):
                 continue
-            before = deepcopy(state)
+            before, segment = json.dumps(state.as_state()), state.segment
             try:
                 results[capability] = step(context, state)
             except Exception as error:  # noqa: BLE001 raised again in the handler
                 results[capability] = error
-                vars(state).update(vars(before))
+                vars(state).update(vars(SessionState.from_row(json.loads(before), segment)))
     return results
 
 

@@ -15,10 +15,11 @@ from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
 from memoryhub.backends.fts_query import Query, Term
+from memoryhub.backends.statements import keys_of_files
 from memoryhub.core.text import fold
 from memoryhub.core.vocabulary import SUMMARY_TYPES, MemoryType, Scope
 from memoryhub.injection.project_page import PageEntry
-from memoryhub.memories.rows import attach_lists, load_memories
+from memoryhub.memories.rows import load_memories
 from memoryhub.models import Memory
 from memoryhub.models.querysets import MemoryQuerySet, live_memories
 from memoryhub.search import scoring
@@ -281,7 +282,7 @@ def _add_file_match(scored: ScoredCandidate, share: float) -> ScoredCandidate:
 
 MAX_SHOWN = 3  # memories in one block
 MAX_FILES = 3  # of one call
-MAX_READ = 20  # memories about one file
+MAX_READ = 20  # memories about these files
 MAX_FILES_OF_MEMORY = 12  # a memory that lists more files is not about one of them
 MIN_IMPORTANCE = 0.7  # of other types than those below
 MIN_REPAIR_MATCH = 0.5  # a weaker match is another failure
@@ -300,16 +301,16 @@ def find_about_files(
     Memories of the session itself are left out: its agent knows them. So are those of other projects, also of
     the team: the same path is another file there.
     """
-    memories = memories.filter(project=project)
     informative = Q(pinned_at__isnull=False) | Q(type__in=_TYPE_ORDER) | Q(importance__gte=MIN_IMPORTANCE)
-    wanted = memories.filter(informative).exclude(type__in=SUMMARY_TYPES).exclude(superseded_by__in=memories)
+    wanted = memories.filter(informative, project=project, pk__in=keys_of_files(files[:MAX_FILES]))
+    wanted = wanted.exclude(type__in=SUMMARY_TYPES)
     if session_id:
         wanted = wanted.exclude(session_id=session_id)
-    found: dict[int, Memory] = {}
-    for path in files[:MAX_FILES]:
-        rows = wanted.about_file(path).order_by("-importance", "-updated_at", "-pk")[:MAX_READ]
-        found |= {memory.pk: memory for memory in rows}
-    attach_lists(list(found.values()))
+    best = wanted.order_by("-importance", "-updated_at", "-pk").values_list("pk", "superseded_by")
+    replacements = dict(best[:MAX_READ])
+    replaced_by = set(filter(None, replacements.values()))
+    known = set(memories.filter(pk__in=replaced_by).values_list("pk", flat=True)) if replaced_by else set()
+    found = load_memories(pk for pk, replacement in replacements.items() if replacement not in known)
     about = [memory for memory in found.values() if _count_files(memory) <= MAX_FILES_OF_MEMORY]
     return [full_match(memory, now) for memory in sorted(about, key=_usefulness)]
 

@@ -43,6 +43,7 @@ from memoryhub.backends.fts_query import (
 )
 from memoryhub.backends.lookups import CurrentMoment
 from memoryhub.backends.schema import TEXT_COLUMNS
+from memoryhub.backends.statements import keys_of_files
 from memoryhub.core.clock import expiry_time
 
 DETAIL_RELATIONS = ("labels", "files", "entities")  # the list-valued fields of a memory
@@ -55,21 +56,8 @@ def _contains_any(texts: Iterable[str]) -> Q:
     return found
 
 
-def file_links(path: str) -> QuerySet[Any]:
-    """Return the links of all memories, even hidden ones, to a file. See ``MemoryQuerySet.about_file``."""
-    path = path.strip().removeprefix("./")
-    folder = path.rstrip("/") + "/"
-    name = posixpath.basename(path.rstrip("/"))
-    # A range that an index can serve: "0" is the character after "/".
-    fits = Q(path=path) | Q(path__gte=folder, path__lt=folder[:-1] + "0")
-    if name:
-        fits |= Q(basename=name) if name == path else Q(basename=name, path__endswith="/" + path.lstrip("/"))
-    links: QuerySet[Any] = apps.get_model("memoryhub", "FileLink").objects.filter(fits)
-    return links
-
-
 def is_about_file(path: str, wanted: str) -> bool:
-    """Whether :func:`file_links` finds a link with this path."""
+    """Whether ``about_file`` finds a memory by this path."""
     wanted = wanted.strip().removeprefix("./")
     name = posixpath.basename(wanted.rstrip("/"))
     if path == wanted or path.startswith(wanted.rstrip("/") + "/"):
@@ -184,7 +172,7 @@ class MemoryQuerySet(AccessQuerySet):
 
     def about_file(self, path: str) -> Self:
         """Return memories of a file, given by path, end of the path, basename or directory."""
-        return self.filter(pk__in=file_links(path).values("memory"))
+        return self.filter(pk__in=keys_of_files([path]))
 
     def about_entity(self, entity: str) -> Self:
         return self.filter(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from memoryhub.backends.fts_query import Query, Term
@@ -121,13 +122,16 @@ class _TermMatcher:
 
     def __init__(self, term: Term) -> None:
         self._literal = term.literal
-        self._text = compile_text(term.literal or term.words[0])
         self._literal_words = len(words(term.literal))
         self._stems = term.stems
         self._words = term.words
         self._at_start = re.compile(rf"(?<![^\W_]){re.escape(term.words[0])}") if term.at_start else None
         self._starts = [one[: max(len(one) - 1, 1)] for one in term.stems]
-        self._patterns = [re.compile(rf"{re.escape(start)}[^\W_]*") for start in self._starts]
+
+    @cached_property
+    def _text(self) -> re.Pattern[str]:
+        """The pattern of the term inside words. Most searches do not need it."""
+        return compile_text(self._literal or self._words[0])
 
     def credit(self, texts: Sequence[tuple[str, str]], *, is_word: bool = True) -> tuple[float, int]:
         """Return the credit of the best field, 0..1, and the number of hits in the title.
@@ -164,14 +168,12 @@ class _TermMatcher:
 
     def _count_words(self, number: int, text: str) -> int:
         """Count the words of the text with this stem, up to the number that changes the credit."""
-        if self._starts[number] not in text:
-            return 0
-        hits, wanted = 0, self._stems[number]
-        for found in self._patterns[number].finditer(text):
-            start = found.start()
+        hits, beginning, wanted = 0, self._starts[number], self._stems[number]
+        at = text.find(beginning)
+        while at >= 0 and hits <= REPEATS:
+            word = WORD.match(text, at)
             # A lookbehind in the pattern would be several times slower.
-            if (not start or not WORD.match(text[start - 1])) and stem(found[0]) == wanted:
+            if word and (not at or not WORD.match(text[at - 1])) and stem(word[0]) == wanted:
                 hits += 1
-                if hits > REPEATS:
-                    break
+            at = text.find(beginning, word.end() if word else at + 1)
         return hits

@@ -305,3 +305,19 @@ def test_repeated_delivery_is_detected_across_time_windows(agent_session, actor)
     assert Event.objects.count() == 1
     hooks.dispatch(happening, actor, turn + timedelta(seconds=8))
     assert Event.objects.count() == 2
+
+
+def test_failing_step_does_not_change_the_state_of_the_session(agent_session, monkeypatch):
+    agent_session.tool("Bash", {"command": "pytest"}, {"stdout": "3 passed"})
+    before = agent_session.row.state
+
+    def break_after_changes(call, state, *_):
+        state.calls += 5
+        state.segment += 1
+        state.work.modified.append("a.py")
+        raise ValueError
+
+    for step in ("segments.place_call", "services.distill_call"):
+        monkeypatch.setattr(f"memoryhub.capture.{step}", break_after_changes)
+    agent_session.tool("Bash", {"command": "pytest"}, {"stdout": "4 passed"})
+    assert (agent_session.row.state, agent_session.row.segment) == (before, 1)

@@ -158,6 +158,15 @@ def test_requested_level_is_shown(agent_session, bot):
     assert uid in touch(agent_session, allow_private=True)
 
 
+@pytest.mark.parametrize(("level", "is_shown"), [("public", False), ("secret", True), ("cosmic", True)])
+def test_replaced_memory_is_shown_only_if_its_replacement_is_hidden(agent_session, bot, level, is_shown):
+    new = Memory.objects.get(uid=store(bot, content="Invoices are rounded by line", project="shop"))
+    old = store(bot, **DECISION)
+    Memory.objects.filter(uid=old).update(superseded_by=new)
+    Memory.objects.filter(pk=new.pk).update(sensitivity=level)
+    assert (old in touch(agent_session)) is is_shown
+
+
 def test_other_project_is_not_shown(agent_session, bot):
     store(bot, **{**DECISION, "project": "bakery"})
     assert touch(agent_session) == ""
