@@ -106,5 +106,5 @@ def _aliases(index: GraphIndex, key: str | None, name: str) -> list[str]:
 
 def _neighbours(index: GraphIndex, key: str | None) -> list[str]:
     """Return the things that share a fact with this one, those with most neighbours first."""
-    others = index.ranked(set(index.beside[key]) - {key}) if key else []
+    others = index.ranked(set(index.neighbours[key]) - {key}) if key else []
     return [index.text(other) for other in others[:MAX_NEIGHBOURS]]
