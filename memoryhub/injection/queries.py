@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -153,6 +153,25 @@ def summarize_reports(logs: Iterable[InjectionReport]) -> SessionKnowledge:
     return SessionKnowledge([(memory, times[uid]) for uid, memory in memories.items()], reasons.most_common())
 
 
+@dataclass(frozen=True)
+class MemoryUse:
+    """An injection that contained a memory. ``outcome``: what became of it, in words."""
+
+    injection: Injection
+    outcome: str
+
+
+def find_uses(memory: Memory, clearance: Clearance, limit: int) -> list[MemoryUse]:
+    """Return the newest visible injections that showed the memory. One query."""
+    rows = Injection.objects.visible_to(clearance).filter(injected__icontains=memory.uid)
+    found = rows.defer("withheld", "page").select_related("session").order_by("-at", "-pk")[:limit]
+    return [
+        MemoryUse(row, shown.outcome)
+        for row in found
+        for shown in _shown_memories(row, {memory.uid: memory})[:1]
+    ]
+
+
 def load_session_reports(session: Session, clearance: Clearance, limit: int) -> list[InjectionReport]:
     """Return the visible injections of a session, oldest first. Two queries."""
     rows = Injection.objects.visible_to(clearance).filter(session=session)
@@ -176,7 +195,21 @@ def attach_reports(entries: Iterable[TimelineEntry], clearance: Clearance) -> No
 
 
 def _build_report(row: Injection, known: dict[str, Memory]) -> InjectionReport:
-    shown = [
+    shown = _shown_memories(row, known)
+    not_shown = [
+        WithheldMemory(
+            known[one["id"]], str(one.get("reason") or "no reason noted"), _to_text(one.get("detail"))
+        )
+        for one in _valid_entries(row.withheld)
+        if one["id"] in known
+    ]
+    return InjectionReport(
+        row, shown, not_shown, complete=all(one["id"] in known for one in _all_entries(row))
+    )
+
+
+def _shown_memories(row: Injection, known: Mapping[str, Memory]) -> list[ShownMemory]:
+    return [
         ShownMemory(
             known[one["id"]],
             _to_number(one.get("score")),
@@ -188,16 +221,6 @@ def _build_report(row: Injection, known: dict[str, Memory]) -> InjectionReport:
         for one in _valid_entries(row.injected)
         if one["id"] in known
     ]
-    not_shown = [
-        WithheldMemory(
-            known[one["id"]], str(one.get("reason") or "no reason noted"), _to_text(one.get("detail"))
-        )
-        for one in _valid_entries(row.withheld)
-        if one["id"] in known
-    ]
-    return InjectionReport(
-        row, shown, not_shown, complete=all(one["id"] in known for one in _all_entries(row))
-    )
 
 
 def _all_entries(row: Injection) -> Iterator[dict[str, Any]]:

@@ -38,6 +38,8 @@ class Session(models.Model):
     has_file_links = True
     has_code_references = True
     has_injections = False
+    # The title for people, set by ``web.sessions.overview.name_sessions``.
+    title = ""
     # The settings of the project, if they were read with the session.
     settings_id: int | None = None
     mode = ""

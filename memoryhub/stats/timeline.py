@@ -62,16 +62,20 @@ class EventFilter:
     """Filter for events; empty values match all.
 
     ``tool``: a tool name, or the name of an event without a tool. ``kept``: "kept" for events that became a
-    memory, "skipped" for rejected ones. ``reason``: the skip reason.
+    memory, "skipped" for rejected ones. ``reason``: the skip reason. ``decided``: only events that were kept
+    or not, which most are.
     """
 
     tool: str = ""
     kept: str = ""
     reason: str = ""
+    decided: bool = False
 
     def select(self, events: QuerySet[Any]) -> QuerySet[Any]:
         if self.tool:
             events = events.filter(Q(tool_name=self.tool) | Q(tool_name="", event=self.tool))
+        if self.decided:
+            events = events.exclude(memory__isnull=True, memorability__isnull=True, skip_reason="")
         if self.kept == "kept":
             events = events.filter(memory__isnull=False)
         if self.kept == "skipped":

@@ -9,6 +9,7 @@ from django.urls import URLPattern, path, register_converter
 from django.views.generic import RedirectView
 
 from memoryhub.web import (
+    agents,
     checks,
     effects,
     journal,
@@ -28,7 +29,7 @@ from memoryhub.web.accounts.authorize import authorize
 from memoryhub.web.base import views as base_views
 from memoryhub.web.connect import views as connect_views
 from memoryhub.web.duplicates import views as duplicates_views
-from memoryhub.web.facts import contradictions, graph_views
+from memoryhub.web.facts import contradictions, graph_views, things
 from memoryhub.web.facts import views as facts_views
 from memoryhub.web.memories import browse, bulk_actions, detail, edit, inline_edit, trash, versions
 from memoryhub.web.review import views as review_views
@@ -147,6 +148,8 @@ urlpatterns: list[URLPattern] = [
     path("injections/<slug:uid>/", report.injection, name="injection"),
     path("timeline/", timeline.timeline_month, name="timeline"),
     path("timeline/entries/", timeline.timeline_entries, name="timeline-entries"),
+    path("agents/", agents.agent_list, name="agents"),
+    path("agents/<session_id:name>/", agents.agent, name="agent"),
     path("connect/", connect_views.connect, name="connect"),
     path("connect/arrived/", connect_views.latest_event, name="connect-arrived"),
     path("connect/revoke/", connect_views.revoke_token, name="connect-revoke"),
@@ -154,6 +157,7 @@ urlpatterns: list[URLPattern] = [
     path("facts/", facts_views.facts, name="facts"),
     path("facts/graph/", graph_views.facts_graph, name="facts-graph"),
     path("facts/things/", graph_views.suggest_things, name="fact-things"),
+    path("things/", things.thing, name="thing"),
     path("facts/contradictions/", contradictions.contradiction_list, name="fact-conflicts"),
     path("facts/contradictions/decide/", contradictions.decide_contradiction, name="fact-decide"),
     path("facts/contradictions/undo/", contradictions.undo_decision, name="fact-undo"),

@@ -41,12 +41,13 @@ STATES = {
     "timeline-entries": ["?project=harbor-board", "?since=never"],
     "facts": ["?add=1", "?min_confidence=2", "?subject=harbor-board"],
     "facts-graph": ["?thing=harbor-board", "?project=nowhere"],
+    "thing": ["?name=harbor-board"],
     "journal": ["?operation=update", "?operation=never"],
     "duplicates": ["?similarity=0.1", "?similarity=2", "?project=nowhere"],
     "injections": ["?project=nowhere"],
     "runs": ["?status=failed", "?operation=nothing"],
     "connect": ["?toolset=mira"],
-    "session": ["?kind=event&order=newest&kept=skipped", "?kind=injection", "?project=shop"],
+    "session": ["?kind=event&order=newest&kept=skipped", "?kind=injection", "?kind=kept", "?project=shop"],
 }
 NOT_FOUND = "/nowhere/"
 
@@ -104,6 +105,7 @@ class SiteWalk:
             "sessions": lambda: [*self._sessions(), full_store.SHARED_SESSION_ID],
             "reports": lambda: self._sessions()[:1],
             "checks": lambda: list(MemoryCheck.objects.values_list("uid", flat=True)[:1]),
+            "agents": lambda: list(AgentToken.objects.values_list("name", flat=True)[:1]),
             "searches": lambda: list(SavedSearch.objects.values_list("uid", flat=True)[:1]),
         }
         if about not in known or len(pattern.pattern.converters) != 1:

@@ -36,7 +36,7 @@ class TestAxe:
         page.get_by_role("button", name="Save").click()
         wrong.append(complaints(page))
         page.goto(f"/memories/{memory.uid}/")
-        page.get_by_role("button", name="Move to trash").click()
+        page.get_by_role("button", name="Trash", exact=True).click()
         wrong.append(complaints(page))
         page.goto("/journal/")
         page.get_by_role("button", name="Verify the chain").click()

@@ -68,7 +68,7 @@ class TestJourney:
         expect(page.locator(".cmp-old mark")).to_have_text("old")
         expect(page.locator(".cmp-new mark")).to_have_text("new")
 
-        page.get_by_role("button", name="Move to trash").click()
+        page.get_by_role("button", name="Trash", exact=True).click()
         expect(page.get_by_text("In the trash now: The boiler")).to_be_visible()
         page.get_by_role("button", name="Undo").click()
         expect(page.get_by_text("Restored.")).to_be_visible()
@@ -107,6 +107,7 @@ class TestJourney:
         watch.expect(422)
         memory = remember("to be gone")
         page = open_page(f"/memories/{memory.uid}/", ada, java_script_enabled=scripts)
+        page.locator(".more > summary").click()
         page.get_by_role("link", name="Erase").click()
         page.get_by_label("Type “erase”").fill("no")
         page.get_by_role("button", name="Erase permanently").click()
@@ -144,6 +145,7 @@ class TestConveniences:
         memory = remember()
         permissions = ["clipboard-read", "clipboard-write"]
         page = open_page(f"/memories/{memory.uid}/", ada, permissions=permissions)
+        page.locator("#details > summary").click()
         page.get_by_role("button", name="Copy the id").click()
         expect(page.get_by_role("button", name="Copied")).to_be_visible()
         assert page.evaluate("navigator.clipboard.readText()") == memory.uid

@@ -122,7 +122,7 @@ class TestUndoing:
         self, open_page: OpenPage, insider: User, remember: Remember
     ) -> None:
         page = open_page(f"/memories/{remember('words').uid}/", insider)
-        page.get_by_role("button", name="Move to trash").click()
+        page.get_by_role("button", name="Trash", exact=True).click()
         expect(page.get_by_text("In the trash now:")).to_be_visible()
         page.wait_for_load_state()
         page.keyboard.press("u")

@@ -40,6 +40,8 @@ PAGES = [
     "/facts/graph/",
     "/facts/graph/?node=a",
     "/facts/contradictions/",
+    "/things/?name=a",
+    "/agents/",
     "/journal/",
     "/duplicates/",
 ]

@@ -128,7 +128,7 @@ class TestEntriesOfASession:
         anchor = TimelineEntry(event.at, "event", event).anchor
         page = visitor.get(f"/sessions/night/?project=zoo&entry={anchor}").content.decode()
         assert anchors(page).index(anchor) == 5
-        assert "The session as a picture</a>" in page
+        assert "Session timeline</a>" in page
 
     def test_the_timeline_of_all_leads_into_the_sessions(self, visitor: Client, night: Session) -> None:
         address = links(visitor.get("/timeline/entries/").content.decode())[0]

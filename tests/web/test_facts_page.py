@@ -327,10 +327,10 @@ class TestPage:
         memories.trash_memories([memory.uid], actor)
         assert subjects(visitor) == []
 
-    def test_subject_and_object_lead_to_the_graph(self, visitor: Client, fact: StoreFact) -> None:
+    def test_subject_and_object_lead_to_their_pages(self, visitor: Client, fact: StoreFact) -> None:
         fact("Mara & co", "lives in", "Skagen")
         links = main(visitor.get("/facts/")).links()
-        assert {"/facts/graph/?node=Mara+%26+co", "/facts/graph/?node=Skagen"} <= set(links)
+        assert {"/things/?name=Mara+%26+co", "/things/?name=Skagen"} <= set(links)
 
     def test_an_empty_list_says_what_a_fact_is(self, visitor: Client) -> None:
         assert "No facts yet" in main(visitor.get("/facts/")).words

@@ -236,7 +236,7 @@ class TestSession:
     def test_the_tab_asks_what_the_agent_knew(self, visitor: Client, session: Session) -> None:
         inject(session, prompt_preview="the prompt")
         response = visitor.get("/sessions/s/?kind=injection")
-        assert "What the agent received, and why" in main(response).words
+        assert "What the agent received" in main(response).words
         assert "the prompt" in main(response).words
 
     def test_it_sums_up_what_the_agent_knew_in_the_end(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -16,9 +17,9 @@ from memoryhub import memories
 from memoryhub.access.policy import Actor, Clearance
 from memoryhub.facts import services
 from memoryhub.memories.schemas import EntityDraft, FactDraft, MemoryPatch
-from memoryhub.models import Event, JournalEntry, Memory, Session
+from memoryhub.models import Event, Injection, JournalEntry, Memory, Session
 from tests.clients import turn_on_levels
-from tests.web.markup import main
+from tests.web.markup import main, submitted_fields
 
 Remember = Callable[..., Memory]
 
@@ -222,13 +223,11 @@ class TestContent:
         rendered = visitor.get(url(memory)).content.decode().partition('view-read" dir="auto">')[2]
         assert rendered.startswith("<p>Fix the lock")
 
-    def test_opening_the_page_counts_an_access(self, visitor: Client, remember: Remember) -> None:
+    def test_opening_the_page_is_not_use(self, visitor: Client, remember: Remember) -> None:
         memory = remember()
-        before = memory.updated_at
+        before = Memory.objects.values().get(pk=memory.pk)
         visitor.get(url(memory))
-        memory.refresh_from_db()
-        assert memory.accessed_count == 1
-        assert memory.updated_at == before
+        assert Memory.objects.values().get(pk=memory.pk) == before
 
     def test_facts_and_journal_are_shown(self, visitor: Client, remember: Remember, actor: Actor) -> None:
         memory = remember()
@@ -350,7 +349,99 @@ class TestEnded:
         assert main(visitor.get(url(memory))).all("form") == []
 
 
+class TestUses:
+    def inject(self, memory: Memory, **fields: Any) -> Injection:
+        return Injection.objects.create(injected=[{"id": memory.uid, "score": 0.5}], **fields)
+
+    def test_prompts_that_received_it_are_listed_newest_first(
+        self, visitor: Client, remember: Remember
+    ) -> None:
+        memory, other = remember(), remember("another")
+        now = timezone.now()
+        session = Session.objects.create(session_id="9f1c", project="p")
+        Event.objects.create(session=session, event="prompt:submit", preview="Why do retries fail?")
+        self.inject(memory, prompt_preview="an old question", at=now - timedelta(days=9))
+        used = [{"id": memory.uid, "used": True, "why": "file"}]
+        Injection.objects.create(injected=used, prompt_preview="a new one", session=session, project="p")
+        self.inject(other, prompt_preview="about something else")
+        page = main(visitor.get(url(memory))).words
+        part = page.partition("Used in")[2].partition("History")[0]
+        assert "received it with 2 prompts" in part
+        assert part.index("a new one") < part.index("an old question")
+        assert "in Why do retries fail?" in part
+        assert "used: its file was touched" in part
+        assert "something else" not in part
+        assert "Prompts in each" in visitor.get(url(memory)).content.decode()
+
+    def test_hidden_prompts_are_neither_listed_nor_counted(self, sign_in: Any, remember: Remember) -> None:
+        memory = remember()
+        for level in ("public", "private", "secret", "classified"):
+            self.inject(memory, prompt_preview=f"asked in {level}", sensitivity=level)
+        member = sign_in("view_private", on=["private"])
+        words = main(member.get(url(memory))).words
+        assert "received it with 2 prompts" in words
+        assert "asked in private" in words
+        assert "asked in secret" not in words
+        assert "asked in classified" not in words
+
+    def test_title_of_a_session_comes_from_visible_rows(self, visitor: Client, remember: Remember) -> None:
+        hidden = remember("Session: plans for the vault", type="session_summary", sensitivity="private")
+        session = Session.objects.create(session_id="9f1c", project="p", summary=hidden)
+        Event.objects.create(
+            session=session, event="prompt:submit", preview="a private question", sensitivity="private"
+        )
+        memory = remember(session_id="9f1c", project="p")
+        assert "Session 9f1c" in main(visitor.get(url(memory))).words
+        Event.objects.create(session=session, event="prompt:submit", preview="a public question")
+        assert "Sessiona public question" in main(visitor.get(url(memory))).words
+
+
+class TestHiding:
+    def hide(self, client: Client, memory: Memory, **headers: str) -> Any:
+        page = client.get(url(memory), headers=headers)
+        form = re.search(r"<form((?!</form).)*set-sensitivity.*?</form>", page.content.decode(), re.DOTALL)
+        assert form
+        values = submitted_fields(form[0])
+        return client.post("/acts/", values | {"act": "set-sensitivity"}, follow=True)
+
+    def test_hiding_returns_to_the_search_with_undo(self, person: Any, remember: Remember) -> None:
+        client = Client()
+        client.force_login(person("ada", "change_memory", "view_private"))
+        memory = remember()
+        found = "http://testserver/search/?q=memory&sort=new"
+        response = self.hide(client, memory, referer=found)
+        assert response.redirect_chain[-1][0] == "/search/?q=memory&sort=new"
+        assert "Undo" in main(response).words
+        memory.refresh_from_db()
+        assert memory.sensitivity == "private"
+
+    def test_hiding_stays_on_the_page_while_private_is_shown(self, sign_in: Any, remember: Remember) -> None:
+        client, memory = sign_in("change_memory", "view_private", on=["private"]), remember()
+        assert self.hide(client, memory).redirect_chain[-1][0] == url(memory)
+
+    @pytest.mark.parametrize("referer", ["https://elsewhere.test/a", "not a url", "//elsewhere.test"])
+    def test_other_sites_are_not_returned_to(self, person: Any, remember: Remember, referer: str) -> None:
+        client = Client()
+        client.force_login(person("ada", "change_memory", "view_private"))
+        response = self.hide(client, remember(), referer=referer)
+        assert response.redirect_chain[-1][0] == "/memories/"
+
+    def test_people_who_see_no_private_memories_cannot_hide(self, sign_in: Any, remember: Remember) -> None:
+        page = main(sign_in("change_memory").get(url(remember())))
+        assert "set-sensitivity" not in [button.get("value") for button in page.all("button")]
+
+
 class TestCost:
+    def test_page_takes_few_statements(self, insider: Client, remember: Remember) -> None:
+        memory = remember("a memory", session_id="s", project="p", files_read=["a.py"], tags=["t"])
+        session = Session.objects.get(session_id="s")
+        Event.objects.create(session=session, event="tool:post", memory=memory)
+        Injection.objects.create(injected=[{"id": memory.uid}], session=session, project="p")
+        insider.get(url(memory))
+        with CaptureQueriesContext(connection) as queries:
+            insider.get(url(memory))
+        assert len(queries) <= 26
+
     def test_number_of_queries_does_not_grow_with_related_rows(
         self, visitor: Client, remember: Remember, actor: Actor
     ) -> None:

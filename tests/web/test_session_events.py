@@ -101,7 +101,7 @@ class TestPicture:
 
     def test_lanes_gate_and_curve_are_there(self, visitor: Client, session: Session) -> None:
         markup = picture(visitor)
-        assert re.findall(r'text-anchor="end">([^<]+)', markup) == ["Prompts", "Read", "Ran", "gate 0.30"]
+        assert re.findall(r'text-anchor="end">([^<]+)', markup) == ["Prompts", "Read", "Ran", "keep 0.30"]
         assert 'class="story-curve" vector-effect' in markup
         below, passing = re.findall(r'<path class="story-point( passes)?" d="([^"]+)"', markup)
         assert (below[0], below[1].count("M"), passing[0], passing[1].count("M")) == ("", 1, " passes", 1)
@@ -190,22 +190,22 @@ class TestWhy:
             "salience0.80 × 0.30 = 0.24",
             "distinctiveness1.00 × 0.25 = 0.25",
             "type weight1.00 × 0.15 = 0.15",
-            "0.91 reaches the gate of 0.30",
+            "0.91 reaches the threshold of 0.30",
         ):
             assert said in words
 
     def test_one_that_was_not_kept_says_why(self, visitor: Client, session: Session) -> None:
         words = listed(visitor, reason="below the gate")
         assert "Memorability 0.12, not kept" in words
-        assert "0.12 is below the gate of 0.30" in words
+        assert "0.12 is below the threshold of 0.30" in words
         assert "Not kept: below the gate" in words
 
     def test_the_gate_is_the_configured_one(
         self, visitor: Client, session: Session, configure: Callable[..., None]
     ) -> None:
         configure(memorability_threshold=0.95)
-        assert "0.91 is below the gate of 0.95" in listed(visitor, kept="kept")
-        assert "gate 0.95" in picture(visitor)
+        assert "0.91 is below the threshold of 0.95" in listed(visitor, kept="kept")
+        assert "keep 0.95" in picture(visitor)
 
     def test_memorability_is_rounded_in_one_way(self, visitor: Client, session: Session) -> None:
         Event.objects.exclude(memory=None).update(memorability=0.485)
@@ -259,12 +259,12 @@ class TestWhy:
         words = listed(visitor, tool="Grep")
         assert words.count("not kept: secret") == 1
         assert "segment 1" not in words
-        assert "What the handlers said" not in words
+        assert "Processing log" not in words
 
     def test_where_a_segment_begins_its_handler_is_heard(self, visitor: Client, session: Session) -> None:
         said = [{"name": "boundaries", "priority": 100, "status": "ok", "detail": "segment 2"}]
         happen(session, 5, "Grep", segment=2, boundary=True, handlers=said)
-        assert "What the handlers said ok boundaries @100 segment 2" in listed(visitor, tool="Grep")
+        assert "Processing log ok boundaries @100 segment 2" in listed(visitor, tool="Grep")
 
     @pytest.mark.parametrize(
         "odd", [None, [], "text", 7, {"substance": "high"}, [1, None, {"name": 2, "detail": []}]]
@@ -358,3 +358,88 @@ def test_nothing_of_an_event_is_rendered_as_markup(visitor: Client, session: Ses
         assert response.status_code == 200
         assert find_dangers(response.content.decode()) == []
     assert "memorability" in main(response).words.lower()
+
+
+class TestFolding:
+    def routine(self, session: Session, count: int, minute: int = 1, **fields: Any) -> None:
+        for second in range(count):
+            at = NOON + timedelta(minutes=minute, seconds=second)
+            Event.objects.create(session=session, event="tool:post", tool_name="Read", at=at, **fields)
+
+    def listing(self, client: Client, query: str = "") -> str:
+        html = client.get(f"/sessions/quiet/{query}").content.decode()
+        return html.partition('id="listing"')[2].partition("</section>\n\n")[0]
+
+    @pytest.fixture
+    def quiet(self, db: None) -> Session:
+        return Session.objects.create(session_id="quiet", project="p")
+
+    def test_routine_events_in_a_row_are_one_line(self, visitor: Client, quiet: Session) -> None:
+        self.routine(quiet, 23)
+        html = self.listing(visitor)
+        assert "23 routine events" in html
+        assert html.count("<li id=") + html.count('<li class="is-event"') == 23
+
+    def test_two_routine_events_stay_as_they_are(self, visitor: Client, quiet: Session) -> None:
+        self.routine(quiet, 2)
+        assert "routine events" not in self.listing(visitor)
+
+    def test_prompts_failures_and_kept_events_end_a_run(
+        self, visitor: Client, quiet: Session, remember: Callable[..., Memory]
+    ) -> None:
+        self.routine(quiet, 3)
+        for minute, fields in (
+            (2, {"event": "prompt:submit"}),
+            (4, {"event": "tool:post", "memory": remember()}),
+            (6, {"event": "tool:post", "handlers": [{"name": "x", "status": "failed"}]}),
+        ):
+            Event.objects.create(session=quiet, at=NOON + timedelta(minutes=minute), **fields)
+            self.routine(quiet, 3, minute + 1)
+        assert self.listing(visitor).count("3 routine events") == 4
+
+    def test_hidden_events_are_not_counted(self, visitor: Client, quiet: Session) -> None:
+        self.routine(quiet, 3)
+        self.routine(quiet, 4, sensitivity="private")
+        assert "3 routine events" in self.listing(visitor)
+
+    def test_address_of_an_event_opens_its_run(self, visitor: Client, quiet: Session) -> None:
+        self.routine(quiet, 3)
+        html = self.listing(visitor)
+        assert '<details class="fold"><summary>3 routine' in html
+        anchor = re.findall(r'id="(event-[^"]+)"', html)[1]
+        assert '<details class="fold" open><summary>3 routine' in self.listing(visitor, f"?entry={anchor}")
+
+    def test_filtered_and_narrowed_lists_show_each_event(self, visitor: Client, quiet: Session) -> None:
+        self.routine(quiet, 5)
+        for query in ("?kind=event", "?tool=Read"):
+            assert "routine events" not in self.listing(visitor, query)
+
+
+def test_what_was_kept_and_why_leaves_out_events_without_a_decision(visitor: Client, db: None) -> None:
+    session = Session.objects.create(session_id="mixed", project="p")
+    for name, fields in (
+        ("Judged", {"memorability": 0.2, "skip_reason": "below the gate"}),
+        ("Refused", {"skip_reason": "repeated"}),
+        ("Plain", {}),
+    ):
+        Event.objects.create(session=session, event="tool:post", tool_name=name, **fields)
+    html = visitor.get("/sessions/mixed/?kind=kept").content.decode().partition('id="live-days"')[2]
+    assert "Judged" in html
+    assert "Refused" in html
+    assert "Plain" not in html
+
+
+@pytest.mark.parametrize(("stored", "shown"), [(0.485, "0.49"), (0.725, "0.73"), (0.475, "0.48")])
+def test_memorability_is_rounded_the_same_everywhere(
+    visitor: Client, db: None, stored: float, shown: str
+) -> None:
+    session = Session.objects.create(session_id="round", project="p")
+    Event.objects.create(
+        session=session, event="tool:post", memorability=stored, memorability_parts={"substance": stored}
+    )
+    page = visitor.get("/sessions/round/?kind=event").content.decode()
+    assert f"Memorability {shown}" in page  # the line of the event
+    assert f'<td class="num">{shown} ' in page.partition("together")[2]  # the table below it
+    assert f"memorability {shown}" in page  # the picture
+    assert f'class="num">{shown}</td>' in page.partition("story-table")[2]  # its table
+    assert f"memorability {shown}" in visitor.get("/reports/sessions/round/").content.decode()

@@ -133,6 +133,7 @@ def found() -> dict[str, str]:
         "private": live.filter(sensitivity="private")[0].uid,
         "trashed": Memory.objects.trashed().filter(sensitivity="public").order_by("pk")[0].uid,
         "session": Session.objects.filter(ended_at__isnull=False).order_by("-last_at")[0].session_id,
+        "agent": "claude-code",
         "fact": Fact.objects.filter(predicate="uses_database").latest("updated_at").uid,
         "injection": Injection.objects.filter(withheld__icontains="governor").latest("at").uid,
         "journal row": str(JournalEntry.objects.filter(operation="update").latest("seq").seq),

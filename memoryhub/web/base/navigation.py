@@ -105,7 +105,7 @@ SECTIONS = (
         "Knowledge",
         "fact",
         (
-            Place("facts", "Facts", "table subjects predicates objects knowledge"),
+            Place("facts", "Facts", "table subjects predicates objects knowledge", ("thing",)),
             Place("facts-graph", "Graph", "facts nodes edges picture knowledge"),
         ),
     ),
@@ -123,7 +123,7 @@ SECTIONS = (
         "Settings",
         "tools",
         (
-            Place("connect", "Agents and tokens", "connect hooks mcp claude code"),
+            Place("connect", "Agents and tokens", "connect hooks mcp claude code", ("agents",)),
             Place("people", "People", "accounts roles members invite", (), may_manage_people),
             Place("transfer", "Import and export", "files backup move"),
             Place("maintenance", "Maintenance", "consolidation compression upkeep", (), can_view_runs),

@@ -18,7 +18,7 @@ from memoryhub.stats.counts import facets_and_days
 
 SCOPED_PAGES = frozenset(
     """home glance glance-health glance-duplicates memories search trash duplicates review sessions injections
-    timeline timeline-entries facts facts-graph fact-conflicts journal""".split()
+    timeline timeline-entries facts facts-graph thing fact-conflicts journal""".split()
 )
 _SESSION_KEY = "project"
 _PARAMETERS = ("project", "cursor", "page", "entry")  # they belong to the list of another project

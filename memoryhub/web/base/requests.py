@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
@@ -81,6 +82,18 @@ def return_url(
     target = (request.POST if fields is None else fields).get("next", "")
     is_safe = url_has_allowed_host_and_scheme(target, {request.get_host()}, require_https=request.is_secure())
     return target if is_safe and target.startswith(prefix) else default
+
+
+def referring_page(request: HttpRequest, own: str, default: str = "/memories/") -> str:
+    """Return the page of this host that linked here; the default if its path starts with ``own``."""
+    referrer = request.headers.get("Referer", "")
+    is_safe = url_has_allowed_host_and_scheme(
+        referrer, {request.get_host()}, require_https=request.is_secure()
+    )
+    parts = urlsplit(referrer) if is_safe else urlsplit("")
+    if not parts.path or parts.path.startswith(own):
+        return default
+    return f"{parts.path}?{parts.query}" if parts.query else parts.path
 
 
 def signed_in_user(request: HttpRequest) -> User:

@@ -28,6 +28,7 @@ from memoryhub.web.accounts.forms import LEVEL_LABELS
 from memoryhub.web.accounts.profile import ISSUE_PERMISSION, own_tokens, revoke_own_token
 from memoryhub.web.connect import snippets
 from memoryhub.web.connect.snippets import HubConnection
+from memoryhub.web.sessions.overview import name_sessions
 
 
 class ConnectForm(forms.Form):
@@ -168,5 +169,8 @@ def revoke_token(request: HttpRequest) -> HttpResponse:
 
 def _latest_event_context(request: HttpRequest, token: AgentToken | None) -> dict[str, Any]:
     """Return the newest visible event, and the token whose first event is awaited."""
-    events = Event.objects.visible_to(request_clearance(request)).select_related("session")
-    return {"last": events.order_by("-at", "-pk").first(), "waiting_for": token}
+    clearance = request_clearance(request)
+    events = Event.objects.visible_to(clearance).select_related("session")
+    last = events.order_by("-at", "-pk").first()
+    name_sessions([last.session] if last else [], clearance)
+    return {"last": last, "waiting_for": token}

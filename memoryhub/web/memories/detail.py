@@ -3,40 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from django.core.exceptions import BadRequest
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from memoryhub.access.policy import Clearance
-from memoryhub.accounts.clearance import request_clearance
+from memoryhub.access.policy import Clearance, Sensitivity
+from memoryhub.accounts.clearance import full_clearance, request_clearance
 from memoryhub.core.text import collapse_whitespace, without_title_line
+from memoryhub.injection.queries import find_uses
 from memoryhub.memories import serializers
 from memoryhub.memories.freshness import changed_files
 from memoryhub.memories.merge import last_merge
 from memoryhub.memories.replacements import visible_replacements
 from memoryhub.memories.rows import LIST_FIELDS, list_values
-from memoryhub.memories.temporal import count_accesses_and_promote
 from memoryhub.models import Memory
 from memoryhub.search.related import find_related
-from memoryhub.web.base import markdown
+from memoryhub.web.base import charts, markdown
 from memoryhub.web.base.fields import parse_whole_number
-from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, wants_fragment
+from memoryhub.web.base.requests import HtmxHttpRequest, patch_vary, referring_page, wants_fragment
 from memoryhub.web.memories import queries, versions
 from memoryhub.web.memories.bulk_actions import is_allowed
+from memoryhub.web.sessions.overview import name_sessions
 
 _OVERVIEW_HEADING = 3  # the level of the heading above an overview
 MAX_VERSIONS_ON_PAGE = 5
 VERSIONS_PER_PAGE = 20
+MAX_USES, MAX_USES_LISTED = 200, 8  # prompts in the chart, and in the list
 
 
 @require_safe
 def memory_page(request: HttpRequest, uid: str) -> HttpResponse:
-    """Show a memory, count the access, and journal the reveal of a secret."""
+    """Show a memory, and journal the reveal of a secret. Reading it here is not use: it counts no access."""
     memory = queries.get_visible_memory(request, uid)
     links = not memory.flags  # links of unapproved content are not clickable
     html = markdown.render(without_title_line(memory.content, memory.title) or memory.content, links=links)
@@ -49,9 +54,8 @@ def memory_page(request: HttpRequest, uid: str) -> HttpResponse:
     if memory.overview:
         context["overview_html"] = markdown.render(memory.overview, below=_OVERVIEW_HEADING, links=links)
     queries.reveal_if_secret(request, memory, "page", [one.sensitivity for one in context["versions"]])
-    count_accesses_and_promote([memory])
-    context["may_restore"] = is_allowed(request, "restore")
-    return render(request, "memory/page.html", {**context, **_related_context(request, memory)})
+    context |= _related_context(request, memory) | _action_context(request, memory)
+    return render(request, "memory/page.html", context)
 
 
 @require_safe
@@ -97,24 +101,54 @@ def _state_context(memory: Memory) -> dict[str, Any]:
     }
 
 
+def _action_context(request: HttpRequest, memory: Memory) -> dict[str, Any]:
+    """Return what the person may do, and where they continue when a higher level hides the memory."""
+    came_from = referring_page(request, reverse("memory", args=[memory.uid]))
+    private = Sensitivity.PRIVATE.value
+    stays = request_clearance(request).allows(memory.project, private)
+    return {
+        "may_restore": is_allowed(request, "restore"),
+        "may_hide": memory.sensitivity == Sensitivity.PUBLIC.value
+        and full_clearance(request).allows(memory.project, private),
+        "came_from": came_from,
+        "after_hiding": request.path if stays else came_from,
+    }
+
+
 def _related_context(request: HttpRequest, memory: Memory) -> dict[str, Any]:
     clearance = request_clearance(request)
     facts, rows = queries.facts_of(memory, clearance), queries.journal_entries_of(memory, clearance)
     merged_from = queries.merged_from(memory, clearance)
+    uses, events = find_uses(memory, clearance, MAX_USES), queries.events_of(memory, clearance)
+    session = queries.session_of(memory)
+    sessions = [session, *(use.injection.session for use in uses[:MAX_USES_LISTED])]
+    name_sessions([one for one in (*sessions, *(event.session for event in events)) if one], clearance)
     return {
+        "session": session,
         "facts": facts[: queries.MAX_FACTS],
         "more_facts": len(facts) > queries.MAX_FACTS,
         "journal": rows[: queries.MAX_JOURNAL_ENTRIES],
         "more_journal": len(rows) > queries.MAX_JOURNAL_ENTRIES,
         "related": find_related(memory, clearance),
+        "uses": uses[:MAX_USES_LISTED],
+        "use_count": len(uses),
+        "more_uses": len(uses) == MAX_USES,
+        "use_chart": _use_chart([use.injection.at for use in uses]),
         "by_session": queries.session_neighbours(memory, clearance),
-        "events": queries.events_of(memory, clearance),
+        "events": events,
         "replacement": queries.replacement(memory, clearance),
         "replaced": queries.replaced_memories(memory, clearance),
         "merged_into": queries.merged_into(memory, clearance),
         "merged_from": merged_from,
         "last_merge": last_merge(memory, clearance) if merged_from else "",
     }
+
+
+def _use_chart(moments: Sequence[datetime]) -> charts.Chart | None:
+    """Draw the number of uses over time; None if they are all of one day."""
+    days = Counter(timezone.localtime(at).date() for at in moments)
+    rows = [(day, "knowledge", count) for day, count in sorted(days.items())]
+    return charts.over_time(rows) if len(rows) > 1 else None
 
 
 _SCALAR_FIELDS = (

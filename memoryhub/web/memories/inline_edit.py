@@ -115,6 +115,7 @@ def _form_response(
         "field": form[name],
         "element": element,
         "theirs": theirs,
+        "back": return_url(request, "", fields=request.POST or request.GET),
         "part": _FORM_TEMPLATE,
     }
     template = _FORM_TEMPLATE if request.htmx else "memory/inline.html"

@@ -11,7 +11,7 @@ from memoryhub.access import policy
 from memoryhub.access.policy import Clearance, Sensitivity, level_rank
 from memoryhub.accounts.clearance import full_clearance, record_reveal, request_clearance
 from memoryhub.memories.versions import memory_journal
-from memoryhub.models import Event, Fact, JournalEntry, Memory
+from memoryhub.models import Event, Fact, JournalEntry, Memory, Session
 from memoryhub.models.querysets import MemoryQuerySet
 
 MAX_RELATED = 6
@@ -74,6 +74,13 @@ def session_neighbours(memory: Memory, clearance: Clearance) -> list[Memory]:
     earlier = same.filter(Q(created_at__lt=at) | Q(created_at=at, pk__lt=pk)).order_by("-created_at", "-pk")
     later = same.filter(Q(created_at__gt=at) | Q(created_at=at, pk__gt=pk)).order_by("created_at", "pk")
     return [*reversed(earlier[: MAX_RELATED // 2]), *later[: MAX_RELATED // 2]]
+
+
+def session_of(memory: Memory) -> Session | None:
+    """Return the session in which the memory was stored."""
+    if not memory.session_id:
+        return None
+    return Session.objects.filter(session_id=memory.session_id, project=memory.project).first()
 
 
 def facts_of(memory: Memory, clearance: Clearance) -> list[Fact]:

@@ -28,6 +28,7 @@ from memoryhub.memories.versions import HiddenValue, Version, current_value, loa
 from memoryhub.models import Memory, Revision
 from memoryhub.web.base import diffs
 from memoryhub.web.base.fields import parse_aware_datetime, parse_whole_number
+from memoryhub.web.base.requests import return_url
 from memoryhub.web.memories import queries
 
 # In the order in which they are shown.
@@ -329,10 +330,10 @@ def undo_form(request: HttpRequest, memory: Memory, text: str) -> str:
 
 
 def redirect_to_memory(request: HttpRequest, memory: Memory) -> HttpResponse:
-    """Redirect to the page of the memory if it is still visible, else to the list."""
+    """Redirect to the page of the memory if it is still visible, else to ``next``, the page before it."""
     if request_clearance(request).allows(memory.project, memory.sensitivity):
         return redirect("memory", uid=memory.uid)
-    return redirect("memories")
+    return redirect(return_url(request))
 
 
 def _parse_unchanged_since(text: str) -> datetime:

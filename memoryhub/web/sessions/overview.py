@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Exists, Min, OuterRef, Q
+from django.db.models import Count, Exists, Min, OuterRef, Q, Subquery
 
-from memoryhub.access.policy import Clearance
+from memoryhub.access.policy import Clearance, Sensitivity, format_display_name
+from memoryhub.core.text import collapse_whitespace
 from memoryhub.models import Event, Memory, Session
 from memoryhub.models.querysets import SessionQuerySet
 from memoryhub.web.sessions.time_axis import format_pause
@@ -62,6 +64,28 @@ def describe(sessions: Sequence[Session], clearance: Clearance) -> list[SessionR
         summary, prompt = summaries.get(session.summary_id), prompts.get(group["first"])
         rows.append(SessionRow(session, summary, prompt, group["skipped"]))
     return rows
+
+
+def name_sessions(sessions: Iterable[Session], clearance: Clearance) -> None:
+    """Set the ``title`` of each session: of its visible summary, else its first visible prompt. One query."""
+    by_key: dict[int, list[Any]] = defaultdict(list)
+    for session in sessions:
+        session.title = ""
+        by_key[session.pk].append(session)
+    if not by_key:
+        return
+    prompts = Event.objects.visible_to(clearance).filter(_IS_PROMPT, session=OuterRef("pk"))
+    prompts = prompts.exclude(memory__sensitivity=Sensitivity.SECRET.value).order_by("at", "pk")
+    summaries = Memory.objects.visible_to(clearance).live().filter(pk=OuterRef("summary_id"))
+    columns = ("title", "uid", "sensitivity")
+    named = Session.objects.filter(pk__in=by_key).annotate(
+        prompt=Subquery(prompts.values("preview")[:1]),
+        **{f"of_{name}": Subquery(summaries.values(name)[:1]) for name in columns},
+    )
+    for key, prompt, *summary in named.values_list("pk", "prompt", *(f"of_{name}" for name in columns)):
+        for session in by_key[key]:
+            title = format_display_name(*summary) if summary[1] else prompt or ""
+            session.title = collapse_whitespace(title).removeprefix("Session: ")
 
 
 def find_words(rows: SessionQuerySet, words: str, clearance: Clearance) -> SessionQuerySet:

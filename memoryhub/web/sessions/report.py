@@ -19,6 +19,7 @@ from memoryhub.stats import timeline
 from memoryhub.stats.timeline import sessions_with_counts
 from memoryhub.web.base.filters import InjectionFilter
 from memoryhub.web.base.requests import cursor_page
+from memoryhub.web.sessions.overview import name_sessions
 from memoryhub.web.sessions.picture import fit_to_bytes
 from memoryhub.web.sessions.views import read_entries, visible_summary
 
@@ -95,6 +96,7 @@ def injections(request: HttpRequest) -> HttpResponse:
     visible: InjectionQuerySet = Injection.objects.visible_to(clearance).select_related("session")
     rows = _apply_filter(visible, form) if valid else visible.none()
     listed = cursor_page(request, rows, "at", PAGE_SIZE)
+    name_sessions([row.session for row in listed["page"].items if row.session], clearance)
     context = {"form": form, "logs": load_reports(listed["page"].items, clearance), **listed}
     return render(request, "injections/page.html", context, status=200 if valid else 422)
 
@@ -107,6 +109,7 @@ def injection(request: HttpRequest, uid: str) -> HttpResponse:
     logs = load_reports(visible, clearance)
     if not logs:
         raise Http404
+    name_sessions([log.injection.session for log in logs if log.injection.session], clearance)
     return render(request, "injections/one.html", {"log": logs[0]})
 
 

@@ -13,8 +13,10 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from memoryhub.accounts.clearance import request_clearance
+from memoryhub.models import Memory, Session
 from memoryhub.stats import calendar, timeline
 from memoryhub.web.base.filters import MonthFilter, TimelineFilter
+from memoryhub.web.sessions.overview import name_sessions
 
 ENTRIES_PER_PAGE = 30
 
@@ -116,6 +118,9 @@ def timeline_entries(request: HttpRequest) -> HttpResponse:
         found, next_cursor = timeline.load_timeline(
             request_clearance(request), form.wanted(), limit=ENTRIES_PER_PAGE, cursor=cursor
         )
+    rows = [entry.row for entry in found if not isinstance(entry.row, Memory)]
+    sessions = [row if isinstance(row, Session) else row.session for row in rows]
+    name_sessions([session for session in sessions if session], request_clearance(request))
     context = {
         "form": form,
         "entries": found,

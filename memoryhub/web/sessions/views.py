@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 from django.core.exceptions import BadRequest
@@ -12,6 +14,7 @@ from django.db.models import Count, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from memoryhub.access.policy import Clearance
@@ -35,15 +38,19 @@ PAGE_SIZE = 50
 ENTRIES_PER_PAGE = 30
 MAX_LIST_BYTES = 29_000  # of the entries on a page: fewer entries if they are long
 CONTEXT_ENTRIES = 6  # entries before the one that the address names
-# The tabs of a session's page, with their labels and the kinds of entries that they show.
+MIN_FOLDED = 3  # routine events in a row that become one line
+# The tabs of a session's page, and below the first one the kinds of entries that it can be narrowed to.
+TABS = {"": "What happened", "injection": "What the agent received", "kept": "What was kept and why"}
+NARROWED = {"": "Everything", "memory": "Memories", "event": "Events", "boundary": "New subjects"}
 KINDS = {
-    "": ("All", timeline.PAGE_KINDS),
-    "memory": ("Memories", ("memory",)),
-    "event": ("Events", ("event", "boundary")),
-    "boundary": ("Boundaries", ("boundary",)),
-    "injection": ("Injections", ("injection",)),
+    "": timeline.PAGE_KINDS,
+    "memory": ("memory",),
+    "event": ("event", "boundary"),
+    "boundary": ("boundary",),
+    "injection": ("injection",),
+    "kept": ("memory", "event", "boundary"),
 }
-_WITH_EVENTS = {"", "event", "boundary"}
+_WITH_EVENTS = {"", "event", "boundary", "kept"}
 _MAX_SAME_ID = 50
 _OUTCOME_LABELS = {"kept": "Kept", "skipped": "Not kept"}
 _EVENT_LABELS = {
@@ -72,7 +79,9 @@ class ChipGroup:
 
 
 def parse_event_filter(request: HttpRequest) -> EventFilter:
-    return EventFilter(**{name: request.GET.get(name, "") for name in ("tool", "kept", "reason")})
+    return EventFilter(
+        request.GET.get("tool", ""), request.GET.get("kept", ""), request.GET.get("reason", "")
+    )
 
 
 def chip_groups(request: HttpRequest, events: QuerySet[Event]) -> list[ChipGroup]:
@@ -150,6 +159,7 @@ def session(request: HttpRequest, session_id: str) -> HttpResponse:
         raise Http404
     if len(found) > 1:
         return render(request, "sessions/choose.html", {"session_id": session_id, "sessions": found})
+    overview.name_sessions(found, request_clearance(request))
     context = _session_context(request, found[0])
     summary, entries = context["summary"], context["entries"]
     live.set_etag(
@@ -185,7 +195,9 @@ def _session_context(request: HttpRequest, found: Session) -> dict[str, Any]:
         else None,
         "mode": (mode_note(Project.named(found.project)) or "automatic") if found.project else "",
         "kind": kind,
-        "kinds": [(name, label) for name, (label, _) in KINDS.items()],
+        "tab": kind if kind in TABS else "",
+        "tabs": TABS.items(),
+        "narrowed_to": NARROWED.items() if kind in NARROWED else (),
         "order": order,
         **page,
     }
@@ -197,7 +209,8 @@ def _entries_context(
     which = parse_event_filter(request) if kind in _WITH_EVENTS else EventFilter()
     is_filtered = which != EventFilter()
     # A filter for events leaves out the memories between them.
-    kinds = KINDS["event" if kind == "" and is_filtered else kind][1]
+    kinds = KINDS["event" if kind in ("", "kept") and is_filtered else kind]
+    which = replace(which, decided=kind == "kept")
     cursor, anchor = request.GET.get("cursor"), request.GET.get("entry", "")
     if anchor and not cursor:
         cursor = timeline.cursor_before(anchor, clearance, found, CONTEXT_ENTRIES, oldest_first=not order)
@@ -212,7 +225,7 @@ def _entries_context(
     )
     anchors = [entry.anchor for entry in entries]
     min_count = anchors.index(anchor) + 1 if anchor in anchors else 1
-    listing, fit = _render_entries(request, entries, min_count)
+    listing, fit = _render_entries(request, entries, min_count, folds=kind == "" and not is_filtered)
     if fit < len(entries):
         entries, next_cursor = entries[:fit], timeline.cursor_after(entries[fit - 1])
     return {
@@ -238,15 +251,62 @@ def read_entries(
 
 
 def _render_entries(
-    request: HttpRequest, entries: list[timeline.TimelineEntry], min_count: int
+    request: HttpRequest, entries: list[timeline.TimelineEntry], min_count: int, *, folds: bool
 ) -> tuple[str, int]:
     """Render as many entries as the page's budget allows, but at least ``min_count``. Return their number."""
-    context = {"in_session": True, "level": 3, "bulk": any(bulk_actions.allowed_actions(request).values())}
+    context = {
+        "in_session": True,
+        "level": 3,
+        "bulk": any(bulk_actions.allowed_actions(request).values()),
+        "reasons_open": request.GET.get("kind") == "kept",
+    }
+    anchor = request.GET.get("entry", "")
 
     def render_first(count: int) -> str:
-        return render_to_string("timeline/page.html#days", {**context, "entries": entries[:count]}, request)
+        shown = fold_routine(entries[:count], anchor) if folds else entries[:count]
+        return render_to_string("timeline/page.html#days", {**context, "entries": shown}, request)
 
     return fit_to_bytes(render_first, len(entries), MAX_LIST_BYTES, min_count)
+
+
+@dataclass(frozen=True)
+class FoldedEvents:
+    """Routine events in a row, shown as one line that opens. ``is_open``: one of them is asked for."""
+
+    entries: list[timeline.TimelineEntry]
+    is_open: bool
+    kind: str = "fold"
+
+    @property
+    def at(self) -> datetime:
+        return self.entries[0].at
+
+    @property
+    def anchor(self) -> str:
+        return f"fold-{self.entries[0].anchor}"
+
+
+def is_routine(entry: timeline.TimelineEntry) -> bool:
+    """Whether the entry is a tool call of which nothing was kept and that nothing went wrong with."""
+    if entry.kind != "event" or not isinstance(entry.row, Event):
+        return False
+    handlers = entry.row.handlers if isinstance(entry.row.handlers, list) else []
+    has_failed = any(isinstance(one, dict) and one.get("status") == "failed" for one in handlers)
+    return entry.row.event == "tool:post" and entry.row.memory_id is None and not has_failed
+
+
+def fold_routine(
+    entries: Sequence[timeline.TimelineEntry], anchor: str = ""
+) -> list[timeline.TimelineEntry | FoldedEvents]:
+    """Fold each run of at least :data:`MIN_FOLDED` routine events of one day."""
+    folded: list[timeline.TimelineEntry | FoldedEvents] = []
+    for (routine, _), run in groupby(entries, lambda one: (is_routine(one), timezone.localdate(one.at))):
+        found = list(run)
+        if routine and len(found) >= MIN_FOLDED:
+            folded.append(FoldedEvents(found, anchor in [entry.anchor for entry in found]))
+        else:
+            folded += found
+    return folded
 
 
 def visible_summary(found: Session, clearance: Clearance) -> Memory | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from django import template
 from django.conf import settings
+from django.template import Context
 from django.template.defaultfilters import floatformat
 from django.template.loader import render_to_string
 from django.templatetags.static import static
@@ -26,6 +27,7 @@ from memoryhub.injection.candidates import Candidate
 from memoryhub.models import Memory
 from memoryhub.search.hybrid import Hit, default_weights
 from memoryhub.stats.counts import EXPIRING_DAYS
+from memoryhub.web import agents
 from memoryhub.web.base import bundles
 from memoryhub.web.base.markdown import to_plain_text
 from memoryhub.web.base.middleware import file_digest
@@ -162,6 +164,12 @@ def when(at: date, how: str = "day") -> SafeString:
 @register.simple_tag
 def moment(at: datetime) -> SafeString:
     return when(at, "dated")
+
+
+@register.simple_tag(takes_context=True)
+def actor(context: Context, name: str, *, link: bool = False) -> SafeString:
+    """Render who did something: the name of the agent with its owner, or of the person."""
+    return agents.render_actor(context.get("request"), name, link=link)
 
 
 @register.simple_tag

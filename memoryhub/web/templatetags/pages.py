@@ -16,12 +16,12 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 
 from memoryhub.access import policy
-from memoryhub.core.text import collapse_whitespace, format_change, without_title_line
+from memoryhub.core.text import collapse_whitespace, format_change, shorten, without_title_line
 from memoryhub.facts.queries import node_key
 from memoryhub.maintenance import results
 from memoryhub.maintenance.operations import OPERATIONS
 from memoryhub.maintenance.operations.base import Change
-from memoryhub.models import Event, Fact, MaintenanceRun, Memory
+from memoryhub.models import Event, Fact, MaintenanceRun, Memory, Session
 from memoryhub.stats.timeline import TimelineEntry
 from memoryhub.web.base.markdown import render, to_plain_text
 from memoryhub.web.sessions.picture_layout import Mark, Point, SessionPicture
@@ -29,7 +29,7 @@ from memoryhub.web.templatetags.hub import type_name
 
 register = template.Library()
 
-_HASH_CHARS = 12
+_HASH_CHARS, _SESSION_ID_CHARS = 12, 40
 _EVENT_NAMES = {
     "prompt:submit": "Prompt",
     "session:start": "Session start",
@@ -60,6 +60,13 @@ def lasted_one_day(fact: Fact) -> bool:
     return len(ends) == 2 and ends[0] == ends[1]
 
 
+@register.filter
+def session_name(session: Session | None, session_id: str = "") -> str:
+    """Return the title that ``name_sessions`` found for a session, else the start of its id."""
+    title = session.title if session else ""
+    return title or f"Session {shorten(session.session_id if session else session_id, _SESSION_ID_CHARS)}"
+
+
 @register.simple_tag
 def session_url(session_id: str, project: str) -> str:
     return f"{reverse('session', args=[session_id])}?{urlencode({'project': project})}"
@@ -77,8 +84,8 @@ def entry_url(entry: TimelineEntry) -> str:
 
 @register.simple_tag
 def thing_url(name: str) -> str:
-    """Return the URL of the graph with this subject or object opened."""
-    return f"{reverse('facts-graph')}?{urlencode({'node': node_key(name)})}"
+    """Return the URL of the page about a person, service, file or other name in facts and memories."""
+    return f"{reverse('thing')}?{urlencode({'name': node_key(name)})}"
 
 
 @register.filter

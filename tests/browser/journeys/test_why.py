@@ -42,8 +42,8 @@ def misled(configure: Any, remember: Any) -> Memory:
 def test_an_injected_memory_leads_to_its_author(set_out: Any, reader: Any, misled: Memory) -> None:
     page = set_out("/", reader)
     page.get_by_role("link", name="Sessions", exact=True).first.click()
-    page.get_by_role("link", name="night-deploy").first.click()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("night-deploy")
+    page.get_by_role("link", name="the deploy of the ledger").first.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("the deploy of the ledger")
     # What it asked, and what it was given.
     asked = page.locator(".injection").filter(has_text=PROMPT)
     expect(asked.get_by_text("Shown", exact=True)).to_be_visible()
@@ -53,9 +53,10 @@ def test_an_injected_memory_leads_to_its_author(set_out: Any, reader: Any, misle
     expect(page.locator(".memory-main").get_by_text("Friday afternoon").first).to_be_visible()
     expect(page.locator(".cmp-old mark")).to_have_text("Tuesday")
     expect(page.locator(".cmp-new mark")).to_have_text("Friday")
-    expect(page.locator(".memory-wide").get_by_text("user:tomasz").first).to_be_visible()
+    expect(page.locator("#memory-history").get_by_text("tomasz").first).to_be_visible()
+    page.locator("#details > summary").click()
     page.get_by_role("link", name="In the journal").click()
-    expect(page.get_by_role("row").filter(has_text="update").first).to_contain_text("user:tomasz")
+    expect(page.get_by_role("row").filter(has_text="update").first).to_contain_text("tomasz")
 
 
 def test_an_empty_injection_leads_to_the_withheld_memories(set_out: Any, reader: Any, remember: Any) -> None:
