@@ -1,8 +1,8 @@
 """Measure how long the plugin's hooks keep an agent waiting: ``python -m tools.bench.hooks``.
 
-Sends recorded sessions through ``plugin/hooks/send.sh``, as Claude Code does, to a served hub. Sends one of them
-to a hub that never answers and to a port without a server. Prints a table of milliseconds (median and 95th
-percentile), and how many hooks got memories from the served hub.
+Sends recorded sessions through ``plugin/hooks/send.sh``, as Claude Code does, to a served hub, and one of
+them to a hub that never answers and to a port without a server. Prints a table of milliseconds (median and
+95th percentile), and how many hooks got memories from the served hub.
 """
 
 from __future__ import annotations
