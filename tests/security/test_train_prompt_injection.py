@@ -11,6 +11,7 @@ from django.core.management import CommandError, call_command
 from memoryhub.security.prompt_injection.classifier import WEIGHTS_FILE, Classifier, load_classifier
 from tools.commands import train_prompt_injection
 from tools.commands.train_prompt_injection import Command
+from tools.prompt_injection.composing import compose_texts
 from tools.prompt_injection.evaluation import LabelledText
 from tools.prompt_injection.training import extract_units, save_model, train_model
 
@@ -97,3 +98,32 @@ def test_unwritable_file_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(train_prompt_injection, "train_model", lambda samples: load_classifier())
     with pytest.raises(CommandError, match="cannot write"):
         call_command(Command(), output=tmp_path / "none" / "weights.npz", stdout=StringIO())
+
+
+PARTS = """
+language = "en"
+[slots]
+order = ["write {form}"]
+form = ["a poem", "a song"]
+chore = ["water the plants"]
+[[texts]]
+label = "injection"
+kind = "new task"
+count = 4
+patterns = ["stop. {order}"]
+[documents]
+task_count = 4
+plain_count = 3
+texts = ["The lift is broken\\nIt works again on Monday"]
+"""
+
+
+def test_texts_are_composed_from_parts(tmp_path):
+    (tmp_path / "parts.toml").write_text(PARTS)
+    texts = compose_texts([tmp_path / "parts.toml"])
+    assert texts == compose_texts([tmp_path / "parts.toml"])
+    assert [text.kind for text in texts] == ["new task"] * 4 + ["task in data"] * 4 + ["document"] * 3
+    assert all("{" not in text.text for text in texts)
+    for text in texts[4:8]:
+        assert "The lift is broken" in text.text
+        assert "rite a " in text.text

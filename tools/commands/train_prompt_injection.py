@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from memoryhub.ops.checks import INSTALLATION
 from memoryhub.security.prompt_injection.classifier import WEIGHTS_FILE
+from tools.prompt_injection.composing import compose_texts
 from tools.prompt_injection.evaluation import LabelledText, default_sets, load_samples
 from tools.prompt_injection.training import save_model, train_model
 
@@ -45,4 +46,6 @@ class Command(BaseCommand):
 
 def _load_training_samples(folder: Path) -> list[LabelledText]:
     known = [sample for sample in load_samples(default_sets(folder)) if sample.half == "dev"]
-    return known + load_samples(sorted((folder / "training").glob("*.jsonl")))
+    training = folder / "training"
+    composed = compose_texts(sorted(training.glob("*.toml")))
+    return known + load_samples(sorted(training.glob("*.jsonl"))) + composed

@@ -1,4 +1,4 @@
-"""Decoding of hidden text: base64, base32, hexadecimal, binary, character codes, rot13. No Django."""
+"""Decoding of hidden text: base64, base32, hexadecimal, binary, character codes, rot13, parts. No Django."""
 
 from __future__ import annotations
 
@@ -22,14 +22,25 @@ _CHARACTER_CODES = re.compile(r"(?<!\d)(?:\d{2,3}[ ,]{1,2}){11,2000}\d{2,3}(?!\d
 _BASE32 = re.compile(r"(?<![\w+/])[A-Z2-7]{16,8000}={0,6}(?![\w+/])")
 _MAYBE_BINARY = "0" * 3
 _BINARY = re.compile(r"(?<!\d)(?:[01]{8}[ ,]{0,2}){8,4000}(?!\d)")
-# Frequent words of English, of German and of orders. A line with more of them once it is decoded was encoded.
+# Frequent words of English, of German and of orders. A clause that has more of them once it is decoded was
+# encoded.
 _COMMON_WORDS = frozenset(
     """the and you your that what all with now are from not this say tell me to of is in it for
     der die das und ist nicht alle dein deine mir ein eine den auf mit ignore disregard forget previous
     instructions prompt reveal""".split()
 )
 _PLAIN_WORD = re.compile(r"[a-z]{2,12}")
-_MIN_COMMON_WORDS = 2  # in a line
+_CLAUSE_END = re.compile(r"[\n.:!?]")
+_PART = re.compile(
+    r"""(?:[=:(\[,]|\b(?:is|be|and|y|part|half|take|add|ist|und|है))[ ]?"""
+    r"""(?:"([^"\n]{1,80})"|'([^'\n]{1,80})')"""
+)
+_JOINING = re.compile(
+    r"\+|\b(?:concat|combin|join|glue|together|halves|parts|fragments|sentence|in order|evaluate)"
+    r"|\b(?:verbind|zusammen)|जोड़"
+)
+_MAX_PARTS = 20
+_MIN_COMMON_WORDS = 2  # in a clause
 _MIN_COMMON_SHARE = 0.15  # of its words
 _MIN_CODE_LENGTH = 16
 _MAX_CANDIDATES = 40  # in one text
@@ -48,10 +59,22 @@ class DecodedPassage:
 
 def find_encoded_passages(text: str) -> Iterator[DecodedPassage]:
     """Yield the passages of the original text that decode to readable text."""
+    yield from _join_parts(text)
     for match, code, decode in islice(_candidates(text), _MAX_CANDIDATES):
         plain = decode(match.group())
         if plain:
             yield DecodedPassage(match.start(), match.end(), plain, code)
+
+
+def _join_parts(text: str) -> Iterator[DecodedPassage]:
+    """Yield the quoted parts of a text that says to join them."""
+    if not _JOINING.search(text.lower()):
+        return
+    parts = list(islice(_PART.finditer(text), _MAX_PARTS))
+    if len(parts) > 1:
+        for between in ("", " "):
+            joined = between.join(part[1] or part[2] for part in parts)
+            yield DecodedPassage(parts[0].start(), parts[-1].end(), joined, "parts")
 
 
 def _candidates(text: str) -> Iterator[tuple[re.Match[str], str, Callable[[str], str]]]:
@@ -87,13 +110,13 @@ def reverse_text(plain: str) -> str | None:
 
 
 def _is_plainer(turned: str, plain: str) -> bool:
-    """Return True if a line of the turned text has more common words than before."""
+    """Return True if a clause of the turned text has more common words than before."""
     if not _COMMON_WORDS.intersection(_PLAIN_WORD.findall(turned)):
         return False
-    return any(_is_plainer_line(new, old) for new, old in _line_pairs(turned, plain))
+    return any(_is_plainer_clause(new, old) for new, old in _clause_pairs(turned, plain))
 
 
-def _is_plainer_line(turned: str, plain: str) -> bool:
+def _is_plainer_clause(turned: str, plain: str) -> bool:
     words = _PLAIN_WORD.findall(turned)
     common = sum(word in _COMMON_WORDS for word in words)
     if common < max(_MIN_COMMON_WORDS, _MIN_COMMON_SHARE * len(words)):
@@ -101,13 +124,13 @@ def _is_plainer_line(turned: str, plain: str) -> bool:
     return common >= 2 * sum(word in _COMMON_WORDS for word in _PLAIN_WORD.findall(plain))
 
 
-def _line_pairs(turned: str, plain: str) -> Iterator[tuple[str, str]]:
-    """Yield each line of the turned text with the characters at the same distance from its end or start."""
+def _clause_pairs(turned: str, plain: str) -> Iterator[tuple[str, str]]:
+    """Yield each clause of the turned text with the characters at the same distance from its end or start."""
     start = 0
     is_reversed = turned[:1] == plain[-1:] and turned == plain[::-1]
-    for line in turned.split("\n"):
-        end = start + len(line)
-        yield line, plain[len(plain) - end : len(plain) - start] if is_reversed else plain[start:end]
+    for clause in _CLAUSE_END.split(turned):
+        end = start + len(clause)
+        yield clause, plain[len(plain) - end : len(plain) - start] if is_reversed else plain[start:end]
         start = end + 1
 
 

@@ -167,10 +167,12 @@ WORDING_WEIGHT = 0.6  # weight of one point of wording, without evidence by rule
 SUPPORTING_WORDING_WEIGHT = 0.3  # with evidence by rules
 HARMLESS_WORDING_WEIGHT = 0.2  # of points that speak against an order
 MAX_HARMLESS_WORDING = 0.6  # weight that they have at most
-UNIT_COUNT_PENALTY = 0.3  # times the logarithm of their number: one of many sentences is odd by chance
+UNIT_COUNT_PENALTY = 0.2  # times the logarithm of their number: one of many sentences is odd by chance
 CONTRAST_WEIGHT = 0.3  # weight of a point by which most sentences of the text are harmless
 MAX_CONTRAST = 3.0  # points
 MIN_CONTRAST_SENTENCES = 3
+HIDDEN_SUSPICION = 1.0  # points for text that was encoded
+FLOOD_SUSPICION = 1.0  # points for a text with one to six words that repeat
 _MAX_WORDS_BEFORE = 6  # words before an order that are skipped: "please", "now"
 _KINDS_ABOUT_THE_MODEL = frozenset({"persona", "leak"})  # no evidence in a description of a model
 _KINDS_OF_COMMANDS = frozenset({"destructive", "exfiltration"})  # commands are no prose, whose wording counts
@@ -179,6 +181,7 @@ _GLUE = ("-", "_", "/", ".", "\\")
 _MAX_CONTEXT_WORDS = 60  # words on each side of a quotation that may describe it
 _PUNCTUATION = frozenset('\n/|,:"')
 _SENTENCE_END = re.compile("[\n/]")
+_FLOOD = re.compile(r"(.{1,6}?)\1{15}", re.DOTALL)
 _ORDER_START = '\n/:,"SRT'  # symbols after which an order may begin
 _QUOTED = re.compile(
     '"[^"\n]{3,300}"|“[^”\n]{3,300}”|„[^“”\n]{3,300}[“”]|«[^»\n]{3,300}»|「[^」\n]{3,300}」|『[^』\n]{3,300}』'
@@ -237,19 +240,23 @@ class _Sentence:
         )
 
 
-def detect(text: str, line: SymbolLine) -> list[Detection]:
-    """Return the orders in a normalised text, in order of place."""
-    return _Detector(text, line).detect()
+def detect(text: str, line: SymbolLine, suspicion: float = 0.0) -> list[Detection]:
+    """Return the orders in a normalised text, in order of place.
+
+    ``suspicion``: points that each sentence gains, because of how the text was hidden.
+    """
+    return _Detector(text, line, suspicion).detect()
 
 
 def split_units(text: str, line: SymbolLine) -> tuple[Spans, Spans]:
     """Return the sentences and the passages of a normalised text, as spans."""
-    return _Detector(text, line).split_units()
+    return _Detector(text, line, 0.0).split_units()
 
 
 class _Detector:
-    def __init__(self, text: str, line: SymbolLine) -> None:
+    def __init__(self, text: str, line: SymbolLine, suspicion: float) -> None:
         self.text, self.line, self.symbols = text, line, line.symbols
+        self.suspicion = suspicion + FLOOD_SUSPICION * bool(_FLOOD.search(line.symbols))
         self.sentences = list(self._split_sentences())
         self.firsts = [sentence.first for sentence in self.sentences]
         self.quotations: list[tuple[int, int]] | None = None
@@ -443,8 +450,8 @@ class _Detector:
         whole = CLASSIFIER.score(hashed.features(passages)) if len(sentences) > 1 else own
         starts = [start for start, _ in sentences]
         means = (own + whole[np.searchsorted([start for start, _ in passages], starts, "right") - 1]) / 2
-        shift = _contrast(own) - UNIT_COUNT_PENALTY * log(len(sentences) + len(passages))
-        scores = np.where(own > 0, np.maximum(own, means), own) + shift
+        shift = self.suspicion + _contrast(own) - UNIT_COUNT_PENALTY * log(len(sentences) + len(passages))
+        scores = np.where(own + self.suspicion > 0, np.maximum(own, means), own) + shift
         for sentence, score, mean in zip(self.sentences, scores.tolist(), means.tolist(), strict=True):
             if score > 0 and not self._is_report(sentence):
                 sentence.wording = score

@@ -169,7 +169,7 @@ def _find(text: str, depth: int = 0) -> list[Finding]:
     if not text or text.isspace():
         return []
     plain = normalise(text)
-    found = [_to_finding(detection, plain, text) for detection in _detect(plain, text)]
+    found = [_to_finding(detection, plain, text) for detection in _detect(plain, text, depth > 0)]
     for markup in find_markup(plain.text):
         found.append(
             Finding(markup.kind, *plain.span(markup.start, markup.end), markup.reason, markup.removed)
@@ -184,13 +184,13 @@ def _find(text: str, depth: int = 0) -> list[Finding]:
     return found
 
 
-def _detect(plain: NormalisedText, text: str) -> list[Detection]:
-    """Return the orders in a text, given in normalised and in original form."""
+def _detect(plain: NormalisedText, text: str, hidden: bool) -> list[Detection]:
+    """Return the orders in a text, given in normalised and in original form. ``hidden``: it was encoded."""
     # Compiling the rules takes a third of a second: a process that inspects nothing does not need them.
-    from memoryhub.security.prompt_injection.detector import detect
+    from memoryhub.security.prompt_injection.detector import HIDDEN_SUSPICION, detect
     from memoryhub.security.prompt_injection.tokeniser import tokenise
 
-    return detect(plain.text, tokenise(plain, text))
+    return detect(plain.text, tokenise(plain, text), HIDDEN_SUSPICION * hidden)
 
 
 def _to_finding(detection: Detection, plain: NormalisedText, text: str) -> Finding:
@@ -212,12 +212,12 @@ def _find_turned_orders(plain: NormalisedText) -> Iterator[Finding]:
     size = len(plain.text)
     turned = decode_rot13(plain.text)
     if turned:
-        for detection in _detect(NormalisedText(turned), turned):
+        for detection in _detect(NormalisedText(turned), turned, True):
             span = plain.span(detection.start, detection.end)
             yield Finding(detection.kind, *span, f"{detection.evidence[0]} (in rot13)")
     turned = reverse_text(plain.text)
     if turned:
-        for detection in _detect(NormalisedText(turned), turned):
+        for detection in _detect(NormalisedText(turned), turned, True):
             span = plain.span(size - detection.end, size - detection.start)
             yield Finding(detection.kind, *span, f"{detection.evidence[0]} (written backwards)")
 
