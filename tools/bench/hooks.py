@@ -23,6 +23,7 @@ from typing import Any
 from tools.bench import hub
 
 SESSIONS = ("debugging", "feature", "refactor")
+EDITORS = ("Edit", "MultiEdit", "Write", "NotebookEdit")
 Times = dict[str, list[float]]
 
 
@@ -90,7 +91,12 @@ def recorded_hooks(folder: Path, number: int, sessions: Sequence[str]) -> Iterat
             subprocess.run([*git, "commit", "-qm", "First", "--allow-empty"], cwd=project, check=True)
         for hook in hooks:
             there = json.loads(json.dumps(hook).replace(hooks[0]["cwd"], str(project)))
-            yield {**there, "session_id": f"{name}-{number}"}
+            there["session_id"] = f"{name}-{number}"
+            if there["hook_event_name"] == "PostToolUse" and there["tool_name"] in EDITORS:
+                before = {key: value for key, value in there.items() if key != "tool_response"}
+                yield {**before, "hook_event_name": "PreToolUse"}  # newer than the recordings
+            if there["hook_event_name"] != "Stop":  # the plugin does not report it
+                yield there
 
 
 def _quantiles(found: list[float]) -> str:
