@@ -293,7 +293,7 @@ def test_pages_show_how_often_memories_helped(agent_session, shown):
     client = signed_in_client(create_person("ada", "change_memory"))
     agent_session.tool("Read", {"file_path": "src/import/rates.py"}, "text")
     agent_session.end()
-    assert "1 of 1 time that" in page(client, f"/memories/{shown.uid}/")
+    assert "it helped 1 of 1 time" in page(client, f"/memories/{shown.uid}/")
     assert "used: its file was touched" in page(
         client, f"/injections/{Injection.objects.filled().get().uid}/"
     )

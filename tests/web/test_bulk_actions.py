@@ -94,8 +94,8 @@ def test_one_field_is_set_whatever_other_fields_contain(editor: Client, three: l
         ("set", {}, "set needs a value"),
         ("set-uid", {"uid": "x"}, "set needs a value"),
         ("tag", {}, "tags: "),
-        ("explode", {}, "there is no such act"),
-        ("", {}, "there is no such act"),
+        ("explode", {}, "unknown action"),
+        ("", {}, "unknown action"),
     ],
 )
 def test_invalid_action_is_reported_and_changes_nothing(

@@ -73,7 +73,7 @@ def test_check_is_edited_run_and_deleted(sign_in, remember):
         ({"must_words": ""}, "Expects nothing; give at least one of"),
         ({"must_bring": "nothere"}, "There is no memory nothere"),
         ({"must_words": "x" * 201}, "at most 200 characters"),
-        ({"level": "secret"}, "You may not see this level here"),
+        ({"level": "secret"}, "You cannot see this level here"),
     ],
 )
 def test_bad_check_is_explained(sign_in, fields, said):

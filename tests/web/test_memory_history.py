@@ -124,7 +124,7 @@ class TestPage:
         html = response.content.decode()
         assert "<mark>and a half </mark>" in html
         assert '<th scope="col">Before</th>' in html
-        assert "by token:tests" in main(response).words
+        assert "by tests" in main(response).words
 
     def test_older_changes_have_their_own_page(
         self, visitor: Client, remember: Remember, actor: Actor

@@ -142,7 +142,7 @@ def test_a_thing_of_facts_is_found_and_one_that_may_not_be_seen_is_not(
     )
     assert "Holmen" in offered(visitor, "olme").words
     assert "Holmen two" not in offered(visitor, "olme").words
-    assert any(link.startswith("/facts/graph/?node=") for link in offered(visitor, "fjord").links())
+    assert any(link.startswith("/things/?name=") for link in offered(visitor, "fjord").links())
 
 
 def test_the_hubs_own_notes_of_subjects_are_no_things(visitor: Client, actor: Any, db: None) -> None:

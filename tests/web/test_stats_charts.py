@@ -88,7 +88,7 @@ class TestDays:
         address = re.search(r'href="(/journal/\?actor=[^"]+)"', page)
         assert address
         listed = text_of(visitor.get(address[1].replace("&amp;", "&")).content.decode())
-        assert actor.name in listed
+        assert "tests" in listed
         assert "insert" in listed
 
     def test_column_of_blocked_secrets_links_to_their_entries(self, visitor: Client, actor: Any) -> None:
@@ -97,7 +97,7 @@ class TestDays:
         page = visitor.get("/glance/").content.decode()
         address = re.search(r'href="(/journal/\?operation=secret_blocked[^"]+)"', page)
         assert address
-        assert actor.name in text_of(visitor.get(address[1].replace("&amp;", "&")).content.decode())
+        assert "tests" in text_of(visitor.get(address[1].replace("&amp;", "&")).content.decode())
 
     def test_activity_before_the_period_is_not_counted(self, visitor: Client) -> None:
         create_injection(days=20)
