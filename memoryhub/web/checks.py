@@ -10,6 +10,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import permission_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from pydantic import ValidationError
 
@@ -181,9 +182,10 @@ def _save(request: HttpRequest, check: MemoryCheck | None) -> HttpResponse:
 @require_POST
 @permission_required(PERMISSION, raise_exception=True)
 def check_delete(request: HttpRequest, uid: str) -> HttpResponse:
-    check = _find(request, uid)
-    services.delete_check(check.uid, request_actor(request))
-    messages.success(request, "Check deleted.")
+    """Delete a check, with a message that can create it again."""
+    form = CheckForm(initial=services.to_draft(_find(request, uid)))
+    services.delete_check(uid, request_actor(request))
+    messages.success(request, render_to_string("checks/page.html#undo", {"form": form}, request=request))
     return redirect("memory-checks")
 
 

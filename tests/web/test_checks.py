@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from memoryhub.checks import services
 from memoryhub.models import Membership, MemoryCheck
+from tests.web.markup import submitted_fields
 from tests.web.test_recall_test import text
 
 PROMPT = "what do we know about zebra stripes?"
@@ -52,6 +54,19 @@ def test_recall_preview_offers_to_keep_a_check(sign_in, remember):
     form = client.post("/checks/new/", {"start": "1", "prompt": PROMPT, "must_bring": memory.uid})
     assert memory.uid in form.content.decode()
     assert not MemoryCheck.objects.exists()
+
+
+def test_deleted_check_can_be_restored(sign_in, remember):
+    memory = remember(ZEBRA)
+    client = sign_in("change_memory")
+    create(client, must_bring=memory.uid, never_words="one\ntwo words", project="zoo", enabled="")
+    check = MemoryCheck.objects.get()
+    before = services.to_draft(check)
+    page = client.post(f"/checks/{check.uid}/delete/", follow=True).content.decode()
+    assert not MemoryCheck.objects.exists()
+    form = page.partition('class="undo">')[2].partition("</form>")[0]
+    client.post("/checks/new/", submitted_fields(form))
+    assert services.to_draft(MemoryCheck.objects.get()) == before
 
 
 def test_check_is_edited_run_and_deleted(sign_in, remember):
