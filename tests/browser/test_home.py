@@ -37,7 +37,7 @@ def test_the_first_page_shows_plot_news_and_the_journals_health(
 def test_the_same_numbers_are_in_a_table(open_page: Any, reader: Any, remember: Any) -> None:
     remember("Feed the zebra at six.", type="decision")
     page = open_page("/", reader)
-    page.get_by_text("The same as a table").click()
+    page.get_by_text("Show as a table").click()
     expect(page.get_by_role("columnheader", name="decisions")).to_be_visible()
 
 

@@ -150,5 +150,5 @@ def test_what_is_lost_for_good_is_asked_about(
     assert Axe().run(page).violations_count == 0
     page.get_by_role("button", name="Remove permanently").click()
     runs.execute(newest())
-    expect(page.get_by_text("gone for good")).to_be_visible()
+    expect(page.get_by_text("permanently removed")).to_be_visible()
     assert not Memory.objects.exists()

@@ -61,6 +61,6 @@ def test_every_chart_has_a_name_and_its_numbers_in_a_table(open_page: Any, reade
     page = open_page("/glance/", reader)
     for name in ("Injections in each day", "Credentials refused in each day", "Memories that expire"):
         expect(page.get_by_role("img", name=name)).to_be_visible()
-    page.get_by_text("The same as a table: Injections").click()
+    page.get_by_text("Show as a table: Injections").click()
     expect(page.get_by_role("table", name="Injections in each day")).to_be_visible()
     expect(page.get_by_role("table", name="importance and age")).to_be_visible()

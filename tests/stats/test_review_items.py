@@ -180,7 +180,7 @@ class TestBadge:
         long_ago = timezone.now() - timedelta(days=900)
         remember("mine", by=ADA)
         change(remember("every reason", confidence=0.1), flags=["governor:leak"], imported_at=timezone.now())
-        change(remember("brought in"), created_at=long_ago, imported_at=timezone.now())
+        change(remember("imported"), created_at=long_ago, imported_at=timezone.now())
         change(remember("unsure", confidence=0.1), created_at=long_ago)
         change(remember("flagged"), created_at=long_ago, flags=["governor:leak"])
         change(remember("old"), created_at=long_ago)

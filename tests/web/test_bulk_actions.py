@@ -222,7 +222,7 @@ def test_every_excludes_memories_stored_after_the_list_was_shown(
 ) -> None:
     page = Page(editor.get("/memories/?project=p").content.decode())
     late = remember("stored a moment later", project="p")
-    brought = remember("brought in a moment later", project="p")
+    brought = remember("imported a moment later", project="p")
     past = brought.created_at - timedelta(days=9)
     Memory.objects.filter(pk=brought.pk).update(created_at=past, imported_at=brought.created_at)
     shown = do(editor, "trash", [], every="1", list=page.value_of("list"))

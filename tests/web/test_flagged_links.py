@@ -66,7 +66,7 @@ class TestPages:
         page = main(curator.get(f"/memories/{flagged.uid}/"))
         assert foreign(page) == []
         assert "https://d.example/more" in page.words
-        assert "Until somebody approves of it its links are shown as text." in page.words
+        assert "Its links are shown as text until someone approves it." in page.words
 
     def test_approved_memory_has_links(self, curator: Client, flagged: Memory) -> None:
         memories.apply_bulk_action("approve", [flagged.uid], EVE)

@@ -215,7 +215,7 @@ class TestLosingForGood:
         assert [one.title for one in Memory.objects.all()] == ["secret milk"]
         shown = text_of(eraser.get(address))
         assert "purged for good 2" in shown
-        assert shown.count("gone for good") == 2
+        assert shown.count("permanently removed") == 2
         assert "Undo" not in shown
 
     def test_pruning_events_asks_first(self, keeper: Client, db: None) -> None:

@@ -131,7 +131,7 @@ class TestPage:
         page = get_page(visitor)
         assert "line 14." in page
         assert "line 15." not in page
-        assert ">All of it</a>" in page
+        assert ">Show all</a>" in page
 
     def test_slightly_longer_text_is_not_cut(self, visitor: Client, remember: Remember) -> None:
         remember("cheese " * 130 + "and an end", title="About the moon")

@@ -208,11 +208,11 @@ def test_a_part_of_a_session_says_so_and_where_the_whole_is(
         remember(f"words {number}", session_id="night", project="zoo")
     words = main(visitor.get("/sessions/night/")).words
     assert "This is only a part of the session: 2 of its entries, their texts shortened." in words
-    assert f"All of it is in its report: {REPORT}" in words
+    assert f"The report contains everything: {REPORT}" in words
 
 
 def test_a_session_on_one_page_says_where_its_texts_are_whole(visitor: Client, remember: Any) -> None:
     remember("words", session_id="night", project="zoo")
     words = main(visitor.get("/sessions/night/")).words
     assert "a part of the session" not in words
-    assert f"All of it is in its report: {REPORT}" in words
+    assert f"The report contains everything: {REPORT}" in words
