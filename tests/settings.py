@@ -20,6 +20,8 @@ for name in [n for n in os.environ if n.startswith(("MEMORYHUB_", "LETSGO_", "DA
 os.environ["LETSGO_HOME"] = HOME_OF_TESTS
 # Who tests what vectors are for asks for the fixture ``embedding``: the rest need not load a model.
 os.environ["MEMORYHUB_EMBEDDINGS"] = "none"
+# Workers in tests do not queue the daily maintenance when the tests run at its time.
+os.environ["MEMORYHUB_MAINTENANCE_AT"] = ""
 
 from memoryhub.settings import *  # noqa: E402, F403
 from memoryhub.settings import DATABASES  # noqa: E402

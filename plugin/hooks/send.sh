@@ -4,7 +4,7 @@
 #   send.sh event       posts the hook and prints the hub's answer
 #   send.sh transcript  posts the part of the transcript that is new since the last call
 #
-# It gives up after a quarter of a second (an event) and never prints an error: a hub that is slow, away or
+# It waits at most 150 ms for the hub (an event) and never prints an error: a hub that is slow, away or
 # damaged must not disturb the session. Events that the hub did not take wait, encrypted, in a spool, and are
 # sent after the next one that it takes. It needs a POSIX shell and curl, and openssl for the spool.
 
@@ -14,7 +14,7 @@ umask 077
 
 url=${MEMORYHUB_URL:-${CLAUDE_PLUGIN_OPTION_URL:-http://127.0.0.1:8000}}
 token=${MEMORYHUB_TOKEN:-$CLAUDE_PLUGIN_OPTION_TOKEN}
-event_seconds=${MEMORYHUB_HOOK_TIMEOUT:-0.25}
+event_seconds=${MEMORYHUB_HOOK_TIMEOUT:-0.15}
 max_bytes=1040000 # the hub accepts requests of 1 MiB
 max_messages=2000 # and so many messages
 state=${XDG_STATE_HOME:-${HOME:+$HOME/.local/state}}
@@ -107,7 +107,6 @@ find_root() {
         root=$(cat "$file") && return
         sleep 0.01
     done
-    event_seconds=$(printf %s "$event_seconds" | sed 's/^0\.25$/0.15/')
 }
 
 save_root() {

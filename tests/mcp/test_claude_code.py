@@ -1,18 +1,15 @@
-"""``claude mcp`` of Claude Code connects to every toolset. Skipped if the command is not installed."""
+"""``claude mcp`` of Claude Code connects to every toolset. Skipped without it, except in CI."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from memoryhub.toolsets import TOOLSETS
 from tests.mcp.conftest import Served
+from tests.plugin.conftest import require_program
 
-CLAUDE = os.environ.get("CLAUDE") or shutil.which("claude")
 OFFLINE = {
     "DISABLE_AUTOUPDATER": "1",
     "DISABLE_TELEMETRY": "1",
@@ -20,11 +17,12 @@ OFFLINE = {
 }
 
 
-@pytest.mark.skipif(CLAUDE is None, reason="the command claude is not installed; name it in CLAUDE")
 def test_claude_code_connects_to_every_toolset(served: Served, tmp_path: Path) -> None:
+    program = require_program("claude")
+
     def claude(*arguments: str) -> str:
         done = subprocess.run(
-            [str(CLAUDE), "mcp", *arguments],
+            [str(program), "mcp", *arguments],
             cwd=tmp_path,
             env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), **OFFLINE},
             capture_output=True,

@@ -66,6 +66,7 @@ FIX = "fix: greet each customer once, because the cart is loaded twice"
 
 
 def test_opencode_reports_its_session_and_receives_memories(machine: Machine, served: Served) -> None:
+    before = {memory["title"] for memory in memories(served)}
     for command in ("init -q", "config user.name Ada", "config user.email ada@example.org"):
         subprocess.run(["git", *command.split()], cwd=machine.project, check=True)
     (machine.project / "greetings.py").write_text("HELLO = 'hello'\n")
@@ -84,5 +85,5 @@ def test_opencode_reports_its_session_and_receives_memories(machine: Machine, se
     assert RULE in model.text_for(GREET)
     assert any(tool["name"].startswith("memoryhub_") for tool in model.requests[-1]["tools"])
     learned = "Greet each customer once, because the cart is loaded twice"
-    found = {memory["title"] for memory in memories(served)}
+    found = {memory["title"] for memory in memories(served)} - before
     assert found == {RULE, learned, f"Session: {learned}"}

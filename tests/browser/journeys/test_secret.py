@@ -30,6 +30,7 @@ def test_a_memory_with_a_credential_is_found_and_erased_for_good(
 ) -> None:
     page = set_out("/search/?q=uploader&min_score=0", insider)
     page.get_by_role("link", name="Uploader").click()
+    page.locator("details.more > summary").click()
     page.get_by_role("link", name="Erase").click()
     page.get_by_label("Type “erase”").fill("erase")
     page.get_by_role("button", name="Erase permanently").click()
