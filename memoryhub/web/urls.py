@@ -102,6 +102,7 @@ urlpatterns: list[URLPattern] = [
     path("acts/", bulk_actions.bulk_action, name="act"),
     path("acts/<slug:uid>/undo/", bulk_actions.bulk_action_undo, name="act-undo"),
     path("duplicates/", duplicates_views.duplicates_page, name="duplicates"),
+    path("duplicates/all/", duplicates_views.duplicates_merge_all, name="duplicates-all"),
     path("duplicates/cluster/", duplicates_views.duplicates_cluster, name="duplicates-cluster"),
     path("duplicates/decide/", duplicates_views.duplicates_decide, name="duplicates-decide"),
     path("duplicates/undo/", duplicates_views.duplicates_undo, name="duplicates-undo"),

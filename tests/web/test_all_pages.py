@@ -44,6 +44,7 @@ PAGES = [
     "/agents/",
     "/journal/",
     "/duplicates/",
+    "/duplicates/all/",
 ]
 POSTS = [
     "/memories/{uid}/trash/",

@@ -162,6 +162,7 @@ PICTURES = (
     Picture("review-merge", "review-merge", {"uid": "alike"}),
     Picture("review-empty", "review", who=NEWCOMER),
     Picture("duplicates", "duplicates", shows="upper"),
+    Picture("duplicates-all", "duplicates-all"),
     Picture("sessions", "sessions", shows="upper"),
     Picture("sessions-empty", "sessions", who=NEWCOMER),
     Picture("session", "session", {"session_id": "session"}, shows="upper"),

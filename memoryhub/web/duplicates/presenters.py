@@ -41,6 +41,7 @@ MAX_DIFF_ROWS = 30  # of a comparison of two near-duplicates
 MAX_UNITED_LINES = 300  # new lines of the other memories in a united text
 MAX_PAGE_BYTES = 60_000  # of the cards on a page, except the first
 MAX_MERGE_CANDIDATES = 5  # memories offered for merging with one
+MIN_SURE_SIMILARITY = 0.95  # of clusters that are merged without a look at each
 MAX_COMPARED_AT_ONCE = 3000  # memories; comparing more takes longer than a page should
 _CACHE_NAME, _CACHE_SECONDS = "near-duplicates", 300
 _MEMBER_BYTES, _ROW_BYTES = 2_500, 300  # of markup for a memory, and for a row of a comparison
@@ -163,6 +164,37 @@ class ClusterCard:
     @property
     def everyone(self) -> list[Memory]:
         return [self.keep, *(member.memory for member in self.members)]
+
+    @property
+    def versions(self) -> str:
+        """The ids and versions of all memories, the kept one first."""
+        return " ".join(f"{memory.uid} {memory.updated_at.isoformat()}" for memory in self.everyone)
+
+
+@dataclass(frozen=True)
+class MergePlan:
+    """What "Merge all" merges: ``cards``. ``later``: sure clusters above the limit.
+
+    ``differing``: clusters left out because their numbers differ; ``profiles``: profiles in several parts.
+    """
+
+    cards: list[ClusterCard]
+    later: int
+    differing: int
+    profiles: int
+
+    @property
+    def trashed(self) -> int:
+        return sum(len(card.members) for card in self.cards)
+
+
+def plan_merges(found: DuplicateClusters, memories: MemoryQuerySet, limit: int) -> MergePlan:
+    """Plan merges of the first ``limit`` clusters whose whole texts have the same numbers and negations."""
+    sure = [one for one in found.near if not one.differs]
+    cards = build_cards(sure[:limit], memories)
+    equal = [card for card in cards if not any(member.figures for member in card.members)]
+    differing = len(found.near) - len(sure) + len(cards) - len(equal)
+    return MergePlan(equal, max(len(sure) - limit, 0), differing, len(found.pieces))
 
 
 def build_cards(clusters: Sequence[Cluster], memories: MemoryQuerySet) -> list[ClusterCard]:

@@ -11,7 +11,8 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
-from django.views.decorators.http import require_POST, require_safe
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from pydantic import ValidationError
 
 from memoryhub import memories
@@ -30,18 +31,22 @@ from memoryhub.web.base.requests import (
     wants_fragment,
 )
 from memoryhub.web.duplicates.presenters import (
+    MIN_SURE_SIMILARITY,
     CardInput,
     ClusterCard,
     Comparison,
     DuplicatesFilter,
+    MergePlan,
     build_card,
     build_cards,
+    plan_merges,
 )
 from memoryhub.web.effects import effect_context, render_panel
 from memoryhub.web.memories import queries
 from memoryhub.web.memories.queries import live_memories
 
 PAGE_SIZE, MAX_MEMBERS_ON_PAGE = 5, 25  # clusters, and memories in them unless a single one has more
+MAX_MERGED_CLUSTERS = 25  # of one "Merge all"
 _MERGE_PERMISSIONS = ("memoryhub.change_memory", "memoryhub.delete_memory")
 _DISMISS_PERMISSIONS = ("memoryhub.change_memory",)
 _DECISIONS = ("merge", "text", "apart")
@@ -64,7 +69,8 @@ def duplicates_page(request: HtmxHttpRequest) -> HttpResponse:
     found = comparison.known_clusters()
     if found is None and (may_wait or not comparison.is_slow()):
         found = comparison.clusters()
-    context = {"form": form, "found": found}
+    sure = max(form.min_similarity() or 0, MIN_SURE_SIMILARITY)
+    context = {"form": form, "found": found, "sure_similarity": f"{sure:g}"}
     if found:
         context |= _clusters_context(request, found)
     fragment = "duplicates/page.html#clusters"
@@ -92,6 +98,52 @@ def _split_into_pages(clusters: list[Cluster]) -> list[list[Cluster]]:
             members = len(cluster.others) + 1
         pages[-1].append(cluster)
     return pages
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def duplicates_merge_all(request: HtmxHttpRequest) -> HttpResponse:
+    """List the sure clusters as a dry run; a POST merges those that are still as they were shown.
+
+    The query takes ``project``, ``category`` and ``similarity``; ``cluster``: versions of a shown
+    cluster.
+    """
+    _require_permissions(request, _MERGE_PERMISSIONS)
+    form = DuplicatesFilter(request.GET)
+    if not form.is_valid():
+        return render(request, "duplicates/page.html", {"form": form}, status=422)
+    similarity = max(form.min_similarity() or 0, MIN_SURE_SIMILARITY)
+    comparison = Comparison(request, form.value("project"), form.value("category"), similarity)
+    plan = plan_merges(comparison.clusters(), live_memories(request_clearance(request)), MAX_MERGED_CLUSTERS)
+    if request.method == "POST":
+        return _merge_all(request, plan)
+    _reveal_secrets(request, plan.cards)
+    context = {"plan": plan, "similarity": f"{similarity:g}", "limit": MAX_MERGED_CLUSTERS}
+    return render(request, "duplicates/merge_all.html", context)
+
+
+def _merge_all(request: HtmxHttpRequest, plan: MergePlan) -> HttpResponse:
+    """Merge the clusters that were shown and have not changed since; offer one Undo for all."""
+    shown, merged, trashed = set(request.POST.getlist("cluster")), [], 0
+    for card in plan.cards:
+        if card.versions not in shown:
+            continue
+        seen = {memory.uid: memory.updated_at for memory in card.everyone}
+        others = [member.memory.uid for member in card.members]
+        try:
+            merge = memories.merge_memories(card.keep.uid, others, request_actor(request), seen=seen)
+        except memories.StoreError:
+            continue  # changed meanwhile; counted as skipped
+        merged.append(merge.uid)
+        trashed += len(others)
+    back = f"{reverse('duplicates')}?{request.GET.urlencode()}".rstrip("?")
+    if merged:
+        context = {"merged": merged, "trashed": trashed, "back": back}
+        undo = render_to_string("duplicates/merge_all.html#undo", context, request=request)
+        messages.success(request, undo)
+    if skipped := len(shown) - len(merged):
+        clusters = "1 cluster" if skipped == 1 else f"{skipped} clusters"
+        messages.warning(request, f"Skipped {clusters} that changed since you opened the page.")
+    return redirect(back)
 
 
 @require_POST
@@ -139,9 +191,12 @@ def duplicates_decide(request: HtmxHttpRequest) -> HttpResponse:
 
 @require_POST
 def duplicates_undo(request: HtmxHttpRequest) -> HttpResponse:
-    """Undo the merge ``merge`` or the dismissal ``apart``."""
+    """Undo the merge ``merge``, all merges ``merges``, or the dismissal ``apart``."""
     merge, apart = request.POST.get("merge", ""), request.POST.get("apart", "")
-    _require_permissions(request, _MERGE_PERMISSIONS if merge else _DISMISS_PERMISSIONS)
+    merges = request.POST.get("merges", "").split()[:MAX_MERGED_CLUSTERS]
+    _require_permissions(request, _MERGE_PERMISSIONS if merge or merges else _DISMISS_PERMISSIONS)
+    if merges:
+        return _undo_all(request, merges)
     try:
         if merge:
             memories.undo_merge(merge, request_actor(request))
@@ -155,6 +210,23 @@ def duplicates_undo(request: HtmxHttpRequest) -> HttpResponse:
         card = _card_or_404(request, request.POST.getlist("member"))
         return _card_response(request, card, is_fresh=True)
     messages.success(request, "Undone: everything is as it was.")
+    return redirect(_return_url(request))
+
+
+def _undo_all(request: HtmxHttpRequest, merges: list[str]) -> HttpResponse:
+    """Undo each merge, and report how many were changed since and stay merged."""
+    undone = 0
+    for uid in merges:
+        try:
+            memories.undo_merge(uid, request_actor(request))
+        except memories.StoreError:
+            continue  # counted as refused
+        undone += 1
+    if undone:
+        messages.success(request, f"Undone: {undone} merge{'' if undone == 1 else 's'}.")
+    if refused := len(merges) - undone:
+        reason = "Their memories changed since, or are not visible to you."
+        messages.error(request, f"Not undone: {refused} merge{'' if refused == 1 else 's'}. {reason}")
     return redirect(_return_url(request))
 
 
