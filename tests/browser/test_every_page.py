@@ -98,7 +98,7 @@ def test_nor_where_a_card_of_the_review_shows_all_of_its_text(
 ) -> None:
     remember(full_store.MARKDOWN * 10)
     page = open_page("/review/?tab=new", reader)
-    page.get_by_role("link", name="All of it").click()
+    page.get_by_role("link", name="Show all").click()
     expect(page.locator(".review-card h4")).to_have_count(9)  # the first says the title again
     look_at(page, [HERE])
 

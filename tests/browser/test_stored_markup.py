@@ -157,8 +157,8 @@ def _hands_in_peace(witness: Witness) -> None:
     address = f"/review/?tab=unsure&at={uid}"
     assert not witness.open(address)
     card = page.locator(f"#m-{uid}")
-    card.get_by_role("link", name="All of it").click()
-    card.get_by_role("link", name="All of it").wait_for(state="detached")
+    card.get_by_role("link", name="Show all").click()
+    card.get_by_role("link", name="Show all").wait_for(state="detached")
     assert not witness.judge(address)
     for text in (payloads.payload(0), payloads.payload(46), payloads.payload(66)):
         assert not witness.open(f"/search/?min_score=0&q={text.replace('&', '%26').replace('#', '%23')}")
