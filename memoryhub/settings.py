@@ -152,6 +152,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTHENTICATION_BACKENDS = ["memoryhub.accounts.clearance.AccountBackend"]
 if OIDC_ISSUER:
     AUTHENTICATION_BACKENDS.append("memoryhub.accounts.single_sign_on.SingleSignOnBackend")
+PASSWORD_RESET_TIMEOUT = 7 * 24 * 3600  # seconds; invitations expire after it
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (

@@ -72,11 +72,11 @@ def _has_permissions(by: User, permissions: Iterable[Permission]) -> bool:
     return all(by.has_perm(f"{one.content_type.app_label}.{one.codename}") for one in permissions)
 
 
-def create_account(name: str, password: str, by: User, email: str = "") -> User:
+def create_account(name: str, password: str | None, by: User, email: str = "") -> User:
     """Create an account without a role: it sees public data. StoreError names an invalid value.
 
     ``email``: the address by which an OpenID Connect provider knows the person. With it, ``password``
-    may be empty; then only the provider can sign them in.
+    may be empty; then only the provider can sign them in. None: no password yet, for an invitation.
     """
     if not (may_manage_people(by) and by.has_perm(ADD_PERMISSION)):
         raise Forbidden("you may not create accounts; ask an administrator")
@@ -91,7 +91,7 @@ def create_account(name: str, password: str, by: User, email: str = "") -> User:
         raise Conflict("this name is taken; choose another", "username")
     _require_unused_email(email)
     user = User(username=name, email=email)
-    if password or not email:
+    if password is not None and (password or not email):
         _check_password(user, password)
         user.set_password(password)
     else:
@@ -109,7 +109,7 @@ def change_rights(
 
     Only built-in roles are replaced; other groups stay. StoreError names an invalid value.
     """
-    _require_may_change(by, user)
+    require_may_change(by, user)
     before = {"role": roles.user_role(user), "level": permitted_level(user), "active": user.is_active}
     before["staff"] = user.is_staff
     after = {"role": role, "level": level, "active": is_active, "staff": is_staff}
@@ -156,7 +156,7 @@ def add_membership(user: User, project: str, level: str, by: User) -> Membership
     An empty ``level`` means that of their permissions. The first membership confines them to their
     projects. StoreError names an invalid value.
     """
-    _require_may_change(by, user)
+    require_may_change(by, user)
     project = project.strip()
     if not project or len(project) > 200 or not project.isprintable():
         raise StoreError("must be 1 to 200 printable characters", "project")
@@ -174,7 +174,7 @@ def add_membership(user: User, project: str, level: str, by: User) -> Membership
 
 def remove_membership(user: User, project: str, by: User) -> None:
     """End a membership, or raise NotFound. The person stays confined to their other projects."""
-    _require_may_change(by, user)
+    require_may_change(by, user)
     with write_transaction():
         deleted, _ = Membership.objects.filter(user=user, project=project).delete()
         if not deleted:
@@ -184,7 +184,7 @@ def remove_membership(user: User, project: str, by: User) -> None:
 
 def lift_confinement(user: User, by: User) -> None:
     """End all memberships and the confinement: the person sees every project."""
-    _require_may_change(by, user)
+    require_may_change(by, user)
     with write_transaction():
         Membership.objects.filter(user=user).delete()
         Profile.objects.filter(user=user).update(confined=False)
@@ -199,18 +199,19 @@ def set_password(user: User, password: str, by: User) -> None:
     """
     if user.pk == by.pk:
         raise Conflict("this is your own account; change your password on the page You", "password")
-    _require_may_change(by, user)
-    _save_password(user, password, by, "password_set")
+    require_may_change(by, user)
+    save_password(user, password, by, "password_set")
 
 
 def change_password(user: User, old: str, password: str) -> None:
     """Change one's own password and end all sessions of the account. StoreError if weak or wrong."""
     if not user.check_password(old):
         raise StoreError("this is not your password", "old")
-    _save_password(user, password, user, "password_change")
+    save_password(user, password, user, "password_change")
 
 
-def _save_password(user: User, password: str, by: User, operation: str) -> None:
+def save_password(user: User, password: str, by: User, operation: str) -> None:
+    """Save a valid password and journal it; Django ends the sessions of the old one."""
     _check_password(user, password)
     user.set_password(password)
     with write_transaction():
@@ -224,7 +225,7 @@ def set_email(user: User, email: str, by: User) -> None:
     Conflict if it is in use, or for one's own account: a stolen session could bind the account to
     someone else.
     """
-    _require_may_change(by, user)
+    require_may_change(by, user)
     _require_other_account(by, user, "email")
     if email == user.email:
         return
@@ -241,7 +242,7 @@ def unbind_account(user: User, by: User) -> None:
     The next person with the account's verified address is then bound to it. NotFound if it is not bound;
     Conflict for one's own account.
     """
-    _require_may_change(by, user)
+    require_may_change(by, user)
     _require_other_account(by, user)
     with write_transaction():
         if not identities.unbind_identity(user, by.get_username()):
@@ -277,7 +278,8 @@ def _require_other_account(by: User, user: User, field: str = "") -> None:
         raise Conflict("this is your own account; ask another administrator", field)
 
 
-def _require_may_change(by: User, user: User) -> None:
+def require_may_change(by: User, user: User) -> None:
+    """Raise Forbidden unless ``by`` may change the account."""
     if not may_manage_people(by):
         raise Forbidden("you may not manage people; ask an administrator")
     if not may_change_account(by, user):

@@ -24,6 +24,7 @@ PAGE_SIZE = 50
 SUGGESTED_OPERATIONS = (
     *("insert", "update", "dedup_refresh", "delete", "restore", "expire", "evict", "purge", "erase"),
     *("login", "login_failed", "login_refused", "logout", "rights", "joined", "left", "password_change"),
+    *("invited", "invitation_accepted", "invitation_revoked"),
     *("account_made", "account_deleted", "bound", "unbound"),
     *(
         "reveal",

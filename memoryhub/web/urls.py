@@ -66,6 +66,7 @@ urlpatterns: list[URLPattern] = [
     path("login/", login_not_required(sign_in.Login.as_view()), name="login"),
     path("login/organisation/", sign_in.single_sign_on_start, name="single-sign-on"),
     path("login/organisation/back/", sign_in.single_sign_on_return, name="single-sign-on-back"),
+    path("invitation/<int:account>/<str:token>/", sign_in.invitation, name="invitation"),
     path("logout/", sign_in.Logout.as_view(), name="logout"),
     path("search/", search.search_page, name="search"),
     path("searches/", saved_searches_views.searches, name="searches"),
@@ -208,6 +209,8 @@ urlpatterns: list[URLPattern] = [
     path("people/<str:name>/open/", people.open_every_project, name="person-open"),
     path("people/<str:name>/address/", people.address, name="person-address"),
     path("people/<str:name>/unbind/", people.unbind, name="person-unbind"),
+    path("people/<str:name>/invite/", people.new_invitation, name="person-invite"),
+    path("people/<str:name>/revoke/", people.revoke_invitation, name="person-revoke"),
     path("people/<str:name>/password/", people.new_password, name="person-password"),
     path("switch/", base_views.turn_switch, name="switch"),
 ]

@@ -84,19 +84,19 @@ def test_list_query_count_is_constant(browser, member, django_assert_max_num_que
 
 
 def test_account_is_created_and_sees_public_data(browser):
-    answer = browser.post("/people/", {"username": "dora", "password": BETTER})
-    assert answer["Location"] == "/people/dora/"
-    assert fresh("dora").check_password(BETTER)
+    answer = browser.post("/people/", {"username": "dora", "level": "public"})
+    assert answer.status_code == 200
+    assert not fresh("dora").has_usable_password()
     assert people.permitted_level(fresh("dora")) == "public"
-    assert operations("dora") == ["account_made"]
+    assert operations("dora") == ["invited", "account_made"]
 
 
 @pytest.mark.parametrize(
     ("form", "words"),
     [
-        ({"username": "BOB", "password": BETTER}, "this name is taken"),
-        ({"username": "a/b", "password": BETTER}, "valid username"),
-        ({"username": "dora", "password": "123"}, "too short"),
+        ({"username": "BOB", "level": "public"}, "this name is taken"),
+        ({"username": "a/b", "level": "public"}, "valid username"),
+        ({"username": "dora", "level": "secret"}, "Select a valid choice"),
     ],
 )
 def test_invalid_account_is_refused_with_a_reason(browser, bob, form, words):
@@ -241,18 +241,19 @@ def test_unchanged_rights_leave_no_row(browser, bob):
     assert operations() == []
 
 
-def test_address_is_asked_for_with_a_provider(browser, settings):
-    assert b'name="email"' not in browser.get("/people/").content
-    settings.OIDC_ISSUER = "https://id.example.org"
-    form = {"username": "dora", "password": "", "email": "dora@example.org"}
-    assert browser.post("/people/", form)["Location"] == "/people/dora/"
+def test_address_of_an_invited_person_belongs_to_one_account(browser):
+    form = {"username": "dora", "level": "public", "email": "dora@example.org"}
+    assert browser.post("/people/", form).status_code == 200
+    assert fresh("dora").email == "dora@example.org"
     assert not fresh("dora").has_usable_password()
     again = browser.post("/people/", {**form, "username": "eve", "email": "Dora@example.org"})
     assert "this address is taken" in again.content.decode()
 
 
-def test_account_without_address_needs_a_password(browser):
-    assert "too short" in browser.post("/people/", {"username": "dora", "password": ""}).content.decode()
+@pytest.mark.parametrize("password", ["", "123"])
+def test_account_without_address_needs_a_valid_password(chief, password):
+    with pytest.raises(StoreError, match="too short"):
+        people.create_account("dora", password, chief)
 
 
 def test_manager_who_reads_less_in_a_project_is_refused(browser, member):

@@ -239,7 +239,7 @@ NOT_PICTURED = {
         *("you-preferences", "you-password", "you-token-new", "you-token-rotate", "you-token-revoke"),
         *("you-sessions-end", "connect-revoke"),
         *("person-rights", "person-join", "person-leave", "person-open", "person-password"),
-        *("person-address", "person-unbind"),
+        *("person-address", "person-unbind", "person-invite", "person-revoke", "invitation"),
         *("project-settings-save", "project-pause", "project-undo", "you-app-remove"),
         *("project-move", "project-page-correct", "project-page-settings"),
         *("memory-check-delete", "memory-check-run"),

@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 from django import forms
-from django.conf import settings
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
 from django.http import HttpRequest
@@ -172,25 +171,34 @@ class ConsentForm(TokenForm):
         self.initial = {"name": client.name, "rights": chosen, "days": 90}
 
 
-class AddPersonForm(PlainForm):
+class InviteForm(PlainForm):
+    """Invites a person, with at most the rights of the inviter."""
+
     username = forms.CharField(max_length=150, label="User name", help_text="Letters, digits and @ . + - _")
-    password = forms.CharField(
-        label="First password",
-        required=False,
-        strip=False,
-        help_text="Give it to the person and ask them to change it.",
-        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-    )
     email = forms.EmailField(
         label="E-mail address",
         required=False,
-        help_text="Identifies the person in your organisation's sign-in. Then no password is needed.",
+        help_text="Optional. Identifies the person in your organisation's sign-in. The hub sends no e-mail.",
     )
+    role = forms.ChoiceField(required=False)
+    level = forms.ChoiceField(label="Can see")
+    projects = forms.CharField(
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="One per line. Empty: every project.",
+    )
+    clearance = forms.ChoiceField(label="Can see in these projects", required=False)
 
-    def __init__(self, data: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, inviter: User, data: Mapping[str, Any] | None = None) -> None:
         super().__init__(data)
-        if not settings.OIDC_ISSUER:
-            del self.fields["email"]
+        levels = [(level, LEVEL_LABELS[level]) for level in people.grantable_levels(inviter)]
+        named = [(role, role.capitalize()) for role in people.grantable_roles(inviter)]
+        self.fields["role"].choices = [("", "None"), *named]  # type: ignore[attr-defined]
+        self.fields["level"].choices = levels  # type: ignore[attr-defined]
+        self.fields["clearance"].choices = [("", "Same as above"), *levels]  # type: ignore[attr-defined]
+
+    def clean_projects(self) -> list[str]:
+        return [line.strip() for line in self.cleaned_data["projects"].splitlines() if line.strip()]
 
 
 class NewPasswordForm(PlainForm):
@@ -201,6 +209,21 @@ class NewPasswordForm(PlainForm):
         strip=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
+
+
+class FirstPasswordForm(NewPasswordForm):
+    """Sets the password of an invited person."""
+
+    again = forms.CharField(
+        label="New password again",
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+
+    def clean_again(self) -> str:
+        if self.cleaned_data["again"] != self.cleaned_data.get("password"):
+            raise forms.ValidationError("The passwords do not match.")
+        return str(self.cleaned_data["again"])
 
 
 class AddressForm(PlainForm):

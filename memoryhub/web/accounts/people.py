@@ -12,15 +12,17 @@ from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from memoryhub.accounts import people, roles
+from memoryhub.accounts import invitations, people, roles
 from memoryhub.accounts.clearance import is_confined
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import JournalEntry, Membership
 from memoryhub.web.accounts.forms import (
-    AddPersonForm,
     AddressForm,
+    InviteForm,
     JoinForm,
     NewPasswordForm,
     PlainForm,
@@ -99,26 +101,28 @@ def button_view(apply: Callable[[User, User, QueryDict], str]) -> View:
 @require_http_methods(["GET", "HEAD", "POST"])
 @managers_only
 def people_list(request: HttpRequest) -> HttpResponse:
-    """List the accounts. POST creates one."""
-    form = AddPersonForm(request.POST if request.method == "POST" else None)
+    """List the accounts. POST invites a person and shows the link once."""
+    manager = signed_in_user(request)
+    form = InviteForm(manager, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
+        data = dict(form.cleaned_data)
         try:
-            data = form.cleaned_data
-            user = people.create_account(
-                data["username"], data["password"], signed_in_user(request), data.get("email", "")
-            )
+            user, token = invitations.invite(data.pop("username"), manager, **data)
         except StoreError as error:
             form.refuse(error)
         else:
-            messages.success(request, "Account created. Now set its role and projects.")
-            return redirect("person", name=user.username)
+            return _render_link(request, user, token)
     query = request.GET.get("q", "").strip()
     rows = User.objects.filter(username__icontains=query).select_related("profile")
     rows = rows.prefetch_related("groups", "memberships", "user_permissions")
     listed = cursor_page(request, rows, "pk", PAGE_SIZE)
+    expiries = invitations.link_expiries(listed["page"].items)
     context = {
         **listed,
-        "rows": [(user, roles.user_role(user), _describe_projects(user)) for user in listed["page"].items],
+        "rows": [
+            (user, roles.user_role(user), _describe_projects(user), expiries.get(user.username))
+            for user in listed["page"].items
+        ],
         "q": query,
         "form": form,
         "may_add": request.user.has_perm(people.ADD_PERMISSION),
@@ -165,6 +169,25 @@ def new_password(user: User, manager: User, data: dict[str, Any]) -> str:
     return f"{user} has a new password, and is signed out everywhere."
 
 
+@require_POST
+@managers_only
+def new_invitation(request: HttpRequest, name: str) -> HttpResponse:
+    """Replace the link of an invited person and show the new one once."""
+    user = _find_person(name)
+    try:
+        token = invitations.create_link(user, signed_in_user(request))
+    except StoreError as error:
+        messages.error(request, f"Nothing was changed: {error.message}.")
+        return redirect("person", name=name)
+    return _render_link(request, user, token)
+
+
+@button_view
+def revoke_invitation(user: User, manager: User, data: QueryDict) -> str:
+    invitations.revoke_link(user, manager)
+    return f"The invitation of {user} is revoked."
+
+
 @form_view("address")
 def address(user: User, manager: User, data: dict[str, Any]) -> str:
     """Set the e-mail address that the organisation's first sign-in is matched with."""
@@ -178,11 +201,20 @@ def unbind(user: User, manager: User, data: QueryDict) -> str:
     return f"{user} is unbound. The next sign-in with the account's address is bound to it."
 
 
+@never_cache
+def _render_link(request: HttpRequest, user: User, token: str) -> HttpResponse:
+    link = request.build_absolute_uri(reverse("invitation", args=[user.pk, token]))
+    context = {"person": user, "link": link, "expires": invitations.link_expiries([user]).get(user.username)}
+    return render(request, "people/invited.html", context)
+
+
 def _render_person(request: HttpRequest, user: User, **forms: PlainForm) -> HttpResponse:
     manager = signed_in_user(request)
     context = {
         "person": user,
         "within_reach": people.may_change_account(manager, user),
+        "can_invite": invitations.awaits_first_sign_in(user),
+        "link_expires": invitations.link_expiries([user]).get(user.username),
         "is_own": manager.pk == user.pk,
         "role": roles.user_role(user),
         "level": people.permitted_level(user),

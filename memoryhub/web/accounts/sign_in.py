@@ -7,15 +7,21 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import admin
+from django.contrib.auth import login
 from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.models import User
+from django.contrib.auth.signals import user_login_failed
 from django.contrib.auth.views import LoginView, LogoutView
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_safe
 
-from memoryhub.accounts import sign_in
+from memoryhub.accounts import invitations, roles, sign_in
+from memoryhub.memories.errors import StoreError
+from memoryhub.web.accounts.forms import FirstPasswordForm
 
 
 class Login(LoginView):
@@ -54,7 +60,46 @@ class Logout(LogoutView):
     """End the session, and with it the sensitivity switches."""
 
 
+@login_not_required
+@never_cache
+@sensitive_post_parameters("password", "again")
+@require_http_methods(["GET", "HEAD", "POST"])
+def invitation(request: HttpRequest, account: int, token: str) -> HttpResponse:
+    """Let an invited person set their password. Wrong links are throttled like wrong passwords."""
+    throttled_as = f"invitation:{account}"  # not a valid user name
+    if seconds := sign_in.login_wait(request, throttled_as):
+        response = render(request, INVITATION_TEMPLATE, {"minutes": -(-seconds // 60)}, status=429)
+        response["Retry-After"] = str(seconds)
+        return response
+    found = invitations.find_invitation(account, token)
+    if found is None:
+        user_login_failed.send(__name__, credentials={"username": throttled_as}, request=request)
+        return render(request, INVITATION_TEMPLATE, status=404)
+    return _answer_invitation(request, *found, token)
+
+
+def _answer_invitation(request: HttpRequest, user: User, inviter: User, token: str) -> HttpResponse:
+    form = FirstPasswordForm(request.POST if request.method == "POST" else None)
+    if form.is_valid():
+        try:
+            accepted = invitations.accept_invitation(user.pk, token, form.cleaned_data["password"])
+        except StoreError as error:
+            form.refuse(error)
+        else:
+            login(request, accepted, backend=settings.AUTHENTICATION_BACKENDS[0])
+            return redirect("home")
+    context = {
+        "form": form,
+        "person": user,
+        "inviter": inviter,
+        "role": roles.user_role(user),
+        "memberships": user.memberships.all(),
+    }
+    return render(request, INVITATION_TEMPLATE, context, status=422 if form.errors else 200)
+
+
 logger = logging.getLogger(__name__)
+INVITATION_TEMPLATE = "registration/invitation.html"
 
 
 @login_not_required

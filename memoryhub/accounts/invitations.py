@@ -1,0 +1,115 @@
+"""Invitations: one-time links with which new people set their own password.
+
+The link contains Django's signed token, which depends on the password. A new unusable password therefore
+revokes all earlier links. The journal records who invited the person; the token itself is never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.contrib.auth.tokens import PasswordResetTokenGenerator
+
+from memoryhub.accounts import people
+from memoryhub.accounts.sign_in import PERSON_TYPE, record_account_event
+from memoryhub.core.database import write_transaction
+from memoryhub.memories.errors import Conflict, Forbidden, NotFound
+from memoryhub.models import JournalEntry
+
+INVITED, REVOKED, ACCEPTED = "invited", "invitation_revoked", "invitation_accepted"
+
+
+class InvitationTokenGenerator(PasswordResetTokenGenerator):
+    key_salt = "memoryhub.accounts.invitations"
+
+
+token_generator = InvitationTokenGenerator()
+
+
+def invite(
+    name: str, by: User, *, email: str, role: str, level: str, projects: list[str], clearance: str
+) -> tuple[User, str]:
+    """Create an account with its rights; return it with the token of its link. All or nothing."""
+    with write_transaction():
+        created = people.create_account(name, None, by, email)
+        user = User.objects.get(pk=created.pk)
+        people.change_rights(user, by, role=role, level=level, is_active=True, is_staff=False)
+        for project in projects:
+            people.add_membership(user, project, clearance, by)
+        return user, create_link(user, by)
+
+
+def awaits_first_sign_in(user: User) -> bool:
+    """Return whether the account can be invited: it is open and no one has ever used it."""
+    return user.is_active and user.last_login is None and not user.has_usable_password()
+
+
+def create_link(user: User, by: User) -> str:
+    """Return the token of a new link, which replaces all earlier links."""
+    people.require_may_change(by, user)
+    if user.pk == by.pk or not awaits_first_sign_in(user):
+        raise Conflict("this person has already signed in or has a password")
+    user.set_unusable_password()
+    with write_transaction():
+        user.save(update_fields=["password"])
+        record_account_event(user, INVITED, by.get_username())
+    return token_generator.make_token(user)
+
+
+def revoke_link(user: User, by: User) -> None:
+    """Make the link of an invited person useless. NotFound if there is none."""
+    people.require_may_change(by, user)
+    if not _open_invitations([user]):
+        raise NotFound("this person has no open invitation")
+    user.set_unusable_password()
+    with write_transaction():
+        user.save(update_fields=["password"])
+        record_account_event(user, REVOKED, by.get_username())
+
+
+def link_expiries(users: Iterable[User]) -> dict[str, datetime]:
+    """Return when the links of those users who are invited expire, by user name."""
+    duration = timedelta(seconds=settings.PASSWORD_RESET_TIMEOUT)
+    return {name: row.at + duration for name, row in _open_invitations(users).items()}
+
+
+def find_invitation(account: int, token: str) -> tuple[User, User] | None:
+    """Return the invited person and the inviter, or None if the link does not work.
+
+    The inviter knows the link, so it stops working when they may no longer change the account.
+    """
+    user = User.objects.filter(pk=account).first()
+    if user is None or not awaits_first_sign_in(user) or not token_generator.check_token(user, token):
+        return None
+    row = _open_invitations([user]).get(user.username)
+    inviter = User.objects.filter(username=row.actor.removeprefix("user:")).first() if row else None
+    if inviter is None:
+        return None
+    try:
+        people.require_may_change(inviter, user)
+    except Forbidden:
+        return None
+    return user, inviter
+
+
+def accept_invitation(account: int, token: str, password: str) -> User:
+    """Set the person's first password. NotFound if the link does not work; StoreError if it is weak."""
+    with write_transaction():
+        found = find_invitation(account, token)
+        if found is None:
+            raise NotFound("this link does not work")
+        people.save_password(found[0], password, found[0], ACCEPTED)
+    return found[0]
+
+
+def _open_invitations(users: Iterable[User]) -> dict[str, JournalEntry]:
+    """Return the journal rows of invitations that were neither accepted nor revoked, by user name."""
+    names = [user.username for user in users if awaits_first_sign_in(user)]
+    rows = JournalEntry.objects.filter(
+        object_type=PERSON_TYPE, object_id__in=names, operation__in=[INVITED, REVOKED, ACCEPTED]
+    )
+    newest = {row.object_id: row for row in rows.order_by("seq")}
+    return {name: row for name, row in newest.items() if row.operation == INVITED}
