@@ -43,6 +43,7 @@ STATES = {
     "facts-graph": ["?thing=harbor-board", "?project=nowhere"],
     "thing": ["?name=harbor-board"],
     "journal": ["?operation=update", "?operation=never"],
+    "duplicates-all": ["?similarity=0.97", "?project=nowhere"],
     "duplicates": ["?similarity=0.1", "?similarity=2", "?project=nowhere"],
     "injections": ["?project=nowhere"],
     "runs": ["?status=failed", "?operation=nothing"],
