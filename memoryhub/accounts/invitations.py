@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.contrib.auth.tokens import PasswordResetTokenGenerator
+from django.utils import timezone
 
 from memoryhub.accounts import people
 from memoryhub.accounts.sign_in import PERSON_TYPE, record_account_event
@@ -71,9 +72,10 @@ def revoke_link(user: User, by: User) -> None:
 
 
 def link_expiries(users: Iterable[User]) -> dict[str, datetime]:
-    """Return when the links of those users who are invited expire, by user name."""
+    """Return when the valid links of invited users expire, by user name."""
     duration = timedelta(seconds=settings.PASSWORD_RESET_TIMEOUT)
-    return {name: row.at + duration for name, row in _open_invitations(users).items()}
+    expiries = {name: row.at + duration for name, row in _open_invitations(users).items()}
+    return {name: at for name, at in expiries.items() if at > timezone.now()}
 
 
 def find_invitation(account: int, token: str) -> tuple[User, User] | None:

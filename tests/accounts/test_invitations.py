@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
+from django.utils import timezone
 
 from memoryhub.accounts import invitations, people, roles
 from memoryhub.models import JournalEntry, Membership
@@ -84,6 +85,13 @@ def test_link_expires_after_a_week(link, monkeypatch):
     assert Client().get(link).status_code == 200
     monkeypatch.setattr(invitations.token_generator, "_now", lambda: now + timedelta(days=8))
     assert Client().get(link).status_code == 404
+
+
+def test_expired_link_is_not_listed_as_valid(link, browser, monkeypatch):
+    assert "The link expires" in browser.get("/people/dora/").content.decode()
+    week_later = timezone.now() + timedelta(days=8)
+    monkeypatch.setattr(invitations.timezone, "now", lambda: week_later)
+    assert invitations.link_expiries([dora()]) == {}
 
 
 def test_revoked_link_does_not_work(link, browser):
