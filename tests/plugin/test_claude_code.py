@@ -181,3 +181,20 @@ def test_memory_about_a_file_reaches_the_model_when_it_writes_the_file(
             session.end()
         assert KNOWN not in model.text_for(HELPER)
         assert KNOWN in json.dumps(model.requests[-1], ensure_ascii=False)
+
+
+LOOK = "Look up what is pinned."
+
+
+def test_model_lists_and_reads_memories_as_mcp_resources(machine: Machine, served: Served) -> None:
+    machine.install_plugin(*options(served))
+    post(served, "/memories", {"content": KNOWN, "type": "decision", "project": "shop", "pinned": True})
+    server, uri = "plugin:memoryhub:memoryhub", f"memory://{memories(served)[0]['id']}"
+    reads = [Call("ListMcpResourcesTool", {}), Call("ReadMcpResourceTool", {"server": server, "uri": uri})]
+    with model_api.serving({LOOK: [*reads, "Done."]}) as model:
+        with claude_code.running(machine, model, {}, MEMORYHUB_HOOK_TIMEOUT="20") as session:
+            session.prompt(LOOK)
+            session.end()
+        results = [json.dumps(request["messages"][-1], ensure_ascii=False) for request in model.requests[-2:]]
+    assert "memory://" in results[0]
+    assert KNOWN in results[1]

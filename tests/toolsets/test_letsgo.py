@@ -332,3 +332,12 @@ def test_purge_deletes_only_what_the_token_sees(agent, remember):
     caller = agent("public", rights=["write"])
     assert result(run(caller, "letsgo", "purge_expired")) == {"purged": 1}
     assert Memory.objects.get().sensitivity == "secret"
+
+
+def test_memory_is_pinned_and_unpinned(bot):
+    made = result(run(bot, "letsgo", "store_memory", content="Deploy with make ship", pinned=True))
+    memory = Memory.objects.get(uid=made["id"])
+    assert memory.pinned
+    run(bot, "letsgo", "update_memory", id=made["id"], pinned=False)
+    memory.refresh_from_db()
+    assert not memory.pinned
