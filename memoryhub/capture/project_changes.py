@@ -50,6 +50,7 @@ from memoryhub.security.secrets import find_secrets
 
 RENAME, MERGE, SPLIT, UNDO_MOVE = "rename", "merge", "split", "undo_move"
 MOVES = (RENAME, MERGE, SPLIT)
+_EXTENDED_CHECKS = "never_projects"  # the table of a ProjectMove with checks
 _UNITED_SETTINGS = ("mode", "ignored_paths", "sends_page", "off_page_facts")
 _NAMED_BY_PROJECT = (Memory, Fact, Session, Injection, Extraction, MemoryCheck, Membership)
 
@@ -94,6 +95,7 @@ def merge_projects(name: str, into: str, actor: Actor, now: datetime | None = No
         _move_rows(uid, Extraction.objects.filter(project=name), into)
         _move_rows(uid, MemoryCheck.objects.filter(project=name), into)
         _move_identities(uid, ProjectIdentity.objects.filter(project__name=name), into)
+        _extend_checks(uid, name, into)
         _add_former_name(name, into)
         return _recorded(MERGE, uid, detail, actor, now)
 
@@ -127,6 +129,7 @@ def split_project(
             raise StoreError("nothing of this project was chosen, or nothing matches", "into")
         uid = new_uid()
         _copy_settings(name, into)
+        _extend_checks(uid, name, into)
         _move_part(uid, name, into, sessions, keys)
         _move_identities(uid, known, into)
         extend_sessions(Memory.objects.filter(project=into), actor)
@@ -229,6 +232,24 @@ def _rename(name: str, into: str) -> None:
     Project.objects.filter(name=name).update(name=into)
     ProjectIdentity.objects.filter(key=NAME + into).delete()
     _add_former_name(name, into)
+
+
+def _extend_checks(uid: str, name: str, into: str) -> None:
+    """Let checks that must never bring memories of a project also refuse those that move to another one."""
+    forbidding = [one for one in MemoryCheck.objects.exclude(never_projects=[]) if name in one.never_projects]
+    extended = [check for check in forbidding if into not in check.never_projects]
+    for check in extended:
+        check.never_projects = [*check.never_projects, into]
+        check.save(update_fields=["never_projects"])
+    if extended:
+        ProjectMove.objects.create(action=uid, table=_EXTENDED_CHECKS, rows=[[one.pk] for one in extended])
+
+
+def _narrow_checks(keys: Sequence[int], into: str) -> None:
+    """Undo what :func:`_extend_checks` did."""
+    for check in MemoryCheck.objects.filter(pk__in=keys):
+        check.never_projects = [one for one in check.never_projects if one != into]
+        check.save(update_fields=["never_projects"])
 
 
 def _add_former_name(name: str, into: str) -> None:
@@ -387,6 +408,8 @@ def _take_back(uid: str, name: str, into: str) -> None:
                 _take_to_sessions(Injection, chunk)
             elif move.table == "Event":
                 _take_to_sessions(Event, chunk)
+            elif move.table == _EXTENDED_CHECKS:
+                _narrow_checks(keys, into)
     moves.delete()
     ProjectIdentity.objects.filter(key=NAME + name, project__name=into).delete()
 

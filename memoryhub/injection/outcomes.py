@@ -82,6 +82,7 @@ class _Knowledge:
     files: list[str] = field(default_factory=list)
     terms: set[str] = field(default_factory=set)
     failed: set[str] = field(default_factory=set)
+    failure_terms: set[str] = field(default_factory=set)
     succeeded: set[str] = field(default_factory=set)
 
     def add(self, event: Event) -> None:
@@ -90,6 +91,8 @@ class _Knowledge:
         self.terms.update(found.get("terms", ()))
         if command := found.get("command"):
             (self.failed if found.get("failed") else self.succeeded).add(command)
+        if found.get("failed"):
+            self.failure_terms.update(map(digest, event.keywords))
 
 
 def decide_outcomes(session: Session, now: datetime) -> int:
@@ -166,12 +169,15 @@ def _find_use(memory: Memory, row: Injection, before: _Knowledge, after: _Knowle
     known = [path for path in own if _names_file(row.prompt_preview, path) or _is_among(path, before.files)]
     if any(_is_among(path, after.files) for path in own if path not in known):
         return FILE
-    if memory.type == MemoryType.BUGFIX.value and _avoids_failure(memory, before, after):
-        return FAILURE
-    text = f"{memory.title}\n{memory.content}"
+    terms = find_terms(f"{memory.title}\n{memory.content}")
+    if memory.type == MemoryType.BUGFIX.value:
+        about = {term: is_name for term, is_name in terms.items() if digest(term) in before.failure_terms}
+        is_solved = after.succeeded & before.failed and about and rarity.is_distinctive(about)
+        if is_solved or _names_success(memory, after):
+            return FAILURE
     repeated = {
         term: is_name
-        for term, is_name in find_terms(text).items()
+        for term, is_name in terms.items()
         if (key := digest(term)) in after.terms and key not in before.terms
     }
     return TERMS if repeated and rarity.is_distinctive(repeated) else ""
@@ -186,10 +192,10 @@ def _names_file(prompt: str, path: str) -> bool:
     return path.rstrip("/").rpartition("/")[2] in prompt
 
 
-def _avoids_failure(memory: Memory, before: _Knowledge, after: _Knowledge) -> bool:
-    """Whether a command that failed before, or that the memory names, then succeeds and does not fail."""
+def _names_success(memory: Memory, after: _Knowledge) -> bool:
+    """Whether the memory names a command that then succeeds and does not fail."""
     named = {digest_command(one or other) for one, other in _CODE.findall(memory.content[:MAX_TEXT])}
-    return bool((after.succeeded - after.failed) & named or after.succeeded & before.failed)
+    return bool((after.succeeded - after.failed) & named)
 
 
 class _Rarity:

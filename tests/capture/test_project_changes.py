@@ -75,6 +75,23 @@ def undo(change: projects.ProjectChange, actor: Actor = ADMIN) -> Project:
     return project_changes.undo_project_change(change.undo, actor)
 
 
+def forbidden() -> list[list[str]]:
+    return list(MemoryCheck.objects.order_by("pk").values_list("never_projects", flat=True))
+
+
+@pytest.mark.parametrize("operation", ["merge", "split"])
+def test_checks_still_refuse_memories_that_move_to_another_project(work: Agent, operation: str) -> None:
+    if operation == "merge":
+        change = project_changes.merge_projects("app", "other/app", ADMIN)
+        target = "other/app"
+    else:
+        change = project_changes.split_project("app", "part", ADMIN, folder="/home/ada/app")
+        target = "part"
+    assert forbidden() == [["app", target]] * 2
+    undo(change)
+    assert forbidden() == [["app"]] * 2
+
+
 def test_renamed_project_keeps_everything_and_its_repository(work: Agent) -> None:
     project_changes.rename_project("app", "shop", ADMIN)
     assert (counts("app"), counts("shop")) == ([0, 0], [4, 2])

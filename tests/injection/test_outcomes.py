@@ -95,6 +95,16 @@ def test_memory_of_a_failure_helps_when_the_command_then_succeeds(agent_session,
     assert (outcome(), counts(memory)) == ((True, "failure"), (1, 1))
 
 
+def test_memory_of_another_failure_does_not_help(agent_session, shown, remember):
+    memory = remember("Invoices of Norway are rounded: use Decimal", type="bugfix", project="shop")
+    failure = "ModuleNotFoundError: No module named 'ledger_rates'"
+    agent_session.tool("Bash", {"command": "pytest tests/unit"}, {"stderr": failure, "is_error": True})
+    assert agent_session.ok("prompt:submit", {"prompt": "How are invoices of Norway rounded?"})["context"]
+    agent_session.tool("Bash", {"command": "pytest tests/unit"}, {"stdout": "5 passed"})
+    agent_session.end()
+    assert (outcome(), counts(memory)) == ((False, None), (1, 0))
+
+
 def test_outcome_is_decided_when_another_session_starts(agent_session, open_session, shown):
     agent_session.tool("Read", {"file_path": "src/import/rates.py"}, "text")
     later = timezone.now() + timedelta(hours=3)
