@@ -25,6 +25,7 @@ from memoryhub.models import (
 from memoryhub.transfer import jobs
 from memoryhub.web import urls
 from tests.browser import full_store
+from tests.http.url_walk import invite
 
 # More states of a page, by the name of its pattern.
 STATES = {
@@ -86,11 +87,13 @@ class SiteWalk:
     def _answers(self, pattern: URLPattern, known: dict[str, str]) -> int:
         return int(self.client.get(reverse(str(pattern.name), kwargs=known)).status_code)
 
-    def _arguments(self, pattern: URLPattern, name: str) -> list[dict[str, str]]:
+    def _arguments(self, pattern: URLPattern, name: str) -> list[dict[str, Any]]:
         """Objects for the address of a page about one of them."""
         about = str(pattern.pattern).partition("/")[0]
         if name == "memory-as":
             return [{"uid": self._memories()[0], "form": "markdown"}]
+        if name == "invitation":
+            return [invite(self.user)]
         known: dict[str, Any] = {
             "memories": lambda: self._memories()[: None if name == "memory" else 2],
             "review": lambda: self._memories()[:1],

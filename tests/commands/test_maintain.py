@@ -292,12 +292,13 @@ def test_doctor_finds_runs_that_wait_in_vain(aged, actor):
 
 
 def test_doctor_misses_a_schedule_that_nobody_keeps(db, configure):
+    configure(maintenance_at="03:30")
     assert finding(doctor.content.daily_maintenance).status is Found.OK
     MigrationRecorder.Migration.objects.update(applied=timezone.now() - timedelta(days=5))
     found = finding(doctor.content.daily_maintenance)
     assert found.text == "has not run since the store was made"
     assert found.hint.startswith("Start the server, or let cron run")
-    configure(maintenance_worker=False)
+    configure(maintenance_at="03:30", maintenance_worker=False)
     assert finding(doctor.content.daily_maintenance).hint.startswith("Set maintenance_at and")
     today = timezone.localdate()
     for day, status in ((today - timedelta(days=2), Found.WARN), (today - timedelta(days=1), Found.OK)):

@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
 
+from memoryhub.accounts import invitations, people
 from memoryhub.models import (
     AgentToken,
     Fact,
@@ -33,6 +34,7 @@ PARAMETERS = (
     "once name add show"
 ).split()
 FORMS = ("markdown", "json", "md")
+INVITED = "invited"  # the user name of a person whose invitation is opened
 # URLs that end a session or redirect.
 LEADS_AWAY = {"logout", None, "single-sign-on", "single-sign-on-back", "authorize"}
 
@@ -48,6 +50,16 @@ def _below(found: list[Any], before: str) -> Iterator[tuple[str, URLPattern]]:
             yield from _below(one.url_patterns, before + str(one.pattern))
         else:
             yield before + str(one.pattern), one
+
+
+def invite(inviter: User) -> dict[str, Any]:
+    """Return the arguments of the address of an invitation."""
+    invited = User.objects.filter(username=INVITED).first()
+    if invited:
+        return {"account": invited.pk, "token": invitations.create_link(invited, inviter)}
+    rights = {"email": "", "role": "", "level": "public", "projects": ["harbor"], "clearance": ""}
+    user, token = invitations.invite(INVITED, inviter, **rights)
+    return {"account": user.pk, "token": token}
 
 
 class Walk:
@@ -104,6 +116,9 @@ class Walk:
         if not names:
             yield {}
             return
+        if pattern.name == "invitation":
+            yield from self._invitation()
+            return
         first, *others = names
         if pattern.name in ("memory", "session"):
             most *= 8
@@ -114,6 +129,12 @@ class Walk:
                 yield {first: value, **dict.fromkeys(others, "1")}
             else:
                 yield {first: value}
+
+    def _invitation(self) -> Iterator[dict[str, Any]]:
+        """Invite a person in the name of the visitor, if the visitor may do so."""
+        inviter = User.objects.get(pk=self.client.session["_auth_user_id"])
+        if people.may_manage_people(inviter):
+            yield invite(inviter)
 
     def _values(self, name: str, pattern: str, most: int) -> list[str]:
         if name == "session_id":

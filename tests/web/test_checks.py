@@ -123,7 +123,8 @@ def test_text_of_a_check_is_escaped(sign_in):
     assert "<b>x</b>" not in page
 
 
-def test_maintenance_page_lists_the_daily_run_of_checks(sign_in, remember):
+def test_maintenance_page_lists_the_daily_run_of_checks(sign_in, remember, configure):
+    configure(maintenance_at="03:30")
     create(sign_in("change_memory"))
     page = sign_in("view_maintenancerun", name="olga").get("/maintenance/")
     assert "Run memory checks" in page.content.decode()
