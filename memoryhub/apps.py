@@ -38,6 +38,7 @@ class MemoryhubConfig(AppConfig):
             capabilities.register(name, path)
         operations.register("import", "memoryhub.transfer.jobs.IMPORT_OPERATION")
         operations.register(operations.MEMORY_CHECKS, "memoryhub.checks.services.MEMORY_CHECKS")
+        operations.register(operations.SEND_DIGESTS, "memoryhub.digests.services.SEND_DIGESTS")
         operations.call_after_changes("memoryhub.checks.services.enqueue_checks")
 
         damage.watch_connections()

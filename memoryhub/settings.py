@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from typing import Any
+from urllib.parse import urlsplit
 
 import dj_database_url
 from csp.constants import NONE, SELF
@@ -33,6 +34,12 @@ DEBUG, HTTPS, BEHIND_PROXY = OPERATOR.debug, OPERATOR.https, OPERATOR.behind_pro
 PUBLIC_URL = OPERATOR.public_url
 OIDC_ISSUER, OIDC_NAME, OIDC_CREATE = OPERATOR.oidc_issuer, OPERATOR.oidc_name, OPERATOR.oidc_create
 OIDC_CLIENT_ID, OIDC_CLIENT_SECRET = OPERATOR.oidc_client_id, OPERATOR.oidc_client_secret
+MAIL = OPERATOR.mail_server()
+EMAIL_HOST, EMAIL_PORT, EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = MAIL.host, MAIL.port, MAIL.user, MAIL.password
+EMAIL_USE_TLS, EMAIL_USE_SSL, EMAIL_TIMEOUT = MAIL.starttls, MAIL.tls, 20
+DEFAULT_FROM_EMAIL = (
+    OPERATOR.email_from.strip() or f"memoryhub@{urlsplit(OPERATOR.public_url).hostname or 'localhost'}"
+)
 TIME_ZONE, ALLOWED_HOSTS = OPERATOR.time_zone, OPERATOR.allowed_hosts
 LOOPBACK_HOSTS = list(environment.LOOPBACK_HOSTS)
 

@@ -31,6 +31,7 @@ from memoryhub.memories.rows import CHUNK_SIZE, extend_sessions
 from memoryhub.memories.undo import Inverse, Undo, inverse_of, record_action
 from memoryhub.models import (
     AgentToken,
+    Digest,
     Event,
     Extraction,
     Fact,
@@ -229,6 +230,7 @@ def _rename(name: str, into: str) -> None:
     for check in MemoryCheck.objects.exclude(never_projects=[]):
         check.never_projects = [into if one == name else one for one in check.never_projects]
         check.save(update_fields=["never_projects"])
+    Digest.objects.filter(project=name).update(project=into)
     Project.objects.filter(name=name).update(name=into)
     ProjectIdentity.objects.filter(key=NAME + into).delete()
     _add_former_name(name, into)

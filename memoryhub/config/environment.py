@@ -10,8 +10,8 @@ import secrets
 import zoneinfo
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
-from urllib.parse import urlsplit
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
@@ -21,6 +21,8 @@ from memoryhub.config.tunables import Flag
 from memoryhub.core.client_ip import is_loopback
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+_MAIL_PORTS = {"smtp+tls": 587, "smtp+ssl": 465, "smtp": 25}
+_ADDRESS = re.compile(r"[^\s@<>,]+@[^\s@<>,]+")
 _HOST = re.compile(r"[a-z0-9.-]+|[0-9a-f:]+")  # a name or an address, as urlsplit writes it
 
 
@@ -30,6 +32,15 @@ class ConfigError(ValueError):
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
         super().__init__("\n".join(problems))
+
+
+class MailServer(NamedTuple):
+    host: str
+    port: int
+    user: str
+    password: str
+    starttls: bool
+    tls: bool
 
 
 def _variable(name: str, doc: str, default: Any = "", *, shown: str = "", secret: bool = False) -> Any:
@@ -114,6 +125,17 @@ class Operator(BaseSettings):
         "true to create an account at the first sign-in through that provider; it can read public memories",
         False,
     )
+    email_url: str = _variable(
+        "MEMORYHUB_EMAIL_URL",
+        "the mail server that sends digests: smtp+tls://USER:PASSWORD@HOST:587 (STARTTLS), smtp+ssl:// (TLS"
+        " from the start, port 465) or smtp:// (unencrypted, port 25, without a password)",
+        secret=True,
+    )
+    email_from: str = _variable(
+        "MEMORYHUB_EMAIL_FROM",
+        "the sender of digests, such as memoryhub@example.org",
+        shown="memoryhub@ and the host of MEMORYHUB_PUBLIC_URL",
+    )
     token: str = _variable(
         "MEMORYHUB_TOKEN",
         "the token of an agent that starts `manage.py mcp`, or that sends it from its own settings",
@@ -187,6 +209,38 @@ class Operator(BaseSettings):
         if "*" not in self.allowed_hosts and named not in self.allowed_hosts:
             self.allowed_hosts.append(named)
         return self
+
+    @model_validator(mode="after")
+    def _check_email(self) -> Operator:
+        """Require a valid mail server and sender."""
+        self.mail_server()
+        if self.email_from and not _ADDRESS.fullmatch(self.email_from.strip()):
+            raise ConfigError(["MEMORYHUB_EMAIL_FROM must be an e-mail address, such as hub@example.org"])
+        return self
+
+    def mail_server(self) -> MailServer:
+        """Return the mail server that MEMORYHUB_EMAIL_URL names; without it, one without a host."""
+        written = urlsplit(self.email_url.strip())
+        try:
+            host, port = written.hostname or "", written.port
+        except ValueError:
+            raise ConfigError(["MEMORYHUB_EMAIL_URL: the port must be a number"]) from None
+        if self.email_url.strip() and (written.scheme not in _MAIL_PORTS or not host):
+            raise ConfigError(
+                [f"MEMORYHUB_EMAIL_URL must be an address such as {' or '.join(_MAIL_PORTS)}://host:port"]
+            )
+        if written.scheme == "smtp" and written.password and not is_loopback(host):
+            raise ConfigError(
+                ["MEMORYHUB_EMAIL_URL would send its password unencrypted; write smtp+tls:// or smtp+ssl://"]
+            )
+        return MailServer(
+            host,
+            port or _MAIL_PORTS.get(written.scheme, 25),
+            unquote(written.username or ""),
+            unquote(written.password or ""),
+            starttls=written.scheme == "smtp+tls",
+            tls=written.scheme == "smtp+ssl",
+        )
 
     @model_validator(mode="after")
     def _check_oidc(self) -> Operator:

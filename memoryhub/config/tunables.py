@@ -134,6 +134,10 @@ class Config(BaseModel):
         False, "public DNS names in embeddings_url and llm_url may resolve to private addresses"
     )
 
+    webhook_private_addresses: Flag = _flag(
+        False, "webhooks of digests may lead to private addresses, and use http there"
+    )
+
     # Language model: reads conversations in the background; its key is MEMORYHUB_LLM_KEY, in the environment
     llm: str = _text_tunable(
         "none",

@@ -87,16 +87,19 @@ _PRIVATE_SUFFIXES = (".localhost", ".local", ".lan", ".internal", ".home.arpa")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
-def is_allowed_peer(host: str, address: str, *, private_names: bool) -> bool:
+def is_allowed_peer(host: str, address: str, *, private_names: bool, public_only: bool = False) -> bool:
     """Whether a request for this host may be sent to the address that its name led to.
 
     Never to link-local addresses, where clouds serve credentials. An address that the operator wrote and a
     name of the private network may lead anywhere else, a public name only to public addresses, unless
-    ``private_names``.
+    ``private_names``. ``public_only``: someone else than the operator wrote the URL, so that it may lead only
+    to public addresses.
     """
     ip = _unwrap_address(address)
     if ip.is_link_local:
         return False
+    if public_only:
+        return ip.is_global and not ip.is_multicast
     return ip.is_global or private_names or _is_private_name(host)
 
 
@@ -108,6 +111,13 @@ def _unwrap_address(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Addre
     if ip in _NAT64:
         return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
     return ip.ipv4_mapped or ip.sixtofour or ip
+
+
+def may_be_public(host: str) -> bool:
+    """Whether a host may lead to a public address: it is one, or its name is not of the private network."""
+    with suppress(ValueError):
+        return is_allowed_peer(host, host, private_names=False, public_only=True)
+    return not _is_private_name(host)
 
 
 def _is_private_name(host: str) -> bool:
@@ -139,14 +149,18 @@ class HttpAnswer:
 
 def post_json(
     url: str,
-    sent: dict[str, Any],
+    sent: dict[str, Any] | str,
     key: str,
     seconds: float,
     most_bytes: int,
     *,
     private_names: bool = False,
+    public_only: bool = False,
+    headers: Mapping[str, str] | None = None,
 ) -> HttpAnswer:
     """Post JSON and return the response, all within ``seconds`` except the DNS lookup.
+
+    ``sent``: the content, or its JSON in ASCII, such as one that ``headers`` sign.
 
     Raise Unreachable, also for a response of more than ``most_bytes`` and for an address that
     :func:`is_allowed_peer` refuses. Ignore redirects and proxy variables.
@@ -155,14 +169,15 @@ def post_json(
 
     import httpx2
 
-    content = json.dumps(sent)  # escapes unpaired surrogates, which httpx refuses
+    # json.dumps escapes unpaired surrogates, which httpx refuses.
+    content = sent if isinstance(sent, str) else json.dumps(sent)
     done: set[str] = set()
 
     async def note_step(step: str, info: dict[str, Any]) -> None:
         done.add(step)
         if step == "connection.connect_tcp.complete":
             # The address of the open connection: a second lookup could give another one (DNS rebinding).
-            await _check_peer(urlsplit(url).hostname or "", info["return_value"], private_names)
+            await _check_peer(urlsplit(url).hostname or "", info["return_value"], private_names, public_only)
 
     async def send() -> HttpAnswer:
         # httpx limits the time of each read, and would accept a slow trickle. A task has a total limit.
@@ -170,7 +185,11 @@ def post_json(
             asyncio.timeout(seconds),
             httpx2.AsyncClient(verify=_ssl_context(), trust_env=False, timeout=None) as client,
             client.stream(
-                "POST", url, content=content, headers=_headers(key), extensions={"trace": note_step}
+                "POST",
+                url,
+                content=content,
+                headers={**_headers(key), **(headers or {})},
+                extensions={"trace": note_step},
             ) as response,
         ):
             body = await _read_body(response, most_bytes) if response.status_code == HTTPStatus.OK else b""
@@ -182,12 +201,14 @@ def post_json(
         raise Unreachable(_describe_error(error), sent="http11.send_request_body.complete" in done) from None
 
 
-async def _check_peer(host: str, stream: Any, private_names: bool) -> None:
+async def _check_peer(host: str, stream: Any, private_names: bool, public_only: bool) -> None:
     """Close the connection and raise Unreachable if its address is not allowed for the host."""
     address = str(stream.get_extra_info("server_addr")[0])
-    if is_allowed_peer(host, address, private_names=private_names):
+    if is_allowed_peer(host, address, private_names=private_names, public_only=public_only):
         return
     await stream.aclose()
+    if public_only:  # its address would describe the network to the person who wrote the URL
+        raise Unreachable("is not at a public address; use another address", passes=False)
     fix = "no endpoint has such an address"
     if not _unwrap_address(address).is_link_local:
         fix = "write the address instead of the name, or set endpoint_private_names"

@@ -8,19 +8,20 @@ from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.db.migrations.recorder import MigrationRecorder
-from django.db.models import Max, Min
+from django.db.models import Max, Min, Q
 from django.utils import timezone
 
 from memoryhub.access.policy import Actor, system_actor
 from memoryhub.audit import clock
 from memoryhub.core.database import write_transaction
 from memoryhub.maintenance import runs
-from memoryhub.maintenance.operations import MEMORY_CHECKS, OPERATIONS, find_operation
+from memoryhub.maintenance.operations import MEMORY_CHECKS, OPERATIONS, SEND_DIGESTS, find_operation
 from memoryhub.memories.delete import delete_waiting
-from memoryhub.models import MaintenanceRun, MemoryCheck, RunChanges
+from memoryhub.models import Digest, MaintenanceRun, MemoryCheck, RunChanges
 
 SCHEDULE_ACTOR = system_actor("schedule")
 LIST_RETENTION = timedelta(days=30)
+PAUSE_AFTER_FAILURE = timedelta(minutes=10)
 DELETE_CHUNK = 20  # each list of changes has tens of kilobytes
 
 
@@ -77,9 +78,26 @@ def is_due(now: datetime) -> bool:
     return created is not None and created < due
 
 
+def enqueue_digests(now: datetime) -> list[MaintenanceRun]:
+    """Queue a run that sends the digests that are due, unless one is pending or failed a moment ago."""
+    if not Digest.objects.due(now).exists() or clock.current_pause():
+        return []
+    recent = Q(status__in=runs.PENDING) | Q(
+        status=MaintenanceRun.Status.FAILED, finished_at__gt=now - PAUSE_AFTER_FAILURE
+    )
+    with write_transaction():
+        if MaintenanceRun.objects.filter(recent, operation=SEND_DIGESTS, dry_run=False).exists():
+            return []
+        return [runs.enqueue(find_operation(SEND_DIGESTS) or SEND_DIGESTS, {}, SCHEDULE_ACTOR, now=now)]
+
+
 def enqueue_due(now: datetime | None = None) -> list[MaintenanceRun]:
-    """Queue the daily runs if they are due and no other process has queued them."""
+    """Queue the daily runs if they are due and no other process has queued them, and due digests."""
     now = now or timezone.now()
+    return [*enqueue_digests(now), *_enqueue_due_day(now)]
+
+
+def _enqueue_due_day(now: datetime) -> list[MaintenanceRun]:
     due = last_due_time(now)
     if due is None or not is_due(now) or clock.current_pause():
         return []

@@ -2,6 +2,7 @@
 
 from memoryhub.models.account import (
     AgentToken,
+    Digest,
     Identity,
     Membership,
     OAuthClient,
@@ -34,6 +35,7 @@ __all__ = [
     "CheckedMemory",
     "ClockState",
     "CodeReference",
+    "Digest",
     "Embedding",
     "Entity",
     "Event",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from typing import Self
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import models
@@ -88,6 +90,66 @@ class SavedSearch(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+CHANNELS = [("email", "E-mail"), ("webhook", "Webhook")]
+PERIODS = [("daily", "Every day"), ("weekly", "Every Monday")]
+
+
+class DigestQuerySet(models.QuerySet["Digest"]):
+    def due(self, now: datetime) -> Self:
+        """Return the digests of active people whose time has come, longest overdue first."""
+        rows = self.filter(enabled=True, user__is_active=True, next_at__lte=now)
+        return rows.order_by("next_at", "pk")
+
+
+class Digest(models.Model):
+    """A summary of memories that is sent to a person regularly. Only ``memoryhub.digests`` writes it.
+
+    ``since``: the end of the period that the last one covered. ``next_at``: when the next one is due, or its
+    next attempt. ``attempts``: failed ones for this period.
+    """
+
+    EMAIL, WEBHOOK = "email", "webhook"
+    DAILY, WEEKLY = "daily", "weekly"
+
+    uid = uid_field()
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="digests")
+    project = name_field(help_text="Empty: every project that the person sees")
+    channel = models.CharField(max_length=10, choices=CHANNELS)
+    period = models.CharField(max_length=10, choices=PERIODS)
+    level = models.CharField(
+        max_length=10,
+        default=Sensitivity.PUBLIC.value,
+        choices=[(level, level) for level in LEVELS[:2]],
+        help_text="The highest level of memories in an e-mail; a webhook gets public ones",
+    )
+    url = name_field(500, help_text="Of a webhook")
+    secret = name_field(100, editable=False, help_text="Signs the requests of a webhook")
+    hub_url = name_field(500, editable=False, help_text="The hub's address for links")
+    enabled = models.BooleanField(default=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    since = models.DateTimeField(default=timezone.now)
+    next_at = models.DateTimeField(default=timezone.now)
+    attempts = models.PositiveSmallIntegerField(default=0, editable=False)
+    error = name_field(500, editable=False)
+    failed_at = models.DateTimeField(null=True, blank=True, editable=False)
+    sent_at = models.DateTimeField(null=True, blank=True, editable=False)
+    tested_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    objects = DigestQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["created_at", "pk"]
+        indexes = [models.Index(fields=["next_at"], name="digest_next", condition=models.Q(enabled=True))]
+
+    def __str__(self) -> str:
+        return f"{self.period} digest of {self.user}"
+
+    @property
+    def target(self) -> str:
+        """Where it is sent: the address of its owner, or the host of a webhook, whose path is a secret."""
+        return self.user.email if self.channel == self.EMAIL else urlsplit(self.url).hostname or ""
 
 
 def default_rights() -> list[str]:

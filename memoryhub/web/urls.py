@@ -24,7 +24,7 @@ from memoryhub.web import (
 )
 from memoryhub.web import home as home_views
 from memoryhub.web import saved_searches as saved_searches_views
-from memoryhub.web.accounts import people, profile, sign_in
+from memoryhub.web.accounts import digests, people, profile, sign_in
 from memoryhub.web.accounts.authorize import authorize
 from memoryhub.web.base import views as base_views
 from memoryhub.web.connect import views as connect_views
@@ -201,6 +201,11 @@ urlpatterns: list[URLPattern] = [
     path("you/tokens/<slug:uid>/revoke/", profile.token_revoke, name="you-token-revoke"),
     path("you/apps/<slug:uid>/remove/", profile.app_remove, name="you-app-remove"),
     path("you/sessions/end/", profile.sessions_end, name="you-sessions-end"),
+    path("you/digests/", digests.digest_list, name="digests"),
+    path("you/digests/<slug:uid>/", digests.digest_page, name="digest"),
+    path("you/digests/<slug:uid>/test/", digests.digest_test, name="digest-test"),
+    path("you/digests/<slug:uid>/secret/", digests.digest_secret, name="digest-secret"),
+    path("you/digests/<slug:uid>/delete/", digests.digest_delete, name="digest-delete"),
     path("people/", people.people_list, name="people"),
     path("people/<str:name>/", people.person, name="person"),
     path("people/<str:name>/rights/", people.rights, name="person-rights"),

@@ -19,6 +19,7 @@ from memoryhub.facts import services
 from memoryhub.maintenance import runs
 from memoryhub.memories.schemas import EntityDraft, FactDraft, MemoryDraft, MemoryPatch
 from memoryhub.models import (
+    Digest,
     Event,
     Extraction,
     MaintenanceRun,
@@ -143,6 +144,9 @@ def _create_texts(boss: User, actor: Actor) -> None:
         owner=OWNER, project="harbor-board", prompt=f"What about {LONG_NAME}?", passed=False, **words
     )
     SavedSearch.objects.create(user=boss, name="Tides", page="search", query="q=tide")
+    Digest.objects.create(user=boss, channel="email", period="weekly", project=LONG_NAME[:200])
+    hook = {"channel": "webhook", "url": f"https://{'hooks' * 10}.example.org/x"}
+    Digest.objects.create(user=boss, period="daily", error="the webhook answers with 500", **hook)
     _connect_app()
 
 

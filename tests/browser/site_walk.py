@@ -14,6 +14,7 @@ from django.urls import URLPattern, reverse
 
 from memoryhub.models import (
     AgentToken,
+    Digest,
     Fact,
     Injection,
     MaintenanceRun,
@@ -92,6 +93,8 @@ class SiteWalk:
         about = str(pattern.pattern).partition("/")[0]
         if name == "memory-as":
             return [{"uid": self._memories()[0], "form": "markdown"}]
+        if name == "digest":
+            return [{"uid": uid} for uid in Digest.objects.values_list("uid", flat=True)]
         if name == "invitation":
             return [invite(self.user)]
         known: dict[str, Any] = {

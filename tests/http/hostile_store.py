@@ -29,6 +29,7 @@ from memoryhub.models import (
     AgentToken,
     CheckedMemory,
     CodeReference,
+    Digest,
     Embedding,
     Event,
     Evidence,
@@ -201,6 +202,7 @@ def _behind_the_doors(boss: User, actor: Actor) -> None:
         Extraction.objects.create(
             status="failed", project=text, error=text, actor=f"token:{text}", session_id=text, messages=[text]
         )
+        Digest.objects.create(user=boss, project=text[:200], channel="webhook", url=text, error=text)
         SavedSearch.objects.create(user=boss, name=text, page="search", query=f"q={text}")
         ModelUse.objects.create(day=timezone.now() - timedelta(days=number), model=text, calls=1)
         Injection.objects.create(session=Session.objects.first(), prompt_preview=text, project=text)

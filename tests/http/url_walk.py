@@ -14,6 +14,7 @@ from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, r
 from memoryhub.accounts import invitations, people
 from memoryhub.models import (
     AgentToken,
+    Digest,
     Fact,
     Injection,
     JournalEntry,
@@ -148,7 +149,8 @@ class Walk:
             "injections/": Injection,
             "transfer/": MaintenanceRun,
             "maintenance/": MaintenanceRun,
-            "you/": AgentToken,
+            "you/digests/": Digest,
+            "you/tokens/": AgentToken,
             "searches/": SavedSearch,
             "checks/": MemoryCheck,
         }

@@ -197,6 +197,8 @@ PICTURES = (
     Picture("run-undo", "run-undo", {"uid": "undoable"}),
     Picture("run-failed", "run", {"uid": "failed"}),
     Picture("language-model", "language-model"),
+    Picture("digests", "digests"),
+    Picture("digest", "digest", {"uid": "digest"}),
     Picture("you", "you"),
     Picture("people", "people"),
     Picture("person", "person", {"name": "person"}),

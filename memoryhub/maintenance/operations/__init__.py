@@ -43,7 +43,7 @@ def register(name: str, path: str) -> None:
     _registered[name] = path
 
 
-MEMORY_CHECKS = "memory_checks"
+MEMORY_CHECKS, SEND_DIGESTS = "memory_checks", "send_digests"
 _after_changes: list[str] = []  # dotted paths, imported on first use
 
 

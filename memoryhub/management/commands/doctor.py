@@ -48,6 +48,7 @@ CHECKS: tuple[Check, ...] = (
     content.maintenance_runs,
     content.daily_maintenance,
     installation.hosts,
+    installation.email,
     installation.static_files,
     installation.system_checks,
 )

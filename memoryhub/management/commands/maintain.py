@@ -187,7 +187,8 @@ class Command(BaseCommand):
             scheduler.delete_old_records(now)
             today = timezone.localdate(now)
             done = scheduler.last_scheduled_day()
-            return scheduler.enqueue_daily(self.actor, None if done and done >= today else today, now)
+            day = None if done and done >= today else today
+            return [*scheduler.enqueue_digests(now), *scheduler.enqueue_daily(self.actor, day, now)]
         started = []
         for name in scheduler.daily_operations():
             params = scheduler.daily_params(name)

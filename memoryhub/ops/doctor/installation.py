@@ -6,6 +6,7 @@ import os
 import pwd
 import re
 import shutil
+import smtplib
 import sqlite3
 import sys
 import tempfile
@@ -16,10 +17,13 @@ from pathlib import Path
 from django.conf import settings
 from django.contrib.staticfiles import finders
 from django.core.checks import run_checks
+from django.core.mail import get_connection
 
 from memoryhub.backends import vector_file
 from memoryhub.core import drafts
+from memoryhub.core.client_ip import is_loopback
 from memoryhub.core.text import format_count
+from memoryhub.digests.messages import describe_mail_error
 from memoryhub.ops import backup, checks
 from memoryhub.ops.doctor import Finding, check, fail, of_messages, ok, warn
 
@@ -28,6 +32,7 @@ _MB = 1_000_000
 LEAST_FREE, LITTLE_FREE = 50 * _MB, 500 * _MB
 _OTHERS_MAY_ENTER, _OTHERS_MAY_WRITE = 0o011, 0o022
 _LONG_WAIT_MINUTES = 60
+_MAIL_SECONDS = 10
 
 
 @check("python and sqlite")
@@ -198,6 +203,32 @@ def secret_key() -> Iterator[Finding]:
         )
         return
     yield ok(f"{len(key)} characters")
+
+
+@check("e-mail")
+def email() -> Iterator[Finding]:
+    """Sign in to the mail server that sends digests."""
+    if not settings.EMAIL_HOST:
+        yield ok("MEMORYHUB_EMAIL_URL is not set: digests go to webhooks only")
+        return
+    where = f"{settings.EMAIL_HOST}:{settings.EMAIL_PORT}"
+    connection = get_connection(timeout=_MAIL_SECONDS)
+    try:
+        connection.open()
+        connection.close()
+    except (smtplib.SMTPException, OSError) as error:
+        yield fail(f"{where}: {describe_mail_error(error)}", "Correct MEMORYHUB_EMAIL_URL.")
+        return
+    if settings.DEFAULT_FROM_EMAIL.endswith("@localhost"):
+        yield warn(
+            f"e-mails come from {settings.DEFAULT_FROM_EMAIL}, which servers refuse",
+            "Set MEMORYHUB_EMAIL_FROM.",
+        )
+    if not (settings.EMAIL_USE_TLS or settings.EMAIL_USE_SSL or is_loopback(settings.EMAIL_HOST)):
+        yield warn(
+            f"e-mails travel to {where} without encryption", "Write smtp+tls:// or smtp+ssl:// instead."
+        )
+    yield ok(f"{where} accepts the hub, which sends as {settings.DEFAULT_FROM_EMAIL}")
 
 
 _STATIC = re.compile(r"""{%\s*static\s+["']([^"']+)["']""")

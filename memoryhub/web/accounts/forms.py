@@ -178,7 +178,7 @@ class InviteForm(PlainForm):
     email = forms.EmailField(
         label="E-mail address",
         required=False,
-        help_text="Optional. Identifies the person in your organisation's sign-in. The hub sends no e-mail.",
+        help_text="Optional. For your organisation's sign-in, and for digests that the person turns on.",
     )
     role = forms.ChoiceField(required=False)
     level = forms.ChoiceField(label="Can see")

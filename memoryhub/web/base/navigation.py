@@ -129,6 +129,7 @@ SECTIONS = (
             Place("maintenance", "Maintenance", "consolidation compression upkeep", (), can_view_runs),
             Place("preview", "Recall test", "prompt preview agent shown checks effect", ("memory-checks",)),
             Place("language-model", "Language model", "llm budget settings", (), can_view_runs),
+            Place("digests", "Notifications", "digest e-mail mail webhook slack daily weekly"),
             Place("you", "Profile", "you own password theme time zone settings signed in"),
         ),
     ),

@@ -1,0 +1,185 @@
+"""A digest as an e-mail, and as a signed request in Slack's format. Both send it, or raise DeliveryFailed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+import smtplib
+from collections.abc import Iterator
+from datetime import datetime
+
+from django.conf import settings
+from django.core.mail import EmailMultiAlternatives
+from django.template.loader import render_to_string
+from django.urls import reverse
+
+from memoryhub.core.http_client import Unreachable, post_json
+from memoryhub.digests.content import Content
+from memoryhub.models import Digest
+
+WEBHOOK_SECONDS, MAX_ANSWER_BYTES = 15.0, 100_000
+_SECRET_PREFIX = "whsec_"  # noqa: S105 as libraries for Standard Webhooks expect it
+
+
+class DeliveryFailed(Exception):
+    """A digest was not delivered. The text is for its owner and contains no address and no password."""
+
+
+def send(digest: Digest, content: Content, now: datetime) -> None:
+    """Send a digest through its channel."""
+    if digest.channel == Digest.WEBHOOK:
+        _post_webhook(digest, content, now)
+    else:
+        _send_mail(digest, content)
+
+
+def delivery_id(digest: Digest) -> str:
+    """Return an id that all attempts for one period share, so that receivers can ignore repetitions."""
+    return f"{digest.uid}-{int(digest.since.timestamp())}"
+
+
+def hub_url(digest: Digest) -> str:
+    return str(settings.PUBLIC_URL or digest.hub_url)
+
+
+def settings_url(digest: Digest) -> str:
+    return hub_url(digest) + reverse("digest", args=[digest.uid])
+
+
+# --- E-mail -------------------------------------------------------------------------------------------------
+
+
+def subject(digest: Digest, content: Content) -> str:
+    about = f" · {digest.project}" if digest.project else ""
+    return f"Memories{about}: {content.summary or 'nothing new'}"
+
+
+def _send_mail(digest: Digest, content: Content) -> None:
+    if not settings.EMAIL_HOST:
+        raise DeliveryFailed("this hub sends no e-mail; ask an administrator to set MEMORYHUB_EMAIL_URL")
+    if not digest.user.email:
+        raise DeliveryFailed("your account has no e-mail address; ask an administrator to add it")
+    domain = settings.DEFAULT_FROM_EMAIL.rpartition("@")[2]
+    mail = EmailMultiAlternatives(
+        subject(digest, content),
+        plain_text(digest, content),
+        to=[digest.user.email],
+        headers={
+            "Message-ID": f"<{delivery_id(digest)}@{domain}>",
+            "List-Unsubscribe": f"<{settings_url(digest)}>",
+            "Auto-Submitted": "auto-generated",
+        },
+    )
+    context = {"content": content, "digest": digest, "hub": hub_url(digest), "settings": settings_url(digest)}
+    mail.attach_alternative(render_to_string("digests/mail.html", context), "text/html")
+    try:
+        mail.send()
+    except (smtplib.SMTPException, OSError, ValueError) as error:
+        raise DeliveryFailed(describe_mail_error(error)) from None
+
+
+def describe_mail_error(error: Exception) -> str:
+    """Describe a failure without the words of the server, which may repeat addresses and passwords."""
+    if isinstance(error, smtplib.SMTPAuthenticationError):
+        return "the mail server refuses the user name or the password"
+    if isinstance(error, smtplib.SMTPRecipientsRefused):
+        return "the mail server refuses the recipient's address"
+    if isinstance(error, smtplib.SMTPResponseException):
+        return f"the mail server answers with {error.smtp_code}"
+    if isinstance(error, TimeoutError):
+        return "the mail server does not answer in time"
+    if isinstance(error, smtplib.SMTPException):
+        return f"the mail server does not take the e-mail ({type(error).__name__})"
+    if isinstance(error, OSError):
+        return f"the mail server cannot be reached: {error.strerror or type(error).__name__}"
+    return "the e-mail cannot be written; ask an administrator to check your e-mail address"
+
+
+def plain_text(digest: Digest, content: Content) -> str:
+    """Return the text of the e-mail for readers without HTML."""
+    hub = hub_url(digest)
+    lines: list[str] = []
+    for section in content.sections:
+        lines += [f"{section.title} ({section.count:,})", ""]
+        for entry in section.entries:
+            about = f" [{entry.project}]" if entry.project and not digest.project else ""
+            lines += [f"* {entry.text}{about}", f"  {hub}{entry.path}"]
+        if section.more:
+            lines += [f"and {section.more:,} more: {hub}{section.path}"]
+        lines += [""]
+    if not content.sections:
+        lines += ["Nothing new since the last digest.", ""]
+    lines += ["--", f"Change or turn off this {digest.period} digest: {settings_url(digest)}", ""]
+    return "\n".join(lines)
+
+
+# --- Webhook ------------------------------------------------------------------------------------------------
+
+
+def new_secret() -> str:
+    """Return a signing secret in the form of Standard Webhooks."""
+    return _SECRET_PREFIX + base64.b64encode(secrets.token_bytes(24)).decode()
+
+
+def sign(secret: str, message_id: str, timestamp: str, body: str) -> str:
+    """Return the value of ``webhook-signature`` (Standard Webhooks): HMAC-SHA256 of id, time and body."""
+    key = base64.b64decode(secret.removeprefix(_SECRET_PREFIX))
+    signed = f"{message_id}.{timestamp}.{body}".encode()
+    return "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+
+
+def slack_text(digest: Digest, content: Content) -> str:
+    """Return the digest in Slack's markup. Titles are escaped, so that none makes a link or a mention."""
+    return "\n".join(_slack_lines(digest, content))
+
+
+def _slack_lines(digest: Digest, content: Content) -> Iterator[str]:
+    hub = hub_url(digest)
+    about = f" of {_slack_escape(digest.project)}" if digest.project else ""
+    yield f"*Memories{about}*: {content.summary or 'nothing new since the last digest'}"
+    for section in content.sections:
+        yield f"*{section.title}*"
+        for entry in section.entries:
+            project = f" ({_slack_escape(entry.project)})" if entry.project and not digest.project else ""
+            yield f"• <{_slack_url(hub + entry.path)}|{_slack_escape(entry.text)}>{project}"
+        if section.more:
+            yield f"<{_slack_url(hub + section.path)}|and {section.more:,} more>"
+
+
+def _slack_escape(text: str) -> str:
+    """Escape as Slack asks for, and replace the marks of bold, code, struck text and links by look-alikes."""
+    return _slack_url(text.translate(str.maketrans("*`|~_", "∗ˋ¦∼ˍ")))
+
+
+def _slack_url(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _post_webhook(digest: Digest, content: Content, now: datetime) -> None:
+    body = json.dumps({"text": slack_text(digest, content)})
+    message_id, timestamp = delivery_id(digest), str(int(now.timestamp()))
+    headers = {
+        "webhook-id": message_id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": sign(digest.secret, message_id, timestamp, body),
+    }
+    private = settings.MEMORYHUB.webhook_private_addresses
+    try:
+        answer = post_json(
+            digest.url,
+            body,
+            "",
+            WEBHOOK_SECONDS,
+            MAX_ANSWER_BYTES,
+            private_names=private,
+            public_only=not private,
+            headers=headers,
+        )
+    except Unreachable as error:
+        raise DeliveryFailed(f"the webhook {error}") from None
+    if not 200 <= answer.status < 300:
+        redirects = "; use the address that it redirects to" if 300 <= answer.status < 400 else ""
+        raise DeliveryFailed(f"the webhook answers with status {answer.status}{redirects}")
