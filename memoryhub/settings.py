@@ -31,6 +31,7 @@ DATABASE_URL = OPERATOR.database_url
 EMBEDDINGS_KEY, LLM_KEY = OPERATOR.embeddings_key, OPERATOR.llm_key
 DEBUG, HTTPS, BEHIND_PROXY = OPERATOR.debug, OPERATOR.https, OPERATOR.behind_proxy
 PUBLIC_URL = OPERATOR.public_url
+METRICS_TOKEN, LOG_FORMAT = OPERATOR.metrics_token, OPERATOR.log_format
 OIDC_ISSUER, OIDC_NAME, OIDC_CREATE = OPERATOR.oidc_issuer, OPERATOR.oidc_name, OPERATOR.oidc_create
 OIDC_CLIENT_ID, OIDC_CLIENT_SECRET = OPERATOR.oidc_client_id, OPERATOR.oidc_client_secret
 TIME_ZONE, ALLOWED_HOSTS = OPERATOR.time_zone, OPERATOR.allowed_hosts
@@ -61,6 +62,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "memoryhub.http.monitoring.MonitoringMiddleware",
     "memoryhub.http.middleware.SecurityHeadersMiddleware",
     "memoryhub.http.middleware.ReadTimeoutMiddleware",
     "memoryhub.http.middleware.ApiProblemMiddleware",
@@ -192,7 +194,7 @@ if HTTPS:
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS
-SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]
 if BEHIND_PROXY:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
@@ -232,16 +234,17 @@ LOGGING = {
             "format": "[{server_time}] {message}",
             "style": "{",
         },
+        "json": {"()": "memoryhub.core.logs.JsonFormatter"},
     },
     "handlers": {
         "console": {
             "class": "logging.StreamHandler",
-            "formatter": "plain",
+            "formatter": LOG_FORMAT,
             "filters": ["without_secrets"],
         },
         "server": {
             "class": "logging.StreamHandler",
-            "formatter": "server",
+            "formatter": "json" if LOG_FORMAT == "json" else "server",
             "filters": ["without_secrets"],
         },
     },

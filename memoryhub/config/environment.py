@@ -10,7 +10,7 @@ import secrets
 import zoneinfo
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
@@ -97,6 +97,16 @@ class Operator(BaseSettings):
         " MCP",
     )
     debug: Flag = _variable("MEMORYHUB_DEBUG", "error pages for developers; never on a network", False)
+    metrics_token: str = _variable(
+        "MEMORYHUB_METRICS_TOKEN",
+        "enables /metrics for Prometheus, which sends it as a bearer token; at least 16 characters",
+        secret=True,
+    )
+    log_format: Literal["plain", "json"] = _variable(
+        "MEMORYHUB_LOG_FORMAT",
+        "plain, or json: one JSON object per line, and a line for each request",
+        "plain",
+    )
     time_zone: str = _variable("MEMORYHUB_TIME_ZONE", "the time zone of pages", "UTC")
     oidc_issuer: str = _variable(
         "MEMORYHUB_OIDC_ISSUER",
@@ -162,6 +172,20 @@ class Operator(BaseSettings):
         except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
             problem = f"MEMORYHUB_TIME_ZONE: there is no time zone {written!r}; write one like Europe/Berlin"
             raise ConfigError([problem]) from None
+        return written
+
+    @field_validator("log_format", mode="before")
+    @classmethod
+    def _require_log_format(cls, written: str) -> str:
+        if written not in ("plain", "json"):
+            raise ConfigError([f"MEMORYHUB_LOG_FORMAT must be plain or json, not {written!r}"])
+        return written
+
+    @field_validator("metrics_token")
+    @classmethod
+    def _require_long_token(cls, written: str) -> str:
+        if written and not re.fullmatch(r"[!-~]{16,}", written):
+            raise ConfigError(["MEMORYHUB_METRICS_TOKEN must have at least 16 characters and no spaces"])
         return written
 
     @model_validator(mode="after")

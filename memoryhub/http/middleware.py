@@ -124,7 +124,7 @@ def _may_upload(request: HttpRequest) -> bool:
     return request.path_info == reverse("import-start") or request.path_info.startswith("/api/")
 
 
-_HEALTH_PATHS = frozenset({"/healthz", "/readyz"})
+_HEALTH_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 _API_PATHS = _HEALTH_PATHS | {"/api", "/mcp"}
 _IMPORT_PATH = "/api/v1/import"  # its body is a file, stored while it arrives
 _ERROR_MEDIA_TYPES = (MEDIA_TYPE, "application/json")  # problems, and the JSON-RPC errors of MCP
