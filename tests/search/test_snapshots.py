@@ -139,3 +139,35 @@ def test_number_of_queries_does_not_grow_with_replacements(
         snapshot = load_snapshot(MemoryFilter(), CLEARANCE, APRIL)
     assert {one.superseded_by for one in snapshot.versions} == {None, new}
     assert snapshot.is_complete
+
+
+class TestPins:
+    """A pin comes first if it matches as well as any other result must."""
+
+    QUERY = "how is the shop deployed to production"
+
+    @pytest.fixture
+    def memories(self, stored_in_march):
+        stored_in_march("The shop is deployed to production with make ship", title="Deploy")
+        stored_in_march("Lunch is at noon, and the kitchen is next to the shop", title="Lunch", pinned=True)
+
+    def find(self, min_score):
+        snapshot = load_snapshot(MemoryFilter(), CLEARANCE, APRIL)
+        found = search_snapshot(snapshot, self.QUERY, limit=10, min_score=min_score, pinned_first=True)
+        return [hit.memory.title for hit in found.hits]
+
+    def test_weak_pin_is_not_first(self, memories):
+        assert self.find(0.0) == ["Deploy", "Lunch"]
+
+    def test_weak_pin_is_not_found_above_the_floor(self, memories):
+        assert self.find(None) == ["Deploy"]
+
+    def test_weak_pin_of_an_earlier_version_is_not_first(self, memories, actor):
+        change(Memory.objects.get(title="Lunch"), actor, content="Lunch is at one")
+        assert self.find(0.0) == ["Deploy", "Lunch"]
+
+    def test_matching_pin_is_first(self, memories, stored_in_march):
+        stored_in_march(
+            "To deploy the shop to production, ask Mara", title="Ask", pinned=True, importance=0.1
+        )
+        assert self.find(0.0)[0] == "Ask"
