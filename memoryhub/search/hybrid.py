@@ -73,8 +73,9 @@ class SearchResults:
 
     If more memories match than are scored, ``total`` is not ``exact``. ``mode`` is the mode that ran: lexical
     if vectors could not be used, with the reason in ``failure``. ``note``: the vectors are incomplete.
-    ``min_match``: the least match of a pin that comes first. ``model``: the embedding model. ``unknown``: words of the query that no row contains. ``suggestions``:
-    corrected queries; if ``is_corrected``, the results are those of the first one.
+    ``min_match``: the least match of a pin that comes first. ``model``: the embedding model. ``unknown``:
+    words of the query that no row contains. ``suggestions``: corrected queries; if ``is_corrected``, the
+    results are those of the first one.
     """
 
     hits: list[Hit] = field(default_factory=list)

@@ -144,12 +144,16 @@ def test_number_of_queries_does_not_grow_with_replacements(
 class TestPins:
     """A pin comes first if it matches as well as any other result must."""
 
-    QUERY = "how is the shop deployed to production"
+    QUERY = "how is the shop deployed to production servers with make ship from main"
 
     @pytest.fixture
     def memories(self, stored_in_march):
-        stored_in_march("The shop is deployed to production with make ship", title="Deploy")
-        stored_in_march("Lunch is at noon, and the kitchen is next to the shop", title="Lunch", pinned=True)
+        stored_in_march("The shop is deployed to production servers from main with make ship", title="Deploy")
+        stored_in_march(
+            "Lunch is at noon, and the kitchen is above the shop",
+            title="Lunch",
+            pinned=True,
+        )
 
     def find(self, min_score):
         snapshot = load_snapshot(MemoryFilter(), CLEARANCE, APRIL)
@@ -168,6 +172,9 @@ class TestPins:
 
     def test_matching_pin_is_first(self, memories, stored_in_march):
         stored_in_march(
-            "To deploy the shop to production, ask Mara", title="Ask", pinned=True, importance=0.1
+            "Deployed the shop to production servers from main? Ask Mara",
+            title="Ask",
+            pinned=True,
+            importance=0.1,
         )
         assert self.find(0.0)[0] == "Ask"
