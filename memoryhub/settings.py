@@ -51,6 +51,8 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
+    "allauth.account",  # without "allauth" itself: none of its templates can be shown
+    "allauth.mfa",
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
     "django_extensions",
@@ -71,6 +73,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "memoryhub.http.middleware.PagePolicyMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -162,6 +165,18 @@ AUTH_PASSWORD_VALIDATORS = [
         "NumericPasswordValidator",
     )
 ]
+# django-allauth: no sign-up, no e-mail. Attempts are throttled by memoryhub.accounts.sign_in.
+ACCOUNT_ADAPTER = "memoryhub.accounts.adapters.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"username"}
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_RATE_LIMITS = MFA_RATE_LIMITS = False
+ACCOUNT_SESSION_REMEMBER = True
+MFA_ADAPTER = "memoryhub.accounts.adapters.SecondFactorAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_RECOVERY_CODES_SHOW_ONCE = True
+MFA_TOTP_ISSUER = "memoryhub"
+MFA_TOTP_TOLERANCE = 1  # codes before and after the current one, for clocks that differ
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"

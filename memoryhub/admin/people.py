@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import allauth.account.admin
+import allauth.mfa.admin  # noqa: F401  both register models
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
 from django.contrib import admin, messages
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import unquote
@@ -154,6 +158,7 @@ def _changed_fields(message: Any) -> list[str]:
     return sorted({name for part in parts for name in part.get("fields", [part.get("name", "")]) if name})
 
 
-admin.site.unregister([User, Group])
+# Second factors are managed on the hub's pages; addresses of django-allauth are not used.
+admin.site.unregister([User, Group, EmailAddress, Authenticator])
 admin.site.register(User, PersonAdmin)
 admin.site.register(Group, RoleAdmin)
