@@ -53,6 +53,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "allauth.account",  # without "allauth" itself: none of its templates can be shown
     "allauth.mfa",
+    "allauth.socialaccount",
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
     "django_extensions",
@@ -153,8 +154,6 @@ DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTHENTICATION_BACKENDS = ["memoryhub.accounts.clearance.AccountBackend"]
-if OIDC_ISSUER:
-    AUTHENTICATION_BACKENDS.append("memoryhub.accounts.single_sign_on.SingleSignOnBackend")
 PASSWORD_RESET_TIMEOUT = 7 * 24 * 3600  # seconds; invitations expire after it
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
@@ -177,6 +176,8 @@ MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_RECOVERY_CODES_SHOW_ONCE = True
 MFA_TOTP_ISSUER = "memoryhub"
 MFA_TOTP_TOLERANCE = 1  # codes before and after the current one, for clocks that differ
+SOCIALACCOUNT_ADAPTER = "memoryhub.accounts.single_sign_on.SingleSignOnAdapter"
+SOCIALACCOUNT_REQUESTS_TIMEOUT = 10  # seconds to wait for the provider
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"

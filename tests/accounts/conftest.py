@@ -97,10 +97,6 @@ def provider(settings: Any, db: None) -> Iterator[Provider]:
     one = Provider()
     server = serve(one)
     settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID, settings.OIDC_CLIENT_SECRET = one.issuer, CLIENT, SECRET
-    settings.AUTHENTICATION_BACKENDS = [
-        "memoryhub.accounts.clearance.AccountBackend",
-        "memoryhub.accounts.single_sign_on.SingleSignOnBackend",
-    ]
     User.objects.create_user("ada", email="Ada@example.org")
     yield one
     server.shutdown()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+from allauth.socialaccount.models import SocialAccount
 from django.apps import apps
 from django.conf import settings
 from django.contrib.auth.models import Group, User
@@ -33,7 +34,6 @@ from memoryhub.models import (
     Event,
     Evidence,
     Extraction,
-    Identity,
     Injection,
     MaintenanceRun,
     Membership,
@@ -265,7 +265,7 @@ def _people() -> None:
         user.save()
         Membership.objects.create(user=user, project=payload(number))
         if number != 4:  # whose page shows the address instead
-            Identity.objects.create(user=user, issuer=payload(number), subject=payload(number))
+            SocialAccount.objects.create(user=user, provider=payload(number), uid=payload(number))
         Profile.objects.filter(user=user).update(confined=True)
         Group.objects.create(name=payload(number))
 

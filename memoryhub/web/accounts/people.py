@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from memoryhub.accounts import invitations, people, roles, second_factors
+from memoryhub.accounts import identities, invitations, people, roles, second_factors
 from memoryhub.accounts.clearance import is_confined
 from memoryhub.memories.errors import StoreError
 from memoryhub.models import JournalEntry, Membership
@@ -228,7 +228,7 @@ def _render_person(request: HttpRequest, user: User, **forms: PlainForm) -> Http
         "memberships": list(Membership.objects.filter(user=user)),
         "confined": is_confined(user),
         "organisation": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
-        "identity": getattr(user, "identity", None),
+        "identity": identities.find_identity(user),
         "journal": JournalEntry.objects.about_person(user.username)[:MAX_JOURNAL_ROWS],
         **{name: make(manager, user, None) for name, make in PERSON_FORMS.items() if name not in forms},
         **forms,

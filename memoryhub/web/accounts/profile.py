@@ -18,7 +18,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from memoryhub.access.policy import AGENT_PREFIX, LEVELS
-from memoryhub.accounts import oauth, people, roles, second_factors, sign_in, tokens
+from memoryhub.accounts import identities, oauth, people, roles, second_factors, sign_in, tokens
 from memoryhub.accounts.clearance import is_confined, request_actor, request_clearance, user_clearance
 from memoryhub.injection.queries import count_helped
 from memoryhub.memories.errors import StoreError
@@ -167,7 +167,7 @@ def _render_page(request: HttpRequest, **forms: PlainForm) -> HttpResponse:
         "preferences": forms.get("preferences") or PreferencesForm(initial=kept),
         "password": forms.get("password") or PasswordForm(request),
         "organisation": settings.OIDC_NAME if settings.OIDC_ISSUER else "",
-        "identity": getattr(user, "identity", None) if settings.OIDC_ISSUER else None,
+        "identity": identities.find_identity(user) if settings.OIDC_ISSUER else None,
         "second_factors": factors,
         "kinds": {one.type for one in factors},
         "may_issue": may_issue,

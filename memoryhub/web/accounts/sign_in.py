@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from allauth.account.forms import LoginForm
@@ -125,7 +124,6 @@ def _accept_invitation(user: User, token: str, form: FirstPasswordForm, passkey:
     return invitations.accept_invitation(user.pk, token, form.cleaned_data["password"])
 
 
-logger = logging.getLogger(__name__)
 INVITATION_TEMPLATE = "registration/invitation.html"
 
 
@@ -135,15 +133,9 @@ def single_sign_on_start(request: HttpRequest) -> HttpResponse:
     """Redirect to the organisation's provider. ``next``: a page of this site to return to."""
     if not settings.OIDC_ISSUER:
         raise Http404
-    # The library is part of an optional extra.
-    from memoryhub.accounts.single_sign_on import FAILED_URL, ProviderUnavailable, StartSingleSignOnView
+    from memoryhub.accounts.single_sign_on import start_sign_in  # its library is an optional extra
 
-    try:
-        response: HttpResponse = StartSingleSignOnView.as_view()(request)
-    except ProviderUnavailable as error:
-        logger.warning("%s", error)
-        return redirect(FAILED_URL)
-    return response
+    return start_sign_in(request)
 
 
 @login_not_required
@@ -156,9 +148,9 @@ def single_sign_on_return(request: HttpRequest) -> HttpResponse:
         # The page accepts a password meanwhile.
         context = {"organisation": settings.OIDC_NAME, "action": reverse("login")}
         return _render_wait(request, seconds, {**context, "organisation_minutes": -(-seconds // 60)})
-    from memoryhub.accounts.single_sign_on import SingleSignOnCallbackView
+    from memoryhub.accounts.single_sign_on import finish_sign_in
 
-    response: HttpResponse = SingleSignOnCallbackView.as_view()(request)
+    response: HttpResponse = finish_sign_in(request)
     return response
 
 
