@@ -57,7 +57,7 @@ def discover_endpoints() -> dict[str, Any]:
     if cached and time.monotonic() - fetched_at < DISCOVERY_CACHE_SECONDS:
         return cached
     try:
-        document = _fetch(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+        document: dict[str, Any] = _fetch(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
         endpoints = [urlsplit(str(document[name])) for name in _ENDPOINTS]
         if document["issuer"] != issuer:
             raise ValueError(f"its issuer is {document['issuer']!r}")

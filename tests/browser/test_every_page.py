@@ -18,6 +18,7 @@ from django.test import Client
 from playwright.sync_api import Page, expect
 
 from memoryhub.web.stats import views
+from tests.accounts.passkey import confirm_session
 from tests.browser import full_store
 from tests.browser.conftest import OpenPage, Watch
 from tests.browser.page_checks import PHONE, WIDE, PageChecks, Requests, unfold
@@ -63,7 +64,7 @@ def test_nothing_is_to_be_mended_on_any_page(
 ) -> None:
     watch.expect(404, 422)
     boss = full_store.fill_store()
-    client = signed_in_client(boss, "private", "secret")
+    client = confirm_session(signed_in_client(boss, "private", "secret"), boss)
     page = open_page(NOT_FOUND)
     page.context.add_cookies(
         [{"name": "sessionid", "value": client.cookies["sessionid"].value, "url": live_server.url}]

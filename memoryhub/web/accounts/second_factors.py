@@ -184,6 +184,10 @@ class RecoveryCodes(ViewRecoveryCodesView):  # type: ignore[misc]
 
     template_name = "you/recovery_codes.html"
 
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        context: dict[str, Any] = super().get_context_data(**kwargs)
+        return {**context, "unused_code_count": len(context["unused_codes"])}
+
 
 class NewRecoveryCodes(GenerateRecoveryCodesView):  # type: ignore[misc]
     template_name = "you/recovery_codes.html"
