@@ -52,6 +52,13 @@ class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]
         """Return the secret, or raise InvalidToken if the hub's secret key has changed."""
         return _fernet().decrypt(encrypted_text.encode()).decode()
 
+    def build_totp_svg(self, url: str) -> str:
+        """Return the QR code on white, so that it can be read on a dark page."""
+        import qrcode
+        from qrcode.image.svg import SvgPathFillImage
+
+        return str(qrcode.make(url, image_factory=SvgPathFillImage).to_string(encoding="unicode"))
+
     def generate_authenticator_name(self, user: Any, type: Any) -> str:
         return "Passkey"
 

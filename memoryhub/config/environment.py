@@ -68,7 +68,7 @@ class Operator(BaseSettings):
     )
     secret_key: str = _variable(
         "MEMORYHUB_SECRET_KEY",
-        "signs browser sessions; a new key ends all of them",
+        "signs browser sessions, which a new key ends, and encrypts second factors",
         shown="created at first use in LETSGO_HOME/secret-key",
         secret=True,
     )
