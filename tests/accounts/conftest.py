@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from memoryhub.access.policy import LEVELS, system_actor
+from memoryhub.http import rate_limit
 from memoryhub.maintenance import results
 from memoryhub.models import (
     Event,
@@ -89,6 +90,12 @@ def _furnish(remember: Callable[..., Memory], project: str, level: str) -> Memor
         reach=results.clearance_to_json(system_actor("tests").clearance),
     )
     return memory
+
+
+@pytest.fixture(autouse=True)
+def full_buckets() -> None:
+    """Tests share addresses."""
+    rate_limit.reset_limits()
 
 
 @pytest.fixture

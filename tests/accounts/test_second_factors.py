@@ -12,12 +12,15 @@ from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
 from django.conf import settings as django_settings
 from django.contrib.auth.models import Group, User
+from django.contrib.sessions.models import Session
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
 
 from memoryhub.accounts import sign_in
+from memoryhub.http import rate_limit
 from memoryhub.models import JournalEntry
+from tests.accounts.passkey import confirm_session, create_passkey
 from tests.clients import PASSWORD, create_person, signed_in_client
 
 STEP, SET_UP, CODES = "/login/step/", "/you/authenticator/", "/you/codes/"
@@ -270,6 +273,16 @@ class TestOwnPages:
         assert "Add a passkey" not in client.get("/you/").content.decode()
         assert client.get(SET_UP).status_code == 403
 
+    def test_only_way_to_sign_in_is_not_removed(self, ada):
+        passkey = create_passkey(ada)
+        path = f"/you/passkeys/{passkey.pk}/remove/"
+        User.objects.filter(pk=ada.pk).update(password="!none")
+        client = confirm_session(signed_in_client(User.objects.get(pk=ada.pk)), ada)
+        assert "only way to sign in" in client.post(path, follow=True).content.decode()
+        create_passkey(ada, "Phone")
+        assert client.post(path)["Location"] == "/you/"
+        assert [str(one) for one in Authenticator.objects.filter(type="webauthn")] == ["Phone"]
+
     def test_passkey_of_another_person_cannot_be_removed(self, app, ada):
         theirs = Authenticator.objects.create(user=create_person("eve"), type="webauthn", data={"name": "x"})
         client = confirmed(signed_in_client(ada))
@@ -342,6 +355,32 @@ class TestRemovalByOthers:
         for name, words in (("ada", "has no second factor"), ("nobody", "no account is called")):
             with pytest.raises(CommandError, match=words):
                 call_command("remove_second_factors", name)
+
+
+class TestPasskeySignIn:
+    PATH = "/login/passkey/"
+
+    @pytest.mark.parametrize("path", [PATH, "/login/organisation/"])
+    def test_sign_ins_that_store_a_session_are_limited_by_address(self, provider, monkeypatch, path):
+        monkeypatch.setattr(rate_limit, "SIGN_INS_PER_MINUTE", 3)
+        asks: Any = {"headers": {"Accept": "application/json"}}
+        statuses = [Client(REMOTE_ADDR="10.0.0.1").get(path, **asks).status_code for _ in range(4)]
+        assert statuses[0] in (200, 302)
+        assert statuses[:3] == [statuses[0]] * 3
+        assert statuses[3] == 429
+        assert Session.objects.count() == 3
+        assert Client(REMOTE_ADDR="10.0.0.2").get(path, **asks).status_code == statuses[0]
+
+    @pytest.mark.parametrize(
+        "credential", ["", "{}", "[]", "null", '"x"', '{"response": {"userHandle": "MQ"}}']
+    )
+    def test_invalid_credential_is_refused_and_the_target_kept(self, ada, credential):
+        client = Client()
+        client.get(self.PATH, headers={"Accept": "application/json"})
+        answer = client.post(self.PATH, {"credential": credential, "next": "/trash/"})
+        assert (answer.status_code, answer["Location"]) == (302, "/login/?next=%2Ftrash%2F")
+        assert not is_signed_in(client)
+        assert "This sign-in was refused" in client.get("/login/").content.decode()
 
 
 def test_admin_shows_no_tables_of_the_library(admin_client):

@@ -26,11 +26,15 @@ from cryptography.fernet import InvalidToken
 from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.urls import reverse, reverse_lazy
+from django.utils.decorators import method_decorator
 from django.utils.http import urlencode
 
-from memoryhub.accounts import second_factors, sign_in
+from memoryhub.accounts import identities, second_factors, sign_in
 from memoryhub.accounts.adapters import SIGN_IN_REFUSED
+from memoryhub.web.accounts.sign_in import limit_started_sign_ins
+from memoryhub.web.base.requests import signed_in_user
 
 PROFILE_SECTION = reverse_lazy("you")
 WRONG_CODE = "This code is wrong, has expired or was used before."
@@ -38,6 +42,7 @@ KEY_CHANGED = (
     "Codes cannot be checked, because the hub's secret key has changed. "
     "Use a passkey, or ask an administrator to remove your second factors."
 )
+ONLY_WAY_IN = "This passkey is your only way to sign in. Add another, or ask an administrator for a password."
 
 
 def code_field() -> forms.CharField:
@@ -124,8 +129,13 @@ class SecondStep(Throttled, AuthenticateView):  # type: ignore[misc]
         return {**super().get_context_data(), "kinds": kinds, "person": self.person()}
 
 
+@method_decorator(limit_started_sign_ins, name="get")
 class PasskeySignIn(LoginWebAuthnView):  # type: ignore[misc]
     """Sign-in with a passkey alone. GET returns the challenge for the script."""
+
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        response: HttpResponse = super().get(request, *args, **kwargs)
+        return response
 
     def form_invalid(self, form: Any) -> HttpResponse:
         messages.error(self.request, SIGN_IN_REFUSED)
@@ -134,9 +144,7 @@ class PasskeySignIn(LoginWebAuthnView):  # type: ignore[misc]
 
 def _to_sign_in(request: HttpRequest) -> HttpResponse:
     target = request.POST.get("next", "")
-    response = HttpResponse(status=302)
-    response["Location"] = reverse("login") + (f"?{urlencode({'next': target})}" if target else "")
-    return response
+    return redirect(reverse("login") + (f"?{urlencode({'next': target})}" if target else ""))
 
 
 class _Confirm(Throttled):
@@ -208,10 +216,17 @@ class AddPasskey(AddWebAuthnView):  # type: ignore[misc]
 
 
 class RemovePasskey(RemoveWebAuthnView):  # type: ignore[misc]
+    """Removes a passkey, unless it is the only way to sign in."""
+
     template_name = "you/second_factor_remove.html"
     success_url = PROFILE_SECTION
 
     def form_valid(self, form: Any) -> HttpResponse:
+        user = signed_in_user(self.request)
+        others = self.get_queryset().exclude(pk=self.object.pk).exists()
+        if not others and not user.has_usable_password() and not identities.find_identity(user):
+            messages.error(self.request, ONLY_WAY_IN)
+            return redirect("you")
         response: HttpResponse = super().form_valid(form)
         messages.success(self.request, "The passkey is removed.")
         return response

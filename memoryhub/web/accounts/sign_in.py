@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from allauth.account.forms import LoginForm
@@ -17,6 +19,7 @@ from django.contrib.auth.signals import user_login_failed
 from django.contrib.auth.views import LogoutView
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.decorators import method_decorator
@@ -25,6 +28,8 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_safe
 
 from memoryhub.accounts import invitations, roles, sign_in
+from memoryhub.accounts.sign_in import client_address
+from memoryhub.http.rate_limit import count_started_sign_in
 from memoryhub.memories.errors import StoreError
 from memoryhub.web.accounts.forms import FirstPasswordForm
 
@@ -127,8 +132,23 @@ def _accept_invitation(user: User, token: str, form: FirstPasswordForm, passkey:
 INVITATION_TEMPLATE = "registration/invitation.html"
 
 
+def limit_started_sign_ins(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """Limit GET requests of one address: each stores a session, for a visitor whom no one knows yet."""
+
+    @wraps(view)
+    def limited(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        seconds = count_started_sign_in(client_address(request)) if request.method == "GET" else 0
+        if not seconds:
+            return view(request, *args, **kwargs)
+        text = "Too many sign-ins were started from here. Wait a minute, then try again."
+        return HttpResponse(text, status=429, content_type="text/plain", headers={"Retry-After": "60"})
+
+    return limited
+
+
 @login_not_required
 @require_safe
+@limit_started_sign_ins
 def single_sign_on_start(request: HttpRequest) -> HttpResponse:
     """Redirect to the organisation's provider. ``next``: a page of this site to return to."""
     if not settings.OIDC_ISSUER:
