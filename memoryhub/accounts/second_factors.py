@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from allauth.mfa import signals
+from cryptography.fernet import InvalidToken
 from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_login_failed
 from django.http import HttpRequest
@@ -61,6 +62,19 @@ def remove_all(user: User, actor: Actor) -> int:
         detail = {"kinds": sorted({describe(one) for one in found})}
         journal.record(actor, [journal.Change(REMOVED, PERSON_TYPE, name, detail, owner=name)])
     return len(found)
+
+
+def count_unreadable() -> int:
+    """Return how many secrets of codes cannot be decrypted, because the hub's secret key has changed."""
+    from allauth.mfa.utils import decrypt
+
+    unreadable = 0
+    for data in _authenticators().exclude(type="webauthn").values_list("data", flat=True):
+        try:
+            decrypt(data.get("secret") or data["seed"])
+        except InvalidToken:
+            unreadable += 1
+    return unreadable
 
 
 def describe(authenticator: Any) -> str:
