@@ -12,6 +12,8 @@ import hmac
 import logging
 import secrets
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -77,9 +79,19 @@ def _fetch(url: str, **headers: str) -> Any:
     return response.json()
 
 
+@contextmanager
+def _refuse_unreadable() -> Iterator[None]:
+    """Turn an answer that is no token, or not of the expected form, into a failed sign-in."""
+    try:
+        yield
+    except (jwt.PyJWTError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise OAuth2Error(f"unusable answer: {error!r}") from error
+
+
 class ProviderAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
     """Asks the provider, and checks what it answers."""
 
+    expires_in_key = ""  # the access token is used once, at once
     nonce = ""
 
     def __init__(self, request: HttpRequest, provider_id: str = "") -> None:
@@ -95,12 +107,17 @@ class ProviderAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
     def get_callback_url(self, request: HttpRequest, app: SocialApp) -> str:
         return request.build_absolute_uri(reverse("single-sign-on-back"))
 
+    def get_access_token_data(self, *args: Any, **kwargs: Any) -> Any:
+        with _refuse_unreadable():
+            return super().get_access_token_data(*args, **kwargs)
+
     def complete_login(self, request: HttpRequest, app: SocialApp, token: Any, **kwargs: Any) -> Any:
         """Return the sign-in of the subject that both the token and the claims name."""
-        payload = self._decode(kwargs["response"]["id_token"])
-        claims = _fetch(self.profile_url, Authorization=f"Bearer {token.token}")
-        if claims.get("sub") != payload["sub"]:
-            raise OAuth2Error("the claims are about another subject")
+        with _refuse_unreadable():
+            payload = self._decode(kwargs["response"]["id_token"])
+            claims = _fetch(self.profile_url, Authorization=f"Bearer {token.token}")
+            if claims.get("sub") != payload["sub"]:
+                raise OAuth2Error("the claims are about another subject")
         account = SocialAccount(provider=settings.OIDC_ISSUER, uid=payload["sub"])
         login = SocialLogin(account=account, provider=self.get_provider())
         login.claims = claims
@@ -199,21 +216,10 @@ def start_sign_in(request: HttpRequest) -> HttpResponse:
 class CallbackView(OAuth2CallbackView):  # type: ignore[misc]
     """The return from the provider, for the sign-in that this browser has started."""
 
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        self.context: dict[str, Any] = {}
-        try:
-            response: HttpResponse = super().dispatch(request, *args, **kwargs)
-        except (jwt.PyJWTError, AttributeError, KeyError, TypeError, ValueError) as error:
-            provider = self.adapter.get_provider()
-            response = render_authentication_error(
-                request, provider, exception=error, extra_context=self.context
-            )
-        return response
-
     def _get_state(self, request: HttpRequest, provider: Any) -> tuple[Any, Any]:
         state, response = super()._get_state(request, provider)
         if state:
-            self.context, self.adapter.nonce = {"state": state}, state["nonce"]
+            self.adapter.nonce = state["nonce"]
         return state, response
 
 

@@ -108,6 +108,17 @@ def test_provider_failure_is_not_a_server_error(provider, broken):
     assert refused(go(provider)[1])
 
 
+@pytest.mark.parametrize(
+    "answer",
+    ["[]", '"x"', "{", '{"access_token": "a"}', '{"access_token": "a", "id_token": "x.y.z"}', "null"],
+)
+@pytest.mark.parametrize("endpoint", ["token_endpoint", "jwks_uri", "userinfo_endpoint"])
+def test_unusable_answer_of_the_provider_is_refused_and_journaled(provider, endpoint, answer):
+    provider.answers = {f"/{endpoint}": answer}
+    assert refused(go(provider)[1])
+    assert JournalEntry.objects.get(operation="login_refused").detail["why"] == "not vouched for"
+
+
 def test_unreachable_provider_returns_to_the_login_page(provider, settings):
     settings.OIDC_ISSUER = "http://127.0.0.1:9"
     client = Client()
