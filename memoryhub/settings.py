@@ -52,6 +52,9 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
+    "allauth.account",  # without "allauth" itself: none of its templates can be shown
+    "allauth.mfa",
+    "allauth.socialaccount",
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
     "django_extensions",
@@ -73,6 +76,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "memoryhub.http.middleware.PagePolicyMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -152,8 +156,6 @@ DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTHENTICATION_BACKENDS = ["memoryhub.accounts.clearance.AccountBackend"]
-if OIDC_ISSUER:
-    AUTHENTICATION_BACKENDS.append("memoryhub.accounts.single_sign_on.SingleSignOnBackend")
 PASSWORD_RESET_TIMEOUT = 7 * 24 * 3600  # seconds; invitations expire after it
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
@@ -164,6 +166,20 @@ AUTH_PASSWORD_VALIDATORS = [
         "NumericPasswordValidator",
     )
 ]
+# django-allauth: no sign-up, no e-mail. Attempts are throttled by memoryhub.accounts.sign_in.
+ACCOUNT_ADAPTER = "memoryhub.accounts.adapters.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"username"}
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_RATE_LIMITS = MFA_RATE_LIMITS = False
+ACCOUNT_SESSION_REMEMBER = True
+MFA_ADAPTER = "memoryhub.accounts.adapters.SecondFactorAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_RECOVERY_CODES_SHOW_ONCE = True
+MFA_TOTP_ISSUER = "memoryhub"
+MFA_TOTP_TOLERANCE = 1  # codes before and after the current one, for clocks that differ
+SOCIALACCOUNT_ADAPTER = "memoryhub.accounts.single_sign_on.SingleSignOnAdapter"
+SOCIALACCOUNT_REQUESTS_TIMEOUT = 10  # seconds to wait for the provider
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"

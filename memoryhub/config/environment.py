@@ -68,7 +68,7 @@ class Operator(BaseSettings):
     )
     secret_key: str = _variable(
         "MEMORYHUB_SECRET_KEY",
-        "signs browser sessions; a new key ends all of them",
+        "signs browser sessions, which a new key ends, and encrypts second factors",
         shown="created at first use in LETSGO_HOME/secret-key",
         secret=True,
     )
@@ -224,7 +224,7 @@ class Operator(BaseSettings):
             raise ConfigError([f"{name}_ISSUER must be an https address, as the provider writes it"])
         if not self.oidc_client_id or not self.oidc_client_secret:
             raise ConfigError([f"{name}_ISSUER needs {name}_CLIENT_ID and {name}_CLIENT_SECRET too"])
-        if importlib.util.find_spec("mozilla_django_oidc") is None:
+        if importlib.util.find_spec("oauthlib") is None:
             raise ConfigError([f"{name}_ISSUER needs the extra oidc: pip install 'memoryhub[oidc]'"])
         return self
 

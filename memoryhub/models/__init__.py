@@ -2,7 +2,6 @@
 
 from memoryhub.models.account import (
     AgentToken,
-    Identity,
     Membership,
     OAuthClient,
     OAuthCode,
@@ -42,7 +41,6 @@ __all__ = [
     "Extraction",
     "Fact",
     "FileLink",
-    "Identity",
     "Injection",
     "JournalEntry",
     "Label",
