@@ -225,12 +225,11 @@ def working_project(
 
     ``record``: remember the project of an unknown repository.
     """
-    actor, folder = caller.actor, identities.folder_name(clean_text(cwd))
+    actor = caller.actor
     if actor.clearance.projects and len(actor.clearance.projects) == 1:
         return ""
-    if parsed := identities.Repository.parse(repository):
-        return identities.repository_project(parsed, folder, actor, record=record)
-    return identities.session_project(session_id, cwd, actor) or identities.folder_project(folder, actor)
+    parsed = identities.Repository.parse(repository)
+    return identities.working_project(session_id, clean_text(cwd), parsed, actor, record=record)
 
 
 def _session_id(hook: Mapping[str, Any]) -> str:

@@ -22,7 +22,9 @@ from memoryhub.security.secrets import find_secrets
 
 MAX_URL_CHARS = 2000
 MAX_KEY_CHARS = 300
-REMOTE, ROOT, NAME = "remote:", "root:", "name:"  # prefixes of keys
+MAX_FOLDER_CHARS = 380
+MAX_FOLDER_DEPTH = 40
+REMOTE, ROOT, NAME, FOLDER = "remote:", "root:", "name:", "folder:"  # prefixes of keys
 _ROOT_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SCP_FORM = re.compile(r"(?:[^@/:]+@)?(?P<host>[^@/:]{2,}):(?P<path>(?!//).+)")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -65,6 +67,36 @@ def folder_name(path: str) -> str:
     """Return the name of a folder, on any system; empty for the root."""
     parts = [part for part in re.split(r"[/\\]+", path.strip()) if part]
     return parts[-1][:200] if parts and not re.fullmatch(r"[A-Za-z]:", parts[-1]) else ""
+
+
+def folder_key(path: str) -> str:
+    """Return the key of a folder, equal on any system; empty for a path that is relative or too long."""
+    path = re.sub(r"[/\\]+", "/", path.strip()).rstrip("/")
+    is_usable = len(path) <= MAX_FOLDER_CHARS and path.count("/") <= MAX_FOLDER_DEPTH and path.isprintable()
+    return FOLDER + path if is_usable and re.match(r"/.|[A-Za-z]:/.", path) else ""
+
+
+def _folder_keys(path: str) -> list[str]:
+    """Return the keys of a folder and of those that contain it, the innermost first."""
+    parts = re.split(r"[/\\]+", path.strip())
+    folders = ["/".join(parts[:end]) for end in range(min(len(parts), MAX_FOLDER_DEPTH + 1), 1, -1)]
+    return [key for key in map(folder_key, folders) if key]
+
+
+def working_project(
+    session_id: str, cwd: str, repository: Repository | None, actor: Actor, *, record: bool = False
+) -> str:
+    """Return the project of an agent at work: that of its folder, if it was split off, repository or session.
+
+    ``record``: remember the project of an unknown repository.
+    """
+    folder, folder_keys = folder_name(cwd), _folder_keys(cwd)
+    known = _known_projects(folder_keys, actor) if folder_keys else {}
+    if found := next((known[key] for key in folder_keys if key in known), ""):
+        return found
+    if repository:
+        return repository_project(repository, folder, actor, record=record)
+    return session_project(session_id, cwd, actor) or folder_project(folder, actor)
 
 
 def normalise_remote(url: str) -> str:

@@ -317,7 +317,7 @@ def _add_project(parser: argparse.ArgumentParser) -> None:
     change.add_argument("--merge", metavar="PROJECT", help="move everything into another project")
     change.add_argument("--split", metavar="NAME", help="move a part into a new project")
     change.add_argument("--undo", metavar="CHANGE", help="undo a change, by the id that it printed")
-    parser.add_argument("--folder", default="", help="split: the sessions of this folder")
+    parser.add_argument("--folder", default="", help="split: the sessions of this folder, and its next ones")
     parser.add_argument("--identity", action="append", default=[], help="split: a repository, repeatable")
     parser.add_argument("--tag", help="split: the memories with this tag")
     _add_json(parser)
