@@ -298,13 +298,11 @@ def _restore_keys(key: str, replaced_by: int | None, was: Sequence[Sequence[Any]
     """Undo what :func:`_replace_keys` did to a key, if it identifies the same project still."""
     ProjectIdentity.objects.filter(key=key, project=replaced_by, owner="").delete()
     existing = set(Project.objects.values_list("pk", flat=True).filter(pk__in=[one[2] for one in was]))
-    rows = [
-        ProjectIdentity(
-            pk=pk, key=key, owner=owner, project_id=project, created_at=datetime.fromisoformat(created)
-        )
-        for pk, owner, project, created in was
-        if project in existing
-    ]
+    rows = []
+    for pk, owner, project, created in was:
+        at = datetime.fromisoformat(created)
+        if project in existing:
+            rows.append(ProjectIdentity(pk=pk, key=key, owner=owner, project_id=project, created_at=at))
     ProjectIdentity.objects.bulk_create(rows, ignore_conflicts=True)
 
 
