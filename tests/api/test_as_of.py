@@ -56,7 +56,7 @@ def test_fact_of_a_hidden_memory_stays_hidden(bot, agent):
 @pytest.fixture
 def valves(bot):
     """Memories that were stored 60 days ago: in the trash at first, in the trash today, secret."""
-    back, gone, hidden = (
+    back, gone, _ = (
         stored(bot, content=f"The valve {what}", **more)
         for what, more in (("is back", {}), ("is gone", {}), ("code is 4711", {"sensitivity": "secret"}))
     )
