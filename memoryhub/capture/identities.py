@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -17,6 +18,7 @@ from django.utils import timezone
 from memoryhub.access.policy import Actor
 from memoryhub.audit import journal
 from memoryhub.core.database import write_transaction
+from memoryhub.memories.errors import Forbidden
 from memoryhub.models import Memory, Project, ProjectIdentity, Session
 from memoryhub.security.secrets import find_secrets
 
@@ -225,6 +227,25 @@ def _is_identified(name: str, actor: Actor) -> bool:
     """Return whether the project belongs to a repository already. ``name``: an open project."""
     rows = ProjectIdentity.objects.filter(project__name=name, owner__in={"", actor.owner})
     return rows.exclude(key__startswith=NAME).exists()
+
+
+def import_identity(name: str, key: str, owner: str, created_at: datetime, actor: Actor) -> bool:
+    """Restore what a project of another store was recognised by. False: the key identifies one here already.
+
+    Raise Forbidden for what the actor could not record: that of a closed project, or for other owners.
+    """
+    confined = actor.clearance.projects is not None
+    if not actor.clearance.includes_project(name) or (confined and (not owner or owner != actor.owner)):
+        raise Forbidden("you may not identify this project for these agents", "project")
+    with write_transaction():
+        if ProjectIdentity.objects.filter(key=key, owner=owner).exists():
+            return False
+        project, _ = Project.objects.get_or_create(name=name)
+        ProjectIdentity.objects.create(project=project, key=key, owner=owner, created_at=created_at)
+        journal.record(
+            actor, [journal.Change("identify", "project", name, {"keys": [key]}, name, owner=owner)]
+        )
+    return True
 
 
 def _record(name: str, keys: list[str], actor: Actor) -> None:
