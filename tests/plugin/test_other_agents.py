@@ -1,11 +1,11 @@
-"""Codex CLI and Gemini CLI, with the settings of the connect page, against a served hub."""
+"""Other agents with the settings of the connect page and their hooks, against a served hub."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 
-from memoryhub.core.agent_hooks import opencode_plugin
+from memoryhub.core.agent_hooks import AGENTS, hooks_configuration, opencode_plugin
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.web.connect.snippets import HubConnection, client_snippets
 from tests.mcp.conftest import Served
@@ -87,3 +87,23 @@ def test_opencode_reports_its_session_and_receives_memories(machine: Machine, se
     learned = "Greet each customer once, because the cart is loaded twice"
     found = {memory["title"] for memory in memories(served)} - before
     assert found == {RULE, learned, f"Session: {learned}"}
+
+
+def test_copilot_cli_reports_its_session_and_receives_memories(machine: Machine, served: Served) -> None:
+    place = {"project": machine.project.name}
+    post(served, "/memories", {"content": RULE, "type": "decision", "importance": 1, **place})
+    before = {memory["title"] for memory in memories(served)}
+    for command in ("init -q", "config user.name Ada", "config user.email ada@example.org"):
+        subprocess.run(["git", *command.split()], cwd=machine.project, check=True)
+    (machine.project / "prices.py").write_text("PRICE = 1\n")
+    message = "fix: charge each customer once, because the till is read twice"
+    bash = {"command": f"git add . && git commit -q -m '{message}'", "description": "Commit"}
+    machine.write(".copilot/hooks/memoryhub.json", hooks_configuration(AGENTS["copilot"], served.base))
+    with model_api.serving({GREET: [Call("bash", bash), "In greetings.py."]}) as model:
+        more = {"COPILOT_PROVIDER_TYPE": "anthropic", "COPILOT_PROVIDER_BASE_URL": model.base_url}
+        more |= {"COPILOT_PROVIDER_API_KEY": "none", "COPILOT_MODEL": "claude-sonnet-4-20250514"}
+        more |= {"MEMORYHUB_TOKEN": served.token, "COPILOT_OFFLINE": "true"}
+        machine.run("copilot", "--allow-all-tools", "-p", GREET, **more)
+    learned = "Charge each customer once, because the till is read twice"
+    assert {memory["title"] for memory in memories(served)} - before >= {learned}
+    assert RULE in json.dumps(model.requests, ensure_ascii=False)
