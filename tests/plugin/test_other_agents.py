@@ -9,7 +9,7 @@ from memoryhub.core.agent_hooks import AGENTS, hooks_configuration, opencode_plu
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.web.connect.snippets import HubConnection, client_snippets
 from tests.mcp.conftest import Served
-from tests.plugin import model_api
+from tests.plugin import gemini_api, model_api
 from tests.plugin.conftest import Machine, require_program
 from tests.plugin.model_api import Call
 from tests.plugin.test_claude_code import memories, post
@@ -107,3 +107,23 @@ def test_copilot_cli_reports_its_session_and_receives_memories(machine: Machine,
     learned = "Charge each customer once, because the till is read twice"
     assert {memory["title"] for memory in memories(served)} - before >= {learned}
     assert RULE in json.dumps(model.requests, ensure_ascii=False)
+
+
+def test_gemini_cli_reports_its_session_and_receives_memories(machine: Machine, served: Served) -> None:
+    before = {memory["title"] for memory in memories(served)}
+    post(served, "/memories", {"content": RULE, "type": "decision", "project": "shop", "importance": 1})
+    for command in ("init -q", "config user.name Ada", "config user.email ada@example.org"):
+        subprocess.run(["git", *command.split()], cwd=machine.project, check=True)
+    (machine.project / "stock.py").write_text("STOCK = 1\n")
+    message = "fix: count each article once, because the scanner reports it twice"
+    shell = {"command": f"git add . && git commit -q -m '{message}'", "description": "Commit"}
+    settings = {"folderTrust": {"enabled": False}, "auth": {"selectedType": "gemini-api-key"}}
+    hooks = hooks_configuration(AGENTS["gemini"], served.base)
+    machine.write(".gemini/settings.json", {"security": settings, **hooks})
+    with gemini_api.serving(Call("run_shell_command", shell), "In greetings.py.") as model:
+        more = {"GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": model.base_url}
+        more["MEMORYHUB_TOKEN"] = served.token
+        machine.run("gemini", "--yolo", "-m", "gemini-2.5-pro", "-p", GREET, **more)
+    assert RULE in json.dumps(model.requests, ensure_ascii=False)
+    learned = "Count each article once, because the scanner reports it twice"
+    assert learned in {memory["title"] for memory in memories(served)} - before
