@@ -9,7 +9,7 @@ from memoryhub.core.agent_hooks import AGENTS, hooks_configuration, opencode_plu
 from memoryhub.toolsets import TOOLSETS
 from memoryhub.web.connect.snippets import HubConnection, client_snippets
 from tests.mcp.conftest import Served
-from tests.plugin import gemini_api, model_api
+from tests.plugin import model_api, scripted_api
 from tests.plugin.conftest import Machine, require_program
 from tests.plugin.model_api import Call
 from tests.plugin.test_claude_code import memories, post
@@ -86,7 +86,7 @@ def test_opencode_reports_its_session_and_receives_memories(machine: Machine, se
     assert any(tool["name"].startswith("memoryhub_") for tool in model.requests[-1]["tools"])
     learned = "Greet each customer once, because the cart is loaded twice"
     found = {memory["title"] for memory in memories(served)} - before
-    assert found == {RULE, learned, f"Session: {learned}"}
+    assert found - {RULE} == {learned, f"Session: {learned}"}
 
 
 def test_copilot_cli_reports_its_session_and_receives_memories(machine: Machine, served: Served) -> None:
@@ -120,10 +120,31 @@ def test_gemini_cli_reports_its_session_and_receives_memories(machine: Machine, 
     settings = {"folderTrust": {"enabled": False}, "auth": {"selectedType": "gemini-api-key"}}
     hooks = hooks_configuration(AGENTS["gemini"], served.base)
     machine.write(".gemini/settings.json", {"security": settings, **hooks})
-    with gemini_api.serving(Call("run_shell_command", shell), "In greetings.py.") as model:
+    steps = Call("run_shell_command", shell), "In greetings.py."
+    with scripted_api.serving(scripted_api.gemini_events, *steps) as model:
         more = {"GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": model.base_url}
         more["MEMORYHUB_TOKEN"] = served.token
         machine.run("gemini", "--yolo", "-m", "gemini-2.5-pro", "-p", GREET, **more)
     assert RULE in json.dumps(model.requests, ensure_ascii=False)
     learned = "Count each article once, because the scanner reports it twice"
+    assert learned in {memory["title"] for memory in memories(served)} - before
+
+
+def test_codex_cli_reports_its_session_and_receives_memories(machine: Machine, served: Served) -> None:
+    before = {memory["title"] for memory in memories(served)}
+    post(served, "/memories", {"content": RULE, "type": "decision", "project": "shop", "importance": 1})
+    for command in ("init -q", "config user.name Ada", "config user.email ada@example.org"):
+        subprocess.run(["git", *command.split()], cwd=machine.project, check=True)
+    (machine.project / "labels.py").write_text("LABEL = 1\n")
+    message = "fix: print each label once, because the printer repeats the last job"
+    steps = Call("exec_command", {"cmd": f"git add . && git commit -q -m '{message}'"}), "In greetings.py."
+    machine.write(".codex/hooks.json", hooks_configuration(AGENTS["codex"], served.base))
+    with scripted_api.serving(scripted_api.responses_events, *steps) as model:
+        provider = f'name = "local"\nbase_url = "{model.base_url}"\nwire_api = "responses"\n'
+        head = 'model = "gpt-5"\nmodel_provider = "local"\n'
+        machine.write(".codex/config.toml", f"{head}[model_providers.local]\n{provider}")
+        allowed = ["--dangerously-bypass-hook-trust", "--dangerously-bypass-approvals-and-sandbox"]
+        machine.run("codex", "exec", *allowed, GREET, MEMORYHUB_TOKEN=served.token)
+    assert RULE in json.dumps(model.requests, ensure_ascii=False)
+    learned = "Print each label once, because the printer repeats the last job"
     assert learned in {memory["title"] for memory in memories(served)} - before
