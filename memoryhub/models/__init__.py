@@ -13,6 +13,7 @@ from memoryhub.models.check import CheckedMemory, MemoryCheck
 from memoryhub.models.fact import Fact
 from memoryhub.models.journal import ClockState, JournalEntry
 from memoryhub.models.memory import (
+    AbsenceSpan,
     CodeReference,
     Embedding,
     Entity,
@@ -29,6 +30,7 @@ from memoryhub.models.run import Extraction, MaintenanceRun, ModelUse, RunChange
 from memoryhub.models.session import Event, Injection, Session
 
 __all__ = [
+    "AbsenceSpan",
     "AgentToken",
     "CheckedMemory",
     "ClockState",

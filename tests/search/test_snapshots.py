@@ -8,11 +8,18 @@ import pytest
 from django.utils import timezone
 
 from memoryhub.access.policy import Clearance
-from memoryhub.memories import trash_memories, update_memory
+from memoryhub.memories import (
+    apply_bulk_action,
+    erase_memories,
+    restore_memories,
+    trash_memories,
+    undo_bulk_action,
+    update_memory,
+)
 from memoryhub.memories.filters import MemoryFilter
 from memoryhub.memories.schemas import MemoryPatch
 from memoryhub.memories.snapshots import load_snapshot
-from memoryhub.models import Memory, Revision
+from memoryhub.models import AbsenceSpan, Memory, Revision
 from memoryhub.search.snapshots import search_snapshot
 
 CLEARANCE = Clearance.up_to("secret", "ada")
@@ -75,6 +82,43 @@ def test_memory_that_was_trashed_or_expired_then_is_not_found(stored_in_march):
     for content, column in (("The valve leaks", "deleted_at"), ("The valve rusts", "expires_at")):
         Memory.objects.filter(pk=stored_in_march(content).pk).update(**{column: MARCH})
     assert search("valve") == []
+
+
+@pytest.mark.parametrize("way", ["restore", "store again", "undo"])
+def test_memory_that_came_back_from_the_trash_is_not_found_in_between(stored_in_march, remember, actor, way):
+    memory = stored_in_march("The valve is closed at night")
+    if way == "undo":
+        action = apply_bulk_action("trash", [memory.uid], actor)
+    else:
+        trash_memories([memory.uid], actor)
+    during = timezone.now()
+    if way == "restore":
+        restore_memories([memory.uid], actor)
+    elif way == "undo":
+        undo_bulk_action(action.id, actor, action.first, action.last)
+    else:
+        remember("The valve is closed at night")
+    found = ["The valve is closed at night"]
+    assert search("valve", during) == []
+    assert search("valve", APRIL) == search("valve", timezone.now()) == found
+
+
+def test_memory_whose_expiry_was_moved_is_not_found_while_it_was_expired(stored_in_march, actor):
+    memory = stored_in_march("The valve is closed at night")
+    Memory.objects.filter(pk=memory.pk).update(expires_at=MAY)
+    assert search("valve", NOW) == []
+    Memory.objects.filter(pk=memory.pk).update(expires_at=NOW + timedelta(days=30))
+    assert search("valve", NOW) == []
+    assert search("valve", APRIL) == search("valve", timezone.now()) == ["The valve is closed at night"]
+
+
+def test_erasing_a_memory_forgets_when_it_was_in_the_trash(stored_in_march, actor):
+    memory = stored_in_march("The valve is closed at night")
+    trash_memories([memory.uid], actor)
+    restore_memories([memory.uid], actor)
+    assert AbsenceSpan.objects.filter(memory=memory).count() == 1
+    erase_memories([memory.uid], actor)
+    assert not AbsenceSpan.objects.exists()
 
 
 def test_replaced_memory_is_found_before_its_replacement_took_over(stored_in_march, remember, actor):
