@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('memoryhub', '0018_memory_checks'),
+        ('memoryhub', '0019_second_factors'),
     ]
 
     operations = [
