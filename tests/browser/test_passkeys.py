@@ -62,7 +62,7 @@ def test_invited_person_creates_a_passkey_and_signs_in_with_it(plug_in: Any, adm
     page.get_by_role("button", name="Account of dora").click()
     page.get_by_role("button", name="Sign out").click()
     page.goto(page.url.partition("/login")[0] + "/login/?next=/trash/")
-    page.get_by_role("button", name="Sign in with a passkey").click()
+    page.get_by_role("button", name="Use a passkey").click()
     page.wait_for_url(lambda url: url.endswith("/trash/") and "login" not in url)
     assert JournalEntry.objects.filter(object_id="dora", operation="login").count() == 2
 
@@ -101,5 +101,5 @@ def test_added_passkey_is_the_second_step_and_can_be_removed(plug_in: Any, perso
 
 def test_passkey_of_another_hub_or_none_is_refused_in_words(plug_in: Any) -> None:
     page = plug_in("/login/")
-    page.get_by_role("button", name="Sign in with a passkey").click()
+    page.get_by_role("button", name="Use a passkey").click()
     expect(page.get_by_role("alert").last).to_contain_text("did not use a passkey")
