@@ -334,6 +334,14 @@ class TestRemovalByOthers:
         assert row.detail["kinds"] == ["authenticator app", "recovery codes"]
         assert "Remove the second factors" not in boss.get("/people/ada/").content.decode()
 
+    def test_person_who_waits_at_the_second_step_starts_again(self, app):
+        client = first_step()
+        signed_in_client(User.objects.create_superuser("boss")).post("/people/ada/factors/")
+        page = client.get(STEP, follow=True)
+        assert (page.status_code, page.redirect_chain) == (200, [("/login/", 302)])
+        assert "Your second factors were removed" in page.content.decode()
+        assert client.post("/login/", {"username": "ada", "password": PASSWORD})["Location"] == "/"
+
     def test_own_factors_and_those_of_people_with_more_rights_stay(self, app, ada, member):
         User.objects.filter(pk=ada.pk).update(is_superuser=True)
         chief = member(name="chief")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from allauth.account.forms import ReauthenticateForm as PasswordAgainForm
+from allauth.account.internal.stagekit import clear_login, unstash_login
 from allauth.account.views import ReauthenticateView
 from allauth.mfa.base.forms import AuthenticateForm, ReauthenticateForm
 from allauth.mfa.base.views import AuthenticateView
@@ -25,6 +26,7 @@ from allauth.mfa.webauthn.views import (
 from cryptography.fernet import InvalidToken
 from django import forms
 from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse, reverse_lazy
@@ -115,11 +117,22 @@ class Throttled:
         return answer
 
 
+@method_decorator(login_not_required, name="dispatch")
 class SecondStep(Throttled, AuthenticateView):  # type: ignore[misc]
     """The second step of a sign-in: a passkey, a code of the app, or a recovery code."""
 
     template_name = "registration/second_step.html"
     form_class = CodeForm
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Start again if an administrator has removed the factors meanwhile."""
+        pending = unstash_login(request, peek=True)
+        if pending and not (pending.user and second_factors.has_second_factor(pending.user)):
+            clear_login(request)
+            messages.info(request, "Your second factors were removed. Sign in with your password.")
+            return redirect("login")
+        response: HttpResponse = super().dispatch(request, *args, **kwargs)
+        return response
 
     def person(self) -> Any:
         return self.stage.login.user
