@@ -37,11 +37,13 @@ def gemini_events(step: Step) -> list[dict[str, Any]]:
 
 
 def responses_events(step: Step) -> list[dict[str, Any]]:
+    """Return the events of a step. A tool may have a namespace: ``mcp__memoryhub/store_memory``."""
     item: dict[str, Any] = {"type": "message", "role": "assistant", "id": "message"}
     item["content"] = [{"type": "output_text", "text": step}]
     if isinstance(step, Call):
-        call = {"name": step.tool, "arguments": json.dumps(step.arguments), "call_id": "call"}
-        item = {"type": "function_call", **call}
+        namespace, _, name = step.tool.rpartition("/")
+        call = {"name": name, "arguments": json.dumps(step.arguments), "call_id": "call"}
+        item = {"type": "function_call", **call, **({"namespace": namespace} if namespace else {})}
     usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
     return [
         {"type": "response.created", "response": {"id": "response"}},

@@ -148,3 +148,43 @@ def test_codex_cli_reports_its_session_and_receives_memories(machine: Machine, s
     assert RULE in json.dumps(model.requests, ensure_ascii=False)
     learned = "Print each label once, because the printer repeats the last job"
     assert learned in {memory["title"] for memory in memories(served)} - before
+
+
+FOUND = "The key of the workshop is under the red bench."
+
+
+def test_gemini_cli_stores_and_searches_with_the_tools(machine: Machine, served: Served) -> None:
+    post(served, "/memories", {"content": FOUND})
+    settings = json.loads(snippet(served, "gemini"))
+    security = {"folderTrust": {"enabled": False}, "auth": {"selectedType": "gemini-api-key"}}
+    machine.write(".gemini/settings.json", {**settings, "security": security})
+    learned = "Parcels leave at noon."
+    steps = (
+        Call("mcp_memoryhub_store_memory", {"content": learned, "project": "shop"}),
+        Call("mcp_memoryhub_search_memories", {"query": "key of the workshop"}),
+        "It is under the red bench.",
+    )
+    with scripted_api.serving(scripted_api.gemini_events, *steps) as model:
+        more = {"GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": model.base_url}
+        more["MEMORYHUB_TOKEN"] = served.token
+        machine.run("gemini", "--yolo", "-m", "gemini-2.5-pro", "-p", GREET, **more)
+    assert learned in {memory["title"] for memory in memories(served)}
+    assert FOUND in json.dumps(model.requests[-1], ensure_ascii=False)
+
+
+def test_codex_cli_stores_and_searches_with_the_tools(machine: Machine, served: Served) -> None:
+    post(served, "/memories", {"content": FOUND})
+    learned = "Letters leave in the evening."
+    steps = (
+        Call("mcp__memoryhub/store_memory", {"content": learned, "project": "shop"}),
+        Call("mcp__memoryhub/search_memories", {"query": "key of the workshop"}),
+        "It is under the red bench.",
+    )
+    with scripted_api.serving(scripted_api.responses_events, *steps) as model:
+        provider = f'name = "local"\nbase_url = "{model.base_url}"\nwire_api = "responses"\n'
+        head = f'model = "gpt-5"\nmodel_provider = "local"\n{snippet(served, "codex")}\n'
+        machine.write(".codex/config.toml", f"{head}[model_providers.local]\n{provider}")
+        allowed = "--dangerously-bypass-approvals-and-sandbox"
+        machine.run("codex", "exec", allowed, GREET, MEMORYHUB_TOKEN=served.token)
+    assert learned in {memory["title"] for memory in memories(served)}
+    assert FOUND in json.dumps(model.requests[-1], ensure_ascii=False)
